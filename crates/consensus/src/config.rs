@@ -1,0 +1,352 @@
+//! Who votes: the group's configuration and the rules for changing it.
+//!
+//! A configuration is an entry of the log. It is in force from the moment it is *appended* (Raft
+//! dissertation, section 4.1), at most one may be uncommitted, and one change alters the voter set
+//! by at most one member, so that the majorities of neighbouring configurations overlap.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::types::{LogIndex, MemberId};
+
+/// Version of the encoding below.
+const ENCODING_VERSION: u8 = 1;
+
+/// Longest name or address, in bytes.
+pub(crate) const TEXT_BYTES_MAX: usize = 1024;
+
+/// Most members in an encoded configuration.
+pub(crate) const MEMBERS_MAX: usize = 1024;
+
+/// How a member takes part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Role {
+    /// Counts for quorums.
+    Voter = 0,
+    /// Receives the log, does not count.
+    Learner = 1,
+}
+
+/// One configured member.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Member {
+    /// How it takes part.
+    pub role: Role,
+    /// Whether it has a database (a logger has none).
+    pub has_data: bool,
+    /// Unique in the group; what operators call it (`wsrep_node_name`).
+    pub name: String,
+    /// `host:port` where its peers reach it.
+    pub address: String,
+}
+
+/// The members of the group.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Config {
+    /// By id; iteration order is the same everywhere.
+    pub members: BTreeMap<MemberId, Member>,
+}
+
+/// A configuration and the entry that brought it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ConfigAt {
+    /// Index of the config entry; zero for the initial one of an empty log.
+    pub index: LogIndex,
+    /// The configuration.
+    pub config: Config,
+}
+
+impl Config {
+    /// Ids of the voters, ascending.
+    pub fn voters(&self) -> impl Iterator<Item = MemberId> + '_ {
+        self.members
+            .iter()
+            .filter(|(_, m)| m.role == Role::Voter)
+            .map(|(id, _)| *id)
+    }
+
+    /// Whether this member counts for quorums.
+    pub fn is_voter(&self, id: MemberId) -> bool {
+        self.members
+            .get(&id)
+            .is_some_and(|member| member.role == Role::Voter)
+    }
+
+    /// Whether this member is the only voter.
+    pub fn is_sole_voter(&self, id: MemberId) -> bool {
+        self.voters().eq([id])
+    }
+
+    /// The payload of a config entry. All numbers little-endian:
+    ///
+    /// ```text
+    /// u8  version (1)
+    /// u16 number of members, then for each, ascending by id:
+    ///     u64 id (not zero)
+    ///     u8  role (0 voter, 1 learner)
+    ///     u8  has data (0, 1)
+    ///     u16 length of the name, name (UTF-8; unique)
+    ///     u16 length of the address, address (UTF-8)
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// If there are more than 1024 members or a text is longer than 1024 bytes; the core never makes
+    /// such a configuration.
+    pub fn encode(&self) -> Vec<u8> {
+        assert!(
+            self.members.len() <= MEMBERS_MAX,
+            "{} members",
+            self.members.len()
+        );
+        let mut out = vec![ENCODING_VERSION];
+        // Cannot truncate: at most 1024.
+        out.extend_from_slice(&(self.members.len() as u16).to_le_bytes());
+        for (id, member) in &self.members {
+            out.extend_from_slice(&id.0.to_le_bytes());
+            out.push(member.role as u8);
+            out.push(u8::from(member.has_data));
+            for text in [&member.name, &member.address] {
+                assert!(text.len() <= TEXT_BYTES_MAX, "text of {} bytes", text.len());
+                // Cannot truncate: at most 1024.
+                out.extend_from_slice(&(text.len() as u16).to_le_bytes());
+                out.extend_from_slice(text.as_bytes());
+            }
+        }
+        out
+    }
+
+    /// Reads what [`Config::encode`] wrote. Accepts exactly one encoding per configuration.
+    pub fn decode(bytes: &[u8]) -> Result<Config, DecodeConfigError> {
+        let mut reader = Reader { rest: bytes };
+        let version = reader.u8()?;
+        if version != ENCODING_VERSION {
+            return Err(DecodeConfigError::Version { found: version });
+        }
+        let count = usize::from(reader.u16()?);
+        if count > MEMBERS_MAX {
+            return Err(DecodeConfigError::TooMany { found: count });
+        }
+        let mut config = Config::default();
+        let mut names = BTreeSet::new();
+        for _ in 0..count {
+            let (id, member) = reader.member()?;
+            let highest = config
+                .members
+                .last_key_value()
+                .map_or(MemberId::NONE, |(id, _)| *id);
+            if id <= highest {
+                return Err(DecodeConfigError::MemberOrder { id });
+            }
+            if !names.insert(member.name.clone()) {
+                return Err(DecodeConfigError::DuplicateName { name: member.name });
+            }
+            config.members.insert(id, member);
+        }
+        if !reader.rest.is_empty() {
+            return Err(DecodeConfigError::TrailingBytes {
+                count: reader.rest.len(),
+            });
+        }
+        Ok(config)
+    }
+}
+
+/// Bytes that are not an encoded [`Config`].
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DecodeConfigError {
+    /// Made by a later version of this program.
+    #[error("configuration encoded in unknown version {found}")]
+    Version {
+        /// The version found.
+        found: u8,
+    },
+    /// Ends too early.
+    #[error("encoded configuration is cut short")]
+    CutShort,
+    /// Goes on after its end.
+    #[error("{count} bytes after the end of an encoded configuration")]
+    TrailingBytes {
+        /// How many.
+        count: usize,
+    },
+    /// More members than any group has.
+    #[error("encoded configuration with {found} members")]
+    TooMany {
+        /// How many.
+        found: usize,
+    },
+    /// A member twice, out of order, or with id zero.
+    #[error("member {id} is out of order or twice in an encoded configuration")]
+    MemberOrder {
+        /// The member.
+        id: MemberId,
+    },
+    /// Two members with one name.
+    #[error("member name '{name}' is twice in an encoded configuration")]
+    DuplicateName {
+        /// The name.
+        name: String,
+    },
+    /// A flag or role with an unknown value.
+    #[error("unknown value {found} for {field} in an encoded configuration")]
+    BadValue {
+        /// Which field.
+        field: &'static str,
+        /// What it held.
+        found: u8,
+    },
+    /// A name or address that is too long or not UTF-8.
+    #[error("bad text in an encoded configuration")]
+    BadText,
+}
+
+struct Reader<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Reader<'a> {
+    fn take(&mut self, count: usize) -> Result<&'a [u8], DecodeConfigError> {
+        let (head, rest) = self
+            .rest
+            .split_at_checked(count)
+            .ok_or(DecodeConfigError::CutShort)?;
+        self.rest = rest;
+        Ok(head)
+    }
+
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], DecodeConfigError> {
+        self.take(N)?
+            .try_into()
+            .map_err(|_| DecodeConfigError::CutShort)
+    }
+
+    fn u8(&mut self) -> Result<u8, DecodeConfigError> {
+        Ok(self.array::<1>()?[0])
+    }
+
+    fn u16(&mut self) -> Result<u16, DecodeConfigError> {
+        Ok(u16::from_le_bytes(self.array()?))
+    }
+
+    fn text(&mut self) -> Result<String, DecodeConfigError> {
+        let length = usize::from(self.u16()?);
+        if length > TEXT_BYTES_MAX {
+            return Err(DecodeConfigError::BadText);
+        }
+        let text = std::str::from_utf8(self.take(length)?);
+        text.map(str::to_owned)
+            .map_err(|_| DecodeConfigError::BadText)
+    }
+
+    fn member(&mut self) -> Result<(MemberId, Member), DecodeConfigError> {
+        let id = MemberId(u64::from_le_bytes(self.array()?));
+        let role = match self.u8()? {
+            0 => Role::Voter,
+            1 => Role::Learner,
+            found => {
+                return Err(DecodeConfigError::BadValue {
+                    field: "role",
+                    found,
+                });
+            }
+        };
+        let has_data = match self.u8()? {
+            0 => false,
+            1 => true,
+            found => {
+                return Err(DecodeConfigError::BadValue {
+                    field: "has_data",
+                    found,
+                });
+            }
+        };
+        let (name, address) = (self.text()?, self.text()?);
+        Ok((
+            id,
+            Member {
+                role,
+                has_data,
+                name,
+                address,
+            },
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn two_members() -> Config {
+        let member = |role, name: &str| Member {
+            role,
+            has_data: true,
+            name: name.to_owned(),
+            address: format!("{name}.example:4567"),
+        };
+        let mut config = Config::default();
+        config.members.insert(MemberId(7), member(Role::Voter, "a"));
+        config
+            .members
+            .insert(MemberId(9), member(Role::Learner, "b"));
+        config
+    }
+
+    #[test]
+    fn encoding_of_version_1() {
+        let mut config = two_members();
+        config.members.remove(&MemberId(9));
+        let expected = b"\x01\x01\x00\x07\0\0\0\0\0\0\0\x00\x01\x01\x00a\x0e\x00a.example:4567";
+        assert_eq!(config.encode(), expected);
+    }
+
+    #[test]
+    fn every_cut_and_every_addition_is_refused() {
+        let bytes = two_members().encode();
+        for length in 0..bytes.len() {
+            assert_eq!(
+                Config::decode(&bytes[..length]),
+                Err(DecodeConfigError::CutShort)
+            );
+        }
+        let longer = [&bytes[..], b"x"].concat();
+        assert_eq!(
+            Config::decode(&longer),
+            Err(DecodeConfigError::TrailingBytes { count: 1 })
+        );
+    }
+
+    #[test]
+    fn duplicates_are_refused() {
+        let mut config = two_members();
+        config.members.get_mut(&MemberId(9)).expect("there").name = "a".to_owned();
+        let duplicate = DecodeConfigError::DuplicateName {
+            name: "a".to_owned(),
+        };
+        assert_eq!(Config::decode(&config.encode()), Err(duplicate));
+
+        let mut bytes = two_members().encode();
+        let second = bytes.iter().position(|b| *b == 9).expect("there");
+        bytes[second] = 7;
+        let order = DecodeConfigError::MemberOrder { id: MemberId(7) };
+        assert_eq!(Config::decode(&bytes), Err(order));
+    }
+
+    proptest! {
+        #[test]
+        fn decode_never_panics_and_accepts_one_encoding_only(
+            flips in prop::collection::vec((0usize..60, any::<u8>()), 0..4)
+        ) {
+            let mut bytes = two_members().encode();
+            for (at, value) in flips {
+                let at = at % bytes.len();
+                bytes[at] = value;
+            }
+            if let Ok(config) = Config::decode(&bytes) {
+                prop_assert_eq!(config.encode(), bytes);
+            }
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! What a core asks of its driver. See [`crate::Core::poll_effect`].
+
+use crate::config::ConfigAt;
+use crate::message::{LogBase, Message};
+use crate::types::{EntryHeader, EntryId, HardState, LogIndex, MemberId, Seqno, Term, Time};
+
+/// Names one storage effect. Tickets grow by one; all storage effects form one ordered stream, and
+/// reporting a ticket durable (`Core::persisted`) covers every earlier one. A position written,
+/// truncated and written again has three tickets, so a late completion of the first write can never
+/// confirm the last (compare etcd raft's ABA problem in asynchronous storage writes).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct WriteTicket(pub u64);
+
+/// Something for the driver to do, in the order given.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// Write to the log, in ticket order.
+    Write {
+        /// Its name.
+        ticket: WriteTicket,
+        /// What to write.
+        op: WriteOp,
+    },
+    /// Send a message at once: whatever had to be durable first, is.
+    Send(Message),
+    /// Read entries from the log and send them as an [`crate::Append`]. The range is one the sender's log
+    /// holds. In a catch-up range (`may_cut`) the driver may send fewer, but at least one.
+    SendEntries(SendEntries),
+    /// Entries up to here can no longer be lost: deliver them.
+    Committed {
+        /// Up to and including.
+        index: LogIndex,
+    },
+    /// Role or leader changed.
+    Role(RoleChange),
+    /// A new configuration is in force (appended, taken from a base, or restored by a truncation).
+    Config(ConfigAt),
+    /// Answer to `Core::read`.
+    ReadReady {
+        /// The caller's id.
+        id: u64,
+        /// Group position: everything acknowledged before the question is at or below it.
+        index: LogIndex,
+        /// Seqno at that index.
+        seqno: Seqno,
+    },
+}
+
+/// A change of the durable state.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WriteOp {
+    /// Append these entries. Payloads are with the driver.
+    Append(Vec<EntryHeader>),
+    /// Drop all entries at and after this index.
+    Truncate {
+        /// First index to go.
+        from: LogIndex,
+    },
+    /// Remember term and vote.
+    Vote(HardState),
+    /// Drop the whole log and start it here.
+    Reset(LogBase),
+}
+
+/// Entries for a follower.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SendEntries {
+    /// Receiver.
+    pub to: MemberId,
+    /// The leader's term, for the message.
+    pub term: Term,
+    /// Entry right before `first`.
+    pub prev: EntryId,
+    /// First entry to send.
+    pub first: LogIndex,
+    /// Last entry to send.
+    pub last: LogIndex,
+    /// Whether the driver may stop earlier (bytes in one message), after at least one entry.
+    pub may_cut: bool,
+    /// Commit index for the message.
+    pub commit: LogIndex,
+    /// The leader's own durable index for the message.
+    pub leader_durable: LogIndex,
+    /// `sent_at` for the message.
+    pub sent_at: Time,
+}
+
+/// Who leads, as far as this member knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RoleChange {
+    /// Own term.
+    pub term: Term,
+    /// Own role.
+    pub role: RoleName,
+    /// The leader of this term, if known.
+    pub leader: Option<MemberId>,
+}
+
+/// The roles of Raft, and the pre-vote's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RoleName {
+    /// Follows a leader, or waits for one. Learners are followers too.
+    Follower,
+    /// Asks whether an election could be won.
+    PreCandidate,
+    /// Stands for election.
+    Candidate,
+    /// Leads.
+    Leader,
+}

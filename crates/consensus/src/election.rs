@@ -1,0 +1,368 @@
+//! Elections: who may lead. Terms, pre-vote, votes, promises.
+//!
+//! Sources: Raft (Ongaro and Ousterhout, 2014), sections 5.1, 5.2 and 5.4.1; Ongaro's dissertation,
+//! sections 3.4, 3.6, 4.1, 4.2.3 (disruptive servers) and 9.6 (pre-vote).
+
+use std::collections::BTreeSet;
+
+use crate::core::{Core, State};
+use crate::effect::RoleName;
+use crate::message::{AppendOutcome, AppendReply, Body, Message};
+use crate::quorum::majority;
+use crate::replication::Leading;
+use crate::types::{EntryId, HardState, LogIndex, MemberId, Term};
+
+impl Core {
+    /// Applies the rules for terms that hold for all messages; false: the message is done with.
+    ///
+    /// A higher term is adopted (Raft, section 5.1), except:
+    /// - a pre-vote and the consent to one name a term that nobody is in yet (dissertation 9.6);
+    /// - a vote request within the promise to a leader is as if it never came (dissertation 4.2.3),
+    ///   unless the leader itself asked for it (3.10);
+    /// - a leader does not listen to answers of members that are not in its configuration.
+    pub(crate) fn admit_term(&mut self, message: &Message) -> bool {
+        if message.term == Term(0) {
+            self.counters.malformed += 1;
+            return false;
+        }
+        match &message.body {
+            Body::PreVote { .. } | Body::PreVoteReply { granted: true } => return true,
+            Body::Vote {
+                transfer: false, ..
+            } if message.term > self.hard.term && self.is_promised() => {
+                self.counters.promised += 1;
+                return false;
+            }
+            Body::AppendReply(_) | Body::HeartbeatReply { .. } | Body::Read { .. }
+                if self
+                    .leading()
+                    .is_some_and(|l| !l.peers.contains_key(&message.from)) =>
+            {
+                self.counters.strangers += 1;
+                return false;
+            }
+            Body::PreVoteReply { .. }
+            | Body::Vote { .. }
+            | Body::VoteReply { .. }
+            | Body::Append(_)
+            | Body::AppendReply(_)
+            | Body::Heartbeat { .. }
+            | Body::HeartbeatReply { .. }
+            | Body::InstallBase { .. }
+            | Body::TimeoutNow
+            | Body::Read { .. }
+            | Body::ReadReply { .. } => {}
+        }
+        if message.term > self.hard.term {
+            self.adopt_term(message.term);
+        }
+        if message.term < self.hard.term {
+            self.counters.stale += 1;
+            self.answer_stale(message);
+            return false;
+        }
+        true
+    }
+
+    /// Tells a leader or candidate of an older term that it is one (Raft, section 5.1).
+    fn answer_stale(&mut self, message: &Message) {
+        let last = self.log.last();
+        let rejected = |refused: LogIndex, sent_at| {
+            let outcome = AppendOutcome::Rejected {
+                refused,
+                hint: last,
+            };
+            Body::AppendReply(AppendReply { outcome, sent_at })
+        };
+        let body = match &message.body {
+            Body::Append(append) => rejected(append.prev.index, append.sent_at),
+            Body::InstallBase { base, sent_at } => rejected(base.last.index, *sent_at),
+            Body::Heartbeat {
+                sent_at,
+                read_round,
+                ..
+            } => Body::HeartbeatReply {
+                sent_at: *sent_at,
+                read_round: *read_round,
+            },
+            Body::Vote { .. } => Body::VoteReply { granted: false },
+            Body::PreVote { .. }
+            | Body::PreVoteReply { .. }
+            | Body::VoteReply { .. }
+            | Body::AppendReply(_)
+            | Body::HeartbeatReply { .. }
+            | Body::TimeoutNow
+            | Body::Read { .. }
+            | Body::ReadReply { .. } => return,
+        };
+        self.send_when_term_durable(message.from, body);
+    }
+
+    /// A higher term exists: be a follower in it.
+    pub(crate) fn adopt_term(&mut self, term: Term) {
+        self.enter_term(HardState {
+            term,
+            voted_for: None,
+        });
+        self.become_follower(None);
+    }
+
+    /// Everything known about the old term's leader is void. The promise is not.
+    fn enter_term(&mut self, hard: HardState) {
+        assert!(
+            hard.term > self.hard.term,
+            "from term {} to {}",
+            self.hard.term,
+            hard.term
+        );
+        self.hard = hard;
+        self.matched = LogIndex(0);
+        self.leader_commit = LogIndex(0);
+        self.write_vote();
+    }
+
+    /// Follows `leader`, or waits for one.
+    pub(crate) fn become_follower(&mut self, leader: Option<MemberId>) {
+        let was_leader = std::mem::replace(&mut self.state, State::Follower);
+        self.leader = leader;
+        self.reset_election_timer();
+        if let State::Leader(leading) = was_leader {
+            self.reclaim_reads(leading.reads);
+        }
+        self.publish_role();
+        self.ask_again();
+    }
+
+    /// Whether a vote for anybody but the current leader would break a promise. A leader promises
+    /// itself; it stops leading when it loses its quorum.
+    pub(crate) fn is_promised(&self) -> bool {
+        self.now < self.promise_until || self.is_leader()
+    }
+
+    /// A live leader of the current term was heard. False if that cannot be: somebody else leads it.
+    pub(crate) fn heard_leader(&mut self, from: MemberId) -> bool {
+        let impossible = self.is_leader() || self.leader.is_some_and(|leader| leader != from);
+        if impossible {
+            self.counters.malformed += 1;
+            return false;
+        }
+        self.promise_until = self.now.plus_us(self.timing.promise_us);
+        if self.leader.is_none() || self.role() != RoleName::Follower {
+            self.become_follower(Some(from));
+        } else {
+            self.reset_election_timer();
+        }
+        true
+    }
+
+    pub(crate) fn reset_election_timer(&mut self) {
+        let (min, max) = (
+            self.timing.election_timeout_min_us,
+            self.timing.election_timeout_max_us,
+        );
+        self.election_in(min, max);
+    }
+
+    fn election_in(&mut self, min_us: u64, max_us: u64) {
+        self.election_at = Some(self.now.plus_us(self.random_us(min_us, max_us)));
+    }
+
+    /// A voter by its *own* latest configuration may stand (dissertation, section 4.1); others would
+    /// only disturb.
+    fn may_stand(&self) -> bool {
+        self.log.config().config.is_voter(self.id)
+    }
+
+    /// Nobody led for too long, or a round of votes led to nothing.
+    pub(crate) fn election_timeout(&mut self) {
+        let unsent = match &self.state {
+            State::Candidate { own_vote, .. } => !self.durability.covers(*own_vote),
+            State::Follower | State::PreCandidate { .. } | State::Leader(_) => false,
+        };
+        if unsent {
+            // Another term would only wait for the same slow disk.
+            return self.election_in(self.timing.promise_us, 2 * self.timing.promise_us);
+        }
+        if self.may_stand() {
+            self.pre_campaign();
+        } else {
+            // A learner only notes that nobody leads, and waits without a timer.
+            self.become_follower(None);
+            self.election_at = None;
+        }
+    }
+
+    /// The connection to the leader broke. Its process is probably dead: ask as soon as the own
+    /// promise is over, with a little dispersion against split votes.
+    pub(crate) fn leader_disconnected(&mut self) {
+        let wait = self.promise_until.since_us(self.now);
+        let jitter = self.random_us(0, self.timing.heartbeat_us);
+        let at = self.now.plus_us(wait + jitter);
+        self.election_at = self.election_at.map(|planned| planned.min(at));
+    }
+
+    /// Asks whether an election could be won, without raising the term (dissertation, section 9.6).
+    /// Disturbs nobody, so it is repeated at short intervals.
+    fn pre_campaign(&mut self) {
+        if self.log.config().config.is_sole_voter(self.id) {
+            return self.campaign(false);
+        }
+        self.state = State::PreCandidate {
+            granted: BTreeSet::from([self.id]),
+        };
+        self.leader = None;
+        self.election_in(self.timing.heartbeat_us, 3 * self.timing.heartbeat_us);
+        self.publish_role();
+        let last = self.log.last();
+        for to in self.other_voters() {
+            let mut message = self.message(to, Body::PreVote { last });
+            message.term = Term(self.hard.term.0 + 1);
+            self.emit(crate::Effect::Send(message));
+        }
+    }
+
+    /// Stands for election. The requests leave, and the own vote counts, once term and vote are
+    /// durable (Raft, section 5.2 and figure 2, "persistent state").
+    pub(crate) fn campaign(&mut self, transfer: bool) {
+        let term = Term(self.hard.term.0 + 1);
+        self.enter_term(HardState {
+            term,
+            voted_for: Some(self.id),
+        });
+        self.state = State::Candidate {
+            granted: BTreeSet::new(),
+            own_vote: self.vote_ticket,
+        };
+        self.leader = None;
+        // A round trip and a sync fit into this; split votes are solved sooner than by a full timeout.
+        self.election_in(self.timing.promise_us, 2 * self.timing.promise_us);
+        self.publish_role();
+        let last = self.log.last();
+        for to in self.other_voters() {
+            self.send_when_term_durable(to, Body::Vote { last, transfer });
+        }
+    }
+
+    fn other_voters(&self) -> Vec<MemberId> {
+        self.log
+            .config()
+            .config
+            .voters()
+            .filter(|id| *id != self.id)
+            .collect()
+    }
+
+    /// Whether a candidate's log is at least as complete as ours. By the last *entry* (Raft, 5.4.1).
+    fn is_up_to_date(&self, candidate: EntryId) -> bool {
+        candidate >= self.log.last()
+    }
+
+    /// A pre-vote is granted if a vote would be. No regard to configurations, as in
+    /// [`Core::handle_vote`].
+    pub(crate) fn handle_pre_vote(&mut self, from: MemberId, term: Term, last: EntryId) {
+        let granted = term > self.hard.term && self.is_up_to_date(last) && !self.is_promised();
+        let mut message = self.message(from, Body::PreVoteReply { granted });
+        if granted {
+            message.term = term;
+        }
+        self.answer_when_term_durable(message);
+    }
+
+    pub(crate) fn handle_pre_vote_reply(&mut self, from: MemberId, term: Term, granted: bool) {
+        let State::PreCandidate { granted: members } = &mut self.state else {
+            return;
+        };
+        if !granted || term.0 != self.hard.term.0 + 1 {
+            return;
+        }
+        members.insert(from);
+        if is_majority(members, self.log.config().config.voters()) {
+            self.campaign(false);
+        }
+    }
+
+    /// One vote per term, for a log at least as complete as ours, not against a promise.
+    ///
+    /// The voter does not ask its configuration: a member whose promotion it has not heard of yet,
+    /// or a promoted learner that does not know it is one, must be able to vote or be voted for
+    /// (dissertation, section 4.1, "servers process incoming RPC requests without consulting their
+    /// current configurations"). The *candidate* counts by its own configuration.
+    pub(crate) fn handle_vote(&mut self, from: MemberId, last: EntryId, transfer: bool) {
+        let free = self.hard.voted_for.is_none_or(|member| member == from);
+        let kept = transfer || !self.is_promised();
+        let granted = free && kept && !self.is_leader() && self.is_up_to_date(last);
+        if granted {
+            if self.hard.voted_for.is_none() {
+                self.hard.voted_for = Some(from);
+                self.write_vote();
+            }
+            self.state = State::Follower;
+            self.reset_election_timer();
+            self.publish_role();
+        }
+        self.send_when_term_durable(from, Body::VoteReply { granted });
+    }
+
+    pub(crate) fn handle_vote_reply(&mut self, from: MemberId, granted: bool) {
+        let State::Candidate {
+            granted: members, ..
+        } = &mut self.state
+        else {
+            return;
+        };
+        if granted {
+            members.insert(from);
+            self.count_votes();
+        }
+    }
+
+    /// Storage made progress: a candidate may count on itself now.
+    pub(crate) fn own_vote_durable(&mut self) {
+        let State::Candidate { granted, own_vote } = &mut self.state else {
+            return;
+        };
+        if self.durability.covers(*own_vote) && granted.insert(self.id) {
+            self.count_votes();
+        }
+    }
+
+    fn count_votes(&mut self) {
+        let State::Candidate { granted, own_vote } = &self.state else {
+            return;
+        };
+        // Without its own vote on disk it could vote for another in this term after a crash.
+        let own = self.durability.covers(*own_vote);
+        if own && is_majority(granted, self.log.config().config.voters()) {
+            self.become_leader();
+        }
+    }
+
+    /// Leads the term: at most one member ever gets here in it (Raft, election safety). Its first
+    /// entry is a no-op, because only entries of its own term commit by counting (sections 5.4.2, 8).
+    fn become_leader(&mut self) {
+        assert_eq!(
+            self.hard.voted_for,
+            Some(self.id),
+            "a leader voted for itself"
+        );
+        let mut leading = Leading::new(self.now);
+        leading.take_over(&self.log, self.commit);
+        self.state = State::Leader(Box::new(leading));
+        self.leader = Some(self.id);
+        self.election_at = None;
+        self.sync_peers();
+        self.publish_role();
+        self.append_no_op();
+        self.send_heartbeats();
+        self.adopt_reads();
+    }
+}
+
+fn is_majority(granted: &BTreeSet<MemberId>, voters: impl Iterator<Item = MemberId>) -> bool {
+    let (mut count, mut votes) = (0, 0);
+    for voter in voters {
+        count += 1;
+        votes += usize::from(granted.contains(&voter));
+    }
+    votes >= majority(count)
+}

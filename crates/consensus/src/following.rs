@@ -1,0 +1,285 @@
+//! The side of everybody who does not lead: taking over the leader's log.
+//!
+//! Sources: Raft, sections 5.3 (consistency check, conflicting entries) and 7 (figure 13, receiver of
+//! a snapshot); the acknowledgement rule (term of the leader whose log it is, index) is that of
+//! etcd raft's asynchronous storage and openraft's log ids for I/O.
+
+use crate::config::Config;
+use crate::core::Core;
+use crate::effect::{Effect, WriteOp};
+use crate::message::{Append, AppendOutcome, AppendReply, Body, LogBase};
+use crate::types::{EntryHeader, EntryId, EntryKind, LogIndex, MemberId, Seqno, Term, Time};
+
+/// The content of an append, checked.
+struct Checked {
+    prev: EntryId,
+    entries: Vec<EntryHeader>,
+}
+
+impl Core {
+    /// Entries of the current leader, or a probe.
+    pub(crate) fn handle_append(
+        &mut self,
+        from: MemberId,
+        append: Append,
+        configs: &[(LogIndex, Config)],
+    ) {
+        if !is_sound(&append, self.hard.term) {
+            self.counters.malformed += 1;
+            return;
+        }
+        if config_missing(&append.entries, configs) {
+            self.counters.config_missing += 1;
+            return;
+        }
+        if !self.heard_leader(from) {
+            return;
+        }
+        // A new leader's log contains everything committed (Raft, leader completeness).
+        self.matched = self.matched.max(self.commit);
+        let (commit, sent_at) = (append.commit, append.sent_at);
+        let end = append.prev.index.0 + append.entries.len() as u64;
+        let Some(rest) = self.skip_base(append) else {
+            // All of it lies before our log, which starts with committed entries.
+            return self.acknowledge(from, LogIndex(end), sent_at);
+        };
+        if !self.log.holds(rest.prev) {
+            return self.reject(from, rest.prev, sent_at);
+        }
+        if !self.take_entries(&rest, configs) {
+            self.counters.malformed += 1;
+            return;
+        }
+        self.matched = self.matched.max(LogIndex(end));
+        self.note_leader_commit(commit);
+        self.acknowledge(from, LogIndex(end), sent_at);
+    }
+
+    /// Leaves away what lies before our log. `None`: all of it.
+    fn skip_base(&self, append: Append) -> Option<Checked> {
+        let base = self.log.base().last;
+        let Append {
+            prev, mut entries, ..
+        } = append;
+        if prev.index >= base.index {
+            return Some(Checked { prev, entries });
+        }
+        let missing = usize::try_from(base.index.0 - prev.index.0).unwrap_or(usize::MAX);
+        if entries.len() < missing {
+            return None;
+        }
+        let rest = entries.split_off(missing);
+        entries.last().map(|last| Checked {
+            prev: last.id(),
+            entries: rest,
+        })
+    }
+
+    /// Tells where the logs may agree: our highest entry that is not above the refused position and
+    /// not of a higher term than the leader has there (Raft, end of section 5.3).
+    fn reject(&mut self, from: MemberId, refused: EntryId, sent_at: Time) {
+        let index = self
+            .log
+            .agreement_below(refused)
+            .max(self.log.base().last.index);
+        let term = self.log.term_at(index).unwrap_or_default();
+        let outcome = AppendOutcome::Rejected {
+            refused: refused.index,
+            hint: EntryId { term, index },
+        };
+        if index > refused.index {
+            // The leader's log is shorter than what we know to be committed: not a leader's log.
+            self.counters.malformed += 1;
+            return;
+        }
+        let reply = AppendReply { outcome, sent_at };
+        self.send_when_term_durable(from, Body::AppendReply(reply));
+    }
+
+    /// Makes our log equal to the leader's up to the last of `entries`. Keeps what follows if
+    /// nothing conflicts: the message may be an old one (Raft, section 5.3; figure 2, receiver's
+    /// steps 3 and 4). False: the message
+    /// contradicts what is known.
+    fn take_entries(&mut self, append: &Checked, configs: &[(LogIndex, Config)]) -> bool {
+        let known = append
+            .entries
+            .iter()
+            .take_while(|entry| self.log.holds(entry.id()))
+            .count();
+        let new = &append.entries[known..];
+        let Some(first) = new.first() else {
+            return true;
+        };
+        if !self.continues(first) {
+            return false;
+        }
+        if first.index <= self.log.last().index {
+            self.assert_not_committed(first.index);
+            if first.index <= self.matched {
+                // It contradicts what this very leader sent before.
+                return false;
+            }
+            self.truncate(first.index);
+        }
+        let mut config_changed = false;
+        for header in new {
+            let config = configs.iter().find(|(index, _)| *index == header.index);
+            let is_config = header.kind == EntryKind::Config;
+            config_changed |= is_config;
+            self.log.push(
+                *header,
+                config
+                    .filter(|_| is_config)
+                    .map(|(_, config)| config.clone()),
+            );
+        }
+        if config_changed {
+            self.emit(Effect::Config(self.log.config().clone()));
+        }
+        self.gather_from(first.index);
+        self.write_gathered();
+        self.trim();
+        true
+    }
+
+    /// Whether `first` has the seqno that follows the entry before it, if we still know that one's.
+    fn continues(&self, first: &EntryHeader) -> bool {
+        self.log
+            .seqno_at(first.index.prev())
+            .is_none_or(|before| follows(before, first))
+    }
+
+    /// The one place where a message can stop this member: going on would undo what was delivered.
+    fn assert_not_committed(&self, from: LogIndex) {
+        assert!(
+            from > self.commit,
+            "leader of term {} wants entry {from} replaced, but {} is committed",
+            self.hard.term,
+            self.commit
+        );
+    }
+
+    /// Drops entries that the leader does not have.
+    fn truncate(&mut self, from: LogIndex) {
+        self.write(WriteOp::Truncate { from });
+        self.durability.truncated(from);
+        if self.log.truncate(from) {
+            self.emit(Effect::Config(self.log.config().clone()));
+        }
+    }
+
+    /// What is committed there is so here as far as the logs are known to agree (Raft, figure 2,
+    /// receiver's step 5).
+    fn note_leader_commit(&mut self, commit: LogIndex) {
+        self.leader_commit = self.leader_commit.max(commit);
+        self.commit_to(self.leader_commit.min(self.matched));
+    }
+
+    pub(crate) fn handle_heartbeat(
+        &mut self,
+        from: MemberId,
+        commit: LogIndex,
+        sent_at: Time,
+        read_round: u64,
+    ) {
+        if !self.heard_leader(from) {
+            return;
+        }
+        self.note_leader_commit(commit);
+        self.send_when_term_durable(
+            from,
+            Body::HeartbeatReply {
+                sent_at,
+                read_round,
+            },
+        );
+    }
+
+    /// The leader names a committed position to start from (Raft, section 7): nothing to do if our
+    /// log has it, otherwise our log is dropped.
+    pub(crate) fn handle_install_base(&mut self, from: MemberId, base: LogBase, sent_at: Time) {
+        let LogBase {
+            last,
+            seqno,
+            config,
+        } = &base;
+        let sound = last.index > LogIndex(0)
+            && last.term > Term(0)
+            && last.term <= self.hard.term
+            && config.index <= last.index
+            && *seqno >= Seqno(0)
+            && config.config.voters().next().is_some();
+        if !sound {
+            self.counters.malformed += 1;
+            return;
+        }
+        if !self.heard_leader(from) {
+            return;
+        }
+        let index = last.index;
+        if index > self.commit && !self.log.holds(*last) {
+            self.reset(base);
+        }
+        self.matched = self.matched.max(index).max(self.commit);
+        self.note_leader_commit(index);
+        self.acknowledge(from, index, sent_at);
+    }
+
+    fn reset(&mut self, base: LogBase) {
+        let index = base.last.index;
+        assert!(
+            index > self.commit,
+            "base {index} would undo commit {}",
+            self.commit
+        );
+        let ticket = self.write(WriteOp::Reset(base.clone()));
+        self.durability.reset(ticket, index);
+        self.log.reset(base);
+        // Known by its consequences only: nothing to deliver, so no effect but the reset.
+        self.commit = index;
+        self.emit(Effect::Config(self.log.config().clone()));
+    }
+}
+
+/// Whether an append agrees with itself: consecutive, terms ascending up to the leader's, seqnos
+/// without gaps.
+fn is_sound(append: &Append, leader_term: Term) -> bool {
+    let mut before = append.prev;
+    let mut seqno = None;
+    if before.term > leader_term || append.prev.index.0 > u64::MAX / 2 {
+        return false;
+    }
+    for entry in &append.entries {
+        let ordered = entry.kind.is_ordered();
+        let sound = entry.index == before.index.next()
+            && entry.term >= before.term
+            && entry.term > Term(0)
+            && entry.term <= leader_term
+            && entry.seqno >= Seqno(i64::from(ordered))
+            && entry.seqno < Seqno(i64::MAX)
+            && (!ordered || entry.depends_on < entry.seqno)
+            && seqno.is_none_or(|seqno| follows(seqno, entry));
+        if !sound {
+            return false;
+        }
+        (before, seqno) = (entry.id(), Some(entry.seqno));
+    }
+    true
+}
+
+/// Ordered entries advance the seqno by one, others do not.
+fn follows(before: Seqno, entry: &EntryHeader) -> bool {
+    entry.seqno
+        == if entry.kind.is_ordered() {
+            before.next()
+        } else {
+            before
+        }
+}
+
+fn config_missing(entries: &[EntryHeader], configs: &[(LogIndex, Config)]) -> bool {
+    let given = |entry: &EntryHeader| configs.iter().any(|(index, _)| *index == entry.index);
+    entries
+        .iter()
+        .any(|entry| entry.kind == EntryKind::Config && !given(entry))
+}

@@ -1,0 +1,297 @@
+//! The leader's side of proposals: recognises what it has already seen in this term.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use crate::types::{MemberId, Origin, SessionId, Term};
+
+/// Numbers remembered per session beyond what its origin acknowledged.
+const NUMBERS_MAX: usize = 65_536;
+/// Sessions of one member that may be alive at once (an old one dies while a new one starts).
+const LIVE_SESSIONS_MAX: usize = 4;
+/// Dead sessions of one member that are remembered as dead.
+const DEAD_SESSIONS_MAX: usize = 1024;
+/// Members with sessions.
+const MEMBERS_MAX: usize = 1024;
+
+/// Recognises a (member, session, number) seen before in this leader's term, so that a proposal sent
+/// twice within a term is ordered once. Across terms the tag does that (see [`crate::Outbox`]).
+///
+/// Gaps are legal: the first number seen in a term is arbitrary (older ones survived from an earlier
+/// term, or were forgotten), and numbers in between may never come. So this is a set of recent
+/// numbers per session, not a counter. The origin's acknowledgement, "I no longer ask about anything
+/// below n", raises a floor; everything below the floor counts as seen. If an origin acknowledges
+/// nothing for 65536 numbers the floor rises by itself: a number under it is never
+/// ordered twice, at worst not at all before the next term.
+#[derive(Debug, Default)]
+pub struct Intake {
+    term: Term,
+    members: BTreeMap<MemberId, MemberSessions>,
+}
+
+/// What to do with a proposal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IntakeVerdict {
+    /// Not seen in this term: certify, then append or refuse it, and report which.
+    New,
+    /// Meant for another term's leader (or too many members propose): drop it, the origin will know.
+    WrongTerm,
+    /// Already in the log, or of no interest to its origin any more: drop it.
+    AlreadyAppended,
+    /// Refused before: say so again.
+    AlreadyRefused,
+}
+
+#[derive(Debug, Default)]
+struct MemberSessions {
+    /// Oldest first.
+    live: VecDeque<(SessionId, Seen)>,
+    /// Oldest first.
+    dead: VecDeque<SessionId>,
+}
+
+/// Invariant: all numbers in the sets are at or above `floor`.
+#[derive(Debug, Default)]
+struct Seen {
+    floor: u64,
+    appended: BTreeSet<u64>,
+    refused: BTreeSet<u64>,
+}
+
+impl Intake {
+    /// An intake that accepts nothing before [`Intake::new_term`].
+    pub fn new() -> Intake {
+        Intake::default()
+    }
+
+    /// This member leads a new term; everything of earlier ones is forgotten.
+    pub fn new_term(&mut self, term: Term) {
+        self.term = term;
+        self.members.clear();
+    }
+
+    /// What to do with a proposal tagged `tag`.
+    pub fn check(&mut self, tag: Term, origin: Origin) -> IntakeVerdict {
+        if tag != self.term || tag == Term(0) || origin.number == 0 {
+            return IntakeVerdict::WrongTerm;
+        }
+        let Some(member) = self.members.get(&origin.member) else {
+            let full = self.members.len() >= MEMBERS_MAX;
+            return if full {
+                IntakeVerdict::WrongTerm
+            } else {
+                IntakeVerdict::New
+            };
+        };
+        if member.dead.contains(&origin.session) {
+            return IntakeVerdict::AlreadyAppended;
+        }
+        match member
+            .live
+            .iter()
+            .find(|(session, _)| *session == origin.session)
+        {
+            Some((_, seen)) => seen.check(origin.number),
+            None => IntakeVerdict::New,
+        }
+    }
+
+    /// The proposal is in the leader's log now.
+    pub fn appended(&mut self, origin: Origin) {
+        if let Some(seen) = self.seen(origin.member, origin.session) {
+            seen.note(origin.number, false);
+        }
+    }
+
+    /// The proposal was refused.
+    pub fn refused(&mut self, origin: Origin) {
+        if let Some(seen) = self.seen(origin.member, origin.session) {
+            seen.note(origin.number, true);
+        }
+    }
+
+    /// The origin no longer asks about numbers below `oldest_outstanding`.
+    pub fn acknowledged(&mut self, member: MemberId, session: SessionId, oldest_outstanding: u64) {
+        let known = self.members.get_mut(&member).map(|member| &mut member.live);
+        let seen = known.and_then(|live| live.iter_mut().find(|(id, _)| *id == session));
+        if let Some((_, seen)) = seen {
+            seen.raise_floor(oldest_outstanding);
+        }
+    }
+
+    fn seen(&mut self, member: MemberId, session: SessionId) -> Option<&mut Seen> {
+        if !self.members.contains_key(&member) && self.members.len() >= MEMBERS_MAX {
+            return None;
+        }
+        self.members.entry(member).or_default().session(session)
+    }
+}
+
+impl MemberSessions {
+    fn session(&mut self, session: SessionId) -> Option<&mut Seen> {
+        if self.dead.contains(&session) {
+            return None;
+        }
+        let position = self.live.iter().position(|(id, _)| *id == session);
+        let position = position.unwrap_or_else(|| self.open(session));
+        self.live.get_mut(position).map(|(_, seen)| seen)
+    }
+
+    /// A fifth session means that the first is long gone.
+    fn open(&mut self, session: SessionId) -> usize {
+        if self.live.len() >= LIVE_SESSIONS_MAX {
+            self.dead.extend(self.live.pop_front().map(|(id, _)| id));
+            if self.dead.len() > DEAD_SESSIONS_MAX {
+                self.dead.pop_front();
+            }
+        }
+        self.live.push_back((session, Seen::default()));
+        self.live.len() - 1
+    }
+}
+
+impl Seen {
+    fn check(&self, number: u64) -> IntakeVerdict {
+        if self.refused.contains(&number) {
+            IntakeVerdict::AlreadyRefused
+        } else if number < self.floor || self.appended.contains(&number) {
+            IntakeVerdict::AlreadyAppended
+        } else {
+            IntakeVerdict::New
+        }
+    }
+
+    fn note(&mut self, number: u64, refused: bool) {
+        if number < self.floor {
+            return;
+        }
+        let set = if refused {
+            &mut self.refused
+        } else {
+            &mut self.appended
+        };
+        set.insert(number);
+        if self.appended.len() + self.refused.len() > NUMBERS_MAX {
+            let lowest = [self.appended.first(), self.refused.first()]
+                .into_iter()
+                .flatten()
+                .min();
+            let above_lowest = lowest.map_or(self.floor, |number| number.saturating_add(1));
+            self.raise_floor(above_lowest);
+        }
+    }
+
+    fn raise_floor(&mut self, floor: u64) {
+        if floor <= self.floor {
+            return;
+        }
+        self.floor = floor;
+        self.appended = self.appended.split_off(&floor);
+        self.refused = self.refused.split_off(&floor);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TERM: Term = Term(3);
+
+    fn origin(session: u64, number: u64) -> Origin {
+        Origin {
+            member: MemberId(1),
+            session: SessionId(session),
+            number,
+        }
+    }
+
+    fn intake() -> Intake {
+        let mut intake = Intake::new();
+        intake.new_term(TERM);
+        intake
+    }
+
+    #[test]
+    fn other_tags_are_dropped() {
+        let mut intake = Intake::new();
+        assert_eq!(
+            intake.check(Term(0), origin(1, 1)),
+            IntakeVerdict::WrongTerm
+        );
+        intake.new_term(TERM);
+        assert_eq!(
+            intake.check(Term(2), origin(1, 1)),
+            IntakeVerdict::WrongTerm
+        );
+        assert_eq!(
+            intake.check(Term(4), origin(1, 1)),
+            IntakeVerdict::WrongTerm
+        );
+        assert_eq!(intake.check(TERM, origin(1, 1)), IntakeVerdict::New);
+    }
+
+    #[test]
+    fn numbers_are_recognised_whatever_the_gaps() {
+        let mut intake = intake();
+        intake.appended(origin(1, 17));
+        intake.refused(origin(1, 20));
+        assert_eq!(
+            intake.check(TERM, origin(1, 17)),
+            IntakeVerdict::AlreadyAppended
+        );
+        assert_eq!(
+            intake.check(TERM, origin(1, 20)),
+            IntakeVerdict::AlreadyRefused
+        );
+        assert_eq!(intake.check(TERM, origin(1, 18)), IntakeVerdict::New);
+        assert_eq!(intake.check(TERM, origin(1, 5)), IntakeVerdict::New);
+        assert_eq!(intake.check(TERM, origin(2, 17)), IntakeVerdict::New);
+    }
+
+    #[test]
+    fn below_the_acknowledged_mark_everything_counts_as_seen() {
+        let mut intake = intake();
+        intake.appended(origin(1, 4));
+        intake.acknowledged(MemberId(1), SessionId(1), 10);
+        assert_eq!(
+            intake.check(TERM, origin(1, 9)),
+            IntakeVerdict::AlreadyAppended
+        );
+        assert_eq!(intake.check(TERM, origin(1, 10)), IntakeVerdict::New);
+        intake.acknowledged(MemberId(1), SessionId(1), 2);
+        assert_eq!(
+            intake.check(TERM, origin(1, 9)),
+            IntakeVerdict::AlreadyAppended
+        );
+    }
+
+    #[test]
+    fn a_new_term_starts_afresh() {
+        let mut intake = intake();
+        intake.appended(origin(1, 4));
+        intake.new_term(Term(9));
+        assert_eq!(intake.check(Term(9), origin(1, 4)), IntakeVerdict::New);
+    }
+
+    #[test]
+    fn memory_is_bounded() {
+        let mut intake = intake();
+        for number in 1..=NUMBERS_MAX as u64 + 10 {
+            intake.appended(origin(1, number));
+        }
+        let seen = &intake.members[&MemberId(1)].live[0].1;
+        assert_eq!(seen.appended.len(), NUMBERS_MAX);
+        assert_eq!(
+            intake.check(TERM, origin(1, 3)),
+            IntakeVerdict::AlreadyAppended
+        );
+
+        for session in 2..2 + LIVE_SESSIONS_MAX as u64 {
+            intake.appended(origin(session, 1));
+        }
+        assert_eq!(intake.members[&MemberId(1)].live.len(), LIVE_SESSIONS_MAX);
+        assert_eq!(
+            intake.check(TERM, origin(1, 999_999_999)),
+            IntakeVerdict::AlreadyAppended
+        );
+    }
+}

@@ -1,0 +1,289 @@
+//! Changing who votes, one member at a time.
+//!
+//! Sources: Ongaro's dissertation, sections 4.1 (single-server changes, in force when appended), 4.2.1
+//! (catching up as a learner first), 4.2.2 (removing the leader); and Ongaro's correction of 2015
+//! ("bug in single-server membership changes", raft-dev): no change before the leader has committed
+//! an entry of its own term.
+
+use std::collections::BTreeSet;
+
+use crate::config::{Config, MEMBERS_MAX, Member, Role, TEXT_BYTES_MAX};
+use crate::core::{Core, State};
+use crate::effect::Effect;
+use crate::message::Body;
+use crate::params::{BootstrapError, ConfigChange, ConfigError};
+use crate::progress::Peer;
+use crate::types::{LogIndex, MemberId, Time};
+
+/// A learner this many entries behind may become a voter: it will be level within a round trip.
+const PROMOTION_LAG_MAX: u64 = 1000;
+
+impl Core {
+    /// Starts a new group with this member as its only voter: appends that configuration as entry 1,
+    /// in the first term, with the vote for itself. Leads as soon as that is durable.
+    pub fn bootstrap(&mut self, now: Time, me: Member) -> Result<(), BootstrapError> {
+        self.observe(now);
+        if !self.log.is_blank() {
+            return Err(BootstrapError::NotEmpty);
+        }
+        if self.leader.is_some() || !matches!(self.state, State::Follower) {
+            return Err(BootstrapError::NotIdle);
+        }
+        check_member(self.id, &me).map_err(|reason| BootstrapError::Invalid { reason })?;
+        let mut config = Config::default();
+        config.members.insert(
+            self.id,
+            Member {
+                role: Role::Voter,
+                ..me
+            },
+        );
+        // A candidacy in a log that belongs to nobody yet: the vote is on its way to the disk before
+        // the entry.
+        self.campaign(false);
+        self.append_config(config);
+        Ok(())
+    }
+
+    /// Changes the configuration; at most one change may be uncommitted. Returns the index of its
+    /// entry, which is in force at once and final when committed.
+    pub fn change_config(
+        &mut self,
+        now: Time,
+        change: ConfigChange,
+    ) -> Result<LogIndex, ConfigError> {
+        self.observe(now);
+        self.may_change_config()?;
+        let config = changed(&self.log.config().config, &change)?;
+        self.revoke_eligibility(&change);
+        let index = self.append_config(config);
+        self.sync_peers();
+        Ok(index)
+    }
+
+    fn may_change_config(&self) -> Result<(), ConfigError> {
+        let Some(leading) = self.leading() else {
+            return Err(ConfigError::NotLeader {
+                leader: self.leader,
+            });
+        };
+        if leading.transfer.is_some() {
+            return Err(ConfigError::Transferring);
+        }
+        if !self.is_ready_leader() {
+            return Err(ConfigError::NotReady);
+        }
+        let index = self.log.config().index;
+        if index > self.commit {
+            return Err(ConfigError::InProgress { index });
+        }
+        Ok(())
+    }
+
+    /// Whoever is demoted or removed on purpose is not promoted again by itself.
+    fn revoke_eligibility(&mut self, change: &ConfigChange) {
+        match change {
+            ConfigChange::Demote(id)
+            | ConfigChange::Remove(id)
+            | ConfigChange::Replace { old: id, .. } => {
+                self.eligible.remove(id);
+            }
+            ConfigChange::AddLearner { .. }
+            | ConfigChange::Promote(_)
+            | ConfigChange::Update { .. } => {}
+        }
+    }
+
+    /// Whether a leader may promote this member by itself once its log has caught up.
+    pub fn set_eligible(&mut self, member: MemberId, eligible: bool) {
+        if eligible {
+            self.eligible.insert(member);
+            self.maybe_promote();
+        } else {
+            self.eligible.remove(&member);
+        }
+    }
+
+    /// Promotes an eligible learner whose log has caught up (dissertation, section 4.2.1), one at a
+    /// time, and only one that answers: an absent voter would only weaken the group.
+    pub(crate) fn maybe_promote(&mut self) {
+        if self.eligible.is_empty() || self.may_change_config().is_err() {
+            return;
+        }
+        let config = &self.log.config().config;
+        let Some(leading) = self.leading() else {
+            return;
+        };
+        let ready = self.eligible.iter().copied().find(|id| {
+            let learner = config
+                .members
+                .get(id)
+                .is_some_and(|m| m.role == Role::Learner);
+            let caught_up = leading
+                .peers
+                .get(id)
+                .is_some_and(|peer| self.answers_closely(peer));
+            learner && caught_up
+        });
+        if let Some(id) = ready {
+            let promoted = self.change_config(self.now, ConfigChange::Promote(id));
+            debug_assert!(promoted.is_ok(), "{promoted:?}");
+        }
+    }
+
+    fn answers_closely(&self, peer: &Peer) -> bool {
+        let heard = peer.last_heard.map(|at| self.now.since_us(at));
+        let answers = heard.is_some_and(|ago_us| ago_us < self.timing.election_timeout_min_us);
+        answers && peer.is_caught_up(self.commit, PROMOTION_LAG_MAX)
+    }
+
+    /// Brings the leader's list of peers in line with the configuration. Whoever was removed still
+    /// gets the log for a while, so that it learns of it.
+    pub(crate) fn sync_peers(&mut self) {
+        let (now, me) = (self.now, self.id);
+        let next = self.log.last().index.next();
+        let leaving_until = now.plus_us(self.timing.election_timeout_max_us);
+        let wanted: BTreeSet<MemberId> = self.log.config().config.members.keys().copied().collect();
+        let State::Leader(leading) = &mut self.state else {
+            return;
+        };
+        for (id, peer) in &mut leading.peers {
+            if !wanted.contains(id) {
+                peer.leaving_until.get_or_insert(leaving_until);
+            }
+        }
+        for id in wanted.into_iter().filter(|id| *id != me) {
+            let peer = leading
+                .peers
+                .entry(id)
+                .or_insert_with(|| Peer::new(next, now));
+            peer.leaving_until = None;
+        }
+        self.replicate = true;
+    }
+
+    /// A leader that is no voter any more leads until that is committed (dissertation, section
+    /// 4.2.2), tells the others, and asks one of them to take over at once.
+    pub(crate) fn step_down_if_removed(&mut self) -> bool {
+        let config = self.log.config();
+        if config.index > self.commit || config.config.is_voter(self.id) || !self.is_leader() {
+            return false;
+        }
+        let successor = self.best_successor();
+        self.send_heartbeats();
+        if let Some(to) = successor {
+            self.emit(Effect::Send(self.message(to, Body::TimeoutNow)));
+        }
+        self.become_follower(None);
+        true
+    }
+}
+
+/// The configuration after a change, which alters at most one voter.
+fn changed(current: &Config, change: &ConfigChange) -> Result<Config, ConfigError> {
+    let mut config = current.clone();
+    match change {
+        ConfigChange::AddLearner { id, member } => add_learner(&mut config, *id, member)?,
+        ConfigChange::Promote(id) => set_role(&mut config, *id, Role::Voter)?,
+        ConfigChange::Demote(id) => set_role(&mut config, *id, Role::Learner)?,
+        ConfigChange::Remove(id) => remove(&mut config, *id)?,
+        ConfigChange::Replace { old, id, member } => {
+            remove(&mut config, *old)?;
+            add_learner(&mut config, *id, member)?;
+        }
+        ConfigChange::Update { id, name, address } => update(&mut config, *id, name, address)?,
+    }
+    let voters = |config: &Config| config.voters().collect::<BTreeSet<_>>();
+    let altered = voters(current)
+        .symmetric_difference(&voters(&config))
+        .count();
+    assert!(altered <= 1, "{change:?} alters {altered} voters");
+    if config.voters().next().is_none() {
+        return Err(ConfigError::NoVoterLeft);
+    }
+    Ok(config)
+}
+
+fn add_learner(config: &mut Config, id: MemberId, member: &Member) -> Result<(), ConfigError> {
+    check_member(id, member).map_err(|reason| ConfigError::Invalid { reason })?;
+    if config.members.contains_key(&id) {
+        return Err(ConfigError::AlreadySo { id });
+    }
+    check_name(config, id, &member.name)?;
+    if config.members.len() >= MEMBERS_MAX {
+        return Err(ConfigError::Invalid {
+            reason: "the group has 1024 members",
+        });
+    }
+    config.members.insert(
+        id,
+        Member {
+            role: Role::Learner,
+            ..member.clone()
+        },
+    );
+    Ok(())
+}
+
+fn set_role(config: &mut Config, id: MemberId, role: Role) -> Result<(), ConfigError> {
+    let member = config
+        .members
+        .get_mut(&id)
+        .ok_or(ConfigError::UnknownMember { id })?;
+    if member.role == role {
+        return Err(ConfigError::AlreadySo { id });
+    }
+    member.role = role;
+    Ok(())
+}
+
+fn remove(config: &mut Config, id: MemberId) -> Result<(), ConfigError> {
+    config
+        .members
+        .remove(&id)
+        .map(|_| ())
+        .ok_or(ConfigError::UnknownMember { id })
+}
+
+fn update(config: &mut Config, id: MemberId, name: &str, address: &str) -> Result<(), ConfigError> {
+    let member = config
+        .members
+        .get(&id)
+        .ok_or(ConfigError::UnknownMember { id })?;
+    if member.name == name && member.address == address {
+        return Err(ConfigError::AlreadySo { id });
+    }
+    let updated = Member {
+        name: name.to_owned(),
+        address: address.to_owned(),
+        ..member.clone()
+    };
+    check_member(id, &updated).map_err(|reason| ConfigError::Invalid { reason })?;
+    check_name(config, id, name)?;
+    config.members.insert(id, updated);
+    Ok(())
+}
+
+fn check_name(config: &Config, id: MemberId, name: &str) -> Result<(), ConfigError> {
+    match config
+        .members
+        .iter()
+        .find(|(other, member)| **other != id && member.name == name)
+    {
+        Some((other, _)) => Err(ConfigError::NameInUse {
+            name: name.to_owned(),
+            id: *other,
+        }),
+        None => Ok(()),
+    }
+}
+
+fn check_member(id: MemberId, member: &Member) -> Result<(), &'static str> {
+    if id == MemberId::NONE {
+        return Err("the id is zero");
+    }
+    if member.name.len() > TEXT_BYTES_MAX || member.address.len() > TEXT_BYTES_MAX {
+        return Err("name or address is longer than 1024 bytes");
+    }
+    Ok(())
+}

@@ -1,0 +1,247 @@
+//! The origin's side of proposals: what this session has proposed until its fate is known.
+
+use std::collections::BTreeSet;
+
+use crate::types::{EntryHeader, MemberId, SessionId, Term};
+
+/// Tracks what this session has proposed until its fate is known.
+///
+/// Rules (Raft dissertation, section 6.3, adapted to origins that are members and see the log):
+///
+/// 1. A proposal is sent to the leader of term T, tagged T. A leader drops other tags, so a message
+///    of an old term never orders anything in a new one.
+/// 2. After a change of term nothing is sent until the first entry of the new term is committed *in
+///    this member's own log*. All entries of older terms that survived are then before it, and have
+///    been reported by [`Outbox::committed`]; all others can never commit any more (Raft, sections
+///    5.4.2 and 5.4.3). What is still outstanding is sent again, in number order.
+/// 3. Within a term the leader recognises numbers (see [`crate::Intake`]), so sending again after a
+///    broken connection orders nothing twice.
+/// 4. A refusal counts only in the term the proposal was last sent in: one of an older term may
+///    arrive after the proposal went to a new leader, which may have appended it.
+/// 5. Rule 2 needs a log without holes: see [`Outbox::log_reset`].
+///
+/// Invariant: outstanding numbers below `unsent_from` were sent in the current term, the others not.
+#[derive(Debug)]
+pub struct Outbox {
+    member: MemberId,
+    session: SessionId,
+    last_number: u64,
+    outstanding: BTreeSet<u64>,
+    unsent_from: u64,
+    term: Term,
+    leader: Option<MemberId>,
+    /// Term of the latest committed entry of the own log.
+    committed_term: Term,
+}
+
+/// A proposal to be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SendProposal {
+    /// The leader.
+    pub to: MemberId,
+    /// Its term.
+    pub tag: Term,
+    /// The proposal's number.
+    pub number: u64,
+}
+
+impl Outbox {
+    /// An outbox for a new session.
+    pub fn new(member: MemberId, session: SessionId) -> Outbox {
+        Outbox {
+            member,
+            session,
+            last_number: 0,
+            outstanding: BTreeSet::new(),
+            unsent_from: 1,
+            term: Term(0),
+            leader: None,
+            committed_term: Term(0),
+        }
+    }
+
+    /// Registers a new proposal; returns its number: 1, 2, 3...
+    pub fn submit(&mut self) -> u64 {
+        self.last_number += 1;
+        self.outstanding.insert(self.last_number);
+        self.last_number
+    }
+
+    /// A new term, or the leader of the current term became known or unknown. Older terms are
+    /// ignored.
+    pub fn leader_changed(&mut self, term: Term, leader: Option<MemberId>) {
+        if term < self.term {
+            return;
+        }
+        if term > self.term {
+            self.term = term;
+            self.unsent_from = 0;
+        }
+        self.leader = leader;
+    }
+
+    /// The connection to the leader was established again: what was sent in this term may be lost,
+    /// so everything unresolved is sent again.
+    pub fn reconnected(&mut self) {
+        self.unsent_from = 0;
+    }
+
+    /// To be called for every committed entry, in order. `Some(number)` if it is an outstanding
+    /// proposal of this session, which is resolved now.
+    pub fn committed(&mut self, header: &EntryHeader) -> Option<u64> {
+        self.committed_term = self.committed_term.max(header.term);
+        let origin = header.origin;
+        if origin.member != self.member || origin.session != self.session {
+            return None;
+        }
+        self.outstanding
+            .remove(&origin.number)
+            .then_some(origin.number)
+    }
+
+    /// The leader of `term` refused the proposal. True if that resolves it; false if it is not
+    /// outstanding or the refusal is of another term than the proposal was last sent in.
+    pub fn refused(&mut self, term: Term, number: u64) -> bool {
+        term == self.term && number < self.unsent_from && self.outstanding.remove(&number)
+    }
+
+    /// The caller no longer cares (its fate may stay unknown): never send it again.
+    pub fn forget(&mut self, number: u64) {
+        self.outstanding.remove(&number);
+    }
+
+    /// This member's log was dropped and started again behind some base, so that committed entries
+    /// were skipped unseen. Nothing outstanding may be sent again: it may be among them. Returns the
+    /// numbers concerned; their fate stays unknown to this session.
+    pub fn log_reset(&mut self) -> Vec<u64> {
+        std::mem::take(&mut self.outstanding).into_iter().collect()
+    }
+
+    /// The lowest number whose fate is open.
+    pub fn oldest_outstanding(&self) -> Option<u64> {
+        self.outstanding.first().copied()
+    }
+
+    /// The next proposal to send, if one may be sent now.
+    pub fn poll_send(&mut self) -> Option<SendProposal> {
+        let to = self.leader?;
+        if self.committed_term != self.term {
+            return None;
+        }
+        let number = *self.outstanding.range(self.unsent_from..).next()?;
+        self.unsent_from = number + 1;
+        Some(SendProposal {
+            to,
+            tag: self.term,
+            number,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::types::{EntryKind, LogIndex, Origin, Seqno};
+
+    const ME: MemberId = MemberId(1);
+    const LEADER: MemberId = MemberId(2);
+
+    fn outbox() -> Outbox {
+        Outbox::new(ME, SessionId(5))
+    }
+
+    fn entry(term: u64, member: MemberId, number: u64) -> EntryHeader {
+        EntryHeader {
+            term: Term(term),
+            index: LogIndex(1),
+            seqno: Seqno(0),
+            kind: EntryKind::Action,
+            origin: Origin {
+                member,
+                session: SessionId(5),
+                number,
+            },
+            depends_on: Seqno(0),
+            payload_len: 0,
+            payload_crc: 0,
+        }
+    }
+
+    fn drain(outbox: &mut Outbox) -> Vec<(u64, u64)> {
+        std::iter::from_fn(|| outbox.poll_send())
+            .map(|s| (s.tag.0, s.number))
+            .collect()
+    }
+
+    #[test]
+    fn waits_for_the_first_commit_of_the_term() {
+        let mut outbox = outbox();
+        outbox.submit();
+        outbox.leader_changed(Term(1), Some(LEADER));
+        assert_eq!(drain(&mut outbox), []);
+        assert_eq!(outbox.committed(&entry(1, LEADER, 0)), None);
+        assert_eq!(drain(&mut outbox), [(1, 1)]);
+        outbox.submit();
+        assert_eq!(drain(&mut outbox), [(1, 2)]);
+    }
+
+    #[test]
+    fn sends_again_in_a_new_term_only_what_did_not_survive() {
+        let mut outbox = outbox();
+        outbox.leader_changed(Term(1), Some(LEADER));
+        outbox.committed(&entry(1, LEADER, 0));
+        (0..3).for_each(|_| {
+            outbox.submit();
+        });
+        assert_eq!(drain(&mut outbox), [(1, 1), (1, 2), (1, 3)]);
+        outbox.leader_changed(Term(2), None);
+        outbox.leader_changed(Term(2), Some(ME));
+        assert_eq!(outbox.committed(&entry(1, ME, 2)), Some(2));
+        assert_eq!(drain(&mut outbox), []);
+        assert_eq!(outbox.committed(&entry(2, ME, 0)), None);
+        assert_eq!(drain(&mut outbox), [(2, 1), (2, 3)]);
+    }
+
+    #[test]
+    fn refusal_of_an_older_term_resolves_nothing() {
+        let mut outbox = outbox();
+        outbox.leader_changed(Term(1), Some(LEADER));
+        outbox.committed(&entry(1, LEADER, 0));
+        let number = outbox.submit();
+        drain(&mut outbox);
+        outbox.leader_changed(Term(2), Some(LEADER));
+        assert!(!outbox.refused(Term(1), number));
+        assert!(!outbox.refused(Term(2), number), "not sent in term 2 yet");
+        outbox.committed(&entry(2, LEADER, 0));
+        drain(&mut outbox);
+        assert!(outbox.refused(Term(2), number));
+        assert!(!outbox.refused(Term(2), number));
+        assert_eq!(outbox.oldest_outstanding(), None);
+    }
+
+    #[test]
+    fn reconnecting_sends_again_and_forgetting_does_not() {
+        let mut outbox = outbox();
+        outbox.leader_changed(Term(1), Some(LEADER));
+        outbox.committed(&entry(1, LEADER, 0));
+        (0..3).for_each(|_| {
+            outbox.submit();
+        });
+        drain(&mut outbox);
+        outbox.forget(2);
+        outbox.reconnected();
+        assert_eq!(drain(&mut outbox), [(1, 1), (1, 3)]);
+        assert_eq!(outbox.oldest_outstanding(), Some(1));
+    }
+
+    #[test]
+    fn sends_nothing_to_a_leader_known_to_be_deposed() {
+        let mut outbox = outbox();
+        outbox.leader_changed(Term(1), Some(LEADER));
+        outbox.committed(&entry(2, ME, 0));
+        outbox.submit();
+        assert_eq!(drain(&mut outbox), []);
+        outbox.leader_changed(Term(2), Some(ME));
+        assert_eq!(drain(&mut outbox), [(2, 1)]);
+    }
+}

@@ -1,0 +1,533 @@
+//! The leader's side: appending, sending, counting acknowledgements, staying leader.
+//!
+//! Sources: Raft, sections 5.3 (log replication) and 5.4.2 (committing by counting only in the own
+//! term); Ongaro's dissertation, sections 6.2 (a leader that lost its quorum steps down), 6.4.1
+//! (lease), 10.2.1 (writing to the own disk in parallel), 10.2.2 (batching and pipelining).
+
+use std::collections::BTreeMap;
+
+use crate::config::Config;
+use crate::core::{Core, State};
+use crate::effect::{Effect, SendEntries};
+use crate::message::{Append, AppendOutcome, AppendReply, Body, LogBase};
+use crate::params::{Proposal, ProposeError};
+use crate::progress::{Outgoing, Peer, cost_bytes};
+use crate::quorum::reached_by_majority;
+use crate::read::LeaderReads;
+use crate::tail::LogView;
+use crate::transfer::Transfer;
+use crate::types::{EntryHeader, EntryKind, LogIndex, MemberId, Origin, Seqno, SessionId, Time};
+
+/// What exists only while leading.
+#[derive(Debug)]
+pub(crate) struct Leading {
+    /// All other members, and for a while those just removed.
+    pub(crate) peers: BTreeMap<MemberId, Peer>,
+    /// Sum over the entries after the commit index.
+    uncommitted_bytes: u64,
+    /// Since when; stands for "heard" until a voter answers.
+    since: Time,
+    heartbeat_at: Time,
+    pub(crate) transfer: Option<Transfer>,
+    /// For the rest of the term: somebody was asked to stand in spite of the promises, and that
+    /// request may arrive at any time.
+    pub(crate) lease_given_up: bool,
+    pub(crate) reads: LeaderReads,
+}
+
+impl Leading {
+    pub(crate) fn new(now: Time) -> Leading {
+        Leading {
+            peers: BTreeMap::new(),
+            uncommitted_bytes: 0,
+            since: now,
+            heartbeat_at: now,
+            transfer: None,
+            lease_given_up: false,
+            reads: LeaderReads::default(),
+        }
+    }
+
+    /// The inherited uncommitted entries count, too.
+    pub(crate) fn take_over(&mut self, log: &LogView, commit: LogIndex) {
+        self.uncommitted_bytes = log.headers_from(commit.next()).map(cost_bytes).sum();
+    }
+
+    /// The value that a majority of the configuration's voters has reached.
+    pub(crate) fn quorum<T: Ord + Copy + Default>(
+        &self,
+        me: MemberId,
+        config: &Config,
+        own: T,
+        of_peer: impl Fn(&Peer) -> T,
+    ) -> T {
+        let value = |id| match self.peers.get(&id) {
+            Some(peer) => of_peer(peer),
+            None if id == me => own,
+            None => T::default(),
+        };
+        reached_by_majority(config.voters().map(value).collect()).unwrap_or_default()
+    }
+
+    /// A majority was heard from at or after this moment.
+    fn heard_quorum_at(&self, me: MemberId, config: &Config, now: Time) -> Time {
+        self.quorum(me, config, now, |peer| {
+            peer.last_heard.unwrap_or(self.since)
+        })
+    }
+}
+
+impl Core {
+    // --- appending --------------------------------------------------------------------------
+
+    /// Appends a proposal. It is written and sent with the next poll of effects.
+    ///
+    /// # Panics
+    ///
+    /// If the kind is one that only the core makes, or an ordered proposal depends on itself or the
+    /// future: mistakes of the caller that would spread to all members.
+    pub fn propose(&mut self, now: Time, proposal: Proposal) -> Result<EntryHeader, ProposeError> {
+        self.observe(now);
+        let Proposal {
+            kind,
+            origin,
+            depends_on,
+            payload_len,
+            payload_crc,
+        } = proposal;
+        assert!(
+            !matches!(kind, EntryKind::NoOp | EntryKind::Config),
+            "{kind:?} is the core's own"
+        );
+        let leader = self.leader;
+        let Some(leading) = self.leading() else {
+            return Err(ProposeError::NotLeader { leader });
+        };
+        if leading.transfer.is_some() {
+            return Err(ProposeError::Transferring);
+        }
+        let bytes = leading
+            .uncommitted_bytes
+            .saturating_add(u64::from(payload_len));
+        if leading.uncommitted_bytes > 0 && bytes > self.limits.uncommitted_bytes_max {
+            return Err(ProposeError::Busy);
+        }
+        if kind.is_ordered() {
+            assert!(
+                depends_on <= self.last_seqno(),
+                "depends on {depends_on}, the future"
+            );
+        }
+        let header = self.next_header(kind, origin, depends_on, payload_len, payload_crc);
+        self.append_own(header, None);
+        Ok(header)
+    }
+
+    pub(crate) fn append_no_op(&mut self) {
+        let header = self.next_header(EntryKind::NoOp, self.own_origin(), Seqno::UNDEFINED, 0, 0);
+        self.append_own(header, None);
+    }
+
+    pub(crate) fn append_config(&mut self, config: Config) -> LogIndex {
+        let payload = config.encode();
+        let length = u32::try_from(payload.len()).expect("at most 1024 members of about 2 KiB");
+        let (kind, crc) = (EntryKind::Config, crc32c::crc32c(&payload));
+        let header = self.next_header(kind, self.own_origin(), Seqno::UNDEFINED, length, crc);
+        self.append_own(header, Some(config));
+        self.emit(Effect::Config(self.log.config().clone()));
+        header.index
+    }
+
+    fn own_origin(&self) -> Origin {
+        Origin {
+            member: self.id,
+            session: SessionId(0),
+            number: 0,
+        }
+    }
+
+    fn next_header(
+        &self,
+        kind: EntryKind,
+        origin: Origin,
+        depends_on: Seqno,
+        payload_len: u32,
+        payload_crc: u32,
+    ) -> EntryHeader {
+        let last = self.last_seqno();
+        let (seqno, depends_on) = if kind.is_ordered() {
+            (last.next(), depends_on)
+        } else {
+            (last, Seqno::UNDEFINED)
+        };
+        let (term, index) = (self.hard.term, self.log.last().index.next());
+        EntryHeader {
+            term,
+            index,
+            seqno,
+            kind,
+            origin,
+            depends_on,
+            payload_len,
+            payload_crc,
+        }
+    }
+
+    fn append_own(&mut self, header: EntryHeader, config: Option<Config>) {
+        self.log.push(header, config);
+        self.gather_from(header.index);
+        self.replicate = true;
+        if let Some(leading) = self.leading_mut() {
+            leading.uncommitted_bytes += cost_bytes(&header);
+        }
+    }
+
+    // --- sending ----------------------------------------------------------------------------
+
+    /// Fills every follower's window, and tells of commits. Called when all else is polled.
+    pub(crate) fn replicate(&mut self) {
+        if !std::mem::take(&mut self.replicate) {
+            return;
+        }
+        let Some(leading) = self.leading() else {
+            return;
+        };
+        let members: Vec<MemberId> = leading.peers.keys().copied().collect();
+        for id in members {
+            while let Some(outgoing) = self.poll_peer(id) {
+                self.send_outgoing(id, outgoing);
+            }
+            self.tell_commit(id);
+        }
+    }
+
+    fn poll_peer(&mut self, id: MemberId) -> Option<Outgoing> {
+        let install = self.install_base(id).cloned();
+        let State::Leader(leading) = &mut self.state else {
+            return None;
+        };
+        let peer = leading.peers.get_mut(&id)?;
+        peer.poll(&self.log, &self.limits, install.as_ref(), self.now)
+    }
+
+    /// The base set for this member, if it is good: a committed position at or after our own base.
+    fn install_base(&self, id: MemberId) -> Option<&LogBase> {
+        self.install_bases.get(&id).filter(|base| {
+            base.last.index <= self.commit
+                && base.last.index > LogIndex(0)
+                && self.log.holds(base.last)
+        })
+    }
+
+    fn send_outgoing(&mut self, to: MemberId, outgoing: Outgoing) {
+        let sent_at = self.now;
+        let leader_durable = self.durability.index();
+        let commit = self.commit;
+        match outgoing {
+            Outgoing::Empty { prev } => {
+                let entries = Vec::new();
+                let append = Append {
+                    prev,
+                    entries,
+                    commit,
+                    leader_durable,
+                    sent_at,
+                };
+                self.send(to, Body::Append(append));
+            }
+            Outgoing::Entries {
+                prev,
+                first,
+                last,
+                may_cut,
+            } => {
+                let term = self.hard.term;
+                self.emit(Effect::SendEntries(SendEntries {
+                    to,
+                    term,
+                    prev,
+                    first,
+                    last,
+                    may_cut,
+                    commit,
+                    leader_durable,
+                    sent_at,
+                }));
+            }
+            Outgoing::Install(base) => self.send(to, Body::InstallBase { base, sent_at }),
+        }
+        if let Some(peer) = self.leading_mut().and_then(|l| l.peers.get_mut(&to)) {
+            peer.commit_sent(commit);
+        }
+    }
+
+    /// A commit that no append carries travels with a heartbeat, so that members other than the
+    /// leader need not wait for the next regular one to deliver.
+    fn tell_commit(&mut self, id: MemberId) {
+        let commit = self.commit;
+        let Some(peer) = self.leading_mut().and_then(|l| l.peers.get_mut(&id)) else {
+            return;
+        };
+        let usable = commit.min(peer.match_index);
+        if usable > peer.commit_told {
+            self.send_heartbeat(id);
+        }
+    }
+
+    pub(crate) fn send_heartbeats(&mut self) {
+        let next = self.now.plus_us(self.timing.heartbeat_us);
+        let Some(leading) = self.leading_mut() else {
+            return;
+        };
+        leading.heartbeat_at = next;
+        let members: Vec<MemberId> = leading.peers.keys().copied().collect();
+        for id in members {
+            self.send_heartbeat(id);
+        }
+    }
+
+    fn send_heartbeat(&mut self, to: MemberId) {
+        let (own_commit, sent_at) = (self.commit, self.now);
+        let Some(leading) = self.leading_mut() else {
+            return;
+        };
+        let read_round = leading.reads.round();
+        let Some(peer) = leading.peers.get_mut(&to) else {
+            return;
+        };
+        let commit = own_commit.min(peer.match_index);
+        peer.commit_told = peer.commit_told.max(commit);
+        self.send(
+            to,
+            Body::Heartbeat {
+                commit,
+                sent_at,
+                read_round,
+            },
+        );
+    }
+
+    // --- answers ----------------------------------------------------------------------------
+
+    /// A member of the group answered in our term. `sent_at` starts its promise (dissertation,
+    /// section 6.4.1: the lease counts from when the heartbeat was *sent*).
+    fn heard_from(&mut self, from: MemberId, sent_at: Time) -> Option<&mut Peer> {
+        let now = self.now;
+        if sent_at > now {
+            self.counters.malformed += 1;
+            return None;
+        }
+        let peer = self.leading_mut()?.peers.get_mut(&from)?;
+        peer.last_heard = Some(now);
+        peer.echoed = peer.echoed.max(Some(sent_at));
+        Some(peer)
+    }
+
+    pub(crate) fn handle_heartbeat_reply(
+        &mut self,
+        from: MemberId,
+        sent_at: Time,
+        read_round: u64,
+    ) {
+        let current = self.leading().map_or(0, |leading| leading.reads.round());
+        let Some(peer) = self.heard_from(from, sent_at) else {
+            return;
+        };
+        if read_round <= current {
+            peer.read_round = peer.read_round.max(read_round);
+        }
+        self.answer_confirmed_reads();
+    }
+
+    pub(crate) fn handle_append_reply(&mut self, from: MemberId, reply: AppendReply) {
+        let last = self.log.last().index;
+        let now = self.now;
+        let AppendReply { outcome, sent_at } = reply;
+        let sound = match outcome {
+            AppendOutcome::Durable { index } => index <= last,
+            AppendOutcome::Rejected { refused, hint } => refused <= last && hint.index <= refused,
+        };
+        if !sound && self.is_leader() {
+            self.counters.malformed += 1;
+            return;
+        }
+        if self.heard_from(from, sent_at).is_none() {
+            return;
+        }
+        let State::Leader(leading) = &mut self.state else {
+            return;
+        };
+        let Some(peer) = leading.peers.get_mut(&from) else {
+            return;
+        };
+        self.replicate = true;
+        match outcome {
+            AppendOutcome::Durable { index } => {
+                peer.acknowledged(index, now, &self.log);
+                self.advance_commit();
+                self.transfer_step();
+                self.maybe_promote();
+            }
+            AppendOutcome::Rejected { refused, hint } => {
+                peer.rejected(refused, self.log.agreement_below(hint), hint);
+            }
+        }
+    }
+
+    /// Commits what a majority has durably, counting this member only for what its own disk has
+    /// (dissertation, section 10.2.1), and only entries of the own term (Raft, section 5.4.2).
+    pub(crate) fn advance_commit(&mut self) {
+        let Some(leading) = self.leading() else {
+            return;
+        };
+        let config = &self.log.config().config;
+        let durable = self.durability.index();
+        let index = leading.quorum(self.id, config, durable, |peer| peer.match_index);
+        if index <= self.commit || self.log.term_at(index) != Some(self.hard.term) {
+            return;
+        }
+        let uncommitted = self.log.headers_from(self.commit.next());
+        let committed: u64 = uncommitted
+            .take_while(|header| header.index <= index)
+            .map(cost_bytes)
+            .sum();
+        if let State::Leader(leading) = &mut self.state {
+            leading.uncommitted_bytes = leading.uncommitted_bytes.saturating_sub(committed);
+        }
+        self.commit_to(index);
+        self.replicate = true;
+        self.leader_committed();
+    }
+
+    fn leader_committed(&mut self) {
+        if self.step_down_if_removed() {
+            return;
+        }
+        self.start_waiting_reads();
+        self.maybe_promote();
+    }
+
+    // --- time -------------------------------------------------------------------------------
+
+    pub(crate) fn tick_leader(&mut self) {
+        let (now, id) = (self.now, self.id);
+        let Some(leading) = self.leading() else {
+            return;
+        };
+        let config = &self.log.config().config;
+        let heard = leading.heard_quorum_at(id, config, now);
+        if now.since_us(heard) > self.timing.election_timeout_max_us {
+            // Dissertation, section 6.2: clients must not wait for a leader without a quorum.
+            return self.become_follower(None);
+        }
+        if leading.heartbeat_at <= now {
+            self.send_heartbeats();
+            self.maybe_promote();
+        }
+        self.tick_transfer();
+        self.tick_peers();
+    }
+
+    fn tick_peers(&mut self) {
+        let now = self.now;
+        let Some(leading) = self.leading_mut() else {
+            return;
+        };
+        leading
+            .peers
+            .retain(|_, peer| peer.leaving_until.is_none_or(|until| now < until));
+        let members: Vec<MemberId> = leading.peers.keys().copied().collect();
+        for id in members {
+            let State::Leader(leading) = &mut self.state else {
+                return;
+            };
+            let Some(peer) = leading.peers.get_mut(&id) else {
+                continue;
+            };
+            if peer
+                .deadline(&self.timing)
+                .is_none_or(|deadline| now < deadline)
+            {
+                continue;
+            }
+            self.replicate = true;
+            if let Some(outgoing) = peer.tick(now, &self.timing, &self.log) {
+                self.send_outgoing(id, outgoing);
+            }
+        }
+    }
+
+    pub(crate) fn leader_deadline(&self, leading: &Leading) -> Time {
+        let config = &self.log.config().config;
+        let heard = leading.heard_quorum_at(self.id, config, Time(u64::MAX));
+        let quorum_lost = heard.plus_us(self.timing.election_timeout_max_us + 1);
+        let peers = leading
+            .peers
+            .values()
+            .filter_map(|peer| peer.deadline(&self.timing))
+            .min();
+        let transfer = leading.transfer.as_ref().map(|transfer| transfer.deadline);
+        [
+            Some(leading.heartbeat_at),
+            Some(quorum_lost),
+            peers,
+            transfer,
+        ]
+        .into_iter()
+        .flatten()
+        .min()
+        .unwrap_or(leading.heartbeat_at)
+    }
+
+    /// Whether no other leader can exist now: a majority promised so, counted from when it was asked
+    /// and shortened by what clocks may differ (dissertation, section 6.4.1).
+    pub fn lease_valid(&self, now: Time) -> bool {
+        let Some(leading) = self.leading() else {
+            return false;
+        };
+        if leading.lease_given_up || !self.is_ready_leader() {
+            return false;
+        }
+        let config = &self.log.config().config;
+        let drift_ppm = u64::from(self.timing.clock_drift_ppm);
+        let drift_us = self.timing.promise_us.saturating_mul(drift_ppm) / 1_000_000;
+        let lease_us = self.timing.promise_us.saturating_sub(drift_us);
+        let own = Some(now);
+        leading
+            .quorum(self.id, config, own, |peer| peer.echoed)
+            .is_some_and(|asked| now < asked.plus_us(lease_us))
+    }
+
+    // --- hints ------------------------------------------------------------------------------
+
+    /// The connection to this member broke. Only a hint; saves waiting for timeouts.
+    pub fn peer_disconnected(&mut self, now: Time, peer: MemberId) {
+        self.observe(now);
+        if self.leader == Some(peer) {
+            self.leader_disconnected();
+        }
+        if let Some(leading) = self.leading_mut() {
+            if let Some(peer) = leading.peers.get_mut(&peer) {
+                peer.disconnected(now);
+            }
+            leading.reads.forget_member(peer);
+        }
+    }
+
+    /// A connection to this member is there: a leader probes it at once.
+    pub fn peer_connected(&mut self, now: Time, peer: MemberId) {
+        self.observe(now);
+        if let Some(peer) = self.leading_mut().and_then(|l| l.peers.get_mut(&peer)) {
+            peer.connected();
+            self.replicate = true;
+        }
+    }
+
+    /// Where that member's log shall start if it needs to be told: it lacks entries that this
+    /// member's log no longer has, or its log is empty. The base has to be committed and in this
+    /// member's log when it is used; otherwise this member's own base is taken.
+    pub fn set_install_base(&mut self, member: MemberId, base: LogBase) {
+        self.install_bases.insert(member, base);
+        self.replicate = true;
+    }
+}

@@ -1,0 +1,289 @@
+//! The words every part of Synod shares: terms, positions, members, entries.
+//!
+//! Newtypes throughout: a term, an index and a seqno are never the same `u64`.
+
+use std::fmt;
+
+/// A leadership period; at most one leader each (Raft, section 5.1). Zero: none yet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Term(pub u64);
+
+/// Position of an entry in the replicated log. The first entry is 1; zero means "before the log".
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LogIndex(pub u64);
+
+impl LogIndex {
+    /// The index after this one.
+    pub fn next(self) -> LogIndex {
+        LogIndex(self.0 + 1)
+    }
+
+    /// The index before this one; saturates at zero.
+    pub fn prev(self) -> LogIndex {
+        LogIndex(self.0.saturating_sub(1))
+    }
+}
+
+/// Number of an ordered action: what the database sees. Advances by one for each ordered entry
+/// (see [`EntryKind::is_ordered`]) and stands still for the protocol's own entries. The first action
+/// of a group has seqno 1; -1: undefined.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Seqno(pub i64);
+
+impl Seqno {
+    /// "No position".
+    pub const UNDEFINED: Seqno = Seqno(-1);
+
+    /// The seqno after this one.
+    pub fn next(self) -> Seqno {
+        Seqno(self.0 + 1)
+    }
+
+    /// The seqno before this one.
+    pub fn prev(self) -> Seqno {
+        Seqno(self.0 - 1)
+    }
+}
+
+/// A configured participant: one life of a member's disk. Drawn at random (non-zero) when the log
+/// directory is created, so a member that lost its log comes back as somebody else and cannot
+/// honour, or break, promises it no longer remembers.
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct MemberId(pub u64);
+
+impl MemberId {
+    /// Nobody.
+    pub const NONE: MemberId = MemberId(0);
+}
+
+/// One connection of a member's process to the group, drawn at random (non-zero) at each connect.
+/// Proposal numbers start again with each session.
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SessionId(pub u64);
+
+/// Identity of the group and of its history (what wsrep calls the state UUID). All zero: none.
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct GroupId(pub [u8; 16]);
+
+impl GroupId {
+    /// "No group".
+    pub const NONE: GroupId = GroupId([0; 16]);
+}
+
+/// Who proposed an entry, and the proposer's own number for it (from 1, without gaps in a session).
+/// Entries the leader makes itself (no-op, config, view, discard) have number zero.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Origin {
+    /// The proposing member.
+    pub member: MemberId,
+    /// The member's session.
+    pub session: SessionId,
+    /// The proposal's number within the session.
+    pub number: u64,
+}
+
+/// Names one entry for ever: two entries with the same id are the same entry and everything before
+/// them is the same too (Raft, section 5.3, log matching).
+///
+/// Elections compare these (term first). Acknowledgements never do: see [`LogMark`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct EntryId {
+    /// Term in which the entry was appended by a leader.
+    pub term: Term,
+    /// Its position.
+    pub index: LogIndex,
+}
+
+/// A position in somebody's log, named by the term of the *leader whose log it follows*, not by the
+/// term of the entry there. Only ever grows on one member; orders completions and acknowledgements.
+///
+/// Deliberately not comparable with [`EntryId`]: a follower that took a short prefix from a newer
+/// leader has a high mark and must still lose an election against a longer log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LogMark {
+    /// Term of the leader whose log this is a prefix of.
+    pub leader_term: Term,
+    /// Position.
+    pub index: LogIndex,
+}
+
+/// Time as the core sees it: microseconds on a monotonic clock with an arbitrary start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Time(pub u64);
+
+impl Time {
+    /// This moment plus a number of microseconds.
+    pub fn plus_us(self, us: u64) -> Time {
+        Time(self.0.saturating_add(us))
+    }
+
+    /// Microseconds from `earlier` to this moment; zero if `earlier` is later.
+    pub fn since_us(self, earlier: Time) -> u64 {
+        self.0.saturating_sub(earlier.0)
+    }
+}
+
+/// What an entry is. The protocol looks into `NoOp` and `Config` only; the rest is cargo.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum EntryKind {
+    /// A leader's first entry of its term (Raft, section 8). Empty payload.
+    NoOp = 0,
+    /// A new [`crate::Config`], in force when appended.
+    Config = 1,
+    /// Announces to the databases who is present. Ordered.
+    View = 2,
+    /// Something a member proposed: a write set or a statement in total order. Ordered. The last
+    /// piece, if it was sent in chunks.
+    Action = 3,
+    /// A piece of an action that is not complete yet.
+    Chunk = 4,
+    /// The leader gives up on the unfinished chunks of a session that is gone.
+    Discard = 5,
+}
+
+impl EntryKind {
+    /// Whether the entry takes a seqno.
+    pub fn is_ordered(self) -> bool {
+        match self {
+            EntryKind::View | EntryKind::Action => true,
+            EntryKind::NoOp | EntryKind::Config | EntryKind::Chunk | EntryKind::Discard => false,
+        }
+    }
+
+    /// The kind with this code, if there is one.
+    pub fn from_code(code: u8) -> Option<EntryKind> {
+        Some(match code {
+            0 => EntryKind::NoOp,
+            1 => EntryKind::Config,
+            2 => EntryKind::View,
+            3 => EntryKind::Action,
+            4 => EntryKind::Chunk,
+            5 => EntryKind::Discard,
+            _ => return None,
+        })
+    }
+}
+
+/// Everything the protocol knows of an entry. The payload itself never enters the core.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EntryHeader {
+    /// Term in which a leader appended it.
+    pub term: Term,
+    /// Its position.
+    pub index: LogIndex,
+    /// Its own seqno if ordered; otherwise the seqno of the last ordered entry before it.
+    pub seqno: Seqno,
+    /// What it is.
+    pub kind: EntryKind,
+    /// Who proposed it.
+    pub origin: Origin,
+    /// For ordered entries: the last seqno that must be applied before this may be. Below `seqno`.
+    /// Decided once, by the leader that appended it. [`Seqno::UNDEFINED`] for the others.
+    pub depends_on: Seqno,
+    /// Payload size in bytes.
+    pub payload_len: u32,
+    /// CRC32C of the payload.
+    pub payload_crc: u32,
+}
+
+impl EntryHeader {
+    /// The entry's name.
+    pub fn id(&self) -> EntryId {
+        EntryId {
+            term: self.term,
+            index: self.index,
+        }
+    }
+}
+
+/// What a voter must never forget: its term and whom it voted for in it (Raft, figure 2).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HardState {
+    /// Latest term seen.
+    pub term: Term,
+    /// Vote in that term.
+    pub voted_for: Option<MemberId>,
+}
+
+macro_rules! display_number {
+    ($($type:ty),*) => {$(
+        impl fmt::Display for $type {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "{}", self.0)
+            }
+        }
+    )*};
+}
+display_number!(Term, LogIndex, Seqno);
+
+macro_rules! display_hex {
+    ($($type:ty),*) => {$(
+        impl fmt::Display for $type {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "{:016x}", self.0)
+            }
+        }
+
+        impl fmt::Debug for $type {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Display::fmt(self, f)
+            }
+        }
+    )*};
+}
+display_hex!(MemberId, SessionId);
+
+impl fmt::Display for EntryId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}@{}", self.index, self.term)
+    }
+}
+
+impl fmt::Display for GroupId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, byte) in self.0.iter().enumerate() {
+            if matches!(i, 4 | 6 | 8 | 10) {
+                f.write_str("-")?;
+            }
+            write!(f, "{byte:02x}")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for GroupId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl std::str::FromStr for GroupId {
+    type Err = ParseGroupIdError;
+
+    fn from_str(text: &str) -> Result<GroupId, ParseGroupIdError> {
+        let bad = || ParseGroupIdError {
+            text: text.to_owned(),
+        };
+        let groups: Vec<&str> = text.split('-').collect();
+        let lengths: Vec<usize> = groups.iter().map(|g| g.len()).collect();
+        if lengths != [8, 4, 4, 4, 12] || !text.is_ascii() {
+            return Err(bad());
+        }
+        let digits = groups.concat();
+        let mut id = [0u8; 16];
+        for (byte, pair) in id.iter_mut().zip(digits.as_bytes().chunks(2)) {
+            let pair = std::str::from_utf8(pair).map_err(|_| bad())?;
+            *byte = u8::from_str_radix(pair, 16).map_err(|_| bad())?;
+        }
+        Ok(GroupId(id))
+    }
+}
+
+/// A text that is not a UUID.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("'{text}' is not a UUID (expected 8-4-4-4-12 hexadecimal digits)")]
+pub struct ParseGroupIdError {
+    /// What was given.
+    pub text: String,
+}

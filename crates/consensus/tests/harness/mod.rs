@@ -1,0 +1,854 @@
+//! A group of cores in one thread, in virtual time, with a network and disks that misbehave.
+//!
+//! Every effect is performed here and every rule that the core must keep towards the outside is
+//! checked when it is (see also `oracle`). One seed decides everything.
+#![allow(dead_code, unreachable_pub, missing_docs)]
+
+pub mod disk;
+pub mod oracle;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+use synod_consensus::{
+    Append, AppendOutcome, Body, Config, ConfigChange, Core, CoreParams, Effect, EntryKind,
+    HardState, Intake, IntakeVerdict, Limits, LogBase, LogIndex, Member, MemberId, Message, Origin,
+    Outbox, Proposal, ProposeError, Role, RoleName, SendEntries, Seqno, SessionId, Term, Time,
+    Timing, WriteOp, WriteTicket,
+};
+
+use disk::{Disk, Op};
+use oracle::Oracle;
+
+pub const MS: u64 = 1_000;
+pub const SECOND: u64 = 1_000_000;
+
+/// How the outside world behaves.
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub loss: f64,
+    pub duplicates: f64,
+    pub delay_us: (u64, u64),
+    pub sync_us: (u64, u64),
+    /// Clocks differ by up to this rate, plus or minus.
+    pub drift_ppm: i64,
+    pub refusals: f64,
+    /// Broken connections are reported.
+    pub hints: bool,
+    pub limits: Limits,
+    /// Headers handed to a restarting core.
+    pub recovered_headers: usize,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            loss: 0.0,
+            duplicates: 0.0,
+            delay_us: (300, 600),
+            sync_us: (MS, 2 * MS),
+            drift_ppm: 0,
+            refusals: 0.0,
+            hints: true,
+            limits: Limits::default(),
+            recovered_headers: 1000,
+        }
+    }
+}
+
+pub struct Node {
+    pub core: Option<Core>,
+    pub disk: Disk,
+    pub outbox: Outbox,
+    pub intake: Intake,
+    session: SessionId,
+    epoch: u64,
+    offset_us: u64,
+    rate_ppm: i64,
+    tick_at: Option<u64>,
+    /// Delivered up to here.
+    delivered: LogIndex,
+    /// Never comes back.
+    pub gone: bool,
+    pub writes: u64,
+    /// In force before the input that is being performed: commits are counted before what they
+    /// lead to.
+    config_before: Config,
+}
+
+#[derive(Clone, Debug)]
+enum Event {
+    Message { message: Message, configs: Vec<(LogIndex, Config)> },
+    Propose { to: MemberId, tag: Term, origin: Origin, oldest: u64 },
+    Refused { to: MemberId, term: Term, origin: Origin },
+    Synced { node: MemberId, epoch: u64, ticket: WriteTicket },
+}
+
+pub struct Sim {
+    pub now: u64,
+    pub rng: SmallRng,
+    pub options: Options,
+    pub nodes: BTreeMap<MemberId, Node>,
+    pub oracle: Oracle,
+    queue: BTreeMap<(u64, u64), Event>,
+    events: u64,
+    pub blocked: BTreeSet<(MemberId, MemberId)>,
+    sessions: u64,
+    reads: BTreeMap<u64, (MemberId, LogIndex)>,
+    next_read: u64,
+    pub reads_done: u64,
+    pub lease_reads_possible: u64,
+    /// Messages by kind, for assertions on traffic.
+    pub sent: BTreeMap<&'static str, u64>,
+    pub resolved: u64,
+    pub resets: u64,
+}
+
+pub fn id(n: u64) -> MemberId {
+    MemberId(n)
+}
+
+pub fn member(n: u64) -> Member {
+    let (name, address) = (format!("node{n}"), format!("node{n}:4567"));
+    Member { role: Role::Voter, has_data: true, name, address }
+}
+
+impl Sim {
+    pub fn new(seed: u64, options: Options) -> Sim {
+        Sim {
+            now: 0,
+            rng: SmallRng::seed_from_u64(seed),
+            options,
+            nodes: BTreeMap::new(),
+            oracle: Oracle::default(),
+            queue: BTreeMap::new(),
+            events: 0,
+            blocked: BTreeSet::new(),
+            sessions: 0,
+            reads: BTreeMap::new(),
+            next_read: 0,
+            reads_done: 0,
+            lease_reads_possible: 0,
+            sent: BTreeMap::new(),
+            resolved: 0,
+            resets: 0,
+        }
+    }
+
+    /// A group of `voters` members, 1 to n, formed the ordinary way: one bootstraps, the others join
+    /// as learners and are promoted.
+    pub fn group(seed: u64, voters: u64, options: Options) -> Sim {
+        let mut sim = Sim::new(seed, options);
+        (1..=voters).for_each(|n| sim.add_node(id(n)));
+        sim.with(id(1), |core, now| core.bootstrap(now, member(1))).expect("empty log");
+        sim.expect("a leader", 5 * SECOND, |sim| sim.core(id(1)).is_ready_leader());
+        for n in 2..=voters {
+            sim.join(id(1), id(n));
+        }
+        sim
+    }
+
+    /// Adds a member as a learner through `leader` and waits for its promotion.
+    pub fn join(&mut self, leader: MemberId, joiner: MemberId) {
+        self.add_learner(leader, joiner);
+        self.with(leader, |core, _| core.set_eligible(joiner, true));
+        self.expect("promotion", 5 * SECOND, |sim| {
+            let core = sim.core(leader);
+            core.config().config.is_voter(joiner) && core.config().index <= core.commit_index()
+        });
+    }
+
+    pub fn add_learner(&mut self, leader: MemberId, joiner: MemberId) {
+        let change = ConfigChange::AddLearner { id: joiner, member: member(joiner.0) };
+        self.change(leader, change);
+    }
+
+    /// Makes a change of the configuration as soon as possible.
+    pub fn change(&mut self, leader: MemberId, change: ConfigChange) {
+        let mut done = false;
+        for _ in 0..100 {
+            if self.with(leader, |core, now| core.change_config(now, change.clone())).is_ok() {
+                done = true;
+                break;
+            }
+            self.run_for(10 * MS);
+        }
+        assert!(done, "no chance to make {change:?}");
+    }
+
+    // --- members ----------------------------------------------------------------------------
+
+    pub fn add_node(&mut self, node: MemberId) {
+        let drift = self.options.drift_ppm;
+        self.nodes.insert(
+            node,
+            Node {
+                core: None,
+                disk: Disk::default(),
+                outbox: Outbox::new(node, SessionId(0)),
+                intake: Intake::new(),
+                session: SessionId(0),
+                epoch: 0,
+                offset_us: self.rng.random_range(0..SECOND),
+                rate_ppm: self.rng.random_range(-drift..=drift),
+                tick_at: None,
+                delivered: LogIndex(0),
+                gone: false,
+                writes: 0,
+                config_before: Config::default(),
+            },
+        );
+        self.start(node);
+    }
+
+    pub fn start(&mut self, node: MemberId) {
+        self.sessions += 1;
+        let session = SessionId(self.sessions);
+        let seed = self.rng.random();
+        let (limits, headers) = (self.options.limits.clone(), self.options.recovered_headers);
+        let params = CoreParams { id: node, timing: Timing::default(), limits, seed };
+        let local = self.local(node);
+        let state = self.node_mut(node);
+        assert!(state.core.is_none() && !state.gone);
+        let recovered = state.disk.durable.recovered(headers);
+        state.delivered = recovered.base.last.index;
+        state.core = Some(Core::new(params, recovered, local));
+        state.outbox = Outbox::new(node, session);
+        state.intake = Intake::new();
+        state.session = session;
+        self.drain(node);
+        if self.options.hints {
+            self.hint_all(node, true);
+        }
+    }
+
+    pub fn crash(&mut self, node: MemberId) {
+        let mut rng = self.rng.clone();
+        let state = self.node_mut(node);
+        assert!(state.core.take().is_some(), "{node} is down already");
+        state.epoch += 1;
+        state.tick_at = None;
+        state.disk.crash(|n| rng.random_range(0..=n));
+        self.rng = rng;
+        self.reads.retain(|_, (asker, _)| *asker != node);
+        if self.options.hints {
+            self.hint_all(node, false);
+        }
+    }
+
+    /// The disk is lost for ever.
+    pub fn burn(&mut self, node: MemberId) {
+        if self.node(node).core.is_some() {
+            self.crash(node);
+        }
+        // Its image stays for the oracle: what it acknowledged before still counts as stored then.
+        self.node_mut(node).gone = true;
+    }
+
+    fn hint_all(&mut self, about: MemberId, connected: bool) {
+        let others: Vec<MemberId> = self.up().into_iter().filter(|n| *n != about).collect();
+        for other in others {
+            if self.blocked.contains(&(about, other)) {
+                continue;
+            }
+            self.with(other, |core, now| {
+                if connected {
+                    core.peer_connected(now, about);
+                } else {
+                    core.peer_disconnected(now, about);
+                }
+            });
+            if connected {
+                self.node_mut(other).outbox.reconnected();
+            }
+        }
+    }
+
+    pub fn up(&self) -> Vec<MemberId> {
+        self.nodes.iter().filter(|(_, node)| node.core.is_some()).map(|(id, _)| *id).collect()
+    }
+
+    pub fn node(&self, node: MemberId) -> &Node {
+        &self.nodes[&node]
+    }
+
+    pub fn node_mut(&mut self, node: MemberId) -> &mut Node {
+        self.nodes.get_mut(&node).expect("exists")
+    }
+
+    pub fn core(&self, node: MemberId) -> &Core {
+        self.node(node).core.as_ref().expect("is up")
+    }
+
+    /// The leader with the highest term.
+    pub fn leader(&self) -> Option<MemberId> {
+        let leaders = self.up().into_iter().filter(|n| self.core(*n).is_leader());
+        leaders.max_by_key(|n| self.core(*n).term())
+    }
+
+    pub fn ready_leader(&self) -> Option<MemberId> {
+        self.leader().filter(|n| self.core(*n).is_ready_leader())
+    }
+
+    // --- clocks -----------------------------------------------------------------------------
+
+    pub fn local(&self, node: MemberId) -> Time {
+        let Node { offset_us, rate_ppm, .. } = self.node(node);
+        let elapsed = self.now as i128 * (1_000_000 + *rate_ppm as i128) / 1_000_000;
+        Time(offset_us + elapsed as u64)
+    }
+
+    fn global(&self, node: MemberId, local: Time) -> u64 {
+        let Node { offset_us, rate_ppm, .. } = self.node(node);
+        let elapsed = local.0.saturating_sub(*offset_us).min(u64::MAX / 4) as i128;
+        (elapsed * 1_000_000 / (1_000_000 + *rate_ppm as i128)) as u64 + 1
+    }
+
+    // --- the world --------------------------------------------------------------------------
+
+    /// Calls a method of a core and performs what follows.
+    pub fn with<T>(&mut self, node: MemberId, call: impl FnOnce(&mut Core, Time) -> T) -> T {
+        let local = self.local(node);
+        let state = self.node_mut(node);
+        let core = state.core.as_mut().expect("is up");
+        state.config_before = core.config().config.clone();
+        let result = call(core, local);
+        self.drain(node);
+        result
+    }
+
+    pub fn run_for(&mut self, us: u64) {
+        let end = self.now + us;
+        while self.step(end) {}
+    }
+
+    /// Runs until the condition holds; false if it does not within the time.
+    pub fn run_until(&mut self, limit_us: u64, condition: impl Fn(&Sim) -> bool) -> bool {
+        let end = self.now + limit_us;
+        while !condition(self) {
+            if !self.step(end) {
+                return false;
+            }
+        }
+        true
+    }
+
+    pub fn expect(&mut self, what: &str, limit_us: u64, condition: impl Fn(&Sim) -> bool) {
+        let since = self.now;
+        assert!(
+            self.run_until(limit_us, condition),
+            "no {what} from {since} to {}; leader {:?}\n{}",
+            self.now,
+            self.leader(),
+            self.describe()
+        );
+    }
+
+    pub fn describe(&self) -> String {
+        let mut text = String::new();
+        for (id, node) in &self.nodes {
+            let Some(core) = &node.core else {
+                text += &format!("{id} down, gone: {}\n", node.gone);
+                continue;
+            };
+            let voters: Vec<_> = core.config().config.voters().collect();
+            text += &format!(
+                "{id} {:?} term {} leader {:?} commit {} last {} base {} durable {} config {} {voters:?} \
+                 oldest {:?} {:?}\n",
+                core.role(),
+                core.term(),
+                core.leader(),
+                core.commit_index(),
+                core.last_id(),
+                core.base().last,
+                core.durable_index(),
+                core.config().index,
+                node.outbox.oldest_outstanding(),
+                core.counters(),
+            );
+            for progress in core.progress() {
+                text += &format!("    {progress:?}\n");
+            }
+        }
+        text
+    }
+
+    /// The next thing happens, unless nothing does before `end`.
+    pub fn step(&mut self, end: u64) -> bool {
+        let ticks = self.nodes.iter().filter_map(|(id, node)| Some((node.tick_at?, *id)));
+        let tick = ticks.min();
+        let event = self.queue.first_key_value().map(|((at, _), _)| *at);
+        let at = [tick.map(|(at, _)| at), event].into_iter().flatten().min();
+        let Some(at) = at.filter(|at| *at <= end) else {
+            self.now = end;
+            return false;
+        };
+        self.now = self.now.max(at);
+        if event == Some(at) {
+            let (_, event) = self.queue.pop_first().expect("there");
+            self.happen(event);
+        } else if let Some((_, node)) = tick {
+            self.with(node, |core, now| core.handle_tick(now));
+        }
+        true
+    }
+
+    fn happen(&mut self, event: Event) {
+        match event {
+            Event::Message { message, configs } => {
+                if self.is_up(message.to) {
+                    self.with(message.to, |core, now| {
+                        core.handle_message_with(now, message, &configs);
+                    });
+                }
+            }
+            Event::Propose { to, tag, origin, oldest } => {
+                if self.is_up(to) {
+                    self.proposal_came(to, tag, origin, oldest);
+                }
+            }
+            Event::Refused { to, term, origin } => {
+                let node = self.node_mut(to);
+                let mine = node.core.is_some() && node.session == origin.session;
+                if mine && node.outbox.refused(term, origin.number) {
+                    self.resolved += 1;
+                    self.oracle.refused(origin);
+                }
+            }
+            Event::Synced { node, epoch, ticket } => self.synced(node, epoch, ticket),
+        }
+    }
+
+    fn is_up(&self, node: MemberId) -> bool {
+        self.nodes.get(&node).is_some_and(|node| node.core.is_some())
+    }
+
+    fn schedule(&mut self, after_us: u64, event: Event) {
+        self.events += 1;
+        self.queue.insert((self.now + after_us, self.events), event);
+    }
+
+    fn transmit(&mut self, from: MemberId, to: MemberId, event: Event) {
+        if self.blocked.contains(&(from, to)) || self.rng.random_bool(self.options.loss) {
+            return;
+        }
+        let (min, max) = self.options.delay_us;
+        if self.rng.random_bool(self.options.duplicates) {
+            let after = self.rng.random_range(min..=4 * max);
+            self.schedule(after, event.clone());
+        }
+        let after = self.rng.random_range(min..=max);
+        self.schedule(after, event);
+    }
+
+    // --- disk -------------------------------------------------------------------------------
+
+    pub fn hold_disk(&mut self, node: MemberId, held: bool) {
+        self.node_mut(node).disk.held = held;
+        if !held {
+            self.start_sync(node);
+        }
+    }
+
+    fn start_sync(&mut self, node: MemberId) {
+        let (min, max) = self.options.sync_us;
+        let after = self.rng.random_range(min..=max);
+        let state = self.node_mut(node);
+        if state.disk.syncing || state.disk.held {
+            return;
+        }
+        let Some((ticket, _)) = state.disk.pending.back() else { return };
+        let (ticket, epoch) = (*ticket, state.epoch);
+        state.disk.syncing = true;
+        self.schedule(after, Event::Synced { node, epoch, ticket });
+    }
+
+    fn synced(&mut self, node: MemberId, epoch: u64, ticket: WriteTicket) {
+        let state = self.node_mut(node);
+        if state.epoch != epoch || state.gone {
+            return;
+        }
+        state.disk.syncing = false;
+        if state.disk.held {
+            return;
+        }
+        state.disk.sync_done(ticket);
+        self.with(node, |core, now| core.persisted(now, ticket));
+        self.start_sync(node);
+    }
+
+    // --- effects ----------------------------------------------------------------------------
+
+    fn drain(&mut self, node: MemberId) {
+        loop {
+            let core = self.node_mut(node).core.as_mut().expect("is up");
+            let Some(effect) = core.poll_effect() else { break };
+            self.perform(node, effect);
+        }
+        self.send_proposals(node);
+        self.check_lease(node);
+        self.check_image(node);
+        let wake = self.core(node).poll_timeout();
+        let at = wake.map(|at| self.global(node, at).max(self.now + 1));
+        self.node_mut(node).tick_at = at;
+    }
+
+    fn perform(&mut self, node: MemberId, effect: Effect) {
+        match effect {
+            Effect::Write { ticket, op } => self.perform_write(node, ticket, op),
+            Effect::Send(message) => self.perform_send(node, message, Vec::new()),
+            Effect::SendEntries(send) => self.perform_send_entries(node, send),
+            Effect::Committed { index } => self.perform_committed(node, index),
+            Effect::Role(change) => {
+                assert_eq!(change.term, self.core(node).term());
+                let state = self.node_mut(node);
+                state.outbox.leader_changed(change.term, change.leader);
+                if let Some(leader) = change.leader {
+                    self.oracle.leader(change.term, leader);
+                }
+                if change.role == RoleName::Leader {
+                    assert_eq!(change.leader, Some(node));
+                    self.node_mut(node).intake.new_term(change.term);
+                    let image = &self.node(node).disk.written;
+                    self.oracle.new_leader(change.term, |id| image.has(id));
+                    self.check_no_other_lease(node);
+                }
+            }
+            Effect::Config(config) => {
+                let last = self.core(node).last_id().index;
+                assert!(config.index <= last);
+                assert_eq!(Config::decode(&config.config.encode()).as_ref(), Ok(&config.config));
+            }
+            Effect::ReadReady { id, index, seqno } => {
+                let (asker, at_least) = self.reads.remove(&id).expect("asked once");
+                assert_eq!(asker, node);
+                assert!(index >= at_least, "stale read {id}: {index} < {at_least}");
+                if let Some((header, _)) = self.oracle.committed.get(index.0 as usize - 1) {
+                    assert_eq!(header.seqno, seqno);
+                }
+                self.reads_done += 1;
+            }
+        }
+    }
+
+    fn perform_write(&mut self, node: MemberId, ticket: WriteTicket, op: WriteOp) {
+        let op = match op {
+            WriteOp::Append(headers) => {
+                assert!(!headers.is_empty());
+                let mut before = self.node(node).disk.written.last();
+                for header in &headers {
+                    self.oracle.written(header, before);
+                    before = header.id();
+                }
+                let core = self.core(node);
+                let payload = |index| core.config_at(index).expect("in the log").config.clone();
+                let entries = headers.into_iter().map(|header| {
+                    let is_config = header.kind == EntryKind::Config;
+                    (header, is_config.then(|| payload(header.index)))
+                });
+                Op::Append(entries.collect())
+            }
+            WriteOp::Truncate { from } => Op::Truncate(from),
+            WriteOp::Vote(vote) => Op::Vote(vote),
+            WriteOp::Reset(base) => Op::Reset(base),
+        };
+        let state = self.node_mut(node);
+        let reset = matches!(op, Op::Reset(_));
+        state.disk.write(ticket, op);
+        state.writes += 1;
+        if reset {
+            state.delivered = state.disk.written.base.last.index;
+            state.outbox.log_reset();
+            self.resets += 1;
+        }
+        self.start_sync(node);
+    }
+
+    fn perform_send_entries(&mut self, node: MemberId, send: SendEntries) {
+        let image = &self.node(node).disk.written;
+        assert!(send.first <= send.last && send.first == send.prev.index.next());
+        assert_eq!(image.id_at(send.prev.index), Some(send.prev), "prev is in the log");
+        let range = (send.first.0..=send.last.0).map(LogIndex);
+        let mut stored: Vec<_> =
+            range.map(|index| image.entry(index).expect("in the log").clone()).collect();
+        if send.may_cut {
+            let keep = self.rng.random_range(1..=stored.len());
+            stored.truncate(keep);
+        }
+        let configs = stored
+            .iter()
+            .filter_map(|(header, config)| Some((header.index, config.clone()?)))
+            .collect();
+        let SendEntries { to, term, prev, commit, leader_durable, sent_at, .. } = send;
+        let entries = stored.into_iter().map(|(header, _)| header).collect();
+        let append = Append { prev, entries, commit, leader_durable, sent_at };
+        let message = Message { from: node, to, term, body: Body::Append(append) };
+        self.perform_send(node, message, configs);
+    }
+
+    /// Nothing leaves that is not true of the *durable* state.
+    fn perform_send(
+        &mut self,
+        node: MemberId,
+        message: Message,
+        configs: Vec<(LogIndex, Config)>,
+    ) {
+        assert_eq!(message.from, node);
+        let disk = &self.node(node).disk;
+        let HardState { term: durable_term, voted_for } = disk.durable.vote;
+        let name = match &message.body {
+            Body::PreVote { .. } => "pre_vote",
+            Body::PreVoteReply { .. } => "pre_vote_reply",
+            Body::Vote { .. } => {
+                assert_eq!((durable_term, voted_for), (message.term, Some(node)), "own vote first");
+                "vote"
+            }
+            Body::VoteReply { granted } => {
+                let on_disk = (durable_term, voted_for) == (message.term, Some(message.to));
+                assert!(!granted || on_disk, "vote told before it is durable");
+                "vote_reply"
+            }
+            Body::Append(_) => "append",
+            Body::AppendReply(reply) => {
+                assert_eq!(durable_term, message.term, "term told before it is durable");
+                if let AppendOutcome::Durable { index } = reply.outcome {
+                    self.check_acknowledged(node, index);
+                }
+                "append_reply"
+            }
+            Body::Heartbeat { .. } => "heartbeat",
+            Body::HeartbeatReply { .. } => {
+                assert_eq!(durable_term, message.term, "term told before it is durable");
+                "heartbeat_reply"
+            }
+            Body::InstallBase { .. } => "install_base",
+            Body::TimeoutNow => "timeout_now",
+            Body::Read { .. } => "read",
+            Body::ReadReply { .. } => "read_reply",
+        };
+        *self.sent.entry(name).or_default() += 1;
+        let to = message.to;
+        self.transmit(node, to, Event::Message { message, configs });
+    }
+
+    /// Ack only after durable: the durable image has the very entries that were acknowledged.
+    fn check_acknowledged(&self, node: MemberId, index: LogIndex) {
+        let disk = &self.node(node).disk;
+        assert!(disk.durable.last().index >= index, "{node} acknowledges {index} too early");
+        if index >= disk.written.base.last.index {
+            assert_eq!(disk.durable.id_at(index), disk.written.id_at(index), "{node} at {index}");
+        }
+        assert!(self.core(node).durable_index() >= index);
+    }
+
+    fn perform_committed(&mut self, node: MemberId, index: LogIndex) {
+        let term = self.core(node).term();
+        let (from, image) = (self.node(node).delivered, &self.node(node).disk.written);
+        let headers: Vec<_> = (from.0 + 1..=index.0)
+            .map(|i| image.entry(LogIndex(i)).expect("committed entries are in the log").0)
+            .collect();
+        assert!(!headers.is_empty(), "commit index goes back");
+        let mut new_commits = false;
+        for header in headers {
+            new_commits |= self.oracle.committed(&header, term);
+            let session = self.node(node).session;
+            let state = self.node_mut(node);
+            if let Some(number) = state.outbox.committed(&header) {
+                assert_eq!((header.origin.member, header.origin.session), (node, session));
+                assert_eq!(number, header.origin.number);
+                self.resolved += 1;
+            }
+        }
+        self.node_mut(node).delivered = index;
+        if new_commits {
+            self.check_quorum(node, index);
+        }
+    }
+
+    /// Durable (P1): whatever is committed is on the disks of a majority of the configuration.
+    fn check_quorum(&self, node: MemberId, index: LogIndex) {
+        let core = self.core(node);
+        // A leader that commits its own removal has stepped down when this effect is polled.
+        let removed = core.leader().is_none() && !self.node(node).config_before.is_voter(node);
+        assert!(core.is_leader() || removed, "{node} commits {index} first, but does not lead");
+        assert_eq!(core.term_at(index), Some(core.term()), "only own entries commit by counting");
+        let entry = self.node(node).disk.written.id_at(index).expect("in the log");
+        let voters: Vec<MemberId> = self.node(node).config_before.voters().collect();
+        let holds = |id: &&MemberId| self.nodes[*id].disk.durable.has(entry);
+        let copies = voters.iter().filter(holds).count();
+        assert!(copies > voters.len() / 2, "{entry} committed with {copies} of {voters:?}");
+    }
+
+    /// The core's view and the disk agree.
+    fn check_image(&self, node: MemberId) {
+        let (core, image) = (self.core(node), &self.node(node).disk.written);
+        assert_eq!(core.last_id(), image.last());
+        assert_eq!(core.base(), &image.base);
+        assert_eq!(core.term(), image.vote.term);
+        assert!(core.commit_index() <= core.last_id().index);
+        assert_eq!(self.node(node).delivered, core.commit_index());
+    }
+
+    /// While a lease is valid there is no newer leader.
+    fn check_lease(&mut self, node: MemberId) {
+        let core = self.core(node);
+        if core.lease_valid(self.local(node)) {
+            let newest = self.leader().map(|leader| self.core(leader).term());
+            assert!(newest <= Some(core.term()), "{node} has a lease in spite of {newest:?}");
+            self.lease_reads_possible += 1;
+        }
+    }
+
+    fn check_no_other_lease(&self, leader: MemberId) {
+        for other in self.up().into_iter().filter(|n| *n != leader) {
+            let valid = self.core(other).lease_valid(self.local(other));
+            let older = self.core(other).term() < self.core(leader).term();
+            assert!(!(valid && older), "{other} has a lease while {leader} is elected");
+        }
+    }
+
+    // --- clients ----------------------------------------------------------------------------
+
+    /// A client's transaction at this member.
+    pub fn submit(&mut self, node: MemberId) -> Origin {
+        let state = self.node_mut(node);
+        let number = state.outbox.submit();
+        let origin = Origin { member: node, session: state.session, number };
+        self.send_proposals(node);
+        origin
+    }
+
+    fn send_proposals(&mut self, node: MemberId) {
+        loop {
+            let state = self.node_mut(node);
+            let Some(send) = state.outbox.poll_send() else { break };
+            let oldest = state.outbox.oldest_outstanding().expect("this one");
+            let origin = Origin { member: node, session: state.session, number: send.number };
+            let event = Event::Propose { to: send.to, tag: send.tag, origin, oldest };
+            if send.to == node {
+                self.schedule(1, event);
+            } else {
+                self.transmit(node, send.to, event);
+            }
+        }
+    }
+
+    fn proposal_came(&mut self, to: MemberId, tag: Term, origin: Origin, oldest: u64) {
+        let refuse = self.rng.random_bool(self.options.refusals);
+        let kind = if origin.number % 7 == 3 { EntryKind::Chunk } else { EntryKind::Action };
+        let size = self.rng.random_range(0..2000);
+        let state = self.node_mut(to);
+        state.intake.acknowledged(origin.member, origin.session, oldest);
+        match state.intake.check(tag, origin) {
+            IntakeVerdict::WrongTerm | IntakeVerdict::AlreadyAppended => {}
+            IntakeVerdict::AlreadyRefused => self.tell_refused(to, tag, origin),
+            IntakeVerdict::New if refuse && state.core.as_ref().is_some_and(Core::is_leader) => {
+                state.intake.refused(origin);
+                self.tell_refused(to, tag, origin);
+            }
+            IntakeVerdict::New => {
+                let depends_on = self.core(to).last_seqno();
+                let (payload_len, payload_crc) = (size, 0);
+                let proposal = Proposal { kind, origin, depends_on, payload_len, payload_crc };
+                let local = self.local(to);
+                let core = self.node_mut(to).core.as_mut().expect("is up");
+                match core.propose(local, proposal) {
+                    Ok(header) => {
+                        assert_eq!(header.origin, origin);
+                        self.node_mut(to).intake.appended(origin);
+                        // Proposals that come together are polled together.
+                        if self.rng.random_bool(0.7) {
+                            self.drain(to);
+                        } else {
+                            self.node_mut(to).tick_at = Some(self.now + 200);
+                        }
+                    }
+                    Err(ProposeError::NotLeader { .. }) => {}
+                    Err(ProposeError::Transferring | ProposeError::Busy) => {
+                        self.schedule(20 * MS, Event::Propose { to, tag, origin, oldest });
+                    }
+                }
+            }
+        }
+    }
+
+    fn tell_refused(&mut self, from: MemberId, term: Term, origin: Origin) {
+        let to = origin.member;
+        self.transmit(from, to, Event::Refused { to, term, origin });
+    }
+
+    pub fn read(&mut self, node: MemberId) -> u64 {
+        self.next_read += 1;
+        let read = self.next_read;
+        self.reads.insert(read, (node, self.oracle.commit_index()));
+        self.with(node, |core, now| core.read(now, read));
+        read
+    }
+
+    pub fn is_read_done(&self, read: u64) -> bool {
+        !self.reads.contains_key(&read)
+    }
+
+    pub fn reads_open(&self) -> usize {
+        self.reads.len()
+    }
+
+    /// Drops the member's log up to `index`, if that is allowed.
+    pub fn purge(&mut self, node: MemberId, index: LogIndex) {
+        let core = self.core(node);
+        let limit = core.commit_index().min(core.durable_index());
+        let disk = &self.node(node).disk;
+        if index > limit || index <= disk.written.base.last.index || !disk.pending.is_empty() {
+            return;
+        }
+        let Some(base) = disk.written.base_at(index) else { return };
+        let disk = &mut self.node_mut(node).disk;
+        disk.written.purge(&base);
+        disk.durable.purge(&base);
+        self.with(node, |core, _| core.purged(base));
+    }
+
+    pub fn base_at(&self, node: MemberId, index: LogIndex) -> Option<LogBase> {
+        self.node(node).disk.written.base_at(index)
+    }
+
+    // --- network ----------------------------------------------------------------------------
+
+    /// Cuts both directions between the members in `part` and all others.
+    pub fn isolate(&mut self, part: &[MemberId]) {
+        let all: Vec<MemberId> = self.nodes.keys().copied().collect();
+        for a in &all {
+            for b in all.iter().filter(|b| part.contains(a) != part.contains(b)) {
+                self.blocked.insert((*a, *b));
+            }
+        }
+    }
+
+    pub fn heal_network(&mut self) {
+        self.blocked.clear();
+        for node in self.up() {
+            self.node_mut(node).outbox.reconnected();
+            self.send_proposals(node);
+        }
+    }
+
+    /// All members of the newest configuration that are up hold and have committed the same.
+    pub fn is_level(&self) -> bool {
+        let Some(leader) = self.ready_leader() else { return false };
+        let last = self.core(leader).last_id().index;
+        let members = self.core(leader).config().config.members.keys();
+        members.into_iter().all(|id| {
+            let node = &self.nodes[id];
+            node.gone
+                || node.core.as_ref().is_some_and(|core| {
+                    core.commit_index() == last && core.durable_index() == last
+                })
+        })
+    }
+
+    /// Seqno at the end of what is committed.
+    pub fn seqno(&self) -> Seqno {
+        self.oracle.committed.last().map_or(Seqno(0), |(header, _)| header.seqno)
+    }
+}
