@@ -1,0 +1,137 @@
+//! Reading and writing little-endian fields, and the encoding of a log base.
+
+use synod_consensus::{
+    Config, ConfigAt, EntryId, GroupId, HardState, LogBase, LogIndex, MemberId, Seqno, Term,
+};
+
+/// Takes fields off the front of a slice; every method answers `None` at the end of it.
+pub(crate) struct Fields<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Fields<'a> {
+    pub(crate) fn new(bytes: &'a [u8]) -> Fields<'a> {
+        Fields { rest: bytes }
+    }
+
+    pub(crate) fn bytes(&mut self, len: usize) -> Option<&'a [u8]> {
+        let (head, rest) = self.rest.split_at_checked(len)?;
+        self.rest = rest;
+        Some(head)
+    }
+
+    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+        self.bytes(N)?.try_into().ok()
+    }
+
+    pub(crate) fn u8(&mut self) -> Option<u8> {
+        Some(u8::from_le_bytes(self.array()?))
+    }
+
+    pub(crate) fn u16(&mut self) -> Option<u16> {
+        Some(u16::from_le_bytes(self.array()?))
+    }
+
+    pub(crate) fn u32(&mut self) -> Option<u32> {
+        Some(u32::from_le_bytes(self.array()?))
+    }
+
+    pub(crate) fn u64(&mut self) -> Option<u64> {
+        Some(u64::from_le_bytes(self.array()?))
+    }
+
+    pub(crate) fn i64(&mut self) -> Option<i64> {
+        Some(i64::from_le_bytes(self.array()?))
+    }
+
+    pub(crate) fn group(&mut self) -> Option<GroupId> {
+        Some(GroupId(self.array()?))
+    }
+
+    pub(crate) fn vote(&mut self) -> Option<HardState> {
+        let term = Term(self.u64()?);
+        let member = MemberId(self.u64()?);
+        Some(HardState {
+            term,
+            voted_for: (member != MemberId::NONE).then_some(member),
+        })
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.rest.is_empty()
+    }
+}
+
+/// Appends fields to a buffer.
+pub(crate) trait PutFields {
+    fn put_u16(&mut self, value: u16);
+    fn put_u32(&mut self, value: u32);
+    fn put_u64(&mut self, value: u64);
+    fn put_i64(&mut self, value: i64);
+    fn put_vote(&mut self, vote: HardState);
+}
+
+impl PutFields for Vec<u8> {
+    fn put_u16(&mut self, value: u16) {
+        self.extend_from_slice(&value.to_le_bytes());
+    }
+
+    fn put_u32(&mut self, value: u32) {
+        self.extend_from_slice(&value.to_le_bytes());
+    }
+
+    fn put_u64(&mut self, value: u64) {
+        self.extend_from_slice(&value.to_le_bytes());
+    }
+
+    fn put_i64(&mut self, value: i64) {
+        self.extend_from_slice(&value.to_le_bytes());
+    }
+
+    fn put_vote(&mut self, vote: HardState) {
+        self.put_u64(vote.term.0);
+        self.put_u64(vote.voted_for.unwrap_or(MemberId::NONE).0);
+    }
+}
+
+/// Longest name or address, and most members, that `Config::encode` takes.
+const CONFIG_TEXT_BYTES_MAX: usize = 1024;
+const CONFIG_MEMBERS_MAX: usize = 1024;
+
+/// Appends a base. `None` if its configuration cannot be encoded.
+pub(crate) fn put_base(out: &mut Vec<u8>, base: &LogBase) -> Option<()> {
+    let config = &base.config.config;
+    let fits = |text: &str| text.len() <= CONFIG_TEXT_BYTES_MAX;
+    let members_fit = config
+        .members
+        .values()
+        .all(|m| fits(&m.name) && fits(&m.address));
+    if !members_fit || config.members.len() > CONFIG_MEMBERS_MAX {
+        return None;
+    }
+    let config = config.encode();
+    out.put_u64(base.last.term.0);
+    out.put_u64(base.last.index.0);
+    out.put_i64(base.seqno.0);
+    out.put_u64(base.config.index.0);
+    out.put_u32(u32::try_from(config.len()).ok()?);
+    out.extend_from_slice(&config);
+    Some(())
+}
+
+/// Takes a base off the front.
+pub(crate) fn take_base(fields: &mut Fields<'_>) -> Option<LogBase> {
+    let last = EntryId {
+        term: Term(fields.u64()?),
+        index: LogIndex(fields.u64()?),
+    };
+    let seqno = Seqno(fields.i64()?);
+    let index = LogIndex(fields.u64()?);
+    let len = usize::try_from(fields.u32()?).ok()?;
+    let config = Config::decode(fields.bytes(len)?).ok()?;
+    Some(LogBase {
+        last,
+        seqno,
+        config: ConfigAt { index, config },
+    })
+}

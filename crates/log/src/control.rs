@@ -1,0 +1,206 @@
+//! The control file: small state that changes rarely, replaced as a whole.
+//!
+//! Write a new file, sync it, rename it over the old one, sync the directory: after a crash there is
+//! the old state or the new one. Never on the commit path.
+
+use std::path::Path;
+
+use synod_consensus::{LogBase, MemberId};
+
+use crate::codec::{Fields, PutFields, put_base, take_base};
+use crate::files::{Files, OpenMode, read_full_at, write_all_at};
+use crate::record::Bad;
+use crate::segment::{FORMAT_VERSION, control_path, control_temp_path};
+use crate::{Identity, LogError};
+
+const MAGIC: &[u8; 8] = b"SYNODCTL";
+/// Magic, version, checksum, body length.
+const PREFIX_BYTES: usize = 20;
+const FILE_BYTES_MAX: u64 = 1 << 20;
+
+/// A position in the stream of records. Segment zero: before the first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct StreamPosition {
+    pub(crate) segment: u64,
+    pub(crate) offset: u64,
+}
+
+/// Content of the control file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Control {
+    /// Whose log, and which group's.
+    pub(crate) identity: Identity,
+    /// Lowest segment that belongs to the log; lower ones are leftovers of a purge. Zero: the first
+    /// segment does not exist yet.
+    pub(crate) first_segment: u64,
+    /// Everything before this was durable when the file was written.
+    pub(crate) floor: StreamPosition,
+    /// Start of the log, unless the stream holds a reset: its base is as new or newer. (A purge that
+    /// moves the base beyond a reset's removes the segment with that reset.)
+    pub(crate) base: LogBase,
+}
+
+/// What was found in place of a control file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum ControlFound {
+    Absent,
+    Good(Control),
+    OtherVersion(u32),
+    Bad(Bad),
+}
+
+impl Control {
+    fn encode(&self) -> Option<Vec<u8>> {
+        let mut body = Vec::new();
+        body.put_u64(self.identity.member.0);
+        body.extend_from_slice(&self.identity.group.0);
+        body.put_u64(self.first_segment);
+        body.put_u64(self.floor.segment);
+        body.put_u64(self.floor.offset);
+        put_base(&mut body, &self.base)?;
+        let len = u32::try_from(body.len()).ok()?.to_le_bytes();
+        let mut out = MAGIC.to_vec();
+        out.put_u32(FORMAT_VERSION);
+        out.put_u32(crc32c::crc32c_append(crc32c::crc32c(&len), &body));
+        out.extend_from_slice(&len);
+        out.extend_from_slice(&body);
+        Some(out)
+    }
+
+    fn decode(bytes: &[u8]) -> ControlFound {
+        let bad = |found: &str| ControlFound::Bad(Bad::new("a control file", found));
+        let mut fields = Fields::new(bytes);
+        if fields.bytes(8) != Some(MAGIC) {
+            return bad("other bytes");
+        }
+        let (Some(version), Some(crc), Some(len)) = (fields.u32(), fields.u32(), fields.u32())
+        else {
+            return bad("a shorter file");
+        };
+        if version != FORMAT_VERSION {
+            return ControlFound::OtherVersion(version);
+        }
+        let body = &bytes[PREFIX_BYTES..];
+        if body.len() as u64 != u64::from(len) {
+            return bad("another length");
+        }
+        let found = crc32c::crc32c(&bytes[PREFIX_BYTES - 4..]);
+        if found != crc {
+            return bad(&format!("checksum {found:08x} instead of {crc:08x}"));
+        }
+        match decode_body(&mut fields) {
+            Some(control) if fields.is_empty() => ControlFound::Good(control),
+            Some(_) | None => bad("fields that do not fit"),
+        }
+    }
+
+    /// Reads the control file.
+    pub(crate) fn read(files: &dyn Files, dir: &Path) -> Result<ControlFound, LogError> {
+        let path = control_path(dir);
+        let file = match files.open(&path, OpenMode::Read) {
+            Ok(file) => file,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                return Ok(ControlFound::Absent);
+            }
+            Err(error) => return Err(LogError::io("open", &path, 0, error)),
+        };
+        let read = file.len().and_then(|len| {
+            let mut bytes = vec![0; len.min(FILE_BYTES_MAX) as usize]; // at most 1 MiB
+            let found = read_full_at(&*file, &mut bytes, 0)?;
+            bytes.truncate(found);
+            Ok(bytes)
+        });
+        let bytes = read.map_err(|error| LogError::io("read", &path, 0, error))?;
+        Ok(Control::decode(&bytes))
+    }
+
+    /// Replaces the control file; durable on return.
+    pub(crate) fn write(&self, files: &dyn Files, dir: &Path) -> Result<(), LogError> {
+        let bytes = self.encode().ok_or(LogError::TooLarge {
+            index: self.base.last.index,
+            bytes: FILE_BYTES_MAX,
+            max: FILE_BYTES_MAX,
+        })?;
+        let (temp, path) = (control_temp_path(dir), control_path(dir));
+        let wrote = (|| {
+            let file = files.open(&temp, OpenMode::Create)?;
+            write_all_at(&*file, &bytes, 0)?;
+            file.sync_all()?;
+            files.rename(&temp, &path)?;
+            files.sync_dir(dir)
+        })();
+        wrote.map_err(|error| LogError::io("replace", &path, bytes.len() as u64, error))
+    }
+}
+
+fn decode_body(fields: &mut Fields<'_>) -> Option<Control> {
+    let identity = Identity {
+        member: MemberId(fields.u64()?),
+        group: fields.group()?,
+    };
+    let first_segment = fields.u64()?;
+    let floor = StreamPosition {
+        segment: fields.u64()?,
+        offset: fields.u64()?,
+    };
+    Some(Control {
+        identity,
+        first_segment,
+        floor,
+        base: take_base(fields)?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use synod_consensus::{
+        Config, ConfigAt, EntryId, GroupId, LogIndex, Member, Role, Seqno, Term,
+    };
+
+    #[test]
+    fn control_comes_back_and_every_flipped_bit_is_detected() {
+        let member = Member {
+            role: Role::Learner,
+            has_data: true,
+            name: "n1".into(),
+            address: "h:4567".into(),
+        };
+        let config = Config {
+            members: [(MemberId(7), member)].into(),
+        };
+        let base = LogBase {
+            last: EntryId {
+                term: Term(1),
+                index: LogIndex(2),
+            },
+            seqno: Seqno(2),
+            config: ConfigAt {
+                index: LogIndex(1),
+                config,
+            },
+        };
+        let control = Control {
+            identity: Identity {
+                member: MemberId(7),
+                group: GroupId([1; 16]),
+            },
+            first_segment: 3,
+            floor: StreamPosition {
+                segment: 4,
+                offset: 5000,
+            },
+            base,
+        };
+        let mut bytes = control.encode().unwrap();
+        assert_eq!(Control::decode(&bytes), ControlFound::Good(control));
+        for bit in 0..bytes.len() * 8 {
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            assert!(
+                !matches!(Control::decode(&bytes), ControlFound::Good(_)),
+                "bit {bit}"
+            );
+            bytes[bit / 8] ^= 1 << (bit % 8);
+        }
+    }
+}

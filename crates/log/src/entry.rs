@@ -1,0 +1,65 @@
+//! An entry with its payload.
+
+use bytes::Bytes;
+use synod_consensus::EntryHeader;
+
+use crate::{LogError, PAYLOAD_BYTES_MAX};
+
+/// One entry of the replicated log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// What the protocol knows of it.
+    pub header: EntryHeader,
+    /// The cargo. Its length and CRC32C are in the header.
+    pub payload: Bytes,
+}
+
+impl Entry {
+    /// Makes an entry; `payload_len` and `payload_crc` of the header are computed here, whatever they
+    /// were.
+    ///
+    /// # Errors
+    /// [`LogError::TooLarge`] if the payload exceeds [`PAYLOAD_BYTES_MAX`].
+    pub fn new(mut header: EntryHeader, payload: Bytes) -> Result<Entry, LogError> {
+        header.payload_len = Self::checked_len(&header, &payload)?;
+        header.payload_crc = crc32c::crc32c(&payload);
+        Ok(Entry { header, payload })
+    }
+
+    /// Joins a header and a payload that came separately, and checks that they belong together.
+    ///
+    /// # Errors
+    /// [`LogError::PayloadMismatch`], or [`LogError::TooLarge`].
+    pub fn checked(header: EntryHeader, payload: Bytes) -> Result<Entry, LogError> {
+        let entry = Entry { header, payload };
+        entry.check()?;
+        Ok(entry)
+    }
+
+    /// Whether header and payload belong together.
+    pub(crate) fn check(&self) -> Result<(), LogError> {
+        let len = Self::checked_len(&self.header, &self.payload)?;
+        let crc = crc32c::crc32c(&self.payload);
+        if len == self.header.payload_len && crc == self.header.payload_crc {
+            return Ok(());
+        }
+        Err(LogError::PayloadMismatch {
+            index: self.header.index,
+            expected_len: self.header.payload_len,
+            found_len: len,
+            expected_crc: self.header.payload_crc,
+            found_crc: crc,
+        })
+    }
+
+    fn checked_len(header: &EntryHeader, payload: &Bytes) -> Result<u32, LogError> {
+        match u32::try_from(payload.len()) {
+            Ok(len) if len <= PAYLOAD_BYTES_MAX => Ok(len),
+            _ => Err(LogError::TooLarge {
+                index: header.index,
+                bytes: payload.len() as u64, // usize is at most 64 bits
+                max: u64::from(PAYLOAD_BYTES_MAX),
+            }),
+        }
+    }
+}

@@ -1,0 +1,227 @@
+//! What can go wrong with a log, in words an operator can act on.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use synod_consensus::{GroupId, LogIndex, Seqno, Term};
+
+/// Any failure of the log. Clones share the underlying I/O error.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum LogError {
+    /// The operating system refused.
+    #[error("cannot {doing} {}: {source}", path.display())]
+    Io {
+        /// What was tried.
+        doing: &'static str,
+        /// On which file or directory.
+        path: PathBuf,
+        /// Why not.
+        source: Arc<io::Error>,
+    },
+    /// Another process has the log open.
+    #[error("the log is in use by {}: {} is locked; stop that process or choose another log directory",
+        pid.map_or("another process".to_owned(), |pid| format!("process {pid}")), path.display())]
+    Locked {
+        /// The lock file.
+        path: PathBuf,
+        /// The holder, if it left its number.
+        pid: Option<u32>,
+    },
+    /// The disk is full.
+    #[error("no space for the log in {}: {needed_bytes} bytes needed; free some space and restart this member", dir.display())]
+    NoSpace {
+        /// Log directory.
+        dir: PathBuf,
+        /// Size of what could not be written.
+        needed_bytes: u64,
+    },
+    /// Something that was durable has changed or is gone.
+    #[error("this member's log is damaged: {} at offset {offset}{}: expected {expected}, found {found}; \
+        restore the file from a copy made after this member's last stop, or delete the synod-*.log files in {} \
+        to rejoin with a full copy", path.display(),
+        index.map_or(String::new(), |index| format!(" (after index {index})")), parent(path).display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// Where in it.
+        offset: u64,
+        /// Last good index before the damage, if known.
+        index: Option<LogIndex>,
+        /// What should be there.
+        expected: String,
+        /// What is.
+        found: String,
+    },
+    /// Written by a program with another disk format.
+    #[error("{} has log format {found}, this program reads {supported}; run the program version that wrote it, \
+        or delete the synod-*.log files in {} to rejoin with a full copy", path.display(), parent(path).display())]
+    Version {
+        /// The file.
+        path: PathBuf,
+        /// Its version.
+        found: u32,
+        /// Ours.
+        supported: u32,
+    },
+    /// The log belongs to another group.
+    #[error("the log in {} belongs to group {found}, not to {wanted}; check the address of the group, choose another \
+        log directory, or delete the synod-*.log files there to join the other group", dir.display())]
+    OtherGroup {
+        /// Log directory.
+        dir: PathBuf,
+        /// Group of the log.
+        found: GroupId,
+        /// Group asked for.
+        wanted: GroupId,
+    },
+    /// A segment file that belongs to another member's, or group's, log.
+    #[error("{} is part of another log: {what} is {found}, expected {expected}; move the file away", path.display())]
+    Foreign {
+        /// The file.
+        path: PathBuf,
+        /// What differs.
+        what: &'static str,
+        /// In the control file.
+        expected: String,
+        /// In the segment.
+        found: String,
+    },
+    /// A write or sync failed earlier; what is on disk is unknown until the log is opened again.
+    #[error("the log stopped after an earlier error: {first}")]
+    Poisoned {
+        /// The earlier error.
+        first: Arc<LogError>,
+    },
+    /// Entries from there are no longer held.
+    #[error("the log starts at index {first}: earlier entries are purged")]
+    Purged {
+        /// First index held.
+        first: LogIndex,
+    },
+    /// Actions from there are no longer held.
+    #[error("the log starts at seqno {first}: earlier actions are purged")]
+    SeqnoPurged {
+        /// First seqno held.
+        first: Seqno,
+    },
+    /// No such entry yet.
+    #[error("index {index} is not in the log, which ends at {last}")]
+    NotFound {
+        /// Index asked for.
+        index: LogIndex,
+        /// Last index held.
+        last: LogIndex,
+    },
+    /// No such action yet.
+    #[error("seqno {seqno} is not in the log, which ends at seqno {last}")]
+    SeqnoNotFound {
+        /// Seqno asked for.
+        seqno: Seqno,
+        /// Last seqno held.
+        last: Seqno,
+    },
+    /// Caller's error: an append leaves a gap or overlaps.
+    #[error("cannot append index {found}: the next one is {expected}")]
+    NotNext {
+        /// Next index.
+        expected: LogIndex,
+        /// Index given.
+        found: LogIndex,
+    },
+    /// Caller's error: term or seqno of an appended entry is below its predecessor's.
+    #[error(
+        "cannot append index {index}: term {term}, seqno {seqno} after term {last_term}, seqno {last_seqno}"
+    )]
+    Regresses {
+        /// The entry.
+        index: LogIndex,
+        /// Its term.
+        term: Term,
+        /// Its seqno.
+        seqno: Seqno,
+        /// Term before it.
+        last_term: Term,
+        /// Seqno before it.
+        last_seqno: Seqno,
+    },
+    /// Caller's error: header and payload do not belong together.
+    #[error(
+        "payload of index {index} does not match its header: {found_len} bytes, crc {found_crc:08x}; \
+        the header says {expected_len} bytes, crc {expected_crc:08x}"
+    )]
+    PayloadMismatch {
+        /// The entry.
+        index: LogIndex,
+        /// Length in the header.
+        expected_len: u32,
+        /// Length of the payload.
+        found_len: u32,
+        /// CRC32C in the header.
+        expected_crc: u32,
+        /// CRC32C of the payload.
+        found_crc: u32,
+    },
+    /// Caller's error: a config entry that could not be read again.
+    #[error("config entry {index} cannot be decoded: {reason}")]
+    BadConfig {
+        /// The entry.
+        index: LogIndex,
+        /// Why.
+        reason: String,
+    },
+    /// Larger than the format allows.
+    #[error("index {index} needs {bytes} bytes, {max} are allowed")]
+    TooLarge {
+        /// The entry, or the base.
+        index: LogIndex,
+        /// Its size.
+        bytes: u64,
+        /// The limit.
+        max: u64,
+    },
+    /// Caller's error: no configuration known for a purge point.
+    #[error("cannot purge up to index {index}: the configuration in force there is unknown")]
+    NoConfig {
+        /// Purge point.
+        index: LogIndex,
+    },
+    /// An option outside its range.
+    #[error("log option {name} = {found} is outside {min}..={max}")]
+    Option {
+        /// Which.
+        name: &'static str,
+        /// Value given.
+        found: u64,
+        /// Smallest allowed.
+        min: u64,
+        /// Largest allowed.
+        max: u64,
+    },
+}
+
+impl LogError {
+    /// Wraps an I/O error; a full disk becomes [`LogError::NoSpace`].
+    pub(crate) fn io(
+        doing: &'static str,
+        path: &Path,
+        needed_bytes: u64,
+        source: io::Error,
+    ) -> Self {
+        if source.kind() == io::ErrorKind::StorageFull {
+            return LogError::NoSpace {
+                dir: parent(path).to_owned(),
+                needed_bytes,
+            };
+        }
+        LogError::Io {
+            doing,
+            path: path.to_owned(),
+            source: Arc::new(source),
+        }
+    }
+}
+
+fn parent(path: &Path) -> &Path {
+    path.parent().unwrap_or(Path::new("."))
+}

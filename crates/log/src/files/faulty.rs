@@ -1,0 +1,215 @@
+//! Wraps other files and fails chosen operations.
+
+use std::io;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::SystemTime;
+
+use super::{File, FileLock, Files, LockError, OpenMode};
+
+/// Operations that can be made to fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Op {
+    /// [`Files::open`] with [`OpenMode::Create`].
+    Create,
+    /// [`File::write_at`].
+    Write,
+    /// [`File::read_at`].
+    Read,
+    /// [`File::set_len`].
+    SetLen,
+    /// [`File::sync_data`] and [`File::sync_all`].
+    Sync,
+    /// [`Files::sync_dir`].
+    SyncDir,
+    /// [`Files::rename`].
+    Rename,
+    /// [`Files::remove`].
+    Remove,
+    /// Any of these that changes something.
+    Change,
+}
+
+/// How an operation fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FaultKind {
+    /// With this error, once.
+    Once(io::ErrorKind),
+    /// With this error, and so do all later ones of the kind.
+    Always(io::ErrorKind),
+    /// A write stores at most this many bytes and says so.
+    Short(usize),
+}
+
+/// One planned failure.
+#[derive(Clone, Copy, Debug)]
+pub struct Fault {
+    /// Which operation.
+    pub op: Op,
+    /// The how-manieth since the fault was planned, from 1.
+    pub nth: u64,
+    /// How.
+    pub kind: FaultKind,
+}
+
+/// Files that fail as planned.
+#[derive(Clone)]
+pub struct FaultyFiles {
+    inner: Arc<dyn Files>,
+    plan: Arc<Plan>,
+}
+
+#[derive(Default)]
+struct Plan(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    faults: Vec<(Fault, u64)>,
+    changes: u64,
+}
+
+struct FaultyFile {
+    inner: Arc<dyn File>,
+    plan: Arc<Plan>,
+}
+
+impl FaultyFiles {
+    /// Nothing fails yet.
+    pub fn new(inner: Arc<dyn Files>) -> FaultyFiles {
+        FaultyFiles {
+            inner,
+            plan: Arc::default(),
+        }
+    }
+
+    /// Plans a failure.
+    pub fn plan(&self, fault: Fault) {
+        self.plan.state().faults.push((fault, 0));
+    }
+
+    /// Forgets all planned failures.
+    pub fn heal(&self) {
+        self.plan.state().faults.clear();
+    }
+
+    /// How many changing operations there were.
+    pub fn changes(&self) -> u64 {
+        self.plan.state().changes
+    }
+}
+
+impl Plan {
+    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts an operation; answers how many bytes a write may store.
+    fn pass(&self, op: Op) -> io::Result<usize> {
+        let mut state = self.state();
+        if op != Op::Read {
+            state.changes += 1;
+        }
+        for (fault, seen) in &mut state.faults {
+            if fault.op != op && (fault.op != Op::Change || op == Op::Read) {
+                continue;
+            }
+            *seen += 1;
+            match fault.kind {
+                FaultKind::Once(kind) if *seen == fault.nth => return Err(kind.into()),
+                FaultKind::Always(kind) if *seen >= fault.nth => return Err(kind.into()),
+                FaultKind::Short(bytes) if *seen == fault.nth => return Ok(bytes),
+                FaultKind::Once(_) | FaultKind::Always(_) | FaultKind::Short(_) => {}
+            }
+        }
+        Ok(usize::MAX)
+    }
+}
+
+impl Files for FaultyFiles {
+    fn create_dir(&self, dir: &Path) -> io::Result<()> {
+        self.inner.create_dir(dir)
+    }
+
+    fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
+        self.inner.list(dir)
+    }
+
+    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn File>> {
+        if mode == OpenMode::Create {
+            self.plan.pass(Op::Create)?;
+        }
+        let inner = self.inner.open(path, mode)?;
+        Ok(Arc::new(FaultyFile {
+            inner,
+            plan: self.plan.clone(),
+        }))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.plan.pass(Op::Rename)?;
+        self.inner.rename(from, to)
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        self.plan.pass(Op::Remove)?;
+        self.inner.remove(path)
+    }
+
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        self.plan.pass(Op::SyncDir)?;
+        self.inner.sync_dir(dir)
+    }
+
+    fn lock(&self, path: &Path) -> Result<Box<dyn FileLock>, LockError> {
+        self.inner.lock(path)
+    }
+
+    fn random_u64(&self) -> io::Result<u64> {
+        self.inner.random_u64()
+    }
+
+    fn now(&self) -> SystemTime {
+        self.inner.now()
+    }
+
+    fn run_aside(
+        &self,
+        name: &str,
+        job: Box<dyn FnOnce() + Send>,
+    ) -> io::Result<Option<JoinHandle<()>>> {
+        self.inner.run_aside(name, job)
+    }
+}
+
+impl File for FaultyFile {
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        self.plan.pass(Op::Read)?;
+        self.inner.read_at(buf, offset)
+    }
+
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize> {
+        let allowed = self.plan.pass(Op::Write)?;
+        self.inner
+            .write_at(&bytes[..bytes.len().min(allowed)], offset)
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.plan.pass(Op::SetLen)?;
+        self.inner.set_len(len)
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        self.inner.len()
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.plan.pass(Op::Sync)?;
+        self.inner.sync_data()
+    }
+
+    fn sync_all(&self) -> io::Result<()> {
+        self.plan.pass(Op::Sync)?;
+        self.inner.sync_all()
+    }
+}

@@ -1,0 +1,123 @@
+//! The file operations the log needs, behind one small trait.
+//!
+//! [`RealFiles`] is the operating system, [`MemoryFiles`] keeps what was synced apart from what was
+//! only written and can "lose power", [`FaultyFiles`] wraps either and fails chosen operations.
+
+mod faulty;
+mod memory;
+mod real;
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::SystemTime;
+
+pub use faulty::{Fault, FaultKind, FaultyFiles, Op};
+pub use memory::MemoryFiles;
+pub use real::RealFiles;
+
+/// How to open a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OpenMode {
+    /// Existing, for reading.
+    Read,
+    /// Existing, for reading and writing.
+    Write,
+    /// For reading and writing; emptied if it exists.
+    Create,
+}
+
+/// Keeps a lock until dropped.
+pub trait FileLock: Send + Sync {}
+
+/// Why a lock was not granted.
+#[derive(Debug)]
+pub enum LockError {
+    /// Somebody has it.
+    Held {
+        /// The holder's process number, if it left one.
+        pid: Option<u32>,
+    },
+    /// The operating system refused.
+    Io(io::Error),
+}
+
+/// A place for files. Paths are used as given.
+pub trait Files: Send + Sync {
+    /// Makes the directory and its parents unless it exists.
+    fn create_dir(&self, dir: &Path) -> io::Result<()>;
+    /// Names of the plain files in a directory, in any order.
+    fn list(&self, dir: &Path) -> io::Result<Vec<String>>;
+    /// Opens a file (closed on exec).
+    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn File>>;
+    /// Renames, replacing the target. Durable after [`Files::sync_dir`].
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+    /// Removes a file.
+    fn remove(&self, path: &Path) -> io::Result<()>;
+    /// Makes names in a directory durable.
+    fn sync_dir(&self, dir: &Path) -> io::Result<()>;
+    /// Takes an exclusive lock on a file (created if missing) without waiting.
+    fn lock(&self, path: &Path) -> Result<Box<dyn FileLock>, LockError>;
+    /// A random number; the only source of chance in this crate.
+    fn random_u64(&self) -> io::Result<u64>;
+    /// Wall-clock time; the only clock in this crate, used for retention by age.
+    fn now(&self) -> SystemTime;
+    /// Runs a job beside the caller, or at once if this place is deterministic. The caller joins the
+    /// handle.
+    fn run_aside(
+        &self,
+        name: &str,
+        job: Box<dyn FnOnce() + Send>,
+    ) -> io::Result<Option<JoinHandle<()>>>;
+}
+
+/// An open file.
+pub trait File: Send + Sync {
+    /// Reads up to `buf.len()` bytes; zero at the end of the file.
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize>;
+    /// Writes up to `bytes.len()` bytes and says how many. Extends the file as needed.
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize>;
+    /// Cuts or extends (with zeros) to this size.
+    fn set_len(&self, len: u64) -> io::Result<()>;
+    /// Size in bytes.
+    fn len(&self) -> io::Result<u64>;
+    /// Whether the size is zero.
+    fn is_empty(&self) -> io::Result<bool> {
+        Ok(self.len()? == 0)
+    }
+    /// Makes the content durable (fdatasync).
+    fn sync_data(&self) -> io::Result<()>;
+    /// Makes content and metadata durable (fsync).
+    fn sync_all(&self) -> io::Result<()>;
+}
+
+/// Writes everything, going on after short writes.
+pub(crate) fn write_all_at(file: &dyn File, mut bytes: &[u8], mut offset: u64) -> io::Result<()> {
+    while !bytes.is_empty() {
+        match file.write_at(bytes, offset) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(written) => {
+                bytes = bytes.get(written..).unwrap_or_default();
+                offset += written as u64; // usize is at most 64 bits
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// Fills the buffer as far as the file goes; answers how far.
+pub(crate) fn read_full_at(file: &dyn File, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+    let mut done = 0;
+    while done < buf.len() {
+        match file.read_at(&mut buf[done..], offset + done as u64) {
+            Ok(0) => break,
+            Ok(read) => done += read,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(done)
+}

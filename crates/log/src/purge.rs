@@ -1,0 +1,145 @@
+//! Giving space back: whole segments from the old end.
+
+use std::time::{Duration, SystemTime};
+
+use synod_consensus::{ConfigAt, LogBase, LogIndex};
+
+use crate::segment::{segment_path, unix_ms};
+use crate::{LogError, LogWriter};
+
+/// What retention asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RetentionPoint {
+    /// Everything up to and including this index should be purged.
+    pub up_to: LogIndex,
+    /// The hard bound is passed: entries that were to be kept go too, and whoever needs them will
+    /// need a full copy.
+    pub forced: bool,
+}
+
+impl LogWriter {
+    /// Removes the oldest segments all of whose live entries are at or below `up_to`. `base_config`
+    /// gives the configuration in force at an index. Answers the log's new base if it changed.
+    ///
+    /// Nothing else is honoured: what may go is the caller's decision. Syncs first.
+    ///
+    /// # Errors
+    /// [`LogError::NoConfig`] if `base_config` has no answer (nothing is removed), and those of
+    /// [`LogWriter::sync`].
+    pub fn purge(
+        &mut self,
+        up_to: LogIndex,
+        base_config: &dyn Fn(LogIndex) -> Option<ConfigAt>,
+    ) -> Result<Option<LogBase>, LogError> {
+        self.usable()?;
+        if self.has_pending() && self.removable(up_to).is_some() {
+            // A truncation not yet on disk may be what makes a segment removable.
+            self.sync()?;
+        }
+        let Some((first_kept, last_gone)) = self.removable(up_to) else {
+            return Ok(None);
+        };
+        let base = self.base_after(last_gone, base_config)?;
+        let changed = base.last != self.shared.state().base.last;
+        let done = self.remove_segments_below(first_kept, base.clone());
+        self.sticky(done)?;
+        Ok(changed.then_some(base))
+    }
+
+    /// Up to where retention says to purge, if anything: segments beyond
+    /// [`crate::LogOptions::retain_bytes`] or whose newest entry is older than
+    /// [`crate::LogOptions::retain_age`]. Entries at and above `keep_from` stay, unless the log is
+    /// larger than twice `retain_bytes`. The newest segment always stays.
+    pub fn retention_point(&self, keep_from: LogIndex, now: SystemTime) -> Option<RetentionPoint> {
+        let state = self.shared.state();
+        let segments: Vec<_> = state.segments.values().collect();
+        let mut size: u64 = segments.iter().map(|segment| segment.size).sum();
+        let mut point = None;
+        for pair in segments.windows(2) {
+            // All of a segment is older than its successor.
+            let age_ms = unix_ms(now).saturating_sub(pair[1].created_ms);
+            let old = Duration::from_millis(age_ms) > self.options.retain_age;
+            if size <= self.options.retain_bytes && !old {
+                break;
+            }
+            let live = state.index.last_in_segments_to(pair[0].number);
+            let up_to = live.unwrap_or(state.base.last.index);
+            let needed = up_to >= keep_from;
+            if needed && size <= self.options.retain_bytes.saturating_mul(2) {
+                break;
+            }
+            size -= pair[0].size;
+            point = Some(RetentionPoint {
+                up_to,
+                forced: needed,
+            });
+        }
+        point
+    }
+
+    /// After a reset: the segments before it hold nothing live.
+    pub(crate) fn drop_segments_before_reset(&mut self) -> Result<(), LogError> {
+        let base = self.shared.state().base.clone();
+        let first_kept = self.stream.reset_in.unwrap_or(self.control.first_segment);
+        self.remove_segments_below(first_kept, base)
+    }
+
+    /// The first segment that must stay, and the last live entry before it.
+    fn removable(&self, up_to: LogIndex) -> Option<(u64, LogIndex)> {
+        let state = self.shared.state();
+        let base = state.base.last.index;
+        let numbers: Vec<u64> = state.segments.keys().copied().collect();
+        let gone = |number: &u64| {
+            let last = state.index.last_in_segments_to(*number).unwrap_or(base);
+            (last <= up_to || last <= base).then_some(last)
+        };
+        let without_active = numbers.split_last()?.1;
+        let removable: Vec<LogIndex> = without_active.iter().map_while(gone).collect();
+        let last_gone = *removable.last()?;
+        Some((*numbers.get(removable.len())?, last_gone))
+    }
+
+    fn base_after(
+        &self,
+        last_gone: LogIndex,
+        base_config: &dyn Fn(LogIndex) -> Option<ConfigAt>,
+    ) -> Result<LogBase, LogError> {
+        let base = self.shared.state().base.clone();
+        if last_gone <= base.last.index {
+            return Ok(base);
+        }
+        let header = self.reader.header(last_gone)?;
+        let config = base_config(last_gone).ok_or(LogError::NoConfig { index: last_gone })?;
+        Ok(LogBase {
+            last: header.id(),
+            seqno: header.seqno,
+            config,
+        })
+    }
+
+    /// The control file goes first: segments below its first one are leftovers, whatever happens.
+    fn remove_segments_below(&mut self, first_kept: u64, base: LogBase) -> Result<(), LogError> {
+        self.control.base = base.clone();
+        self.control.first_segment = first_kept;
+        self.write_control()?;
+        self.stream.reset_in = None;
+        let gone = {
+            let mut state = self.shared.state();
+            let kept = state.segments.split_off(&first_kept);
+            state.index.drop_segments_below(first_kept);
+            state.cache.drop_to(base.last.index);
+            state.base = base;
+            std::mem::replace(&mut state.segments, kept)
+        };
+        let dir = self.shared.dir();
+        for number in gone.keys() {
+            let path = segment_path(dir, *number);
+            self.files
+                .remove(&path)
+                .map_err(|error| LogError::io("remove", &path, 0, error))?;
+        }
+        self.files
+            .sync_dir(dir)
+            .map_err(|error| LogError::io("sync", dir, 0, error))
+    }
+}

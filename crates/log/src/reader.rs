@@ -1,0 +1,447 @@
+//! Reading entries.
+
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use synod_consensus::{EntryHeader, LogIndex, Seqno};
+
+use crate::index::Spot;
+use crate::record::{
+    BATCH_HEADER_BYTES, Bad, BatchHeader, ENTRY_FIXED_BYTES, PREFIX_BYTES, Place, Record,
+};
+use crate::scan::{BlockReader, read_outline};
+use crate::segment::segment_path;
+use crate::shared::{Segment, Shared, State, Tip};
+use crate::{Entry, LogError};
+
+/// Read at once for one header.
+const HEADER_BLOCK_BYTES: usize = 64 << 10;
+/// Most that is read ahead at once.
+const BLOCK_BYTES_MAX: usize = 1 << 20;
+
+/// Reads the log beside its writer. Each clone reads ahead for itself.
+pub struct LogReader {
+    shared: Arc<Shared>,
+    ahead: Mutex<Ahead>,
+}
+
+/// Entries read from disk and not asked for yet.
+#[derive(Default)]
+struct Ahead {
+    /// Ascending, consecutive.
+    entries: Vec<Entry>,
+    generation: u64,
+}
+
+/// Where to get the next entry.
+enum Source {
+    Memory(Vec<Entry>),
+    /// With the generation of the log this belongs to.
+    Disk(Segment, Spot, u64),
+    Nothing,
+}
+
+impl Clone for LogReader {
+    fn clone(&self) -> LogReader {
+        LogReader::new(self.shared.clone())
+    }
+}
+
+impl LogReader {
+    pub(crate) fn new(shared: Arc<Shared>) -> LogReader {
+        LogReader {
+            shared,
+            ahead: Mutex::default(),
+        }
+    }
+
+    /// Index of the first entry held; one above [`LogReader::last_index`] if there is none.
+    pub fn first_index(&self) -> LogIndex {
+        self.shared.state().base.last.index.next()
+    }
+
+    /// Index of the last entry appended, durable or not.
+    pub fn last_index(&self) -> LogIndex {
+        self.shared.state().last.id.index
+    }
+
+    /// Index of the last entry covered by a sync.
+    pub fn durable_index(&self) -> LogIndex {
+        self.shared.state().durable
+    }
+
+    /// Every action with this seqno or a higher one is held.
+    pub fn first_seqno_available(&self) -> Seqno {
+        self.shared.state().base.seqno.next()
+    }
+
+    /// Entries from `from` to `to` (both inclusive), in order: at most `max_bytes` of payload, but at
+    /// least one entry if there is one. Empty if `from` is above the last entry or above `to`.
+    /// Entries appended and not yet durable are included.
+    ///
+    /// # Errors
+    /// [`LogError::Purged`] if `from` is no longer held; [`LogError::Damaged`] or [`LogError::Io`] if
+    /// the disk does not give it back.
+    pub fn read(
+        &self,
+        from: LogIndex,
+        to: LogIndex,
+        max_bytes: usize,
+    ) -> Result<Vec<Entry>, LogError> {
+        let mut wanted = Wanted {
+            next: from,
+            to,
+            bytes_left: max_bytes,
+            entries: Vec::new(),
+        };
+        while !wanted.is_full() {
+            match self.source(&wanted) {
+                Ok(Source::Memory(entries)) => wanted.take(entries),
+                Ok(Source::Disk(segment, spot, generation)) => {
+                    let found = self.read_disk(&wanted, &segment, spot, generation)?;
+                    wanted.take(found);
+                }
+                Ok(Source::Nothing) => break,
+                // What was found before a purge overtook us is still good.
+                Err(_) if !wanted.entries.is_empty() => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(wanted.entries)
+    }
+
+    /// Header of an entry.
+    ///
+    /// # Errors
+    /// [`LogError::Purged`], [`LogError::NotFound`], and those of [`LogReader::read`].
+    pub fn header(&self, index: LogIndex) -> Result<EntryHeader, LogError> {
+        let (segment, spot) = {
+            let state = self.shared.state();
+            state.check_held(index)?;
+            if let Some(entry) = state.cache.get(index) {
+                return Ok(entry.header);
+            }
+            state.on_disk(index).ok_or_else(|| state.not_found(index))?
+        };
+        let mut scan = Scan::new(&self.shared, &segment, spot, HEADER_BLOCK_BYTES);
+        loop {
+            let (header, _) = scan.next_header()?;
+            if header.index == index {
+                return Ok(header);
+            }
+        }
+    }
+
+    /// Index of the ordered entry with this seqno.
+    ///
+    /// # Errors
+    /// [`LogError::SeqnoPurged`] if it is no longer held, [`LogError::SeqnoNotFound`] if the log does
+    /// not reach it, and those of [`LogReader::read`].
+    pub fn seek_seqno(&self, seqno: Seqno) -> Result<LogIndex, LogError> {
+        let mut index = {
+            let state = self.shared.state();
+            if seqno <= state.base.seqno {
+                return Err(LogError::SeqnoPurged {
+                    first: state.base.seqno.next(),
+                });
+            }
+            if seqno > state.last.seqno {
+                return Err(LogError::SeqnoNotFound {
+                    seqno,
+                    last: state.last.seqno,
+                });
+            }
+            if let Some(entry) = state.cache.find_seqno(seqno) {
+                return Ok(entry.header.index);
+            }
+            state
+                .index
+                .find_seqno(seqno)
+                .unwrap_or(state.base.last.index.next())
+        };
+        // At most one point's distance, so a few headers in one block.
+        loop {
+            for entry in self.read(index, LogIndex(u64::MAX), HEADER_BLOCK_BYTES)? {
+                if entry.header.seqno >= seqno {
+                    return Ok(entry.header.index);
+                }
+                index = entry.header.index.next();
+            }
+            if index > self.last_index() {
+                let last = self.shared.state().last.seqno;
+                return Err(LogError::SeqnoNotFound { seqno, last });
+            }
+        }
+    }
+
+    fn source(&self, wanted: &Wanted) -> Result<Source, LogError> {
+        let state = self.shared.state();
+        if wanted.next > state.last.id.index {
+            return Ok(Source::Nothing);
+        }
+        state.check_held(wanted.next)?;
+        if state.cache.get(wanted.next).is_some() {
+            return Ok(Source::Memory(state.cached(wanted)));
+        }
+        let read_ahead = self.take_ahead(wanted, state.generation);
+        if !read_ahead.is_empty() {
+            return Ok(Source::Memory(read_ahead));
+        }
+        let (segment, spot) = state
+            .on_disk(wanted.next)
+            .ok_or_else(|| state.not_found(wanted.next))?;
+        Ok(Source::Disk(segment, spot, state.generation))
+    }
+
+    /// Lock order: the shared state, then this.
+    fn ahead(&self) -> std::sync::MutexGuard<'_, Ahead> {
+        self.ahead.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What was read ahead, if it is what comes next.
+    fn take_ahead(&self, wanted: &Wanted, generation: u64) -> Vec<Entry> {
+        let mut ahead = self.ahead();
+        let entries = std::mem::take(&mut ahead.entries);
+        let fits = ahead.generation == generation
+            && entries
+                .first()
+                .is_some_and(|entry| entry.header.index == wanted.next);
+        if !fits {
+            return Vec::new();
+        }
+        let (now, later) = wanted.split(entries);
+        ahead.entries = later;
+        now
+    }
+
+    fn read_disk(
+        &self,
+        wanted: &Wanted,
+        segment: &Segment,
+        spot: Spot,
+        generation: u64,
+    ) -> Result<Vec<Entry>, LogError> {
+        let block = wanted.bytes_left.clamp(HEADER_BLOCK_BYTES, BLOCK_BYTES_MAX);
+        let mut scan = Scan::new(&self.shared, segment, spot, block);
+        let found = scan.entries(wanted)?;
+        let (now, later) = wanted.split(found);
+        *self.ahead() = Ahead {
+            entries: later,
+            generation,
+        };
+        Ok(now)
+    }
+}
+
+/// What a caller still wants.
+struct Wanted {
+    next: LogIndex,
+    to: LogIndex,
+    bytes_left: usize,
+    entries: Vec<Entry>,
+}
+
+impl Wanted {
+    fn is_full(&self) -> bool {
+        self.next > self.to || (self.bytes_left == 0 && !self.entries.is_empty())
+    }
+
+    /// How many of these entries, which start at `next`, may be taken.
+    fn count<'a>(&self, entries: impl Iterator<Item = &'a Entry>) -> usize {
+        let mut left = self.bytes_left;
+        let mut count = 0;
+        for entry in entries {
+            let len = entry.payload.len();
+            let first = self.entries.is_empty() && count == 0;
+            if entry.header.index > self.to || (len > left && !first) {
+                break;
+            }
+            left = left.saturating_sub(len);
+            count += 1;
+        }
+        count
+    }
+
+    fn split(&self, mut entries: Vec<Entry>) -> (Vec<Entry>, Vec<Entry>) {
+        let later = entries.split_off(self.count(entries.iter()));
+        (entries, later)
+    }
+
+    /// Adds entries; none means that nothing more fits.
+    fn take(&mut self, entries: Vec<Entry>) {
+        let Some(last) = entries.last() else {
+            self.to = LogIndex(0);
+            return;
+        };
+        self.next = last.header.index.next();
+        let bytes: usize = entries.iter().map(|entry| entry.payload.len()).sum();
+        self.bytes_left = self.bytes_left.saturating_sub(bytes);
+        self.entries.extend(entries);
+    }
+}
+
+impl State {
+    fn check_held(&self, index: LogIndex) -> Result<(), LogError> {
+        let first = self.base.last.index.next();
+        if index < first {
+            Err(LogError::Purged { first })
+        } else {
+            Ok(())
+        }
+    }
+
+    fn not_found(&self, index: LogIndex) -> LogError {
+        LogError::NotFound {
+            index,
+            last: self.last.id.index,
+        }
+    }
+
+    fn on_disk(&self, index: LogIndex) -> Option<(Segment, Spot)> {
+        let spot = self.index.find(index)?;
+        Some((self.segments.get(&spot.segment)?.clone(), spot))
+    }
+
+    fn cached(&self, wanted: &Wanted) -> Vec<Entry> {
+        let entries = || (wanted.next.0..).map_while(|index| self.cache.get(LogIndex(index)));
+        let count = wanted.count(entries());
+        entries().take(count).cloned().collect()
+    }
+
+    /// Id and seqno of the entry, or of the base, at this index, if it needs no disk.
+    pub(crate) fn tip_at(&self, index: LogIndex) -> Option<Tip> {
+        if index == self.base.last.index {
+            return Some(Tip {
+                id: self.base.last,
+                seqno: self.base.seqno,
+            });
+        }
+        let header = self.cache.get(index)?.header;
+        Some(Tip {
+            id: header.id(),
+            seqno: header.seqno,
+        })
+    }
+}
+
+/// Walks over the entries of an extent.
+struct Scan<'a> {
+    shared: &'a Shared,
+    blocks: BlockReader,
+    segment: u64,
+    segment_id: u64,
+    offset: u64,
+    spot: Spot,
+    /// Last entry passed; zero before the first.
+    passed: LogIndex,
+}
+
+impl<'a> Scan<'a> {
+    fn new(shared: &'a Shared, segment: &Segment, spot: Spot, block_bytes: usize) -> Scan<'a> {
+        let blocks = BlockReader::new(segment.file.clone(), segment.end, block_bytes);
+        Scan {
+            shared,
+            blocks,
+            segment: segment.number,
+            segment_id: segment.id,
+            offset: spot.offset,
+            spot,
+            passed: LogIndex(0),
+        }
+    }
+
+    /// The wanted entries, and those behind them that came with the last block.
+    fn entries(&mut self, wanted: &Wanted) -> Result<Vec<Entry>, LogError> {
+        let mut found = Vec::new();
+        let mut bytes = 0;
+        loop {
+            let (header, at) = self.next_header()?;
+            if header.index >= wanted.next {
+                let entry = self.complete(header, at)?;
+                bytes += entry.payload.len();
+                found.push(entry);
+            }
+            let enough = bytes >= wanted.bytes_left || header.index >= wanted.to;
+            let next_is_here = self
+                .blocks
+                .holds(self.offset, BATCH_HEADER_BYTES + HEADER_BYTES);
+            if header.index >= self.spot.last || (!found.is_empty() && enough && !next_is_here) {
+                return Ok(found);
+            }
+            // An entry that only starts in this block would cost another read.
+            if !found.is_empty() && enough && !self.next_is_whole()? {
+                return Ok(found);
+            }
+        }
+    }
+
+    fn next_is_whole(&mut self) -> Result<bool, LogError> {
+        let before = self.offset;
+        let (header, at) = self.next_header()?;
+        let whole = self
+            .blocks
+            .holds(at, HEADER_BYTES + header.payload_len as usize);
+        self.offset = before;
+        Ok(whole)
+    }
+
+    /// Header of the next entry and its offset; skips batch headers and other records.
+    fn next_header(&mut self) -> Result<(EntryHeader, u64), LogError> {
+        loop {
+            let at = self.offset;
+            let head = self.blocks.bytes(at, 4).map_err(|error| self.io(error))?;
+            if BatchHeader::may_start(&head) {
+                self.offset += BATCH_HEADER_BYTES as u64;
+                continue;
+            }
+            let place = Place {
+                segment_id: self.segment_id,
+                offset: at,
+            };
+            let outline = read_outline(&mut self.blocks, place).map_err(|error| self.io(error))?;
+            let outline = outline.map_err(|bad| self.damaged(at, bad))?;
+            self.offset += outline.bytes as u64;
+            if let Some(header) = outline.entry {
+                self.passed = header.index;
+                return Ok((header, at));
+            }
+        }
+    }
+
+    fn complete(&mut self, header: EntryHeader, at: u64) -> Result<Entry, LogError> {
+        let place = Place {
+            segment_id: self.segment_id,
+            offset: at,
+        };
+        let outline = read_outline(&mut self.blocks, place).map_err(|error| self.io(error))?;
+        let outline = outline.map_err(|bad| self.damaged(at, bad))?;
+        let bytes = self
+            .blocks
+            .bytes(at, outline.bytes)
+            .map_err(|error| self.io(error))?;
+        match outline
+            .complete(&bytes)
+            .map_err(|bad| self.damaged(at, bad))?
+        {
+            Record::Entry(entry) if entry.header == header => Ok(entry),
+            Record::Entry(_) | Record::Truncate(_) | Record::Vote(_) | Record::Reset(_) => {
+                Err(self.damaged(at, Bad::new("the entry just seen", "another record")))
+            }
+        }
+    }
+
+    fn damaged(&self, offset: u64, bad: Bad) -> LogError {
+        self.shared.damaged(self.segment, offset, self.passed, bad)
+    }
+
+    fn io(&self, error: io::Error) -> LogError {
+        LogError::io(
+            "read",
+            &segment_path(self.shared.dir(), self.segment),
+            0,
+            error,
+        )
+    }
+}
+
+const HEADER_BYTES: usize = PREFIX_BYTES + ENTRY_FIXED_BYTES;

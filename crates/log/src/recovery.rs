@@ -1,0 +1,219 @@
+//! Recovery's decisions: pure functions from what was found to what to do.
+//!
+//! Each decision is a table; a test runs every combination of facts and requires exactly one matching
+//! row. The reasons:
+//!
+//! *Torn or damaged.* A batch is written with the position known durable at that moment, its *floor*. A
+//! sync returned for everything below it. So a bad place below any floor (a later batch header's, the
+//! control file's, or the successor segment's "predecessor ends here") was good once: it is damaged,
+//! and cutting it would break promises. Above all floors nothing was promised: it is torn, and goes.
+//! That a record *after* the bad place is good proves nothing, since the pages of one unsynced batch
+//! reach the disk in any order.
+//!
+//! *Blank.* Segments are filled with zeros before use, so zeros up to the end are simply the end.
+
+/// What stands in for a control file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ControlFact {
+    Absent,
+    /// With whether it names a first segment.
+    NotStarted,
+    Started,
+    OtherVersion,
+    Bad,
+}
+
+/// What a directory holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct DirectoryFacts {
+    pub(crate) control: ControlFact,
+    /// Any segment that is not a leftover of a purge.
+    pub(crate) segments: bool,
+}
+
+/// What to do with a directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum DirectoryDecision {
+    /// A new log, with a new member id.
+    Create,
+    /// Creation was interrupted after the control file.
+    CreateFirstSegment,
+    /// Read the stream.
+    Replay,
+    /// Segments without a control file: its identity and base are lost.
+    RefuseControlMissing,
+    /// The control file is never torn (it is replaced by renaming), so it is damaged.
+    RefuseControlBad,
+    /// All segments are gone.
+    RefuseSegmentsMissing,
+    /// Another program version's.
+    RefuseVersion,
+}
+
+type DirectoryRow = (fn(ControlFact) -> bool, Option<bool>, DirectoryDecision);
+
+const DIRECTORY_TABLE: [DirectoryRow; 8] = {
+    use ControlFact as C;
+    use DirectoryDecision as D;
+    [
+        (|c| matches!(c, C::Absent), Some(false), D::Create),
+        (
+            |c| matches!(c, C::Absent),
+            Some(true),
+            D::RefuseControlMissing,
+        ),
+        (
+            |c| matches!(c, C::NotStarted),
+            Some(false),
+            D::CreateFirstSegment,
+        ),
+        // The crash came after the first segment got its name and before the control file said so.
+        (|c| matches!(c, C::NotStarted), Some(true), D::Replay),
+        (|c| matches!(c, C::Started), Some(true), D::Replay),
+        (
+            |c| matches!(c, C::Started),
+            Some(false),
+            D::RefuseSegmentsMissing,
+        ),
+        (|c| matches!(c, C::OtherVersion), None, D::RefuseVersion),
+        (|c| matches!(c, C::Bad), None, D::RefuseControlBad),
+    ]
+};
+
+/// Decides about a directory. The last row is the safe answer should no row match.
+pub(crate) fn decide_directory(facts: DirectoryFacts) -> DirectoryDecision {
+    directory_matches(facts)
+        .next()
+        .unwrap_or(DirectoryDecision::RefuseControlBad)
+}
+
+fn directory_matches(facts: DirectoryFacts) -> impl Iterator<Item = DirectoryDecision> {
+    DIRECTORY_TABLE
+        .iter()
+        .filter_map(move |(control, segments, decision)| {
+            let matches = control(facts.control) && segments.is_none_or(|s| s == facts.segments);
+            matches.then_some(*decision)
+        })
+}
+
+/// What the next segment says about the place where a segment's good batches end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Successor {
+    /// There is none.
+    Missing,
+    /// The stream goes over to it exactly here.
+    FromHere,
+    /// The stream goes over to it elsewhere.
+    FromElsewhere,
+}
+
+/// What is known about the place where a segment's good batches end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct StopFacts {
+    pub(crate) successor: Successor,
+    /// Some floor lies above this place.
+    pub(crate) below_floor: bool,
+    /// Only zeros follow in this segment.
+    pub(crate) blank: bool,
+}
+
+/// What to do there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StopDecision {
+    /// The stream ends here.
+    End,
+    /// The stream goes on in the next segment.
+    NextSegment,
+    /// A torn tail: overwrite it with zeros, so that it can never come back, and end here.
+    Cut,
+    /// Something durable is gone. Change nothing, refuse.
+    Damaged,
+}
+
+type StopRow = (
+    &'static [Successor],
+    Option<bool>,
+    Option<bool>,
+    StopDecision,
+);
+
+const STOP_TABLE: [StopRow; 6] = {
+    use StopDecision as D;
+    use Successor as S;
+    [
+        // successor, below_floor, blank
+        (&[S::Missing], Some(false), Some(true), D::End),
+        (&[S::Missing], Some(false), Some(false), D::Cut),
+        // Blank or not: what a sync covered is not there.
+        (&[S::Missing], Some(true), None, D::Damaged),
+        // The reader does not look beyond the successor's "ends here", so what is behind is no fact.
+        (&[S::FromHere], Some(false), None, D::NextSegment),
+        // Two durable statements contradict each other.
+        (&[S::FromHere], Some(true), None, D::Damaged),
+        (&[S::FromElsewhere], None, None, D::Damaged),
+    ]
+};
+
+/// Decides about the end of the good batches of a segment.
+pub(crate) fn decide_stop(facts: StopFacts) -> StopDecision {
+    stop_matches(facts).next().unwrap_or(StopDecision::Damaged)
+}
+
+fn stop_matches(facts: StopFacts) -> impl Iterator<Item = StopDecision> {
+    STOP_TABLE
+        .iter()
+        .filter_map(move |(successors, below, blank, decision)| {
+            let matches = successors.contains(&facts.successor)
+                && below.is_none_or(|b| b == facts.below_floor)
+                && blank.is_none_or(|b| b == facts.blank);
+            matches.then_some(*decision)
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_directory_matches_exactly_one_row() {
+        use ControlFact::*;
+        for control in [Absent, NotStarted, Started, OtherVersion, Bad] {
+            for segments in [false, true] {
+                let facts = DirectoryFacts { control, segments };
+                assert_eq!(directory_matches(facts).count(), 1, "{facts:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn every_stop_matches_exactly_one_row() {
+        use Successor::*;
+        for successor in [Missing, FromHere, FromElsewhere] {
+            for below_floor in [false, true] {
+                for blank in [false, true] {
+                    let facts = StopFacts {
+                        successor,
+                        below_floor,
+                        blank,
+                    };
+                    assert_eq!(stop_matches(facts).count(), 1, "{facts:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_below_a_floor_is_ever_cut_or_taken_for_the_end() {
+        use Successor::*;
+        for successor in [Missing, FromHere, FromElsewhere] {
+            for blank in [false, true] {
+                let facts = StopFacts {
+                    successor,
+                    below_floor: true,
+                    blank,
+                };
+                assert_eq!(decide_stop(facts), StopDecision::Damaged);
+            }
+        }
+    }
+}

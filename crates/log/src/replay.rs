@@ -1,0 +1,482 @@
+//! Reading the whole stream once, in order: what recovery and the offline tools share.
+//!
+//! Nothing is changed here. The result says what the stream amounts to and how it ends.
+
+use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use synod_consensus::{
+    Config, ConfigAt, EntryHeader, EntryId, EntryKind, GroupId, HardState, LogBase, LogIndex, Term,
+};
+
+use crate::LogError;
+use crate::control::{Control, StreamPosition};
+use crate::files::{File, Files, OpenMode, read_full_at};
+use crate::index::StreamIndex;
+use crate::record::{BATCH_HEADER_BYTES, Bad, BatchHeader, Record};
+use crate::recovery::{StopDecision, StopFacts, Successor, decide_stop};
+use crate::scan::{BadAt, Behind, BlockReader, look_behind, read_batch};
+use crate::segment::{
+    BadHeader, FORMAT_VERSION, SEGMENT_HEADER_BYTES, SegmentHeader, segment_path,
+};
+use crate::shared::Segment;
+
+const BLOCK_BYTES: usize = 1 << 20;
+/// Enough of a segment's first page for its header.
+const HEADER_READ_BYTES: usize = 512;
+
+/// A segment file with a good header.
+pub(crate) struct SegmentFile {
+    pub(crate) path: PathBuf,
+    pub(crate) file: Arc<dyn File>,
+    pub(crate) header: SegmentHeader,
+}
+
+/// What a replay shows to whoever watches.
+pub(crate) enum Event<'a> {
+    Segment(&'a SegmentFile),
+    Batch {
+        at: StreamPosition,
+        header: &'a BatchHeader,
+    },
+    Record {
+        at: StreamPosition,
+        record: &'a Record,
+    },
+}
+
+/// Watches a replay.
+pub(crate) type Watch<'a> = &'a mut dyn FnMut(Event<'_>) -> Result<(), LogError>;
+
+/// What the stream amounts to.
+pub(crate) struct Replayed {
+    pub(crate) base: LogBase,
+    pub(crate) vote: HardState,
+    pub(crate) last: EntryId,
+    pub(crate) term_starts: Vec<(Term, LogIndex)>,
+    pub(crate) configs: Vec<ConfigAt>,
+    pub(crate) index: StreamIndex,
+    /// Newest headers; fewer than asked for if the stream ends with truncations.
+    pub(crate) tail: VecDeque<EntryHeader>,
+    pub(crate) next_batch: u64,
+    pub(crate) segments: Vec<Segment>,
+    pub(crate) end: StreamEnd,
+    tail_max: usize,
+}
+
+/// How the stream ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct StreamEnd {
+    /// End of the last good batch, in the last segment.
+    pub(crate) offset: u64,
+    /// Whether a torn tail follows.
+    pub(crate) torn: bool,
+    /// Highest floor stated for the last segment; what follows it may not be durable.
+    pub(crate) floor: u64,
+}
+
+/// Opens all segments (for reading) and checks that they form one chain.
+pub(crate) fn open_segments(
+    files: &dyn Files,
+    dir: &Path,
+    control: &Control,
+    numbers: &[u64],
+) -> Result<Vec<SegmentFile>, LogError> {
+    let first = if control.first_segment == 0 {
+        1
+    } else {
+        control.first_segment
+    };
+    let last = numbers
+        .last()
+        .copied()
+        .unwrap_or(first)
+        .max(control.floor.segment)
+        .max(first);
+    let mut segments: Vec<SegmentFile> = Vec::new();
+    for (i, number) in (first..=last).enumerate() {
+        if numbers.get(i) != Some(&number) {
+            let bad = Bad::new("this segment file", "no such file");
+            return Err(damaged(&segment_path(dir, number), 0, None, bad));
+        }
+        let segment = open_segment(files, dir, number)?;
+        check_owner(&segment, control)?;
+        if let Some(previous) = segments.last() {
+            check_predecessor(&segment, &previous.header)?;
+        }
+        segments.push(segment);
+    }
+    Ok(segments)
+}
+
+fn open_segment(files: &dyn Files, dir: &Path, number: u64) -> Result<SegmentFile, LogError> {
+    let path = segment_path(dir, number);
+    let read = (|| {
+        let file = files.open(&path, OpenMode::Read)?;
+        let mut bytes = vec![0; HEADER_READ_BYTES];
+        let len = read_full_at(&*file, &mut bytes, 0)?;
+        bytes.truncate(len);
+        let size = file.len()?;
+        Ok((file, bytes, size))
+    })();
+    let (file, bytes, size) = read.map_err(|error| LogError::io("read", &path, 0, error))?;
+    let header = match SegmentHeader::decode(&bytes) {
+        Ok(header) => header,
+        Err(BadHeader::Version(found)) => {
+            return Err(LogError::Version {
+                path,
+                found,
+                supported: FORMAT_VERSION,
+            });
+        }
+        Err(BadHeader::Bad(bad)) => return Err(damaged(&path, 0, None, bad)),
+    };
+    if header.number != number {
+        let bad = Bad::new(
+            format!("segment {number}"),
+            format!("segment {}", header.number),
+        );
+        return Err(damaged(&path, 0, None, bad));
+    }
+    if size < header.size {
+        let bad = Bad::new(format!("{} bytes", header.size), format!("{size} bytes"));
+        return Err(damaged(&path, size, None, bad));
+    }
+    Ok(SegmentFile { path, file, header })
+}
+
+fn check_owner(segment: &SegmentFile, control: &Control) -> Result<(), LogError> {
+    let (header, identity) = (&segment.header, control.identity);
+    let foreign = |what, expected: String, found: String| {
+        Err(LogError::Foreign {
+            path: segment.path.clone(),
+            what,
+            expected,
+            found,
+        })
+    };
+    if header.member != identity.member {
+        return foreign(
+            "the member",
+            identity.member.to_string(),
+            header.member.to_string(),
+        );
+    }
+    if header.group != GroupId::NONE && header.group != identity.group {
+        return foreign(
+            "the group",
+            identity.group.to_string(),
+            header.group.to_string(),
+        );
+    }
+    Ok(())
+}
+
+fn check_predecessor(segment: &SegmentFile, previous: &SegmentHeader) -> Result<(), LogError> {
+    let found = segment.header.predecessor.map(|p| (p.number, p.id));
+    if found == Some((previous.number, previous.id)) {
+        return Ok(());
+    }
+    let bad = Bad::new(
+        format!(
+            "predecessor {} with id {:016x}",
+            previous.number, previous.id
+        ),
+        format!("{found:x?}"),
+    );
+    Err(damaged(&segment.path, 0, None, bad))
+}
+
+pub(crate) fn damaged(path: &Path, offset: u64, index: Option<LogIndex>, bad: Bad) -> LogError {
+    let (expected, found) = (bad.expected, bad.found);
+    LogError::Damaged {
+        path: path.to_owned(),
+        offset,
+        index,
+        expected,
+        found,
+    }
+}
+
+/// Replays the stream of these segments (at least one).
+pub(crate) fn replay(
+    segments: &[SegmentFile],
+    control: &Control,
+    tail_max: usize,
+    watch: Watch<'_>,
+) -> Result<Replayed, LogError> {
+    let mut state = Replayed::start(segments, control, tail_max);
+    for (i, segment) in segments.iter().enumerate() {
+        watch(Event::Segment(segment))?;
+        let successor = segments.get(i + 1).map(|next| &next.header);
+        state.replay_segment(segment, successor, control, watch)?;
+    }
+    state.finish(segments)?;
+    Ok(state)
+}
+
+impl Replayed {
+    fn start(segments: &[SegmentFile], control: &Control, tail_max: usize) -> Replayed {
+        let first = segments.first().map(|segment| &segment.header);
+        Replayed {
+            base: control.base.clone(),
+            vote: first.map(|header| header.vote).unwrap_or_default(),
+            last: first.map(|header| header.last).unwrap_or_default(),
+            term_starts: Vec::new(),
+            configs: Vec::new(),
+            index: StreamIndex::default(),
+            tail: VecDeque::new(),
+            next_batch: first.map_or(1, |header| header.first_batch),
+            segments: Vec::new(),
+            end: StreamEnd {
+                offset: SEGMENT_HEADER_BYTES,
+                torn: false,
+                floor: 0,
+            },
+            tail_max: tail_max.max(1),
+        }
+    }
+
+    fn replay_segment(
+        &mut self,
+        segment: &SegmentFile,
+        successor: Option<&SegmentHeader>,
+        control: &Control,
+        watch: Watch<'_>,
+    ) -> Result<(), LogError> {
+        let header = &segment.header;
+        if header.first_batch != self.next_batch {
+            let expected = format!("first batch {}", self.next_batch);
+            let bad = Bad::new(expected, header.first_batch.to_string());
+            return Err(damaged(&segment.path, 0, Some(self.last.index), bad));
+        }
+        let stream_end = successor.and_then(|next| next.predecessor).map(|p| p.end);
+        let limit = stream_end.unwrap_or(header.size).min(header.size);
+        let mut blocks = BlockReader::new(segment.file.clone(), limit, BLOCK_BYTES);
+        let mut stop = Stop {
+            offset: SEGMENT_HEADER_BYTES,
+            floor: SEGMENT_HEADER_BYTES,
+            bad: None,
+        };
+        if control.floor.segment == header.number {
+            stop.floor = stop.floor.max(control.floor.offset);
+        }
+        // The end of the data is no bad place; a torn header there is.
+        while stop.bad.is_none() && stop.offset + BATCH_HEADER_BYTES as u64 <= limit {
+            self.replay_batch(segment, &mut blocks, &mut stop, watch)?;
+        }
+        self.judge(segment, successor.is_some(), stream_end, &mut blocks, stop)
+    }
+
+    fn replay_batch(
+        &mut self,
+        segment: &SegmentFile,
+        blocks: &mut BlockReader,
+        stop: &mut Stop,
+        watch: Watch<'_>,
+    ) -> Result<(), LogError> {
+        let header = &segment.header;
+        let read = read_batch(blocks, header.id, stop.offset, self.next_batch);
+        let batch = match read.map_err(|error| LogError::io("read", &segment.path, 0, error))? {
+            Ok(batch) => batch,
+            Err(bad) => {
+                stop.bad = Some(bad);
+                return Ok(());
+            }
+        };
+        let at = StreamPosition {
+            segment: header.number,
+            offset: stop.offset,
+        };
+        watch(Event::Batch {
+            at,
+            header: &batch.header,
+        })?;
+        for (offset, record) in &batch.records {
+            let at = StreamPosition {
+                segment: header.number,
+                offset: *offset,
+            };
+            watch(Event::Record { at, record })?;
+            let before = self.last.index;
+            self.apply(at, record)
+                .map_err(|bad| damaged(&segment.path, *offset, Some(before), bad))?;
+        }
+        self.next_batch += 1;
+        stop.offset = batch.end;
+        stop.floor = stop.floor.max(batch.header.floor);
+        Ok(())
+    }
+
+    /// Decides what the end of the good batches means.
+    fn judge(
+        &mut self,
+        segment: &SegmentFile,
+        has_successor: bool,
+        stream_end: Option<u64>,
+        blocks: &mut BlockReader,
+        stop: Stop,
+    ) -> Result<(), LogError> {
+        let successor = match (has_successor, stream_end == Some(stop.offset)) {
+            (false, _) => Successor::Missing,
+            (true, true) => Successor::FromHere,
+            (true, false) => Successor::FromElsewhere,
+        };
+        let behind = match successor {
+            Successor::FromHere => Behind {
+                blank: true,
+                floor: 0,
+            },
+            Successor::Missing | Successor::FromElsewhere => {
+                look_behind(blocks, segment.header.id, stop.offset)
+                    .map_err(|error| LogError::io("read", &segment.path, 0, error))?
+            }
+        };
+        let below_floor = stop.floor.max(behind.floor) > stop.offset;
+        let decision = decide_stop(StopFacts {
+            successor,
+            below_floor,
+            blank: behind.blank,
+        });
+        if decision == StopDecision::Damaged {
+            let floor = stop.floor.max(behind.floor).max(stream_end.unwrap_or(0));
+            return Err(stop.damaged(segment, self.last.index, floor));
+        }
+        self.segments.push(Segment {
+            number: segment.header.number,
+            id: segment.header.id,
+            file: segment.file.clone(),
+            size: segment.header.size,
+            end: stop.offset,
+            created_ms: segment.header.created_ms,
+        });
+        let torn = decision == StopDecision::Cut;
+        self.end = StreamEnd {
+            offset: stop.offset,
+            torn,
+            floor: stop.floor,
+        };
+        Ok(())
+    }
+
+    fn apply(&mut self, at: StreamPosition, record: &Record) -> Result<(), Bad> {
+        match record {
+            Record::Entry(entry) => {
+                self.append(at, &entry.header)?;
+                if entry.header.kind == EntryKind::Config {
+                    let config = Config::decode(&entry.payload)
+                        .map_err(|error| Bad::new("a readable configuration", error.to_string()))?;
+                    self.configs.push(ConfigAt {
+                        index: entry.header.index,
+                        config,
+                    });
+                }
+            }
+            Record::Truncate(from) => self.truncate(*from),
+            Record::Vote(vote) => self.vote = *vote,
+            Record::Reset(base) => self.reset(base),
+        }
+        Ok(())
+    }
+
+    fn append(&mut self, at: StreamPosition, header: &EntryHeader) -> Result<(), Bad> {
+        if header.index != self.last.index.next() || header.term < self.last.term {
+            let expected = format!("an entry that follows {}", self.last);
+            return Err(Bad::new(expected, header.id().to_string()));
+        }
+        if self
+            .term_starts
+            .last()
+            .is_none_or(|(term, _)| *term != header.term)
+        {
+            self.term_starts.push((header.term, header.index));
+        }
+        self.index.push(at.segment, at.offset, header);
+        self.last = header.id();
+        self.tail.push_back(*header);
+        if self.tail.len() > self.tail_max {
+            self.tail.pop_front();
+        }
+        Ok(())
+    }
+
+    fn truncate(&mut self, from: LogIndex) {
+        if from > self.last.index {
+            return;
+        }
+        let index = from.prev();
+        self.term_starts.retain(|(_, first)| *first < from);
+        self.configs.retain(|config| config.index < from);
+        while self.tail.back().is_some_and(|header| header.index >= from) {
+            self.tail.pop_back();
+        }
+        self.index.truncate(from);
+        // Before the first entry held the term is the base's, or does not matter: a purge has moved
+        // the base to here or beyond, and `finish` checks that.
+        let term = match self.term_starts.last() {
+            Some((term, _)) => *term,
+            None if index == self.base.last.index => self.base.last.term,
+            None => Term(0),
+        };
+        self.last = EntryId { term, index };
+    }
+
+    fn reset(&mut self, base: &LogBase) {
+        self.term_starts.clear();
+        self.configs.clear();
+        self.tail.clear();
+        self.index.clear();
+        self.last = base.last;
+        self.base = base.clone();
+    }
+
+    /// Checks that the entries follow the base.
+    fn finish(&mut self, segments: &[SegmentFile]) -> Result<(), LogError> {
+        let first = self.index.first();
+        if first.is_none() && self.last.index == self.base.last.index {
+            self.last = self.base.last;
+        }
+        let follows = match first {
+            Some(first) => first == self.base.last.index.next(),
+            None => self.last == self.base.last,
+        };
+        if follows {
+            return Ok(());
+        }
+        let path = segments
+            .first()
+            .map(|segment| segment.path.clone())
+            .unwrap_or_default();
+        let bad = Bad::new(
+            format!("entries from index {}", self.base.last.index.next()),
+            first.map_or("none".to_owned(), |first| {
+                format!("entries from index {first}")
+            }),
+        );
+        Err(damaged(
+            &path,
+            SEGMENT_HEADER_BYTES,
+            Some(self.base.last.index),
+            bad,
+        ))
+    }
+}
+
+/// Where the good batches of a segment end.
+struct Stop {
+    offset: u64,
+    /// Highest floor stated for the segment so far.
+    floor: u64,
+    bad: Option<BadAt>,
+}
+
+impl Stop {
+    fn damaged(self, segment: &SegmentFile, last: LogIndex, floor: u64) -> LogError {
+        let bad = self.bad.unwrap_or(BadAt {
+            offset: self.offset,
+            bad: Bad::new(format!("batches up to offset {floor}"), "the end of them"),
+        });
+        damaged(&segment.path, bad.offset, Some(last), bad.bad)
+    }
+}

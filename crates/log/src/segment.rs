@@ -1,0 +1,252 @@
+//! Segment files: names and headers.
+//!
+//! A segment gets its name only after its header is durable, so a file that bears a segment's name and
+//! has no good header is damaged, never torn.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use synod_consensus::{EntryId, GroupId, HardState, LogIndex, MemberId, Seqno, Term};
+
+use crate::codec::{Fields, PutFields};
+use crate::record::Bad;
+
+/// The disk format this program writes and reads.
+pub(crate) const FORMAT_VERSION: u32 = 1;
+/// Room for the header; the stream starts here, in another page.
+pub(crate) const SEGMENT_HEADER_BYTES: u64 = 4096;
+
+const MAGIC: &[u8; 8] = b"SYNODSEG";
+/// Magic, version, checksum, then these fields.
+const FIELDS_BYTES: usize = 144;
+const USED_BYTES: usize = 16 + FIELDS_BYTES;
+
+/// First thing in every segment file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct SegmentHeader {
+    /// From 1, by one. Also the file's name.
+    pub(crate) number: u64,
+    /// Random; part of every checksum in the segment.
+    pub(crate) id: u64,
+    /// File size in bytes.
+    pub(crate) size: u64,
+    /// Whose log.
+    pub(crate) member: MemberId,
+    /// Which group's, when the segment was made. [`GroupId::NONE`]: none yet.
+    pub(crate) group: GroupId,
+    /// The segment before; `None` for the first of a log.
+    pub(crate) predecessor: Option<Predecessor>,
+    /// Last entry of the log when the segment was made.
+    pub(crate) last: EntryId,
+    /// Seqno at that entry.
+    pub(crate) seqno: Seqno,
+    /// Vote in force when the segment was made: votes in purged segments must not be lost.
+    pub(crate) vote: HardState,
+    /// Number of the first batch.
+    pub(crate) first_batch: u64,
+    /// When the segment was made, in milliseconds since 1970: all entries of the predecessor are older.
+    pub(crate) created_ms: u64,
+}
+
+/// Where the stream comes from. Everything in the predecessor up to `end` was durable before this
+/// segment was made: a durable floor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Predecessor {
+    pub(crate) number: u64,
+    pub(crate) id: u64,
+    /// Offset where its stream ends.
+    pub(crate) end: u64,
+}
+
+/// Why a header cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum BadHeader {
+    Version(u32),
+    Bad(Bad),
+}
+
+impl SegmentHeader {
+    /// The header's bytes, to be written at offset zero.
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut fields = Vec::with_capacity(FIELDS_BYTES);
+        fields.put_u64(self.number);
+        fields.put_u64(self.id);
+        fields.put_u64(self.size);
+        fields.put_u64(self.member.0);
+        fields.extend_from_slice(&self.group.0);
+        let predecessor = self.predecessor.unwrap_or(Predecessor {
+            number: 0,
+            id: 0,
+            end: 0,
+        });
+        fields.put_u64(predecessor.number);
+        fields.put_u64(predecessor.id);
+        fields.put_u64(predecessor.end);
+        fields.put_u64(self.last.term.0);
+        fields.put_u64(self.last.index.0);
+        fields.put_i64(self.seqno.0);
+        fields.put_vote(self.vote);
+        fields.put_u64(self.first_batch);
+        fields.put_u64(self.created_ms);
+        fields.resize(FIELDS_BYTES, 0);
+        let mut out = MAGIC.to_vec();
+        out.put_u32(FORMAT_VERSION);
+        out.put_u32(crc32c::crc32c(&fields));
+        out.extend_from_slice(&fields);
+        out
+    }
+
+    /// Reads a header from the first bytes of a file.
+    pub(crate) fn decode(bytes: &[u8]) -> Result<SegmentHeader, BadHeader> {
+        let bad = |found: &str| BadHeader::Bad(Bad::new("a segment header", found));
+        let bytes = bytes
+            .get(..USED_BYTES)
+            .ok_or_else(|| bad("a shorter file"))?;
+        let mut fields = Fields::new(bytes);
+        if fields.bytes(8) != Some(MAGIC) {
+            return Err(bad("other bytes"));
+        }
+        let version = fields.u32().ok_or_else(|| bad("a shorter file"))?;
+        if version != FORMAT_VERSION {
+            return Err(BadHeader::Version(version));
+        }
+        let crc = fields.u32().ok_or_else(|| bad("a shorter file"))?;
+        let found = crc32c::crc32c(&bytes[16..]);
+        if found != crc {
+            let bad = Bad::new(format!("header checksum {crc:08x}"), format!("{found:08x}"));
+            return Err(BadHeader::Bad(bad));
+        }
+        decode_fields(&mut fields).ok_or_else(|| bad("a shorter file"))
+    }
+}
+
+fn decode_fields(fields: &mut Fields<'_>) -> Option<SegmentHeader> {
+    let (number, id, size) = (fields.u64()?, fields.u64()?, fields.u64()?);
+    let (member, group) = (MemberId(fields.u64()?), fields.group()?);
+    let predecessor = Predecessor {
+        number: fields.u64()?,
+        id: fields.u64()?,
+        end: fields.u64()?,
+    };
+    Some(SegmentHeader {
+        number,
+        id,
+        size,
+        member,
+        group,
+        predecessor: (predecessor.number != 0).then_some(predecessor),
+        last: EntryId {
+            term: Term(fields.u64()?),
+            index: LogIndex(fields.u64()?),
+        },
+        seqno: Seqno(fields.i64()?),
+        vote: fields.vote()?,
+        first_batch: fields.u64()?,
+        created_ms: fields.u64()?,
+    })
+}
+
+/// Path of a segment.
+pub(crate) fn segment_path(dir: &Path, number: u64) -> PathBuf {
+    dir.join(format!("synod-{number:016x}.log"))
+}
+
+/// Path of the control file.
+pub(crate) fn control_path(dir: &Path) -> PathBuf {
+    dir.join("synod-control.log")
+}
+
+/// Where a new control file is written before it replaces the old one.
+pub(crate) fn control_temp_path(dir: &Path) -> PathBuf {
+    dir.join("synod-control-new.log")
+}
+
+/// Path of the lock file.
+pub(crate) fn lock_path(dir: &Path) -> PathBuf {
+    dir.join("synod-lock.log")
+}
+
+/// Where the next segment is prepared.
+pub(crate) fn spare_path(dir: &Path) -> PathBuf {
+    dir.join("synod-spare.log")
+}
+
+/// The number in a segment's file name; `None` for every other file.
+pub(crate) fn segment_number(name: &str) -> Option<u64> {
+    let digits = name.strip_prefix("synod-")?.strip_suffix(".log")?;
+    let lower = digits
+        .bytes()
+        .all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
+    if digits.len() != 16 || !lower {
+        return None;
+    }
+    u64::from_str_radix(digits, 16)
+        .ok()
+        .filter(|number| *number != 0)
+}
+
+/// Milliseconds since 1970; zero before.
+pub(crate) fn unix_ms(time: SystemTime) -> u64 {
+    let since = time.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn header() -> SegmentHeader {
+        SegmentHeader {
+            number: 2,
+            id: 77,
+            size: 65536,
+            member: MemberId(5),
+            group: GroupId([9; 16]),
+            predecessor: Some(Predecessor {
+                number: 1,
+                id: 76,
+                end: 60000,
+            }),
+            last: EntryId {
+                term: Term(1),
+                index: LogIndex(12),
+            },
+            seqno: Seqno(10),
+            vote: HardState {
+                term: Term(2),
+                voted_for: Some(MemberId(5)),
+            },
+            first_batch: 30,
+            created_ms: 1234,
+        }
+    }
+
+    #[test]
+    fn header_comes_back_and_every_flipped_bit_is_detected() {
+        let mut bytes = header().encode();
+        assert_eq!(bytes.len(), USED_BYTES);
+        assert_eq!(SegmentHeader::decode(&bytes), Ok(header()));
+        for bit in 0..bytes.len() * 8 {
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            assert!(SegmentHeader::decode(&bytes).is_err(), "bit {bit}");
+            bytes[bit / 8] ^= 1 << (bit % 8);
+        }
+    }
+
+    #[test]
+    fn only_names_of_segments_have_a_number() {
+        assert_eq!(segment_number("synod-00000000000000ff.log"), Some(255));
+        let path = segment_path(Path::new("d"), 255);
+        assert_eq!(path, Path::new("d/synod-00000000000000ff.log"));
+        for other in [
+            "synod-control.log",
+            "synod-00000000000000FF.log",
+            "synod-0000000000000000.log",
+            "synod-ff.log",
+            "ib_logfile0",
+            "synod-00000000000000ff.log.bak",
+        ] {
+            assert_eq!(segment_number(other), None, "{other}");
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! What writer and readers share.
+//!
+//! One lock, held for look-ups and bookkeeping only: nobody does I/O under it. It is the only lock of
+//! this crate that another can be waited for under none.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use synod_consensus::{EntryId, LogBase, LogIndex, Seqno};
+
+use crate::LogError;
+use crate::cache::Cache;
+use crate::files::File;
+use crate::index::StreamIndex;
+use crate::record::Bad;
+use crate::segment::segment_path;
+
+/// An open segment. The file stays readable after a purge removed its name.
+#[derive(Clone)]
+pub(crate) struct Segment {
+    pub(crate) number: u64,
+    pub(crate) id: u64,
+    pub(crate) file: Arc<dyn File>,
+    /// File size in bytes.
+    pub(crate) size: u64,
+    /// End of what was written of the stream.
+    pub(crate) end: u64,
+    /// Creation, milliseconds since 1970.
+    pub(crate) created_ms: u64,
+}
+
+/// Position of an entry with its seqno.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Tip {
+    pub(crate) id: EntryId,
+    pub(crate) seqno: Seqno,
+}
+
+pub(crate) struct State {
+    pub(crate) base: LogBase,
+    /// Last entry appended, written or not.
+    pub(crate) last: Tip,
+    /// Last entry covered by a sync.
+    pub(crate) durable: LogIndex,
+    pub(crate) cache: Cache,
+    /// Entries written, synced or not.
+    pub(crate) index: StreamIndex,
+    /// By number.
+    pub(crate) segments: BTreeMap<u64, Segment>,
+    /// Grows whenever entries vanish from the end: what was read before may be outdated.
+    pub(crate) generation: u64,
+}
+
+pub(crate) struct Shared {
+    dir: PathBuf,
+    state: Mutex<State>,
+}
+
+impl Shared {
+    pub(crate) fn new(dir: &Path, state: State) -> Shared {
+        Shared {
+            dir: dir.to_owned(),
+            state: Mutex::new(state),
+        }
+    }
+
+    /// Takes the lock. A holder that panicked leaves consistent data: every critical section computes
+    /// first and assigns last, and the writer poisons itself on failure.
+    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// The error for bytes that changed after they were durable.
+    pub(crate) fn damaged(&self, segment: u64, offset: u64, index: LogIndex, bad: Bad) -> LogError {
+        LogError::Damaged {
+            path: segment_path(&self.dir, segment),
+            offset,
+            index: Some(index),
+            expected: bad.expected,
+            found: bad.found,
+        }
+    }
+}

@@ -1,0 +1,557 @@
+//! Writing: one ordered stream, group commit.
+//!
+//! Calls between two syncs only gather records in memory (and make entries readable). A sync writes
+//! them as one batch (several, if they are many or a segment ends) and waits for the disk once.
+//!
+//! Positions, each at or below the next: *durable* (a sync returned), *written*, *appended*. A segment
+//! is left only when all of it is durable, so only the newest segment can have a torn tail.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use synod_consensus::{Config, EntryKind, GroupId, HardState, LogBase, LogIndex};
+
+use crate::control::{Control, StreamPosition};
+use crate::files::{FileLock, Files, write_all_at};
+use crate::prepare::SpareMaker;
+use crate::reader::LogReader;
+use crate::record::{BATCH_HEADER_BYTES, BatchHeader, Place, Record};
+use crate::segment::{
+    Predecessor, SEGMENT_HEADER_BYTES, SegmentHeader, segment_path, spare_path, unix_ms,
+};
+use crate::shared::{Segment, Shared, Tip};
+use crate::{Entry, LogError, LogOptions};
+
+/// A batch is closed when it has this many bytes; bounds the memory of a sync.
+const BATCH_BYTES: usize = 4 << 20;
+/// The write buffer is given back above this size.
+const BUFFER_KEPT_BYTES: usize = 1 << 20;
+
+/// The one writer of a log. Dropping it loses what was not synced; [`LogWriter::close`] is the
+/// orderly end.
+pub struct LogWriter {
+    pub(crate) files: Arc<dyn Files>,
+    pub(crate) options: LogOptions,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) reader: LogReader,
+    pub(crate) control: Control,
+    pub(crate) active: Active,
+    pub(crate) stream: Stream,
+    pending: Vec<Pending>,
+    buffer: Vec<u8>,
+    spare: SpareMaker,
+    failed: Option<Arc<LogError>>,
+    // Last field: released after everything else is dropped.
+    _lock: Box<dyn FileLock>,
+}
+
+/// The segment being written.
+pub(crate) struct Active {
+    pub(crate) segment: Segment,
+    /// Everything before this offset is durable.
+    pub(crate) floor: u64,
+    /// Highest floor that some header or the control file states.
+    pub(crate) stated_floor: u64,
+}
+
+/// State of the log at the end of what was written of the stream.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stream {
+    pub(crate) tip: Tip,
+    pub(crate) vote: HardState,
+    /// Number of the next batch.
+    pub(crate) next_batch: u64,
+    /// Where the last reset since the control file was written is.
+    pub(crate) reset_in: Option<u64>,
+}
+
+struct Pending {
+    record: Record,
+    bytes: usize,
+    /// Last entry of the log once this record is written, if it changes it.
+    tip: Option<Tip>,
+}
+
+/// What a writer takes over from recovery.
+pub(crate) struct WriterParts {
+    pub(crate) files: Arc<dyn Files>,
+    pub(crate) options: LogOptions,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) control: Control,
+    pub(crate) active: Active,
+    pub(crate) stream: Stream,
+    pub(crate) lock: Box<dyn FileLock>,
+}
+
+impl LogWriter {
+    pub(crate) fn new(parts: WriterParts) -> LogWriter {
+        LogWriter {
+            spare: SpareMaker::new(parts.files.clone(), parts.shared.dir()),
+            reader: LogReader::new(parts.shared.clone()),
+            files: parts.files,
+            options: parts.options,
+            shared: parts.shared,
+            control: parts.control,
+            active: parts.active,
+            stream: parts.stream,
+            pending: Vec::new(),
+            buffer: Vec::new(),
+            failed: None,
+            _lock: parts.lock,
+        }
+    }
+
+    /// Binds the log to a group. Durable on return.
+    ///
+    /// # Errors
+    /// [`LogError::OtherGroup`] if it is bound to another.
+    pub fn set_group(&mut self, group: GroupId) -> Result<(), LogError> {
+        self.usable()?;
+        let found = self.control.identity.group;
+        if found == group {
+            return Ok(());
+        }
+        if found != GroupId::NONE {
+            let dir = self.shared.dir().to_owned();
+            return Err(LogError::OtherGroup {
+                dir,
+                found,
+                wanted: group,
+            });
+        }
+        self.control.identity.group = group;
+        let done = self.write_control();
+        self.sticky(done)
+    }
+
+    /// Appends entries; readable at once, durable after the next sync.
+    ///
+    /// # Errors
+    /// Entries that do not follow each other and the log, or do not match their payload, are refused;
+    /// none of the call's entries is taken then.
+    pub fn append(&mut self, entries: &[Entry]) -> Result<(), LogError> {
+        self.usable()?;
+        let mut last = self.shared.state().last;
+        for entry in entries {
+            check_next(last, entry)?;
+            last = Tip {
+                id: entry.header.id(),
+                seqno: entry.header.seqno,
+            };
+        }
+        let mut state = self.shared.state();
+        for entry in entries {
+            let tip = Tip {
+                id: entry.header.id(),
+                seqno: entry.header.seqno,
+            };
+            let bytes = crate::record::entry_record_bytes(entry.payload.len());
+            self.pending.push(Pending {
+                record: Record::Entry(entry.clone()),
+                bytes,
+                tip: Some(tip),
+            });
+            state.cache.push(entry.clone());
+            state.last = tip;
+        }
+        Ok(())
+    }
+
+    /// Drops all entries at and after `from`. Readers see it at once; durable after the next sync.
+    ///
+    /// # Errors
+    /// [`LogError::Purged`] if the entry before `from` is no longer known.
+    pub fn truncate(&mut self, from: LogIndex) -> Result<(), LogError> {
+        self.usable()?;
+        let (first, last) = (self.reader.first_index(), self.reader.last_index());
+        if from < first {
+            return Err(LogError::Purged { first });
+        }
+        if from > last {
+            return Ok(());
+        }
+        let tip = self.tip_at(from.prev())?;
+        self.pending.retain(|pending| match &pending.record {
+            Record::Entry(entry) => entry.header.index < from,
+            Record::Truncate(_) | Record::Vote(_) | Record::Reset(_) => true,
+        });
+        self.push(Record::Truncate(from), Some(tip))?;
+        let mut state = self.shared.state();
+        state.cache.truncate(from);
+        state.index.truncate(from);
+        state.last = tip;
+        state.durable = state.durable.min(tip.id.index);
+        state.generation += 1;
+        Ok(())
+    }
+
+    /// Remembers term and vote. Durable after the next sync, and never before what was appended
+    /// earlier, or after what is appended later.
+    ///
+    /// # Errors
+    /// Only [`LogError::Poisoned`].
+    pub fn save_vote(&mut self, vote: HardState) -> Result<(), LogError> {
+        self.usable()?;
+        self.push(Record::Vote(vote), None)
+    }
+
+    /// Drops everything and starts the log at `base`. Readers see it at once. A crash before the next
+    /// sync leaves the old log or the new one. The vote stays.
+    ///
+    /// # Errors
+    /// [`LogError::TooLarge`] if the base's configuration does not fit.
+    pub fn reset(&mut self, base: LogBase) -> Result<(), LogError> {
+        self.usable()?;
+        let tip = Tip {
+            id: base.last,
+            seqno: base.seqno,
+        };
+        let record = Record::Reset(base.clone());
+        if record.encoded_bytes().is_none() {
+            return Err(too_large(&base));
+        }
+        self.pending
+            .retain(|pending| matches!(pending.record, Record::Vote(_)));
+        self.push(record, Some(tip))?;
+        let mut state = self.shared.state();
+        state.cache.clear();
+        state.index.clear();
+        state.last = tip;
+        state.durable = state.durable.min(base.last.index);
+        state.base = base;
+        state.generation += 1;
+        Ok(())
+    }
+
+    /// Makes everything since the last sync durable: one write and one fdatasync, unless there is very
+    /// much or a segment ends.
+    ///
+    /// # Errors
+    /// [`LogError::NoSpace`] or [`LogError::Io`]; afterwards the writer is poisoned.
+    pub fn sync(&mut self) -> Result<(), LogError> {
+        self.usable()?;
+        if self.pending.is_empty() {
+            return Ok(());
+        }
+        let done = self.flush();
+        self.sticky(done)
+    }
+
+    /// States, by an empty batch, that the last batch is durable; otherwise damage to it would look
+    /// like a torn tail. To be called when nothing was written for a while; does nothing if it is
+    /// already stated.
+    ///
+    /// # Errors
+    /// As [`LogWriter::sync`].
+    pub fn write_floor(&mut self) -> Result<(), LogError> {
+        self.sync()?;
+        let active = &self.active;
+        let room = active.segment.size.saturating_sub(active.segment.end);
+        if active.stated_floor >= active.segment.end || room < BATCH_HEADER_BYTES as u64 {
+            return Ok(());
+        }
+        let done = self.write_batch(0).and_then(|()| self.sync_active());
+        // The empty batch itself needs no floor.
+        self.active.stated_floor = self.active.segment.end;
+        self.sticky(done)
+    }
+
+    /// Syncs, and notes in the control file that everything is durable.
+    ///
+    /// # Errors
+    /// As [`LogWriter::sync`].
+    pub fn close(mut self) -> Result<(), LogError> {
+        self.sync()?;
+        self.write_control()
+    }
+
+    /// Size of all segment files in bytes.
+    pub fn size_bytes(&self) -> u64 {
+        self.shared
+            .state()
+            .segments
+            .values()
+            .map(|segment| segment.size)
+            .sum()
+    }
+
+    fn push(&mut self, record: Record, tip: Option<Tip>) -> Result<(), LogError> {
+        // Only a base can be too large, and `reset` has checked it.
+        let bytes = record.encoded_bytes().unwrap_or_default();
+        self.pending.push(Pending { record, bytes, tip });
+        Ok(())
+    }
+
+    fn tip_at(&self, index: LogIndex) -> Result<Tip, LogError> {
+        if let Some(tip) = self.shared.state().tip_at(index) {
+            return Ok(tip);
+        }
+        let header = self.reader.header(index)?;
+        Ok(Tip {
+            id: header.id(),
+            seqno: header.seqno,
+        })
+    }
+
+    fn flush(&mut self) -> Result<(), LogError> {
+        while let Some(next) = self.pending.first() {
+            let next_bytes = next.bytes;
+            match self.count_for_batch() {
+                0 => {
+                    self.sync_active()?;
+                    self.next_segment(next_bytes)?;
+                }
+                count => self.write_batch(count)?,
+            }
+        }
+        self.sync_active()?;
+        if self.stream.reset_in.is_some() {
+            self.drop_segments_before_reset()?;
+        }
+        let active = &self.active.segment;
+        if active.end > active.size / 2 {
+            self.spare.start(self.options.segment_bytes);
+        }
+        Ok(())
+    }
+
+    /// How many pending records go into the next batch; zero if the segment is full.
+    fn count_for_batch(&self) -> usize {
+        let active = &self.active.segment;
+        let room = active
+            .size
+            .saturating_sub(active.end + BATCH_HEADER_BYTES as u64);
+        let mut bytes = 0;
+        self.pending
+            .iter()
+            .take_while(|pending| {
+                let fits = bytes < BATCH_BYTES && (bytes + pending.bytes) as u64 <= room;
+                bytes += pending.bytes;
+                fits
+            })
+            .count()
+    }
+
+    /// Writes the first `count` pending records.
+    fn write_batch(&mut self, count: usize) -> Result<(), LogError> {
+        let start = self.active.segment.end;
+        let segment_id = self.active.segment.id;
+        self.buffer.clear();
+        self.buffer.resize(BATCH_HEADER_BYTES, 0);
+        let mut offsets = Vec::with_capacity(count);
+        for pending in &self.pending[..count] {
+            let offset = start + self.buffer.len() as u64;
+            offsets.push(offset);
+            pending
+                .record
+                .encode(&mut self.buffer, Place { segment_id, offset });
+        }
+        let header = BatchHeader {
+            number: self.stream.next_batch,
+            floor: self.active.floor,
+            records_bytes: (self.buffer.len() - BATCH_HEADER_BYTES) as u64,
+            records: count as u32, // at most 4 MiB of records of 24 bytes
+        };
+        let header_bytes = header.encode(Place {
+            segment_id,
+            offset: start,
+        });
+        self.buffer[..BATCH_HEADER_BYTES].copy_from_slice(&header_bytes);
+        write_all_at(&*self.active.segment.file, &self.buffer, start)
+            .map_err(|error| self.io("write to", error))?;
+        self.active.stated_floor = self.active.stated_floor.max(header.floor);
+        self.stream.next_batch += 1;
+        self.written(count, &offsets);
+        Ok(())
+    }
+
+    /// Takes note that the first `count` pending records are in the segment at these offsets.
+    fn written(&mut self, count: usize, offsets: &[u64]) {
+        let mut state = self.shared.state();
+        let segment = &mut self.active.segment;
+        segment.end += self.buffer.len() as u64;
+        for (pending, offset) in self.pending.drain(..count).zip(offsets) {
+            match pending.record {
+                Record::Entry(entry) => state.index.push(segment.number, *offset, &entry.header),
+                Record::Vote(vote) => self.stream.vote = vote,
+                Record::Reset(_) => self.stream.reset_in = Some(segment.number),
+                Record::Truncate(_) => {}
+            }
+            self.stream.tip = pending.tip.unwrap_or(self.stream.tip);
+        }
+        state.segments.insert(segment.number, segment.clone());
+        state.cache.evict(self.stream.tip.id.index);
+        if self.buffer.capacity() > BUFFER_KEPT_BYTES {
+            self.buffer = Vec::new();
+        }
+    }
+
+    fn sync_active(&mut self) -> Result<(), LogError> {
+        if self.active.floor == self.active.segment.end {
+            return Ok(());
+        }
+        self.active
+            .segment
+            .file
+            .sync_data()
+            .map_err(|error| self.io("sync", error))?;
+        self.active.floor = self.active.segment.end;
+        let mut state = self.shared.state();
+        state.durable = self.stream.tip.id.index.min(state.last.id.index);
+        Ok(())
+    }
+
+    /// Goes over to a new segment with room for a record of this size. All of the old one is durable.
+    fn next_segment(&mut self, record_bytes: usize) -> Result<(), LogError> {
+        let size = segment_size(self.options.segment_bytes, record_bytes);
+        let old = &self.active.segment;
+        let file = self.spare.take(size)?;
+        let header = SegmentHeader {
+            number: old.number + 1,
+            id: self
+                .files
+                .random_u64()
+                .map_err(|error| self.io("draw an id for", error))?,
+            size,
+            member: self.control.identity.member,
+            group: self.control.identity.group,
+            predecessor: Some(Predecessor {
+                number: old.number,
+                id: old.id,
+                end: old.end,
+            }),
+            last: self.stream.tip.id,
+            seqno: self.stream.tip.seqno,
+            vote: self.stream.vote,
+            first_batch: self.stream.next_batch,
+            created_ms: unix_ms(self.files.now()),
+        };
+        let segment = install_segment(&*self.files, self.shared.dir(), file, &header)?;
+        self.shared
+            .state()
+            .segments
+            .insert(segment.number, segment.clone());
+        self.active = Active::new(segment);
+        // So that the loss of the newest segment's file is noticed.
+        self.write_control()
+    }
+
+    /// Replaces the control file, stating the present floor.
+    pub(crate) fn write_control(&mut self) -> Result<(), LogError> {
+        let floor = self.active.floor;
+        self.control.floor = StreamPosition {
+            segment: self.active.segment.number,
+            offset: floor,
+        };
+        self.control.write(&*self.files, self.shared.dir())?;
+        self.active.stated_floor = self.active.stated_floor.max(floor);
+        Ok(())
+    }
+
+    /// Whether there is anything a sync would write.
+    pub(crate) fn has_pending(&self) -> bool {
+        !self.pending.is_empty()
+    }
+
+    pub(crate) fn usable(&self) -> Result<(), LogError> {
+        match &self.failed {
+            None => Ok(()),
+            Some(first) => Err(LogError::Poisoned {
+                first: first.clone(),
+            }),
+        }
+    }
+
+    /// Remembers a failure: what is on disk is unknown from now on (after a failed fsync the page
+    /// cache may show what the disk does not have).
+    pub(crate) fn sticky<T>(&mut self, done: Result<T, LogError>) -> Result<T, LogError> {
+        if let Err(error) = &done {
+            self.failed.get_or_insert_with(|| Arc::new(error.clone()));
+        }
+        done
+    }
+
+    fn io(&self, doing: &'static str, error: std::io::Error) -> LogError {
+        let path = segment_path(self.shared.dir(), self.active.segment.number);
+        LogError::io(doing, &path, self.buffer.len() as u64, error)
+    }
+}
+
+impl Active {
+    /// A segment all of which is durable.
+    pub(crate) fn new(segment: Segment) -> Active {
+        let floor = segment.end;
+        Active {
+            segment,
+            floor,
+            stated_floor: floor,
+        }
+    }
+}
+
+/// Size of a segment that is to hold a record of this size.
+fn segment_size(segment_bytes: u64, record_bytes: usize) -> u64 {
+    let needed = SEGMENT_HEADER_BYTES + (BATCH_HEADER_BYTES + record_bytes) as u64;
+    segment_bytes.max(needed.next_multiple_of(SEGMENT_HEADER_BYTES))
+}
+
+/// Gives a blank file (under the spare's name) a header and then its place in the log.
+pub(crate) fn install_segment(
+    files: &dyn Files,
+    dir: &Path,
+    file: Arc<dyn crate::files::File>,
+    header: &SegmentHeader,
+) -> Result<Segment, LogError> {
+    let path = segment_path(dir, header.number);
+    let installed = (|| {
+        write_all_at(&*file, &header.encode(), 0)?;
+        file.sync_all()?;
+        files.rename(&spare_path(dir), &path)?;
+        files.sync_dir(dir)
+    })();
+    installed.map_err(|error| LogError::io("create", &path, header.size, error))?;
+    Ok(Segment {
+        number: header.number,
+        id: header.id,
+        file,
+        size: header.size,
+        end: SEGMENT_HEADER_BYTES,
+        created_ms: header.created_ms,
+    })
+}
+
+fn check_next(last: Tip, entry: &Entry) -> Result<(), LogError> {
+    let header = &entry.header;
+    let expected = last.id.index.next();
+    if header.index != expected {
+        return Err(LogError::NotNext {
+            expected,
+            found: header.index,
+        });
+    }
+    if header.term < last.id.term || header.seqno < last.seqno {
+        return Err(LogError::Regresses {
+            index: header.index,
+            term: header.term,
+            seqno: header.seqno,
+            last_term: last.id.term,
+            last_seqno: last.seqno,
+        });
+    }
+    entry.check()?;
+    if header.kind == EntryKind::Config {
+        Config::decode(&entry.payload).map_err(|error| LogError::BadConfig {
+            index: header.index,
+            reason: error.to_string(),
+        })?;
+    }
+    Ok(())
+}
+
+fn too_large(base: &LogBase) -> LogError {
+    LogError::TooLarge {
+        index: base.last.index,
+        bytes: base.config.config.members.len() as u64 * 64, // only a hint
+        max: crate::record::OTHER_BODY_BYTES_MAX as u64,
+    }
+}
