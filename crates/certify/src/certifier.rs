@@ -1,0 +1,373 @@
+//! The certifier: verdicts, and the index they come from.
+//!
+//! ```text
+//!   window_start        committed            last
+//!        |                  |                 |
+//!   -----+------------------+-----------------+----> seqno
+//!   un-  |  in the index,   |  in the index,  |
+//!   known|  for good        |  may roll back  |
+//! ```
+//!
+//! Invariants: `window_start <= committed <= last`. For every action above `committed` there is an
+//! undo record. Nothing at or below `window_start` has any influence, whether it is still in memory
+//! or not: a write set that has not seen it is refused, any other depends on `window_start` anyway.
+//!
+//! The rules are those of the provider contract, sections 7.2 to 7.4.
+
+use std::collections::VecDeque;
+
+use crate::index::{Index, SlotId};
+use crate::key::{Key, KeyType};
+use crate::key_set::KeySet;
+use crate::mark::{Mark, NEVER};
+use crate::request::{Class, Request, Source, Verdict};
+use crate::rules::{Relation, relation};
+use crate::source::{SourceId, Sources};
+
+/// Slots cleaned per key that comes or goes. Four keep the index below 4/3 of its live keys.
+const CLEAN_PER_KEY: usize = 4;
+/// Slots cleaned per call, at least, while there are any to clean.
+const CLEAN_MIN: usize = 64;
+/// Keys whose going is answered by cleaning at once; a larger backlog is left to later calls.
+const CLEAN_MAX: usize = 1024;
+
+/// Bounds of a certifier. They are kept by moving the start of the window, so that old snapshots are
+/// refused; only uncommitted actions, which cannot be forgotten, may exceed them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CertLimits {
+    /// Most keys in the index (each costs less than 100 bytes).
+    pub entries_max: usize,
+    /// Most seqnos in the window (each costs 4 bytes).
+    pub span_max: i64,
+}
+
+impl Default for CertLimits {
+    fn default() -> CertLimits {
+        CertLimits {
+            entries_max: 1_000_000,
+            span_max: 1_000_000,
+        }
+    }
+}
+
+/// Decides about actions, given all actions before them. See the crate's documentation.
+#[derive(Debug)]
+pub struct Certifier {
+    limits: CertLimits,
+    index: Index,
+    sources: Sources,
+    window_start: i64,
+    committed: i64,
+    last: i64,
+    /// The last action that everything later depends on; [`NEVER`] if there is none.
+    barrier: i64,
+    /// For every seqno in the window: keys whose newest hold is that action's.
+    newest_keys: VecDeque<u32>,
+    /// Their sum.
+    live_keys: usize,
+    /// One for every action above `committed`.
+    undo: VecDeque<Undo>,
+    /// Records in `undo`, over all actions.
+    undo_marks: usize,
+}
+
+/// What has to be put back when an action vanishes.
+#[derive(Debug)]
+struct Undo {
+    barrier: i64,
+    marks: Vec<OldMark>,
+}
+
+/// A mark before an action replaced it.
+#[derive(Debug)]
+struct OldMark {
+    mark: Mark,
+    slot: SlotId,
+    kind: KeyType,
+}
+
+impl Certifier {
+    /// A certifier that knows nothing at or below `window_start`; the first action it will be given
+    /// has the seqno after that.
+    pub fn new(window_start: i64, limits: CertLimits) -> Certifier {
+        Certifier {
+            limits,
+            index: Index::default(),
+            sources: Sources::default(),
+            window_start,
+            committed: window_start,
+            last: window_start,
+            barrier: NEVER,
+            newest_keys: VecDeque::new(),
+            live_keys: 0,
+            undo: VecDeque::new(),
+            undo_marks: 0,
+        }
+    }
+
+    /// The verdict for an action that would get `seqno`, the one after the last ingested. Changes
+    /// nothing.
+    pub fn certify(&self, seqno: i64, request: &Request<'_>) -> Verdict {
+        debug_assert_eq!(seqno, self.last + 1, "verdicts are about the next seqno");
+        match request.class {
+            Class::TotalOrder | Class::Barrier => Verdict::Pass {
+                depends_on: seqno - 1,
+            },
+            Class::WriteSet { pa_unsafe } => self.certify_write_set(seqno, request, pa_unsafe),
+        }
+    }
+
+    /// An action was appended to the log under `seqno`: by this leader after a pass, or by a
+    /// follower from a leader's log.
+    ///
+    /// # Panics
+    /// If `seqno` is not the one after the last ingested: a hole in the history would let conflicts
+    /// pass.
+    pub fn ingest(&mut self, seqno: i64, request: &Request<'_>) {
+        assert_eq!(
+            seqno,
+            self.last + 1,
+            "actions must be ingested without holes"
+        );
+        self.last = seqno;
+        let undo_barrier = self.barrier;
+        if request.class.runs_alone() {
+            self.barrier = seqno;
+        }
+        let marks = match request.class {
+            Class::WriteSet { .. } => {
+                let source = self
+                    .sources
+                    .number(request.source, seqno, self.window_start);
+                self.record(seqno, source, request.keys)
+            }
+            Class::TotalOrder => self.record(seqno, SourceId::NOBODY, request.keys),
+            Class::Barrier => self.record(seqno, SourceId::NOBODY, &KeySet::new()),
+        };
+        self.clean(marks.len());
+        self.undo_marks += marks.len();
+        self.undo.push_back(Undo {
+            barrier: undo_barrier,
+            marks,
+        });
+        self.enforce_limits();
+    }
+
+    /// The log was truncated: forget every action at or above `from`, as if it had never been.
+    ///
+    /// # Panics
+    /// If an action that was reported committed would be forgotten.
+    pub fn rollback(&mut self, from: i64) {
+        assert!(
+            from > self.committed,
+            "{from} is committed (up to {})",
+            self.committed
+        );
+        while self.last >= from {
+            let undo = self
+                .undo
+                .pop_back()
+                .expect("every action above `committed` has a record");
+            self.undo_marks -= undo.marks.len();
+            self.barrier = undo.barrier;
+            undo.marks
+                .into_iter()
+                .rev()
+                .for_each(|old| self.put_back(old));
+            let left = self.newest_keys.pop_back();
+            debug_assert_eq!(left, Some(0), "keys still counted for {}", self.last);
+            self.last -= 1;
+        }
+    }
+
+    /// Actions up to `seqno` can no longer vanish.
+    pub fn committed(&mut self, seqno: i64) {
+        let seqno = seqno.min(self.last);
+        while self.committed < seqno {
+            let undo = self.undo.pop_front();
+            self.undo_marks -= undo.map_or(0, |undo| undo.marks.len());
+            self.committed += 1;
+        }
+        self.enforce_limits();
+    }
+
+    /// Every live member has applied everything up to `low_water`: nobody will send a write set with
+    /// an older snapshot. Values above the committed seqno, or below an earlier one, are cut to it.
+    pub fn advance_window(&mut self, low_water: i64) {
+        let target = low_water.min(self.committed);
+        let keys = self.live_keys;
+        while self.window_start < target {
+            self.shrink_window();
+        }
+        self.clean((keys - self.live_keys).min(CLEAN_MAX));
+    }
+
+    /// Everything at or below this seqno is unknown; write sets must have seen it.
+    pub fn window_start(&self) -> i64 {
+        self.window_start
+    }
+
+    /// The last seqno ingested (and not rolled back).
+    pub fn last_seqno(&self) -> i64 {
+        self.last
+    }
+
+    /// Keys held by actions in the window.
+    pub fn key_count(&self) -> usize {
+        self.live_keys
+    }
+
+    /// Memory held, in bytes, about.
+    pub fn memory_bytes(&self) -> usize {
+        let undo = self.undo.capacity() * size_of::<Undo>();
+        let old_marks = self.undo_marks * size_of::<OldMark>();
+        let spans = self.newest_keys.capacity() * size_of::<u32>();
+        self.index.memory_bytes() + self.sources.memory_bytes() + undo + old_marks + spans
+    }
+
+    fn certify_write_set(&self, seqno: i64, request: &Request<'_>, pa_unsafe: bool) -> Verdict {
+        let Request {
+            last_seen, source, ..
+        } = *request;
+        if last_seen < self.window_start {
+            return Verdict::TooOld {
+                last_seen,
+                window_start: self.window_start,
+            };
+        }
+        let touched = self.touched(source, request.keys);
+        if touched.foreign_conflict > last_seen {
+            return Verdict::Conflict {
+                with: touched.foreign_conflict,
+            };
+        }
+        if pa_unsafe {
+            return Verdict::Pass {
+                depends_on: seqno - 1,
+            };
+        }
+        let depends_on = touched.any.max(self.barrier).max(self.window_start);
+        Verdict::Pass {
+            depends_on: depends_on.min(seqno - 1),
+        }
+    }
+
+    /// What earlier actions mean for these keys. Marks at or below the window's start may or may not
+    /// be among them, which makes no difference: the caller's `last_seen` and the least `depends_on`
+    /// are not below it. But they may carry a number that has gone to another source since.
+    fn touched(&self, source: Source, keys: &KeySet) -> Touched {
+        let source = self.sources.find(source);
+        let mut touched = Touched {
+            any: NEVER,
+            foreign_conflict: NEVER,
+        };
+        for key in keys {
+            let Some(marks) = self.index.marks(key.fingerprint) else {
+                continue;
+            };
+            for found in KeyType::ALL {
+                touched.add(relation(found, key.kind), marks.get(found), source);
+            }
+        }
+        touched
+    }
+
+    /// Notes the holds of an action; returns what they replaced.
+    fn record(&mut self, seqno: i64, source: SourceId, keys: &KeySet) -> Vec<OldMark> {
+        let mut replaced = Vec::with_capacity(keys.len());
+        for Key { fingerprint, kind } in keys {
+            let slot = self.index.slot_of(fingerprint);
+            self.uncount(self.index.newest(slot));
+            let mark = self.index.mark(slot, kind);
+            let next = mark.followed_by(seqno, source);
+            self.index.set_mark(slot, kind, next);
+            replaced.push(OldMark { mark, slot, kind });
+        }
+        self.live_keys += replaced.len();
+        // A key set has at most u32::MAX keys.
+        self.newest_keys.push_back(replaced.len() as u32);
+        replaced
+    }
+
+    fn put_back(&mut self, old: OldMark) {
+        self.uncount(self.index.newest(old.slot));
+        self.index.set_mark(old.slot, old.kind, old.mark);
+        let newest = self.index.newest(old.slot);
+        if newest > self.window_start {
+            self.count(newest);
+        } else {
+            self.index.drop_if_stale(old.slot, self.window_start);
+        }
+    }
+
+    /// `seqno` is the newest hold of one more key.
+    fn count(&mut self, seqno: i64) {
+        let at = self.position(seqno);
+        self.newest_keys[at] += 1;
+        self.live_keys += 1;
+    }
+
+    /// `seqno` is no longer the newest hold of a key, if it was and is in the window.
+    fn uncount(&mut self, seqno: i64) {
+        if seqno > self.window_start {
+            let at = self.position(seqno);
+            self.newest_keys[at] -= 1;
+            self.live_keys -= 1;
+        }
+    }
+
+    /// Position in `newest_keys` of a seqno in the window.
+    fn position(&self, seqno: i64) -> usize {
+        // Positive and below the window's span, which is in memory.
+        (seqno - self.window_start - 1) as usize
+    }
+
+    fn enforce_limits(&mut self) {
+        let CertLimits {
+            entries_max,
+            span_max,
+        } = self.limits;
+        while self.window_start < self.committed
+            && (self.live_keys > entries_max || self.last - self.window_start > span_max)
+        {
+            self.shrink_window();
+        }
+    }
+
+    /// Drops some of the slots that have left the window, if there are any, in a bounded number of
+    /// steps for so many keys that came or went.
+    fn clean(&mut self, keys: usize) {
+        if self.index.used_slots() > self.live_keys {
+            let steps = (CLEAN_PER_KEY * keys).max(CLEAN_MIN);
+            self.index.clean(steps, self.window_start);
+        }
+    }
+
+    /// Moves the start of the window by one; the index follows lazily.
+    fn shrink_window(&mut self) {
+        let keys = self.newest_keys.pop_front().unwrap_or(0);
+        self.live_keys -= keys as usize;
+        self.window_start += 1;
+    }
+}
+
+/// What a write set meets in the index.
+struct Touched {
+    /// The latest action it depends on or conflicts with.
+    any: i64,
+    /// The latest action of another source that it conflicts with unless it has seen it.
+    foreign_conflict: i64,
+}
+
+impl Touched {
+    fn add(&mut self, relation: Relation, mark: Mark, source: Option<SourceId>) {
+        match relation {
+            Relation::Nothing => {}
+            Relation::Depends => self.any = self.any.max(mark.latest),
+            Relation::Conflicts => {
+                self.any = self.any.max(mark.latest);
+                self.foreign_conflict = self.foreign_conflict.max(mark.latest_foreign_to(source));
+            }
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! The keys of one transaction.
+
+use hashbrown::HashTable;
+
+use crate::key::{Fingerprint, Key, KeyType, push_part};
+
+/// Bytes of the count in front of an encoded key set.
+const COUNT_BYTES: usize = 4;
+/// Bytes of one encoded key: fingerprint and type.
+const KEY_BYTES: usize = 17;
+
+/// Collects the keys of one transaction in whatever order the server appends them: each key once,
+/// with the strongest type it was given.
+///
+/// For a key of n parts every proper prefix is added as REFERENCE (the schema, the table, and with
+/// no parts at all the server): so a statement that alters a table EXCLUSIVEly meets every row
+/// change in it, while row changes in one table do not meet each other there.
+#[derive(Clone, Debug, Default)]
+pub struct KeySet {
+    keys: Vec<Key>,
+    /// Positions in `keys` by fingerprint. Behind `keys` after decoding, until the next append.
+    positions: HashTable<u32>,
+    appended: u64,
+    appended_bytes: u64,
+    scratch: Vec<u8>,
+}
+
+impl KeySet {
+    /// No keys.
+    pub fn new() -> KeySet {
+        KeySet::default()
+    }
+
+    /// Adds a key and its implicit prefixes. No parts: the server as a whole.
+    pub fn append(&mut self, parts: &[&[u8]], kind: KeyType) {
+        self.index_positions();
+        self.appended += 1;
+        let mut buffer = std::mem::take(&mut self.scratch);
+        buffer.clear();
+        for part in parts {
+            self.insert(Fingerprint::of_prefixed(&buffer), KeyType::Reference);
+            push_part(&mut buffer, part);
+            self.appended_bytes += part.len() as u64;
+        }
+        self.insert(Fingerprint::of_prefixed(&buffer), kind);
+        self.scratch = buffer;
+    }
+
+    /// Number of different keys, implicit ones included.
+    pub fn len(&self) -> usize {
+        self.keys.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.keys.is_empty()
+    }
+
+    /// How often [`KeySet::append`] was called. Zero for a decoded set.
+    pub fn appended(&self) -> u64 {
+        self.appended
+    }
+
+    /// Bytes of the parts given to [`KeySet::append`]. Zero for a decoded set.
+    pub fn appended_bytes(&self) -> u64 {
+        self.appended_bytes
+    }
+
+    /// The keys; their order has no meaning.
+    pub fn iter(&self) -> KeySetIter<'_> {
+        KeySetIter {
+            keys: self.keys.iter(),
+        }
+    }
+
+    /// Size of the encoding in bytes.
+    pub fn encoded_len(&self) -> usize {
+        COUNT_BYTES + self.keys.len() * KEY_BYTES
+    }
+
+    /// The keys as bytes: their count (u32), then for each, ascending by fingerprint, the
+    /// fingerprint (16 bytes) and the type (1 byte); little-endian. Equal sets have equal encodings.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut sorted: Vec<&Key> = self.keys.iter().collect();
+        sorted.sort_unstable_by_key(|key| key.fingerprint);
+        let mut out = Vec::with_capacity(self.encoded_len());
+        // More than u32::MAX keys would need 100 GB; positions are u32 as well.
+        out.extend_from_slice(&(sorted.len() as u32).to_le_bytes());
+        for key in sorted {
+            out.extend_from_slice(&key.fingerprint.0.to_le_bytes());
+            out.push(key.kind as u8);
+        }
+        out
+    }
+
+    /// Reads what [`KeySet::encode`] wrote.
+    ///
+    /// # Errors
+    /// If `bytes` is anything else: wrong length, unknown type, keys not ascending.
+    pub fn decode(bytes: &[u8]) -> Result<KeySet, DecodeKeysError> {
+        let short = DecodeKeysError::NoCount { found: bytes.len() };
+        let (count, body) = bytes.split_first_chunk::<COUNT_BYTES>().ok_or(short)?;
+        let count = u32::from_le_bytes(*count);
+        if body.len() as u64 != u64::from(count) * KEY_BYTES as u64 {
+            return Err(DecodeKeysError::WrongLength {
+                count,
+                found: body.len(),
+            });
+        }
+        let mut keys: Vec<Key> = Vec::with_capacity(body.len() / KEY_BYTES);
+        for (position, bytes) in body.chunks_exact(KEY_BYTES).enumerate() {
+            let key = decode_key(position, bytes)?;
+            if keys
+                .last()
+                .is_some_and(|last| last.fingerprint >= key.fingerprint)
+            {
+                return Err(DecodeKeysError::NotAscending { position });
+            }
+            keys.push(key);
+        }
+        Ok(KeySet {
+            keys,
+            ..KeySet::default()
+        })
+    }
+
+    fn insert(&mut self, fingerprint: Fingerprint, kind: KeyType) {
+        let hash = fingerprint.table_hash();
+        let keys = &mut self.keys;
+        let found = self
+            .positions
+            .find(hash, |at| keys[*at as usize].fingerprint == fingerprint);
+        if let Some(&at) = found {
+            let known = &mut keys[at as usize].kind;
+            *known = kind.max(*known);
+            return;
+        }
+        let at = keys.len() as u32;
+        keys.push(Key { fingerprint, kind });
+        self.positions
+            .insert_unique(hash, at, |at| keys[*at as usize].fingerprint.table_hash());
+    }
+
+    /// Makes up for the table that decoding does not build.
+    fn index_positions(&mut self) {
+        let keys = &self.keys;
+        for at in self.positions.len()..keys.len() {
+            let hash = |at: &u32| keys[*at as usize].fingerprint.table_hash();
+            let at = at as u32;
+            self.positions.insert_unique(hash(&at), at, hash);
+        }
+    }
+}
+
+impl<'a> IntoIterator for &'a KeySet {
+    type Item = Key;
+    type IntoIter = KeySetIter<'a>;
+
+    fn into_iter(self) -> KeySetIter<'a> {
+        self.iter()
+    }
+}
+
+/// Iterator over the keys of a [`KeySet`].
+#[derive(Clone, Debug)]
+pub struct KeySetIter<'a> {
+    keys: std::slice::Iter<'a, Key>,
+}
+
+impl Iterator for KeySetIter<'_> {
+    type Item = Key;
+
+    fn next(&mut self) -> Option<Key> {
+        self.keys.next().copied()
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        self.keys.size_hint()
+    }
+}
+
+impl ExactSizeIterator for KeySetIter<'_> {}
+
+/// Bytes that are no key set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DecodeKeysError {
+    /// Too short for the count.
+    #[error("key set of {found} bytes is too short for its count")]
+    NoCount {
+        /// Bytes given.
+        found: usize,
+    },
+    /// The count and the length disagree.
+    #[error("key set claims {count} keys but {found} bytes follow")]
+    WrongLength {
+        /// Keys claimed.
+        count: u32,
+        /// Bytes after the count.
+        found: usize,
+    },
+    /// A key has a type that this version does not know.
+    #[error("key {position} has the unknown type {code}")]
+    UnknownType {
+        /// Which key, from zero.
+        position: usize,
+        /// Its type's code.
+        code: u8,
+    },
+    /// A key is there twice, or the keys are not sorted.
+    #[error("key {position} is not above the one before it")]
+    NotAscending {
+        /// Which key, from zero.
+        position: usize,
+    },
+}
+
+fn decode_key(position: usize, bytes: &[u8]) -> Result<Key, DecodeKeysError> {
+    let wrong = DecodeKeysError::WrongLength {
+        count: 1,
+        found: bytes.len(),
+    };
+    let (print, rest) = bytes.split_first_chunk::<16>().ok_or(wrong)?;
+    let code = *rest.first().ok_or(wrong)?;
+    let kind = KeyType::from_code(code).ok_or(DecodeKeysError::UnknownType { position, code })?;
+    Ok(Key {
+        fingerprint: Fingerprint(u128::from_le_bytes(*print)),
+        kind,
+    })
+}

@@ -1,0 +1,133 @@
+//! Sources by small numbers, so that the index need not repeat sixteen bytes at every key.
+
+use hashbrown::HashMap;
+
+use crate::request::Source;
+
+/// A source's number in one [`Sources`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SourceId(u32);
+
+impl SourceId {
+    /// The source of total-order actions: nobody's own, foreign to every write set.
+    pub(crate) const NOBODY: SourceId = SourceId(0);
+}
+
+/// Forget sources only when there are this many.
+const FORGET_ABOVE: usize = 16;
+
+/// A fixed hasher: no result may depend on a process' random state.
+type FixedState = std::hash::BuildHasherDefault<SourceHasher>;
+
+/// All sources that may be in the index.
+///
+/// A number is given again to another source only after everything that its former owner did has
+/// left the window. Marks that old are never looked at, so that none can be taken for the new
+/// owner's.
+#[derive(Debug, Default)]
+pub(crate) struct Sources {
+    ids: HashMap<Source, Known, FixedState>,
+    /// Numbers that may be given again.
+    free: Vec<u32>,
+    /// Highest number ever given.
+    highest: u32,
+    /// Forget again when there are more than this many.
+    forget_above: usize,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    id: SourceId,
+    /// Seqno of its last action, or higher (rollbacks do not lower it).
+    last: i64,
+}
+
+impl Sources {
+    /// The number of a source, if it has one.
+    pub(crate) fn find(&self, source: Source) -> Option<SourceId> {
+        self.ids.get(&source).map(|known| known.id)
+    }
+
+    /// The number of a source that has made the action `seqno`.
+    pub(crate) fn number(&mut self, source: Source, seqno: i64, window_start: i64) -> SourceId {
+        if let Some(known) = self.ids.get_mut(&source) {
+            known.last = known.last.max(seqno);
+            return known.id;
+        }
+        if self.ids.len() >= self.forget_above.max(FORGET_ABOVE) {
+            self.forget(window_start);
+        }
+        let id = SourceId(self.free.pop().unwrap_or_else(|| {
+            self.highest += 1;
+            self.highest
+        }));
+        self.ids.insert(source, Known { id, last: seqno });
+        id
+    }
+
+    /// Bytes held, about.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.ids.capacity() * (size_of::<(Source, Known)>() + 1) + self.free.capacity() * 4
+    }
+
+    fn forget(&mut self, window_start: i64) {
+        let free = &mut self.free;
+        self.ids.retain(|_, known| {
+            let needed = known.last > window_start;
+            if !needed {
+                free.push(known.id.0);
+            }
+            needed
+        });
+        self.free.sort_unstable();
+        self.forget_above = self.ids.len() * 2;
+    }
+}
+
+/// Mixes the two numbers of a source. They are drawn at random, or small: neither needs more.
+#[derive(Debug, Default)]
+pub(crate) struct SourceHasher(u64);
+
+impl std::hash::Hasher for SourceHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes
+            .iter()
+            .for_each(|byte| self.write_u64(u64::from(*byte)));
+    }
+
+    fn write_u64(&mut self, value: u64) {
+        let mixed = (self.0.rotate_left(32) ^ value).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.0 = mixed ^ (mixed >> 29);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn number_of_a_source_in_the_window_is_never_given_again() {
+        let mut sources = Sources::default();
+        let source = |member| Source { member, epoch: 1 };
+        let kept = sources.number(source(1), 1_000_000, 0);
+        for member in 2..10_000u64 {
+            let seqno = member as i64;
+            let id = sources.number(source(member), seqno, seqno - 10);
+            assert_ne!(id, kept);
+            assert_ne!(id, SourceId::NOBODY);
+            for recent in member.saturating_sub(5).max(2)..member {
+                assert_ne!(sources.find(source(recent)), Some(id));
+            }
+        }
+        assert!(
+            sources.ids.len() <= 2 * FORGET_ABOVE,
+            "{} sources",
+            sources.ids.len()
+        );
+        assert_eq!(sources.find(source(1)), Some(kept));
+    }
+}

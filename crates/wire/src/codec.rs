@@ -1,0 +1,276 @@
+//! Fields as bytes: little-endian numbers, strings with a u16 length, lists with a u32 count.
+//!
+//! Writing gathers small fields in one buffer and keeps large payloads as segments of their own, so
+//! that they are never copied. Reading slices payloads out of the received frame.
+
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+
+use crate::error::{DecodeError, EncodeError};
+
+/// Human-readable texts are cut to this many bytes when written.
+const TEXT_MAX: usize = 1024;
+/// Payloads below this are copied: cheaper than a segment of their own. Bytes.
+const COPY_BELOW: usize = 4096;
+
+/// Writes one message.
+#[derive(Debug)]
+pub(crate) struct Writer {
+    /// Finished segments.
+    done: Vec<BytesOrMut>,
+    current: BytesMut,
+}
+
+/// A finished segment: gathered fields, or a payload.
+#[derive(Debug)]
+pub(crate) enum BytesOrMut {
+    Fields(BytesMut),
+    Payload(Bytes),
+}
+
+impl BytesOrMut {
+    pub(crate) fn as_slice(&self) -> &[u8] {
+        match self {
+            BytesOrMut::Fields(bytes) => bytes,
+            BytesOrMut::Payload(bytes) => bytes,
+        }
+    }
+
+    pub(crate) fn freeze(self) -> Bytes {
+        match self {
+            BytesOrMut::Fields(bytes) => bytes.freeze(),
+            BytesOrMut::Payload(bytes) => bytes,
+        }
+    }
+}
+
+impl Writer {
+    pub(crate) fn new() -> Writer {
+        Writer {
+            done: Vec::new(),
+            current: BytesMut::with_capacity(128),
+        }
+    }
+
+    pub(crate) fn u8(&mut self, value: u8) {
+        self.current.put_u8(value);
+    }
+
+    pub(crate) fn bool(&mut self, value: bool) {
+        self.current.put_u8(u8::from(value));
+    }
+
+    pub(crate) fn u16(&mut self, value: u16) {
+        self.current.put_u16_le(value);
+    }
+
+    pub(crate) fn u32(&mut self, value: u32) {
+        self.current.put_u32_le(value);
+    }
+
+    pub(crate) fn u64(&mut self, value: u64) {
+        self.current.put_u64_le(value);
+    }
+
+    pub(crate) fn i32(&mut self, value: i32) {
+        self.current.put_i32_le(value);
+    }
+
+    pub(crate) fn i64(&mut self, value: i64) {
+        self.current.put_i64_le(value);
+    }
+
+    pub(crate) fn bytes(&mut self, value: &[u8]) {
+        self.current.put_slice(value);
+    }
+
+    /// A text that must arrive whole.
+    pub(crate) fn string(
+        &mut self,
+        what: &'static str,
+        value: &str,
+        max: usize,
+    ) -> Result<(), EncodeError> {
+        let len = value.len();
+        let too_long = EncodeError::TooLong { what, len, max };
+        if len > max {
+            return Err(too_long);
+        }
+        self.u16(u16::try_from(len).map_err(|_| too_long)?);
+        self.bytes(value.as_bytes());
+        Ok(())
+    }
+
+    /// A text for humans; cut if long.
+    pub(crate) fn text(&mut self, value: &str) {
+        let mut end = value.len().min(TEXT_MAX);
+        while !value.is_char_boundary(end) {
+            end -= 1;
+        }
+        self.u16(end as u16); // At most TEXT_MAX.
+        self.bytes(&value.as_bytes()[..end]);
+    }
+
+    /// The number of items that follow.
+    pub(crate) fn count(
+        &mut self,
+        what: &'static str,
+        len: usize,
+        max: u32,
+    ) -> Result<(), EncodeError> {
+        let count = u32::try_from(len).ok().filter(|count| *count <= max);
+        self.u32(count.ok_or(EncodeError::TooMany {
+            what,
+            len,
+            max: max as usize,
+        })?);
+        Ok(())
+    }
+
+    /// Bytes whose length the reader knows by other means.
+    pub(crate) fn payload(&mut self, payload: &Bytes) {
+        if payload.len() < COPY_BELOW {
+            self.current.put_slice(payload);
+            return;
+        }
+        self.end_segment();
+        self.done.push(BytesOrMut::Payload(payload.clone()));
+    }
+
+    /// Everything written, in order. No segment is empty.
+    pub(crate) fn into_segments(mut self) -> Vec<BytesOrMut> {
+        self.end_segment();
+        self.done
+    }
+
+    /// Everything written, in one piece.
+    pub(crate) fn into_vec(self) -> Vec<u8> {
+        let segments = self.into_segments();
+        let mut out = Vec::with_capacity(segments.iter().map(|s| s.as_slice().len()).sum());
+        segments
+            .iter()
+            .for_each(|segment| out.extend_from_slice(segment.as_slice()));
+        out
+    }
+
+    fn end_segment(&mut self) {
+        if !self.current.is_empty() {
+            self.done.push(BytesOrMut::Fields(self.current.split()));
+        }
+    }
+}
+
+/// Reads one message.
+#[derive(Debug)]
+pub(crate) struct Reader {
+    left: Bytes,
+}
+
+impl Reader {
+    pub(crate) fn new(bytes: Bytes) -> Reader {
+        Reader { left: bytes }
+    }
+
+    pub(crate) fn copy_of(bytes: &[u8]) -> Reader {
+        Reader::new(Bytes::copy_from_slice(bytes))
+    }
+
+    /// The next bytes, sharing the frame's memory.
+    pub(crate) fn take(&mut self, len: usize) -> Result<Bytes, DecodeError> {
+        if len > self.left.len() {
+            return Err(DecodeError::Truncated {
+                needed: len,
+                left: self.left.len(),
+            });
+        }
+        Ok(self.left.split_to(len))
+    }
+
+    /// Everything that is left.
+    pub(crate) fn take_rest(&mut self) -> Bytes {
+        std::mem::take(&mut self.left)
+    }
+
+    pub(crate) fn array<const N: usize>(&mut self) -> Result<[u8; N], DecodeError> {
+        let truncated = DecodeError::Truncated {
+            needed: N,
+            left: self.left.len(),
+        };
+        let array = *self.left.first_chunk::<N>().ok_or(truncated)?;
+        self.left.advance(N);
+        Ok(array)
+    }
+
+    pub(crate) fn u8(&mut self) -> Result<u8, DecodeError> {
+        Ok(u8::from_le_bytes(self.array()?))
+    }
+
+    pub(crate) fn bool(&mut self) -> Result<bool, DecodeError> {
+        match self.u8()? {
+            0 => Ok(false),
+            1 => Ok(true),
+            code => Err(DecodeError::UnknownCode {
+                what: "yes or no",
+                code,
+            }),
+        }
+    }
+
+    pub(crate) fn u16(&mut self) -> Result<u16, DecodeError> {
+        Ok(u16::from_le_bytes(self.array()?))
+    }
+
+    pub(crate) fn u32(&mut self) -> Result<u32, DecodeError> {
+        Ok(u32::from_le_bytes(self.array()?))
+    }
+
+    pub(crate) fn u64(&mut self) -> Result<u64, DecodeError> {
+        Ok(u64::from_le_bytes(self.array()?))
+    }
+
+    pub(crate) fn i32(&mut self) -> Result<i32, DecodeError> {
+        Ok(i32::from_le_bytes(self.array()?))
+    }
+
+    pub(crate) fn i64(&mut self) -> Result<i64, DecodeError> {
+        Ok(i64::from_le_bytes(self.array()?))
+    }
+
+    pub(crate) fn string(&mut self, what: &'static str, max: usize) -> Result<String, DecodeError> {
+        let len = usize::from(self.u16()?);
+        if len > max {
+            return Err(DecodeError::TooLong { what, len, max });
+        }
+        let bytes = self.take(len)?;
+        let text = std::str::from_utf8(&bytes).map_err(|_| DecodeError::NotUtf8 { what })?;
+        Ok(text.to_owned())
+    }
+
+    pub(crate) fn text(&mut self) -> Result<String, DecodeError> {
+        self.string("text", TEXT_MAX)
+    }
+
+    /// The number of items that follow, believed only if they could be in what is left. The result
+    /// may be used to allocate.
+    pub(crate) fn count(
+        &mut self,
+        what: &'static str,
+        item_bytes_min: usize,
+        max: u32,
+    ) -> Result<usize, DecodeError> {
+        let count = self.u32()?;
+        let left = self.left.len();
+        let possible = u64::from(count) * item_bytes_min as u64 <= left as u64;
+        if count > max || !possible {
+            return Err(DecodeError::ImpossibleCount { what, count, left });
+        }
+        Ok(count as usize)
+    }
+
+    /// Checks that everything was read.
+    pub(crate) fn finish(self) -> Result<(), DecodeError> {
+        match self.left.len() {
+            0 => Ok(()),
+            left => Err(DecodeError::TrailingBytes { left }),
+        }
+    }
+}

@@ -1,0 +1,243 @@
+//! What can be wrong with bytes.
+
+use std::io;
+
+use crate::version::VersionRange;
+
+/// A frame's body is not the message that its kind says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DecodeError {
+    /// The bytes end inside a field.
+    #[error("message ends early: {needed} more bytes expected, {left} left")]
+    Truncated {
+        /// Bytes the next field needs.
+        needed: usize,
+        /// Bytes there.
+        left: usize,
+    },
+    /// There are bytes after the last field.
+    #[error("{left} bytes too many at the end of the message")]
+    TrailingBytes {
+        /// How many.
+        left: usize,
+    },
+    /// A code that this version does not know.
+    #[error("unknown {what} code {code}")]
+    UnknownCode {
+        /// Code of what.
+        what: &'static str,
+        /// The code.
+        code: u8,
+    },
+    /// A field is longer than it may be.
+    #[error("{what} of {len} bytes is longer than the {max} allowed")]
+    TooLong {
+        /// Which field.
+        what: &'static str,
+        /// Its length in bytes.
+        len: usize,
+        /// The most it may have.
+        max: usize,
+    },
+    /// A list claims more items than the message has bytes for.
+    #[error("list of {count} {what} cannot be in {left} bytes")]
+    ImpossibleCount {
+        /// Items of what.
+        what: &'static str,
+        /// Items claimed.
+        count: u32,
+        /// Bytes there.
+        left: usize,
+    },
+    /// A text is not UTF-8.
+    #[error("{what} is not valid UTF-8")]
+    NotUtf8 {
+        /// Which field.
+        what: &'static str,
+    },
+    /// A list that must ascend does not.
+    #[error("{what} are not in ascending order")]
+    NotAscending {
+        /// Items of what.
+        what: &'static str,
+    },
+    /// The entries of an append do not follow one another.
+    #[error("entry with index {found} where {expected} should be")]
+    NotConsecutive {
+        /// The index that follows from the entry before it.
+        expected: u64,
+        /// The index there.
+        found: u64,
+    },
+    /// The message that payloads came with is no append.
+    #[error("message with payloads is no append")]
+    NotAnAppend,
+    /// Entries with payloads came in a message that carries none.
+    #[error("{count} entries with payloads in a message without payloads")]
+    PayloadsMissing {
+        /// How many entries.
+        count: usize,
+    },
+    /// The connection's version is not one this program speaks.
+    #[error("protocol version {version} is not known here")]
+    UnknownVersion {
+        /// The version.
+        version: u16,
+    },
+    /// Not a Synod hello.
+    #[error("the peer does not speak Synod's protocol (it began with {found:02x?})")]
+    NotSynod {
+        /// The first bytes.
+        found: [u8; 8],
+    },
+}
+
+/// A message cannot be sent as it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum EncodeError {
+    /// A field is longer than it may be.
+    #[error("{what} of {len} bytes is longer than the {max} allowed")]
+    TooLong {
+        /// Which field.
+        what: &'static str,
+        /// Its length in bytes.
+        len: usize,
+        /// The most it may have.
+        max: usize,
+    },
+    /// A list has more items than a message may carry.
+    #[error("list of {len} {what} is longer than the {max} allowed")]
+    TooMany {
+        /// Items of what.
+        what: &'static str,
+        /// How many.
+        len: usize,
+        /// The most there may be.
+        max: usize,
+    },
+    /// The payloads do not fit the entries of an append.
+    #[error("append with {entries} entries and {payloads} payloads, of other lengths or number")]
+    PayloadMismatch {
+        /// Entries in the message.
+        entries: usize,
+        /// Payloads given.
+        payloads: usize,
+    },
+    /// [`crate::PeerMessage::Append`] holds something else than an append.
+    #[error("message with payloads is no append")]
+    NotAnAppend,
+    /// The connection's version is not one this program speaks.
+    #[error("protocol version {version} is not known here")]
+    UnknownVersion {
+        /// The version.
+        version: u16,
+    },
+}
+
+/// The byte stream is not what a peer would send; the connection cannot be used any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FrameError {
+    /// Not the start of a frame: not a Synod peer, or the stream is out of step.
+    #[error("the stream is not in Synod's format (found {found:02x?} where a frame should begin)")]
+    NotAFrame {
+        /// The first bytes.
+        found: [u8; 2],
+    },
+    /// The header's checksum does not fit.
+    #[error("frame header is damaged: checksum {found:08x}, expected {expected:08x}")]
+    HeaderDamaged {
+        /// Computed over the header.
+        expected: u32,
+        /// In the header.
+        found: u32,
+    },
+    /// The body's checksum does not fit.
+    #[error("frame of kind {kind} is damaged: checksum {found:08x}, expected {expected:08x}")]
+    BodyDamaged {
+        /// The frame's kind.
+        kind: u8,
+        /// Computed over the body.
+        expected: u32,
+        /// In the header.
+        found: u32,
+    },
+    /// More than this connection may carry.
+    #[error("frame of kind {kind} with {len} bytes exceeds the limit of {max}")]
+    TooLarge {
+        /// The frame's kind.
+        kind: u8,
+        /// Its body's length in bytes.
+        len: u32,
+        /// The limit in bytes.
+        max: u32,
+    },
+    /// Flags that this version does not know.
+    #[error("frame of kind {kind} has unknown flags {flags:#04x}")]
+    UnknownFlags {
+        /// The frame's kind.
+        kind: u8,
+        /// The flags.
+        flags: u8,
+    },
+}
+
+/// Reading or writing frames failed.
+#[derive(Debug, thiserror::Error)]
+pub enum StreamError {
+    /// The transport failed. After `WouldBlock`, `TimedOut` or `Interrupted` the call may be
+    /// repeated; nothing is lost.
+    #[error("connection failed: {0}")]
+    Io(#[from] io::Error),
+    /// The peer sent what no peer would.
+    #[error(transparent)]
+    Frame(#[from] FrameError),
+    /// The message cannot be sent.
+    #[error(transparent)]
+    Encode(#[from] EncodeError),
+    /// The message is larger than this connection may carry.
+    #[error("message of kind {kind} with {len} bytes exceeds the limit of {max}")]
+    TooLarge {
+        /// The frame's kind.
+        kind: u8,
+        /// Its body's length in bytes.
+        len: usize,
+        /// The limit in bytes.
+        max: u32,
+    },
+    /// The connection ended inside a frame.
+    #[error("connection ended inside a frame")]
+    EndedInside,
+}
+
+/// The first exchange on a connection failed.
+#[derive(Debug, thiserror::Error)]
+pub enum HandshakeError {
+    /// The transport or the framing failed.
+    #[error(transparent)]
+    Stream(#[from] StreamError),
+    /// The frame is no hello.
+    #[error(transparent)]
+    Decode(#[from] DecodeError),
+    /// The hello cannot be sent.
+    #[error(transparent)]
+    Encode(#[from] EncodeError),
+    /// Another frame came first.
+    #[error("frame of kind {found} where kind {expected} must come first")]
+    UnexpectedKind {
+        /// The kind that must come.
+        expected: u8,
+        /// The kind that came.
+        found: u8,
+    },
+    /// The connection ended before anything was said.
+    #[error("connection ended before the handshake")]
+    Ended,
+    /// The called welcomed us in a version that was not offered.
+    #[error("peer chose protocol version {version}, offered were {} to {}", offered.min, offered.max)]
+    WrongVersion {
+        /// Its choice.
+        version: u16,
+        /// What was offered.
+        offered: VersionRange,
+    },
+}

@@ -1,0 +1,279 @@
+//! Frames: length, kind and checksums around every message.
+//!
+//! ```text
+//!  0      2     3      4        8           12            16
+//!  +------+-----+------+--------+-----------+-------------+------ ... ------+
+//!  | "Sy" |kind |flags | length | body crc  | header crc  |      body       |
+//!  +------+-----+------+--------+-----------+-------------+------ ... ------+
+//! ```
+//!
+//! Numbers are little-endian, checksums CRC32C. The header's checksum covers the twelve bytes
+//! before it, and so the body's checksum too: a length is not believed before the header has proved
+//! itself, and a whole frame is accepted or refused, never altered. Any error is final: after it
+//! nobody knows where the next frame begins, so the connection has to be closed.
+
+use bytes::{Bytes, BytesMut};
+
+use crate::error::FrameError;
+use crate::message::Lane;
+
+/// Bytes of a frame's header.
+pub const HEADER_LEN: usize = 16;
+/// Largest body on the control lane, in bytes.
+pub const CONTROL_FRAME_MAX: u32 = 256 * 1024;
+/// Largest body on the bulk lane unless configured otherwise, in bytes.
+pub const BULK_FRAME_MAX_DEFAULT: u32 = 80 * 1024 * 1024;
+
+/// First bytes of every frame.
+const MARK: [u8; 2] = *b"Sy";
+/// Memory taken for a body before any of it has arrived, at most. Bytes.
+const FIRST_RESERVE: usize = 64 * 1024;
+
+/// A whole, checked frame.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Frame {
+    /// What the body is; see `docs/wire-protocol.md`.
+    pub kind: u8,
+    /// The encoded message.
+    pub body: Bytes,
+}
+
+/// The largest bodies that connections carry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FrameLimits {
+    /// On the control lane, in bytes.
+    pub control: u32,
+    /// On the bulk lane, in bytes.
+    pub bulk: u32,
+}
+
+impl FrameLimits {
+    /// The limit of a lane in bytes.
+    pub fn of(&self, lane: Lane) -> u32 {
+        match lane {
+            Lane::Control => self.control,
+            Lane::Bulk => self.bulk,
+        }
+    }
+}
+
+impl Default for FrameLimits {
+    fn default() -> FrameLimits {
+        FrameLimits {
+            control: CONTROL_FRAME_MAX,
+            bulk: BULK_FRAME_MAX_DEFAULT,
+        }
+    }
+}
+
+/// The header of a frame around these body segments.
+///
+/// `len` is their total length.
+pub(crate) fn header<'a>(
+    kind: u8,
+    len: u32,
+    segments: impl Iterator<Item = &'a [u8]>,
+) -> [u8; HEADER_LEN] {
+    let body_crc = segments.fold(0, crc32c::crc32c_append);
+    let mut header = [0; HEADER_LEN];
+    header[..2].copy_from_slice(&MARK);
+    header[2] = kind;
+    header[4..8].copy_from_slice(&len.to_le_bytes());
+    header[8..12].copy_from_slice(&body_crc.to_le_bytes());
+    let header_crc = crc32c::crc32c(&header[..12]);
+    header[12..].copy_from_slice(&header_crc.to_le_bytes());
+    header
+}
+
+/// A header that has proved itself.
+#[derive(Clone, Copy, Debug)]
+struct Header {
+    kind: u8,
+    len: u32,
+    body_crc: u32,
+}
+
+impl Header {
+    fn parse(bytes: &[u8; HEADER_LEN], max: u32) -> Result<Header, FrameError> {
+        let [m0, m1, kind, flags, rest @ ..] = *bytes;
+        if [m0, m1] != MARK {
+            return Err(FrameError::NotAFrame { found: [m0, m1] });
+        }
+        let [l0, l1, l2, l3, b0, b1, b2, b3, h0, h1, h2, h3] = rest;
+        let found = u32::from_le_bytes([h0, h1, h2, h3]);
+        let expected = crc32c::crc32c(&bytes[..12]);
+        if found != expected {
+            return Err(FrameError::HeaderDamaged { expected, found });
+        }
+        if flags != 0 {
+            return Err(FrameError::UnknownFlags { kind, flags });
+        }
+        let len = u32::from_le_bytes([l0, l1, l2, l3]);
+        if len > max {
+            return Err(FrameError::TooLarge { kind, len, max });
+        }
+        Ok(Header {
+            kind,
+            len,
+            body_crc: u32::from_le_bytes([b0, b1, b2, b3]),
+        })
+    }
+}
+
+/// Cuts a stream of bytes into frames, however the bytes arrive.
+///
+/// Memory: at most one frame under construction (never more than twice what has arrived of it, plus
+/// 64 KiB, nor more than its length) and the bytes fed but not yet asked for.
+#[derive(Debug)]
+pub struct FrameDecoder {
+    max: u32,
+    state: State,
+    /// Fed, not looked at.
+    pending: BytesMut,
+}
+
+#[derive(Debug)]
+enum State {
+    Header {
+        bytes: [u8; HEADER_LEN],
+        have: usize,
+    },
+    Body {
+        header: Header,
+        body: Vec<u8>,
+    },
+    Failed(FrameError),
+}
+
+impl State {
+    const START: State = State::Header {
+        bytes: [0; HEADER_LEN],
+        have: 0,
+    };
+}
+
+impl FrameDecoder {
+    /// A decoder that refuses frames with bodies of more than `max` bytes.
+    pub fn new(max: u32) -> FrameDecoder {
+        FrameDecoder {
+            max,
+            state: State::START,
+            pending: BytesMut::new(),
+        }
+    }
+
+    /// Another limit from the next frame on (after the handshake).
+    pub fn set_max(&mut self, max: u32) {
+        self.max = max;
+    }
+
+    /// Takes bytes that have arrived. Ask [`FrameDecoder::next_frame`] until there are none left,
+    /// before feeding more.
+    pub fn feed(&mut self, input: &[u8]) {
+        self.pending.extend_from_slice(input);
+    }
+
+    /// The next whole frame of what was fed.
+    ///
+    /// # Errors
+    /// If the stream is damaged or a frame exceeds the limit; the same error for ever after.
+    pub fn next_frame(&mut self) -> Result<Option<Frame>, FrameError> {
+        let pending = std::mem::take(&mut self.pending);
+        let mut input = &pending[..];
+        let result = self.advance(&mut input);
+        let consumed = pending.len() - input.len();
+        self.pending = pending;
+        bytes::Buf::advance(&mut self.pending, consumed);
+        result
+    }
+
+    /// Consumes input up to the end of the next frame. `None`: all consumed, more needed.
+    pub(crate) fn advance(&mut self, input: &mut &[u8]) -> Result<Option<Frame>, FrameError> {
+        let result = self.step(input);
+        if let Err(error) = &result {
+            self.state = State::Failed(*error);
+        }
+        result
+    }
+
+    /// Whether a frame has begun and not ended.
+    pub fn is_inside_frame(&self) -> bool {
+        match &self.state {
+            State::Header { have, .. } => *have > 0 || !self.pending.is_empty(),
+            State::Body { .. } | State::Failed(_) => true,
+        }
+    }
+
+    /// Memory held, in bytes.
+    pub fn memory_bytes(&self) -> usize {
+        let body = match &self.state {
+            State::Body { body, .. } => body.capacity(),
+            State::Header { .. } | State::Failed(_) => 0,
+        };
+        body + self.pending.capacity()
+    }
+
+    fn step(&mut self, input: &mut &[u8]) -> Result<Option<Frame>, FrameError> {
+        loop {
+            match &mut self.state {
+                State::Failed(error) => return Err(*error),
+                State::Header { bytes, have } => {
+                    *have += move_bytes(input, &mut bytes[*have..]);
+                    if *have < HEADER_LEN {
+                        return Ok(None);
+                    }
+                    let header = Header::parse(bytes, self.max)?;
+                    let body = Vec::with_capacity(FIRST_RESERVE.min(header.len as usize));
+                    self.state = State::Body { header, body };
+                }
+                State::Body { header, body } => {
+                    let len = header.len as usize;
+                    let chunk = input.len().min(len - body.len());
+                    grow(body, chunk, len);
+                    body.extend_from_slice(&input[..chunk]);
+                    *input = &input[chunk..];
+                    if body.len() < len {
+                        return Ok(None);
+                    }
+                    let (header, body) = (*header, std::mem::take(body));
+                    self.state = State::START;
+                    return check_body(header, body.into()).map(Some);
+                }
+            }
+        }
+    }
+}
+
+/// Makes room for `chunk` more bytes: at least double, so that growing costs linear time; never more
+/// than the whole body needs.
+fn grow(body: &mut Vec<u8>, chunk: usize, len: usize) {
+    let needed = body.len() + chunk;
+    if needed > body.capacity() {
+        let capacity = needed.max(body.capacity() * 2).min(len);
+        body.reserve_exact(capacity - body.len());
+    }
+}
+
+fn check_body(header: Header, body: Bytes) -> Result<Frame, FrameError> {
+    let expected = crc32c::crc32c(&body);
+    if expected != header.body_crc {
+        let (kind, found) = (header.kind, header.body_crc);
+        return Err(FrameError::BodyDamaged {
+            kind,
+            expected,
+            found,
+        });
+    }
+    Ok(Frame {
+        kind: header.kind,
+        body,
+    })
+}
+
+/// Moves as many bytes as fit; returns how many.
+fn move_bytes(input: &mut &[u8], target: &mut [u8]) -> usize {
+    let len = input.len().min(target.len());
+    target[..len].copy_from_slice(&input[..len]);
+    *input = &input[len..];
+    len
+}

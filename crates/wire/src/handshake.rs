@@ -1,0 +1,166 @@
+//! The first exchange on a connection: the caller says hello, the called welcomes or refuses it.
+//!
+//! ```text
+//! caller                          called
+//!   | ---- Hello (kind 1) ---------> |   LocalIdentity::answer, then the node's own objections
+//!   | <--- HelloReply (kind 2) ----- |   Welcome: frames of the chosen version follow, one way,
+//!   | ---- messages ---------------> |            from caller to called
+//! ```
+//!
+//! Until the handshake is over no more than 4 KiB are accepted from anybody. Deadlines are the
+//! transport's business.
+
+use std::io::{Read, Write};
+
+use bytes::Bytes;
+use synod_consensus::{GroupId, MemberId, SessionId};
+
+use crate::error::HandshakeError;
+use crate::frame::{self, Frame};
+use crate::hello::{HELLO_MAX, Hello, HelloReply, RefuseReason};
+use crate::stream::{FrameReader, FrameWriter};
+use crate::version::{VersionRange, choose_version};
+
+/// Frame kind of a [`Hello`].
+pub const KIND_HELLO: u8 = 1;
+/// Frame kind of a [`HelloReply`].
+pub const KIND_HELLO_REPLY: u8 = 2;
+
+/// Limit for a [`FrameReader`] during the handshake, in bytes.
+pub const HANDSHAKE_FRAME_MAX: u32 = HELLO_MAX as u32;
+
+/// What the called must know of itself to answer a hello.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LocalIdentity {
+    /// Versions it speaks.
+    pub versions: VersionRange,
+    /// Its group; [`GroupId::NONE`] while it is in none.
+    pub group: GroupId,
+    /// The operator's name for the group.
+    pub cluster_name: String,
+    /// Itself.
+    pub member: MemberId,
+    /// Its session.
+    pub session: SessionId,
+    /// Its name.
+    pub name: String,
+}
+
+impl LocalIdentity {
+    /// Welcomes a caller, or refuses it for what the hello alone says. Whether its name is taken and
+    /// whether there is room for it, the node must know.
+    pub fn answer(&self, hello: &Hello) -> HelloReply {
+        if hello.member == self.member {
+            let text = format!("member {} has called itself", self.member);
+            return refused(RefuseReason::Self_, text);
+        }
+        let Some(version) = choose_version(self.versions, hello.versions) else {
+            let (ours, theirs) = (self.versions, hello.versions);
+            let text = format!(
+                "protocol versions {} to {} are spoken here, {} to {} by {}",
+                ours.min, ours.max, theirs.min, theirs.max, hello.name
+            );
+            return refused(RefuseReason::UnknownVersion, text);
+        };
+        if hello.cluster_name != self.cluster_name {
+            let text = format!(
+                "this is cluster '{}', {} calls cluster '{}' (wsrep_cluster_name)",
+                self.cluster_name, hello.name, hello.cluster_name
+            );
+            return refused(RefuseReason::WrongClusterName, text);
+        }
+        let both_have_one = hello.group != GroupId::NONE && self.group != GroupId::NONE;
+        if both_have_one && hello.group != self.group {
+            let text = format!(
+                "this is group {}, the log of {} belongs to group {}",
+                self.group, hello.name, hello.group
+            );
+            return refused(RefuseReason::WrongGroup, text);
+        }
+        HelloReply::Welcome {
+            version,
+            group: self.group,
+            member: self.member,
+            session: self.session,
+            name: self.name.clone(),
+        }
+    }
+}
+
+/// Sends a hello.
+///
+/// # Errors
+/// If it cannot be encoded or the transport fails.
+pub fn write_hello<W: Write>(
+    writer: &mut FrameWriter<W>,
+    hello: &Hello,
+) -> Result<(), HandshakeError> {
+    write(writer, KIND_HELLO, hello.encode()?)
+}
+
+/// Waits for a hello.
+///
+/// # Errors
+/// If something else comes, or nothing, or the transport fails. A caller that does not speak Synod
+/// at all shows as [`crate::FrameError::NotAFrame`].
+pub fn read_hello<R: Read>(reader: &mut FrameReader<R>) -> Result<Hello, HandshakeError> {
+    Ok(Hello::decode(&read(reader, KIND_HELLO)?.body)?)
+}
+
+/// Sends the answer to a hello.
+///
+/// # Errors
+/// If it cannot be encoded or the transport fails.
+pub fn write_reply<W: Write>(
+    writer: &mut FrameWriter<W>,
+    reply: &HelloReply,
+) -> Result<(), HandshakeError> {
+    write(writer, KIND_HELLO_REPLY, reply.encode()?)
+}
+
+/// Waits for the answer to a hello that offered these versions.
+///
+/// # Errors
+/// If something else comes, or nothing, or a version that was not offered, or the transport fails.
+pub fn read_reply<R: Read>(
+    reader: &mut FrameReader<R>,
+    offered: VersionRange,
+) -> Result<HelloReply, HandshakeError> {
+    let reply = HelloReply::decode(&read(reader, KIND_HELLO_REPLY)?.body)?;
+    match &reply {
+        HelloReply::Welcome { version, .. } if !offered.contains(*version) => {
+            Err(HandshakeError::WrongVersion {
+                version: *version,
+                offered,
+            })
+        }
+        HelloReply::Welcome { .. } | HelloReply::Refused { .. } => Ok(reply),
+    }
+}
+
+fn refused(reason: RefuseReason, text: String) -> HelloReply {
+    HelloReply::Refused { reason, text }
+}
+
+fn write<W: Write>(
+    writer: &mut FrameWriter<W>,
+    kind: u8,
+    body: Vec<u8>,
+) -> Result<(), HandshakeError> {
+    let body = Bytes::from(body);
+    // A hello is bounded far below 4 GiB by the lengths of its fields.
+    let header = frame::header(kind, body.len() as u32, std::iter::once(&body[..]));
+    writer.push_segments(vec![Bytes::copy_from_slice(&header), body]);
+    Ok(writer.flush()?)
+}
+
+fn read<R: Read>(reader: &mut FrameReader<R>, expected: u8) -> Result<Frame, HandshakeError> {
+    let frame = reader.read_frame()?.ok_or(HandshakeError::Ended)?;
+    if frame.kind != expected {
+        return Err(HandshakeError::UnexpectedKind {
+            expected,
+            found: frame.kind,
+        });
+    }
+    Ok(frame)
+}

@@ -1,0 +1,62 @@
+//! Configurations, and the names and addresses in them, as bytes.
+
+use std::collections::BTreeMap;
+
+use synod_consensus::{Config, ConfigAt, LogIndex, Member, MemberId, Role};
+
+use crate::codec::{Reader, Writer};
+use crate::error::{DecodeError, EncodeError};
+
+/// Longest name or address in bytes.
+pub(crate) const NAME_MAX: usize = 512;
+/// Most members in a list.
+pub(crate) const MEMBERS_MAX: u32 = 1024;
+/// Id, role, has_data, and two empty strings.
+const MEMBER_BYTES_MIN: usize = 8 + 1 + 1 + 2 + 2;
+
+pub(crate) fn write_config_at(w: &mut Writer, at: &ConfigAt) -> Result<(), EncodeError> {
+    w.u64(at.index.0);
+    w.count("members", at.config.members.len(), MEMBERS_MAX)?;
+    for (id, member) in &at.config.members {
+        w.u64(id.0);
+        w.u8(member.role as u8);
+        w.bool(member.has_data);
+        w.string("name", &member.name, NAME_MAX)?;
+        w.string("address", &member.address, NAME_MAX)?;
+    }
+    Ok(())
+}
+
+pub(crate) fn read_config_at(r: &mut Reader) -> Result<ConfigAt, DecodeError> {
+    let index = LogIndex(r.u64()?);
+    let count = r.count("members", MEMBER_BYTES_MIN, MEMBERS_MAX)?;
+    let mut members: BTreeMap<MemberId, Member> = BTreeMap::new();
+    for _ in 0..count {
+        let id = MemberId(r.u64()?);
+        if members
+            .last_key_value()
+            .is_some_and(|(last, _)| *last >= id)
+        {
+            return Err(DecodeError::NotAscending { what: "members" });
+        }
+        members.insert(id, read_member(r)?);
+    }
+    Ok(ConfigAt {
+        index,
+        config: Config { members },
+    })
+}
+
+fn read_member(r: &mut Reader) -> Result<Member, DecodeError> {
+    let role = match r.u8()? {
+        0 => Role::Voter,
+        1 => Role::Learner,
+        code => return Err(DecodeError::UnknownCode { what: "role", code }),
+    };
+    Ok(Member {
+        role,
+        has_data: r.bool()?,
+        name: r.string("name", NAME_MAX)?,
+        address: r.string("address", NAME_MAX)?,
+    })
+}

@@ -1,0 +1,522 @@
+//! [`PeerMessage`] as frames.
+
+use bytes::Bytes;
+use synod_consensus::{
+    Append, Body, EntryKind, GroupId, MemberId, Message, Seqno, SessionId, Term,
+};
+
+use crate::codec::{Reader, Writer};
+use crate::consensus_codec::{
+    read_entry_id, read_entry_kind, read_message, read_origin, write_entry_id, write_message,
+    write_origin,
+};
+use crate::error::{DecodeError, EncodeError};
+use crate::frame::{self, Frame};
+use crate::member_codec::{MEMBERS_MAX, NAME_MAX};
+use crate::message::{
+    DataState, Join, JoinRefused, JoinReply, PeerMessage, Propose, RefusedWhy, Report, StateOffer,
+    StateRequest, StateResult, StatusBroadcast,
+};
+use crate::version::VersionRange;
+
+/// Frame kinds from 16 on are messages; those below belong to the handshake.
+mod kind {
+    pub(super) const CONSENSUS: u8 = 16;
+    pub(super) const APPEND: u8 = 17;
+    pub(super) const PROPOSE: u8 = 18;
+    pub(super) const PROPOSE_REFUSED: u8 = 19;
+    pub(super) const JOIN: u8 = 20;
+    pub(super) const JOIN_REPLY: u8 = 21;
+    pub(super) const LEAVE: u8 = 22;
+    pub(super) const LEAVE_REPLY: u8 = 23;
+    pub(super) const REPORT: u8 = 24;
+    pub(super) const STATUS: u8 = 25;
+    pub(super) const STATE_REQUEST: u8 = 26;
+    pub(super) const STATE_OFFER: u8 = 27;
+    pub(super) const STATE_RESULT: u8 = 28;
+}
+
+/// Bytes of a [`Report`] with an empty address.
+const REPORT_BYTES_MIN: usize = 8 + 8 + 1 + 8 + 2 + 4;
+/// Bytes of an empty string.
+const STRING_BYTES_MIN: usize = 2;
+
+impl PeerMessage {
+    /// The kind of the message's frame.
+    pub fn kind(&self) -> u8 {
+        match self {
+            PeerMessage::Consensus(_) => kind::CONSENSUS,
+            PeerMessage::Append { .. } => kind::APPEND,
+            PeerMessage::Propose(_) => kind::PROPOSE,
+            PeerMessage::ProposeRefused { .. } => kind::PROPOSE_REFUSED,
+            PeerMessage::Join(_) => kind::JOIN,
+            PeerMessage::JoinReply(_) => kind::JOIN_REPLY,
+            PeerMessage::Leave { .. } => kind::LEAVE,
+            PeerMessage::LeaveReply { .. } => kind::LEAVE_REPLY,
+            PeerMessage::Report(_) => kind::REPORT,
+            PeerMessage::Status(_) => kind::STATUS,
+            PeerMessage::StateRequest(_) => kind::STATE_REQUEST,
+            PeerMessage::StateOffer(_) => kind::STATE_OFFER,
+            PeerMessage::StateResult(_) => kind::STATE_RESULT,
+        }
+    }
+
+    /// Appends the message's frame, header included, to `out`. Large payloads become segments of
+    /// their own and share memory with the message.
+    ///
+    /// # Errors
+    /// If the version is unknown, a name, address or list is too long, or payloads and entries do
+    /// not fit. `out` is then as before.
+    pub fn encode(&self, version: u16, out: &mut Vec<Bytes>) -> Result<(), EncodeError> {
+        if !VersionRange::OURS.contains(version) {
+            return Err(EncodeError::UnknownVersion { version });
+        }
+        let mut w = Writer::new();
+        write_peer_message(&mut w, self)?;
+        let segments = w.into_segments();
+        let bytes: usize = segments.iter().map(|s| s.as_slice().len()).sum();
+        let max = u32::MAX as usize;
+        let too_long = EncodeError::TooLong {
+            what: "message",
+            len: bytes,
+            max,
+        };
+        let len = u32::try_from(bytes).map_err(|_| too_long)?;
+        let header = frame::header(self.kind(), len, segments.iter().map(|s| s.as_slice()));
+        out.push(Bytes::copy_from_slice(&header));
+        out.extend(segments.into_iter().map(|segment| segment.freeze()));
+        Ok(())
+    }
+
+    /// Reads the message in a frame. Payloads share the frame's memory.
+    ///
+    /// # Errors
+    /// If the body is not exactly one message of the frame's kind.
+    pub fn decode(version: u16, frame: Frame) -> Result<PeerMessage, DecodeError> {
+        if !VersionRange::OURS.contains(version) {
+            return Err(DecodeError::UnknownVersion { version });
+        }
+        let mut r = Reader::new(frame.body);
+        let message = read_peer_message(&mut r, frame.kind)?;
+        r.finish()?;
+        Ok(message)
+    }
+}
+
+fn write_peer_message(w: &mut Writer, message: &PeerMessage) -> Result<(), EncodeError> {
+    match message {
+        PeerMessage::Consensus(message) => write_bare(w, message)?,
+        PeerMessage::Append { message, payloads } => write_with_payloads(w, message, payloads)?,
+        PeerMessage::Propose(propose) => write_propose(w, propose),
+        PeerMessage::ProposeRefused {
+            term,
+            session,
+            number,
+            reason,
+        } => {
+            w.u64(term.0);
+            w.u64(session.0);
+            w.u64(*number);
+            write_refused_why(w, *reason);
+        }
+        PeerMessage::Join(join) => write_join(w, join)?,
+        PeerMessage::JoinReply(reply) => write_join_reply(w, reply)?,
+        PeerMessage::Leave { session } => w.u64(session.0),
+        PeerMessage::LeaveReply { ok } => w.bool(*ok),
+        PeerMessage::Report(report) => write_report(w, report)?,
+        PeerMessage::Status(status) => {
+            w.u64(status.term.0);
+            w.count("reports", status.members.len(), MEMBERS_MAX)?;
+            status
+                .members
+                .iter()
+                .try_for_each(|report| write_report(w, report))?;
+        }
+        PeerMessage::StateRequest(request) => write_state_request(w, request)?,
+        PeerMessage::StateOffer(offer) => {
+            w.u64(offer.id);
+            w.u64(offer.donor.0);
+            w.bool(offer.accepted);
+            w.text(&offer.text);
+        }
+        PeerMessage::StateResult(result) => {
+            w.u64(result.id);
+            w.bool(result.ok);
+            w.i32(result.code);
+            w.i64(result.seqno.0);
+            w.text(&result.text);
+        }
+    }
+    Ok(())
+}
+
+fn read_peer_message(r: &mut Reader, kind: u8) -> Result<PeerMessage, DecodeError> {
+    Ok(match kind {
+        kind::CONSENSUS => PeerMessage::Consensus(read_bare(r)?),
+        kind::APPEND => read_with_payloads(r)?,
+        kind::PROPOSE => PeerMessage::Propose(read_propose(r)?),
+        kind::PROPOSE_REFUSED => PeerMessage::ProposeRefused {
+            term: Term(r.u64()?),
+            session: SessionId(r.u64()?),
+            number: r.u64()?,
+            reason: read_refused_why(r)?,
+        },
+        kind::JOIN => PeerMessage::Join(read_join(r)?),
+        kind::JOIN_REPLY => PeerMessage::JoinReply(read_join_reply(r)?),
+        kind::LEAVE => PeerMessage::Leave {
+            session: SessionId(r.u64()?),
+        },
+        kind::LEAVE_REPLY => PeerMessage::LeaveReply { ok: r.bool()? },
+        kind::REPORT => PeerMessage::Report(read_report(r)?),
+        kind::STATUS => PeerMessage::Status(read_status(r)?),
+        kind::STATE_REQUEST => PeerMessage::StateRequest(read_state_request(r)?),
+        kind::STATE_OFFER => PeerMessage::StateOffer(StateOffer {
+            id: r.u64()?,
+            donor: MemberId(r.u64()?),
+            accepted: r.bool()?,
+            text: r.text()?,
+        }),
+        kind::STATE_RESULT => PeerMessage::StateResult(StateResult {
+            id: r.u64()?,
+            ok: r.bool()?,
+            code: r.i32()?,
+            seqno: Seqno(r.i64()?),
+            text: r.text()?,
+        }),
+        code => {
+            return Err(DecodeError::UnknownCode {
+                what: "message",
+                code,
+            });
+        }
+    })
+}
+
+/// Entries in a message whose payloads would have to come with it.
+fn entries_with_payload(body: &Body) -> usize {
+    match body {
+        Body::Append(append) => append.entries.iter().filter(|e| e.payload_len > 0).count(),
+        _ => 0,
+    }
+}
+
+fn write_bare(w: &mut Writer, message: &Message) -> Result<(), EncodeError> {
+    let entries = entries_with_payload(&message.body);
+    if entries > 0 {
+        return Err(EncodeError::PayloadMismatch {
+            entries,
+            payloads: 0,
+        });
+    }
+    write_message(w, message)
+}
+
+fn read_bare(r: &mut Reader) -> Result<Message, DecodeError> {
+    let message = read_message(r)?;
+    match entries_with_payload(&message.body) {
+        0 => Ok(message),
+        count => Err(DecodeError::PayloadsMissing { count }),
+    }
+}
+
+/// The message, then the payloads one after another; their lengths are in the entry headers.
+fn write_with_payloads(
+    w: &mut Writer,
+    message: &Message,
+    payloads: &[Bytes],
+) -> Result<(), EncodeError> {
+    let Body::Append(Append { entries, .. }) = &message.body else {
+        return Err(EncodeError::NotAnAppend);
+    };
+    let fits = entries.len() == payloads.len()
+        && entries
+            .iter()
+            .zip(payloads)
+            .all(|(e, p)| e.payload_len as usize == p.len());
+    if !fits {
+        let (entries, payloads) = (entries.len(), payloads.len());
+        return Err(EncodeError::PayloadMismatch { entries, payloads });
+    }
+    write_message(w, message)?;
+    payloads.iter().for_each(|payload| w.payload(payload));
+    Ok(())
+}
+
+fn read_with_payloads(r: &mut Reader) -> Result<PeerMessage, DecodeError> {
+    let message = read_message(r)?;
+    let Body::Append(Append { entries, .. }) = &message.body else {
+        return Err(DecodeError::NotAnAppend);
+    };
+    let payloads: Result<Vec<Bytes>, DecodeError> = entries
+        .iter()
+        .map(|entry| r.take(entry.payload_len as usize))
+        .collect();
+    Ok(PeerMessage::Append {
+        payloads: payloads?,
+        message,
+    })
+}
+
+fn write_propose(w: &mut Writer, propose: &Propose) {
+    w.u64(propose.tag.0);
+    write_origin(w, &propose.origin);
+    w.u8(propose.kind as u8);
+    w.u64(propose.oldest_outstanding);
+    w.payload(&propose.payload);
+}
+
+fn read_propose(r: &mut Reader) -> Result<Propose, DecodeError> {
+    let tag = Term(r.u64()?);
+    let origin = read_origin(r)?;
+    let kind = read_entry_kind(r)?;
+    if !matches!(kind, EntryKind::Action | EntryKind::Chunk) {
+        return Err(DecodeError::UnknownCode {
+            what: "proposed kind",
+            code: kind as u8,
+        });
+    }
+    let oldest_outstanding = r.u64()?;
+    Ok(Propose {
+        tag,
+        origin,
+        kind,
+        oldest_outstanding,
+        payload: r.take_rest(),
+    })
+}
+
+fn write_refused_why(w: &mut Writer, why: RefusedWhy) {
+    match why {
+        RefusedWhy::Conflict { with } => {
+            w.u8(0);
+            w.i64(with.0);
+        }
+        RefusedWhy::TooOld { window_start } => {
+            w.u8(1);
+            w.i64(window_start.0);
+        }
+        RefusedWhy::NotLeader => w.u8(2),
+        RefusedWhy::Malformed => w.u8(3),
+        RefusedWhy::TooLarge => w.u8(4),
+    }
+}
+
+fn read_refused_why(r: &mut Reader) -> Result<RefusedWhy, DecodeError> {
+    Ok(match r.u8()? {
+        0 => RefusedWhy::Conflict {
+            with: Seqno(r.i64()?),
+        },
+        1 => RefusedWhy::TooOld {
+            window_start: Seqno(r.i64()?),
+        },
+        2 => RefusedWhy::NotLeader,
+        3 => RefusedWhy::Malformed,
+        4 => RefusedWhy::TooLarge,
+        code => {
+            return Err(DecodeError::UnknownCode {
+                what: "refusal of a proposal",
+                code,
+            });
+        }
+    })
+}
+
+fn write_join(w: &mut Writer, join: &Join) -> Result<(), EncodeError> {
+    w.u64(join.session.0);
+    w.string("name", &join.name, NAME_MAX)?;
+    w.string("address", &join.address, NAME_MAX)?;
+    w.string("client address", &join.incoming, NAME_MAX)?;
+    w.bool(join.has_data);
+    w.bytes(&join.group.0);
+    w.bytes(&join.db_group.0);
+    w.i64(join.db_seqno.0);
+    write_entry_id(w, join.last);
+    w.u16(join.versions.min);
+    w.u16(join.versions.max);
+    Ok(())
+}
+
+fn read_join(r: &mut Reader) -> Result<Join, DecodeError> {
+    Ok(Join {
+        session: SessionId(r.u64()?),
+        name: r.string("name", NAME_MAX)?,
+        address: r.string("address", NAME_MAX)?,
+        incoming: r.string("client address", NAME_MAX)?,
+        has_data: r.bool()?,
+        group: GroupId(r.array()?),
+        db_group: GroupId(r.array()?),
+        db_seqno: Seqno(r.i64()?),
+        last: read_entry_id(r)?,
+        versions: VersionRange {
+            min: r.u16()?,
+            max: r.u16()?,
+        },
+    })
+}
+
+fn write_join_reply(w: &mut Writer, reply: &JoinReply) -> Result<(), EncodeError> {
+    match reply {
+        JoinReply::Accepted { group, term } => {
+            w.u8(0);
+            w.bytes(&group.0);
+            w.u64(term.0);
+        }
+        JoinReply::NotLeader { leader, peers } => {
+            w.u8(1);
+            w.bool(leader.is_some());
+            if let Some((member, address)) = leader {
+                w.u64(member.0);
+                w.string("address", address, NAME_MAX)?;
+            }
+            write_strings(w, "addresses", peers)?;
+        }
+        JoinReply::Refused { reason, text } => {
+            w.u8(2);
+            w.u8(*reason as u8);
+            w.text(text);
+        }
+        JoinReply::Retry { text } => {
+            w.u8(3);
+            w.text(text);
+        }
+    }
+    Ok(())
+}
+
+fn read_join_reply(r: &mut Reader) -> Result<JoinReply, DecodeError> {
+    Ok(match r.u8()? {
+        0 => JoinReply::Accepted {
+            group: GroupId(r.array()?),
+            term: Term(r.u64()?),
+        },
+        1 => {
+            let leader = match r.bool()? {
+                true => Some((MemberId(r.u64()?), r.string("address", NAME_MAX)?)),
+                false => None,
+            };
+            JoinReply::NotLeader {
+                leader,
+                peers: read_strings(r, "addresses")?,
+            }
+        }
+        2 => JoinReply::Refused {
+            reason: read_join_refused(r)?,
+            text: r.text()?,
+        },
+        3 => JoinReply::Retry { text: r.text()? },
+        code => {
+            return Err(DecodeError::UnknownCode {
+                what: "answer to a join",
+                code,
+            });
+        }
+    })
+}
+
+fn read_join_refused(r: &mut Reader) -> Result<JoinRefused, DecodeError> {
+    Ok(match r.u8()? {
+        0 => JoinRefused::WrongGroup,
+        1 => JoinRefused::NameTaken,
+        2 => JoinRefused::UnknownVersion,
+        3 => JoinRefused::NotAllowed,
+        4 => JoinRefused::GroupFull,
+        5 => JoinRefused::Diverged,
+        code => {
+            return Err(DecodeError::UnknownCode {
+                what: "refusal of a join",
+                code,
+            });
+        }
+    })
+}
+
+fn write_report(w: &mut Writer, report: &Report) -> Result<(), EncodeError> {
+    w.u64(report.member.0);
+    w.u64(report.session.0);
+    w.u8(report.state as u8);
+    w.i64(report.applied.0);
+    w.string("client address", &report.incoming, NAME_MAX)?;
+    w.u32(report.queue);
+    Ok(())
+}
+
+fn read_report(r: &mut Reader) -> Result<Report, DecodeError> {
+    Ok(Report {
+        member: MemberId(r.u64()?),
+        session: SessionId(r.u64()?),
+        state: read_data_state(r)?,
+        applied: Seqno(r.i64()?),
+        incoming: r.string("client address", NAME_MAX)?,
+        queue: r.u32()?,
+    })
+}
+
+fn read_data_state(r: &mut Reader) -> Result<DataState, DecodeError> {
+    Ok(match r.u8()? {
+        0 => DataState::Disconnected,
+        1 => DataState::Joining,
+        2 => DataState::Donor,
+        3 => DataState::Joined,
+        4 => DataState::Synced,
+        5 => DataState::Error,
+        code => {
+            return Err(DecodeError::UnknownCode {
+                what: "database state",
+                code,
+            });
+        }
+    })
+}
+
+fn read_status(r: &mut Reader) -> Result<StatusBroadcast, DecodeError> {
+    let term = Term(r.u64()?);
+    let count = r.count("reports", REPORT_BYTES_MIN, MEMBERS_MAX)?;
+    let mut members = Vec::with_capacity(count);
+    for _ in 0..count {
+        members.push(read_report(r)?);
+    }
+    Ok(StatusBroadcast { term, members })
+}
+
+fn write_state_request(w: &mut Writer, request: &StateRequest) -> Result<(), EncodeError> {
+    w.u64(request.id);
+    w.u64(request.joiner.0);
+    w.u64(request.session.0);
+    w.i64(request.after.0);
+    write_strings(w, "preferred donors", &request.preferred)?;
+    w.bool(request.any_donor);
+    w.payload(&request.request);
+    Ok(())
+}
+
+fn read_state_request(r: &mut Reader) -> Result<StateRequest, DecodeError> {
+    Ok(StateRequest {
+        id: r.u64()?,
+        joiner: MemberId(r.u64()?),
+        session: SessionId(r.u64()?),
+        after: Seqno(r.i64()?),
+        preferred: read_strings(r, "preferred donors")?,
+        any_donor: r.bool()?,
+        request: r.take_rest(),
+    })
+}
+
+fn write_strings(
+    w: &mut Writer,
+    what: &'static str,
+    strings: &[String],
+) -> Result<(), EncodeError> {
+    w.count(what, strings.len(), MEMBERS_MAX)?;
+    strings
+        .iter()
+        .try_for_each(|string| w.string(what, string, NAME_MAX))
+}
+
+fn read_strings(r: &mut Reader, what: &'static str) -> Result<Vec<String>, DecodeError> {
+    let count = r.count(what, STRING_BYTES_MIN, MEMBERS_MAX)?;
+    let mut strings = Vec::with_capacity(count);
+    for _ in 0..count {
+        strings.push(r.string(what, NAME_MAX)?);
+    }
+    Ok(strings)
+}

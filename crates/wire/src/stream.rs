@@ -1,0 +1,196 @@
+//! Frames over blocking readers and writers.
+
+use std::collections::VecDeque;
+use std::io::{self, IoSlice, Read, Write};
+
+use bytes::{Buf, Bytes};
+
+use crate::error::StreamError;
+use crate::frame::{Frame, FrameDecoder, HEADER_LEN};
+use crate::message::PeerMessage;
+
+/// Bytes asked of the transport at a time.
+const READ_BYTES: usize = 64 * 1024;
+/// Segments handed to the transport at a time; Linux takes at most 1024.
+const SEGMENTS_PER_WRITE: usize = 256;
+
+/// Reads frames.
+#[derive(Debug)]
+pub struct FrameReader<R> {
+    inner: R,
+    decoder: FrameDecoder,
+    buffer: Box<[u8]>,
+    /// What of `buffer` was read and not decoded.
+    unread: std::ops::Range<usize>,
+}
+
+impl<R: Read> FrameReader<R> {
+    /// A reader that refuses frames with bodies of more than `max` bytes.
+    pub fn new(inner: R, max: u32) -> FrameReader<R> {
+        let buffer = vec![0; READ_BYTES].into_boxed_slice();
+        FrameReader {
+            inner,
+            decoder: FrameDecoder::new(max),
+            buffer,
+            unread: 0..0,
+        }
+    }
+
+    /// Another limit from the next frame on (after the handshake).
+    pub fn set_max(&mut self, max: u32) {
+        self.decoder.set_max(max);
+    }
+
+    /// The transport.
+    pub fn get_ref(&self) -> &R {
+        &self.inner
+    }
+
+    /// The transport, for its settings; reading from it loses frames.
+    pub fn get_mut(&mut self) -> &mut R {
+        &mut self.inner
+    }
+
+    /// The next frame; `None` if the connection ended after a whole one. Blocks as the transport
+    /// does. After a transport error of kind `WouldBlock` or `TimedOut` it may be called again.
+    ///
+    /// # Errors
+    /// If the transport fails, the stream is damaged, or ends inside a frame.
+    pub fn read_frame(&mut self) -> Result<Option<Frame>, StreamError> {
+        loop {
+            let mut input = &self.buffer[self.unread.clone()];
+            let frame = self.decoder.advance(&mut input);
+            self.unread.start = self.unread.end - input.len();
+            if let Some(frame) = frame? {
+                return Ok(Some(frame));
+            }
+            if self.fill()? == 0 {
+                return match self.decoder.is_inside_frame() {
+                    true => Err(StreamError::EndedInside),
+                    false => Ok(None),
+                };
+            }
+        }
+    }
+
+    /// Whether [`FrameReader::read_frame`] has bytes to work on without asking the transport.
+    pub fn has_buffered(&self) -> bool {
+        !self.unread.is_empty()
+    }
+
+    fn fill(&mut self) -> io::Result<usize> {
+        loop {
+            match self.inner.read(&mut self.buffer) {
+                Ok(len) => {
+                    self.unread = 0..len;
+                    return Ok(len);
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+/// Writes frames: gathers as many messages as wanted, then sends them together.
+#[derive(Debug)]
+pub struct FrameWriter<W> {
+    inner: W,
+    max: u32,
+    queue: VecDeque<Bytes>,
+    queued_bytes: usize,
+}
+
+impl<W: Write> FrameWriter<W> {
+    /// A writer that refuses messages with bodies of more than `max` bytes.
+    pub fn new(inner: W, max: u32) -> FrameWriter<W> {
+        FrameWriter {
+            inner,
+            max,
+            queue: VecDeque::new(),
+            queued_bytes: 0,
+        }
+    }
+
+    /// Another limit from the next message on.
+    pub fn set_max(&mut self, max: u32) {
+        self.max = max;
+    }
+
+    /// The transport.
+    pub fn get_ref(&self) -> &W {
+        &self.inner
+    }
+
+    /// The transport, for its settings; writing to it damages the stream.
+    pub fn get_mut(&mut self) -> &mut W {
+        &mut self.inner
+    }
+
+    /// Queues a message; nothing is sent before [`FrameWriter::flush`]. Payloads are not copied.
+    ///
+    /// # Errors
+    /// If the message cannot be encoded or is too large; the queue is as before.
+    pub fn push(&mut self, version: u16, message: &PeerMessage) -> Result<(), StreamError> {
+        let mut segments = Vec::new();
+        message.encode(version, &mut segments)?;
+        let bytes: usize = segments.iter().map(Bytes::len).sum();
+        let len = bytes - HEADER_LEN;
+        if len > self.max as usize {
+            return Err(StreamError::TooLarge {
+                kind: message.kind(),
+                len,
+                max: self.max,
+            });
+        }
+        self.push_segments(segments);
+        Ok(())
+    }
+
+    /// Queues an encoded frame.
+    pub(crate) fn push_segments(&mut self, segments: Vec<Bytes>) {
+        self.queued_bytes += segments.iter().map(Bytes::len).sum::<usize>();
+        self.queue
+            .extend(segments.into_iter().filter(|segment| !segment.is_empty()));
+    }
+
+    /// Bytes queued.
+    pub fn queued_bytes(&self) -> usize {
+        self.queued_bytes
+    }
+
+    /// Sends everything queued. After a transport error of kind `WouldBlock` or `TimedOut` it may be
+    /// called again; after any other the connection is of no use.
+    ///
+    /// # Errors
+    /// If the transport fails.
+    pub fn flush(&mut self) -> Result<(), StreamError> {
+        while !self.queue.is_empty() {
+            let slices: Vec<IoSlice<'_>> = self
+                .queue
+                .iter()
+                .take(SEGMENTS_PER_WRITE)
+                .map(|s| IoSlice::new(s))
+                .collect();
+            match self.inner.write_vectored(&slices) {
+                Ok(0) => return Err(io::Error::from(io::ErrorKind::WriteZero).into()),
+                Ok(written) => self.consume(written),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(self.inner.flush()?)
+    }
+
+    fn consume(&mut self, mut written: usize) {
+        self.queued_bytes = self.queued_bytes.saturating_sub(written);
+        while let Some(segment) = self.queue.front_mut() {
+            if written < segment.len() {
+                segment.advance(written);
+                return;
+            }
+            written -= segment.len();
+            self.queue.pop_front();
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! Protocol versions: agreed per connection, the highest that both sides know.
+
+/// Oldest version this program speaks.
+pub const PROTOCOL_MIN: u16 = 1;
+/// Newest version this program speaks.
+pub const PROTOCOL_MAX: u16 = 1;
+
+/// The versions somebody speaks, both ends included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct VersionRange {
+    /// Oldest.
+    pub min: u16,
+    /// Newest.
+    pub max: u16,
+}
+
+impl VersionRange {
+    /// What this program speaks.
+    pub const OURS: VersionRange = VersionRange {
+        min: PROTOCOL_MIN,
+        max: PROTOCOL_MAX,
+    };
+
+    /// Whether this version is among them.
+    pub fn contains(self, version: u16) -> bool {
+        self.min <= version && version <= self.max
+    }
+}
+
+/// The newest version that both sides speak; `None` if there is none.
+pub fn choose_version(ours: VersionRange, theirs: VersionRange) -> Option<u16> {
+    let version = ours.max.min(theirs.max);
+    (ours.contains(version) && theirs.contains(version)).then_some(version)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn newest_common_version_is_chosen() {
+        let range = |min, max| VersionRange { min, max };
+        let table = [
+            (range(1, 1), range(1, 1), Some(1)),
+            (range(1, 3), range(2, 5), Some(3)),
+            (range(2, 5), range(1, 3), Some(3)),
+            (range(1, 2), range(3, 4), None),
+            (range(3, 4), range(1, 2), None),
+            (range(1, 4), range(4, 2), None),
+        ];
+        for (ours, theirs, expected) in table {
+            assert_eq!(
+                choose_version(ours, theirs),
+                expected,
+                "{ours:?} and {theirs:?}"
+            );
+        }
+    }
+}

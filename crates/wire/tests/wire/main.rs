@@ -1,0 +1,7 @@
+//! The wire format: round trips, damage, bounds.
+
+mod damage;
+mod frames;
+mod handshake;
+mod messages;
+mod strategies;

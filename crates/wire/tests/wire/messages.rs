@@ -1,0 +1,356 @@
+//! Messages as bytes and back.
+
+use bytes::Bytes;
+use proptest::prelude::*;
+use synod_consensus::{
+    Append, Body, EntryHeader, EntryId, EntryKind, LogIndex, MemberId, Message, Origin, Seqno,
+    SessionId, Term, Time,
+};
+use synod_wire::{
+    DecodeError, EncodeError, Frame, FrameDecoder, Lane, PeerMessage, Propose, Report, StateResult,
+};
+
+use crate::strategies::peer_message;
+
+/// The frame of a message as one piece.
+pub(crate) fn frame_bytes(message: &PeerMessage) -> Vec<u8> {
+    let mut segments = Vec::new();
+    message.encode(1, &mut segments).unwrap();
+    segments.concat()
+}
+
+/// The frame that these bytes are.
+pub(crate) fn parse(bytes: &[u8]) -> Frame {
+    let mut decoder = FrameDecoder::new(u32::MAX);
+    decoder.feed(bytes);
+    let frame = decoder.next_frame().unwrap().expect("a whole frame");
+    assert!(!decoder.is_inside_frame());
+    frame
+}
+
+/// An append of one entry with this payload.
+fn append_of(payload: Bytes) -> PeerMessage {
+    let entry = EntryHeader {
+        term: Term(1),
+        index: LogIndex(8),
+        seqno: Seqno(5),
+        kind: EntryKind::Action,
+        origin: Origin {
+            member: MemberId(2),
+            session: SessionId(3),
+            number: 4,
+        },
+        depends_on: Seqno(4),
+        payload_len: payload.len() as u32,
+        payload_crc: 6,
+    };
+    let append = Append {
+        prev: EntryId {
+            term: Term(1),
+            index: LogIndex(7),
+        },
+        entries: vec![entry],
+        commit: LogIndex(7),
+        leader_durable: LogIndex(7),
+        sent_at: Time(9),
+    };
+    let body = Body::Append(append);
+    let message = Message {
+        from: MemberId(1),
+        to: MemberId(2),
+        term: Term(1),
+        body,
+    };
+    PeerMessage::Append {
+        message,
+        payloads: vec![payload],
+    }
+}
+
+fn propose_of(payload: Bytes) -> PeerMessage {
+    PeerMessage::Propose(Propose {
+        tag: Term(1),
+        origin: Origin {
+            member: MemberId(2),
+            session: SessionId(3),
+            number: 4,
+        },
+        kind: EntryKind::Action,
+        oldest_outstanding: 4,
+        payload,
+    })
+}
+
+/// The table of messages that people read.
+const DOCUMENT: &str = include_str!("../../../../docs/wire-protocol.md");
+
+/// Whether the document has a row for this kind and message.
+fn is_documented(message: &PeerMessage) -> bool {
+    let debug = format!("{message:?}");
+    let name = debug.split([' ', '(']).next().unwrap_or_default();
+    DOCUMENT.contains(&format!("\n| {} | {name} |", message.kind()))
+}
+
+proptest! {
+    #[test]
+    fn every_message_is_in_the_document(message in peer_message()) {
+        prop_assert!(is_documented(&message), "{message:?}");
+    }
+
+    #[test]
+    fn every_message_survives(message in peer_message()) {
+        let frame = parse(&frame_bytes(&message));
+        prop_assert_eq!(frame.kind, message.kind());
+        prop_assert_eq!(PeerMessage::decode(1, frame), Ok(message));
+    }
+
+    #[test]
+    fn body_cut_short_is_refused_or_has_a_shorter_payload(
+        message in peer_message(),
+        part in 0.0..1.0f64,
+    ) {
+        let frame = parse(&frame_bytes(&message));
+        let len = (frame.body.len() as f64 * part) as usize;
+        let cut = Frame { kind: frame.kind, body: frame.body.slice(..len) };
+        match PeerMessage::decode(1, cut) {
+            Err(_) | Ok(PeerMessage::Propose(_) | PeerMessage::StateRequest(_)) => {}
+            Ok(other) => prop_assert!(false, "{message:?} cut to {len} bytes became {other:?}"),
+        }
+    }
+
+    #[test]
+    fn body_with_more_behind_it_is_refused(message in peer_message()) {
+        let frame = parse(&frame_bytes(&message));
+        let body = Bytes::from([&frame.body[..], &[0]].concat());
+        match PeerMessage::decode(1, Frame { kind: frame.kind, body }) {
+            Err(DecodeError::TrailingBytes { left: 1 }) => {}
+            Ok(PeerMessage::Propose(_) | PeerMessage::StateRequest(_)) => {}
+            other => prop_assert!(false, "{other:?}"),
+        }
+    }
+
+    #[test]
+    fn garbage_in_a_good_frame_never_panics(
+        kind in 0..40u8,
+        body in proptest::collection::vec(any::<u8>(), 0..400),
+    ) {
+        let _ = PeerMessage::decode(1, Frame { kind, body: body.into() });
+    }
+
+    #[test]
+    fn altered_body_in_a_good_frame_never_panics(
+        message in peer_message(),
+        changes in proptest::collection::vec((any::<proptest::sample::Index>(), any::<u8>()), 1..4),
+    ) {
+        let frame = parse(&frame_bytes(&message));
+        let mut body = frame.body.to_vec();
+        for (at, value) in changes {
+            if !body.is_empty() {
+                let at = at.index(body.len());
+                body[at] = value;
+            }
+        }
+        let _ = PeerMessage::decode(1, Frame { kind: frame.kind, body: body.into() });
+    }
+}
+
+#[test]
+fn large_payloads_are_sent_and_received_without_copying() {
+    let payload = Bytes::from(vec![7; 100_000]);
+    for message in [append_of(payload.clone()), propose_of(payload.clone())] {
+        let mut segments = Vec::new();
+        message.encode(1, &mut segments).unwrap();
+        assert!(
+            segments
+                .iter()
+                .any(|segment| segment.as_ptr() == payload.as_ptr())
+        );
+
+        let frame = parse(&segments.concat());
+        let received = frame.body.as_ptr_range();
+        let payload = match PeerMessage::decode(1, frame).unwrap() {
+            PeerMessage::Append { mut payloads, .. } => payloads.remove(0),
+            PeerMessage::Propose(propose) => propose.payload,
+            other => panic!("{other:?}"),
+        };
+        assert!(received.contains(&payload.as_ptr()));
+        assert_eq!(payload.len(), 100_000);
+    }
+}
+
+#[test]
+fn small_payloads_do_not_become_segments() {
+    let mut segments = Vec::new();
+    append_of(Bytes::from_static(b"small"))
+        .encode(1, &mut segments)
+        .unwrap();
+    assert_eq!(segments.len(), 2, "header and fields");
+}
+
+#[test]
+fn only_entries_and_proposals_are_bulk() {
+    assert_eq!(append_of(Bytes::new()).lane(), Lane::Bulk);
+    assert_eq!(propose_of(Bytes::new()).lane(), Lane::Bulk);
+    let PeerMessage::Append { message, .. } = append_of(Bytes::new()) else {
+        unreachable!()
+    };
+    let Body::Append(append) = message.body else {
+        unreachable!()
+    };
+    let probe = Message {
+        body: Body::Append(Append {
+            entries: vec![],
+            ..append
+        }),
+        ..message
+    };
+    assert_eq!(PeerMessage::Consensus(probe).lane(), Lane::Control);
+    assert_eq!(PeerMessage::Report(Report::default()).lane(), Lane::Control);
+}
+
+#[test]
+fn payloads_that_do_not_fit_their_entries_are_not_sent() {
+    let mut out = Vec::new();
+    let PeerMessage::Append { message, .. } = append_of(Bytes::from_static(b"12")) else {
+        unreachable!()
+    };
+    for payloads in [
+        vec![],
+        vec![Bytes::from_static(b"1")],
+        vec![Bytes::from_static(b"12"); 2],
+    ] {
+        let mismatch = EncodeError::PayloadMismatch {
+            entries: 1,
+            payloads: payloads.len(),
+        };
+        let wrong = PeerMessage::Append {
+            message: message.clone(),
+            payloads,
+        };
+        assert_eq!(wrong.encode(1, &mut out), Err(mismatch));
+    }
+    let bare = PeerMessage::Consensus(message);
+    assert!(matches!(
+        bare.encode(1, &mut out),
+        Err(EncodeError::PayloadMismatch { .. })
+    ));
+    assert!(out.is_empty());
+}
+
+#[test]
+fn entries_that_do_not_follow_one_another_are_refused() {
+    let mut bytes = parse(&frame_bytes(&append_of(Bytes::new()))).body.to_vec();
+    // Behind from, to, term, code, prev, commit, leader_durable, sent_at, count, and entry's term.
+    let index_at = 24 + 1 + 16 + 24 + 4 + 8;
+    assert_eq!(bytes[index_at], 8);
+    bytes[index_at] = 9;
+    let frame = Frame {
+        kind: 17,
+        body: bytes.into(),
+    };
+    let error = DecodeError::NotConsecutive {
+        expected: 8,
+        found: 9,
+    };
+    assert_eq!(PeerMessage::decode(1, frame), Err(error));
+}
+
+#[test]
+fn count_beyond_the_message_is_refused_before_allocating() {
+    let mut bytes = parse(&frame_bytes(&append_of(Bytes::new()))).body.to_vec();
+    let count_at = 24 + 1 + 16 + 24;
+    bytes[count_at..count_at + 4].copy_from_slice(&u32::MAX.to_le_bytes());
+    let frame = Frame {
+        kind: 17,
+        body: bytes.into(),
+    };
+    let error = DecodeError::ImpossibleCount {
+        what: "entries",
+        count: u32::MAX,
+        left: 65,
+    };
+    assert_eq!(PeerMessage::decode(1, frame), Err(error));
+}
+
+#[test]
+fn overlong_names_are_not_sent_and_overlong_texts_are_cut() {
+    let name = Report {
+        incoming: "x".repeat(513),
+        ..Report::default()
+    };
+    let too_long = EncodeError::TooLong {
+        what: "client address",
+        len: 513,
+        max: 512,
+    };
+    assert_eq!(
+        PeerMessage::Report(name).encode(1, &mut Vec::new()),
+        Err(too_long)
+    );
+
+    let text = "é".repeat(5000);
+    let result = StateResult {
+        id: 1,
+        ok: false,
+        code: 5,
+        seqno: Seqno(-1),
+        text,
+    };
+    let frame = parse(&frame_bytes(&PeerMessage::StateResult(result)));
+    let Ok(PeerMessage::StateResult(result)) = PeerMessage::decode(1, frame) else {
+        panic!()
+    };
+    assert_eq!(result.text, "é".repeat(512));
+}
+
+#[test]
+fn unknown_versions_and_kinds_are_refused() {
+    let message = PeerMessage::LeaveReply { ok: true };
+    let unknown = EncodeError::UnknownVersion { version: 2 };
+    assert_eq!(message.encode(2, &mut Vec::new()), Err(unknown));
+    let frame = parse(&frame_bytes(&message));
+    let unknown = DecodeError::UnknownVersion { version: 2 };
+    assert_eq!(PeerMessage::decode(2, frame), Err(unknown));
+    let frame = Frame {
+        kind: 99,
+        body: Bytes::new(),
+    };
+    let unknown = DecodeError::UnknownCode {
+        what: "message",
+        code: 99,
+    };
+    assert_eq!(PeerMessage::decode(1, frame), Err(unknown));
+}
+
+#[test]
+fn version_1_never_changes() {
+    let hex = |bytes: &[u8]| {
+        bytes
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect::<String>()
+    };
+    let leave = PeerMessage::Leave {
+        session: SessionId(0x0102_0304_0506_0708),
+    };
+    assert_eq!(hex(&frame_bytes(&leave)), LEAVE);
+    assert_eq!(
+        hex(&frame_bytes(&append_of(Bytes::from_static(b"payload")))),
+        APPEND
+    );
+}
+
+const LEAVE: &str = "53791600080000001c02f926e92cd2330807060504030201";
+/// Header, sender to term, code, previous entry, commit to clock, count, entry, payload.
+const APPEND: &str = concat!(
+    "537911008d000000ae17086212f2eb5d",
+    "010000000000000002000000000000000100000000000000",
+    "05",
+    "01000000000000000700000000000000",
+    "070000000000000007000000000000000900000000000000",
+    "01000000",
+    "01000000000000000800000000000000050000000000000003",
+    "020000000000000003000000000000000400000000000000",
+    "04000000000000000700000006000000",
+    "7061796c6f6164",
+);

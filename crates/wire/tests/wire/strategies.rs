@@ -1,0 +1,399 @@
+//! Random messages of every kind.
+
+use bytes::Bytes;
+use proptest::collection::vec;
+use proptest::prelude::*;
+use synod_consensus::{
+    Append, AppendOutcome, AppendReply, Body, Config, ConfigAt, EntryHeader, EntryId, EntryKind,
+    GroupId, LogBase, LogIndex, Member, MemberId, Message, Origin, Role, Seqno, SessionId, Term,
+    Time,
+};
+use synod_wire::{
+    DataState, Hello, HelloReply, Join, JoinRefused, JoinReply, Lane, PeerMessage, Propose,
+    RefuseReason, RefusedWhy, Report, StateOffer, StateRequest, StateResult, StatusBroadcast,
+    VersionRange,
+};
+
+fn member() -> impl Strategy<Value = MemberId> {
+    any::<u64>().prop_map(MemberId)
+}
+
+fn session() -> impl Strategy<Value = SessionId> {
+    any::<u64>().prop_map(SessionId)
+}
+
+fn term() -> impl Strategy<Value = Term> {
+    any::<u64>().prop_map(Term)
+}
+
+fn index() -> impl Strategy<Value = LogIndex> {
+    any::<u64>().prop_map(LogIndex)
+}
+
+fn seqno() -> impl Strategy<Value = Seqno> {
+    any::<i64>().prop_map(Seqno)
+}
+
+fn time() -> impl Strategy<Value = Time> {
+    any::<u64>().prop_map(Time)
+}
+
+fn group() -> impl Strategy<Value = GroupId> {
+    any::<[u8; 16]>().prop_map(GroupId)
+}
+
+fn text() -> impl Strategy<Value = String> {
+    prop_oneof![
+        Just(String::new()),
+        vec(any::<char>(), 0..20).prop_map(String::from_iter)
+    ]
+}
+
+fn payload() -> impl Strategy<Value = Bytes> {
+    let small = vec(any::<u8>(), 0..50).prop_map(Bytes::from);
+    // On both sides of the size from which payloads are not copied.
+    let large = (4000..6000usize, any::<u8>()).prop_map(|(len, byte)| vec![byte; len].into());
+    prop_oneof![4 => small, 1 => large]
+}
+
+fn entry_id() -> impl Strategy<Value = EntryId> {
+    (term(), index()).prop_map(|(term, index)| EntryId { term, index })
+}
+
+fn origin() -> impl Strategy<Value = Origin> {
+    let parts = (member(), session(), any::<u64>());
+    parts.prop_map(|(member, session, number)| Origin {
+        member,
+        session,
+        number,
+    })
+}
+
+fn versions() -> impl Strategy<Value = VersionRange> {
+    any::<(u16, u16)>().prop_map(|(min, max)| VersionRange { min, max })
+}
+
+fn entry() -> impl Strategy<Value = EntryHeader> {
+    let kind = (0..6u8).prop_map(|code| EntryKind::from_code(code).unwrap());
+    let parts = (term(), seqno(), kind, origin(), seqno(), any::<u32>());
+    parts.prop_map(
+        |(term, seqno, kind, origin, depends_on, payload_crc)| EntryHeader {
+            term,
+            index: LogIndex(0),
+            seqno,
+            kind,
+            origin,
+            depends_on,
+            payload_len: 0,
+            payload_crc,
+        },
+    )
+}
+
+/// An append, and the payloads for its entries.
+fn append() -> impl Strategy<Value = (Append, Vec<Bytes>)> {
+    let prev = (term(), 0..u64::MAX / 2);
+    let entries = vec((entry(), payload()), 0..6);
+    let parts = (prev, entries, index(), index(), time());
+    parts.prop_map(
+        |((term, prev_index), entries, commit, leader_durable, sent_at)| {
+            let prev = EntryId {
+                term,
+                index: LogIndex(prev_index),
+            };
+            let (mut headers, payloads): (Vec<EntryHeader>, Vec<Bytes>) =
+                entries.into_iter().unzip();
+            for ((header, payload), index) in
+                headers.iter_mut().zip(&payloads).zip(prev_index + 1..)
+            {
+                header.index = LogIndex(index);
+                header.payload_len = payload.len() as u32;
+            }
+            (
+                Append {
+                    prev,
+                    entries: headers,
+                    commit,
+                    leader_durable,
+                    sent_at,
+                },
+                payloads,
+            )
+        },
+    )
+}
+
+fn config_at() -> impl Strategy<Value = ConfigAt> {
+    let role = any::<bool>().prop_map(|voter| if voter { Role::Voter } else { Role::Learner });
+    let one = (role, any::<bool>(), text(), text());
+    let one = one.prop_map(|(role, has_data, name, address)| Member {
+        role,
+        has_data,
+        name,
+        address,
+    });
+    let members = proptest::collection::btree_map(member(), one, 0..5);
+    (index(), members).prop_map(|(index, members)| ConfigAt {
+        index,
+        config: Config { members },
+    })
+}
+
+fn log_base() -> impl Strategy<Value = LogBase> {
+    let parts = (entry_id(), seqno(), config_at());
+    parts.prop_map(|(last, seqno, config)| LogBase {
+        last,
+        seqno,
+        config,
+    })
+}
+
+fn outcome() -> impl Strategy<Value = AppendOutcome> {
+    prop_oneof![
+        index().prop_map(|index| AppendOutcome::Durable { index }),
+        (index(), entry_id()).prop_map(|(refused, hint)| AppendOutcome::Rejected { refused, hint }),
+    ]
+}
+
+/// A body that needs no payloads.
+fn bare_body() -> impl Strategy<Value = Body> {
+    prop_oneof![
+        entry_id().prop_map(|last| Body::PreVote { last }),
+        any::<bool>().prop_map(|granted| Body::PreVoteReply { granted }),
+        (entry_id(), any::<bool>()).prop_map(|(last, transfer)| Body::Vote { last, transfer }),
+        any::<bool>().prop_map(|granted| Body::VoteReply { granted }),
+        append().prop_map(|(append, _)| {
+            let mut append = append;
+            append
+                .entries
+                .iter_mut()
+                .for_each(|entry| entry.payload_len = 0);
+            Body::Append(append)
+        }),
+        (outcome(), time())
+            .prop_map(|(outcome, sent_at)| { Body::AppendReply(AppendReply { outcome, sent_at }) }),
+        (index(), time(), any::<u64>()).prop_map(|(commit, sent_at, read_round)| {
+            Body::Heartbeat {
+                commit,
+                sent_at,
+                read_round,
+            }
+        }),
+        (time(), any::<u64>()).prop_map(|(sent_at, read_round)| Body::HeartbeatReply {
+            sent_at,
+            read_round
+        }),
+        (log_base(), time()).prop_map(|(base, sent_at)| Body::InstallBase { base, sent_at }),
+        Just(Body::TimeoutNow),
+        any::<u64>().prop_map(|id| Body::Read { id }),
+        (any::<u64>(), index(), seqno()).prop_map(|(id, index, seqno)| Body::ReadReply {
+            id,
+            index,
+            seqno
+        }),
+    ]
+}
+
+fn message(body: impl Strategy<Value = Body>) -> impl Strategy<Value = Message> {
+    let parts = (member(), member(), term(), body);
+    parts.prop_map(|(from, to, term, body)| Message {
+        from,
+        to,
+        term,
+        body,
+    })
+}
+
+fn append_message() -> impl Strategy<Value = PeerMessage> {
+    (member(), member(), term(), append()).prop_map(|(from, to, term, (append, payloads))| {
+        let message = Message {
+            from,
+            to,
+            term,
+            body: Body::Append(append),
+        };
+        PeerMessage::Append { message, payloads }
+    })
+}
+
+fn propose() -> impl Strategy<Value = Propose> {
+    let kind = prop_oneof![Just(EntryKind::Action), Just(EntryKind::Chunk)];
+    let parts = (term(), origin(), kind, any::<u64>(), payload());
+    parts.prop_map(|(tag, origin, kind, oldest_outstanding, payload)| Propose {
+        tag,
+        origin,
+        kind,
+        oldest_outstanding,
+        payload,
+    })
+}
+
+fn refused_why() -> impl Strategy<Value = RefusedWhy> {
+    prop_oneof![
+        seqno().prop_map(|with| RefusedWhy::Conflict { with }),
+        seqno().prop_map(|window_start| RefusedWhy::TooOld { window_start }),
+        Just(RefusedWhy::NotLeader),
+        Just(RefusedWhy::Malformed),
+        Just(RefusedWhy::TooLarge),
+    ]
+}
+
+fn join() -> impl Strategy<Value = Join> {
+    let names = (text(), text(), text());
+    let database = (any::<bool>(), group(), seqno());
+    let parts = (session(), names, database, group(), entry_id(), versions());
+    parts.prop_map(|(session, names, database, group, last, versions)| {
+        let (name, address, incoming) = names;
+        let (has_data, db_group, db_seqno) = database;
+        Join {
+            session,
+            name,
+            address,
+            incoming,
+            has_data,
+            group,
+            db_group,
+            db_seqno,
+            last,
+            versions,
+        }
+    })
+}
+
+fn join_reply() -> impl Strategy<Value = JoinReply> {
+    let reason = prop_oneof![
+        Just(JoinRefused::WrongGroup),
+        Just(JoinRefused::NameTaken),
+        Just(JoinRefused::UnknownVersion),
+        Just(JoinRefused::NotAllowed),
+        Just(JoinRefused::GroupFull),
+        Just(JoinRefused::Diverged),
+    ];
+    let leader = proptest::option::of((member(), text()));
+    prop_oneof![
+        (group(), term()).prop_map(|(group, term)| JoinReply::Accepted { group, term }),
+        (leader, vec(text(), 0..4))
+            .prop_map(|(leader, peers)| JoinReply::NotLeader { leader, peers }),
+        (reason, text()).prop_map(|(reason, text)| JoinReply::Refused { reason, text }),
+        text().prop_map(|text| JoinReply::Retry { text }),
+    ]
+}
+
+fn report() -> impl Strategy<Value = Report> {
+    let state = prop_oneof![
+        Just(DataState::Disconnected),
+        Just(DataState::Joining),
+        Just(DataState::Donor),
+        Just(DataState::Joined),
+        Just(DataState::Synced),
+        Just(DataState::Error),
+    ];
+    let parts = (member(), session(), state, seqno(), text(), any::<u32>());
+    parts.prop_map(
+        |(member, session, state, applied, incoming, queue)| Report {
+            member,
+            session,
+            state,
+            applied,
+            incoming,
+            queue,
+        },
+    )
+}
+
+fn state_request() -> impl Strategy<Value = StateRequest> {
+    let who = (any::<u64>(), member(), session(), seqno());
+    let parts = (who, vec(text(), 0..4), any::<bool>(), payload());
+    parts.prop_map(
+        |((id, joiner, session, after), preferred, any_donor, request)| StateRequest {
+            id,
+            joiner,
+            session,
+            after,
+            preferred,
+            any_donor,
+            request,
+        },
+    )
+}
+
+fn state_result() -> impl Strategy<Value = StateResult> {
+    let parts = (any::<u64>(), any::<bool>(), any::<i32>(), seqno(), text());
+    parts.prop_map(|(id, ok, code, seqno, text)| StateResult {
+        id,
+        ok,
+        code,
+        seqno,
+        text,
+    })
+}
+
+/// Any message that can be sent.
+pub(crate) fn peer_message() -> impl Strategy<Value = PeerMessage> {
+    prop_oneof![
+        6 => message(bare_body()).prop_map(PeerMessage::Consensus),
+        4 => append_message(),
+        2 => propose().prop_map(PeerMessage::Propose),
+        1 => (term(), session(), any::<u64>(), refused_why()).prop_map(
+            |(term, session, number, reason)| {
+                PeerMessage::ProposeRefused { term, session, number, reason }
+            }
+        ),
+        1 => join().prop_map(PeerMessage::Join),
+        1 => join_reply().prop_map(PeerMessage::JoinReply),
+        1 => session().prop_map(|session| PeerMessage::Leave { session }),
+        1 => any::<bool>().prop_map(|ok| PeerMessage::LeaveReply { ok }),
+        1 => report().prop_map(PeerMessage::Report),
+        1 => (term(), vec(report(), 0..4))
+            .prop_map(|(term, members)| PeerMessage::Status(StatusBroadcast { term, members })),
+        1 => state_request().prop_map(PeerMessage::StateRequest),
+        1 => (any::<u64>(), member(), any::<bool>(), text()).prop_map(
+            |(id, donor, accepted, text)| {
+                PeerMessage::StateOffer(StateOffer { id, donor, accepted, text })
+            }
+        ),
+        1 => state_result().prop_map(PeerMessage::StateResult),
+    ]
+}
+
+/// Any hello.
+pub(crate) fn hello() -> impl Strategy<Value = Hello> {
+    let lane = prop_oneof![Just(Lane::Control), Just(Lane::Bulk)];
+    let parts = (
+        versions(),
+        group(),
+        member(),
+        session(),
+        (text(), text(), text()),
+        lane,
+    );
+    parts.prop_map(
+        |(versions, group, member, session, (cluster_name, name, address), lane)| Hello {
+            versions,
+            group,
+            cluster_name,
+            member,
+            session,
+            name,
+            address,
+            lane,
+        },
+    )
+}
+
+/// Any answer to a hello.
+pub(crate) fn hello_reply() -> impl Strategy<Value = HelloReply> {
+    let reason = (0..8u8).prop_map(|code| RefuseReason::from_code(code).unwrap());
+    prop_oneof![
+        (any::<u16>(), group(), member(), session(), text()).prop_map(
+            |(version, group, member, session, name)| HelloReply::Welcome {
+                version,
+                group,
+                member,
+                session,
+                name,
+            }
+        ),
+        (reason, text()).prop_map(|(reason, text)| HelloReply::Refused { reason, text }),
+    ]
+}
