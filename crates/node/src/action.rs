@@ -1,0 +1,284 @@
+//! What travels inside an action: certification data for the leader, opaque data for the host.
+//!
+//! An action that exceeds the chunk size is sent as a number of [`Chunk`]s and a last piece, each a
+//! proposal of its own, with other members' and clients' proposals between them. The group orders
+//! the action by its last piece.
+//!
+//! ```text
+//! action: version u8 | class u8 | reserved u16 | epoch u64 | last_seen i64 | chunked u64
+//!         | chunks u32 | keys_len u32 | keys | data
+//! chunk:  version u8 | part u8 | reserved u16 | chunked u64 | bytes
+//! ```
+//! All numbers are little-endian. `chunked` is the origin's own number for an action in chunks, zero
+//! for one that came in one piece; `chunks` is how many chunks precede the last piece.
+
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+use synod_certify::{Class, KeySet};
+
+const VERSION: u8 = 1;
+const ACTION_HEADER_BYTES: usize = 36;
+const CHUNK_HEADER_BYTES: usize = 12;
+
+/// An action as its origin hands it to the group.
+#[derive(Clone, Debug)]
+pub struct Action {
+    /// How it conflicts.
+    pub class: Class,
+    /// Keys it touches.
+    pub keys: KeySet,
+    /// Highest contiguous position applied at the origin when the action was handed over.
+    pub last_seen: i64,
+    /// For the host.
+    pub data: Bytes,
+}
+
+/// The certification part and the last data of an action entry.
+#[derive(Clone, Debug)]
+pub(crate) struct ActionPiece {
+    pub(crate) class: Class,
+    pub(crate) epoch: u64,
+    pub(crate) last_seen: i64,
+    /// The origin's number of an action in chunks; zero: the piece is the whole action.
+    pub(crate) chunked: u64,
+    /// How many chunks came before.
+    pub(crate) chunks: u32,
+    pub(crate) keys: Bytes,
+    pub(crate) data: Bytes,
+}
+
+/// What a chunk carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    Keys = 0,
+    Data = 1,
+}
+
+/// One chunk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Chunk {
+    pub(crate) part: Part,
+    pub(crate) chunked: u64,
+    pub(crate) bytes: Bytes,
+}
+
+/// A payload that is not what its entry kind says.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("malformed {what}: {why}")]
+pub struct PayloadError {
+    /// Which payload.
+    pub what: &'static str,
+    /// What is wrong with it.
+    pub why: String,
+}
+
+fn bad(what: &'static str, why: impl Into<String>) -> PayloadError {
+    PayloadError { what, why: why.into() }
+}
+
+impl ActionPiece {
+    pub(crate) fn encode(&self) -> Bytes {
+        let mut out =
+            BytesMut::with_capacity(ACTION_HEADER_BYTES + self.keys.len() + self.data.len());
+        out.put_u8(VERSION);
+        out.put_u8(class_code(self.class));
+        out.put_u16_le(0);
+        out.put_u64_le(self.epoch);
+        out.put_i64_le(self.last_seen);
+        out.put_u64_le(self.chunked);
+        out.put_u32_le(self.chunks);
+        let keys_len = u32::try_from(self.keys.len()).expect("keys are cut to the chunk size");
+        out.put_u32_le(keys_len);
+        out.put_slice(&self.keys);
+        out.put_slice(&self.data);
+        out.freeze()
+    }
+
+    pub(crate) fn decode(mut payload: Bytes) -> Result<ActionPiece, PayloadError> {
+        const WHAT: &str = "action";
+        if payload.len() < ACTION_HEADER_BYTES {
+            return Err(bad(WHAT, format!("{} bytes are too few", payload.len())));
+        }
+        check_version(WHAT, payload.get_u8())?;
+        let class = class_from_code(payload.get_u8())?;
+        payload.advance(2);
+        let epoch = payload.get_u64_le();
+        let last_seen = payload.get_i64_le();
+        let chunked = payload.get_u64_le();
+        let chunks = payload.get_u32_le();
+        let keys_len = payload.get_u32_le() as usize;
+        if keys_len > payload.len() {
+            return Err(bad(WHAT, format!("{keys_len} bytes of keys in {}", payload.len())));
+        }
+        let keys = payload.split_to(keys_len);
+        Ok(ActionPiece { class, epoch, last_seen, chunked, chunks, keys, data: payload })
+    }
+}
+
+impl Chunk {
+    pub(crate) fn encode(&self) -> Bytes {
+        let mut out = BytesMut::with_capacity(CHUNK_HEADER_BYTES + self.bytes.len());
+        out.put_u8(VERSION);
+        out.put_u8(self.part as u8);
+        out.put_u16_le(0);
+        out.put_u64_le(self.chunked);
+        out.put_slice(&self.bytes);
+        out.freeze()
+    }
+
+    pub(crate) fn decode(mut payload: Bytes) -> Result<Chunk, PayloadError> {
+        const WHAT: &str = "chunk";
+        if payload.len() < CHUNK_HEADER_BYTES {
+            return Err(bad(WHAT, format!("{} bytes are too few", payload.len())));
+        }
+        check_version(WHAT, payload.get_u8())?;
+        let part = match payload.get_u8() {
+            0 => Part::Keys,
+            1 => Part::Data,
+            other => return Err(bad(WHAT, format!("unknown part {other}"))),
+        };
+        payload.advance(2);
+        let chunked = payload.get_u64_le();
+        Ok(Chunk { part, chunked, bytes: payload })
+    }
+}
+
+fn check_version(what: &'static str, version: u8) -> Result<(), PayloadError> {
+    if version == VERSION {
+        return Ok(());
+    }
+    Err(bad(what, format!("version {version}, this program knows {VERSION}")))
+}
+
+fn class_code(class: Class) -> u8 {
+    match class {
+        Class::WriteSet { pa_unsafe: false } => 0,
+        Class::WriteSet { pa_unsafe: true } => 1,
+        Class::TotalOrder => 2,
+        Class::Barrier => 3,
+    }
+}
+
+fn class_from_code(code: u8) -> Result<Class, PayloadError> {
+    Ok(match code {
+        0 => Class::WriteSet { pa_unsafe: false },
+        1 => Class::WriteSet { pa_unsafe: true },
+        2 => Class::TotalOrder,
+        3 => Class::Barrier,
+        other => return Err(bad("action", format!("unknown class {other}"))),
+    })
+}
+
+/// One proposal of an action, encoded.
+pub(crate) enum Piece {
+    Chunk(Bytes),
+    Last(Bytes),
+}
+
+/// Cuts an action into proposals of about `chunk_bytes`; `number` names it if there are several.
+pub(crate) fn cut(action: &Action, epoch: u64, chunk_bytes: usize, number: u64) -> Cutter {
+    let mut last = ActionPiece {
+        class: action.class,
+        epoch,
+        last_seen: action.last_seen,
+        chunked: 0,
+        chunks: 0,
+        keys: Bytes::from(action.keys.encode()),
+        data: action.data.clone(),
+    };
+    if last.keys.len() + last.data.len() > chunk_bytes {
+        last.chunked = number;
+    }
+    Cutter { last: Some(last), chunk_bytes }
+}
+
+/// Yields the pieces one by one, so that a large action is never in memory twice.
+pub(crate) struct Cutter {
+    last: Option<ActionPiece>,
+    chunk_bytes: usize,
+}
+
+impl Iterator for Cutter {
+    type Item = Piece;
+
+    fn next(&mut self) -> Option<Piece> {
+        let rest = self.last.as_mut()?;
+        if rest.chunked != 0 {
+            // What is left of keys and data together must fit into the last piece.
+            let source = match rest.keys.len() > self.chunk_bytes / 2 {
+                true => Some((Part::Keys, &mut rest.keys)),
+                false if rest.data.len() > self.chunk_bytes / 2 => Some((Part::Data, &mut rest.data)),
+                false => None,
+            };
+            if let Some((part, source)) = source {
+                let bytes = source.split_to(source.len().min(self.chunk_bytes));
+                rest.chunks += 1;
+                return Some(Piece::Chunk(Chunk { part, chunked: rest.chunked, bytes }.encode()));
+            }
+        }
+        self.last.take().map(|last| Piece::Last(last.encode()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use synod_certify::KeyType;
+
+    fn action(data_len: usize) -> Action {
+        let mut keys = KeySet::new();
+        keys.append(&[b"db", b"t", b"1"], KeyType::Exclusive);
+        Action {
+            class: Class::WriteSet { pa_unsafe: true },
+            keys,
+            last_seen: 7,
+            data: Bytes::from((0..data_len).map(|i| i as u8).collect::<Vec<u8>>()),
+        }
+    }
+
+    #[test]
+    fn small_action_is_one_piece() {
+        let action = action(100);
+        let pieces: Vec<Piece> = cut(&action, 3, 1000, 11).collect();
+        let [Piece::Last(payload)] = pieces.as_slice() else { panic!("expected one piece") };
+        let piece = ActionPiece::decode(payload.clone()).unwrap();
+        assert_eq!((piece.epoch, piece.last_seen, piece.chunked), (3, 7, 0));
+        assert_eq!(piece.data, action.data);
+        assert_eq!(piece.keys, action.keys.encode());
+    }
+
+    #[test]
+    fn large_action_comes_back_from_its_pieces() {
+        let action = action(10_000);
+        let pieces: Vec<Piece> = cut(&action, 3, 1000, 11).collect();
+        let chunks = pieces.len() as u32 - 1;
+        assert!(pieces.len() > 9);
+        let (mut keys, mut data) = (Vec::new(), Vec::new());
+        for piece in pieces {
+            match piece {
+                Piece::Chunk(payload) => {
+                    let chunk = Chunk::decode(payload).unwrap();
+                    assert_eq!(chunk.chunked, 11);
+                    match chunk.part {
+                        Part::Keys => keys.extend_from_slice(&chunk.bytes),
+                        Part::Data => data.extend_from_slice(&chunk.bytes),
+                    }
+                }
+                Piece::Last(payload) => {
+                    let last = ActionPiece::decode(payload).unwrap();
+                    assert_eq!((last.chunked, last.chunks), (11, chunks));
+                    keys.extend_from_slice(&last.keys);
+                    data.extend_from_slice(&last.data);
+                }
+            }
+        }
+        assert_eq!(data, action.data);
+        assert_eq!(keys, action.keys.encode());
+    }
+
+    #[test]
+    fn garbage_is_an_error() {
+        assert!(ActionPiece::decode(Bytes::from_static(b"")).is_err());
+        assert!(ActionPiece::decode(Bytes::from_static(&[9; 40])).is_err());
+        assert!(Chunk::decode(Bytes::from_static(&[1, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0])).is_err());
+    }
+}

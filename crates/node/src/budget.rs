@@ -1,0 +1,62 @@
+//! A bound in bytes on what is under way between threads.
+
+use std::sync::{Condvar, Mutex, PoisonError};
+
+/// Bytes that may be taken and must be given back.
+#[derive(Debug)]
+pub(crate) struct ByteBudget {
+    total: usize,
+    state: Mutex<BudgetState>,
+    freed: Condvar,
+}
+
+#[derive(Debug)]
+struct BudgetState {
+    used: usize,
+    closed: bool,
+}
+
+impl ByteBudget {
+    /// A budget of `total` bytes.
+    pub(crate) fn new(total: usize) -> ByteBudget {
+        ByteBudget {
+            total,
+            state: Mutex::new(BudgetState { used: 0, closed: false }),
+            freed: Condvar::new(),
+        }
+    }
+
+    /// Waits until `bytes` are free and takes them. One taker may exceed the total when nothing else
+    /// is taken, so that a single large item passes. False: the budget was closed.
+    pub(crate) fn take(&self, bytes: usize) -> bool {
+        self.take_below(bytes, self.total)
+    }
+
+    /// As [`ByteBudget::take`], but leaves the other half of the budget to others.
+    pub(crate) fn take_from_half(&self, bytes: usize) -> bool {
+        self.take_below(bytes, self.total / 2)
+    }
+
+    fn take_below(&self, bytes: usize, bound: usize) -> bool {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        while !state.closed && state.used > 0 && state.used + bytes > bound {
+            state = self.freed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        state.used += bytes;
+        !state.closed
+    }
+
+    /// Gives bytes back.
+    pub(crate) fn give_back(&self, bytes: usize) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.used = state.used.saturating_sub(bytes);
+        drop(state);
+        self.freed.notify_all();
+    }
+
+    /// Lets every waiter go, now and later.
+    pub(crate) fn close(&self) {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).closed = true;
+        self.freed.notify_all();
+    }
+}

@@ -1,0 +1,102 @@
+//! What a node is told at start.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use synod_consensus::{GroupId, Limits, Seqno, Timing};
+use synod_log::LogOptions;
+
+/// Settings of a node. Validated by whoever parses them; see `docs/options.md` for the operator's
+/// view.
+#[derive(Clone, Debug)]
+pub struct NodeConfig {
+    /// Unique in the group.
+    pub name: String,
+    /// All members must agree on it.
+    pub cluster_name: String,
+    /// `host:port` to listen on.
+    pub listen: String,
+    /// `host:port` at which peers reach this member.
+    pub address: String,
+    /// `host:port` for clients, shown to operators.
+    pub incoming: String,
+    /// Addresses of members, to find the group by.
+    pub seeds: Vec<String>,
+    /// Where the log lives.
+    pub log_dir: PathBuf,
+    /// The log's bounds.
+    pub log: LogOptions,
+    /// Protocol timing.
+    pub timing: Timing,
+    /// Protocol bounds.
+    pub limits: Limits,
+    /// Larger actions travel in chunks of this many bytes.
+    pub chunk_bytes: usize,
+    /// A member not heard from for so long leaves the view; a member that hears no leader for so
+    /// long is not primary.
+    pub suspect: Duration,
+    /// Bound on the bytes of this member's actions whose outcome is not known yet.
+    pub pending_bytes: usize,
+    /// Bound on the entries of certification history.
+    pub certification_span: u64,
+    /// Where the database is.
+    pub database: DatabasePosition,
+}
+
+/// Which history a database holds, and up to where.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DatabasePosition {
+    /// The history; `NONE` if it has none.
+    pub group: GroupId,
+    /// The last action it holds; undefined if unknown.
+    pub seqno: Seqno,
+}
+
+/// How to start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StartMode {
+    /// Begin a new group, unless the log already belongs to one.
+    Bootstrap,
+    /// Find the group.
+    Join,
+}
+
+/// Why a node did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum NodeError {
+    /// The log could not be opened.
+    #[error("{0}")]
+    Log(#[from] synod_log::LogError),
+    /// The listening socket could not be opened.
+    #[error("cannot listen on {address}: {source}. Is another server using this port? Set another with the provider option 'base_port' or 'gmcast.listen_addr'")]
+    Listen {
+        /// What was asked for.
+        address: String,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// A thread could not be started.
+    #[error("cannot start thread {name}: {source}")]
+    Thread {
+        /// Which.
+        name: String,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// The log and the database belong to different histories.
+    #[error("the log in {log_dir} belongs to group {log_group}, the database to {database_group}. To start a new group with this database, move the synod-*.log files away; to rejoin {log_group}, start without bootstrap")]
+    OtherHistory {
+        /// Where the log is.
+        log_dir: PathBuf,
+        /// Its group.
+        log_group: GroupId,
+        /// The database's.
+        database_group: GroupId,
+    },
+    /// No randomness from the system.
+    #[error("the system gave no random numbers: {0}")]
+    Random(String),
+    /// The core refused to begin a group.
+    #[error("cannot begin a new group: {0}")]
+    Bootstrap(String),
+}

@@ -1,0 +1,191 @@
+//! Performing what the consensus core asks for.
+
+use bytes::Bytes;
+use synod_consensus::{
+    Append, Body, ConfigAt, Effect, EntryHeader, EntryKind, LogIndex, Message, RoleChange, RoleName,
+    SendEntries, WriteOp, WriteTicket,
+};
+use synod_log::Entry;
+use synod_wire::PeerMessage;
+
+use super::Driver;
+use crate::catchup::CatchUp;
+use crate::host::Level;
+use crate::storage::Job;
+use crate::view::View;
+
+impl Driver {
+    pub(super) fn perform_core_effects(&mut self) {
+        while let Some(effect) = self.core.poll_effect() {
+            match effect {
+                Effect::Write { ticket, op } => self.write(ticket, op),
+                Effect::Send(message) => {
+                    self.send(message.to, PeerMessage::Consensus(message));
+                }
+                Effect::SendEntries(range) => self.send_entries(range),
+                Effect::Committed { index } => self.committed(index),
+                Effect::Role(change) => self.role_changed(change),
+                Effect::Config(config) => self.config_changed(&config),
+                Effect::ReadReady { id, seqno, .. } => self.reads.ready(id, seqno),
+            }
+        }
+    }
+
+    fn write(&mut self, ticket: WriteTicket, op: WriteOp) {
+        let job = match op {
+            WriteOp::Append(headers) => {
+                let entries = headers.iter().map(|header| self.stage(header)).collect();
+                Job::Append { ticket, entries }
+            }
+            WriteOp::Truncate { from } => {
+                self.staged.truncate(from);
+                self.ingest.truncated(from);
+                self.views.truncated(from);
+                Job::Truncate { ticket, from }
+            }
+            WriteOp::Vote(vote) => Job::Vote { ticket, vote },
+            WriteOp::Reset(base) => {
+                self.reset(base.last.index, base.seqno);
+                Job::Reset { ticket, base }
+            }
+        };
+        // A gone receiver has reported its failure, which ends this thread.
+        let _ = self.links.jobs.send(job);
+    }
+
+    /// Finds an entry's payload, and has certification see the entry if it has not.
+    fn stage(&mut self, header: &EntryHeader) -> Entry {
+        let payload = self.payload_of(header);
+        if self.staged.get(header.index).is_none_or(|entry| entry.header != *header) {
+            self.staged.put(*header, payload.clone());
+        }
+        self.ingest_entry(header, &payload);
+        Entry { header: *header, payload }
+    }
+
+    fn payload_of(&mut self, header: &EntryHeader) -> Bytes {
+        if let Some(payload) = self.arriving.remove(&(header.term, header.index)) {
+            return payload;
+        }
+        if let Some(entry) = self.staged.get(header.index) {
+            if entry.header == *header {
+                return entry.payload.clone();
+            }
+        }
+        match header.kind {
+            EntryKind::NoOp => Bytes::new(),
+            EntryKind::Config => {
+                let config = self.core.config_at(header.index).expect("the core made this entry");
+                Bytes::from(config.config.encode())
+            }
+            EntryKind::View | EntryKind::Action | EntryKind::Chunk | EntryKind::Discard => {
+                panic!("entry {} has no payload at hand", header.id())
+            }
+        }
+    }
+
+    /// Shows an appended entry to certification and to the view bookkeeping, once.
+    pub(super) fn ingest_entry(&mut self, header: &EntryHeader, payload: &Bytes) {
+        if header.index <= self.ingest.last_index() {
+            return;
+        }
+        if let Err(error) = self.ingest.appended(header, payload) {
+            self.log(Level::Error, format!("entry {}: {error}", header.id()));
+        }
+        if header.kind == EntryKind::View {
+            match View::decode(header.seqno, payload.clone()) {
+                Ok(view) => self.views.appended(header.index, view),
+                Err(error) => self.log(Level::Error, format!("entry {}: {error}", header.id())),
+            }
+        }
+    }
+
+    fn send_entries(&mut self, range: SendEntries) {
+        let Some(entries) = self.staged.range(range.first, range.last) else {
+            let _ = self.links.catchup.send(CatchUp { from: self.me.member, range });
+            return;
+        };
+        let message = append_message(self.me.member, &range, &entries);
+        self.send(range.to, message);
+    }
+
+    fn committed(&mut self, index: LogIndex) {
+        let mut seqno = None;
+        for at in self.last_committed.next().0..=index.0 {
+            let Some(header) = self.staged.get(LogIndex(at)).map(|entry| entry.header) else {
+                // Written before this start: none of this session's.
+                continue;
+            };
+            seqno = Some(header.seqno);
+            if let Some(number) = self.outbox.committed(&header) {
+                self.own_committed(number, &header);
+            }
+            self.ingest.committed(&header);
+        }
+        self.last_committed = index;
+        let seqno = seqno.or_else(|| self.links.reader.header(index).ok().map(|h| h.seqno));
+        self.links.shared.publish_commit(index, seqno.unwrap_or(self.core.base().seqno));
+        self.staged.trim(index.min(self.core.durable_index()).next());
+        self.view_committed();
+    }
+
+    fn role_changed(&mut self, change: RoleChange) {
+        self.outbox.leader_changed(change.term, change.leader);
+        let leads = change.role == RoleName::Leader;
+        if leads {
+            self.intake.new_term(change.term);
+            self.begin_leading();
+        } else {
+            self.deferred.clear();
+        }
+        if change.leader.is_some() {
+            self.leaderless_since = None;
+            self.watch_primary();
+            self.send_join_if_needed();
+            self.send_report();
+        } else if self.leaderless_since.is_none() {
+            self.leaderless_since = Some(std::time::Instant::now());
+        }
+        if leads || (change.role == RoleName::Follower && change.leader.is_some()) {
+            let name = change.leader.map_or(String::new(), |id| self.name_of(id));
+            self.log(Level::Info, format!("term {}: the leader is {name}", change.term));
+        }
+    }
+
+    pub(super) fn config_changed(&mut self, config: &ConfigAt) {
+        for (member, entry) in &config.config.members {
+            if *member != self.me.member {
+                self.links.peers.connect(*member, &entry.address);
+            }
+        }
+        self.publish_members();
+        self.links.peers.keep_only(&|member| config.config.members.contains_key(&member));
+    }
+
+    /// The log starts anew: what was known of the old one is void.
+    fn reset(&mut self, index: LogIndex, seqno: synod_consensus::Seqno) {
+        self.staged.clear();
+        self.ingest = self.new_ingestor(index, seqno);
+        self.views.clear();
+        self.last_committed = index;
+    }
+}
+
+/// An append with these entries.
+pub(crate) fn append_message(
+    from: synod_consensus::MemberId,
+    range: &SendEntries,
+    entries: &[&Entry],
+) -> PeerMessage {
+    let body = Body::Append(Append {
+        prev: range.prev,
+        entries: entries.iter().map(|entry| entry.header).collect(),
+        commit: range.commit,
+        leader_durable: range.leader_durable,
+        sent_at: range.sent_at,
+    });
+    PeerMessage::Append {
+        message: Message { from, to: range.to, term: range.term, body },
+        payloads: entries.iter().map(|entry| entry.payload.clone()).collect(),
+    }
+}

@@ -1,0 +1,295 @@
+//! Finding the group, and becoming present in it.
+
+use std::time::{Duration, Instant};
+
+use synod_consensus::{
+    ConfigChange, ConfigError, EntryId, GroupId, LogBase, LogIndex, Member, MemberId, Role, Seqno,
+};
+use synod_wire::{Join, JoinRefused, JoinReply, PeerMessage, VersionRange};
+
+use super::Driver;
+use crate::config::StartMode;
+use crate::host::Level;
+use crate::storage::Job;
+use crate::view::{View, ViewMember};
+
+/// A join request is repeated this often.
+const RETRY: Duration = Duration::from_millis(400);
+/// A new member's log starts this many entries before the end, if it needs no more.
+const JOIN_BACKLOG: u64 = 1000;
+/// More members than this are refused.
+const MEMBERS_MAX: usize = 64;
+
+/// A member's way into the group.
+pub(super) struct Joining {
+    mode: StartMode,
+    last_sent: Option<Instant>,
+    /// Members found that may know the leader.
+    contacts: Vec<MemberId>,
+    last_refusal: String,
+}
+
+impl Joining {
+    pub(super) fn new(mode: StartMode) -> Joining {
+        Joining { mode, last_sent: None, contacts: Vec::new(), last_refusal: String::new() }
+    }
+}
+
+impl Driver {
+    pub(super) fn as_view_member(&self) -> ViewMember {
+        ViewMember {
+            member: self.me.member,
+            session: self.me.session,
+            name: self.config.name.clone(),
+            incoming: self.config.incoming.clone(),
+        }
+    }
+
+    pub(super) fn start_peers(&mut self) {
+        let config = self.core.config().clone();
+        self.config_changed(&config);
+        if self.joining.mode == StartMode::Bootstrap && self.core.config().config.members.is_empty()
+        {
+            let me = Member {
+                role: Role::Voter,
+                has_data: true,
+                name: self.config.name.clone(),
+                address: self.config.address.clone(),
+            };
+            if let Err(error) = self.core.bootstrap(self.now(), me) {
+                self.fail(&format!("cannot begin a new group: {error}"));
+            }
+        }
+    }
+
+    /// A member was found at an address.
+    pub(super) fn found(&mut self, member: MemberId, address: &str, group: GroupId) {
+        if member == self.me.member {
+            return;
+        }
+        self.links.peers.connect(member, address);
+        let knows_group = group != GroupId::NONE;
+        if knows_group && !self.joining.contacts.contains(&member) {
+            self.joining.contacts.push(member);
+        }
+    }
+
+    pub(super) fn refused(&mut self, text: &str, is_final: bool) {
+        if self.joining.last_refusal != text {
+            self.joining.last_refusal = text.to_owned();
+            let level = if is_final { Level::Error } else { Level::Info };
+            self.log(level, text);
+        }
+        if is_final && !self.joined_host {
+            self.fail(text);
+        }
+    }
+
+    fn is_present(&self) -> bool {
+        self.committed_view.contains(self.me.member, self.me.session)
+    }
+
+    pub(super) fn send_join_if_needed(&mut self) {
+        if self.is_present() || self.leaving.is_some() || self.core.is_leader() {
+            return;
+        }
+        if self.joining.last_sent.is_some_and(|at| at.elapsed() < RETRY) {
+            return;
+        }
+        let targets = match self.core.leader() {
+            Some(leader) => vec![leader],
+            None => self.joining.contacts.clone(),
+        };
+        if targets.is_empty() {
+            return;
+        }
+        self.joining.last_sent = Some(Instant::now());
+        let join = Join {
+            session: self.me.session,
+            name: self.config.name.clone(),
+            address: self.config.address.clone(),
+            incoming: self.config.incoming.clone(),
+            has_data: true,
+            group: self.group,
+            db_group: self.config.database.group,
+            db_seqno: self.config.database.seqno,
+            last: self.core.last_id(),
+            versions: VersionRange::OURS,
+        };
+        for target in targets {
+            self.send(target, PeerMessage::Join(join.clone()));
+        }
+    }
+
+    pub(super) fn handle_join_reply(&mut self, reply: JoinReply) {
+        match reply {
+            JoinReply::Accepted { group, .. } => self.accepted_by(group),
+            JoinReply::NotLeader { leader: Some((member, address)), .. } => {
+                self.found(member, &address, self.group);
+                if !self.joining.contacts.contains(&member) {
+                    self.joining.contacts.push(member);
+                    self.joining.last_sent = None;
+                }
+            }
+            JoinReply::NotLeader { leader: None, .. } => {}
+            JoinReply::Refused { text, .. } => self.refused(&text, true),
+            JoinReply::Retry { text } => {
+                self.log(Level::Debug, format!("the group asks to wait: {text}"));
+            }
+        }
+    }
+
+    fn accepted_by(&mut self, group: GroupId) {
+        if self.group == group {
+            return;
+        }
+        assert_eq!(self.group, GroupId::NONE, "a leader of another group refuses");
+        self.log(Level::Info, format!("joining group {group}"));
+        self.group = group;
+        // Ordered before every write that the group may cause.
+        let _ = self.links.jobs.send(Job::SetGroup(group));
+        self.links.peers.set_group(group);
+    }
+
+    /// A member wants to be present.
+    pub(super) fn handle_join(&mut self, from: MemberId, join: Join) {
+        let reply = self.answer_join(from, join);
+        self.send(from, PeerMessage::JoinReply(reply));
+    }
+
+    fn answer_join(&mut self, from: MemberId, join: Join) -> JoinReply {
+        if !self.core.is_leader() {
+            return self.name_the_leader();
+        }
+        if !self.core.is_ready_leader() {
+            return retry("the leader has just been elected");
+        }
+        let other_group = join.group != GroupId::NONE && join.group != self.group;
+        if other_group {
+            let text = format!(
+                "the log of {} belongs to group {}, this group is {}. To join as a new member, move \
+                 its synod-*.log files away",
+                join.name, join.group, self.group
+            );
+            return JoinReply::Refused { reason: JoinRefused::WrongGroup, text };
+        }
+        match self.configure(from, &join) {
+            Ok(()) => {
+                let Join { session, name, incoming, .. } = join;
+                self.presence.enter(ViewMember { member: from, session, name, incoming });
+                self.update_view();
+                JoinReply::Accepted { group: self.group, term: self.core.term() }
+            }
+            Err(reply) => reply,
+        }
+    }
+
+    fn name_the_leader(&self) -> JoinReply {
+        let config = &self.core.config().config;
+        let leader = self.core.leader().and_then(|id| {
+            config.members.get(&id).map(|member| (id, member.address.clone()))
+        });
+        let peers = config.members.values().map(|m| m.address.clone()).collect();
+        JoinReply::NotLeader { leader, peers }
+    }
+
+    /// Sees to it that the configuration has the joiner.
+    fn configure(&mut self, from: MemberId, join: &Join) -> Result<(), JoinReply> {
+        let config = self.core.config().config.clone();
+        let namesake =
+            config.members.iter().find(|(id, m)| **id != from && m.name == join.name);
+        if let Some((id, _)) = namesake {
+            if *id == self.me.member || self.presence.is_alive(*id, self.config.suspect) {
+                let text = format!(
+                    "a live member is called '{}' already. Give this server another wsrep_node_name; \
+                     if it is the same server, started again with its data deleted, wait {:?} and \
+                     start it again",
+                    join.name, self.config.suspect
+                );
+                return Err(JoinReply::Refused { reason: JoinRefused::NameTaken, text });
+            }
+        }
+        let member = Member {
+            role: Role::Learner,
+            has_data: join.has_data,
+            name: join.name.clone(),
+            address: join.address.clone(),
+        };
+        let change = match (config.members.get(&from), namesake) {
+            (Some(known), _) if known.name == join.name && known.address == join.address => {
+                return Ok(());
+            }
+            (Some(_), _) => ConfigChange::Update {
+                id: from,
+                name: join.name.clone(),
+                address: join.address.clone(),
+            },
+            (None, Some((old, _))) => ConfigChange::Replace { old: *old, id: from, member },
+            (None, None) if config.members.len() >= MEMBERS_MAX => {
+                let text = format!("the group has {MEMBERS_MAX} members, which is the most");
+                return Err(JoinReply::Refused { reason: JoinRefused::GroupFull, text });
+            }
+            (None, None) => ConfigChange::AddLearner { id: from, member },
+        };
+        if join.last == EntryId::default() {
+            let base = self.base_for(join);
+            self.core.set_install_base(from, base);
+        }
+        self.log(Level::Info, format!("{} joins from {}", join.name, join.address));
+        self.core.change_config(self.now(), change).map_err(|error| retry_config(&error))?;
+        Ok(())
+    }
+
+    /// Where a new member's log shall start: late, but early enough for what its database lacks.
+    fn base_for(&self, join: &Join) -> LogBase {
+        let oldest = self.core.base().last.index;
+        let mut index = LogIndex(self.core.commit_index().0.saturating_sub(JOIN_BACKLOG));
+        if join.db_group == self.group && join.db_seqno > Seqno(0) {
+            if let Ok(at) = self.links.reader.seek_seqno(join.db_seqno) {
+                index = index.min(LogIndex(at.0.saturating_sub(JOIN_BACKLOG)));
+            }
+        }
+        if let Some(chunk) = self.ingest.oldest_open_chunk() {
+            index = index.min(chunk.prev());
+        }
+        if index <= oldest {
+            return self.core.base().clone();
+        }
+        let header = self.links.reader.header(index);
+        let config = self.core.config_at(index).cloned();
+        match (header, config) {
+            (Ok(header), Some(config)) => {
+                LogBase { last: header.id(), seqno: header.seqno, config }
+            }
+            _ => self.core.base().clone(),
+        }
+    }
+
+    /// A committed view is in force.
+    pub(super) fn view_committed(&mut self) {
+        let Some(view) = self.views.committed(self.last_committed) else { return };
+        if *view == self.committed_view {
+            return;
+        }
+        let view: View = view.clone();
+        let names: Vec<&str> = view.members.iter().map(|m| m.name.as_str()).collect();
+        let text = format!("view {} at {}: {}", view.number, view.seqno, names.join(", "));
+        self.log(Level::Info, text);
+        self.committed_view = view;
+        self.publish_view();
+        if self.is_present() && !self.joined_host {
+            self.joined_host = true;
+            self.links.peers.stop_seeking();
+            self.watch_primary();
+            self.links.host.joined(&self.committed_view);
+        }
+    }
+}
+
+fn retry(text: &str) -> JoinReply {
+    JoinReply::Retry { text: text.to_owned() }
+}
+
+fn retry_config(error: &ConfigError) -> JoinReply {
+    retry(&error.to_string())
+}

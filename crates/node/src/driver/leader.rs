@@ -1,0 +1,271 @@
+//! What a leader does beyond the protocol: it judges proposals, announces views, and keeps an eye on
+//! the members.
+
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use synod_certify::Verdict;
+use synod_consensus::{
+    ConfigAt, EntryHeader, EntryKind, IntakeVerdict, LogIndex, MemberId, Origin, Proposal, ProposeError,
+    Seqno, SessionId,
+};
+use synod_wire::{DataState, PeerMessage, Propose, RefusedWhy, Report, StatusBroadcast};
+
+use super::Driver;
+use crate::host::Level;
+use crate::ingest::OpenId;
+use crate::storage::Job;
+use crate::view::View;
+
+/// An action in chunks that nobody continued for so long is given up.
+const STALE_CHUNKS: Duration = Duration::from_secs(60);
+
+impl Driver {
+    /// A proposal of this or another member.
+    pub(super) fn handle_propose(&mut self, from: MemberId, propose: Propose) {
+        if !self.core.is_leader() {
+            // The origin learns of the change of leader by itself and sends again.
+            return;
+        }
+        let origin = propose.origin;
+        self.intake.acknowledged(origin.member, origin.session, propose.oldest_outstanding);
+        let is_proposal = matches!(propose.kind, EntryKind::Action | EntryKind::Chunk);
+        if origin.member != from || !is_proposal {
+            self.log(Level::Warning, format!("dropping a malformed proposal of member {from}"));
+            return;
+        }
+        if self.deferred.is_empty() {
+            self.order(propose);
+        } else {
+            self.deferred.push_back(propose);
+        }
+    }
+
+    /// Orders what waited for room.
+    pub(super) fn retry_deferred(&mut self) {
+        for _ in 0..self.deferred.len() {
+            let Some(propose) = self.deferred.pop_front() else { return };
+            if !self.order(propose) {
+                return;
+            }
+        }
+    }
+
+    /// Judges and appends a proposal; false if there is no room, and it was put back.
+    fn order(&mut self, propose: Propose) -> bool {
+        match self.intake.check(propose.tag, propose.origin) {
+            IntakeVerdict::New => {}
+            IntakeVerdict::WrongTerm | IntakeVerdict::AlreadyAppended => return true,
+            IntakeVerdict::AlreadyRefused => {
+                self.refuse(&propose, RefusedWhy::Conflict { with: Seqno::UNDEFINED });
+                return true;
+            }
+        }
+        let depends_on = match self.judge(&propose) {
+            Ok(depends_on) => depends_on,
+            Err(why) => {
+                self.intake.refused(propose.origin);
+                self.refuse(&propose, why);
+                return true;
+            }
+        };
+        let proposed = self.append(propose.kind, propose.origin, depends_on, &propose.payload);
+        match proposed {
+            Ok(_) => {
+                self.intake.appended(propose.origin);
+                true
+            }
+            Err(ProposeError::Busy | ProposeError::Transferring) => {
+                self.deferred.push_front(propose);
+                false
+            }
+            Err(ProposeError::NotLeader { .. }) => true,
+        }
+    }
+
+    fn judge(&self, propose: &Propose) -> Result<Seqno, RefusedWhy> {
+        if propose.kind == EntryKind::Chunk {
+            return Ok(Seqno::UNDEFINED);
+        }
+        match self.ingest.certify(&propose.origin, &propose.payload) {
+            Ok(Verdict::Pass { depends_on }) => Ok(Seqno(depends_on)),
+            Ok(Verdict::Conflict { with }) => Err(RefusedWhy::Conflict { with: Seqno(with) }),
+            Ok(Verdict::TooOld { window_start, .. }) => {
+                Err(RefusedWhy::TooOld { window_start: Seqno(window_start) })
+            }
+            Err(error) => {
+                self.log(Level::Error, format!("proposal {:?}: {error}", propose.origin));
+                Err(RefusedWhy::Malformed)
+            }
+        }
+    }
+
+    fn refuse(&mut self, propose: &Propose, reason: RefusedWhy) {
+        let Origin { member, session, number } = propose.origin;
+        if member == self.me.member {
+            if session == self.me.session {
+                self.proposal_refused(propose.tag, number, reason);
+            }
+            return;
+        }
+        let term = propose.tag;
+        self.send(member, PeerMessage::ProposeRefused { term, session, number, reason });
+    }
+
+    /// Appends an entry to the log and to what depends on it.
+    fn append(
+        &mut self,
+        kind: EntryKind,
+        origin: Origin,
+        depends_on: Seqno,
+        payload: &Bytes,
+    ) -> Result<EntryHeader, ProposeError> {
+        let payload_len = u32::try_from(payload.len()).expect("bounded by the frame size");
+        let payload_crc = crc32c::crc32c(payload);
+        let proposal = Proposal { kind, origin, depends_on, payload_len, payload_crc };
+        let header = self.core.propose(self.now(), proposal)?;
+        self.staged.put(header, payload.clone());
+        self.ingest_entry(&header, payload);
+        Ok(header)
+    }
+
+    /// Appends an entry of the leader's own.
+    fn append_own(&mut self, kind: EntryKind, payload: &Bytes) {
+        let origin = Origin { member: self.me.member, session: SessionId(0), number: 0 };
+        let depends_on = match kind.is_ordered() {
+            true => self.core.last_seqno(),
+            false => Seqno::UNDEFINED,
+        };
+        // Refused when full or handing over: the next tick tries again.
+        let _ = self.append(kind, origin, depends_on, payload);
+    }
+
+    pub(super) fn begin_leading(&mut self) {
+        self.presence.begin(self.views.latest(), self.as_view_member());
+    }
+
+    pub(super) fn lead_slow_tick(&mut self) {
+        if !self.core.is_ready_leader() {
+            return;
+        }
+        self.update_view();
+        self.continue_leaves();
+        self.discard_stale_chunks();
+        self.broadcast_status();
+    }
+
+    /// Announces who is present, if that has changed.
+    pub(super) fn update_view(&mut self) {
+        if !self.core.is_ready_leader() {
+            return;
+        }
+        for name in self.presence.expire(self.me.member, self.config.suspect) {
+            self.log(Level::Info, format!("{name} was not heard of for {:?}: it leaves the view", self.config.suspect));
+        }
+        let config = &self.core.config().config;
+        let mut members = self.presence.members();
+        members.retain(|m| config.members.get(&m.member).is_some_and(|c| c.has_data));
+        let latest = self.views.latest();
+        if latest.is_some_and(|view| view.members == members) {
+            return;
+        }
+        let number = latest.map_or(1, |view| view.number + 1);
+        let view = View { seqno: Seqno::UNDEFINED, number, members };
+        self.append_own(EntryKind::View, &view.encode());
+    }
+
+    fn discard_stale_chunks(&mut self) {
+        let Some(before) = Instant::now().checked_sub(STALE_CHUNKS) else { return };
+        for id in self.ingest.stale(before) {
+            self.log(Level::Info, format!("giving up an unfinished action of member {}", id.member));
+            self.append_own(EntryKind::Discard, &OpenId::encode(&id));
+        }
+    }
+
+    pub(super) fn handle_report(&mut self, from: MemberId, report: Report) {
+        let current = self.presence.get(from).is_some_and(|p| p.session == report.session);
+        if !self.core.is_leader() || report.member != from || !current {
+            return;
+        }
+        let has_database =
+            matches!(report.state, DataState::Joined | DataState::Synced | DataState::Donor);
+        self.core.set_eligible(from, has_database);
+        self.presence.report(report);
+    }
+
+    /// Tells the leader of this member's database.
+    pub(super) fn send_report(&mut self) {
+        let Some(leader) = self.core.leader() else { return };
+        let report = self.own_report();
+        if leader == self.me.member {
+            self.presence.report(report);
+        } else {
+            self.send(leader, PeerMessage::Report(report));
+        }
+    }
+
+    fn broadcast_status(&mut self) {
+        self.advance_window(self.presence.reports().map(|r| r.applied).min());
+        let members: Vec<Report> = self.presence.reports().cloned().collect();
+        let term = self.core.term();
+        let others: Vec<MemberId> = self.core.config().config.members.keys().copied().collect();
+        for member in others.into_iter().filter(|id| *id != self.me.member) {
+            let status = StatusBroadcast { term, members: members.clone() };
+            self.send(member, PeerMessage::Status(status));
+        }
+    }
+
+    pub(super) fn handle_status(&mut self, status: StatusBroadcast) {
+        if status.term == self.core.term() {
+            self.advance_window(status.members.iter().map(|r| r.applied).min());
+        }
+    }
+
+    /// History that every present member has applied can no longer conflict with anything.
+    fn advance_window(&mut self, low_water: Option<Seqno>) {
+        if let Some(low_water) = low_water {
+            self.ingest.advance_window(low_water);
+        }
+    }
+
+    /// Lets the log drop what nobody needs.
+    pub(super) fn retain_log(&mut self) {
+        if self.next_retention > Instant::now() {
+            return;
+        }
+        self.next_retention = Instant::now() + RETENTION_PERIOD;
+        let delivered = self.links.shared.delivered_index();
+        let mut keep_from = delivered.min(self.last_committed);
+        if self.core.is_leader() {
+            for progress in self.core.progress() {
+                if self.presence.is_alive(progress.member, self.config.suspect) {
+                    keep_from = keep_from.min(progress.match_index);
+                }
+            }
+        }
+        if let Some(chunk) = self.ingest.oldest_open_chunk() {
+            keep_from = keep_from.min(chunk.prev());
+        }
+        if keep_from > LogIndex(0) {
+            let configs = self.configs_up_to(keep_from);
+            let _ = self.links.jobs.send(Job::Retain { keep_from, configs });
+        }
+    }
+}
+
+impl Driver {
+    /// Every configuration that was in force at some entry up to `index`, ascending.
+    fn configs_up_to(&self, index: LogIndex) -> Vec<ConfigAt> {
+        let mut configs = Vec::new();
+        let mut at = Some(index);
+        while let Some(config) = at.and_then(|index| self.core.config_at(index)) {
+            configs.push(config.clone());
+            at = (config.index > self.core.base().last.index).then(|| config.index.prev());
+        }
+        configs.reverse();
+        configs
+    }
+}
+
+/// How often the log looks for something to drop.
+const RETENTION_PERIOD: Duration = Duration::from_secs(5);

@@ -1,0 +1,92 @@
+//! Leaving in good order: hand over leadership, get out of the voters, then go.
+
+use std::time::{Duration, Instant};
+
+use synod_consensus::{ConfigChange, MemberId, Role, SessionId};
+use synod_wire::PeerMessage;
+
+use super::{Driver, LeaveDone};
+use crate::host::Level;
+
+/// A leaver does not wait longer than this for the group: it may be the group that is going.
+const LEAVE_LIMIT: Duration = Duration::from_secs(4);
+
+/// This member is on its way out.
+pub(super) struct Leaving {
+    done: LeaveDone,
+    deadline: Instant,
+}
+
+impl Driver {
+    pub(super) fn begin_leave(&mut self, done: LeaveDone) {
+        self.leaving = Some(Leaving { done, deadline: Instant::now() + LEAVE_LIMIT });
+        self.leave_tick();
+    }
+
+    /// Asks again, or gives up.
+    pub(super) fn leave_tick(&mut self) {
+        let Some(leaving) = &self.leaving else { return };
+        if Instant::now() >= leaving.deadline {
+            self.log(Level::Info, "leaving without the group's consent: it did not answer in time");
+            self.finish_leave();
+            return;
+        }
+        let voters = &self.core.config().config;
+        let others_vote = voters
+            .members
+            .iter()
+            .any(|(id, member)| *id != self.me.member && member.role == Role::Voter);
+        if !others_vote {
+            self.finish_leave();
+        } else if self.core.is_leader() {
+            // Refused while one is under way, or nobody is fit: asked again at the next tick.
+            let _ = self.core.transfer_leadership(self.now(), None);
+        } else if let Some(leader) = self.core.leader() {
+            self.send(leader, PeerMessage::Leave { session: self.me.session });
+        }
+    }
+
+    pub(super) fn handle_leave_reply(&mut self, _ok: bool) {
+        self.finish_leave();
+    }
+
+    fn finish_leave(&mut self) {
+        if let Some(leaving) = self.leaving.take() {
+            let _ = leaving.done.0.send(());
+            // Stays "leaving" in effect: the caller stops this thread next.
+            self.stopped = true;
+        }
+    }
+
+    /// A member goes.
+    pub(super) fn handle_leave(&mut self, from: MemberId, session: SessionId) {
+        if !self.core.is_ready_leader() {
+            return;
+        }
+        if self.presence.exit(from, session) {
+            self.log(Level::Info, format!("{} leaves", self.name_of(from)));
+            self.core.set_eligible(from, false);
+            self.update_view();
+        }
+        if !self.presence.leaving.contains(&from) {
+            self.presence.leaving.push(from);
+        }
+        self.continue_leaves();
+    }
+
+    /// Takes leavers out of the voters, one at a time, and lets those go that are out.
+    pub(super) fn continue_leaves(&mut self) {
+        for member in self.presence.leaving.clone() {
+            let config = self.core.config();
+            let votes =
+                config.config.members.get(&member).is_some_and(|m| m.role == Role::Voter);
+            if votes {
+                // Refused while another change is under way: the next tick tries again.
+                let _ = self.core.change_config(self.now(), ConfigChange::Demote(member));
+            } else if config.index <= self.core.commit_index() {
+                self.presence.leaving.retain(|id| *id != member);
+                self.send(member, PeerMessage::LeaveReply { ok: true });
+            }
+        }
+    }
+}

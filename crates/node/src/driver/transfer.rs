@@ -1,0 +1,122 @@
+//! Full copies: the joiner asks the leader, the leader picks a donor, the donor answers the joiner.
+
+use synod_consensus::MemberId;
+use synod_wire::{DataState, PeerMessage, StateOffer, StateRequest, StateResult};
+
+use super::Driver;
+use crate::host::{DonorRequest, Level, TransferNews};
+
+impl Driver {
+    /// The host of this member needs a copy.
+    pub(super) fn request_state(&mut self, mut request: StateRequest) {
+        request.joiner = self.me.member;
+        request.session = self.me.session;
+        match self.core.leader() {
+            Some(leader) if leader == self.me.member => self.choose_donor(request),
+            Some(leader) => self.send(leader, PeerMessage::StateRequest(request)),
+            None => {
+                let text = "no leader is known".to_owned();
+                self.links.host.transfer_news(request.id, TransferNews::NoDonor { text });
+            }
+        }
+    }
+
+    pub(super) fn handle_state_request(&mut self, from: MemberId, request: StateRequest) {
+        if from == request.joiner {
+            self.choose_donor(request);
+        } else {
+            self.donate(request);
+        }
+    }
+
+    /// Passes a request on to the donor that hurts least.
+    fn choose_donor(&mut self, request: StateRequest) {
+        let joiner = request.joiner;
+        match self.best_donor(&request) {
+            Some(donor) if donor == self.me.member => self.donate(request),
+            Some(donor) => self.send(donor, PeerMessage::StateRequest(request)),
+            None => {
+                let text = match self.core.is_leader() {
+                    true => "no synced member is free to give a copy".to_owned(),
+                    false => "the member asked does not lead".to_owned(),
+                };
+                let offer =
+                    StateOffer { id: request.id, donor: MemberId::NONE, accepted: false, text };
+                self.answer_offer(joiner, offer);
+            }
+        }
+    }
+
+    /// Named donors first, in the order given; then followers before the leader, and among those the
+    /// one with the least left to apply.
+    fn best_donor(&self, request: &StateRequest) -> Option<MemberId> {
+        if !self.core.is_leader() {
+            return None;
+        }
+        let fit = |id: MemberId| {
+            id != request.joiner
+                && self.presence.get(id).is_some()
+                && self.presence.reports().any(|r| r.member == id && r.state == DataState::Synced)
+        };
+        for name in &request.preferred {
+            let named = self.presence.members().into_iter().find(|m| m.name == *name);
+            if let Some(member) = named.filter(|m| fit(m.member)) {
+                return Some(member.member);
+            }
+        }
+        if !request.preferred.is_empty() && !request.any_donor {
+            return None;
+        }
+        self.presence
+            .reports()
+            .filter(|r| fit(r.member))
+            .min_by_key(|r| (r.member == self.me.member, r.queue, r.member))
+            .map(|r| r.member)
+    }
+
+    fn donate(&mut self, request: StateRequest) {
+        self.log(
+            Level::Info,
+            format!("{} asks this member for a full copy", self.name_of(request.joiner)),
+        );
+        self.links.host.donate(DonorRequest {
+            id: request.id,
+            joiner: request.joiner,
+            after: request.after,
+            request: request.request,
+        });
+    }
+
+    pub(super) fn answer_offer(&mut self, joiner: MemberId, offer: StateOffer) {
+        if joiner == self.me.member {
+            self.handle_state_offer(offer);
+        } else {
+            self.send(joiner, PeerMessage::StateOffer(offer));
+        }
+    }
+
+    pub(super) fn answer_result(&mut self, joiner: MemberId, result: StateResult) {
+        self.send(joiner, PeerMessage::StateResult(result));
+    }
+
+    pub(super) fn handle_state_offer(&mut self, offer: StateOffer) {
+        let StateOffer { id, donor, accepted, text } = offer;
+        let news = match accepted {
+            true => {
+                self.log(Level::Info, format!("{} gives this member a copy", self.name_of(donor)));
+                TransferNews::Accepted { donor }
+            }
+            false => TransferNews::NoDonor { text },
+        };
+        self.links.host.transfer_news(id, news);
+    }
+
+    pub(super) fn handle_state_result(&mut self, result: StateResult) {
+        let StateResult { id, ok, code, seqno, text } = result;
+        let news = match ok {
+            true => TransferNews::Done { seqno },
+            false => TransferNews::Failed { code, text },
+        };
+        self.links.host.transfer_news(id, news);
+    }
+}

@@ -1,0 +1,64 @@
+//! Looking for the group: call the configured addresses, learn who answers.
+
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use synod_wire::{HelloReply, Lane, RefuseReason};
+
+use super::Peers;
+use super::dial::dial;
+use crate::driver::Event;
+use crate::shared::lock;
+
+/// Between rounds.
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// Calls the seeds until the group is found.
+pub(super) fn run(peers: &Arc<Peers>, seeds: &[String]) {
+    while *lock(&peers.seeking) && !peers.is_stopping() {
+        for seed in seeds {
+            if *lock(&peers.seeking) && *seed != peers.address {
+                call(peers, seed);
+            }
+        }
+        let seeking = lock(&peers.seeking);
+        if *seeking {
+            drop(
+                peers
+                    .seek_changed
+                    .wait_timeout(seeking, PAUSE)
+                    .unwrap_or_else(PoisonError::into_inner),
+            );
+        }
+    }
+}
+
+fn call(peers: &Arc<Peers>, seed: &str) {
+    match dial(seed, &peers.hello(Lane::Control)) {
+        Ok((_, HelloReply::Welcome { member, group, .. })) => {
+            peers.tell(Event::Found { member, address: seed.to_owned(), group });
+        }
+        Ok((_, HelloReply::Refused { reason: RefuseReason::Self_, .. })) => {}
+        Ok((_, HelloReply::Refused { reason, text })) => peers.tell(Event::SeedRefused {
+            text: format!("{seed} refuses this member: {text}"),
+            is_final: is_final(reason),
+        }),
+        Err(error) => peers.tell(Event::SeedRefused {
+            text: format!("{seed} in wsrep_cluster_address does not answer: {error}"),
+            is_final: false,
+        }),
+    }
+}
+
+/// Whether asking again cannot help.
+pub(super) fn is_final(reason: RefuseReason) -> bool {
+    match reason {
+        RefuseReason::NotSynod
+        | RefuseReason::WrongGroup
+        | RefuseReason::WrongClusterName
+        | RefuseReason::UnknownVersion
+        | RefuseReason::NameTaken
+        | RefuseReason::NotAllowed => true,
+        RefuseReason::Busy | RefuseReason::Self_ => false,
+    }
+}
