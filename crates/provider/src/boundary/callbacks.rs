@@ -1,0 +1,325 @@
+//! The server's callbacks as safe methods.
+//!
+//! Hold no lock across any of them but [`Callbacks::log`]: the server takes its own locks inside and
+//! calls back into the provider while holding them.
+
+use std::ffi::c_void;
+use std::ptr;
+use std::sync::{Arc, OnceLock};
+
+use wsrep_sys as sys;
+
+use super::convert;
+use super::view::ViewBuffer;
+use crate::api::{ExitLoop, Gtid, LogLevel, TrxHandle, TrxMeta, View, WsFlags};
+
+/// The server refused, or failed in, a callback. For a view or `connected` that is fatal for the node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CallbackFailed {
+    /// The server answered "failure".
+    #[error("the server refused the callback {name}")]
+    Refused {
+        /// Which.
+        name: &'static str,
+    },
+    /// The server did not register it.
+    #[error("the server has no callback {name}")]
+    Missing {
+        /// Which.
+        name: &'static str,
+    },
+}
+
+/// The server could not apply an action: this node must leave the group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the server could not apply seqno {seqno}")]
+pub struct ApplyFailed {
+    /// The action.
+    pub seqno: i64,
+}
+
+/// One applier thread of the server, lent to the provider by `recv`.
+///
+/// Valid until that `recv` returns, and only on the thread that called it: the server keeps the thread's
+/// session in thread-local storage. It can be sent so that a scheduler may keep a table of who waits;
+/// the callbacks taking it must still run on its own thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct RecvContext(*mut c_void);
+
+// SAFETY: an address that is only carried; who uses it on another thread breaks the rule above, and the
+// server's own state with it, but touches no memory of ours.
+unsafe impl Send for RecvContext {}
+
+impl RecvContext {
+    /// Wraps what the server passed.
+    pub(super) fn new(ctx: *mut c_void) -> RecvContext {
+        RecvContext(ctx)
+    }
+
+    /// A context of no server, for tests with [`Callbacks::none`].
+    #[doc(hidden)]
+    pub fn for_tests(number: usize) -> RecvContext {
+        RecvContext(ptr::without_provenance_mut(number))
+    }
+}
+
+/// The temporary applier of a replay: valid during that call of `replay`, on its thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ReplayContext(*mut c_void);
+
+// SAFETY: as for `RecvContext`.
+unsafe impl Send for ReplayContext {}
+
+impl ReplayContext {
+    /// Wraps what the server passed.
+    pub(super) fn new(ctx: *mut c_void) -> ReplayContext {
+        ReplayContext(ctx)
+    }
+
+    /// A context of no server, for tests with [`Callbacks::none`].
+    #[doc(hidden)]
+    pub fn for_tests(number: usize) -> ReplayContext {
+        ReplayContext(ptr::without_provenance_mut(number))
+    }
+}
+
+/// The server, as the provider may call it. Cheap to clone; any thread may hold one.
+#[derive(Clone)]
+pub struct Callbacks(Arc<Inner>);
+
+struct Inner {
+    app_ctx: *mut c_void,
+    logger: sys::wsrep_log_cb_t,
+    connected: sys::wsrep_connected_cb_t,
+    view: sys::wsrep_view_cb_t,
+    sst_request: sys::wsrep_sst_request_cb_t,
+    sst_donate: sys::wsrep_sst_donate_cb_t,
+    apply: sys::wsrep_apply_cb_t,
+    synced: sys::wsrep_synced_cb_t,
+    /// Why the node is fenced, if it is.
+    fence: OnceLock<String>,
+}
+
+// SAFETY: `app_ctx` is the server's, never read here, and the server's functions may be called from the
+// threads that the interface names; the rest is `Sync` by itself.
+unsafe impl Send for Inner {}
+// SAFETY: as above.
+unsafe impl Sync for Inner {}
+
+impl Callbacks {
+    /// The callbacks of a server.
+    pub(super) fn new(args: &sys::wsrep_init_args) -> Callbacks {
+        Callbacks(Arc::new(Inner {
+            app_ctx: args.app_ctx,
+            logger: args.logger_cb,
+            connected: args.connected_cb,
+            view: args.view_cb,
+            sst_request: args.sst_request_cb,
+            sst_donate: args.sst_donate_cb,
+            apply: args.apply_cb,
+            synced: args.synced_cb,
+            fence: OnceLock::new(),
+        }))
+    }
+
+    /// No server: log lines go to standard error, everything else answers [`CallbackFailed::Missing`].
+    pub fn none() -> Callbacks {
+        Callbacks(Arc::new(Inner {
+            app_ctx: ptr::null_mut(),
+            logger: None,
+            connected: None,
+            view: None,
+            sst_request: None,
+            sst_donate: None,
+            apply: None,
+            synced: None,
+            fence: OnceLock::new(),
+        }))
+    }
+
+    /// Writes a line into the server's error log. From any thread; safe under locks of ours.
+    pub fn log(&self, level: LogLevel, text: &str) {
+        let Some(logger) = self.0.logger else {
+            eprintln!("{level:?}: {text}");
+            return;
+        };
+        let line = convert::c_text(text);
+        // SAFETY: the server's function; the text is NUL-terminated and lives until it returns.
+        unsafe { logger(level.code(), line.as_ptr()) }
+    }
+
+    /// Takes the node out of service: logs why (FATAL), once, and makes the boundary answer NODE_FAIL
+    /// from now on. For threads of the provider whose death must not go unnoticed.
+    pub fn fence(&self, reason: &str) {
+        if self.0.fence.set(reason.to_owned()).is_ok() {
+            self.log(LogLevel::Fatal, reason);
+        }
+    }
+
+    /// Whether the node is fenced.
+    pub fn is_fenced(&self) -> bool {
+        self.0.fence.get().is_some()
+    }
+
+    /// Why the node is fenced, if it is.
+    pub fn fence_reason(&self) -> Option<&str> {
+        self.0.fence.get().map(String::as_str)
+    }
+
+    /// The first primary view of a connection. On a `recv` thread, once per connect.
+    ///
+    /// # Errors
+    /// The server does not find itself in the view: fatal.
+    pub fn connected(&self, view: &View) -> Result<(), CallbackFailed> {
+        let name = "connected_cb";
+        let callback = self.0.connected.ok_or(CallbackFailed::Missing { name })?;
+        let buffer = ViewBuffer::new(view);
+        // SAFETY: the server's function; the view lives until it returns.
+        answer(name, unsafe { callback(self.0.app_ctx, buffer.as_ptr()) })
+    }
+
+    /// A view, on the thread of `ctx`, in order with the actions.
+    ///
+    /// # Errors
+    /// The server could not process it: fatal.
+    pub fn view(&self, ctx: RecvContext, view: &View) -> Result<(), CallbackFailed> {
+        let name = "view_cb";
+        let callback = self.0.view.ok_or(CallbackFailed::Missing { name })?;
+        let buffer = ViewBuffer::new(view);
+        // SAFETY: the server's function; the view lives until it returns; no state is passed.
+        let status = unsafe { callback(self.0.app_ctx, ctx.0, buffer.as_ptr(), ptr::null(), 0) };
+        answer(name, status)
+    }
+
+    /// Asks the server to prepare for a full copy; may take many seconds. `None`: a running server
+    /// cannot take one, only catching up from the log is possible.
+    ///
+    /// # Errors
+    /// The node cannot join.
+    pub fn sst_request(&self) -> Result<Option<Vec<u8>>, CallbackFailed> {
+        let name = "sst_request_cb";
+        let callback = self.0.sst_request.ok_or(CallbackFailed::Missing { name })?;
+        let mut request: *mut c_void = ptr::null_mut();
+        let mut len = 0usize;
+        // SAFETY: the server's function; both results are ours and initialised.
+        let status = unsafe { callback(self.0.app_ctx, &mut request, &mut len) };
+        answer(name, status)?;
+        if request.is_null() {
+            return Ok(None);
+        }
+        // SAFETY: on success `request` has `len` bytes from `malloc`, ours to free.
+        let bytes = unsafe { std::slice::from_raw_parts(request.cast::<u8>(), len) }.to_vec();
+        // SAFETY: from the C library's `malloc`, copied, not used again.
+        unsafe { libc::free(request) };
+        Ok((!bytes.is_empty()).then_some(bytes))
+    }
+
+    /// Starts sending a full copy to the member whose `request` this is. `bypass`: only tell it `gtid`,
+    /// its own position. In total order on the thread of `ctx`.
+    ///
+    /// # Errors
+    /// Nothing is sent; the joiner must be told.
+    pub fn sst_donate(
+        &self,
+        ctx: RecvContext,
+        request: &[u8],
+        gtid: Gtid,
+        bypass: bool,
+    ) -> Result<(), CallbackFailed> {
+        let name = "sst_donate_cb";
+        let callback = self.0.sst_donate.ok_or(CallbackFailed::Missing { name })?;
+        let request = convert::c_buf(request);
+        let gtid = convert::gtid_to_c(gtid);
+        // SAFETY: the server's function; everything pointed to lives until it returns.
+        let status = unsafe {
+            callback(
+                self.0.app_ctx,
+                ctx.0,
+                &request,
+                &gtid,
+                ptr::null(),
+                u8::from(bypass),
+            )
+        };
+        answer(name, status)
+    }
+
+    /// Applies an action on the thread of `ctx`. `handle.opaque` must be set: the server takes a handle
+    /// without it for "no transaction".
+    ///
+    /// # Errors
+    /// The node must leave the group.
+    pub fn apply(
+        &self,
+        ctx: RecvContext,
+        handle: &TrxHandle,
+        flags: WsFlags,
+        data: &[u8],
+        meta: &TrxMeta,
+    ) -> Result<ExitLoop, ApplyFailed> {
+        self.apply_in(ctx.0, handle, flags, data, meta)
+    }
+
+    /// Applies the own action again within `replay`, on that call's thread.
+    ///
+    /// # Errors
+    /// The node must leave the group.
+    pub fn apply_replay(
+        &self,
+        ctx: ReplayContext,
+        handle: &TrxHandle,
+        flags: WsFlags,
+        data: &[u8],
+        meta: &TrxMeta,
+    ) -> Result<ExitLoop, ApplyFailed> {
+        self.apply_in(ctx.0, handle, flags, data, meta)
+    }
+
+    fn apply_in(
+        &self,
+        ctx: *mut c_void,
+        handle: &TrxHandle,
+        flags: WsFlags,
+        data: &[u8],
+        meta: &TrxMeta,
+    ) -> Result<ExitLoop, ApplyFailed> {
+        let failed = ApplyFailed {
+            seqno: meta.gtid.seqno,
+        };
+        let callback = self.0.apply.ok_or(failed)?;
+        if handle.opaque.is_none() {
+            return Err(failed);
+        }
+        let handle = convert::handle_to_c(*handle);
+        let data = convert::c_buf(data);
+        let meta = convert::meta_to_c(*meta);
+        let mut exit_loop: sys::wsrep_bool_t = 0;
+        // SAFETY: the server's function; everything pointed to lives until it returns, and the result
+        // is initialised.
+        let status = unsafe { callback(ctx, &handle, flags.0, &data, &meta, &mut exit_loop) };
+        match (status, exit_loop) {
+            (sys::WSREP_CB_SUCCESS, 0) => Ok(ExitLoop::No),
+            (sys::WSREP_CB_SUCCESS, _) => Ok(ExitLoop::Yes),
+            _ => Err(failed),
+        }
+    }
+
+    /// The node has caught up after a join, a donation, a resync or a re-merge. On a `recv` thread.
+    ///
+    /// # Errors
+    /// The server refused.
+    pub fn synced(&self) -> Result<(), CallbackFailed> {
+        let name = "synced_cb";
+        let callback = self.0.synced.ok_or(CallbackFailed::Missing { name })?;
+        // SAFETY: the server's function.
+        answer(name, unsafe { callback(self.0.app_ctx) })
+    }
+}
+
+fn answer(name: &'static str, status: sys::wsrep_cb_status_t) -> Result<(), CallbackFailed> {
+    if status == sys::WSREP_CB_SUCCESS {
+        Ok(())
+    } else {
+        Err(CallbackFailed::Refused { name })
+    }
+}

@@ -1,0 +1,92 @@
+//! The symbols a server looks up in the library. Nothing else is exported.
+
+use std::ffi::{c_char, c_int};
+use std::sync::atomic::{AtomicI32, Ordering};
+
+use wsrep_sys as sys;
+
+use super::{allowlist, table};
+
+/// A text pointer that may be a static.
+#[repr(transparent)]
+pub struct InterfaceVersion(pub *const c_char);
+
+// SAFETY: points to a constant.
+unsafe impl Sync for InterfaceVersion {}
+
+/// Version of the interface, as a C string variable.
+#[allow(non_upper_case_globals)]
+#[unsafe(no_mangle)]
+pub static wsrep_interface_version: InterfaceVersion =
+    InterfaceVersion(sys::WSREP_INTERFACE_VERSION.as_ptr());
+
+/// Fills the server's table. 0, or an errno value.
+///
+/// # Safety
+/// `w` is NULL or points to 360 writable bytes, aligned for pointers.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn wsrep_loader(w: *mut sys::wsrep_t) -> c_int {
+    if w.is_null() {
+        return libc::EINVAL;
+    }
+    // SAFETY: not NULL; a table by contract of this function.
+    unsafe { table::fill_table(w, Box::new(crate::provider::create)) };
+    0
+}
+
+/// Registers the server's allowlist.
+///
+/// # Safety
+/// `service` is NULL or points to a service struct.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn wsrep_init_allowlist_service_v1(
+    service: *mut sys::wsrep_allowlist_service_v1_t,
+) -> c_int {
+    // SAFETY: NULL or valid by contract of this function; copied.
+    allowlist::register(unsafe { service.as_ref() }.copied());
+    sys::WSREP_OK
+}
+
+/// Forgets the server's allowlist.
+#[unsafe(no_mangle)]
+pub extern "C" fn wsrep_deinit_allowlist_service_v1() {
+    allowlist::register(None);
+}
+
+static ISOLATION: AtomicI32 = AtomicI32::new(sys::WSREP_NODE_ISOLATION_NOT_ISOLATED);
+
+/// What the server wants of the network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IsolationMode {
+    /// Normal.
+    NotIsolated,
+    /// Exchange nothing with peers.
+    Isolated,
+    /// Close all connections for good: the server is dying.
+    ForceDisconnect,
+}
+
+/// The mode that the server set last. Cheap enough to ask before each exchange with a peer.
+pub fn isolation_mode() -> IsolationMode {
+    match ISOLATION.load(Ordering::Relaxed) {
+        sys::WSREP_NODE_ISOLATION_ISOLATED => IsolationMode::Isolated,
+        sys::WSREP_NODE_ISOLATION_FORCE_DISCONNECT => IsolationMode::ForceDisconnect,
+        _ => IsolationMode::NotIsolated,
+    }
+}
+
+/// Called from the server's handler of fatal signals, so one atomic store is all it may do.
+#[unsafe(no_mangle)]
+pub extern "C" fn wsrep_node_isolation_mode_set_v1(
+    mode: sys::wsrep_node_isolation_mode_t,
+) -> sys::wsrep_node_isolation_result_t {
+    match mode {
+        sys::WSREP_NODE_ISOLATION_NOT_ISOLATED
+        | sys::WSREP_NODE_ISOLATION_ISOLATED
+        | sys::WSREP_NODE_ISOLATION_FORCE_DISCONNECT => {
+            ISOLATION.store(mode, Ordering::Relaxed);
+            sys::WSREP_NODE_ISOLATION_SUCCESS
+        }
+        _ => sys::WSREP_NODE_ISOLATION_INVALID_VALUE,
+    }
+}

@@ -1,0 +1,30 @@
+//! The C boundary: pointers on one side, [`crate::api`] on the other. All unsafe code of the provider
+//! is here.
+//!
+//! Every function of the table goes through a guard of `host`, which checks the table, refuses
+//! when the node is fenced, and catches panics: nothing unwinds into the server. After a panic the
+//! state behind it cannot be trusted, so the node is *fenced*: a FATAL line says why, and from then on
+//! everything that could acknowledge something answers `WSREP_NODE_FAIL`. Exceptions are the answers
+//! on which the server would hang or die: see `table`.
+//!
+//! C++ exceptions that come out of a callback cannot be caught in Rust; they end the process, as they
+//! do in any provider that is not C++.
+#![allow(unsafe_code)]
+
+mod allowlist;
+mod callbacks;
+mod convert;
+mod exports;
+mod host;
+mod stats;
+mod table;
+mod view;
+
+pub use allowlist::{peer_ip_allowed, peer_subject_allowed};
+pub use callbacks::{ApplyFailed, CallbackFailed, Callbacks, RecvContext, ReplayContext};
+pub use exports::{
+    InterfaceVersion, IsolationMode, isolation_mode, wsrep_deinit_allowlist_service_v1,
+    wsrep_init_allowlist_service_v1, wsrep_interface_version, wsrep_loader,
+    wsrep_node_isolation_mode_set_v1,
+};
+pub use table::{PROVIDER_NAME, PROVIDER_VENDOR, PROVIDER_VERSION, fill_table};

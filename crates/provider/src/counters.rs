@@ -1,0 +1,111 @@
+//! Counts for `SHOW STATUS`.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// One count.
+#[derive(Debug, Default)]
+pub struct Counter(AtomicU64);
+
+impl Counter {
+    /// One more.
+    pub fn one(&self) {
+        self.add(1);
+    }
+
+    /// Some more.
+    pub fn add(&self, count: u64) {
+        self.0.fetch_add(count, Ordering::Relaxed);
+    }
+
+    /// The count.
+    pub fn get(&self) -> i64 {
+        i64::try_from(self.0.load(Ordering::Relaxed)).unwrap_or(i64::MAX)
+    }
+
+    fn clear(&self) {
+        self.0.store(0, Ordering::Relaxed);
+    }
+}
+
+/// All counts, since start or since `FLUSH STATUS`.
+#[derive(Debug, Default)]
+pub struct Counters {
+    /// Own write sets sent.
+    pub replicated: Counter,
+    /// Bytes of them.
+    pub replicated_bytes: Counter,
+    /// Keys in them.
+    pub repl_keys: Counter,
+    /// Bytes of the keys.
+    pub repl_keys_bytes: Counter,
+    /// Bytes of row data.
+    pub repl_data_bytes: Counter,
+    /// Actions received from others.
+    pub received: Counter,
+    /// Bytes of them.
+    pub received_bytes: Counter,
+    /// Own transactions committed.
+    pub local_commits: Counter,
+    /// Own transactions refused.
+    pub local_cert_failures: Counter,
+    /// Own transactions replayed.
+    pub local_replays: Counter,
+    /// Causal reads.
+    pub causal_reads: Counter,
+    /// Ordered actions for the average below.
+    pub certified: Counter,
+    /// Sum of the distances of ordered actions to what they depend on.
+    pub deps_distance_sum: Counter,
+}
+
+impl Counters {
+    /// `FLUSH STATUS`.
+    pub fn reset(&self) {
+        for counter in [
+            &self.replicated,
+            &self.replicated_bytes,
+            &self.repl_keys,
+            &self.repl_keys_bytes,
+            &self.repl_data_bytes,
+            &self.received,
+            &self.received_bytes,
+            &self.local_commits,
+            &self.local_cert_failures,
+            &self.local_replays,
+            &self.causal_reads,
+            &self.certified,
+            &self.deps_distance_sum,
+        ] {
+            counter.clear();
+        }
+    }
+
+    /// As the status shows them.
+    pub fn shown(&self) -> crate::status::Counters {
+        let (bytes, keys, data) =
+            (self.replicated_bytes.get(), self.repl_keys_bytes.get(), self.repl_data_bytes.get());
+        crate::status::Counters {
+            replicated: self.replicated.get(),
+            replicated_bytes: bytes,
+            repl_keys: self.repl_keys.get(),
+            repl_keys_bytes: keys,
+            repl_data_bytes: data,
+            repl_other_bytes: (bytes - keys - data).max(0),
+            received: self.received.get(),
+            received_bytes: self.received_bytes.get(),
+            local_commits: self.local_commits.get(),
+            local_cert_failures: self.local_cert_failures.get(),
+            local_replays: self.local_replays.get(),
+            causal_reads: self.causal_reads.get(),
+            apply_waits: 0,
+        }
+    }
+
+    /// Average distance of an action to what it depends on.
+    pub fn deps_distance(&self) -> f64 {
+        match self.certified.get() {
+            0 => 0.0,
+            count => self.deps_distance_sum.get() as f64 / count as f64,
+        }
+    }
+}

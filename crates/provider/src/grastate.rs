@@ -1,0 +1,277 @@
+//! `grastate.dat`: the position at the last clean stop, in Galera's format.
+//!
+//! A text file in the server's data directory that administrators, start scripts and operators read
+//! and edit, and that state transfers leave alone. While the node runs, and after a crash, it says
+//! "unknown" (seqno -1): then the engine's own position counts. It is never the source of truth for
+//! anything but a clean stop.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use synod_consensus::GroupId;
+
+/// Name of the file.
+pub const FILE_NAME: &str = "grastate.dat";
+/// Where a new version is written before it takes the place of the old one. The end of the name keeps
+/// it from being deleted on a joiner.
+const TEMPORARY_NAME: &str = "new.grastate.dat";
+
+/// What the file says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SavedPosition {
+    /// The group; [`GroupId::NONE`] if never a member of one.
+    pub group: GroupId,
+    /// Last action in the database at a clean stop; -1: running, crashed, or unknown.
+    pub seqno: i64,
+    /// Whether Galera's tools may start a group from this node.
+    pub safe_to_bootstrap: bool,
+}
+
+impl SavedPosition {
+    /// Nothing is known.
+    pub const UNDEFINED: SavedPosition = SavedPosition {
+        group: GroupId::NONE,
+        seqno: -1,
+        safe_to_bootstrap: false,
+    };
+}
+
+/// Why the file cannot be read or written.
+#[derive(Debug, thiserror::Error)]
+pub enum GrastateError {
+    /// The file system refused.
+    #[error("cannot {action} {}: {source}; the server must own its data directory", path.display())]
+    Io {
+        /// What was tried.
+        action: &'static str,
+        /// On which file.
+        path: PathBuf,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// A line has a value that cannot be one.
+    #[error(
+        "{} line {line}: {name} cannot be '{value}'; correct it, or remove the file to join anew",
+        path.display()
+    )]
+    BadValue {
+        /// The file.
+        path: PathBuf,
+        /// Line, from 1.
+        line: usize,
+        /// Which value.
+        name: &'static str,
+        /// What it says.
+        value: String,
+    },
+}
+
+/// Reads the file; `None` if there is none. Order, comments, blank lines and unknown names do not
+/// matter; what is missing is undefined.
+///
+/// # Errors
+/// Unreadable, or a value that cannot be one.
+pub fn read(data_dir: &Path) -> Result<Option<SavedPosition>, GrastateError> {
+    let path = data_dir.join(FILE_NAME);
+    let bytes = match fs::read(&path) {
+        Ok(bytes) => bytes,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(source) => {
+            return Err(GrastateError::Io {
+                action: "read",
+                path,
+                source,
+            });
+        }
+    };
+    parse(&String::from_utf8_lossy(&bytes), &path).map(Some)
+}
+
+/// Replaces the file: after a crash there is the old one or the new one. Durable when it returns.
+///
+/// # Errors
+/// The file system refused; the old file is still there.
+pub fn write(data_dir: &Path, position: &SavedPosition) -> Result<(), GrastateError> {
+    let path = data_dir.join(FILE_NAME);
+    let temporary = data_dir.join(TEMPORARY_NAME);
+    let io = |action: &'static str, path: &Path| {
+        let path = path.to_owned();
+        move |source| GrastateError::Io {
+            action,
+            path,
+            source,
+        }
+    };
+    write_synced(&temporary, &format(position)).map_err(io("write", &temporary))?;
+    fs::rename(&temporary, &path).map_err(io("replace", &path))?;
+    // The rename itself is durable only with its directory.
+    File::open(data_dir)
+        .and_then(|dir| dir.sync_all())
+        .map_err(io("sync", data_dir))
+}
+
+fn write_synced(path: &Path, text: &str) -> io::Result<()> {
+    let mut file = File::create(path)?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()
+}
+
+fn format(position: &SavedPosition) -> String {
+    let SavedPosition {
+        group,
+        seqno,
+        safe_to_bootstrap,
+    } = position;
+    let safe = u8::from(*safe_to_bootstrap);
+    format!(
+        "# GALERA saved state\n\
+         version: 2.1\n\
+         uuid:    {group}\n\
+         seqno:   {seqno}\n\
+         safe_to_bootstrap: {safe}\n"
+    )
+}
+
+fn parse(text: &str, path: &Path) -> Result<SavedPosition, GrastateError> {
+    let mut position = SavedPosition::UNDEFINED;
+    for (i, line) in text.lines().enumerate() {
+        let line = line.split('#').next().unwrap_or_default();
+        let Some((name, value)) = line.split_once(':') else {
+            continue;
+        };
+        let value = value.trim();
+        let bad = |name| GrastateError::BadValue {
+            path: path.to_owned(),
+            line: i + 1,
+            name,
+            value: value.to_owned(),
+        };
+        match name.trim() {
+            "uuid" => position.group = value.parse().map_err(|_| bad("uuid"))?,
+            "seqno" => position.seqno = parse_seqno(value).ok_or_else(|| bad("seqno"))?,
+            "safe_to_bootstrap" => {
+                let safe = parse_flag(value);
+                position.safe_to_bootstrap = safe.ok_or_else(|| bad("safe_to_bootstrap"))?;
+            }
+            _ => {}
+        }
+    }
+    Ok(position)
+}
+
+fn parse_seqno(text: &str) -> Option<i64> {
+    text.parse().ok().filter(|seqno| *seqno >= -1)
+}
+
+fn parse_flag(text: &str) -> Option<bool> {
+    match text {
+        "0" => Some(false),
+        "1" => Some(true),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const UUID: &str = "6b1a2c3d-0102-11ef-8a3b-0242ac120002";
+
+    fn position(seqno: i64, safe_to_bootstrap: bool) -> SavedPosition {
+        SavedPosition {
+            group: UUID.parse().unwrap(),
+            seqno,
+            safe_to_bootstrap,
+        }
+    }
+
+    fn parsed(text: &str) -> Result<SavedPosition, String> {
+        parse(text, Path::new("/d/grastate.dat")).map_err(|error| error.to_string())
+    }
+
+    /// A directory of this test, removed with it.
+    struct TestDir(PathBuf);
+
+    impl TestDir {
+        fn new(name: &str) -> TestDir {
+            let dir = std::env::temp_dir().join(format!("synod-{name}-{}", std::process::id()));
+            fs::create_dir_all(&dir).unwrap();
+            TestDir(dir)
+        }
+    }
+
+    impl Drop for TestDir {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[test]
+    fn file_has_galeras_format() {
+        let expected = format!(
+            "# GALERA saved state\nversion: 2.1\nuuid:    {UUID}\nseqno:   42\nsafe_to_bootstrap: 1\n"
+        );
+        assert_eq!(format(&position(42, true)), expected);
+    }
+
+    #[test]
+    fn what_was_written_is_read() {
+        let dir = TestDir::new("grastate-round-trip");
+        assert_eq!(read(&dir.0).unwrap(), None);
+        for saved in [
+            SavedPosition::UNDEFINED,
+            position(7, false),
+            position(8, true),
+        ] {
+            write(&dir.0, &saved).unwrap();
+            assert_eq!(read(&dir.0).unwrap(), Some(saved));
+        }
+        let names: Vec<_> = fs::read_dir(&dir.0)
+            .unwrap()
+            .map(|e| e.unwrap().file_name())
+            .collect();
+        assert_eq!(names, [FILE_NAME], "no temporary file stays");
+    }
+
+    #[test]
+    fn order_comments_and_unknown_names_do_not_matter() {
+        let text = format!(
+            "seqno: 5 # edited\n\n  uuid :{UUID}\r\nversion: 9\ncert_index:\nnonsense\n#uuid: x\n"
+        );
+        assert_eq!(parsed(&text), Ok(position(5, false)));
+    }
+
+    #[test]
+    fn empty_file_is_an_undefined_position() {
+        assert_eq!(parsed(""), Ok(SavedPosition::UNDEFINED));
+    }
+
+    #[test]
+    fn bad_values_name_file_line_and_value() {
+        for (text, part) in [
+            ("uuid: x", "grastate.dat line 1: uuid cannot be 'x'"),
+            ("\nseqno: -2", "line 2: seqno cannot be '-2'"),
+            ("seqno: 99999999999999999999", "seqno"),
+            (
+                "safe_to_bootstrap: yes",
+                "safe_to_bootstrap cannot be 'yes'",
+            ),
+        ] {
+            let error = parsed(text).unwrap_err();
+            assert!(error.contains(part), "{error}");
+        }
+    }
+
+    #[test]
+    fn unwritable_directory_is_named() {
+        let dir = std::env::temp_dir().join("synod-there-is-no-such-directory");
+        let error = write(&dir, &SavedPosition::UNDEFINED)
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.contains("synod-there-is-no-such-directory"),
+            "{error}"
+        );
+    }
+}

@@ -1,0 +1,31 @@
+//! `libsynod.so`: a wsrep provider that a stock MariaDB server loads.
+//!
+//! ```text
+//!   mariadbd ──C table──► boundary ──ProviderApi──► provider ──► node
+//!            ◄─callbacks─ boundary ◄──Callbacks───
+//! ```
+//!
+//! [`boundary`] is the only module with unsafe code: it turns pointers into safe values, catches
+//! panics and fences the node after one. [`api`] says what a provider is. [`options`], [`status`] and
+//! [`grastate`] are what operators and tools see of it.
+#![deny(unsafe_code)]
+
+pub mod api;
+mod applier;
+pub mod boundary;
+mod capabilities;
+mod causal_read;
+mod connection;
+mod counters;
+mod donation;
+pub mod grastate;
+mod joining;
+mod local;
+pub mod options;
+pub mod provider;
+mod sequence;
+pub mod status;
+mod status_inputs;
+mod total_order;
+mod transaction;
+mod write_set;

@@ -1,0 +1,63 @@
+//! The table of options for `docs/options.md`, which a test compares with it.
+
+use super::table::{DefaultValue, Meaning, OptionSpec, SPECS, Settable};
+
+/// The options as Markdown tables: ours, then Galera's that work, have no effect, or are refused.
+pub fn markdown_tables() -> String {
+    let (own, galera): (Vec<_>, Vec<_>) = SPECS
+        .iter()
+        .partition(|spec| spec.name.starts_with("synod."));
+    let works = |spec: &&OptionSpec| spec.meaning == Meaning::Works;
+    let ignored = |spec: &&OptionSpec| matches!(spec.meaning, Meaning::None(_));
+    let refused = |spec: &&OptionSpec| matches!(spec.meaning, Meaning::Refused(_));
+    let of_galera = || galera.iter().copied();
+    [
+        section("Synod's own options", own.iter().copied()),
+        section("Galera's options that work", of_galera().filter(works)),
+        section(
+            "Galera's options that are accepted without effect",
+            of_galera().filter(ignored),
+        ),
+        section(
+            "Galera's options that are refused",
+            of_galera().filter(refused),
+        ),
+    ]
+    .join("\n")
+}
+
+fn section(title: &str, specs: impl Iterator<Item = &'static OptionSpec>) -> String {
+    let rows: String = specs.map(row).collect();
+    format!(
+        "## {title}\n\n| Option | Default | Unit | Set | Meaning |\n|---|---|---|---|---|\n{rows}"
+    )
+}
+
+fn row(spec: &OptionSpec) -> String {
+    let settable = match spec.settable {
+        Settable::AtStart => "at start",
+        Settable::Dynamic => "any time",
+        Settable::Trigger => "any time, not kept",
+    };
+    let about = match spec.meaning {
+        Meaning::Works => spec.about.to_owned(),
+        Meaning::None(why) | Meaning::Refused(why) => format!("{} Here: {why}.", spec.about),
+    };
+    let (name, unit) = (spec.name, spec.unit);
+    format!(
+        "| `{name}` | {} | {unit} | {settable} | {about} |\n",
+        default_text(spec.default)
+    )
+}
+
+fn default_text(default: DefaultValue) -> String {
+    match default {
+        DefaultValue::Is("") => "empty".to_owned(),
+        DefaultValue::Is(text) => format!("`{text}`"),
+        DefaultValue::DataDir => "data directory".to_owned(),
+        DefaultValue::NodeHost => "host of `wsrep_node_address`".to_owned(),
+        DefaultValue::NodePort => "port of `wsrep_node_address`, or 4567".to_owned(),
+        DefaultValue::AnyAtBasePort => "`tcp://0.0.0.0:` and `base_port`".to_owned(),
+        DefaultValue::NodeHostNextPort => "`base_host` and `base_port` + 1".to_owned(),
+    }
+}

@@ -1,0 +1,94 @@
+//! What can be wrong with options, in the words for the server's error log.
+
+use std::fmt;
+
+use super::nearest;
+use super::table::SPECS;
+
+/// Why options were refused. The text is the line to log, at ERROR; answer `Status::NodeFail`.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum OptionsError {
+    /// Exactly the line that Galera logs and its test suites look for.
+    #[error("Unknown parameter '{name}'")]
+    Unknown {
+        /// The name.
+        name: String,
+    },
+    /// A name with our prefix that we do not have.
+    #[error("Unknown parameter '{name}'; did you mean '{nearest}'?")]
+    UnknownOwn {
+        /// The name.
+        name: String,
+        /// The most similar of our own.
+        nearest: &'static str,
+    },
+    /// Not of the form `name=value`.
+    #[error("malformed provider option '{segment}': {reason}")]
+    Malformed {
+        /// The part between two semicolons.
+        segment: String,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
+    /// The value does not fit the option.
+    #[error("provider option '{name}' cannot be '{value}': {reason}")]
+    BadValue {
+        /// The option.
+        name: &'static str,
+        /// The value.
+        value: String,
+        /// What was expected.
+        reason: String,
+    },
+    /// Set at run time.
+    #[error("provider option '{name}' can be set at server start only")]
+    ReadOnly {
+        /// The option.
+        name: &'static str,
+    },
+    /// Accepting the value would promise what is not there.
+    #[error("provider option '{name}' cannot be '{value}': {reason}")]
+    Refused {
+        /// The option.
+        name: &'static str,
+        /// The value.
+        value: String,
+        /// Why.
+        reason: &'static str,
+    },
+}
+
+/// An accepted option without effect. The text is a line to log, at INFO.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Notice {
+    /// The option.
+    pub name: &'static str,
+    /// Why it has none.
+    pub why: &'static str,
+}
+
+impl fmt::Display for Notice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "provider option '{}' is accepted but has no effect: {}",
+            self.name, self.why
+        )
+    }
+}
+
+pub(super) fn unknown(name: &str) -> OptionsError {
+    let own = SPECS
+        .iter()
+        .map(|spec| spec.name)
+        .filter(|known| known.starts_with("synod."));
+    match nearest::nearest(name, own) {
+        Some(nearest) if name.starts_with("synod.") => OptionsError::UnknownOwn {
+            name: name.to_owned(),
+            nearest,
+        },
+        _ => OptionsError::Unknown {
+            name: name.to_owned(),
+        },
+    }
+}

@@ -1,0 +1,353 @@
+//! Provider options: what operators write into `wsrep_provider_options` and `wsrep_cluster_address`.
+//!
+//! Galera's names are all understood, so that existing configurations load; each is either implemented
+//! here, accepted with a notice because it has no meaning here, or refused because accepting it would
+//! promise something that is not true. Our own begin with `synod.`. Any other name is an error.
+//!
+//! - [`list`](self) syntax: `name=value;name=value`, in `list`; values in `value`;
+//! - every option with its default, in `table` (also the source of `docs/options.md`);
+//! - typed names for reading them, in [`key`];
+//! - cluster addresses, in [`ClusterUrl`].
+
+mod address;
+mod document;
+mod error;
+mod galera;
+pub mod key;
+mod list;
+mod nearest;
+mod own;
+mod table;
+mod url;
+mod value;
+
+use std::time::Duration;
+
+pub use address::{Address, DEFAULT_PORT};
+pub use document::markdown_tables;
+pub use error::{Notice, OptionsError};
+pub use table::{DefaultValue, Meaning, OptionSpec, SPECS, Settable};
+pub use url::{ClusterUrl, UrlError};
+pub use value::{Kind, Value};
+
+use key::{AddressKey, BoolKey, DurationKey, IntKey, Key, TextKey};
+
+/// What some defaults depend on: arguments of `init`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Defaults {
+    /// Data directory of the server, with a slash at the end.
+    pub data_dir: String,
+    /// `wsrep_node_address`: host, `host:port`, or empty.
+    pub node_address: String,
+}
+
+/// All options with their present values.
+#[derive(Clone, Debug)]
+pub struct Options {
+    defaults: Defaults,
+    /// One for each of [`SPECS`], in the same order.
+    slots: Vec<Slot>,
+}
+
+#[derive(Clone, Debug)]
+struct Slot {
+    /// As written, or as the default is written: what `options_get` shows.
+    text: String,
+    value: Value,
+    /// Whether somebody has set it.
+    is_set: bool,
+}
+
+/// What a successful change did.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[must_use]
+pub struct Update {
+    /// Options named in the text, in its order, with their new values.
+    pub changed: Vec<(&'static str, Value)>,
+    /// What the operator should know. For the log, at INFO.
+    pub notices: Vec<Notice>,
+}
+
+impl Update {
+    /// The new value of an option, if the text named it; of the last mention.
+    pub fn value(&self, key: impl Key) -> Option<&Value> {
+        let name = SPECS[key.index()].name;
+        self.changed
+            .iter()
+            .rev()
+            .find(|(changed, _)| *changed == name)
+            .map(|(_, value)| value)
+    }
+}
+
+/// When a change happens, which decides what may change.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Start,
+    Running,
+}
+
+impl Options {
+    /// The options of a starting server: defaults, then what `wsrep_provider_options` says.
+    ///
+    /// # Errors
+    /// Unknown name, bad value, refused value, bad syntax. The error's text is the line to log.
+    pub fn new(defaults: Defaults, text: &str) -> Result<(Options, Update), OptionsError> {
+        let slots = SPECS.iter().map(Slot::default_of).collect();
+        let mut options = Options { defaults, slots };
+        options.fill_dependent();
+        let update = options.apply(list::parse(text)?, Phase::Start)?;
+        Ok((options, update))
+    }
+
+    /// Applies the `?name=value` part of a cluster address, before connecting. All or nothing.
+    ///
+    /// # Errors
+    /// As [`Options::new`].
+    pub fn set_from_url(&mut self, pairs: &[(String, String)]) -> Result<Update, OptionsError> {
+        self.apply(pairs.to_vec(), Phase::Start)
+    }
+
+    /// Applies `SET GLOBAL wsrep_provider_options`. All or nothing.
+    ///
+    /// # Errors
+    /// As [`Options::new`], and for options that can be set at start only.
+    pub fn set(&mut self, text: &str) -> Result<Update, OptionsError> {
+        self.apply(list::parse(text)?, Phase::Running)
+    }
+
+    /// All options as `name = value; `, Galera's in Galera's order, then ours.
+    pub fn to_text(&self) -> String {
+        let listed = SPECS
+            .iter()
+            .zip(&self.slots)
+            .filter(|(spec, slot)| spec.listed || slot.is_set);
+        listed
+            .map(|(spec, slot)| format!("{} = {}; ", spec.name, slot.text))
+            .collect()
+    }
+
+    /// A boolean.
+    pub fn bool(&self, key: BoolKey) -> bool {
+        matches!(self.value(key), Value::Bool(true))
+    }
+
+    /// An integer: a number, or bytes; the table says which.
+    pub fn int(&self, key: IntKey) -> i64 {
+        match self.value(key) {
+            Value::Int(number) => *number,
+            other => unreachable!("an integer option holds {other:?}"),
+        }
+    }
+
+    /// An integer that is never negative (bytes, counts).
+    pub fn unsigned(&self, key: IntKey) -> u64 {
+        u64::try_from(self.int(key)).unwrap_or(0)
+    }
+
+    /// A duration.
+    pub fn duration(&self, key: DurationKey) -> Duration {
+        match self.value(key) {
+            Value::Duration(duration) => *duration,
+            other => unreachable!("a duration option holds {other:?}"),
+        }
+    }
+
+    /// A duration in milliseconds.
+    pub fn duration_ms(&self, key: DurationKey) -> u64 {
+        u64::try_from(self.duration(key).as_millis()).unwrap_or(u64::MAX)
+    }
+
+    /// A text; empty if not set.
+    pub fn text(&self, key: TextKey) -> &str {
+        &self.slots[key.index()].text
+    }
+
+    /// An address; `None` if empty.
+    pub fn address(&self, key: AddressKey) -> Option<&Address> {
+        match self.value(key) {
+            Value::Address(address) => address.as_ref(),
+            other => unreachable!("an address option holds {other:?}"),
+        }
+    }
+
+    /// Where to listen for peers: `synod.listen_addr` if set, else `gmcast.listen_addr`. A missing port
+    /// is `base_port`.
+    pub fn listen_address(&self) -> Address {
+        let base_port = u16::try_from(self.int(key::BASE_PORT)).unwrap_or(DEFAULT_PORT);
+        let configured = self
+            .address(key::LISTEN_ADDR)
+            .or_else(|| self.address(key::GMCAST_LISTEN_ADDR));
+        let address = configured
+            .cloned()
+            .unwrap_or_else(|| Address::any(base_port));
+        Address {
+            port: Some(address.port.unwrap_or(base_port)),
+            ..address
+        }
+    }
+
+    /// Whether somebody has set the option.
+    pub fn is_set(&self, key: impl Key) -> bool {
+        self.slots[key.index()].is_set
+    }
+
+    fn value(&self, key: impl Key) -> &Value {
+        &self.slots[key.index()].value
+    }
+
+    fn apply(
+        &mut self,
+        pairs: Vec<(String, String)>,
+        phase: Phase,
+    ) -> Result<Update, OptionsError> {
+        let mut next = self.clone();
+        let mut update = Update::default();
+        for (name, text) in pairs {
+            let index = table::find(&name).ok_or_else(|| error::unknown(&name))?;
+            let spec = &SPECS[index];
+            let value = check(spec, &text, phase)?;
+            update
+                .notices
+                .extend(notice(spec, &next.slots[index], &value));
+            update.changed.push((spec.name, value.clone()));
+            if spec.settable != Settable::Trigger {
+                next.slots[index] = Slot {
+                    text,
+                    value,
+                    is_set: true,
+                };
+            }
+        }
+        next.fill_dependent();
+        next.check_timing()?;
+        *self = next;
+        Ok(update)
+    }
+
+    /// A lease must outlive a heartbeat, and end before anybody else may become leader.
+    fn check_timing(&self) -> Result<(), OptionsError> {
+        let heartbeat = self.duration(key::HEARTBEAT_PERIOD);
+        let lease = self.duration(key::LEASE);
+        if !heartbeat.is_zero() && heartbeat < lease && lease < self.duration(key::ELECTION_TIMEOUT)
+        {
+            return Ok(());
+        }
+        Err(OptionsError::BadValue {
+            name: SPECS[key::LEASE.index()].name,
+            value: self.slots[key::LEASE.index()].text.clone(),
+            reason: "it must be longer than synod.heartbeat_period (above zero) and shorter than \
+                     synod.election_timeout"
+                .to_owned(),
+        })
+    }
+
+    /// Computes the defaults that depend on the server and on other options.
+    fn fill_dependent(&mut self) {
+        let node = Address::parse(&self.defaults.node_address).ok();
+        let host = node.as_ref().map(Address::host_text).unwrap_or_default();
+        let port = node.and_then(|node| node.port).unwrap_or(DEFAULT_PORT);
+        self.default_to(DefaultValue::DataDir, self.defaults.data_dir.clone());
+        self.default_to(DefaultValue::NodeHost, host);
+        self.default_to(DefaultValue::NodePort, port.to_string());
+
+        let base_port = self.int(key::BASE_PORT);
+        let base_host = self.text(key::BASE_HOST).to_owned();
+        self.default_to(
+            DefaultValue::AnyAtBasePort,
+            format!("tcp://0.0.0.0:{base_port}"),
+        );
+        let ist = if base_host.is_empty() {
+            String::new()
+        } else {
+            format!(
+                "{base_host}:{}",
+                base_port.saturating_add(1).min(i64::from(u16::MAX))
+            )
+        };
+        self.default_to(DefaultValue::NodeHostNextPort, ist);
+    }
+
+    fn default_to(&mut self, which: DefaultValue, text: String) {
+        for (spec, slot) in SPECS.iter().zip(&mut self.slots) {
+            if spec.default == which && !slot.is_set {
+                // A host that is no address (say, a broken node address) leaves the option empty; what
+                // needs the address complains where it is used.
+                if let Ok(value) = value::parse(spec.kind, &text) {
+                    *slot = Slot {
+                        text: text.clone(),
+                        value,
+                        is_set: false,
+                    };
+                }
+            }
+        }
+    }
+}
+
+impl Slot {
+    fn default_of(spec: &OptionSpec) -> Slot {
+        let text = match spec.default {
+            DefaultValue::Is(text) => text,
+            DefaultValue::NodePort => "4567",
+            _ => "",
+        };
+        let value = value::parse(spec.kind, text).unwrap_or(Value::Text(String::new()));
+        Slot {
+            text: text.to_owned(),
+            value,
+            is_set: false,
+        }
+    }
+}
+
+fn check(spec: &'static OptionSpec, text: &str, phase: Phase) -> Result<Value, OptionsError> {
+    if phase == Phase::Running && spec.settable == Settable::AtStart {
+        return Err(OptionsError::ReadOnly { name: spec.name });
+    }
+    let value = value::parse(spec.kind, text).map_err(|reason| OptionsError::BadValue {
+        name: spec.name,
+        value: text.to_owned(),
+        reason,
+    })?;
+    match spec.meaning {
+        Meaning::Refused(reason) if value != Slot::default_of(spec).value => {
+            Err(OptionsError::Refused {
+                name: spec.name,
+                value: text.to_owned(),
+                reason,
+            })
+        }
+        _ => check_address(spec, text, value),
+    }
+}
+
+/// A TLS address would promise encryption.
+fn check_address(
+    spec: &'static OptionSpec,
+    text: &str,
+    value: Value,
+) -> Result<Value, OptionsError> {
+    match &value {
+        Value::Address(Some(address)) if address.tls => Err(OptionsError::Refused {
+            name: spec.name,
+            value: text.to_owned(),
+            reason: table::NO_TLS,
+        }),
+        _ => Ok(value),
+    }
+}
+
+/// Tells about an option without meaning, unless it is set to what it is already.
+fn notice(spec: &'static OptionSpec, slot: &Slot, value: &Value) -> Option<Notice> {
+    match spec.meaning {
+        Meaning::None(why) if slot.value != *value => Some(Notice {
+            name: spec.name,
+            why,
+        }),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests;

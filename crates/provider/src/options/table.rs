@@ -1,0 +1,229 @@
+//! What an option is, and the table of all of them.
+
+use super::galera::GALERA;
+use super::own::OWN;
+use super::value::Kind;
+
+/// Why TLS options are refused: accepting them would leave traffic in clear that the operator takes for
+/// encrypted.
+pub(super) const NO_TLS: &str =
+    "TLS between peers is not available yet; remove the option, or use a private network";
+
+/// When an option can be set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Settable {
+    /// In the server's configuration or the cluster address.
+    AtStart,
+    /// At any time.
+    Dynamic,
+    /// At any time; starts something and is not kept.
+    Trigger,
+}
+
+/// What an option means here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Meaning {
+    /// It works.
+    Works,
+    /// Accepted and shown, with a notice that says why it has no effect.
+    None(&'static str),
+    /// Anything but the default is an error that says why.
+    Refused(&'static str),
+}
+
+/// The value of an option that nobody has set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DefaultValue {
+    /// This text.
+    Is(&'static str),
+    /// The server's data directory.
+    DataDir,
+    /// The host of the node's address.
+    NodeHost,
+    /// The port of the node's address, or 4567.
+    NodePort,
+    /// All interfaces, port `base_port`.
+    AnyAtBasePort,
+    /// `base_host`, the port after `base_port`.
+    NodeHostNextPort,
+}
+
+/// One option.
+#[derive(Clone, Copy, Debug)]
+pub struct OptionSpec {
+    /// Its name.
+    pub name: &'static str,
+    /// Its value if nobody sets it.
+    pub default: DefaultValue,
+    /// What it holds.
+    pub kind: Kind,
+    /// When it can be set.
+    pub settable: Settable,
+    /// Whether it is shown although nobody has set it.
+    pub listed: bool,
+    /// Unit, or what the text is; may be empty.
+    pub unit: &'static str,
+    /// What it means here.
+    pub meaning: Meaning,
+    /// One sentence for the documentation.
+    pub about: &'static str,
+}
+
+/// All options in the order in which they are shown: Galera's in Galera's order, then ours.
+pub static SPECS: [OptionSpec; COUNT] = all();
+
+const COUNT: usize = GALERA.len() + OWN.len();
+
+const fn all() -> [OptionSpec; COUNT] {
+    let mut specs = [GALERA[0]; COUNT];
+    let mut i = 0;
+    while i < COUNT {
+        specs[i] = if i < GALERA.len() {
+            GALERA[i]
+        } else {
+            OWN[i - GALERA.len()]
+        };
+        i += 1;
+    }
+    specs
+}
+
+/// Place of an option in [`SPECS`].
+pub(super) fn find(name: &str) -> Option<usize> {
+    SPECS.iter().position(|spec| spec.name == name)
+}
+
+/// As [`find`], while compiling: a name that is not there does not compile.
+pub(super) const fn index_of(name: &str) -> usize {
+    const ALL: [OptionSpec; COUNT] = all();
+    let mut i = 0;
+    while i < COUNT {
+        if same(ALL[i].name.as_bytes(), name.as_bytes()) {
+            return i;
+        }
+        i += 1;
+    }
+    panic!("no option has this name")
+}
+
+/// The kind of an option, while compiling.
+pub(super) const fn kind_at(index: usize) -> Kind {
+    const ALL: [OptionSpec; COUNT] = all();
+    ALL[index].kind
+}
+
+const fn same(a: &[u8], b: &[u8]) -> bool {
+    if a.len() != b.len() {
+        return false;
+    }
+    let mut i = 0;
+    while i < a.len() {
+        if a[i] != b[i] {
+            return false;
+        }
+        i += 1;
+    }
+    true
+}
+
+const fn spec(
+    name: &'static str,
+    default: &'static str,
+    kind: Kind,
+    unit: &'static str,
+) -> OptionSpec {
+    OptionSpec {
+        name,
+        default: DefaultValue::Is(default),
+        kind,
+        settable: Settable::AtStart,
+        listed: true,
+        unit,
+        meaning: Meaning::Works,
+        about: "",
+    }
+}
+
+pub(super) const fn bool(name: &'static str, default: &'static str) -> OptionSpec {
+    spec(name, default, Kind::Bool, "yes/no")
+}
+
+pub(super) const fn int(
+    name: &'static str,
+    default: &'static str,
+    min: i64,
+    max: i64,
+) -> OptionSpec {
+    spec(name, default, Kind::Int { min, max }, "number")
+}
+
+pub(super) const fn fraction(name: &'static str, default: &'static str) -> OptionSpec {
+    spec(name, default, Kind::Real { min: 0.0, max: 1.0 }, "fraction")
+}
+
+pub(super) const fn duration(name: &'static str, default: &'static str) -> OptionSpec {
+    spec(name, default, Kind::Duration, "duration")
+}
+
+pub(super) const fn address(name: &'static str, default: &'static str) -> OptionSpec {
+    spec(name, default, Kind::Address, "address")
+}
+
+pub(super) const fn text(name: &'static str, default: &'static str) -> OptionSpec {
+    spec(name, default, Kind::Text, "text")
+}
+
+impl OptionSpec {
+    pub(super) const fn default(self, default: DefaultValue) -> OptionSpec {
+        OptionSpec { default, ..self }
+    }
+
+    pub(super) const fn dynamic(self) -> OptionSpec {
+        OptionSpec {
+            settable: Settable::Dynamic,
+            ..self
+        }
+    }
+
+    pub(super) const fn trigger(self) -> OptionSpec {
+        OptionSpec {
+            settable: Settable::Trigger,
+            ..self
+        }
+    }
+
+    pub(super) const fn hidden(self) -> OptionSpec {
+        OptionSpec {
+            listed: false,
+            ..self
+        }
+    }
+
+    pub(super) const fn unit(self, unit: &'static str) -> OptionSpec {
+        OptionSpec { unit, ..self }
+    }
+
+    pub(super) const fn works(self, about: &'static str) -> OptionSpec {
+        OptionSpec {
+            about,
+            meaning: Meaning::Works,
+            ..self
+        }
+    }
+
+    pub(super) const fn ignored(self, about: &'static str, why: &'static str) -> OptionSpec {
+        OptionSpec {
+            about,
+            meaning: Meaning::None(why),
+            ..self
+        }
+    }
+
+    pub(super) const fn refused(self, about: &'static str, why: &'static str) -> OptionSpec {
+        OptionSpec {
+            about,
+            meaning: Meaning::Refused(why),
+            ..self
+        }
+    }
+}

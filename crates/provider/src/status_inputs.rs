@@ -1,0 +1,83 @@
+//! Gathers what the status shows.
+
+use synod_node::{DatabasePosition, NodeStatus, RoleName};
+
+use crate::api::Gtid;
+use crate::connection::Connection;
+use crate::counters::Counters;
+use crate::status::{ConsensusStatus, GroupStatus, Parallelism, QueueStats, StatusInputs};
+use crate::transaction::Transactions;
+
+/// Version of the group's protocol, as Galera would number it.
+const PROTOCOL: i64 = 1;
+
+/// Everything for one `SHOW STATUS`.
+pub fn gather(
+    connection: Option<&Connection>,
+    counters: &Counters,
+    transactions: &Transactions,
+    saved: DatabasePosition,
+) -> StatusInputs {
+    let mut inputs = StatusInputs {
+        last_committed: Gtid { group: saved.group, seqno: saved.seqno.0 },
+        counters: counters.shown(),
+        open_transactions: to_i64(transactions.len()),
+        ..StatusInputs::default()
+    };
+    let Some((connection, node)) = connection.and_then(|c| c.node().map(|node| (c, node))) else {
+        return inputs;
+    };
+    let status = node.status();
+    inputs.last_committed = connection.last_committed();
+    inputs.send_queue = QueueStats { length: to_i64(status.pending), ..QueueStats::default() };
+    let behind = (status.commit_seqno.0 - connection.sequencer.released()).max(0);
+    inputs.recv_queue = QueueStats { length: behind, ..QueueStats::default() };
+    inputs.cached_downto = status.first_seqno.0;
+    inputs.parallelism = Parallelism {
+        cert_deps_distance: counters.deps_distance(),
+        cert_index_size: to_i64(status.cert_keys),
+        ..Parallelism::default()
+    };
+    let (local, desyncs, ended) = {
+        let state = connection.state();
+        (state.local, state.desyncs, state.ended)
+    };
+    inputs.state = local;
+    if ended {
+        return inputs;
+    }
+    inputs.incoming_addresses = status.view.members.iter().map(|m| m.incoming.clone()).collect();
+    inputs.group = Some(GroupStatus {
+        protocol: PROTOCOL,
+        cluster_weight: to_i64(status.members.iter().filter(|m| m.voter).count()),
+        desync_count: i64::from(desyncs),
+        operational: status.primary,
+        member: connection.own_uuid(),
+        ..GroupStatus::default()
+    });
+    inputs.consensus = consensus(&status);
+    inputs
+}
+
+fn consensus(status: &NodeStatus) -> ConsensusStatus {
+    let role = match status.role {
+        Some(RoleName::Leader) => "leader",
+        Some(_) if !status.voter => "learner",
+        Some(RoleName::Follower) => "follower",
+        Some(RoleName::PreCandidate | RoleName::Candidate) => "candidate",
+        None => "",
+    };
+    ConsensusStatus {
+        role: role.to_owned(),
+        term: status.term.0,
+        commit_index: status.commit_index.0,
+        leader: status.leader_name.clone(),
+        log_size_bytes: status.log_bytes,
+        log_first_seqno: status.first_seqno.0,
+        voters: status.members.iter().filter(|m| m.voter).count() as u64,
+    }
+}
+
+fn to_i64(count: usize) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}

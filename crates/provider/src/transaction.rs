@@ -1,0 +1,169 @@
+//! Local transactions: what the provider knows of each, from its first key to its release.
+//!
+//! ```text
+//!  Executing ──certify──► Submitting ──► Certifying ──ordered──► Ordered ──enter──► Entered ──leave──► Left
+//!      │                       │             │ abort                │ abort           (release ends it)
+//!      └── abort: must_abort ──┘             └────► AwaitingReplay ◄┘ ──replay──► Replaying ──► Left
+//! ```
+//! A transaction's own thread drives it; another thread may abort it at any time and must not wait.
+
+use std::collections::HashMap;
+use std::num::NonZeroU64;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use synod_node::{KeySet, Pending};
+
+use crate::api::{OpaqueId, TrxHandle, WsFlags};
+
+/// Where a transaction is.
+#[derive(Clone, Debug)]
+pub enum Phase {
+    /// Collects keys and data.
+    Executing,
+    /// Being handed to the node.
+    Submitting,
+    /// In the group's hands.
+    Certifying(Arc<Pending>),
+    /// Has a place; waits for its turn.
+    Ordered(i64),
+    /// Has its turn.
+    Entered(i64),
+    /// Has had its turn.
+    Left(i64),
+    /// Aborted by a higher priority; the server will replay it, if it was ordered.
+    AwaitingReplay(Arc<Pending>),
+    /// Being applied again.
+    Replaying(i64),
+    /// Refused, or given up.
+    Failed,
+}
+
+/// What a transaction has gathered.
+#[derive(Debug)]
+pub struct Gathered {
+    /// Where it is.
+    pub phase: Phase,
+    /// Keys it touched.
+    pub keys: KeySet,
+    /// Its write set.
+    pub data: Vec<u8>,
+    /// The write set as it was submitted; kept for a replay.
+    pub submitted: Bytes,
+    /// Flags it was certified with.
+    pub flags: WsFlags,
+    /// Connection it was certified on.
+    pub conn: u64,
+    /// What it depends on, once ordered.
+    pub depends_on: i64,
+    /// Somebody of higher priority wants it gone.
+    pub must_abort: bool,
+}
+
+/// One local transaction.
+#[derive(Debug)]
+pub struct Transaction {
+    /// The server's number.
+    pub trx_id: u64,
+    /// Interrupts its wait for the commit order.
+    pub interrupted: AtomicBool,
+    gathered: Mutex<Gathered>,
+}
+
+impl Transaction {
+    fn new(trx_id: u64) -> Transaction {
+        Transaction {
+            trx_id,
+            interrupted: AtomicBool::new(false),
+            gathered: Mutex::new(Gathered {
+                phase: Phase::Executing,
+                keys: KeySet::new(),
+                data: Vec::new(),
+                submitted: Bytes::new(),
+                flags: WsFlags::default(),
+                conn: u64::MAX,
+                depends_on: -1,
+                must_abort: false,
+            }),
+        }
+    }
+
+    /// Its state. Held for moments only: an aborter holds locks of the server.
+    pub fn lock(&self) -> MutexGuard<'_, Gathered> {
+        self.gathered.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// All local transactions.
+#[derive(Default)]
+pub struct Transactions {
+    next: AtomicU64,
+    table: Mutex<Table>,
+}
+
+#[derive(Default)]
+struct Table {
+    by_id: HashMap<NonZeroU64, Arc<Transaction>>,
+    by_trx: HashMap<u64, NonZeroU64>,
+}
+
+impl Transactions {
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The transaction of a handle; a new one if the handle has none yet.
+    pub fn open(&self, handle: &mut TrxHandle) -> Arc<Transaction> {
+        if let Some(known) = self.get(handle) {
+            return known;
+        }
+        let number = self.next.fetch_add(1, Ordering::Relaxed) + 1;
+        let id = NonZeroU64::new(number).expect("counts up from one");
+        let transaction = Arc::new(Transaction::new(handle.trx_id));
+        let mut table = self.table();
+        table.by_id.insert(id, transaction.clone());
+        table.by_trx.insert(handle.trx_id, id);
+        handle.opaque = Some(OpaqueId(id));
+        transaction
+    }
+
+    /// The transaction of a handle.
+    pub fn get(&self, handle: &TrxHandle) -> Option<Arc<Transaction>> {
+        self.table().by_id.get(&handle.opaque?.0).cloned()
+    }
+
+    /// The transaction with the server's number.
+    pub fn by_trx(&self, trx_id: u64) -> Option<Arc<Transaction>> {
+        let table = self.table();
+        table.by_id.get(table.by_trx.get(&trx_id)?).cloned()
+    }
+
+    /// Forgets a transaction.
+    pub fn remove(&self, handle: &mut TrxHandle) {
+        let Some(OpaqueId(id)) = handle.opaque.take() else { return };
+        let mut table = self.table();
+        table.by_id.remove(&id);
+        if table.by_trx.get(&handle.trx_id) == Some(&id) {
+            table.by_trx.remove(&handle.trx_id);
+        }
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.table().by_id.len()
+    }
+}
+
+/// The handle of an action that is applied here: told apart from local ones by its top bit.
+pub fn applied_handle(trx_id: u64, seqno: i64) -> TrxHandle {
+    let number = APPLIED_BIT | seqno.unsigned_abs();
+    TrxHandle { trx_id, opaque: NonZeroU64::new(number).map(OpaqueId) }
+}
+
+/// Whether a handle came from [`applied_handle`].
+pub fn is_applied(handle: &TrxHandle) -> bool {
+    handle.opaque.is_some_and(|id| id.0.get() & APPLIED_BIT != 0)
+}
+
+const APPLIED_BIT: u64 = 1 << 63;

@@ -1,0 +1,86 @@
+//! The data part of an action: what one server tells the others beside the write set itself.
+//!
+//! ```text
+//! version u8 | reserved u8 | reserved u16 | flags u32 | trx u64 | conn u64 | write set
+//! ```
+//! Little-endian.
+
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+
+use crate::api::WsFlags;
+
+const VERSION: u8 = 1;
+const HEADER_BYTES: usize = 24;
+
+/// See the module.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WriteSet {
+    /// As the server gave them, plus `ISOLATION` for statements in total order.
+    pub flags: WsFlags,
+    /// Transaction at the origin.
+    pub trx: u64,
+    /// Connection at the origin.
+    pub conn: u64,
+    /// The server's bytes.
+    pub data: Bytes,
+}
+
+/// An action that is no write set of this program.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "action {seqno} is not a write set this version understands ({len} bytes, version {version})"
+)]
+pub struct WriteSetError {
+    /// Which action.
+    pub seqno: i64,
+    /// Its length.
+    pub len: usize,
+    /// Its first byte.
+    pub version: u8,
+}
+
+impl WriteSet {
+    /// As it travels. Copies the data once.
+    pub fn encode(&self) -> Bytes {
+        let mut out = BytesMut::with_capacity(HEADER_BYTES + self.data.len());
+        out.put_u8(VERSION);
+        out.put_bytes(0, 3);
+        out.put_u32_le(self.flags.0);
+        out.put_u64_le(self.trx);
+        out.put_u64_le(self.conn);
+        out.put_slice(&self.data);
+        out.freeze()
+    }
+
+    /// # Errors
+    /// If the bytes are too few or of another version.
+    pub fn decode(seqno: i64, mut bytes: Bytes) -> Result<WriteSet, WriteSetError> {
+        let version = bytes.first().copied().unwrap_or(0);
+        if bytes.len() < HEADER_BYTES || version != VERSION {
+            return Err(WriteSetError { seqno, len: bytes.len(), version });
+        }
+        bytes.advance(4);
+        let flags = WsFlags(bytes.get_u32_le());
+        let trx = bytes.get_u64_le();
+        let conn = bytes.get_u64_le();
+        Ok(WriteSet { flags, trx, conn, data: bytes })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn survives_encoding() {
+        let write_set =
+            WriteSet { flags: WsFlags(0x45), trx: 7, conn: 9, data: Bytes::from_static(b"rows") };
+        assert_eq!(WriteSet::decode(1, write_set.encode()).unwrap(), write_set);
+    }
+
+    #[test]
+    fn refuses_what_is_too_short_or_foreign() {
+        assert!(WriteSet::decode(1, Bytes::from_static(&[1; 23])).is_err());
+        assert!(WriteSet::decode(1, Bytes::from_static(&[2; 40])).is_err());
+    }
+}

@@ -1,0 +1,52 @@
+//! What the server passes to `init`.
+
+use std::ffi::{c_char, c_int, c_void};
+
+use crate::{
+    wsrep_apply_cb_t, wsrep_buf_t, wsrep_connected_cb_t, wsrep_encrypt_cb_t, wsrep_gtid_t,
+    wsrep_log_cb_t, wsrep_sst_donate_cb_t, wsrep_sst_request_cb_t, wsrep_synced_cb_t,
+    wsrep_unordered_cb_t, wsrep_view_cb_t,
+};
+
+/// Arguments of `init`. Everything behind a pointer, except `app_ctx` and the functions, is valid
+/// only until `init` returns. Texts are NUL-terminated; any may be NULL or empty.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct wsrep_init_args {
+    /// The server's own; passed back verbatim, never read, valid until `free`.
+    pub app_ctx: *mut c_void,
+    /// `wsrep_node_name`.
+    pub node_name: *const c_char,
+    /// `wsrep_node_address`; may carry a port.
+    pub node_address: *const c_char,
+    /// Where clients connect, `host:port`.
+    pub node_incoming: *const c_char,
+    /// Data directory, with a slash at the end.
+    pub data_dir: *const c_char,
+    /// `wsrep_provider_options`.
+    pub options: *const c_char,
+    /// Highest application protocol, 4.
+    pub proto_ver: c_int,
+    /// `wsrep_start_position`; undefined GTID if not given.
+    pub state_id: *const wsrep_gtid_t,
+    /// NULL.
+    pub state: *const wsrep_buf_t,
+    /// Log lines.
+    pub logger_cb: wsrep_log_cb_t,
+    /// First primary view.
+    pub connected_cb: wsrep_connected_cb_t,
+    /// Views.
+    pub view_cb: wsrep_view_cb_t,
+    /// Request for a full copy.
+    pub sst_request_cb: wsrep_sst_request_cb_t,
+    /// NULL.
+    pub encrypt_cb: wsrep_encrypt_cb_t,
+    /// Actions.
+    pub apply_cb: wsrep_apply_cb_t,
+    /// NULL.
+    pub unordered_cb: wsrep_unordered_cb_t,
+    /// Donation of a full copy.
+    pub sst_donate_cb: wsrep_sst_donate_cb_t,
+    /// Caught up.
+    pub synced_cb: wsrep_synced_cb_t,
+}

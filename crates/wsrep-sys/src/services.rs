@@ -1,0 +1,166 @@
+//! Services a server may register with a provider. MariaDB 10.11 registers the allowlist only; the
+//! others are here with their sizes, for the servers that come after it.
+
+use std::ffi::{c_char, c_int, c_void};
+
+use crate::{
+    wsrep_allowlist_key_t, wsrep_buf_t, wsrep_member_info_t, wsrep_member_status_t, wsrep_seqno_t,
+    wsrep_status_t, wsrep_uuid_t, wsrep_view_status_t,
+};
+
+/// A function whose signature nothing here needs: it is never called.
+pub type wsrep_unused_fn_t = Option<unsafe extern "C-unwind" fn()>;
+
+/// `(context, key, value)`: may this peer connect? `WSREP_OK` or `WSREP_NOT_ALLOWED`. The bytes of
+/// `value` must be NUL-terminated, for the server ignores its length.
+pub type wsrep_allowlist_cb_t = Option<
+    unsafe extern "C-unwind" fn(
+        context: *mut c_void,
+        key: wsrep_allowlist_key_t,
+        value: *const wsrep_buf_t,
+    ) -> wsrep_status_t,
+>;
+
+/// Allowlist. Static in the server.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct wsrep_allowlist_service_v1_t {
+    /// The question.
+    pub allowlist_cb: wsrep_allowlist_cb_t,
+    /// The server's; NULL in 10.11.
+    pub context: *mut c_void,
+}
+
+/// Callback of sequence order in `wsrep_certify_v1`; not used by 10.11.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct wsrep_seq_cb_t {
+    /// The server's.
+    pub ctx: *mut c_void,
+    /// Called with `ctx`.
+    pub func: Option<unsafe extern "C-unwind" fn(ctx: *mut c_void)>,
+}
+
+/// Events; not used by 10.11.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct wsrep_event_service_v1_t {
+    /// Receives events.
+    pub event_cb: wsrep_unused_fn_t,
+    /// The server's.
+    pub context: *mut c_void,
+}
+
+/// Connection monitor; not used by 10.11.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct wsrep_connection_monitor_service_v1_t {
+    /// Connection made.
+    pub connect_cb: wsrep_unused_fn_t,
+    /// Connection gone.
+    pub disconnect_cb: wsrep_unused_fn_t,
+    /// TLS details.
+    pub ssl_info_cb: wsrep_unused_fn_t,
+    /// The server's.
+    pub context: *mut c_void,
+}
+
+/// Value of a parameter; its type is in the flags.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub union wsrep_parameter_value_t {
+    /// Boolean, 0 or 1.
+    pub as_bool: u8,
+    /// Integer.
+    pub as_integer: i64,
+    /// Floating point.
+    pub as_double: f64,
+    /// Text of the provider.
+    pub as_string: *const c_char,
+}
+
+/// A parameter in the config service; not used by 10.11.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct wsrep_parameter_t {
+    /// `WSREP_PARAM_*`.
+    pub flags: c_int,
+    /// Name, the provider's.
+    pub name: *const c_char,
+    /// Value.
+    pub value: wsrep_parameter_value_t,
+}
+
+/// Config service, filled by the provider; not used by 10.11.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct wsrep_config_service_v1_t {
+    /// Enumerates parameters.
+    pub get_parameters: wsrep_unused_fn_t,
+}
+
+/// Member with its progress, for the membership service.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct wsrep_member_info_ext_t {
+    /// The member.
+    pub base: wsrep_member_info_t,
+    /// Its last committed seqno.
+    pub last_committed: wsrep_seqno_t,
+    /// Its state.
+    pub status: wsrep_member_status_t,
+}
+
+/// Answer of the membership service.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct wsrep_membership_t {
+    /// Group.
+    pub group_uuid: wsrep_uuid_t,
+    /// Last seqno received.
+    pub last_received: wsrep_seqno_t,
+    /// When, in nanoseconds.
+    pub updated: i64,
+    /// Primary or not.
+    pub status: wsrep_view_status_t,
+    /// Number of members.
+    pub num: usize,
+    /// The first of them.
+    pub members: [wsrep_member_info_ext_t; 1],
+}
+
+/// Membership service, filled by the provider; not used by 10.11.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct wsrep_membership_service_v1_t {
+    /// Returns a `wsrep_membership_t`.
+    pub get_membership: wsrep_unused_fn_t,
+}
+
+/// A TLS connection; not used by 10.11.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct wsrep_tls_stream_t {
+    /// Socket.
+    pub fd: c_int,
+    /// The server's.
+    pub opaque: *mut c_void,
+}
+
+/// TLS by the server; not used by 10.11.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct wsrep_tls_service_v1_t {
+    /// Functions of the service.
+    pub functions: [wsrep_unused_fn_t; 10],
+    /// The server's.
+    pub context: *mut c_void,
+}
+
+/// Threads and locks by the server; not used by 10.11.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct wsrep_thread_service_v1_t {
+    /// Functions of the service.
+    pub functions: [wsrep_unused_fn_t; 22],
+}
