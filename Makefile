@@ -1,0 +1,48 @@
+# The door to everything; '.ci/run' uses the same targets.
+#
+#   make demo      install what is missing, build, start three servers, say what to try
+#   make test      all tests, the end-to-end ones last (they need the packages, and minutes)
+#   make bench     commit latency next to Galera's library, on the same servers
+#
+# Options of the demo:  make demo DEMO="--dir /var/tmp/my-demo" UP="--base-port 23306"
+
+CARGO ?= cargo
+DEMO ?=
+UP ?=
+SYNOD = target/release/synod
+
+.PHONY: demo test unit e2e bench build lint licences packages test-packages clean
+
+demo: packages build
+	$(SYNOD) demo $(DEMO) up $(UP)
+
+build:
+	$(CARGO) build --release -p synod-provider -p synod-cli
+
+test: test-packages build unit e2e
+
+unit:
+	$(CARGO) test --workspace --exclude synod-e2e
+
+# One test after the other: each uses all cores.
+e2e: build
+	$(CARGO) test --release -p synod-e2e --no-fail-fast -- --test-threads=1 --nocapture
+
+bench: test-packages build
+	$(CARGO) run --release -p synod-e2e --example commit_latency
+
+lint:
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets -- -D warnings
+
+licences:
+	$(CARGO) test -p synod-cli --test licences
+
+packages:
+	scripts/install-packages
+
+test-packages:
+	scripts/install-packages --with-tests
+
+clean:
+	$(CARGO) clean

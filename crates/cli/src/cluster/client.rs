@@ -1,0 +1,86 @@
+//! Talking SQL to a node as its administrator, by the `mariadb` client program and the node's
+//! socket: no password, no port, no client library in this program.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use super::error::{ClusterError, IoContext, Result};
+use super::process::find_program;
+
+/// How a statement's result is shown by [`command`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    /// Tab-separated values without names, for programs.
+    Plain,
+    /// A drawn table with column names, for people.
+    Table,
+}
+
+/// Who to talk to.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Target<'a> {
+    /// Number of the node, for messages.
+    pub(crate) node: u8,
+    /// Its socket.
+    pub(crate) socket: &'a Path,
+    /// The administrator's name.
+    pub(crate) admin: &'a str,
+}
+
+/// Runs statements and gives the rows, as text fields.
+///
+/// # Errors
+/// [`ClusterError::Sql`] with what the server said, or when `timeout` (whole seconds, at least
+/// one) has passed.
+pub(crate) fn query(target: Target<'_>, sql: &str, timeout: Duration) -> Result<Vec<Vec<String>>> {
+    let mut command = command(target, sql, timeout, Format::Plain)?;
+    let output = command
+        .stdin(Stdio::null())
+        .output()
+        .context("start", "mariadb")?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+        let message = if said.is_empty() {
+            format!("no answer within {} s to: {sql}", timeout.as_secs().max(1))
+        } else {
+            said
+        };
+        return Err(ClusterError::Sql {
+            node: target.node,
+            message,
+        });
+    }
+    let text = String::from_utf8_lossy(&output.stdout);
+    Ok(text
+        .lines()
+        .map(|line| line.split('\t').map(str::to_owned).collect())
+        .collect())
+}
+
+/// The client program, ready to run `sql`; killed when it takes longer than `timeout`.
+///
+/// # Errors
+/// When the program is not installed.
+pub(crate) fn command(
+    target: Target<'_>,
+    sql: &str,
+    timeout: Duration,
+    format: Format,
+) -> Result<Command> {
+    let client = find_program("mariadb", "mariadb-client")?;
+    let mut command = Command::new("timeout");
+    command
+        .args(["--foreground", "--kill-after=1"])
+        .arg(timeout.as_secs().max(1).to_string())
+        .arg(client)
+        .args(["--no-defaults", "--protocol=socket", "--connect-timeout=3"])
+        .arg(format!("--socket={}", target.socket.display()))
+        .arg(format!("--user={}", target.admin));
+    match format {
+        Format::Plain => command.args(["--batch", "--skip-column-names"]),
+        Format::Table => command.args(["--table", "--show-warnings"]),
+    };
+    command.arg(format!("--execute={sql}"));
+    Ok(command)
+}

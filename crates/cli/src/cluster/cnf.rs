@@ -1,0 +1,152 @@
+//! The configuration file of a node.
+//!
+//! Only this file is read by the server (`--defaults-file`), so nothing of the system's own
+//! MariaDB is looked at. It is written anew at every start.
+
+use std::path::Path;
+
+use super::files::NodeFiles;
+use super::ports::Ports;
+use super::settings::{NodeOverrides, Settings};
+
+/// User that `mariadb-backup` connects to the donor as.
+pub(crate) const SST_USER: &str = "synod_sst";
+
+/// The text of the configuration of node `node`. `provider` is the library to load, which may
+/// be a copy of the one in `settings`.
+pub(crate) fn render(settings: &Settings, node: u8, provider: &Path) -> String {
+    let files = NodeFiles::of(&settings.dir, node);
+    let ports = Ports::of(settings.base_port, node);
+    let none = NodeOverrides::default();
+    let own = settings.overrides.get(&node).unwrap_or(&none);
+    let address = own
+        .cluster_address
+        .clone()
+        .unwrap_or_else(|| cluster_address(settings));
+    let mut text = format!(
+        "# Generated at every start of the node; changes made here are lost.
+[mariadbd]
+datadir = {data}
+socket = {socket}
+pid_file = {pid}
+tmpdir = {tmp}
+log_error = {log}
+secure_file_priv = {tmp}
+bind_address = 127.0.0.1
+port = {sql}
+skip_name_resolve = ON
+performance_schema = OFF
+innodb_buffer_pool_size = 128M
+
+# Durability is the group's log, on a majority of the disks; InnoDB may lag behind it.
+innodb_flush_log_at_trx_commit = 0
+skip_log_bin
+binlog_format = ROW
+default_storage_engine = InnoDB
+innodb_autoinc_lock_mode = 2
+innodb_snapshot_isolation = ON
+
+wsrep_on = ON
+wsrep_provider = {provider}
+wsrep_provider_options = \"{options}\"
+wsrep_cluster_name = {cluster}
+wsrep_cluster_address = \"{address}\"
+wsrep_node_name = node{node}
+wsrep_node_address = 127.0.0.1:{group}
+wsrep_node_incoming_address = 127.0.0.1:{sql}
+wsrep_slave_threads = 4
+wsrep_sst_method = {method}
+wsrep_sst_receive_address = 127.0.0.1:{sst}
+wsrep_sst_auth = {SST_USER}:{password}
+",
+        data = files.data.display(),
+        socket = files.socket.display(),
+        pid = files.pid_file.display(),
+        tmp = files.tmp.display(),
+        log = files.error_log.display(),
+        sql = ports.sql,
+        group = ports.group,
+        sst = ports.sst,
+        provider = provider.display(),
+        options = provider_options(settings, ports, own),
+        cluster = settings.cluster_name,
+        method = settings.sst_method.name(),
+        password = settings.sst_password,
+    );
+    for line in &own.extra_lines {
+        text.push_str(line);
+        text.push('\n');
+    }
+    text
+}
+
+/// `synod://127.0.0.1:p1,127.0.0.1:p2,…`, the same on every node.
+fn cluster_address(settings: &Settings) -> String {
+    let scheme = if settings.is_galera() {
+        "gcomm"
+    } else {
+        "synod"
+    };
+    let hosts: Vec<String> = (1..=settings.nodes)
+        .map(|node| format!("127.0.0.1:{}", Ports::of(settings.base_port, node).group))
+        .collect();
+    format!("{scheme}://{}", hosts.join(","))
+}
+
+fn provider_options(settings: &Settings, ports: Ports, own: &NodeOverrides) -> String {
+    let mut options = format!(
+        "base_port={group};gmcast.listen_addr=tcp://127.0.0.1:{group};\
+         ist.recv_addr=tcp://127.0.0.1:{ist}",
+        group = ports.group,
+        ist = ports.ist
+    );
+    let own = own.provider_options.as_deref().unwrap_or("");
+    for more in [settings.provider_options.as_str(), own] {
+        if !more.is_empty() {
+            options.push(';');
+            options.push_str(more);
+        }
+    }
+    options
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings() -> Settings {
+        Settings::new("/data/demo".into(), "/lib/libsynod.so".into()).unwrap()
+    }
+
+    #[test]
+    fn every_path_lies_in_the_clusters_directory() {
+        let text = render(&settings(), 2, Path::new("/data/demo/libsynod.so"));
+        for line in text.lines().filter(|line| line.contains("= /")) {
+            assert!(line.contains("= /data/demo/"), "{line}");
+        }
+    }
+
+    #[test]
+    fn address_lists_all_group_ports() {
+        let text = render(&settings(), 1, Path::new("/lib/libsynod.so"));
+        let address = "synod://127.0.0.1:13407,127.0.0.1:13408,127.0.0.1:13409";
+        assert!(text.contains(address), "{text}");
+    }
+
+    #[test]
+    fn overrides_reach_only_their_node() {
+        let mut settings = settings();
+        let own = settings.overrides.entry(2).or_default();
+        own.provider_options = Some("synod.nonsense=1".into());
+        own.cluster_address = Some("synod://nowhere".into());
+        own.extra_lines.push("max_connections = 7".into());
+        let [one, two] = [1, 2].map(|n| render(&settings, n, Path::new("/lib/libsynod.so")));
+        for text in [
+            "synod.nonsense=1",
+            "synod://nowhere\"",
+            "max_connections = 7",
+        ] {
+            assert!(two.contains(text) && !one.contains(text), "{text}");
+        }
+    }
+}

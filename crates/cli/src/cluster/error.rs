@@ -1,0 +1,296 @@
+//! What can go wrong with a cluster on this machine, said so that the reader can act on it.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use thiserror::Error;
+
+/// An error of any cluster operation. The text names the thing and the remedy.
+#[derive(Debug, Error)]
+pub enum ClusterError {
+    /// A file or process operation failed.
+    #[error("cannot {action} {path}: {source}", path = path.display())]
+    Io {
+        /// What was attempted, as a verb ("create", "read", "start").
+        action: &'static str,
+        /// The file concerned.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// A program this needs is not installed.
+    #[error(
+        "the program '{program}' is not installed; install it with \
+         'apt-get install {package}', or run scripts/install-packages"
+    )]
+    ProgramMissing {
+        /// Name of the program.
+        program: &'static str,
+        /// The Debian package that has it.
+        package: &'static str,
+    },
+    /// There is no cluster in the directory.
+    #[error("there is no cluster in {dir}; create it with 'synod demo up' (or name another --dir)", dir = dir.display())]
+    NoCluster {
+        /// The directory looked into.
+        dir: PathBuf,
+    },
+    /// The directory exists, is not empty, and was not made by us.
+    #[error(
+        "{dir} holds other files and no cluster; name an empty or new directory with --dir",
+        dir = dir.display()
+    )]
+    ForeignDirectory {
+        /// The directory.
+        dir: PathBuf,
+    },
+    /// The file with the cluster's settings cannot be understood.
+    #[error(
+        "{path} is damaged ({reason}); if the data may go, remove the directory and run 'synod demo up'",
+        path = path.display()
+    )]
+    BadSettings {
+        /// The settings file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// An option differs from what the cluster was created with.
+    #[error(
+        "the cluster in {dir} was created with {name} {stored}, not {asked}; leave the option out, \
+         use another --dir, or remove the cluster with 'synod demo destroy'",
+        dir = dir.display()
+    )]
+    SettingsDiffer {
+        /// The cluster's directory.
+        dir: PathBuf,
+        /// The option, as on the command line.
+        name: &'static str,
+        /// Its value at creation.
+        stored: String,
+        /// Its value now.
+        asked: String,
+    },
+    /// A setting is outside its range.
+    #[error("{name} {value} is not possible: {reason}")]
+    SettingOutOfRange {
+        /// The option, as on the command line.
+        name: &'static str,
+        /// The value given.
+        value: String,
+        /// The rule it breaks.
+        reason: &'static str,
+    },
+    /// Another command works on this cluster.
+    #[error("another synod command is working on {dir}; wait until it has finished", dir = dir.display())]
+    Locked {
+        /// The cluster's directory.
+        dir: PathBuf,
+    },
+    /// The node number does not exist.
+    #[error("there is no node {node}: the cluster has nodes 1 to {nodes}")]
+    NoSuchNode {
+        /// The number given.
+        node: u8,
+        /// How many there are.
+        nodes: u8,
+    },
+    /// The operation needs a running node.
+    #[error("node {node} is not running; start it with 'synod demo start {node}'")]
+    NotRunning {
+        /// The node.
+        node: u8,
+    },
+    /// The operation needs a node that does not run.
+    #[error(
+        "node {node} is running (pid {pid}); end it first with 'synod demo stop {node}' or \
+         'synod demo kill {node}'"
+    )]
+    Running {
+        /// The node.
+        node: u8,
+        /// Its process id.
+        pid: i32,
+    },
+    /// Somebody else listens on a port a node needs.
+    #[error(
+        "port {port} on 127.0.0.1 is in use, and node {node} needs it for {purpose}; end the \
+         program that listens there ('ss -ltnp sport = :{port}' shows it), or create the cluster \
+         elsewhere with another --base-port and --dir"
+    )]
+    PortInUse {
+        /// The port.
+        port: u16,
+        /// What the node needs it for.
+        purpose: &'static str,
+        /// The node.
+        node: u8,
+    },
+    /// The provider library does not exist.
+    #[error("there is no provider library at {path}; build it with 'make build', or name one with --provider", path = path.display())]
+    ProviderMissing {
+        /// Where it was looked for.
+        path: PathBuf,
+    },
+    /// The unprivileged user cannot reach the directory.
+    #[error(
+        "the servers run as user '{user}', who cannot reach {dir}; name a directory below one that \
+         all users may enter (for instance --dir /var/tmp/synod-demo), or allow it: \
+         'chmod o+x' on {blocking}",
+        dir = dir.display(),
+        blocking = blocking.display()
+    )]
+    Unreachable {
+        /// The cluster's directory.
+        dir: PathBuf,
+        /// The user that servers run as.
+        user: String,
+        /// The outermost directory that user may not enter.
+        blocking: PathBuf,
+    },
+    /// Started by root, but no unprivileged user exists.
+    #[error("started by root, but there is no user 'mysql' or 'nobody' to run servers as")]
+    NoUnprivilegedUser,
+    /// The socket's path would be longer than the system allows.
+    #[error(
+        "the socket {path} would have a path of {length} bytes, and the system allows {max}; \
+         choose a directory with a shorter path by --dir",
+        path = path.display()
+    )]
+    PathTooLong {
+        /// The socket.
+        path: PathBuf,
+        /// Its length in bytes.
+        length: usize,
+        /// The most that is allowed.
+        max: usize,
+    },
+    /// `mariadb-install-db` failed.
+    #[error("node {node}: creating an empty database failed:\n{output}")]
+    InstallFailed {
+        /// The node.
+        node: u8,
+        /// The last lines it printed.
+        output: String,
+    },
+    /// `mariadbd --wsrep-recover` did not tell a position.
+    #[error(
+        "node {node}: mariadbd --wsrep-recover told no position ({status}); its log {log} ends:\n{tail}",
+        log = log.display()
+    )]
+    RecoverFailed {
+        /// The node.
+        node: u8,
+        /// How it ended.
+        status: String,
+        /// Its log.
+        log: PathBuf,
+        /// The lines of the log that matter.
+        tail: Lines,
+    },
+    /// A server ended while it was to start.
+    #[error("node {node}: the server ended while starting ({status}); its log {log} says:\n{tail}", log = log.display())]
+    Exited {
+        /// The node.
+        node: u8,
+        /// How it ended.
+        status: String,
+        /// The error log.
+        log: PathBuf,
+        /// The lines of the log that matter.
+        tail: Lines,
+    },
+    /// A condition did not come true in time.
+    #[error(
+        "node {node}: still not {waiting_for} after {} s (now: {now}); its log {log} says:\n{tail}",
+        waited.as_secs(),
+        log = log.display()
+    )]
+    Timeout {
+        /// The node.
+        node: u8,
+        /// What was waited for.
+        waiting_for: &'static str,
+        /// How long.
+        waited: Duration,
+        /// The last state seen.
+        now: String,
+        /// The error log.
+        log: PathBuf,
+        /// The lines of the log that matter.
+        tail: Lines,
+    },
+    /// A statement failed.
+    #[error("node {node}: {message}")]
+    Sql {
+        /// The node.
+        node: u8,
+        /// What the client program said.
+        message: String,
+    },
+}
+
+impl ClusterError {
+    /// The exit code of a command that ends with this error; see `synod demo --help`.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            ClusterError::NoCluster { .. } | ClusterError::NoSuchNode { .. } => 3,
+            ClusterError::NotRunning { .. }
+            | ClusterError::Running { .. }
+            | ClusterError::SettingsDiffer { .. }
+            | ClusterError::SettingOutOfRange { .. }
+            | ClusterError::ForeignDirectory { .. }
+            | ClusterError::Locked { .. } => 4,
+            ClusterError::ProgramMissing { .. }
+            | ClusterError::PortInUse { .. }
+            | ClusterError::ProviderMissing { .. }
+            | ClusterError::Unreachable { .. }
+            | ClusterError::NoUnprivilegedUser
+            | ClusterError::PathTooLong { .. } => 5,
+            ClusterError::InstallFailed { .. }
+            | ClusterError::RecoverFailed { .. }
+            | ClusterError::Exited { .. }
+            | ClusterError::Timeout { .. } => 6,
+            ClusterError::Io { .. }
+            | ClusterError::BadSettings { .. }
+            | ClusterError::Sql { .. } => 1,
+        }
+    }
+}
+
+/// Lines of a log, shown indented, one below the other.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Lines(pub Vec<String>);
+
+impl fmt::Display for Lines {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.is_empty() {
+            return write!(f, "    (nothing)");
+        }
+        for (i, line) in self.0.iter().enumerate() {
+            let separator = if i == 0 { "" } else { "\n" };
+            write!(f, "{separator}    {line}")?;
+        }
+        Ok(())
+    }
+}
+
+/// Shorthand for results of cluster operations.
+pub type Result<T> = std::result::Result<T, ClusterError>;
+
+/// Turns an I/O result into ours, with the verb and the path that a reader needs.
+pub(crate) trait IoContext<T> {
+    /// Adds what was attempted, and on which file.
+    fn context(self, action: &'static str, path: impl Into<PathBuf>) -> Result<T>;
+}
+
+impl<T> IoContext<T> for std::io::Result<T> {
+    fn context(self, action: &'static str, path: impl Into<PathBuf>) -> Result<T> {
+        self.map_err(|source| ClusterError::Io {
+            action,
+            path: path.into(),
+            source,
+        })
+    }
+}

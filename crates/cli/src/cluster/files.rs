@@ -1,0 +1,111 @@
+//! Where the files of a node are, and making them with the right owner.
+
+use std::fs::{self, DirBuilder, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use super::error::{ClusterError, IoContext, Result};
+use super::user::ServerUser;
+
+/// The longest path of a Unix socket, without its terminating zero byte.
+const SOCKET_PATH_MAX: usize = 107;
+
+/// The files of one node. Everything is below [`NodeFiles::root`].
+#[derive(Debug, Clone)]
+pub struct NodeFiles {
+    /// The node's own directory.
+    pub root: PathBuf,
+    /// The server's data directory; the group's durable log lies in it, too.
+    pub data: PathBuf,
+    /// The generated configuration.
+    pub cnf: PathBuf,
+    /// Socket for local clients.
+    pub socket: PathBuf,
+    /// Where the server writes its process id.
+    pub pid_file: PathBuf,
+    /// Temporary files of the server and of the copy scripts.
+    pub tmp: PathBuf,
+    /// The server's error log; grows over restarts.
+    pub error_log: PathBuf,
+    /// Error log of the last `--wsrep-recover`.
+    pub recover_log: PathBuf,
+}
+
+impl NodeFiles {
+    /// The files of node `node` of the cluster in `dir`.
+    pub fn of(dir: &Path, node: u8) -> NodeFiles {
+        let root = dir.join(format!("node{node}"));
+        NodeFiles {
+            data: root.join("data"),
+            cnf: root.join("my.cnf"),
+            socket: root.join("mariadb.sock"),
+            pid_file: root.join("mariadb.pid"),
+            tmp: root.join("tmp"),
+            error_log: root.join("error.log"),
+            recover_log: root.join("recover.log"),
+            root,
+        }
+    }
+
+    /// Whether the node has a database (it need not be complete).
+    pub fn has_data(&self) -> bool {
+        self.data.join("ibdata1").exists()
+    }
+
+    /// Makes the directories that are missing, owned by the user that servers run as.
+    ///
+    /// # Errors
+    /// When one cannot be made, or the socket's path is too long for the system.
+    pub fn create(&self, user: &ServerUser) -> Result<()> {
+        let length = self.socket.as_os_str().len();
+        if length > SOCKET_PATH_MAX {
+            let path = self.socket.clone();
+            return Err(ClusterError::PathTooLong {
+                path,
+                length,
+                max: SOCKET_PATH_MAX,
+            });
+        }
+        make_dir(&self.root, 0o755, user)?;
+        make_dir(&self.data, 0o700, user)?;
+        make_dir(&self.tmp, 0o700, user)
+    }
+
+    /// Deletes all data of the node; logs of the server stay.
+    ///
+    /// # Errors
+    /// When something cannot be removed.
+    pub fn wipe(&self) -> Result<()> {
+        for dir in [&self.data, &self.tmp] {
+            if dir.exists() {
+                fs::remove_dir_all(dir).context("remove", dir)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Makes a directory with this mode and owner; an existing one is left as it is.
+pub(crate) fn make_dir(path: &Path, mode: u32, user: &ServerUser) -> Result<()> {
+    match DirBuilder::new().mode(mode).create(path) {
+        Ok(()) => user.give(path),
+        Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
+        Err(e) => Err(e).context("create", path),
+    }
+}
+
+/// Writes a file that only its owner may read (it holds a password).
+pub(crate) fn write_private(path: &Path, text: String, owner: Option<&ServerUser>) -> Result<()> {
+    if path.exists() {
+        fs::remove_file(path).context("remove", path)?;
+    }
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(path)
+        .context("create", path)?;
+    file.write_all(text.as_bytes()).context("write", path)?;
+    owner.map_or(Ok(()), |user| user.give(path))
+}

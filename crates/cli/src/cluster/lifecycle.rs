@@ -1,0 +1,460 @@
+//! Starting and ending nodes.
+//!
+//! ```text
+//!   no data anywhere ── up ──> node 1 bootstraps ──> accounts ──> others join by a full copy
+//!   some have data ──── up ──> all of these start together, then the others join
+//! ```
+//!
+//! Nodes with data start together, because a majority is needed before any of them becomes
+//! synced. The bootstrap option is given only where no node has data (and, with Galera's
+//! library, after every full stop).
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use super::error::{ClusterError, IoContext, Result};
+use super::ports::Ports;
+use super::process::{self, find_program};
+use super::settings::SstMethod;
+use super::{Cluster, Progress, cnf, error_log, files, galera, recover, wait};
+
+/// Shutdown writes dirty pages (128 MiB at most) and leaves the group.
+const STOP_TIMEOUT: Duration = Duration::from_secs(90);
+/// A node without a majority cannot become synced; this long we look whether it at least stays.
+const SETTLE_TIME: Duration = Duration::from_secs(2);
+/// Bound for each of our own statements.
+const SQL_TIMEOUT: Duration = Duration::from_secs(30);
+/// Created when the accounts exist: from then on the cluster is started without bootstrap.
+const FORMED_FILE: &str = "formed";
+
+/// What became of a request to start a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Started {
+    /// It was running already, with this process id.
+    Already(i32),
+    /// It is a synced member now.
+    Synced,
+    /// Its server runs, but too few run for a majority; it becomes synced when more are started.
+    AwaitingMajority {
+        /// Running servers, this one included.
+        running: usize,
+        /// How many are needed.
+        needed: usize,
+    },
+}
+
+impl Cluster {
+    /// Starts every node that does not run, and waits until all are synced. On a cluster
+    /// without data, creates it.
+    ///
+    /// # Errors
+    /// When a node cannot be started, or is not synced in time.
+    pub fn up(&mut self, progress: Progress<'_>) -> Result<()> {
+        for (node, pid) in self
+            .nodes()
+            .filter_map(|node| Some((node, self.pid(node)?)))
+        {
+            progress(node, &format!("is already running (pid {pid})"));
+        }
+        self.check_programs()?;
+        if !self.is_formed() {
+            self.form(progress)?;
+        }
+        let down: Vec<u8> = self
+            .nodes()
+            .filter(|node| self.pid(*node).is_none())
+            .collect();
+        for node in &down {
+            self.ports(*node).check_free(*node)?;
+        }
+        let (with_data, without): (Vec<u8>, Vec<u8>) = down
+            .into_iter()
+            .partition(|node| self.files(*node).has_data());
+        self.start_together(&with_data, progress)?;
+        for node in without {
+            progress(node, "joining by a full copy of the data");
+            self.spawn(node, false)?;
+            self.await_synced(&[node], progress)?;
+        }
+        let running: Vec<u8> = self.nodes().collect();
+        self.await_synced(&running, &|_, _| ())
+    }
+
+    /// Starts one node without bootstrap.
+    ///
+    /// # Errors
+    /// When it cannot be started, ends early, or is not synced in time though a majority runs.
+    pub fn start(&mut self, node: u8, progress: Progress<'_>) -> Result<Started> {
+        self.check_node(node)?;
+        if let Some(pid) = self.pid(node) {
+            return Ok(Started::Already(pid));
+        }
+        if !self.is_formed() {
+            return Err(ClusterError::NoCluster {
+                dir: self.settings.dir.clone(),
+            });
+        }
+        self.check_programs()?;
+        let how = if self.files(node).has_data() {
+            "starting"
+        } else {
+            "joining by a full copy of the data"
+        };
+        progress(node, how);
+        let alone = self.running_count() == 0;
+        if alone && self.settings.is_galera() {
+            galera::mark_safe_to_bootstrap(&self.files(node))?;
+        }
+        self.spawn(node, alone && self.settings.is_galera())?;
+        let (running, needed) = (self.running_count(), self.majority());
+        if running >= needed || self.settings.is_galera() {
+            self.await_synced(&[node], progress)?;
+            return Ok(Started::Synced);
+        }
+        let ended = wait::wait_for(SETTLE_TIME, || self.ended(node));
+        match ended {
+            Some(status) => Err(self.exited(node, &status)),
+            None => Ok(Started::AwaitingMajority { running, needed }),
+        }
+    }
+
+    /// Shuts a node down in order. False when it did not run.
+    ///
+    /// # Errors
+    /// When it does not end in time.
+    pub fn stop(&mut self, node: u8) -> Result<bool> {
+        self.check_node(node)?;
+        let Some(pid) = self.pid(node) else {
+            return Ok(false);
+        };
+        if !process::terminate(pid, STOP_TIMEOUT)? {
+            return Err(self.timed_out(node, "stopped", STOP_TIMEOUT, "still running".into()));
+        }
+        self.reap(node);
+        Ok(true)
+    }
+
+    /// SIGKILL to a node's server. Gives the process id it had; none when it did not run.
+    ///
+    /// # Errors
+    /// When the signal cannot be sent.
+    pub fn kill(&mut self, node: u8) -> Result<Option<i32>> {
+        self.check_node(node)?;
+        let Some(pid) = self.pid(node) else {
+            return Ok(None);
+        };
+        process::kill(&[pid])?;
+        self.reap(node);
+        Ok(Some(pid))
+    }
+
+    /// Deletes a stopped node's data, so that its next start must be a full copy.
+    ///
+    /// # Errors
+    /// [`ClusterError::Running`] when it runs.
+    pub fn wipe(&mut self, node: u8) -> Result<()> {
+        self.check_node(node)?;
+        match self.pid(node) {
+            Some(pid) => Err(ClusterError::Running { node, pid }),
+            None => self.files(node).wipe(),
+        }
+    }
+
+    /// Shuts all nodes down in order, the last one first.
+    ///
+    /// # Errors
+    /// When one does not end in time; the others are not touched then.
+    pub fn down(&mut self, progress: Progress<'_>) -> Result<()> {
+        for node in self.nodes().rev() {
+            if self.pid(node).is_some() {
+                progress(node, "shutting down");
+                self.stop(node)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Kills all servers and removes the cluster's directory.
+    ///
+    /// # Errors
+    /// When a server cannot be ended or a file not removed.
+    pub fn destroy(&mut self) -> Result<()> {
+        self.kill_all()?;
+        fs::remove_dir_all(&self.settings.dir).context("remove", &self.settings.dir)
+    }
+
+    /// SIGKILL to all servers, at the same time.
+    ///
+    /// # Errors
+    /// When one cannot be ended.
+    pub fn kill_all(&mut self) -> Result<()> {
+        let pids: Vec<i32> = self.nodes().filter_map(|node| self.pid(node)).collect();
+        process::kill(&pids)?;
+        for node in self.nodes() {
+            self.reap(node);
+        }
+        Ok(())
+    }
+
+    /// Starts a node's server and returns at once. `bootstrap` makes it found a new group.
+    ///
+    /// # Errors
+    /// When a port is taken, the configuration cannot be written, or the server not be started.
+    pub fn spawn(&mut self, node: u8, bootstrap: bool) -> Result<()> {
+        self.check_node(node)?;
+        let position = self.prepare(node, bootstrap)?;
+        let files = self.files(node);
+        let program = find_program("mariadbd", "mariadb-server")?;
+        let log = fs::OpenOptions::new().append(true).open(&files.error_log);
+        let log = log.context("open", &files.error_log)?;
+        let both = log.try_clone().context("open", &files.error_log)?;
+        let mut command = process::command(&program, self.settings.die_with_parent);
+        command
+            .arg(format!("--defaults-file={}", files.cnf.display()))
+            .args(bootstrap.then_some("--wsrep-new-cluster"))
+            .args(position.map(|position| format!("--wsrep-start-position={position}")))
+            .env("PATH", process::search_path())
+            .env("TMPDIR", &files.tmp)
+            .current_dir(&files.root)
+            .stdin(Stdio::null())
+            .stdout(Stdio::from(both))
+            .stderr(Stdio::from(log))
+            .process_group(0);
+        self.user.apply(&mut command);
+        self.log_starts
+            .insert(node, error_log::end(&files.error_log));
+        let child = process::spawn(command, self.settings.die_with_parent)?;
+        self.children.insert(node, child);
+        Ok(())
+    }
+
+    /// Waits until all of these nodes are synced.
+    ///
+    /// # Errors
+    /// When one ends early, or is not synced in time.
+    pub fn await_synced(&mut self, nodes: &[u8], progress: Progress<'_>) -> Result<()> {
+        let timeout = self.settings.start_timeout;
+        let begin = Instant::now();
+        let mut open: Vec<u8> = nodes.to_vec();
+        while let Some(node) = open.first().copied() {
+            let mut last = String::new();
+            let left = timeout.saturating_sub(begin.elapsed());
+            let outcome = wait::wait_for(left, || {
+                // One that died may be why the first in line does not get ahead.
+                for waiting in &open {
+                    if let Some(status) = self.ended(*waiting) {
+                        return Some(Err(self.exited(*waiting, &status)));
+                    }
+                }
+                let status = self.node_status(node);
+                last = status.member_state.clone();
+                status.is_synced().then_some(Ok(()))
+            });
+            outcome.unwrap_or_else(|| Err(self.timed_out(node, "synced", timeout, last)))?;
+            progress(node, "is synced");
+            open.remove(0);
+        }
+        Ok(())
+    }
+
+    /// How a node's server ended; none while it runs. A server started by an earlier process
+    /// leaves no exit status, only its absence.
+    pub fn ended(&mut self, node: u8) -> Option<String> {
+        let status = match self.children.get_mut(&node) {
+            Some(child) => child.try_wait().ok().flatten().map(describe),
+            None => self
+                .pid(node)
+                .is_none()
+                .then(|| "it is not running".to_owned()),
+        };
+        if status.is_some() {
+            self.children.remove(&node);
+        }
+        status
+    }
+
+    fn majority(&self) -> usize {
+        usize::from(self.settings.nodes) / 2 + 1
+    }
+
+    fn ports(&self, node: u8) -> Ports {
+        Ports::of(self.settings.base_port, node)
+    }
+
+    fn formed_file(&self) -> PathBuf {
+        self.settings.dir.join(FORMED_FILE)
+    }
+
+    fn is_formed(&self) -> bool {
+        self.formed_file().exists() && self.nodes().any(|node| self.files(node).has_data())
+    }
+
+    /// Creates the group with node 1 alone. Whatever an interrupted attempt left is removed.
+    fn form(&mut self, progress: Progress<'_>) -> Result<()> {
+        self.kill_all()?;
+        for node in self.nodes() {
+            self.wipe(node)?;
+            self.ports(node).check_free(node)?;
+        }
+        progress(
+            1,
+            "creating an empty database, starting as the first member",
+        );
+        self.spawn(1, true)?;
+        self.await_synced(&[1], progress)?;
+        self.create_accounts()?;
+        fs::write(self.formed_file(), "").context("create", self.formed_file())
+    }
+
+    /// The account for full copies, and one to play with: only its own database is open to it,
+    /// for its password is known to everybody on this machine.
+    fn create_accounts(&self) -> Result<()> {
+        let sst = cnf::SST_USER;
+        let password = &self.settings.sst_password;
+        let sql = format!(
+            "CREATE DATABASE IF NOT EXISTS demo;
+             CREATE TABLE IF NOT EXISTS demo.notes
+               (id INT AUTO_INCREMENT PRIMARY KEY, text VARCHAR(200),
+                written TIMESTAMP DEFAULT CURRENT_TIMESTAMP);
+             CREATE OR REPLACE USER '{sst}'@'localhost' IDENTIFIED BY '{password}';
+             GRANT RELOAD, PROCESS, LOCK TABLES, BINLOG MONITOR, REPLICA MONITOR ON *.*
+               TO '{sst}'@'localhost';
+             CREATE OR REPLACE USER 'demo'@'127.0.0.1' IDENTIFIED BY 'demo';
+             CREATE OR REPLACE USER 'demo'@'localhost' IDENTIFIED BY 'demo';
+             GRANT ALL ON demo.* TO 'demo'@'127.0.0.1', 'demo'@'localhost';"
+        );
+        self.query(1, &sql, SQL_TIMEOUT).map(|_| ())
+    }
+
+    fn start_together(&mut self, nodes: &[u8], progress: Progress<'_>) -> Result<()> {
+        let mut rest = nodes.to_vec();
+        if self.settings.is_galera() && self.running_count() == 0 && !rest.is_empty() {
+            let first = self.furthest(&rest)?;
+            progress(
+                first,
+                "starting (bootstrap: with Galera's library, after a full stop)",
+            );
+            galera::mark_safe_to_bootstrap(&self.files(first))?;
+            self.spawn(first, true)?;
+            self.await_synced(&[first], progress)?;
+            rest.retain(|node| *node != first);
+        }
+        for node in &rest {
+            progress(*node, "starting");
+            self.spawn(*node, false)?;
+        }
+        self.await_synced(&rest, progress)
+    }
+
+    fn furthest(&self, nodes: &[u8]) -> Result<u8> {
+        let mut best = (-2, 1);
+        for node in nodes {
+            let position = recover::recovered_position(&self.settings, *node, &self.user)?;
+            best = best.max((galera::seqno_of(position.as_deref()), *node));
+        }
+        Ok(best.1)
+    }
+
+    /// Everything before the server's start; gives its start position.
+    fn prepare(&self, node: u8, bootstrap: bool) -> Result<Option<String>> {
+        self.ports(node).check_free(node)?;
+        let files = self.files(node);
+        files.create(&self.user)?;
+        let provider = self.readable_provider()?;
+        let text = cnf::render(&self.settings, node, &provider);
+        files::write_private(&files.cnf, text, Some(&self.user))?;
+        if !files.error_log.exists() {
+            fs::write(&files.error_log, "").context("create", &files.error_log)?;
+            self.user.give(&files.error_log)?;
+        }
+        if files.has_data() {
+            return recover::recovered_position(&self.settings, node, &self.user);
+        }
+        if bootstrap {
+            recover::install_database(&self.settings, node, &self.user)?;
+        }
+        Ok(None)
+    }
+
+    /// The provider, or a copy of it where servers can read it (the original may lie below
+    /// somebody's closed home directory).
+    fn readable_provider(&self) -> Result<PathBuf> {
+        let original = &self.settings.provider;
+        if !original.is_file() {
+            return Err(ClusterError::ProviderMissing {
+                path: original.clone(),
+            });
+        }
+        if self.user.can_read(original) {
+            return Ok(original.clone());
+        }
+        let dir = self.settings.dir.join("lib");
+        fs::create_dir_all(&dir).context("create", &dir)?;
+        let name = original.file_name().unwrap_or_default();
+        let (copy, new) = (dir.join(name), dir.join("provider.new"));
+        fs::copy(original, &new).context("copy to", &new)?;
+        fs::set_permissions(&new, fs::Permissions::from_mode(0o644)).context("open up", &new)?;
+        fs::rename(&new, &copy).context("replace", &copy)?;
+        Ok(copy)
+    }
+
+    fn check_programs(&self) -> Result<()> {
+        let mut needed = vec![
+            ("mariadbd", "mariadb-server"),
+            ("mariadb-install-db", "mariadb-server"),
+            ("mariadb", "mariadb-client"),
+            ("socat", "socat"),
+            ("rsync", "rsync"),
+        ];
+        if self.settings.sst_method == SstMethod::Mariabackup {
+            needed.push(("mariadb-backup", "mariadb-backup"));
+        }
+        for (program, package) in needed {
+            find_program(program, package)?;
+        }
+        Ok(())
+    }
+
+    /// Takes note of the end of a server that this process started.
+    fn reap(&mut self, node: u8) {
+        if let Some(mut child) = self.children.remove(&node) {
+            let _ = child.wait(); // the process is known to be gone
+        }
+    }
+
+    fn exited(&self, node: u8, status: &str) -> ClusterError {
+        let log = self.files(node).error_log;
+        ClusterError::Exited {
+            node,
+            status: status.to_owned(),
+            log,
+            tail: self.log_tail(node),
+        }
+    }
+
+    fn timed_out(
+        &self,
+        node: u8,
+        waiting_for: &'static str,
+        waited: Duration,
+        now: String,
+    ) -> ClusterError {
+        let log = self.files(node).error_log;
+        ClusterError::Timeout {
+            node,
+            waiting_for,
+            waited,
+            now,
+            log,
+            tail: self.log_tail(node),
+        }
+    }
+}
+
+fn describe(status: ExitStatus) -> String {
+    status.to_string()
+}

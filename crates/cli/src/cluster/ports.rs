@@ -1,0 +1,101 @@
+//! Which ports a node uses, and whether they are free.
+//!
+//! All are on the loopback address. From the base port B on, node N uses B+N-1 for SQL, B+100+N
+//! for the group, B+200+N for full copies and B+300+N for Galera's incremental transfer.
+
+use std::io::ErrorKind;
+use std::net::{Ipv4Addr, TcpListener};
+
+use super::error::{ClusterError, Result};
+
+/// How many ports from the base on belong to a cluster.
+pub const RANGE: u16 = 400;
+
+/// The ports of one node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ports {
+    /// Where clients connect.
+    pub sql: u16,
+    /// Where members of the group connect.
+    pub group: u16,
+    /// Where a joiner receives a full copy.
+    pub sst: u16,
+    /// Where a joiner receives missing actions from a Galera donor.
+    pub ist: u16,
+}
+
+impl Ports {
+    /// The ports of node `node` (from 1) of a cluster at `base_port`.
+    pub fn of(base_port: u16, node: u8) -> Ports {
+        let node = u16::from(node);
+        Ports {
+            sql: base_port + node - 1,
+            group: base_port + 100 + node,
+            sst: base_port + 200 + node,
+            ist: base_port + 300 + node,
+        }
+    }
+
+    /// Checks that nobody listens on any of them.
+    ///
+    /// # Errors
+    /// [`ClusterError::PortInUse`] names the first one taken.
+    pub fn check_free(&self, node: u8) -> Result<()> {
+        let uses = [
+            (self.sql, "SQL clients"),
+            (self.group, "the group"),
+            (self.sst, "full copies"),
+            (self.ist, "incremental transfer"),
+        ];
+        for (port, purpose) in uses {
+            if is_taken(port) {
+                return Err(ClusterError::PortInUse {
+                    port,
+                    purpose,
+                    node,
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether a listener exists: only binding tells, connecting would disturb whoever listens.
+fn is_taken(port: u16) -> bool {
+    match TcpListener::bind((Ipv4Addr::LOCALHOST, port)) {
+        Ok(_) => false,
+        Err(e) => e.kind() == ErrorKind::AddrInUse,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ports_of_all_nodes_are_distinct_and_in_range() {
+        let mut seen = std::collections::BTreeSet::new();
+        for node in 1..=super::super::settings::NODES_MAX {
+            let p = Ports::of(13306, node);
+            for port in [p.sql, p.group, p.sst, p.ist] {
+                assert!(seen.insert(port), "port {port} is used twice");
+                assert!((13306..13306 + RANGE).contains(&port));
+            }
+        }
+    }
+
+    #[test]
+    fn taken_port_is_named() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let ports = Ports {
+            sql: port,
+            group: port,
+            sst: port,
+            ist: port,
+        };
+        let error = ports.check_free(2).unwrap_err().to_string();
+        assert!(error.contains(&format!("port {port}")), "{error}");
+        assert!(error.contains("node 2"), "{error}");
+    }
+}

@@ -1,0 +1,140 @@
+//! What a node says of itself: one row of `synod demo status`.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::client::{self, Target};
+use super::files::NodeFiles;
+use super::ports::Ports;
+use super::process;
+use super::settings::Settings;
+
+/// A server that cannot answer a status query in this time is as good as not there.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// State of one node. Fields that the node cannot tell (it is down, or its provider has no such
+/// notion) are none, `null` in JSON.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct NodeStatus {
+    /// `node1`, `node2`, …
+    pub name: String,
+    /// Process id of the server.
+    pub pid: Option<i32>,
+    /// SQL port on 127.0.0.1.
+    pub port: u16,
+    /// `wsrep_local_state_comment`; `down` without a process, `starting` while the server does
+    /// not answer.
+    pub member_state: String,
+    /// `leader`, `follower`, `learner` or `logger`.
+    pub role: Option<String>,
+    /// Term of the leader it follows.
+    pub term: Option<u64>,
+    /// Highest log index it knows to be stored on a majority.
+    pub commit_index: Option<u64>,
+    /// Seqno of the last transaction committed in its database.
+    pub last_committed: Option<i64>,
+    /// Number of members in its view.
+    pub view_size: Option<u32>,
+    /// Whether its view is the one with a majority.
+    pub primary: bool,
+}
+
+impl NodeStatus {
+    /// Asks node `node` of the cluster; never fails, never takes longer than a few seconds.
+    pub fn ask(settings: &Settings, admin: &str, node: u8) -> NodeStatus {
+        let files = NodeFiles::of(&settings.dir, node);
+        let pid = process::server_pid(&files.cnf);
+        let variables = match pid {
+            Some(_) => read_variables(Target {
+                node,
+                socket: &files.socket,
+                admin,
+            }),
+            None => None,
+        };
+        let port = Ports::of(settings.base_port, node).sql;
+        NodeStatus::from_variables(node, port, pid, variables.as_ref())
+    }
+
+    /// Whether it takes reads and writes as a full member.
+    pub fn is_synced(&self) -> bool {
+        self.primary && self.member_state == "Synced"
+    }
+
+    fn from_variables(
+        node: u8,
+        port: u16,
+        pid: Option<i32>,
+        variables: Option<&BTreeMap<String, String>>,
+    ) -> NodeStatus {
+        let text = |name: &str| variables.and_then(|all| all.get(name)).cloned();
+        let silent = if pid.is_some() { "starting" } else { "down" };
+        NodeStatus {
+            name: format!("node{node}"),
+            pid,
+            port,
+            member_state: text("wsrep_local_state_comment").unwrap_or_else(|| silent.into()),
+            role: text("wsrep_synod_role").filter(|role| !role.is_empty()),
+            term: text("wsrep_synod_term").and_then(|value| value.parse().ok()),
+            commit_index: text("wsrep_synod_commit_index").and_then(|value| value.parse().ok()),
+            last_committed: text("wsrep_last_committed").and_then(|value| value.parse().ok()),
+            view_size: text("wsrep_cluster_size").and_then(|value| value.parse().ok()),
+            primary: text("wsrep_cluster_status").is_some_and(|value| value == "Primary"),
+        }
+    }
+}
+
+fn read_variables(target: Target<'_>) -> Option<BTreeMap<String, String>> {
+    let rows = client::query(target, "SHOW GLOBAL STATUS LIKE 'wsrep%'", ANSWER_TIMEOUT).ok()?;
+    let pair = |row: Vec<String>| {
+        let mut fields = row.into_iter();
+        Some((fields.next()?, fields.next().unwrap_or_default()))
+    };
+    Some(rows.into_iter().filter_map(pair).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn variables(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+        pairs
+            .iter()
+            .map(|(name, value)| (name.to_string(), value.to_string()))
+            .collect()
+    }
+
+    #[test]
+    fn node_without_process_is_down() {
+        let status = NodeStatus::from_variables(3, 13308, None, None);
+        assert_eq!(status.member_state, "down");
+        assert!(!status.primary && status.term.is_none());
+    }
+
+    #[test]
+    fn process_that_does_not_answer_is_starting() {
+        let status = NodeStatus::from_variables(3, 13308, Some(7), None);
+        assert_eq!(status.member_state, "starting");
+    }
+
+    #[test]
+    fn json_has_the_promised_fields_and_null_for_unknown_ones() {
+        let told = variables(&[
+            ("wsrep_local_state_comment", "Synced"),
+            ("wsrep_cluster_status", "Primary"),
+            ("wsrep_cluster_size", "3"),
+            ("wsrep_last_committed", "42"),
+            ("wsrep_synod_role", "leader"),
+            ("wsrep_synod_term", "5"),
+        ]);
+        let status = NodeStatus::from_variables(1, 13306, Some(7), Some(&told));
+        assert!(status.is_synced());
+        let expected = r#"{"name":"node1","pid":7,"port":13306,"member_state":"Synced",
+            "role":"leader","term":5,"commit_index":null,"last_committed":42,"view_size":3,
+            "primary":true}"#;
+        let expected: serde_json::Value = serde_json::from_str(expected).unwrap();
+        assert_eq!(serde_json::to_value(&status).unwrap(), expected);
+    }
+}

@@ -1,0 +1,119 @@
+//! The unprivileged user that servers run as.
+//!
+//! Started by root, servers run as `mysql`, or as `nobody` where that does not exist (the rsync
+//! daemon of a full copy drops root anyhow, and then cannot read what root wrote). Started by
+//! anybody else, they run as that user.
+
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use super::error::{ClusterError, IoContext, Result};
+
+/// Who runs the servers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServerUser {
+    /// Name of the user that servers run as.
+    pub name: String,
+    /// Name of the user that runs this program, who is the administrator of the servers.
+    pub admin: String,
+    /// User and group to change to; none when no change is needed.
+    change_to: Option<(u32, u32)>,
+}
+
+impl ServerUser {
+    /// Finds out who runs this program, and who shall run the servers.
+    ///
+    /// # Errors
+    /// When started by root and there is no other user to run servers as.
+    pub fn find() -> Result<ServerUser> {
+        let admin =
+            id(&["-un"]).unwrap_or_else(|| format!("#{}", rustix::process::geteuid().as_raw()));
+        if !rustix::process::geteuid().is_root() {
+            return Ok(ServerUser {
+                name: admin.clone(),
+                admin,
+                change_to: None,
+            });
+        }
+        for name in ["mysql", "nobody"] {
+            let number = |flag| id(&[flag, name]).and_then(|text| text.parse().ok());
+            if let (Some(uid), Some(gid)) = (number("-u"), number("-g")) {
+                return Ok(ServerUser {
+                    name: name.into(),
+                    admin,
+                    change_to: Some((uid, gid)),
+                });
+            }
+        }
+        Err(ClusterError::NoUnprivilegedUser)
+    }
+
+    /// Makes `command` run as this user.
+    pub fn apply(&self, command: &mut Command) {
+        if let Some((uid, gid)) = self.change_to {
+            command.uid(uid).gid(gid);
+        }
+    }
+
+    /// Makes this user the owner of `path`.
+    ///
+    /// # Errors
+    /// When the system refuses.
+    pub fn give(&self, path: &Path) -> Result<()> {
+        match self.change_to {
+            Some((uid, gid)) => {
+                std::os::unix::fs::chown(path, Some(uid), Some(gid)).context("give away", path)
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Checks that the user can enter `dir`, by trying it as that user: only so are all of
+    /// modes, access lists and mount options heard.
+    ///
+    /// # Errors
+    /// [`ClusterError::Unreachable`] naming the outermost directory that is closed.
+    pub fn check_reach(&self, dir: &Path) -> Result<()> {
+        let blocking = dir.ancestors().filter(|path| !self.may("-x", path)).last();
+        match blocking {
+            None => Ok(()),
+            Some(blocking) => Err(ClusterError::Unreachable {
+                dir: dir.to_owned(),
+                user: self.name.clone(),
+                blocking: PathBuf::from(blocking),
+            }),
+        }
+    }
+
+    /// Whether the user may read the file.
+    pub fn can_read(&self, file: &Path) -> bool {
+        self.may("-r", file)
+    }
+
+    /// Asks `test FLAG PATH` as this user.
+    fn may(&self, flag: &str, path: &Path) -> bool {
+        if self.change_to.is_none() && flag == "-x" && !path.exists() {
+            return true; // we are about to create it, and creating it will tell
+        }
+        let mut command = Command::new("test");
+        command.arg(flag).arg(path).current_dir("/");
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        self.apply(&mut command);
+        command.status().is_ok_and(|status| status.success())
+    }
+}
+
+/// Output of the program `id`, which knows users from everywhere (files, LDAP, …).
+fn id(args: &[&str]) -> Option<String> {
+    let output = Command::new("id")
+        .args(args)
+        .stderr(Stdio::null())
+        .output()
+        .ok()?;
+    let text = String::from_utf8(output.stdout).ok()?.trim().to_owned();
+    (output.status.success() && !text.is_empty()).then_some(text)
+}

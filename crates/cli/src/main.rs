@@ -1,0 +1,42 @@
+//! The `synod` program: only the command line; the work is in the library.
+
+#![forbid(unsafe_code)]
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use synod_cli::{demo, log_tool};
+
+/// Group replication for MariaDB by consensus: demo cluster and tools
+#[derive(Debug, Parser)]
+#[command(name = "synod", version)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// A cluster on this machine to try things with
+    Demo(demo::DemoArgs),
+    /// Read a durable log offline
+    Log(log_tool::LogArgs),
+}
+
+fn main() -> ExitCode {
+    let result = match Cli::parse().command {
+        Command::Demo(arguments) => {
+            demo::run(&arguments).map_err(|e| (e.exit_code(), e.to_string()))
+        }
+        Command::Log(arguments) => {
+            log_tool::run(&arguments).map_err(|e| (e.exit_code(), e.to_string()))
+        }
+    };
+    match result {
+        Ok(code) => ExitCode::from(code),
+        Err((code, message)) => {
+            eprintln!("synod: {message}");
+            ExitCode::from(code)
+        }
+    }
+}

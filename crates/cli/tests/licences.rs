@@ -1,0 +1,242 @@
+//! The rules of `deny.toml`, applied to everything that is linked into `libsynod.so` or runs
+//! while it is built; and `docs/dependencies.md`, held against what the crates really name.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+
+/// The package whose library is loaded into the server.
+const LIBRARY: &str = "synod-provider";
+
+fn workspace() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .ancestors()
+        .nth(2)
+        .unwrap()
+        .to_owned()
+}
+
+fn read(file: &str) -> String {
+    let path = workspace().join(file);
+    std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
+}
+
+fn metadata() -> Value {
+    let output = Command::new(env!("CARGO"))
+        .args(["metadata", "--format-version=1", "--offline"])
+        .args(["--filter-platform", "x86_64-unknown-linux-gnu"])
+        .current_dir(workspace())
+        .output()
+        .unwrap();
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn list<'a>(value: &'a Value, key: &str) -> &'a [Value] {
+    value[key].as_array().map_or(&[], Vec::as_slice)
+}
+
+fn text<'a>(value: &'a Value, key: &str) -> &'a str {
+    value[key].as_str().unwrap_or_default()
+}
+
+#[test]
+fn library_links_only_what_the_rules_allow() {
+    let metadata = metadata();
+    let allowed = allowed_licences(&read("deny.toml"));
+    let tree = tree_of(&metadata, LIBRARY);
+    assert!(
+        tree.len() > 10,
+        "the tree of {LIBRARY} is not complete: {tree:?}"
+    );
+    let packages = list(&metadata, "packages").iter();
+    let refused: Vec<String> = packages
+        .filter(|package| tree.contains(text(package, "id")))
+        .filter(|package| !is_allowed(text(package, "license"), &allowed))
+        .map(|p| {
+            format!(
+                "{} {}: '{}'",
+                text(p, "name"),
+                text(p, "version"),
+                text(p, "license")
+            )
+        })
+        .collect();
+    assert!(refused.is_empty(), "deny.toml does not allow: {refused:#?}");
+}
+
+#[test]
+fn every_direct_dependency_has_a_line_in_the_document_and_no_line_is_stale() {
+    let metadata = metadata();
+    let members: BTreeSet<&str> = list(&metadata, "workspace_members")
+        .iter()
+        .filter_map(Value::as_str)
+        .collect();
+    let used: BTreeSet<&str> = list(&metadata, "packages")
+        .iter()
+        .filter(|package| members.contains(text(package, "id")))
+        .flat_map(|package| list(package, "dependencies"))
+        .filter(|dependency| dependency["source"].is_string())
+        .map(|dependency| text(dependency, "name"))
+        .collect();
+    let document = read("docs/dependencies.md");
+    let documented: BTreeSet<&str> = document
+        .lines()
+        .filter_map(|line| line.strip_prefix("| ")?.split(" |").next())
+        .filter(|name| *name != "crate")
+        .collect();
+    let missing: Vec<_> = used.difference(&documented).collect();
+    let stale: Vec<_> = documented.difference(&used).collect();
+    assert!(
+        missing.is_empty(),
+        "docs/dependencies.md has no line for {missing:?}"
+    );
+    assert!(
+        stale.is_empty(),
+        "docs/dependencies.md has lines for {stale:?}, used nowhere"
+    );
+}
+
+/// Ids of the package and of all it needs to be built and to run; not what its tests need.
+fn tree_of(metadata: &Value, package: &str) -> BTreeSet<String> {
+    let root = list(metadata, "packages")
+        .iter()
+        .find(|p| text(p, "name") == package);
+    let root = text(root.unwrap_or_else(|| panic!("no package {package}")), "id");
+    let nodes: BTreeMap<&str, &Value> = list(&metadata["resolve"], "nodes")
+        .iter()
+        .map(|node| (text(node, "id"), node))
+        .collect();
+    let mut tree = BTreeSet::new();
+    let mut open = vec![root];
+    while let Some(id) = open.pop() {
+        if tree.insert(id.to_owned()) {
+            let needed = list(nodes[id], "deps")
+                .iter()
+                .filter(|d| !is_for_tests_only(d));
+            open.extend(needed.map(|dependency| text(dependency, "pkg")));
+        }
+    }
+    tree
+}
+
+fn is_for_tests_only(dependency: &Value) -> bool {
+    list(dependency, "dep_kinds")
+        .iter()
+        .all(|kind| text(kind, "kind") == "dev")
+}
+
+fn allowed_licences(deny: &str) -> BTreeSet<String> {
+    let deny: toml::Table = deny.parse().unwrap();
+    let allow = deny["licenses"]["allow"].as_array().unwrap();
+    allow
+        .iter()
+        .map(|name| name.as_str().unwrap().to_owned())
+        .collect()
+}
+
+/// Whether the licence expression can be satisfied with allowed licences alone.
+fn is_allowed(expression: &str, allowed: &BTreeSet<String>) -> bool {
+    let spaced = expression
+        .replace('(', " ( ")
+        .replace(')', " ) ")
+        .replace('/', " OR ");
+    let tokens: Vec<&str> = spaced.split_whitespace().collect();
+    let mut parser = Parser {
+        tokens: &tokens,
+        allowed,
+    };
+    parser.alternatives() == Some(true) && parser.tokens.is_empty()
+}
+
+/// Evaluates a licence expression (SPDX 2.3, annex D; "/" is the old way to write OR):
+/// `alternatives = all { OR all }`, `all = one { AND one }`,
+/// `one = "(" alternatives ")" | id [ WITH exception ]`. None: not understood.
+struct Parser<'a> {
+    tokens: &'a [&'a str],
+    allowed: &'a BTreeSet<String>,
+}
+
+impl<'a> Parser<'a> {
+    fn alternatives(&mut self) -> Option<bool> {
+        let mut result = self.all()?;
+        while self.take("OR") {
+            result |= self.all()?;
+        }
+        Some(result)
+    }
+
+    fn all(&mut self) -> Option<bool> {
+        let mut result = self.one()?;
+        while self.take("AND") {
+            result &= self.one()?;
+        }
+        Some(result)
+    }
+
+    fn one(&mut self) -> Option<bool> {
+        if self.take("(") {
+            let result = self.alternatives()?;
+            return self.take(")").then_some(result);
+        }
+        let licence = self
+            .next()
+            .filter(|name| !["OR", "AND", "WITH", ")"].contains(name))?;
+        if !self.take("WITH") {
+            return Some(self.allowed.contains(licence));
+        }
+        let exception = self.next()?;
+        Some(
+            self.allowed
+                .contains(&format!("{licence} WITH {exception}")),
+        )
+    }
+
+    fn next(&mut self) -> Option<&'a str> {
+        let (first, rest) = self.tokens.split_first()?;
+        self.tokens = rest;
+        Some(first)
+    }
+
+    fn take(&mut self, token: &str) -> bool {
+        let found = self.tokens.first() == Some(&token);
+        if found {
+            self.tokens = &self.tokens[1..];
+        }
+        found
+    }
+}
+
+#[test]
+fn expressions_are_judged_as_a_whole() {
+    let allowed = BTreeSet::from(["MIT".to_owned(), "Unicode-3.0".to_owned()]);
+    for good in [
+        "MIT",
+        "MIT OR Apache-2.0",
+        "Apache-2.0 OR MIT",
+        "MIT/Apache-2.0",
+        "Apache-2.0 WITH LLVM-exception OR Apache-2.0 OR MIT",
+        "(MIT OR Apache-2.0) AND Unicode-3.0",
+    ] {
+        assert!(is_allowed(good, &allowed), "{good}");
+    }
+    for bad in [
+        "",
+        "Apache-2.0",
+        "MIT AND Apache-2.0",
+        "MIT WITH Something",
+        "(MIT OR Apache-2.0) AND GPL-3.0",
+        "MIT OR",
+        "(MIT",
+        "MIT MIT",
+        "mit",
+    ] {
+        assert!(!is_allowed(bad, &allowed), "{bad}");
+    }
+}

@@ -1,0 +1,40 @@
+//! Why a scenario failed, as a text with its context.
+
+use std::fmt;
+
+/// A failed expectation or a tool that did not work.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Failure(pub String);
+
+/// What scenarios and their helpers give.
+pub type Outcome<T = ()> = Result<T, Failure>;
+
+impl fmt::Debug for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0) // the test runner prints Debug; people read it
+    }
+}
+
+/// Adds to an error what was being done.
+pub trait Why<T> {
+    /// Turns an error into a [`Failure`] that begins with `what`.
+    fn why(self, what: impl fmt::Display) -> Outcome<T>;
+}
+
+impl<T, E: fmt::Display> Why<T> for Result<T, E> {
+    fn why(self, what: impl fmt::Display) -> Outcome<T> {
+        self.map_err(|error| Failure(format!("{what}: {error}")))
+    }
+}
+
+/// Fails with `message` unless the condition holds.
+///
+/// # Errors
+/// The message, as a [`Failure`].
+pub fn ensure(condition: bool, message: impl FnOnce() -> String) -> Outcome {
+    if condition {
+        Ok(())
+    } else {
+        Err(Failure(message()))
+    }
+}
