@@ -26,14 +26,18 @@ pub enum Effect {
     /// Read entries from the log and send them as an [`crate::Append`]. The range is one the sender's log
     /// holds. In a catch-up range (`may_cut`) the driver may send fewer, but at least one.
     SendEntries(SendEntries),
-    /// Entries up to here can no longer be lost: deliver them.
+    /// Entries up to here can no longer be lost: deliver them. This member's own disk may not have
+    /// them yet: a majority suffices. A [`WriteOp::Reset`] moves the commit index to its base without
+    /// this effect, because there is nothing to deliver.
     Committed {
         /// Up to and including.
         index: LogIndex,
     },
     /// Role or leader changed.
     Role(RoleChange),
-    /// A new configuration is in force (appended, taken from a base, or restored by a truncation).
+    /// A new configuration is in force (appended, taken from a base, or restored by a truncation). For
+    /// an entry that this member appends as the leader it comes before the write, whose payload is
+    /// its [`crate::Config::encode`].
     Config(ConfigAt),
     /// Answer to `Core::read`.
     ReadReady {

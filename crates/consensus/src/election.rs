@@ -21,7 +21,8 @@ impl Core {
     ///   unless the leader itself asked for it (3.10);
     /// - a leader does not listen to answers of members that are not in its configuration.
     pub(crate) fn admit_term(&mut self, message: &Message) -> bool {
-        if message.term == Term(0) {
+        // No group lives through half of all terms; the other half leaves room to count.
+        if message.term == Term(0) || message.term.0 > u64::MAX / 2 {
             self.counters.malformed += 1;
             return false;
         }

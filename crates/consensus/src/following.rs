@@ -204,6 +204,8 @@ impl Core {
             config,
         } = &base;
         let sound = last.index > LogIndex(0)
+            && last.index.0 <= u64::MAX / 2
+            && *seqno < Seqno(i64::MAX)
             && last.term > Term(0)
             && last.term <= self.hard.term
             && config.index <= last.index
@@ -218,6 +220,11 @@ impl Core {
         }
         let index = last.index;
         if index > self.commit && !self.log.holds(*last) {
+            if index <= self.matched {
+                // It contradicts what this very leader sent before.
+                self.counters.malformed += 1;
+                return;
+            }
             self.reset(base);
         }
         self.matched = self.matched.max(index).max(self.commit);

@@ -124,8 +124,9 @@ pub enum AppendOutcome {
     Rejected {
         /// `prev.index` of the refused append.
         refused: LogIndex,
-        /// Highest id at or below `refused` in the sender's log (id zero: empty log). The leader
-        /// goes on from the largest position where both logs can agree.
+        /// Highest id in the sender's log that is at or below `refused` and of no higher term than the
+        /// refused `prev` (id zero: empty log). The leader goes on from the largest position where
+        /// both logs can agree.
         hint: EntryId,
     },
 }

@@ -4,16 +4,21 @@ mod harness;
 
 use harness::{MS, Options, SECOND, Sim, id, member};
 use rand::Rng;
-use synod_consensus::{ConfigChange, Limits, LogIndex, MemberId};
+use synod_consensus::{ConfigChange, Limits, LogIndex, MemberId, Timing};
 
 const SEEDS: u64 = 400;
 
 #[test]
 fn random_faults() {
-    let (first, count) = match std::env::var("SEED").ok().and_then(|seed| seed.parse().ok()) {
+    let (first, count) = match std::env::var("SEED")
+        .ok()
+        .and_then(|seed| seed.parse().ok())
+    {
         Some(seed) => (seed, 1),
         None => {
-            let count = std::env::var("SEEDS").ok().and_then(|count| count.parse().ok());
+            let count = std::env::var("SEEDS")
+                .ok()
+                .and_then(|count| count.parse().ok());
             (1, count.unwrap_or(SEEDS))
         }
     };
@@ -32,8 +37,14 @@ fn random_faults() {
     if count >= SEEDS {
         // The test would be worth nothing if the faults prevented all work.
         assert!(total.committed > 100 * count, "{total:?}");
-        assert!(total.resolved > 30 * count && total.reads > 10 * count, "{total:?}");
-        assert!(total.terms > 3 * count && total.resets > count / 10, "{total:?}");
+        assert!(
+            total.resolved > 30 * count && total.reads > 10 * count,
+            "{total:?}"
+        );
+        assert!(
+            total.terms > 3 * count && total.resets > count / 10,
+            "{total:?}"
+        );
     }
 }
 
@@ -45,7 +56,6 @@ struct Totals {
     terms: u64,
     resets: u64,
     leases: u64,
-    configs: u64,
 }
 
 impl Totals {
@@ -56,7 +66,6 @@ impl Totals {
         self.terms += other.terms;
         self.resets += other.resets;
         self.leases += other.leases;
-        self.configs += other.configs;
     }
 }
 
@@ -105,14 +114,35 @@ fn draw_options(sim: &mut Sim) {
         tail_headers_max: rng.random_range(1..100),
     };
     sim.options = Options {
-        loss: if lossy { rng.random_range(0.0..0.15) } else { 0.0 },
-        duplicates: if lossy { rng.random_range(0.0..0.1) } else { 0.0 },
+        loss: if lossy {
+            rng.random_range(0.0..0.15)
+        } else {
+            0.0
+        },
+        duplicates: if lossy {
+            rng.random_range(0.0..0.1)
+        } else {
+            0.0
+        },
         delay_us: if slow { (MS, 80 * MS) } else { (200, 2 * MS) },
-        sync_us: if rng.random_bool(0.3) { (MS, 120 * MS) } else { (500, 5 * MS) },
+        sync_us: if rng.random_bool(0.3) {
+            (MS, 120 * MS)
+        } else {
+            (500, 5 * MS)
+        },
         drift_ppm: if rng.random_bool(0.5) { 9_900 } else { 0 },
         refusals: 0.05,
         hints: rng.random_bool(0.7),
         limits,
+        // A drift of 100% leaves no lease, so that reads need rounds.
+        timing: if rng.random_bool(0.4) {
+            Timing {
+                clock_drift_ppm: 1_000_000,
+                ..Timing::default()
+            }
+        } else {
+            Timing::default()
+        },
         recovered_headers: rng.random_range(1..60),
     };
 }
@@ -126,6 +156,7 @@ impl World {
         let calm = Options {
             drift_ppm: weather.drift_ppm,
             limits: weather.limits.clone(),
+            timing: weather.timing.clone(),
             recovered_headers: weather.recovered_headers,
             ..Options::default()
         };
@@ -145,12 +176,22 @@ impl World {
             purge: on(0.5),
             transfer: on(0.4),
         };
-        World { sim, faults, next_member: 100, replacement: None, down: Vec::new() }
+        World {
+            sim,
+            faults,
+            next_member: 100,
+            replacement: None,
+            down: Vec::new(),
+        }
     }
 
     fn any_up(&mut self) -> Option<MemberId> {
         let up = self.sim.up();
-        if up.is_empty() { None } else { Some(up[self.sim.rng.random_range(0..up.len())]) }
+        if up.is_empty() {
+            None
+        } else {
+            Some(up[self.sim.rng.random_range(0..up.len())])
+        }
     }
 
     fn act(&mut self) {
@@ -165,9 +206,12 @@ impl World {
                 }
             }
             63..=74 => self.restart(),
-            75..=78 if self.faults.partition => self.partition(),
+            75..=76 if self.faults.partition => self.partition(),
+            77..=78 if self.faults.partition => self.isolate_leader(),
             79..=81 if self.faults.one_way => self.block_one_way(),
-            82..=85 => self.sim.heal_network(),
+            82..=84 => self.sim.heal_network(),
+            85 if self.sim.rng.random_bool(0.3) => self.swap_leaders(),
+            85 => self.bounce(),
             86..=87 if self.faults.slow_disk => {
                 if let Some(node) = self.any_up() {
                     let held = self.sim.rng.random_bool(0.5);
@@ -207,15 +251,73 @@ impl World {
         if self.down.is_empty() {
             return;
         }
-        let node = self.down.remove(self.sim.rng.random_range(0..self.down.len()));
+        let node = self
+            .down
+            .remove(self.sim.rng.random_range(0..self.down.len()));
         self.sim.start(node);
     }
 
     fn partition(&mut self) {
         let all: Vec<MemberId> = self.sim.nodes.keys().copied().collect();
-        let part: Vec<MemberId> =
-            all.into_iter().filter(|_| self.sim.rng.random_bool(0.4)).collect();
+        let part: Vec<MemberId> = all
+            .into_iter()
+            .filter(|_| self.sim.rng.random_bool(0.4))
+            .collect();
         self.sim.isolate(&part);
+    }
+
+    /// The leader loses some of its connections, which the others notice at once; then one of them
+    /// restarts, perhaps. Whoever promised something must keep it.
+    fn isolate_leader(&mut self) {
+        let Some(leader) = self.any_leader() else {
+            return;
+        };
+        let others: Vec<MemberId> = self.sim.up().into_iter().filter(|n| *n != leader).collect();
+        for other in others {
+            if self.sim.rng.random_bool(0.7) {
+                self.sim.blocked.insert((leader, other));
+                self.sim.blocked.insert((other, leader));
+            }
+            if self.sim.rng.random_bool(0.8) {
+                self.sim
+                    .with(other, |core, now| core.peer_disconnected(now, leader));
+            }
+        }
+        if self.sim.rng.random_bool(0.5) {
+            self.bounce();
+        }
+    }
+
+    /// A deposed leader comes back with a long useless log at the moment its successor dies.
+    fn swap_leaders(&mut self) {
+        let Some(old) = self.sim.ready_leader() else {
+            return;
+        };
+        self.sim.isolate(&[old]);
+        for _ in 0..30 {
+            self.sim.submit(old);
+        }
+        self.sim.run_until(8 * SECOND, |sim| {
+            sim.ready_leader().is_some_and(|new| new != old)
+        });
+        self.sim.heal_network();
+        match self.sim.ready_leader() {
+            Some(new) if new != old => {
+                self.sim.crash(new);
+                self.down.push(new);
+            }
+            _ => {}
+        }
+    }
+
+    /// A quick restart.
+    fn bounce(&mut self) {
+        if let Some(node) = self.any_up() {
+            self.sim.crash(node);
+            let pause = self.sim.rng.random_range(0..20 * MS);
+            self.sim.run_for(pause);
+            self.sim.start(node);
+        }
     }
 
     fn block_one_way(&mut self) {
@@ -233,8 +335,12 @@ impl World {
 
     /// Any leader, also a deposed one that does not know it.
     fn any_leader(&mut self) -> Option<MemberId> {
-        let leaders: Vec<MemberId> =
-            self.sim.up().into_iter().filter(|n| self.sim.core(*n).is_leader()).collect();
+        let leaders: Vec<MemberId> = self
+            .sim
+            .up()
+            .into_iter()
+            .filter(|n| self.sim.core(*n).is_leader())
+            .collect();
         if leaders.is_empty() {
             return None;
         }
@@ -242,15 +348,21 @@ impl World {
     }
 
     fn change_members(&mut self) {
-        let Some(leader) = self.any_leader() else { return };
+        let Some(leader) = self.any_leader() else {
+            return;
+        };
         let config = self.sim.core(leader).config().config.clone();
         let members: Vec<MemberId> = config.members.keys().copied().collect();
         let some = members[self.sim.rng.random_range(0..members.len())];
         let change = match self.sim.rng.random_range(0..6) {
             0 | 1 if members.len() < 6 => {
                 let joiner = self.new_member();
-                self.sim.with(leader, |core, _| core.set_eligible(joiner, true));
-                ConfigChange::AddLearner { id: joiner, member: member(joiner.0) }
+                self.sim
+                    .with(leader, |core, _| core.set_eligible(joiner, true));
+                ConfigChange::AddLearner {
+                    id: joiner,
+                    member: member(joiner.0),
+                }
             }
             2 if self.survives_without(leader, some) => ConfigChange::Demote(some),
             3 if self.survives_without(leader, some) && members.len() > 3 => {
@@ -261,7 +373,8 @@ impl World {
                 // Whoever leads promotes whoever is there.
                 for member in members {
                     if !self.sim.node(member).gone {
-                        self.sim.with(leader, |core, _| core.set_eligible(member, true));
+                        self.sim
+                            .with(leader, |core, _| core.set_eligible(member, true));
                     }
                 }
                 return;
@@ -271,7 +384,9 @@ impl World {
             return;
         }
         // Refusals are fine.
-        let _ = self.sim.with(leader, |core, now| core.change_config(now, change));
+        let _ = self
+            .sim
+            .with(leader, |core, now| core.change_config(now, change));
     }
 
     fn new_member(&mut self) -> MemberId {
@@ -291,13 +406,19 @@ impl World {
 
     /// A disk is lost for ever. Never more than one at a time, in a settled group of three or more.
     fn burn(&mut self) {
-        let Some(leader) = self.sim.ready_leader() else { return };
+        let Some(leader) = self.sim.ready_leader() else {
+            return;
+        };
         let core = self.sim.core(leader);
         let config = core.config();
         let settled = config.index <= core.commit_index()
             && config.config.voters().count() >= 3
             && self.replacement.is_none()
-            && config.config.members.keys().all(|id| !self.sim.node(*id).gone);
+            && config
+                .config
+                .members
+                .keys()
+                .all(|id| !self.sim.node(*id).gone);
         if !settled {
             return;
         }
@@ -310,8 +431,12 @@ impl World {
     }
 
     fn continue_replacement(&mut self) {
-        let Some((old, new)) = self.replacement else { return };
-        let Some(leader) = self.sim.ready_leader() else { return };
+        let Some((old, new)) = self.replacement else {
+            return;
+        };
+        let Some(leader) = self.sim.ready_leader() else {
+            return;
+        };
         let core = self.sim.core(leader);
         let config = &core.config().config;
         if config.members.contains_key(&new) && core.config().index <= core.commit_index() {
@@ -319,9 +444,16 @@ impl World {
             return;
         }
         let change = if config.members.contains_key(&old) {
-            ConfigChange::Replace { old, id: new, member: member(new.0) }
+            ConfigChange::Replace {
+                old,
+                id: new,
+                member: member(new.0),
+            }
         } else {
-            ConfigChange::AddLearner { id: new, member: member(new.0) }
+            ConfigChange::AddLearner {
+                id: new,
+                member: member(new.0),
+            }
         };
         let _ = self.sim.with(leader, |core, now| {
             core.set_eligible(new, true);
@@ -340,7 +472,8 @@ impl World {
         if self.sim.rng.random_bool(0.3) {
             if let Some(base) = self.sim.base_at(node, index) {
                 for member in self.sim.up() {
-                    self.sim.with(node, |core, _| core.set_install_base(member, base.clone()));
+                    self.sim
+                        .with(node, |core, _| core.set_install_base(member, base.clone()));
                 }
             }
         } else {
@@ -349,8 +482,12 @@ impl World {
     }
 
     fn transfer(&mut self) {
-        let Some(leader) = self.any_leader() else { return };
-        let _ = self.sim.with(leader, |core, now| core.transfer_leadership(now, None));
+        let Some(leader) = self.any_leader() else {
+            return;
+        };
+        let _ = self
+            .sim
+            .with(leader, |core, now| core.transfer_leadership(now, None));
     }
 
     // --- the end ----------------------------------------------------------------------------
@@ -370,7 +507,9 @@ impl World {
     fn finish(mut self) -> Totals {
         let done = |world: &World| {
             let sim = &world.sim;
-            let Some(leader) = sim.ready_leader() else { return false };
+            let Some(leader) = sim.ready_leader() else {
+                return false;
+            };
             let members = &sim.core(leader).config().config.members;
             let outstanding = |id: &MemberId| {
                 let node = sim.node(*id);
@@ -379,11 +518,17 @@ impl World {
             world.replacement.is_none()
                 && sim.is_level()
                 && !members.keys().any(outstanding)
-                && members.keys().all(|id| sim.node(*id).gone || sim.core(*id).leader().is_some())
+                && members
+                    .keys()
+                    .all(|id| sim.node(*id).gone || sim.core(*id).leader().is_some())
         };
         let limit = self.sim.now + 60 * SECOND;
         while !done(&self) {
-            assert!(self.sim.now < limit, "does not come to rest:\n{}", self.sim.describe());
+            assert!(
+                self.sim.now < limit,
+                "does not come to rest:\n{}",
+                self.sim.describe()
+            );
             self.sim.run_for(200 * MS);
             self.continue_replacement();
             for node in self.sim.up() {
@@ -395,19 +540,33 @@ impl World {
             committed: self.sim.oracle.commit_index().0,
             resolved: self.sim.resolved,
             reads: self.sim.reads_done,
-            terms: self.sim.oracle.committed.last().map_or(0, |(header, _)| header.term.0),
+            terms: self
+                .sim
+                .oracle
+                .committed
+                .last()
+                .map_or(0, |(header, _)| header.term.0),
             resets: self.sim.resets,
             leases: self.sim.lease_reads_possible,
-            configs: 0,
         }
     }
 
     fn read_everywhere(&mut self) {
         let leader = self.sim.leader().expect("at rest");
-        let mut members: Vec<MemberId> =
-            self.sim.core(leader).config().config.members.keys().copied().collect();
+        let mut members: Vec<MemberId> = self
+            .sim
+            .core(leader)
+            .config()
+            .config
+            .members
+            .keys()
+            .copied()
+            .collect();
         members.retain(|id| !self.sim.node(*id).gone);
-        let reads: Vec<u64> = members.into_iter().map(|member| self.sim.read(member)).collect();
+        let reads: Vec<u64> = members
+            .into_iter()
+            .map(|member| self.sim.read(member))
+            .collect();
         self.sim.expect("answers to reads", 5 * SECOND, |sim| {
             reads.iter().all(|read| sim.is_read_done(*read))
         });

@@ -28,7 +28,9 @@ pub struct Image {
 
 impl Image {
     pub fn last(&self) -> EntryId {
-        self.entries.last().map_or(self.base.last, |(header, _)| header.id())
+        self.entries
+            .last()
+            .map_or(self.base.last, |(header, _)| header.id())
     }
 
     pub fn entry(&self, index: LogIndex) -> Option<&Stored> {
@@ -53,7 +55,10 @@ impl Image {
             Op::Append(entries) => {
                 for entry in entries {
                     assert_eq!(entry.0.index, self.last().index.next(), "gap in the log");
-                    assert!(entry.0.term <= self.vote.term, "entry of a term not on disk yet");
+                    assert!(
+                        entry.0.term <= self.vote.term,
+                        "entry of a term not on disk yet"
+                    );
                     self.entries.push(entry.clone());
                 }
             }
@@ -63,7 +68,10 @@ impl Image {
             }
             Op::Vote(vote) => {
                 assert!(vote.term >= self.vote.term, "terms go back");
-                assert!(vote.term > self.vote.term || self.vote.voted_for.is_none(), "two votes");
+                assert!(
+                    vote.term > self.vote.term || self.vote.voted_for.is_none(),
+                    "two votes"
+                );
                 self.vote = *vote;
             }
             Op::Reset(base) => {
@@ -77,18 +85,40 @@ impl Image {
     /// The base for a purge (or an install) up to and including `index`.
     pub fn base_at(&self, index: LogIndex) -> Option<LogBase> {
         let (header, _) = self.entry(index)?;
-        let config = self.configs().into_iter().rfind(|config| config.index <= index);
+        let config = self
+            .configs()
+            .into_iter()
+            .rfind(|config| config.index <= index);
         let config = config.unwrap_or_else(|| self.base.config.clone());
-        Some(LogBase { last: header.id(), seqno: header.seqno, config })
+        Some(LogBase {
+            last: header.id(),
+            seqno: header.seqno,
+            config,
+        })
     }
 
     pub fn purge(&mut self, base: &LogBase) {
-        self.entries.retain(|(header, _)| header.index > base.last.index);
+        self.entries
+            .retain(|(header, _)| header.index > base.last.index);
         self.base = base.clone();
     }
 
+    /// The configuration in force at the end.
+    pub fn config(&self) -> ConfigAt {
+        let newest = self.entries.iter().rev().find_map(|(header, config)| {
+            Some(ConfigAt {
+                index: header.index,
+                config: config.clone()?,
+            })
+        });
+        newest.unwrap_or_else(|| self.base.config.clone())
+    }
+
     fn configs(&self) -> Vec<ConfigAt> {
-        let configs = self.entries.iter().filter(|(header, _)| header.kind == EntryKind::Config);
+        let configs = self
+            .entries
+            .iter()
+            .filter(|(header, _)| header.kind == EntryKind::Config);
         configs
             .map(|(header, config)| ConfigAt {
                 index: header.index,
@@ -101,7 +131,10 @@ impl Image {
     pub fn recovered(&self, headers: usize) -> Recovered {
         let mut term_starts: Vec<(Term, LogIndex)> = Vec::new();
         for (header, _) in &self.entries {
-            if term_starts.last().is_none_or(|(term, _)| *term != header.term) {
+            if term_starts
+                .last()
+                .is_none_or(|(term, _)| *term != header.term)
+            {
                 term_starts.push((header.term, header.index));
             }
         }
@@ -111,7 +144,12 @@ impl Image {
             base: self.base.clone(),
             term_starts,
             configs: self.configs(),
-            tail: self.entries.iter().skip(skip).map(|(header, _)| *header).collect(),
+            tail: self
+                .entries
+                .iter()
+                .skip(skip)
+                .map(|(header, _)| *header)
+                .collect(),
         }
     }
 }
@@ -136,7 +174,11 @@ impl Disk {
     }
 
     pub fn sync_done(&mut self, ticket: WriteTicket) {
-        while self.pending.front().is_some_and(|(pending, _)| *pending <= ticket) {
+        while self
+            .pending
+            .front()
+            .is_some_and(|(pending, _)| *pending <= ticket)
+        {
             let (_, op) = self.pending.pop_front().expect("there");
             self.durable.apply(&op);
         }

@@ -37,6 +37,7 @@ pub struct Options {
     /// Broken connections are reported.
     pub hints: bool,
     pub limits: Limits,
+    pub timing: Timing,
     /// Headers handed to a restarting core.
     pub recovered_headers: usize,
 }
@@ -52,6 +53,7 @@ impl Default for Options {
             refusals: 0.0,
             hints: true,
             limits: Limits::default(),
+            timing: Timing::default(),
             recovered_headers: 1000,
         }
     }
@@ -79,10 +81,26 @@ pub struct Node {
 
 #[derive(Clone, Debug)]
 enum Event {
-    Message { message: Message, configs: Vec<(LogIndex, Config)> },
-    Propose { to: MemberId, tag: Term, origin: Origin, oldest: u64 },
-    Refused { to: MemberId, term: Term, origin: Origin },
-    Synced { node: MemberId, epoch: u64, ticket: WriteTicket },
+    Message {
+        message: Message,
+        configs: Vec<(LogIndex, Config)>,
+    },
+    Propose {
+        to: MemberId,
+        tag: Term,
+        origin: Origin,
+        oldest: u64,
+    },
+    Refused {
+        to: MemberId,
+        term: Term,
+        origin: Origin,
+    },
+    Synced {
+        node: MemberId,
+        epoch: u64,
+        ticket: WriteTicket,
+    },
 }
 
 pub struct Sim {
@@ -111,7 +129,12 @@ pub fn id(n: u64) -> MemberId {
 
 pub fn member(n: u64) -> Member {
     let (name, address) = (format!("node{n}"), format!("node{n}:4567"));
-    Member { role: Role::Voter, has_data: true, name, address }
+    Member {
+        role: Role::Voter,
+        has_data: true,
+        name,
+        address,
+    }
 }
 
 impl Sim {
@@ -141,8 +164,11 @@ impl Sim {
     pub fn group(seed: u64, voters: u64, options: Options) -> Sim {
         let mut sim = Sim::new(seed, options);
         (1..=voters).for_each(|n| sim.add_node(id(n)));
-        sim.with(id(1), |core, now| core.bootstrap(now, member(1))).expect("empty log");
-        sim.expect("a leader", 5 * SECOND, |sim| sim.core(id(1)).is_ready_leader());
+        sim.with(id(1), |core, now| core.bootstrap(now, member(1)))
+            .expect("empty log");
+        sim.expect("a leader", 5 * SECOND, |sim| {
+            sim.core(id(1)).is_ready_leader()
+        });
         for n in 2..=voters {
             sim.join(id(1), id(n));
         }
@@ -160,7 +186,10 @@ impl Sim {
     }
 
     pub fn add_learner(&mut self, leader: MemberId, joiner: MemberId) {
-        let change = ConfigChange::AddLearner { id: joiner, member: member(joiner.0) };
+        let change = ConfigChange::AddLearner {
+            id: joiner,
+            member: member(joiner.0),
+        };
         self.change(leader, change);
     }
 
@@ -168,7 +197,10 @@ impl Sim {
     pub fn change(&mut self, leader: MemberId, change: ConfigChange) {
         let mut done = false;
         for _ in 0..100 {
-            if self.with(leader, |core, now| core.change_config(now, change.clone())).is_ok() {
+            if self
+                .with(leader, |core, now| core.change_config(now, change.clone()))
+                .is_ok()
+            {
                 done = true;
                 break;
             }
@@ -206,12 +238,22 @@ impl Sim {
         self.sessions += 1;
         let session = SessionId(self.sessions);
         let seed = self.rng.random();
-        let (limits, headers) = (self.options.limits.clone(), self.options.recovered_headers);
-        let params = CoreParams { id: node, timing: Timing::default(), limits, seed };
+        let Options {
+            limits,
+            timing,
+            recovered_headers,
+            ..
+        } = self.options.clone();
+        let params = CoreParams {
+            id: node,
+            timing,
+            limits,
+            seed,
+        };
         let local = self.local(node);
         let state = self.node_mut(node);
         assert!(state.core.is_none() && !state.gone);
-        let recovered = state.disk.durable.recovered(headers);
+        let recovered = state.disk.durable.recovered(recovered_headers);
         state.delivered = recovered.base.last.index;
         state.core = Some(Core::new(params, recovered, local));
         state.outbox = Outbox::new(node, session);
@@ -266,7 +308,11 @@ impl Sim {
     }
 
     pub fn up(&self) -> Vec<MemberId> {
-        self.nodes.iter().filter(|(_, node)| node.core.is_some()).map(|(id, _)| *id).collect()
+        self.nodes
+            .iter()
+            .filter(|(_, node)| node.core.is_some())
+            .map(|(id, _)| *id)
+            .collect()
     }
 
     pub fn node(&self, node: MemberId) -> &Node {
@@ -294,13 +340,21 @@ impl Sim {
     // --- clocks -----------------------------------------------------------------------------
 
     pub fn local(&self, node: MemberId) -> Time {
-        let Node { offset_us, rate_ppm, .. } = self.node(node);
+        let Node {
+            offset_us,
+            rate_ppm,
+            ..
+        } = self.node(node);
         let elapsed = self.now as i128 * (1_000_000 + *rate_ppm as i128) / 1_000_000;
         Time(offset_us + elapsed as u64)
     }
 
     fn global(&self, node: MemberId, local: Time) -> u64 {
-        let Node { offset_us, rate_ppm, .. } = self.node(node);
+        let Node {
+            offset_us,
+            rate_ppm,
+            ..
+        } = self.node(node);
         let elapsed = local.0.saturating_sub(*offset_us).min(u64::MAX / 4) as i128;
         (elapsed * 1_000_000 / (1_000_000 + *rate_ppm as i128)) as u64 + 1
     }
@@ -376,7 +430,10 @@ impl Sim {
 
     /// The next thing happens, unless nothing does before `end`.
     pub fn step(&mut self, end: u64) -> bool {
-        let ticks = self.nodes.iter().filter_map(|(id, node)| Some((node.tick_at?, *id)));
+        let ticks = self
+            .nodes
+            .iter()
+            .filter_map(|(id, node)| Some((node.tick_at?, *id)));
         let tick = ticks.min();
         let event = self.queue.first_key_value().map(|((at, _), _)| *at);
         let at = [tick.map(|(at, _)| at), event].into_iter().flatten().min();
@@ -403,7 +460,12 @@ impl Sim {
                     });
                 }
             }
-            Event::Propose { to, tag, origin, oldest } => {
+            Event::Propose {
+                to,
+                tag,
+                origin,
+                oldest,
+            } => {
                 if self.is_up(to) {
                     self.proposal_came(to, tag, origin, oldest);
                 }
@@ -416,12 +478,18 @@ impl Sim {
                     self.oracle.refused(origin);
                 }
             }
-            Event::Synced { node, epoch, ticket } => self.synced(node, epoch, ticket),
+            Event::Synced {
+                node,
+                epoch,
+                ticket,
+            } => self.synced(node, epoch, ticket),
         }
     }
 
     fn is_up(&self, node: MemberId) -> bool {
-        self.nodes.get(&node).is_some_and(|node| node.core.is_some())
+        self.nodes
+            .get(&node)
+            .is_some_and(|node| node.core.is_some())
     }
 
     fn schedule(&mut self, after_us: u64, event: Event) {
@@ -458,10 +526,19 @@ impl Sim {
         if state.disk.syncing || state.disk.held {
             return;
         }
-        let Some((ticket, _)) = state.disk.pending.back() else { return };
+        let Some((ticket, _)) = state.disk.pending.back() else {
+            return;
+        };
         let (ticket, epoch) = (*ticket, state.epoch);
         state.disk.syncing = true;
-        self.schedule(after, Event::Synced { node, epoch, ticket });
+        self.schedule(
+            after,
+            Event::Synced {
+                node,
+                epoch,
+                ticket,
+            },
+        );
     }
 
     fn synced(&mut self, node: MemberId, epoch: u64, ticket: WriteTicket) {
@@ -483,7 +560,9 @@ impl Sim {
     fn drain(&mut self, node: MemberId) {
         loop {
             let core = self.node_mut(node).core.as_mut().expect("is up");
-            let Some(effect) = core.poll_effect() else { break };
+            let Some(effect) = core.poll_effect() else {
+                break;
+            };
             self.perform(node, effect);
         }
         self.send_proposals(node);
@@ -518,7 +597,10 @@ impl Sim {
             Effect::Config(config) => {
                 let last = self.core(node).last_id().index;
                 assert!(config.index <= last);
-                assert_eq!(Config::decode(&config.config.encode()).as_ref(), Ok(&config.config));
+                assert_eq!(
+                    Config::decode(&config.config.encode()).as_ref(),
+                    Ok(&config.config)
+                );
             }
             Effect::ReadReady { id, index, seqno } => {
                 let (asker, at_least) = self.reads.remove(&id).expect("asked once");
@@ -568,10 +650,15 @@ impl Sim {
     fn perform_send_entries(&mut self, node: MemberId, send: SendEntries) {
         let image = &self.node(node).disk.written;
         assert!(send.first <= send.last && send.first == send.prev.index.next());
-        assert_eq!(image.id_at(send.prev.index), Some(send.prev), "prev is in the log");
+        assert_eq!(
+            image.id_at(send.prev.index),
+            Some(send.prev),
+            "prev is in the log"
+        );
         let range = (send.first.0..=send.last.0).map(LogIndex);
-        let mut stored: Vec<_> =
-            range.map(|index| image.entry(index).expect("in the log").clone()).collect();
+        let mut stored: Vec<_> = range
+            .map(|index| image.entry(index).expect("in the log").clone())
+            .collect();
         if send.may_cut {
             let keep = self.rng.random_range(1..=stored.len());
             stored.truncate(keep);
@@ -580,28 +667,49 @@ impl Sim {
             .iter()
             .filter_map(|(header, config)| Some((header.index, config.clone()?)))
             .collect();
-        let SendEntries { to, term, prev, commit, leader_durable, sent_at, .. } = send;
+        let SendEntries {
+            to,
+            term,
+            prev,
+            commit,
+            leader_durable,
+            sent_at,
+            ..
+        } = send;
         let entries = stored.into_iter().map(|(header, _)| header).collect();
-        let append = Append { prev, entries, commit, leader_durable, sent_at };
-        let message = Message { from: node, to, term, body: Body::Append(append) };
+        let append = Append {
+            prev,
+            entries,
+            commit,
+            leader_durable,
+            sent_at,
+        };
+        let message = Message {
+            from: node,
+            to,
+            term,
+            body: Body::Append(append),
+        };
         self.perform_send(node, message, configs);
     }
 
     /// Nothing leaves that is not true of the *durable* state.
-    fn perform_send(
-        &mut self,
-        node: MemberId,
-        message: Message,
-        configs: Vec<(LogIndex, Config)>,
-    ) {
+    fn perform_send(&mut self, node: MemberId, message: Message, configs: Vec<(LogIndex, Config)>) {
         assert_eq!(message.from, node);
         let disk = &self.node(node).disk;
-        let HardState { term: durable_term, voted_for } = disk.durable.vote;
+        let HardState {
+            term: durable_term,
+            voted_for,
+        } = disk.durable.vote;
         let name = match &message.body {
             Body::PreVote { .. } => "pre_vote",
             Body::PreVoteReply { .. } => "pre_vote_reply",
             Body::Vote { .. } => {
-                assert_eq!((durable_term, voted_for), (message.term, Some(node)), "own vote first");
+                assert_eq!(
+                    (durable_term, voted_for),
+                    (message.term, Some(node)),
+                    "own vote first"
+                );
                 "vote"
             }
             Body::VoteReply { granted } => {
@@ -635,9 +743,16 @@ impl Sim {
     /// Ack only after durable: the durable image has the very entries that were acknowledged.
     fn check_acknowledged(&self, node: MemberId, index: LogIndex) {
         let disk = &self.node(node).disk;
-        assert!(disk.durable.last().index >= index, "{node} acknowledges {index} too early");
+        assert!(
+            disk.durable.last().index >= index,
+            "{node} acknowledges {index} too early"
+        );
         if index >= disk.written.base.last.index {
-            assert_eq!(disk.durable.id_at(index), disk.written.id_at(index), "{node} at {index}");
+            assert_eq!(
+                disk.durable.id_at(index),
+                disk.written.id_at(index),
+                "{node} at {index}"
+            );
         }
         assert!(self.core(node).durable_index() >= index);
     }
@@ -646,7 +761,12 @@ impl Sim {
         let term = self.core(node).term();
         let (from, image) = (self.node(node).delivered, &self.node(node).disk.written);
         let headers: Vec<_> = (from.0 + 1..=index.0)
-            .map(|i| image.entry(LogIndex(i)).expect("committed entries are in the log").0)
+            .map(|i| {
+                image
+                    .entry(LogIndex(i))
+                    .expect("committed entries are in the log")
+                    .0
+            })
             .collect();
         assert!(!headers.is_empty(), "commit index goes back");
         let mut new_commits = false;
@@ -655,7 +775,10 @@ impl Sim {
             let session = self.node(node).session;
             let state = self.node_mut(node);
             if let Some(number) = state.outbox.committed(&header) {
-                assert_eq!((header.origin.member, header.origin.session), (node, session));
+                assert_eq!(
+                    (header.origin.member, header.origin.session),
+                    (node, session)
+                );
                 assert_eq!(number, header.origin.number);
                 self.resolved += 1;
             }
@@ -671,13 +794,28 @@ impl Sim {
         let core = self.core(node);
         // A leader that commits its own removal has stepped down when this effect is polled.
         let removed = core.leader().is_none() && !self.node(node).config_before.is_voter(node);
-        assert!(core.is_leader() || removed, "{node} commits {index} first, but does not lead");
-        assert_eq!(core.term_at(index), Some(core.term()), "only own entries commit by counting");
-        let entry = self.node(node).disk.written.id_at(index).expect("in the log");
+        assert!(
+            core.is_leader() || removed,
+            "{node} commits {index} first, but does not lead"
+        );
+        assert_eq!(
+            core.term_at(index),
+            Some(core.term()),
+            "only own entries commit by counting"
+        );
+        let entry = self
+            .node(node)
+            .disk
+            .written
+            .id_at(index)
+            .expect("in the log");
         let voters: Vec<MemberId> = self.node(node).config_before.voters().collect();
         let holds = |id: &&MemberId| self.nodes[*id].disk.durable.has(entry);
         let copies = voters.iter().filter(holds).count();
-        assert!(copies > voters.len() / 2, "{entry} committed with {copies} of {voters:?}");
+        assert!(
+            copies > voters.len() / 2,
+            "{entry} committed with {copies} of {voters:?}"
+        );
     }
 
     /// The core's view and the disk agree.
@@ -686,6 +824,7 @@ impl Sim {
         assert_eq!(core.last_id(), image.last());
         assert_eq!(core.base(), &image.base);
         assert_eq!(core.term(), image.vote.term);
+        assert_eq!(*core.config(), image.config());
         assert!(core.commit_index() <= core.last_id().index);
         assert_eq!(self.node(node).delivered, core.commit_index());
     }
@@ -695,7 +834,10 @@ impl Sim {
         let core = self.core(node);
         if core.lease_valid(self.local(node)) {
             let newest = self.leader().map(|leader| self.core(leader).term());
-            assert!(newest <= Some(core.term()), "{node} has a lease in spite of {newest:?}");
+            assert!(
+                newest <= Some(core.term()),
+                "{node} has a lease in spite of {newest:?}"
+            );
             self.lease_reads_possible += 1;
         }
     }
@@ -704,7 +846,10 @@ impl Sim {
         for other in self.up().into_iter().filter(|n| *n != leader) {
             let valid = self.core(other).lease_valid(self.local(other));
             let older = self.core(other).term() < self.core(leader).term();
-            assert!(!(valid && older), "{other} has a lease while {leader} is elected");
+            assert!(
+                !(valid && older),
+                "{other} has a lease while {leader} is elected"
+            );
         }
     }
 
@@ -714,7 +859,11 @@ impl Sim {
     pub fn submit(&mut self, node: MemberId) -> Origin {
         let state = self.node_mut(node);
         let number = state.outbox.submit();
-        let origin = Origin { member: node, session: state.session, number };
+        let origin = Origin {
+            member: node,
+            session: state.session,
+            number,
+        };
         self.send_proposals(node);
         origin
     }
@@ -722,10 +871,21 @@ impl Sim {
     fn send_proposals(&mut self, node: MemberId) {
         loop {
             let state = self.node_mut(node);
-            let Some(send) = state.outbox.poll_send() else { break };
+            let Some(send) = state.outbox.poll_send() else {
+                break;
+            };
             let oldest = state.outbox.oldest_outstanding().expect("this one");
-            let origin = Origin { member: node, session: state.session, number: send.number };
-            let event = Event::Propose { to: send.to, tag: send.tag, origin, oldest };
+            let origin = Origin {
+                member: node,
+                session: state.session,
+                number: send.number,
+            };
+            let event = Event::Propose {
+                to: send.to,
+                tag: send.tag,
+                origin,
+                oldest,
+            };
             if send.to == node {
                 self.schedule(1, event);
             } else {
@@ -736,10 +896,16 @@ impl Sim {
 
     fn proposal_came(&mut self, to: MemberId, tag: Term, origin: Origin, oldest: u64) {
         let refuse = self.rng.random_bool(self.options.refusals);
-        let kind = if origin.number % 7 == 3 { EntryKind::Chunk } else { EntryKind::Action };
+        let kind = if origin.number % 7 == 3 {
+            EntryKind::Chunk
+        } else {
+            EntryKind::Action
+        };
         let size = self.rng.random_range(0..2000);
         let state = self.node_mut(to);
-        state.intake.acknowledged(origin.member, origin.session, oldest);
+        state
+            .intake
+            .acknowledged(origin.member, origin.session, oldest);
         match state.intake.check(tag, origin) {
             IntakeVerdict::WrongTerm | IntakeVerdict::AlreadyAppended => {}
             IntakeVerdict::AlreadyRefused => self.tell_refused(to, tag, origin),
@@ -750,7 +916,13 @@ impl Sim {
             IntakeVerdict::New => {
                 let depends_on = self.core(to).last_seqno();
                 let (payload_len, payload_crc) = (size, 0);
-                let proposal = Proposal { kind, origin, depends_on, payload_len, payload_crc };
+                let proposal = Proposal {
+                    kind,
+                    origin,
+                    depends_on,
+                    payload_len,
+                    payload_crc,
+                };
                 let local = self.local(to);
                 let core = self.node_mut(to).core.as_mut().expect("is up");
                 match core.propose(local, proposal) {
@@ -766,7 +938,15 @@ impl Sim {
                     }
                     Err(ProposeError::NotLeader { .. }) => {}
                     Err(ProposeError::Transferring | ProposeError::Busy) => {
-                        self.schedule(20 * MS, Event::Propose { to, tag, origin, oldest });
+                        self.schedule(
+                            20 * MS,
+                            Event::Propose {
+                                to,
+                                tag,
+                                origin,
+                                oldest,
+                            },
+                        );
                     }
                 }
             }
@@ -802,7 +982,9 @@ impl Sim {
         if index > limit || index <= disk.written.base.last.index || !disk.pending.is_empty() {
             return;
         }
-        let Some(base) = disk.written.base_at(index) else { return };
+        let Some(base) = disk.written.base_at(index) else {
+            return;
+        };
         let disk = &mut self.node_mut(node).disk;
         disk.written.purge(&base);
         disk.durable.purge(&base);
@@ -835,20 +1017,26 @@ impl Sim {
 
     /// All members of the newest configuration that are up hold and have committed the same.
     pub fn is_level(&self) -> bool {
-        let Some(leader) = self.ready_leader() else { return false };
+        let Some(leader) = self.ready_leader() else {
+            return false;
+        };
         let last = self.core(leader).last_id().index;
         let members = self.core(leader).config().config.members.keys();
         members.into_iter().all(|id| {
             let node = &self.nodes[id];
             node.gone
-                || node.core.as_ref().is_some_and(|core| {
-                    core.commit_index() == last && core.durable_index() == last
-                })
+                || node
+                    .core
+                    .as_ref()
+                    .is_some_and(|core| core.commit_index() == last && core.durable_index() == last)
         })
     }
 
     /// Seqno at the end of what is committed.
     pub fn seqno(&self) -> Seqno {
-        self.oracle.committed.last().map_or(Seqno(0), |(header, _)| header.seqno)
+        self.oracle
+            .committed
+            .last()
+            .map_or(Seqno(0), |(header, _)| header.seqno)
     }
 }

@@ -31,21 +31,32 @@ impl Oracle {
     /// Election safety (Raft, figure 3).
     pub fn leader(&mut self, term: Term, leader: MemberId) {
         let known = self.leaders.insert(term, leader);
-        assert!(known.is_none_or(|known| known == leader), "two leaders in term {term}");
+        assert!(
+            known.is_none_or(|known| known == leader),
+            "two leaders in term {term}"
+        );
     }
 
     /// Leader completeness: a new leader has everything that was committed in earlier terms.
     pub fn new_leader(&self, term: Term, has: impl Fn(EntryId) -> bool) {
         for (header, committed_in) in &self.committed {
             let id = header.id();
-            assert!(*committed_in >= term || has(id), "leader of {term} lacks {id}");
+            assert!(
+                *committed_in >= term || has(id),
+                "leader of {term} lacks {id}"
+            );
         }
     }
 
     /// Log matching: an entry id names one entry, and one history before it.
     pub fn written(&mut self, header: &EntryHeader, before: EntryId) {
         let known = self.entries.entry(header.id()).or_insert((*header, before));
-        assert_eq!(*known, (*header, before), "two entries with id {}", header.id());
+        assert_eq!(
+            *known,
+            (*header, before),
+            "two entries with id {}",
+            header.id()
+        );
     }
 
     /// State machine safety: everybody commits the same. Returns whether this is the first commit.
@@ -56,13 +67,23 @@ impl Oracle {
             return false;
         }
         assert_eq!(position, self.committed.len(), "commits have no gaps");
-        let before = self.committed.last().map_or(Seqno(0), |(header, _)| header.seqno);
-        let expected = if header.kind.is_ordered() { before.next() } else { before };
+        let before = self
+            .committed
+            .last()
+            .map_or(Seqno(0), |(header, _)| header.seqno);
+        let expected = if header.kind.is_ordered() {
+            before.next()
+        } else {
+            before
+        };
         assert_eq!(header.seqno, expected, "seqnos have no gaps");
         if header.origin.number > 0 {
             let origin = key(header.origin);
             assert!(self.ordered.insert(origin), "{origin:?} is ordered twice");
-            assert!(!self.refused.contains(&origin), "{origin:?} was refused, and is committed");
+            assert!(
+                !self.refused.contains(&origin),
+                "{origin:?} was refused, and is committed"
+            );
         }
         self.committed.push((*header, by_term));
         true
@@ -71,7 +92,10 @@ impl Oracle {
     /// The origin told its client that this will never be.
     pub fn refused(&mut self, origin: Origin) {
         let origin = key(origin);
-        assert!(!self.ordered.contains(&origin), "{origin:?} is committed, and refused");
+        assert!(
+            !self.ordered.contains(&origin),
+            "{origin:?} is committed, and refused"
+        );
         self.refused.insert(origin);
     }
 }
