@@ -7,17 +7,18 @@
 //! ```text
 //! action: version u8 | class u8 | reserved u16 | epoch u64 | last_seen i64 | chunked u64
 //!         | chunks u32 | keys_len u32 | keys | data
-//! chunk:  version u8 | part u8 | reserved u16 | chunked u64 | bytes
+//! chunk:  version u8 | part u8 | reserved u16 | ordinal u32 | chunked u64 | bytes
 //! ```
 //! All numbers are little-endian. `chunked` is the origin's own number for an action in chunks, zero
-//! for one that came in one piece; `chunks` is how many chunks precede the last piece.
+//! for one that came in one piece; `chunks` is how many chunks precede the last piece, and `ordinal`
+//! counts them from zero, so that the leader notices when one is missing.
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use synod_certify::{Class, KeySet};
 
 const VERSION: u8 = 1;
 const ACTION_HEADER_BYTES: usize = 36;
-const CHUNK_HEADER_BYTES: usize = 12;
+const CHUNK_HEADER_BYTES: usize = 16;
 
 /// An action as its origin hands it to the group.
 #[derive(Clone, Debug)]
@@ -57,6 +58,8 @@ pub(crate) enum Part {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Chunk {
     pub(crate) part: Part,
+    /// How many chunks of the action come before this one.
+    pub(crate) ordinal: u32,
     pub(crate) chunked: u64,
     pub(crate) bytes: Bytes,
 }
@@ -72,7 +75,10 @@ pub struct PayloadError {
 }
 
 fn bad(what: &'static str, why: impl Into<String>) -> PayloadError {
-    PayloadError { what, why: why.into() }
+    PayloadError {
+        what,
+        why: why.into(),
+    }
 }
 
 impl ActionPiece {
@@ -107,10 +113,21 @@ impl ActionPiece {
         let chunks = payload.get_u32_le();
         let keys_len = payload.get_u32_le() as usize;
         if keys_len > payload.len() {
-            return Err(bad(WHAT, format!("{keys_len} bytes of keys in {}", payload.len())));
+            return Err(bad(
+                WHAT,
+                format!("{keys_len} bytes of keys in {}", payload.len()),
+            ));
         }
         let keys = payload.split_to(keys_len);
-        Ok(ActionPiece { class, epoch, last_seen, chunked, chunks, keys, data: payload })
+        Ok(ActionPiece {
+            class,
+            epoch,
+            last_seen,
+            chunked,
+            chunks,
+            keys,
+            data: payload,
+        })
     }
 }
 
@@ -120,6 +137,7 @@ impl Chunk {
         out.put_u8(VERSION);
         out.put_u8(self.part as u8);
         out.put_u16_le(0);
+        out.put_u32_le(self.ordinal);
         out.put_u64_le(self.chunked);
         out.put_slice(&self.bytes);
         out.freeze()
@@ -137,8 +155,17 @@ impl Chunk {
             other => return Err(bad(WHAT, format!("unknown part {other}"))),
         };
         payload.advance(2);
+        let ordinal = payload.get_u32_le();
         let chunked = payload.get_u64_le();
-        Ok(Chunk { part, chunked, bytes: payload })
+        if chunked == 0 {
+            return Err(bad(WHAT, "it names no action"));
+        }
+        Ok(Chunk {
+            part,
+            ordinal,
+            chunked,
+            bytes: payload,
+        })
     }
 }
 
@@ -146,7 +173,10 @@ fn check_version(what: &'static str, version: u8) -> Result<(), PayloadError> {
     if version == VERSION {
         return Ok(());
     }
-    Err(bad(what, format!("version {version}, this program knows {VERSION}")))
+    Err(bad(
+        what,
+        format!("version {version}, this program knows {VERSION}"),
+    ))
 }
 
 fn class_code(class: Class) -> u8 {
@@ -188,7 +218,10 @@ pub(crate) fn cut(action: &Action, epoch: u64, chunk_bytes: usize, number: u64) 
     if last.keys.len() + last.data.len() > chunk_bytes {
         last.chunked = number;
     }
-    Cutter { last: Some(last), chunk_bytes }
+    Cutter {
+        last: Some(last),
+        chunk_bytes,
+    }
 }
 
 /// Yields the pieces one by one, so that a large action is never in memory twice.
@@ -206,13 +239,24 @@ impl Iterator for Cutter {
             // What is left of keys and data together must fit into the last piece.
             let source = match rest.keys.len() > self.chunk_bytes / 2 {
                 true => Some((Part::Keys, &mut rest.keys)),
-                false if rest.data.len() > self.chunk_bytes / 2 => Some((Part::Data, &mut rest.data)),
+                false if rest.data.len() > self.chunk_bytes / 2 => {
+                    Some((Part::Data, &mut rest.data))
+                }
                 false => None,
             };
             if let Some((part, source)) = source {
                 let bytes = source.split_to(source.len().min(self.chunk_bytes));
+                let ordinal = rest.chunks;
                 rest.chunks += 1;
-                return Some(Piece::Chunk(Chunk { part, chunked: rest.chunked, bytes }.encode()));
+                return Some(Piece::Chunk(
+                    Chunk {
+                        part,
+                        ordinal,
+                        chunked: rest.chunked,
+                        bytes,
+                    }
+                    .encode(),
+                ));
             }
         }
         self.last.take().map(|last| Piece::Last(last.encode()))
@@ -239,7 +283,9 @@ mod tests {
     fn small_action_is_one_piece() {
         let action = action(100);
         let pieces: Vec<Piece> = cut(&action, 3, 1000, 11).collect();
-        let [Piece::Last(payload)] = pieces.as_slice() else { panic!("expected one piece") };
+        let [Piece::Last(payload)] = pieces.as_slice() else {
+            panic!("expected one piece")
+        };
         let piece = ActionPiece::decode(payload.clone()).unwrap();
         assert_eq!((piece.epoch, piece.last_seen, piece.chunked), (3, 7, 0));
         assert_eq!(piece.data, action.data);
@@ -279,6 +325,12 @@ mod tests {
     fn garbage_is_an_error() {
         assert!(ActionPiece::decode(Bytes::from_static(b"")).is_err());
         assert!(ActionPiece::decode(Bytes::from_static(&[9; 40])).is_err());
-        assert!(Chunk::decode(Bytes::from_static(&[1, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0])).is_err());
+        assert!(Chunk::decode(Bytes::from_static(&[1, 7, 0, 0, 0, 0, 0, 0, 1])).is_err());
+        let mut unknown_part = vec![1, 7];
+        unknown_part.resize(CHUNK_HEADER_BYTES + 3, 1);
+        assert!(Chunk::decode(unknown_part.into()).is_err());
+        let mut no_action = vec![1, 0];
+        no_action.resize(CHUNK_HEADER_BYTES, 0);
+        assert!(Chunk::decode(no_action.into()).is_err());
     }
 }

@@ -21,7 +21,10 @@ impl ByteBudget {
     pub(crate) fn new(total: usize) -> ByteBudget {
         ByteBudget {
             total,
-            state: Mutex::new(BudgetState { used: 0, closed: false }),
+            state: Mutex::new(BudgetState {
+                used: 0,
+                closed: false,
+            }),
             freed: Condvar::new(),
         }
     }
@@ -40,7 +43,10 @@ impl ByteBudget {
     fn take_below(&self, bytes: usize, bound: usize) -> bool {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         while !state.closed && state.used > 0 && state.used + bytes > bound {
-            state = self.freed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = self
+                .freed
+                .wait(state)
+                .unwrap_or_else(PoisonError::into_inner);
         }
         state.used += bytes;
         !state.closed
@@ -56,7 +62,65 @@ impl ByteBudget {
 
     /// Lets every waiter go, now and later.
     pub(crate) fn close(&self) {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).closed = true;
+        self.state
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .closed = true;
         self.freed.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use std::thread;
+
+    fn used(budget: &ByteBudget) -> usize {
+        budget.state.lock().unwrap().used
+    }
+
+    #[test]
+    fn one_large_item_passes_alone() {
+        let budget = ByteBudget::new(10);
+        assert!(budget.take(100));
+        assert_eq!(used(&budget), 100);
+        budget.give_back(100);
+        assert_eq!(used(&budget), 0);
+    }
+
+    #[test]
+    fn taker_waits_until_there_is_room() {
+        let budget = Arc::new(ByteBudget::new(10));
+        assert!(budget.take(8));
+        let waiting = {
+            let budget = budget.clone();
+            thread::spawn(move || budget.take(5))
+        };
+        assert_eq!(used(&budget), 8);
+        budget.give_back(8);
+        assert!(waiting.join().unwrap());
+        assert_eq!(used(&budget), 5);
+    }
+
+    #[test]
+    fn half_is_left_to_those_who_may_take_all() {
+        let budget = ByteBudget::new(10);
+        assert!(budget.take_from_half(5));
+        assert!(budget.take(5));
+        assert_eq!(used(&budget), 10);
+    }
+
+    #[test]
+    fn closing_lets_waiters_and_latecomers_go() {
+        let budget = Arc::new(ByteBudget::new(1));
+        assert!(budget.take(1));
+        let waiting = {
+            let budget = budget.clone();
+            thread::spawn(move || budget.take(1))
+        };
+        budget.close();
+        assert!(!waiting.join().unwrap());
+        assert!(!budget.take(1));
     }
 }

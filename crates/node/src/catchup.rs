@@ -12,7 +12,7 @@ use crate::host::{Host, Level};
 use crate::peers::Peers;
 
 /// Payload bytes in one message.
-const MESSAGE_BYTES: usize = 4 << 20;
+pub(crate) const CATCH_UP_BYTES: usize = 4 << 20;
 
 /// A range that some follower needs.
 pub(crate) struct CatchUp {
@@ -28,7 +28,11 @@ pub(crate) fn run(
     host: &Arc<dyn Host>,
 ) {
     for CatchUp { from, range } in requests {
-        let bytes = if range.may_cut { MESSAGE_BYTES } else { usize::MAX };
+        let bytes = if range.may_cut {
+            CATCH_UP_BYTES
+        } else {
+            usize::MAX
+        };
         match reader.read(range.first, range.last, bytes) {
             Ok(entries) if !entries.is_empty() => {
                 let entries: Vec<&Entry> = entries.iter().collect();
@@ -38,7 +42,10 @@ pub(crate) fn run(
             Ok(_) => {}
             Err(error) => host.log(
                 Level::Warning,
-                &format!("cannot read entries {}-{} for a member: {error}", range.first, range.last),
+                &format!(
+                    "cannot read entries {}-{} for a member: {error}",
+                    range.first, range.last
+                ),
             ),
         }
     }

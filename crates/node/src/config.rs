@@ -68,7 +68,9 @@ pub enum NodeError {
     #[error("{0}")]
     Log(#[from] synod_log::LogError),
     /// The listening socket could not be opened.
-    #[error("cannot listen on {address}: {source}. Is another server using this port? Set another with the provider option 'base_port' or 'gmcast.listen_addr'")]
+    #[error(
+        "cannot listen on {address}: {source}. Is another server using this port? Set another with the provider option 'base_port' or 'gmcast.listen_addr'"
+    )]
     Listen {
         /// What was asked for.
         address: String,
@@ -84,7 +86,9 @@ pub enum NodeError {
         source: std::io::Error,
     },
     /// The log and the database belong to different histories.
-    #[error("the log in {log_dir} belongs to group {log_group}, the database to {database_group}. To start a new group with this database, move the synod-*.log files away; to rejoin {log_group}, start without bootstrap")]
+    #[error(
+        "the log in {log_dir} belongs to group {log_group}, the database to {database_group}. To start a new group with this database, move the synod-*.log files away; to rejoin {log_group}, start without bootstrap"
+    )]
     OtherHistory {
         /// Where the log is.
         log_dir: PathBuf,

@@ -25,14 +25,35 @@ const BACK_SCAN_ENTRIES: u64 = 512;
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DeliverError {
     #[error("{0}")]
-    Log(#[from] LogError),
+    Log(LogError),
+    #[error(
+        "the log starts at {first}, but this member's database needs the actions after {after}. It needs \
+         a full copy: stop it, delete its data and start it again"
+    )]
+    Purged { after: Seqno, first: Seqno },
+    #[error("the log has action {found} where {expected} is next: it is damaged")]
+    Gap { expected: Seqno, found: Seqno },
     #[error("entry {index} cannot be read: {source}")]
-    Payload { index: LogIndex, source: PayloadError },
+    Payload {
+        index: LogIndex,
+        source: PayloadError,
+    },
     #[error(
         "action {seqno} of member {member} is incomplete: {found} of {expected} chunks are in the log. \
          This member needs a full copy: stop it, delete its data and start it again"
     )]
-    MissingChunks { seqno: Seqno, member: MemberId, found: usize, expected: usize },
+    MissingChunks {
+        seqno: Seqno,
+        member: MemberId,
+        found: usize,
+        expected: usize,
+    },
+}
+
+impl From<LogError> for DeliverError {
+    fn from(error: LogError) -> DeliverError {
+        DeliverError::Log(error)
+    }
 }
 
 pub(crate) struct Deliverer {
@@ -58,31 +79,71 @@ impl Deliverer {
         if !self.shared.wait_for_commit_seqno(after) {
             return Ok(());
         }
-        let mut next = self.start_index(after)?;
+        let mut last = after.max(Seqno(0));
+        let mut next = self.start_index(last)?;
         while let Some(commit) = self.shared.wait_for_commit(next) {
-            for entry in self.reader.read(next, commit, READ_BYTES)? {
-                assert_eq!(entry.header.index, next, "the log is read without gaps");
-                if entry.header.seqno > after && self.deliver(&entry)?.is_break() {
+            for entry in self.read(next, commit, last)? {
+                let header = &entry.header;
+                assert_eq!(header.index, next, "the log is read without gaps");
+                let is_new = header.seqno > last;
+                if is_new && (header.seqno != last.next() || !header.kind.is_ordered()) {
+                    let (expected, found) = (last.next(), header.seqno);
+                    return Err(DeliverError::Gap { expected, found });
+                }
+                if (is_new || !header.kind.is_ordered()) && self.deliver(&entry)?.is_break() {
                     return Ok(());
                 }
-                self.shared.delivered.store(next.0, Ordering::Release);
+                last = last.max(header.seqno);
+                self.shared
+                    .delivered
+                    .store(self.done_up_to(next).0, Ordering::Release);
                 next = next.next();
             }
         }
         Ok(())
     }
 
+    fn read(
+        &self,
+        next: LogIndex,
+        commit: LogIndex,
+        after: Seqno,
+    ) -> Result<Vec<Entry>, DeliverError> {
+        self.reader
+            .read(next, commit, READ_BYTES)
+            .map_err(|error| match error {
+                LogError::Purged { .. } => self.purged(after),
+                other => DeliverError::Log(other),
+            })
+    }
+
+    fn purged(&self, after: Seqno) -> DeliverError {
+        let first = self.reader.first_seqno_available();
+        DeliverError::Purged { after, first }
+    }
+
+    /// Nothing at or before this index is needed again: chunks are read when their action is.
+    fn done_up_to(&self, index: LogIndex) -> LogIndex {
+        let chunks = self.open.values().filter_map(|chunks| chunks.first());
+        chunks.min().map_or(index, |first| first.prev().min(index))
+    }
+
     /// Index of the first entry to look at.
     fn start_index(&self, after: Seqno) -> Result<LogIndex, DeliverError> {
-        if after < self.reader.first_seqno_available() {
-            return Ok(self.reader.first_index());
+        let first = self.reader.first_seqno_available();
+        match after.next().cmp(&first) {
+            std::cmp::Ordering::Less => Err(self.purged(after)),
+            std::cmp::Ordering::Equal => Ok(self.reader.first_index()),
+            std::cmp::Ordering::Greater => Ok(self.reader.seek_seqno(after)?.next()),
         }
-        Ok(self.reader.seek_seqno(after)?.next())
     }
 
     fn deliver(&mut self, entry: &Entry) -> Result<ControlFlow<()>, DeliverError> {
         let header = &entry.header;
-        let broken = |source| DeliverError::Payload { index: header.index, source };
+        let broken = |source| DeliverError::Payload {
+            index: header.index,
+            source,
+        };
         match header.kind {
             EntryKind::NoOp | EntryKind::Config => Ok(ControlFlow::Continue(())),
             EntryKind::Chunk => {
@@ -115,8 +176,11 @@ impl Deliverer {
     /// The action's data, or `None` if its own client finishes it.
     fn action_data(&mut self, entry: &Entry) -> Result<Option<Bytes>, DeliverError> {
         let header = &entry.header;
-        let piece = ActionPiece::decode(entry.payload.clone())
-            .map_err(|source| DeliverError::Payload { index: header.index, source })?;
+        let piece =
+            ActionPiece::decode(entry.payload.clone()).map_err(|source| DeliverError::Payload {
+                index: header.index,
+                source,
+            })?;
         let chunks = self.open.remove(&open_id(&header.origin, piece.chunked));
         let is_mine = (header.origin.member, header.origin.session) == self.me;
         if is_mine && self.shared.take_local(header.seqno) {
@@ -125,7 +189,8 @@ impl Deliverer {
         if piece.chunked == 0 {
             return Ok(Some(piece.data));
         }
-        self.assemble(entry, &piece, chunks.unwrap_or_default()).map(Some)
+        self.assemble(entry, &piece, chunks.unwrap_or_default())
+            .map(Some)
     }
 
     fn assemble(
@@ -191,7 +256,11 @@ impl Deliverer {
 }
 
 fn open_id(origin: &Origin, chunked: u64) -> OpenId {
-    OpenId { member: origin.member, session: origin.session, chunked }
+    OpenId {
+        member: origin.member,
+        session: origin.session,
+        chunked,
+    }
 }
 
 fn is_chunk_of(entry: &Entry, wanted: &OpenId) -> bool {
@@ -199,4 +268,230 @@ fn is_chunk_of(entry: &Entry, wanted: &OpenId) -> bool {
     entry.header.kind == EntryKind::Chunk
         && (origin.member, origin.session) == (wanted.member, wanted.session)
         && Chunk::decode(entry.payload.clone()).is_ok_and(|c| c.chunked == wanted.chunked)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::action::{Action, Piece, cut};
+    use crate::host::{DonorRequest, Level, TransferNews};
+    use std::sync::Mutex;
+    use synod_certify::{Class, KeySet, KeyType};
+    use synod_consensus::{EntryHeader, GroupId, LogBase, Term};
+    use synod_log::{Log, LogOptions, LogWriter, MemoryFiles};
+
+    /// Takes so many deliveries, then stops.
+    struct Sink {
+        wanted: usize,
+        taken: Mutex<Vec<Delivery>>,
+        failed: Mutex<Option<String>>,
+    }
+
+    impl Host for Sink {
+        fn log(&self, _level: Level, _text: &str) {}
+        fn deliver(&self, delivery: Delivery) -> ControlFlow<()> {
+            let mut taken = self.taken.lock().unwrap();
+            taken.push(delivery);
+            match taken.len() < self.wanted {
+                true => ControlFlow::Continue(()),
+                false => ControlFlow::Break(()),
+            }
+        }
+        fn joined(&self, _view: &View) {}
+        fn primary_changed(&self, _primary: bool) {}
+        fn donate(&self, _request: DonorRequest) {}
+        fn transfer_news(&self, _id: u64, _news: TransferNews) {}
+        fn allows(&self, _ip: &str) -> bool {
+            true
+        }
+        fn failed(&self, why: &str) {
+            *self.failed.lock().unwrap() = Some(why.to_owned());
+        }
+    }
+
+    struct Fixture {
+        writer: LogWriter,
+        reader: LogReader,
+        index: u64,
+        seqno: i64,
+    }
+
+    impl Fixture {
+        fn new(base: LogBase) -> Fixture {
+            let files = Arc::new(MemoryFiles::new(1));
+            let dir = std::path::Path::new("/log");
+            let mut opened = Log::open(files, dir, LogOptions::default()).unwrap();
+            opened.writer.set_group(GroupId([1; 16])).unwrap();
+            let (index, seqno) = (base.last.index.0, base.seqno.0);
+            if index > 0 {
+                opened.writer.reset(base).unwrap();
+            }
+            Fixture {
+                writer: opened.writer,
+                reader: opened.reader,
+                index,
+                seqno,
+            }
+        }
+
+        fn append(&mut self, kind: EntryKind, payload: Bytes) {
+            self.index += 1;
+            self.seqno += i64::from(kind.is_ordered());
+            let header = EntryHeader {
+                term: Term(1),
+                index: LogIndex(self.index),
+                seqno: Seqno(self.seqno),
+                kind,
+                origin: Origin {
+                    member: MemberId(1),
+                    session: SessionId(2),
+                    number: self.index,
+                },
+                depends_on: match kind.is_ordered() {
+                    true => Seqno(self.seqno - 1),
+                    false => Seqno::UNDEFINED,
+                },
+                payload_len: payload.len() as u32,
+                payload_crc: crc32c::crc32c(&payload),
+            };
+            self.writer.append(&[Entry { header, payload }]).unwrap();
+        }
+
+        fn small(&mut self) {
+            for piece in cut(&action(10), 0, 1000, 0) {
+                let (Piece::Chunk(payload) | Piece::Last(payload)) = piece;
+                self.append(EntryKind::Action, payload);
+            }
+        }
+
+        /// What is delivered after `after`, `wanted` deliveries long, or why that failed.
+        fn deliver(&self, after: i64, wanted: usize) -> Result<Vec<Delivery>, String> {
+            let host = Arc::new(Sink {
+                wanted,
+                taken: Mutex::default(),
+                failed: Mutex::default(),
+            });
+            let shared = Arc::new(Shared::default());
+            shared.log_written(0, LogIndex(self.index));
+            shared.publish_commit(LogIndex(self.index), Seqno(self.seqno));
+            let deliverer = Deliverer {
+                reader: self.reader.clone(),
+                shared,
+                host: host.clone(),
+                me: (MemberId(9), SessionId(9)),
+                open: HashMap::new(),
+            };
+            deliverer.run(Seqno(after));
+            let failed = host.failed.lock().unwrap().clone();
+            let taken = host.taken.lock().unwrap().clone();
+            failed.map_or(Ok(taken), Err)
+        }
+    }
+
+    fn action(bytes: usize) -> Action {
+        let mut keys = KeySet::new();
+        keys.append(&[b"db"], KeyType::Exclusive);
+        Action {
+            class: Class::WriteSet { pa_unsafe: false },
+            keys,
+            last_seen: 0,
+            data: (0..bytes).map(|i| (i / 7) as u8).collect(),
+        }
+    }
+
+    fn seqnos(deliveries: &[Delivery]) -> Vec<i64> {
+        deliveries.iter().map(|d| d.seqno().0).collect()
+    }
+
+    fn data(delivery: &Delivery) -> &Bytes {
+        match delivery {
+            Delivery::Action { data, .. } => data.as_ref().unwrap(),
+            Delivery::View(view) => panic!("{view:?}"),
+        }
+    }
+
+    /// Chunks, then `between` small actions, then the last piece.
+    fn large_around(between: usize) -> (Fixture, Action) {
+        let mut log = Fixture::new(LogBase::default());
+        let action = action(20_000);
+        log.small();
+        for piece in cut(&action, 0, 1000, 3) {
+            match piece {
+                Piece::Chunk(payload) => log.append(EntryKind::Chunk, payload),
+                Piece::Last(payload) => {
+                    (0..between).for_each(|_| log.small());
+                    log.append(EntryKind::Action, payload);
+                }
+            }
+        }
+        (log, action)
+    }
+
+    #[test]
+    fn everything_is_delivered_once_and_in_order() {
+        let mut log = Fixture::new(LogBase::default());
+        log.append(EntryKind::NoOp, Bytes::new());
+        (0..3).for_each(|_| log.small());
+        log.append(EntryKind::NoOp, Bytes::new());
+        log.small();
+        assert_eq!(seqnos(&log.deliver(0, 4).unwrap()), [1, 2, 3, 4]);
+        assert_eq!(seqnos(&log.deliver(2, 2).unwrap()), [3, 4]);
+        assert_eq!(seqnos(&log.deliver(-1, 4).unwrap()), [1, 2, 3, 4]);
+    }
+
+    #[test]
+    fn chunks_before_the_start_are_found_by_looking_back() {
+        let (log, action) = large_around(1500);
+        let last = log.seqno;
+        for after in [0, 1, last - 700, last - 1] {
+            let wanted = usize::try_from(last - after).unwrap();
+            let delivered = log.deliver(after, wanted).unwrap();
+            assert!(
+                *data(delivered.last().unwrap()) == action.data,
+                "after {after}"
+            );
+        }
+    }
+
+    #[test]
+    fn missing_chunk_is_reported() {
+        let mut log = Fixture::new(LogBase::default());
+        for piece in cut(&action(20_000), 0, 1000, 3).skip(1) {
+            match piece {
+                Piece::Chunk(payload) => log.append(EntryKind::Chunk, payload),
+                Piece::Last(payload) => log.append(EntryKind::Action, payload),
+            }
+        }
+        let error = log.deliver(0, 1).unwrap_err();
+        assert!(
+            error.contains("incomplete") && error.contains("full copy"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn position_before_the_log_is_reported_and_never_skipped() {
+        let mut base = LogBase::default();
+        (base.last.index, base.last.term) = (LogIndex(50), Term(1));
+        base.seqno = Seqno(40);
+        let mut log = Fixture::new(base);
+        (0..3).for_each(|_| log.small());
+        assert_eq!(seqnos(&log.deliver(40, 3).unwrap()), [41, 42, 43]);
+        let error = log.deliver(39, 3).unwrap_err();
+        assert!(error.contains("full copy"), "{error}");
+    }
+
+    #[test]
+    fn entry_is_read_only_when_it_is_written_here() {
+        let shared = Shared::default();
+        shared.publish_commit(LogIndex(10), Seqno(10));
+        let era = shared.log_cut(LogIndex(4));
+        shared.log_written(era - 1, LogIndex(10));
+        shared.log_written(era, LogIndex(6));
+        assert_eq!(shared.wait_for_commit(LogIndex(5)), Some(LogIndex(6)));
+        shared.log_written(era, LogIndex(12));
+        assert_eq!(shared.wait_for_commit(LogIndex(5)), Some(LogIndex(10)));
+        shared.stop();
+        assert_eq!(shared.wait_for_commit(LogIndex(5)), None);
+    }
 }

@@ -24,7 +24,11 @@ pub(crate) struct OpenId {
 
 impl OpenId {
     fn of(origin: &Origin, chunked: u64) -> OpenId {
-        OpenId { member: origin.member, session: origin.session, chunked }
+        OpenId {
+            member: origin.member,
+            session: origin.session,
+            chunked,
+        }
     }
 
     pub(crate) fn encode(&self) -> Bytes {
@@ -37,7 +41,10 @@ impl OpenId {
 
     pub(crate) fn decode(mut payload: Bytes) -> Result<OpenId, PayloadError> {
         if payload.len() != 24 {
-            return Err(PayloadError { what: "discard", why: format!("{} bytes", payload.len()) });
+            return Err(PayloadError {
+                what: "discard",
+                why: format!("{} bytes", payload.len()),
+            });
         }
         Ok(OpenId {
             member: MemberId(payload.get_u64_le()),
@@ -71,6 +78,11 @@ pub(crate) struct Ingestor {
     trail: VecDeque<Trail>,
     last_seqno: Seqno,
     last_index: LogIndex,
+    limits: CertLimits,
+    /// Everything after this index was ingested.
+    start: LogIndex,
+    /// What came before the next entry is not known: it will tell.
+    lost: bool,
 }
 
 impl Ingestor {
@@ -82,12 +94,30 @@ impl Ingestor {
             trail: VecDeque::new(),
             last_seqno: seqno,
             last_index: index,
+            limits,
+            start: index,
+            lost: false,
         }
     }
 
     /// Index of the last entry ingested.
     pub(crate) fn last_index(&self) -> LogIndex {
         self.last_index
+    }
+
+    /// Whether a chunk continues what its origin has sent so far.
+    pub(crate) fn check_chunk(&self, origin: &Origin, payload: &Bytes) -> Result<(), PayloadError> {
+        let chunk = Chunk::decode(payload.clone())?;
+        let known = self.open.get(&OpenId::of(origin, chunk.chunked));
+        let expected = known.map_or(0, |open| open.chunks.len());
+        let closed = known.is_some_and(|open| open.closed.is_some());
+        if closed || chunk.ordinal as usize != expected {
+            return Err(PayloadError {
+                what: "chunk",
+                why: format!("number {} where {expected} is next", chunk.ordinal),
+            });
+        }
+        Ok(())
     }
 
     /// The verdict on an action that would be ordered next.
@@ -109,7 +139,17 @@ impl Ingestor {
         header: &EntryHeader,
         payload: &Bytes,
     ) -> Result<(), PayloadError> {
-        self.trail.push_back(Trail { index: header.index, next_seqno: self.last_seqno.next() });
+        if self.lost {
+            let before = match header.kind.is_ordered() {
+                true => header.seqno.prev(),
+                false => header.seqno,
+            };
+            *self = Ingestor::new(header.index.prev(), before, self.limits);
+        }
+        self.trail.push_back(Trail {
+            index: header.index,
+            next_seqno: self.last_seqno.next(),
+        });
         self.last_index = header.index;
         if header.kind.is_ordered() {
             assert_eq!(header.seqno, self.last_seqno.next(), "seqnos are gapless");
@@ -154,8 +194,16 @@ impl Ingestor {
     }
 
     fn ingest_as(&mut self, seqno: Seqno, keys: &KeySet, class: Class) {
-        let source = Source { member: 0, epoch: 0 };
-        let request = Request { source, last_seen: seqno.0 - 1, keys, class };
+        let source = Source {
+            member: 0,
+            epoch: 0,
+        };
+        let request = Request {
+            source,
+            last_seen: seqno.0 - 1,
+            keys,
+            class,
+        };
         self.certifier.ingest(seqno.0, &request);
     }
 
@@ -185,11 +233,17 @@ impl Ingestor {
     }
 
     fn keys_of(&self, origin: &Origin, piece: &ActionPiece) -> Result<KeySet, PayloadError> {
-        let bad = |why: String| PayloadError { what: "action", why };
+        let bad = |why: String| PayloadError {
+            what: "action",
+            why,
+        };
         let mut encoded = Vec::new();
         if piece.chunked != 0 {
             let id = OpenId::of(origin, piece.chunked);
-            let open = self.open.get(&id).ok_or_else(|| bad("its chunks are unknown".into()))?;
+            let open = self
+                .open
+                .get(&id)
+                .ok_or_else(|| bad("its chunks are unknown".into()))?;
             if open.chunks.len() != piece.chunks as usize {
                 let (found, expected) = (open.chunks.len(), piece.chunks);
                 return Err(bad(format!("{found} of {expected} chunks")));
@@ -207,8 +261,16 @@ impl Ingestor {
 
     /// The log was cut: entries at and after `from` are gone.
     pub(crate) fn truncated(&mut self, from: LogIndex) {
+        if from > self.last_index {
+            return;
+        }
         let kept = self.trail.partition_point(|t| t.index < from);
-        let Some(first_gone) = self.trail.get(kept) else { return };
+        let Some(first_gone) = self.trail.get(kept).filter(|_| from > self.start) else {
+            // It goes back further than what is known here.
+            *self = Ingestor::new(from.prev(), Seqno(0), self.limits);
+            self.lost = true;
+            return;
+        };
         let next_seqno = first_gone.next_seqno;
         self.trail.truncate(kept);
         self.certifier.rollback(next_seqno.0);
@@ -231,7 +293,8 @@ impl Ingestor {
         let closed_by_this =
             matches!(header.kind, EntryKind::Action | EntryKind::Discard) && !self.open.is_empty();
         if closed_by_this {
-            self.open.retain(|_, open| open.closed.is_none_or(|index| index > header.index));
+            self.open
+                .retain(|_, open| open.closed.is_none_or(|index| index > header.index));
         }
     }
 
@@ -254,7 +317,10 @@ impl Ingestor {
 
     /// First chunk of any action that is not complete.
     pub(crate) fn oldest_open_chunk(&self) -> Option<LogIndex> {
-        self.open.values().filter_map(|open| open.chunks.first().copied()).min()
+        self.open
+            .values()
+            .filter_map(|open| open.chunks.first().copied())
+            .min()
     }
 
     /// Keys in the index.
@@ -265,6 +331,250 @@ impl Ingestor {
 
 fn request<'a>(origin: &Origin, piece: &ActionPiece, keys: &'a KeySet) -> Request<'a> {
     // The session is part of the source: locks do not outlive the process that held them.
-    let source = Source { member: origin.member.0 ^ origin.session.0, epoch: piece.epoch };
-    Request { source, last_seen: piece.last_seen, keys, class: piece.class }
+    let source = Source {
+        member: origin.member.0 ^ origin.session.0,
+        epoch: piece.epoch,
+    };
+    Request {
+        source,
+        last_seen: piece.last_seen,
+        keys,
+        class: piece.class,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use synod_consensus::Term;
+
+    const MEMBER: MemberId = MemberId(1);
+
+    /// A log as the leader would write it, with its ingestor.
+    struct Log {
+        ingest: Ingestor,
+        index: u64,
+        seqno: i64,
+    }
+
+    impl Log {
+        fn new() -> Log {
+            Log {
+                ingest: Ingestor::new(LogIndex(0), Seqno(0), CertLimits::default()),
+                index: 0,
+                seqno: 0,
+            }
+        }
+
+        fn append(&mut self, kind: EntryKind, payload: &Bytes) -> Result<EntryHeader, String> {
+            self.index += 1;
+            self.seqno += i64::from(kind.is_ordered());
+            let header = EntryHeader {
+                term: Term(1),
+                index: LogIndex(self.index),
+                seqno: Seqno(self.seqno),
+                kind,
+                origin: origin(self.index),
+                depends_on: Seqno::UNDEFINED,
+                payload_len: payload.len() as u32,
+                payload_crc: 0,
+            };
+            let taken = self.ingest.appended(&header, payload);
+            taken.map(|()| header).map_err(|error| error.to_string())
+        }
+
+        fn verdict(&self, payload: &Bytes) -> Result<Verdict, String> {
+            let verdict = self.ingest.certify(&other(), payload);
+            verdict.map_err(|error| error.to_string())
+        }
+
+        fn truncate(&mut self, from: u64, seqno: i64) {
+            self.ingest.truncated(LogIndex(from));
+            (self.index, self.seqno) = (from - 1, seqno);
+        }
+    }
+
+    fn origin(number: u64) -> Origin {
+        Origin {
+            member: MEMBER,
+            session: SessionId(7),
+            number,
+        }
+    }
+
+    /// Somebody whom own locks do not protect.
+    fn other() -> Origin {
+        Origin {
+            member: MemberId(2),
+            ..origin(1)
+        }
+    }
+
+    fn keys(row: &str) -> Bytes {
+        let mut keys = KeySet::new();
+        keys.append(&[b"db", b"t", row.as_bytes()], KeyType::Exclusive);
+        keys.encode().into()
+    }
+
+    fn piece(row: &str, last_seen: i64, chunked: u64, chunks: u32) -> ActionPiece {
+        ActionPiece {
+            class: Class::WriteSet { pa_unsafe: false },
+            epoch: 0,
+            last_seen,
+            chunked,
+            chunks,
+            keys: keys(row),
+            data: Bytes::from_static(b"data"),
+        }
+    }
+
+    fn action(row: &str, last_seen: i64) -> Bytes {
+        piece(row, last_seen, 0, 0).encode()
+    }
+
+    fn chunk(part: Part, ordinal: u32, bytes: Bytes) -> Bytes {
+        Chunk {
+            part,
+            ordinal,
+            chunked: 5,
+            bytes,
+        }
+        .encode()
+    }
+
+    fn conflicts(log: &Log, row: &str, last_seen: i64) -> bool {
+        matches!(
+            log.verdict(&action(row, last_seen)),
+            Ok(Verdict::Conflict { .. })
+        )
+    }
+
+    #[test]
+    fn truncation_restores_what_was_before() {
+        let mut log = Log::new();
+        log.append(EntryKind::Action, &action("a", 0)).unwrap();
+        log.append(EntryKind::NoOp, &Bytes::new()).unwrap();
+        log.append(EntryKind::Action, &action("b", 1)).unwrap();
+        assert!(conflicts(&log, "a", 0) && conflicts(&log, "b", 0));
+        log.truncate(2, 1);
+        assert!(conflicts(&log, "a", 0) && !conflicts(&log, "b", 0));
+        assert_eq!(log.ingest.last_index(), LogIndex(1));
+        let header = log.append(EntryKind::Action, &action("c", 1)).unwrap();
+        assert_eq!(header.seqno, Seqno(2));
+        assert!(conflicts(&log, "c", 1));
+    }
+
+    #[test]
+    fn truncation_beyond_what_is_known_starts_anew_with_the_next_entry() {
+        let mut log = Log {
+            ingest: Ingestor::new(LogIndex(100), Seqno(50), CertLimits::default()),
+            index: 100,
+            seqno: 50,
+        };
+        log.append(EntryKind::Action, &action("a", 50)).unwrap();
+        log.truncate(90, 45);
+        log.append(EntryKind::NoOp, &Bytes::new()).unwrap();
+        log.append(EntryKind::Action, &action("b", 45)).unwrap();
+        assert_eq!(log.ingest.last_index(), LogIndex(91));
+        assert!(conflicts(&log, "b", 45));
+        let unseen = log.verdict(&action("c", 44));
+        assert!(
+            matches!(unseen, Ok(Verdict::TooOld { .. })),
+            "what is not known counts as a conflict: {unseen:?}"
+        );
+    }
+
+    #[test]
+    fn keys_of_all_chunks_count() {
+        let mut log = Log::new();
+        let encoded = keys("a");
+        let (first, rest) = (encoded.slice(..9), encoded.slice(9..));
+        log.append(EntryKind::Chunk, &chunk(Part::Keys, 0, first))
+            .unwrap();
+        let data = Bytes::from_static(b"more");
+        log.append(EntryKind::Chunk, &chunk(Part::Data, 1, data))
+            .unwrap();
+        let mut last = piece("a", 0, 5, 2);
+        last.keys = rest;
+        let last = last.encode();
+        assert_eq!(
+            log.ingest.oldest_open_chunk(),
+            Some(LogIndex(1)),
+            "kept in the log"
+        );
+        assert!(log.ingest.certify(&origin(9), &last).is_ok());
+        let header = log.append(EntryKind::Action, &last).unwrap();
+        assert!(conflicts(&log, "a", 0));
+        log.ingest.committed(&header);
+        assert_eq!(log.ingest.oldest_open_chunk(), None);
+    }
+
+    #[test]
+    fn chunk_out_of_order_is_not_accepted() {
+        let mut log = Log::new();
+        let payload = |ordinal| chunk(Part::Data, ordinal, Bytes::from_static(b"x"));
+        assert!(log.ingest.check_chunk(&origin(1), &payload(1)).is_err());
+        assert!(log.ingest.check_chunk(&origin(1), &payload(0)).is_ok());
+        log.append(EntryKind::Chunk, &payload(0)).unwrap();
+        assert!(log.ingest.check_chunk(&origin(2), &payload(0)).is_err());
+        assert!(log.ingest.check_chunk(&origin(2), &payload(1)).is_ok());
+        let garbage = Bytes::from_static(b"\x01garbage");
+        assert!(log.ingest.check_chunk(&origin(2), &garbage).is_err());
+    }
+
+    #[test]
+    fn action_with_missing_chunks_is_malformed() {
+        let mut log = Log::new();
+        let last = piece("a", 0, 5, 2).encode();
+        assert!(log.ingest.certify(&origin(9), &last).is_err());
+        let data = Bytes::from_static(b"x");
+        log.append(EntryKind::Chunk, &chunk(Part::Data, 0, data))
+            .unwrap();
+        assert!(log.ingest.certify(&origin(9), &last).is_err());
+    }
+
+    #[test]
+    fn truncated_chunks_are_forgotten_and_a_reopened_action_goes_on() {
+        let mut log = Log::new();
+        for ordinal in 0..2 {
+            let data = Bytes::from_static(b"x");
+            log.append(EntryKind::Chunk, &chunk(Part::Data, ordinal, data))
+                .unwrap();
+        }
+        let last = piece("a", 0, 5, 2).encode();
+        log.append(EntryKind::Action, &last).unwrap();
+        log.truncate(2, 0);
+        assert!(!conflicts(&log, "a", 0));
+        let again = chunk(Part::Data, 1, Bytes::from_static(b"x"));
+        assert!(log.ingest.check_chunk(&origin(9), &again).is_ok());
+        log.truncate(1, 0);
+        assert_eq!(log.ingest.oldest_open_chunk(), None);
+    }
+
+    #[test]
+    fn discard_closes_what_nobody_continues() {
+        let mut log = Log::new();
+        log.append(EntryKind::Chunk, &chunk(Part::Data, 0, Bytes::new()))
+            .unwrap();
+        let stale = log.ingest.stale(Instant::now());
+        let [id] = stale.as_slice() else {
+            panic!("one action is open")
+        };
+        let header = log.append(EntryKind::Discard, &id.encode()).unwrap();
+        assert!(log.ingest.stale(Instant::now()).is_empty());
+        log.ingest.committed(&header);
+        assert_eq!(log.ingest.oldest_open_chunk(), None);
+    }
+
+    #[test]
+    fn action_that_is_not_understood_conflicts_with_everything() {
+        let mut log = Log::new();
+        assert!(
+            log.append(EntryKind::Action, &Bytes::from_static(b"?"))
+                .is_err()
+        );
+        assert!(conflicts(&log, "any", 0));
+        assert!(!conflicts(&log, "any", 1), "unless it has been seen");
+        assert!(log.verdict(&Bytes::from_static(b"?")).is_err());
+    }
 }

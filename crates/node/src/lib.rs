@@ -26,6 +26,7 @@ mod node;
 mod peers;
 mod pending;
 mod shared;
+mod snapshots;
 mod staged;
 mod storage;
 mod threads;

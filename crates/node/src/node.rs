@@ -12,10 +12,8 @@ use synod_consensus::{
     Core, CoreParams, EntryKind, GroupId, LogBase, LogIndex, MemberId, Recovered, Seqno, SessionId,
     Time,
 };
-use synod_log::{Identity, Log, LogReader, LogWriter, RealFiles};
-use synod_wire::{
-    DataState, LocalIdentity, StateOffer, StateRequest, StateResult, VersionRange,
-};
+use synod_log::{Files, Identity, Log, LogReader, LogWriter, RealFiles};
+use synod_wire::{DataState, LocalIdentity, StateOffer, StateRequest, StateResult, VersionRange};
 
 use crate::action::{Action, Piece, cut};
 use crate::budget::ByteBudget;
@@ -26,15 +24,18 @@ use crate::driver::{Driver, Event, LeaveDone, Links, Me, ReadDone, Start, Submis
 use crate::host::{Host, Level};
 use crate::ingest::Ingestor;
 use crate::peers::{Peers, PeersStart};
-use crate::pending::{Fate, Pending};
+use crate::pending::{Pending, Waiter};
 use crate::shared::{NodeStatus, Shared, lock};
+use crate::snapshots::Snapshot;
 use crate::storage::Storage;
-use crate::threads::spawn;
+use crate::threads::spawn_vital;
 
 /// Received and not handled, in bytes, all peers together.
 const INBOUND_BYTES_MAX: usize = 64 << 20;
 /// Certification history is rebuilt from this many of the log's last entries.
 const WARM_ENTRIES: u64 = 20_000;
+/// And from about so many bytes, which bounds the time a start takes.
+const WARM_TOTAL_BYTES: u64 = 256 << 20;
 /// Read at a time for that.
 const WARM_BYTES: usize = 4 << 20;
 
@@ -61,14 +62,31 @@ impl Node {
     /// If the log cannot be opened, belongs to another history than the database, or the address
     /// cannot be listened on.
     pub fn start(
+        config: NodeConfig,
+        mode: StartMode,
+        host: Arc<dyn Host>,
+    ) -> Result<Arc<Node>, NodeError> {
+        Node::start_on(Arc::new(RealFiles), config, mode, host)
+    }
+
+    /// As [`Node::start`], with the log on these files.
+    ///
+    /// # Errors
+    /// As [`Node::start`].
+    pub fn start_on(
+        files: Arc<dyn Files>,
         mut config: NodeConfig,
         mode: StartMode,
         host: Arc<dyn Host>,
     ) -> Result<Arc<Node>, NodeError> {
         let listener = listen(&config.listen)?;
-        let mut opened = open_log(&config, &host)?;
+        let mut opened = open_log(files, &config, &host)?;
         let group = begin_history(&mut config, mode, &mut opened, &host)?;
-        let me = Me { member: opened.identity.member, session: SessionId(random_u64()?) };
+        let me = Me {
+            member: opened.identity.member,
+            session: SessionId(random_u64()?),
+        };
+        let warm_entries = warm_entries(&opened.recovered);
         let core = Core::new(
             CoreParams {
                 id: me.member,
@@ -79,7 +97,7 @@ impl Node {
             opened.recovered,
             Time(0),
         );
-        let ingest = warm_ingestor(&config, &core, &opened.reader, &host);
+        let ingest = warm_ingestor(&config, &core, &opened.reader, warm_entries, &host);
         let (events, event_queue) = unbounded();
         let (jobs, job_queue) = unbounded();
         let (catchup, catchup_queue) = unbounded();
@@ -102,7 +120,10 @@ impl Node {
             host: host.clone(),
         })?;
         let shared = Arc::new(Shared::default());
-        shared.applied.store(config.database.seqno.0, Ordering::Release);
+        shared.log_written(0, opened.reader.last_index());
+        shared
+            .applied
+            .store(config.database.seqno.0, Ordering::Release);
         {
             let mut status = lock(&shared.status);
             (status.member, status.session, status.group) = (me.member, me.session, group);
@@ -122,8 +143,9 @@ impl Node {
         });
         let storage = Storage {
             writer: opened.writer,
+            reader: opened.reader.clone(),
             jobs: job_queue,
-            events,
+            events: events.clone(),
             host: host.clone(),
             shared: shared.clone(),
         };
@@ -138,17 +160,49 @@ impl Node {
             pending_budget,
             inbound_budget,
         };
-        let driver_start = Start { me, config, group, mode, core, ingest };
-        let mut threads = vec![
-            spawn("synod-log", move || storage.run())?,
-            spawn("synod-core", move || Driver::new(driver_start, links).run())?,
-        ];
+        let driver_start = Start {
+            me,
+            config,
+            group,
+            mode,
+            core,
+            ingest,
+        };
         let reader = opened.reader;
-        threads.push(spawn("synod-catchup", move || {
-            catchup::run(&catchup_queue, &reader, &peers, &host);
-        })?);
-        lock(&node.threads).append(&mut threads);
+        let started = node
+            .run("synod-log", move || storage.run())
+            .and_then(|()| node.run("synod-core", move || Driver::new(driver_start, links).run()))
+            .and_then(|()| {
+                node.run("synod-catchup", move || {
+                    catchup::run(&catchup_queue, &reader, &peers, &host);
+                })
+            });
+        if let Err(error) = started {
+            node.stop();
+            return Err(error);
+        }
         Ok(node)
+    }
+
+    /// Starts a thread; if it panics, the node fails as it does when its disk fails.
+    fn run(
+        &self,
+        name: &'static str,
+        body: impl FnOnce() + Send + 'static,
+    ) -> Result<(), NodeError> {
+        let (host, shared) = (self.host.clone(), self.shared.clone());
+        let (events, budget) = (self.events.clone(), self.pending_budget.clone());
+        let on_panic = move |why: String| {
+            host.log(Level::Error, &why);
+            host.failed(&why);
+            shared.stop();
+            budget.close();
+            // Ends the core thread, if it is not the one that panicked.
+            let _ = events.send(Event::Stop);
+        };
+        let thread = spawn_vital(name, on_panic, body)?;
+        lock(&self.threads).push(thread);
+        Ok(())
     }
 
     /// Who this member is.
@@ -158,31 +212,38 @@ impl Node {
 
     /// Hands an action to the group. Waits while too many bytes are on their way.
     pub fn submit(&self, action: &Action) -> Arc<Pending> {
-        let pending = Arc::new(Pending::default());
+        let pending = Arc::new(Pending::new(self.shared.epoch.clone()));
         let epoch = self.shared.epoch.load(Ordering::Acquire);
+        let snapshot = self.shared.snapshots.hold(Seqno(action.last_seen));
         let number = self.next_chunked.fetch_add(1, Ordering::Relaxed);
         for piece in cut(action, epoch, self.config.chunk_bytes, number) {
             if pending.fate().is_some() {
                 break;
             }
-            self.submit_piece(piece, &pending);
+            self.submit_piece(piece, &pending, &snapshot);
         }
         pending
     }
 
-    fn submit_piece(&self, piece: Piece, pending: &Arc<Pending>) {
+    fn submit_piece(&self, piece: Piece, pending: &Arc<Pending>, snapshot: &Arc<Snapshot>) {
         let (kind, payload) = match piece {
             Piece::Chunk(payload) => (EntryKind::Chunk, payload),
             Piece::Last(payload) => (EntryKind::Action, payload),
         };
-        let submission = Submission { kind, payload, pending: pending.clone() };
+        let submission = Submission {
+            kind,
+            payload,
+            pending: Waiter::new(pending.clone()),
+            snapshot: snapshot.clone(),
+        };
         // Large actions leave room for small ones.
         let taken = match kind {
             EntryKind::Chunk => self.pending_budget.take_from_half(submission.payload.len()),
             _ => self.pending_budget.take(submission.payload.len()),
         };
-        if !taken || self.events.send(Event::Submit(submission)).is_err() {
-            pending.decide(Fate::Unknown);
+        if taken {
+            // Dropped undelivered, it ends the wait.
+            let _ = self.events.send(Event::Submit(submission));
         }
     }
 
@@ -214,9 +275,7 @@ impl Node {
             me: self.identity(),
             open: std::collections::HashMap::new(),
         };
-        let thread = spawn("synod-deliver", move || deliverer.run(after))?;
-        lock(&self.threads).push(thread);
-        Ok(())
+        self.run("synod-deliver", move || deliverer.run(after))
     }
 
     /// Where the database was at start.
@@ -226,7 +285,12 @@ impl Node {
 
     /// Whether this member's own log has, or will have, every action after `seqno`.
     pub fn can_deliver_after(&self, seqno: Seqno) -> bool {
-        seqno.next() >= self.reader.first_seqno_available()
+        seqno.next() >= self.first_seqno()
+    }
+
+    fn first_seqno(&self) -> Seqno {
+        let base = Seqno(self.shared.base_seqno.load(Ordering::Acquire));
+        self.reader.first_seqno_available().max(base.next())
     }
 
     /// Tells what the database does, for donor choice and promotion to voter.
@@ -264,13 +328,31 @@ impl Node {
 
     /// A donor's answer to [`Host::donate`].
     pub fn answer_state_request(&self, id: u64, joiner: MemberId, accepted: bool, text: String) {
-        let offer = StateOffer { id, donor: self.me.member, accepted, text };
+        let offer = StateOffer {
+            id,
+            donor: self.me.member,
+            accepted,
+            text,
+        };
         let _ = self.events.send(Event::StateOffer { joiner, offer });
     }
 
     /// A donor has finished, well or badly.
-    pub fn finish_donation(&self, id: u64, joiner: MemberId, seqno: Seqno, code: i32, text: String) {
-        let result = StateResult { id, ok: code == 0, code, seqno, text };
+    pub fn finish_donation(
+        &self,
+        id: u64,
+        joiner: MemberId,
+        seqno: Seqno,
+        code: i32,
+        text: String,
+    ) {
+        let result = StateResult {
+            id,
+            ok: code == 0,
+            code,
+            seqno,
+            text,
+        };
         let _ = self.events.send(Event::StateResult { joiner, result });
     }
 
@@ -288,7 +370,7 @@ impl Node {
     pub fn status(&self) -> NodeStatus {
         let mut status = lock(&self.shared.status).clone();
         status.commit_seqno = self.commit_seqno();
-        status.first_seqno = self.reader.first_seqno_available();
+        status.first_seqno = self.first_seqno();
         status.log_bytes = self.shared.log_bytes.load(Ordering::Acquire);
         status
     }
@@ -316,7 +398,10 @@ impl Node {
 }
 
 fn listen(address: &str) -> Result<TcpListener, NodeError> {
-    let error = |source| NodeError::Listen { address: address.to_owned(), source };
+    let error = |source| NodeError::Listen {
+        address: address.to_owned(),
+        source,
+    };
     let candidates: Vec<_> = address.to_socket_addrs().map_err(error)?.collect();
     TcpListener::bind(candidates.as_slice()).map_err(error)
 }
@@ -328,9 +413,12 @@ struct OpenedLog {
     identity: Identity,
 }
 
-fn open_log(config: &NodeConfig, host: &Arc<dyn Host>) -> Result<OpenedLog, NodeError> {
-    let opened =
-        Log::open(Arc::new(RealFiles::default()), &config.log_dir, config.log.clone())?;
+fn open_log(
+    files: Arc<dyn Files>,
+    config: &NodeConfig,
+    host: &Arc<dyn Host>,
+) -> Result<OpenedLog, NodeError> {
+    let opened = Log::open(files, &config.log_dir, config.log.clone())?;
     let dir = config.log_dir.display();
     host.log(Level::Info, &format!("log in {dir}: {}", opened.report));
     Ok(OpenedLog {
@@ -374,15 +462,35 @@ fn begin_history(
     };
     opened.writer.set_group(group)?;
     if database.group == group && database.seqno > Seqno(0) {
-        let base = LogBase { seqno: database.seqno, ..LogBase::default() };
+        let base = LogBase {
+            seqno: database.seqno,
+            ..LogBase::default()
+        };
         opened.writer.reset(base.clone())?;
         opened.writer.sync()?;
         opened.recovered.base = base;
     }
     // This database is the group's: what it holds is the beginning of the history.
-    config.database = DatabasePosition { group, seqno: database.seqno.max(Seqno(0)) };
+    config.database = DatabasePosition {
+        group,
+        seqno: database.seqno.max(Seqno(0)),
+    };
     host.log(Level::Info, &format!("beginning group {group}"));
     Ok(group)
+}
+
+/// How many of the log's last entries to read at start, judged by the size of the newest.
+fn warm_entries(recovered: &Recovered) -> u64 {
+    let known = recovered.tail.len() as u64;
+    let bytes: u64 = recovered
+        .tail
+        .iter()
+        .map(|header| u64::from(header.payload_len))
+        .sum();
+    match bytes.checked_div(known) {
+        None | Some(0) => WARM_ENTRIES,
+        Some(average) => (WARM_TOTAL_BYTES / average).clamp(1, WARM_ENTRIES),
+    }
 }
 
 /// Certification state as far as the end of the log tells it.
@@ -390,6 +498,7 @@ fn warm_ingestor(
     config: &NodeConfig,
     core: &Core,
     reader: &LogReader,
+    warm_entries: u64,
     host: &Arc<dyn Host>,
 ) -> Ingestor {
     let limits = CertLimits {
@@ -398,12 +507,12 @@ fn warm_ingestor(
     };
     let base = core.base();
     let last = core.last_id().index;
-    let start = LogIndex(last.0.saturating_sub(WARM_ENTRIES).max(base.last.index.0));
+    let start = LogIndex(last.0.saturating_sub(warm_entries).max(base.last.index.0));
     let seqno = match start == base.last.index {
         true => Some(base.seqno),
         false => reader.header(start).ok().map(|header| header.seqno),
     };
-    let mut ingest = Ingestor::new(start, seqno.unwrap_or(core.last_seqno()), limits.clone());
+    let mut ingest = Ingestor::new(start, seqno.unwrap_or(core.last_seqno()), limits);
     let mut next = start.next();
     while seqno.is_some() && next <= last {
         match reader.read(next, last, WARM_BYTES) {
@@ -417,7 +526,10 @@ fn warm_ingestor(
                 }
             }
             Err(error) => {
-                host.log(Level::Warning, &format!("certification starts without history: {error}"));
+                host.log(
+                    Level::Warning,
+                    &format!("certification starts without history: {error}"),
+                );
                 return Ingestor::new(last, core.last_seqno(), limits);
             }
         }

@@ -1,6 +1,9 @@
 //! An action on its way: what its client waits for.
 
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::ops::Deref;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+
 use synod_consensus::Seqno;
 
 /// How an action ended.
@@ -44,9 +47,18 @@ struct State {
 pub struct Pending {
     state: Mutex<State>,
     changed: Condvar,
+    /// See `Shared::epoch`.
+    epoch: Option<Arc<AtomicU64>>,
 }
 
 impl Pending {
+    pub(crate) fn new(epoch: Arc<AtomicU64>) -> Pending {
+        Pending {
+            epoch: Some(epoch),
+            ..Pending::default()
+        }
+    }
+
     fn lock(&self) -> std::sync::MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -61,7 +73,10 @@ impl Pending {
             if state.interrupted {
                 return Waited::Interrupted;
             }
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = self
+                .changed
+                .wait(state)
+                .unwrap_or_else(PoisonError::into_inner);
         }
     }
 
@@ -72,7 +87,10 @@ impl Pending {
             if let Some(fate) = state.fate {
                 return fate;
             }
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = self
+                .changed
+                .wait(state)
+                .unwrap_or_else(PoisonError::into_inner);
         }
     }
 
@@ -89,8 +107,17 @@ impl Pending {
 
     /// Nobody waits any longer: whatever is not decided yet ends as [`Fate::Unknown`]. The fate.
     pub fn give_up(&self) -> Option<Fate> {
-        self.decide(Fate::Unknown);
-        self.fate()
+        let mut state = self.lock();
+        if state.fate.is_none() {
+            // Before the client lets go of its locks: whoever gets them next must not be taken for
+            // somebody who has seen this action.
+            if let Some(epoch) = &self.epoch {
+                epoch.fetch_add(1, Ordering::AcqRel);
+            }
+            state.fate = Some(Fate::Unknown);
+            self.changed.notify_all();
+        }
+        state.fate
     }
 
     /// Decides. The first decision stands; returns whether this was it.
@@ -103,5 +130,78 @@ impl Pending {
         drop(state);
         self.changed.notify_all();
         true
+    }
+}
+
+/// The core thread's hold on a [`Pending`]: nobody waits for ever, even if it is dropped on the way.
+#[derive(Debug)]
+pub(crate) struct Waiter(Option<Arc<Pending>>);
+
+impl Waiter {
+    pub(crate) fn new(pending: Arc<Pending>) -> Waiter {
+        Waiter(Some(pending))
+    }
+
+    /// Lets go without a decision: another piece of the action will bring it.
+    pub(crate) fn release(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Deref for Waiter {
+    type Target = Arc<Pending>;
+
+    fn deref(&self) -> &Arc<Pending> {
+        self.0.as_ref().expect("only emptied when consumed")
+    }
+}
+
+impl Drop for Waiter {
+    fn drop(&mut self) {
+        if let Some(pending) = self.0.take() {
+            pending.decide(Fate::Unknown);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn first_decision_stands() {
+        let pending = Pending::default();
+        assert!(pending.decide(Fate::Conflict));
+        assert!(!pending.decide(Fate::Unknown));
+        assert_eq!(pending.wait(), Waited::Fate(Fate::Conflict));
+        assert_eq!(pending.give_up(), Some(Fate::Conflict));
+    }
+
+    #[test]
+    fn interruption_wakes_a_wait_and_is_no_decision() {
+        let pending = Pending::default();
+        pending.interrupt();
+        assert_eq!(pending.wait(), Waited::Interrupted);
+        assert_eq!(pending.fate(), None);
+    }
+
+    #[test]
+    fn giving_up_begins_a_new_epoch_unless_the_fate_is_known() {
+        let epoch = Arc::new(AtomicU64::new(4));
+        let pending = Pending::new(epoch.clone());
+        assert_eq!(pending.give_up(), Some(Fate::Unknown));
+        assert_eq!(epoch.load(Ordering::Acquire), 5);
+        assert_eq!(pending.give_up(), Some(Fate::Unknown));
+        assert_eq!(epoch.load(Ordering::Acquire), 5);
+    }
+
+    #[test]
+    fn waiter_dropped_on_the_way_ends_the_wait() {
+        let pending = Arc::new(Pending::default());
+        drop(Waiter::new(pending.clone()));
+        assert_eq!(pending.wait_for_fate(), Fate::Unknown);
+        let other = Arc::new(Pending::default());
+        Waiter::new(other.clone()).release();
+        assert_eq!(other.fate(), None);
     }
 }

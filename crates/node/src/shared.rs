@@ -8,6 +8,7 @@ use synod_consensus::{GroupId, LogIndex, MemberId, RoleName, Seqno, SessionId, T
 
 use crate::host::MemberStatus;
 use crate::pending::Pending;
+use crate::snapshots::Snapshots;
 use crate::view::View;
 
 /// Snapshot of a node for status output.
@@ -61,20 +62,36 @@ pub(crate) struct Shared {
     pub(crate) primary: AtomicBool,
     /// Raised whenever proposals of this session were given up, so that certification no longer
     /// takes their locks for granted.
-    pub(crate) epoch: AtomicU64,
+    pub(crate) epoch: Arc<AtomicU64>,
     /// Last position the host has applied.
     pub(crate) applied: AtomicI64,
     /// Size of the log on disk.
     pub(crate) log_bytes: AtomicU64,
     /// Last index delivered.
     pub(crate) delivered: AtomicU64,
+    /// The log begins after this action, once the log thread has caught up with the core thread.
+    pub(crate) base_seqno: AtomicI64,
+    /// Actions of this session on their way.
+    pub(crate) snapshots: Arc<Snapshots>,
     local: Mutex<HashMap<Seqno, Arc<Pending>>>,
 }
 
 #[derive(Default)]
 struct CommitPoint {
     index: LogIndex,
+    /// Up to here readers of the log find the log that the core thread means. A commit may be known
+    /// before this member has written the entry; until then the log may hold another one there, which
+    /// is to be cut.
+    written: LogIndex,
+    /// Counts cuts; what was written before the latest cut proves nothing about the log after it.
+    era: u64,
     stopped: bool,
+}
+
+impl CommitPoint {
+    fn readable(&self) -> LogIndex {
+        self.index.min(self.written)
+    }
 }
 
 /// Locks even if a thread panicked while holding it: the values are valid at every step.
@@ -110,25 +127,48 @@ impl Shared {
         self.commit_moved.notify_all();
     }
 
-    pub(crate) fn commit_index(&self) -> LogIndex {
-        lock(&self.commit).index
+    /// Entries at and after `from` are void until they are written again, in the era returned.
+    pub(crate) fn log_cut(&self, from: LogIndex) -> u64 {
+        let mut commit = lock(&self.commit);
+        commit.written = commit.written.min(from.prev());
+        commit.era += 1;
+        commit.era
     }
 
-    /// Waits until the commit index is at least `index`; `None` once stopped.
+    /// The log can be read up to here, as far as the order of `era` goes.
+    pub(crate) fn log_written(&self, era: u64, up_to: LogIndex) {
+        let mut commit = lock(&self.commit);
+        if era != commit.era || up_to <= commit.written {
+            return;
+        }
+        let before = commit.readable();
+        commit.written = up_to;
+        let moved = commit.readable() > before;
+        drop(commit);
+        if moved {
+            self.commit_moved.notify_all();
+        }
+    }
+
+    /// Waits until entries up to `index` at least are committed and can be read here, and tells how
+    /// far; `None` once stopped.
     pub(crate) fn wait_for_commit(&self, index: LogIndex) -> Option<LogIndex> {
         let mut commit = lock(&self.commit);
         loop {
             if commit.stopped {
                 return None;
             }
-            if commit.index >= index {
-                return Some(commit.index);
+            if commit.readable() >= index {
+                return Some(commit.readable());
             }
-            commit = self.commit_moved.wait(commit).unwrap_or_else(PoisonError::into_inner);
+            commit = self
+                .commit_moved
+                .wait(commit)
+                .unwrap_or_else(PoisonError::into_inner);
         }
     }
 
-    /// Waits until everything up to `seqno` is committed here; false once stopped.
+    /// Waits until everything up to `seqno` is committed and can be read here; false once stopped.
     pub(crate) fn wait_for_commit_seqno(&self, seqno: Seqno) -> bool {
         let mut commit = lock(&self.commit);
         loop {
@@ -136,9 +176,14 @@ impl Shared {
                 return false;
             }
             if self.commit_seqno.load(Ordering::Acquire) >= seqno.0 {
-                return true;
+                let index = commit.index;
+                drop(commit);
+                return self.wait_for_commit(index).is_some();
             }
-            commit = self.commit_moved.wait(commit).unwrap_or_else(PoisonError::into_inner);
+            commit = self
+                .commit_moved
+                .wait(commit)
+                .unwrap_or_else(PoisonError::into_inner);
         }
     }
 

@@ -6,8 +6,8 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
-use synod_consensus::{ConfigAt, GroupId, HardState, LogBase, LogIndex, WriteTicket};
-use synod_log::{Entry, LogError, LogWriter};
+use synod_consensus::{ConfigAt, GroupId, HardState, LogBase, LogIndex, Seqno, WriteTicket};
+use synod_log::{Entry, LogError, LogReader, LogWriter};
 
 use crate::driver::Event;
 use crate::host::{Host, Level};
@@ -20,18 +20,47 @@ const IDLE: Duration = Duration::from_secs(1);
 
 /// Work for the log thread.
 pub(crate) enum Job {
-    Append { ticket: WriteTicket, entries: Vec<Entry> },
-    Truncate { ticket: WriteTicket, from: LogIndex },
-    Vote { ticket: WriteTicket, vote: HardState },
-    Reset { ticket: WriteTicket, base: LogBase },
+    Append {
+        ticket: WriteTicket,
+        /// See `Shared::log_cut`.
+        era: u64,
+        entries: Vec<Entry>,
+    },
+    Truncate {
+        ticket: WriteTicket,
+        era: u64,
+        from: LogIndex,
+    },
+    Vote {
+        ticket: WriteTicket,
+        vote: HardState,
+    },
+    Reset {
+        ticket: WriteTicket,
+        era: u64,
+        base: LogBase,
+    },
     /// The log belongs to this group from now on.
     SetGroup(GroupId),
-    /// Drop what retention allows to drop. Nothing at or after `keep_from` unless space demands it.
-    Retain { keep_from: LogIndex, configs: Vec<ConfigAt> },
+    /// Drop what retention allows to drop.
+    Retain(Retain),
+}
+
+/// What has to stay of the log.
+pub(crate) struct Retain {
+    /// Nothing at or after this index goes, unless space demands it.
+    pub(crate) keep_from: LogIndex,
+    /// Nor anything after this action, which is as far as some other member has come.
+    pub(crate) keep_after: Option<Seqno>,
+    /// Nothing after this index goes, whatever space demands.
+    pub(crate) committed: LogIndex,
+    /// The configurations in force at all entries up to `committed`, ascending.
+    pub(crate) configs: Vec<ConfigAt>,
 }
 
 pub(crate) struct Storage {
     pub(crate) writer: LogWriter,
+    pub(crate) reader: LogReader,
     pub(crate) jobs: Receiver<Job>,
     pub(crate) events: Sender<Event>,
     pub(crate) host: Arc<dyn Host>,
@@ -81,64 +110,100 @@ impl Storage {
             if let Some(ticket) = self.write(job)? {
                 last_ticket = Some(ticket);
             }
-            next = if bytes < BATCH_BYTES_MAX { self.jobs.try_recv().ok() } else { None };
+            next = if bytes < BATCH_BYTES_MAX {
+                self.jobs.try_recv().ok()
+            } else {
+                None
+            };
         }
-        let Some(ticket) = last_ticket else { return Ok(false) };
+        let Some(ticket) = last_ticket else {
+            return Ok(false);
+        };
         self.writer.sync()?;
-        self.shared.log_bytes.store(self.writer.size_bytes(), Ordering::Release);
+        self.shared
+            .log_bytes
+            .store(self.writer.size_bytes(), Ordering::Release);
         let _ = self.events.send(Event::Persisted(ticket));
         Ok(true)
     }
 
     fn write(&mut self, job: Job) -> Result<Option<WriteTicket>, LogError> {
         match job {
-            Job::Append { ticket, entries } => {
+            Job::Append {
+                ticket,
+                era,
+                entries,
+            } => {
                 self.writer.append(&entries)?;
+                if let Some(last) = entries.last() {
+                    self.shared.log_written(era, last.header.index);
+                }
                 Ok(Some(ticket))
             }
-            Job::Truncate { ticket, from } => {
+            Job::Truncate { ticket, era, from } => {
                 self.writer.truncate(from)?;
+                self.shared.log_written(era, from.prev());
                 Ok(Some(ticket))
             }
             Job::Vote { ticket, vote } => {
                 self.writer.save_vote(vote)?;
                 Ok(Some(ticket))
             }
-            Job::Reset { ticket, base } => {
+            Job::Reset { ticket, era, base } => {
+                let index = base.last.index;
                 self.writer.reset(base)?;
+                self.shared.log_written(era, index);
                 Ok(Some(ticket))
             }
             Job::SetGroup(group) => {
                 self.writer.set_group(group)?;
                 Ok(None)
             }
-            Job::Retain { keep_from, configs } => {
-                self.retain(keep_from, &configs)?;
+            Job::Retain(retain) => {
+                self.retain(&retain)?;
                 Ok(None)
             }
         }
     }
 
-    fn retain(&mut self, keep_from: LogIndex, configs: &[ConfigAt]) -> Result<(), LogError> {
-        let Some(point) = self.writer.retention_point(keep_from, SystemTime::now()) else {
+    fn retain(&mut self, retain: &Retain) -> Result<(), LogError> {
+        let now = SystemTime::now();
+        if self.writer.retention_point(retain.keep_from, now).is_none() {
+            return Ok(());
+        }
+        let keep_from = self.keep_from(retain);
+        let Some(point) = self.writer.retention_point(keep_from, now) else {
             return Ok(());
         };
-        if point.forced && point.up_to >= keep_from {
+        let up_to = point.up_to.min(retain.committed);
+        if point.forced && up_to >= keep_from {
             self.host.log(
                 Level::Warning,
                 &format!(
                     "the log has reached its disk bound (synod.log_retain_size): dropping entries up to \
-                     {} although a member still needs them from {keep_from}; that member will need a \
-                     full copy",
-                    point.up_to
+                     {up_to} although a member still needs them from {keep_from}; that member will need \
+                     a full copy",
                 ),
             );
         }
+        let configs = &retain.configs;
         let config_at = |index: LogIndex| configs.iter().rev().find(|c| c.index <= index).cloned();
-        if let Some(base) = self.writer.purge(point.up_to, &config_at)? {
+        if let Some(base) = self.writer.purge(up_to, &config_at)? {
+            self.shared
+                .log_bytes
+                .store(self.writer.size_bytes(), Ordering::Release);
             let _ = self.events.send(Event::Purged(base));
         }
         Ok(())
+    }
+
+    /// Takes the slowest other member into account, if the log still has what it lacks.
+    fn keep_from(&self, retain: &Retain) -> LogIndex {
+        let slowest = retain
+            .keep_after
+            .filter(|seqno| *seqno > Seqno(0))
+            .and_then(|seqno| self.reader.seek_seqno(seqno).ok());
+        slowest.map_or(retain.keep_from, |index| index.min(retain.keep_from))
     }
 }
 
@@ -149,6 +214,6 @@ fn job_bytes(job: &Job) -> usize {
         | Job::Vote { .. }
         | Job::Reset { .. }
         | Job::SetGroup(_)
-        | Job::Retain { .. } => 128,
+        | Job::Retain(_) => 128,
     }
 }

@@ -1,11 +1,29 @@
 //! Starting threads: named, and with all signals blocked, since those belong to the program that
 //! hosts the node.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread::{Builder, JoinHandle};
 
 use nix::sys::signal::SigSet;
 
 use crate::config::NodeError;
+
+/// Starts a thread that the node cannot do without. If it panics, `on_panic` is told why.
+pub(crate) fn spawn_vital(
+    name: &'static str,
+    on_panic: impl FnOnce(String) + Send + 'static,
+    body: impl FnOnce() + Send + 'static,
+) -> Result<JoinHandle<()>, NodeError> {
+    spawn(name, move || {
+        // Nothing of the body's state is used after a panic.
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(body)) {
+            let text = panic.downcast_ref::<String>().map(String::as_str);
+            let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+            let text = text.unwrap_or("no reason given");
+            on_panic(format!("thread {name} failed by an internal error: {text}"));
+        }
+    })
+}
 
 /// Starts a thread. Linux shows the first 15 bytes of the name.
 pub(crate) fn spawn(
@@ -19,5 +37,8 @@ pub(crate) fn spawn(
             let _ = SigSet::all().thread_block();
             body();
         })
-        .map_err(|source| NodeError::Thread { name: name.to_owned(), source })
+        .map_err(|source| NodeError::Thread {
+            name: name.to_owned(),
+            source,
+        })
 }

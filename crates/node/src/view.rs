@@ -36,7 +36,9 @@ pub struct View {
 impl View {
     /// Whether this member is present with this session.
     pub fn contains(&self, member: MemberId, session: SessionId) -> bool {
-        self.members.iter().any(|m| m.member == member && m.session == session)
+        self.members
+            .iter()
+            .any(|m| m.member == member && m.session == session)
     }
 
     pub(crate) fn encode(&self) -> Bytes {
@@ -55,7 +57,10 @@ impl View {
     }
 
     pub(crate) fn decode(seqno: Seqno, mut payload: Bytes) -> Result<View, PayloadError> {
-        let bad = |why: &str| PayloadError { what: "view", why: why.to_owned() };
+        let bad = |why: &str| PayloadError {
+            what: "view",
+            why: why.to_owned(),
+        };
         if payload.remaining() < 11 {
             return Err(bad("too short"));
         }
@@ -76,12 +81,21 @@ impl View {
             let session = SessionId(payload.get_u64_le());
             let name = get_text(&mut payload).ok_or_else(|| bad("name"))?;
             let incoming = get_text(&mut payload).ok_or_else(|| bad("incoming address"))?;
-            members.push(ViewMember { member, session, name, incoming });
+            members.push(ViewMember {
+                member,
+                session,
+                name,
+                incoming,
+            });
         }
         if payload.has_remaining() {
             return Err(bad("bytes after the end"));
         }
-        Ok(View { seqno, number, members })
+        Ok(View {
+            seqno,
+            number,
+            members,
+        })
     }
 }
 

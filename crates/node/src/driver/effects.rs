@@ -1,15 +1,18 @@
 //! Performing what the consensus core asks for.
 
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
 use bytes::Bytes;
 use synod_consensus::{
-    Append, Body, ConfigAt, Effect, EntryHeader, EntryKind, LogIndex, Message, RoleChange, RoleName,
-    SendEntries, WriteOp, WriteTicket,
+    Append, Body, ConfigAt, Effect, EntryHeader, EntryKind, LogIndex, Message, Origin, RoleChange,
+    RoleName, SendEntries, Seqno, WriteOp, WriteTicket,
 };
 use synod_log::Entry;
 use synod_wire::PeerMessage;
 
 use super::Driver;
-use crate::catchup::CatchUp;
+use crate::catchup::{CATCH_UP_BYTES, CatchUp};
 use crate::host::Level;
 use crate::storage::Job;
 use crate::view::View;
@@ -35,18 +38,26 @@ impl Driver {
         let job = match op {
             WriteOp::Append(headers) => {
                 let entries = headers.iter().map(|header| self.stage(header)).collect();
-                Job::Append { ticket, entries }
+                let era = self.era;
+                Job::Append {
+                    ticket,
+                    era,
+                    entries,
+                }
             }
             WriteOp::Truncate { from } => {
                 self.staged.truncate(from);
                 self.ingest.truncated(from);
                 self.views.truncated(from);
-                Job::Truncate { ticket, from }
+                self.era = self.links.shared.log_cut(from);
+                let era = self.era;
+                Job::Truncate { ticket, era, from }
             }
             WriteOp::Vote(vote) => Job::Vote { ticket, vote },
             WriteOp::Reset(base) => {
                 self.reset(base.last.index, base.seqno);
-                Job::Reset { ticket, base }
+                let era = self.era;
+                Job::Reset { ticket, era, base }
             }
         };
         // A gone receiver has reported its failure, which ends this thread.
@@ -56,26 +67,36 @@ impl Driver {
     /// Finds an entry's payload, and has certification see the entry if it has not.
     fn stage(&mut self, header: &EntryHeader) -> Entry {
         let payload = self.payload_of(header);
-        if self.staged.get(header.index).is_none_or(|entry| entry.header != *header) {
+        if self
+            .staged
+            .get(header.index)
+            .is_none_or(|entry| entry.header != *header)
+        {
             self.staged.put(*header, payload.clone());
         }
         self.ingest_entry(header, &payload);
-        Entry { header: *header, payload }
+        Entry {
+            header: *header,
+            payload,
+        }
     }
 
     fn payload_of(&mut self, header: &EntryHeader) -> Bytes {
         if let Some(payload) = self.arriving.remove(&(header.term, header.index)) {
             return payload;
         }
-        if let Some(entry) = self.staged.get(header.index) {
-            if entry.header == *header {
-                return entry.payload.clone();
-            }
+        if let Some(entry) = self.staged.get(header.index)
+            && entry.header == *header
+        {
+            return entry.payload.clone();
         }
         match header.kind {
             EntryKind::NoOp => Bytes::new(),
             EntryKind::Config => {
-                let config = self.core.config_at(header.index).expect("the core made this entry");
+                let config = self
+                    .core
+                    .config_at(header.index)
+                    .expect("the core made this entry");
                 Bytes::from(config.config.encode())
             }
             EntryKind::View | EntryKind::Action | EntryKind::Chunk | EntryKind::Discard => {
@@ -101,8 +122,15 @@ impl Driver {
     }
 
     fn send_entries(&mut self, range: SendEntries) {
-        let Some(entries) = self.staged.range(range.first, range.last) else {
-            let _ = self.links.catchup.send(CatchUp { from: self.me.member, range });
+        let bytes_max = match range.may_cut {
+            true => CATCH_UP_BYTES,
+            false => usize::MAX,
+        };
+        let Some(entries) = self.staged.range(range.first, range.last, bytes_max) else {
+            let _ = self.links.catchup.send(CatchUp {
+                from: self.me.member,
+                range,
+            });
             return;
         };
         let message = append_message(self.me.member, &range, &entries);
@@ -114,6 +142,7 @@ impl Driver {
         for at in self.last_committed.next().0..=index.0 {
             let Some(header) = self.staged.get(LogIndex(at)).map(|entry| entry.header) else {
                 // Written before this start: none of this session's.
+                self.written_before(LogIndex(at));
                 continue;
             };
             seqno = Some(header.seqno);
@@ -124,12 +153,39 @@ impl Driver {
         }
         self.last_committed = index;
         let seqno = seqno.or_else(|| self.links.reader.header(index).ok().map(|h| h.seqno));
-        self.links.shared.publish_commit(index, seqno.unwrap_or(self.core.base().seqno));
-        self.staged.trim(index.min(self.core.durable_index()).next());
+        self.links
+            .shared
+            .publish_commit(index, seqno.unwrap_or(self.core.base().seqno));
+        self.trim_staged();
         self.view_committed();
     }
 
+    /// The outbox wants to know of every commit; of this one only the term is known.
+    fn written_before(&mut self, index: LogIndex) {
+        let Some(term) = self.core.term_at(index) else {
+            return;
+        };
+        self.outbox.committed(&EntryHeader {
+            term,
+            index,
+            seqno: Seqno(0),
+            kind: EntryKind::NoOp,
+            origin: Origin::default(),
+            depends_on: Seqno::UNDEFINED,
+            payload_len: 0,
+            payload_crc: 0,
+        });
+    }
+
+    /// Forgets entries beyond the bound that are committed and written.
+    pub(super) fn trim_staged(&mut self) {
+        let done = self.last_committed.min(self.core.durable_index());
+        self.staged.trim(done.next());
+    }
+
     fn role_changed(&mut self, change: RoleChange) {
+        let lost_quorum = self.led == Some(change.term) && change.role != RoleName::Leader;
+        self.led = (change.role == RoleName::Leader).then_some(change.term);
         self.outbox.leader_changed(change.term, change.leader);
         let leads = change.role == RoleName::Leader;
         if leads {
@@ -144,11 +200,20 @@ impl Driver {
             self.send_join_if_needed();
             self.send_report();
         } else if self.leaderless_since.is_none() {
-            self.leaderless_since = Some(std::time::Instant::now());
+            // A leader steps down in its own term when it has not heard a quorum for so long.
+            let silence = match lost_quorum {
+                true => Duration::from_micros(self.config.timing.election_timeout_max_us),
+                false => Duration::ZERO,
+            };
+            let now = Instant::now();
+            self.leaderless_since = Some(now.checked_sub(silence).unwrap_or(now));
         }
         if leads || (change.role == RoleName::Follower && change.leader.is_some()) {
             let name = change.leader.map_or(String::new(), |id| self.name_of(id));
-            self.log(Level::Info, format!("term {}: the leader is {name}", change.term));
+            self.log(
+                Level::Info,
+                format!("term {}: the leader is {name}", change.term),
+            );
         }
     }
 
@@ -159,11 +224,27 @@ impl Driver {
             }
         }
         self.publish_members();
-        self.links.peers.keep_only(&|member| config.config.members.contains_key(&member));
+        self.drop_strangers();
+    }
+
+    /// Gives up connections to those who are not, and do not ask to be, in the group.
+    pub(super) fn drop_strangers(&mut self) {
+        let members = &self.core.config().config.members;
+        self.links
+            .peers
+            .keep_only(&|member| members.contains_key(&member));
+        let links = &self.links.peers;
+        self.connections.retain(|member, _| links.knows(*member));
     }
 
     /// The log starts anew: what was known of the old one is void.
-    fn reset(&mut self, index: LogIndex, seqno: synod_consensus::Seqno) {
+    fn reset(&mut self, index: LogIndex, seqno: Seqno) {
+        self.era = self.links.shared.log_cut(LogIndex(0));
+        self.links
+            .shared
+            .base_seqno
+            .store(seqno.0, Ordering::Release);
+        self.forget_unseen();
         self.staged.clear();
         self.ingest = self.new_ingestor(index, seqno);
         self.views.clear();
@@ -185,7 +266,12 @@ pub(crate) fn append_message(
         sent_at: range.sent_at,
     });
     PeerMessage::Append {
-        message: Message { from, to: range.to, term: range.term, body },
+        message: Message {
+            from,
+            to: range.to,
+            term: range.term,
+            body,
+        },
         payloads: entries.iter().map(|entry| entry.payload.clone()).collect(),
     }
 }

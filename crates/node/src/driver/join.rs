@@ -1,5 +1,6 @@
 //! Finding the group, and becoming present in it.
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use synod_consensus::{
@@ -19,6 +20,12 @@ const RETRY: Duration = Duration::from_millis(400);
 const JOIN_BACKLOG: u64 = 1000;
 /// More members than this are refused.
 const MEMBERS_MAX: usize = 64;
+/// Different refusals remembered, so that each is logged once.
+const REFUSALS_MAX: usize = 64;
+/// A new member gives up when it is refused by all who answered for so long.
+const NEWCOMER_PATIENCE: Duration = Duration::from_secs(2);
+/// A member of a group waits longer: one server gone astray must not keep the others from starting.
+const MEMBER_PATIENCE: Duration = Duration::from_secs(10);
 
 /// A member's way into the group.
 pub(super) struct Joining {
@@ -26,12 +33,24 @@ pub(super) struct Joining {
     last_sent: Option<Instant>,
     /// Members found that may know the leader.
     contacts: Vec<MemberId>,
-    last_refusal: String,
+    /// What was logged already about addresses that did not let this member in.
+    refusals: BTreeSet<String>,
+    /// Since when addresses refuse this member for good, and none welcomes it.
+    refused_since: Option<Instant>,
+    /// Since when the group says that somebody has this member's name.
+    name_taken_since: Option<Instant>,
 }
 
 impl Joining {
     pub(super) fn new(mode: StartMode) -> Joining {
-        Joining { mode, last_sent: None, contacts: Vec::new(), last_refusal: String::new() }
+        Joining {
+            mode,
+            last_sent: None,
+            contacts: Vec::new(),
+            refusals: BTreeSet::new(),
+            refused_since: None,
+            name_taken_since: None,
+        }
     }
 }
 
@@ -69,31 +88,71 @@ impl Driver {
         }
         self.links.peers.connect(member, address);
         let knows_group = group != GroupId::NONE;
-        if knows_group && !self.joining.contacts.contains(&member) {
-            self.joining.contacts.push(member);
+        if knows_group {
+            self.joining.refused_since = None;
+            self.add_contact(member);
         }
     }
 
-    pub(super) fn refused(&mut self, text: &str, is_final: bool) {
-        if self.joining.last_refusal != text {
-            self.joining.last_refusal = text.to_owned();
-            let level = if is_final { Level::Error } else { Level::Info };
-            self.log(level, text);
+    fn add_contact(&mut self, member: MemberId) -> bool {
+        let contacts = &mut self.joining.contacts;
+        let is_new = !contacts.contains(&member) && contacts.len() < MEMBERS_MAX;
+        if is_new {
+            contacts.push(member);
         }
+        is_new
+    }
+
+    /// An address did not let this member in. If it was the only one there is, this member gives up.
+    pub(super) fn refused_at(&mut self, text: &str, is_final: bool) {
+        self.note_refusal(text, is_final);
+        let alone = self.joining.contacts.is_empty() && self.core.leader().is_none();
+        if !is_final || self.joined_host || !alone {
+            return;
+        }
+        let since = *self.joining.refused_since.get_or_insert_with(Instant::now);
+        let patience = match self.group {
+            GroupId::NONE => NEWCOMER_PATIENCE,
+            _ => MEMBER_PATIENCE,
+        };
+        if since.elapsed() >= patience {
+            self.fail(text);
+        }
+    }
+
+    /// The group does not take this member.
+    fn refused(&mut self, text: &str, is_final: bool) {
+        self.note_refusal(text, is_final);
         if is_final && !self.joined_host {
             self.fail(text);
         }
     }
 
+    fn note_refusal(&mut self, text: &str, is_final: bool) {
+        let known = &mut self.joining.refusals;
+        if known.len() >= REFUSALS_MAX {
+            known.clear();
+        }
+        if known.insert(text.to_owned()) {
+            let level = if is_final { Level::Error } else { Level::Info };
+            self.log(level, text);
+        }
+    }
+
     fn is_present(&self) -> bool {
-        self.committed_view.contains(self.me.member, self.me.session)
+        self.committed_view
+            .contains(self.me.member, self.me.session)
     }
 
     pub(super) fn send_join_if_needed(&mut self) {
         if self.is_present() || self.leaving.is_some() || self.core.is_leader() {
             return;
         }
-        if self.joining.last_sent.is_some_and(|at| at.elapsed() < RETRY) {
+        if self
+            .joining
+            .last_sent
+            .is_some_and(|at| at.elapsed() < RETRY)
+        {
             return;
         }
         let targets = match self.core.leader() {
@@ -124,14 +183,20 @@ impl Driver {
     pub(super) fn handle_join_reply(&mut self, reply: JoinReply) {
         match reply {
             JoinReply::Accepted { group, .. } => self.accepted_by(group),
-            JoinReply::NotLeader { leader: Some((member, address)), .. } => {
+            JoinReply::NotLeader {
+                leader: Some((member, address)),
+                ..
+            } => {
                 self.found(member, &address, self.group);
-                if !self.joining.contacts.contains(&member) {
-                    self.joining.contacts.push(member);
+                if self.add_contact(member) {
                     self.joining.last_sent = None;
                 }
             }
             JoinReply::NotLeader { leader: None, .. } => {}
+            JoinReply::Refused {
+                reason: JoinRefused::NameTaken,
+                text,
+            } => self.name_taken(&text),
             JoinReply::Refused { text, .. } => self.refused(&text, true),
             JoinReply::Retry { text } => {
                 self.log(Level::Debug, format!("the group asks to wait: {text}"));
@@ -139,11 +204,29 @@ impl Driver {
         }
     }
 
+    /// Somebody has this member's name. It may be this member's own former self, whose death the
+    /// group has not noticed yet.
+    fn name_taken(&mut self, text: &str) {
+        let since = *self
+            .joining
+            .name_taken_since
+            .get_or_insert_with(Instant::now);
+        self.refused(text, since.elapsed() > self.config.suspect * 2);
+    }
+
     fn accepted_by(&mut self, group: GroupId) {
         if self.group == group {
             return;
         }
-        assert_eq!(self.group, GroupId::NONE, "a leader of another group refuses");
+        if self.group != GroupId::NONE {
+            let text = format!(
+                "two groups call themselves '{}': this member is in group {}, and group {group} takes \
+                 it, too. One of them was begun by mistake",
+                self.config.cluster_name, self.group
+            );
+            self.note_refusal(&text, true);
+            return;
+        }
         self.log(Level::Info, format!("joining group {group}"));
         self.group = group;
         // Ordered before every write that the group may cause.
@@ -171,14 +254,30 @@ impl Driver {
                  its synod-*.log files away",
                 join.name, join.group, self.group
             );
-            return JoinReply::Refused { reason: JoinRefused::WrongGroup, text };
+            return JoinReply::Refused {
+                reason: JoinRefused::WrongGroup,
+                text,
+            };
         }
         match self.configure(from, &join) {
             Ok(()) => {
-                let Join { session, name, incoming, .. } = join;
-                self.presence.enter(ViewMember { member: from, session, name, incoming });
+                let Join {
+                    session,
+                    name,
+                    incoming,
+                    ..
+                } = join;
+                self.presence.enter(ViewMember {
+                    member: from,
+                    session,
+                    name,
+                    incoming,
+                });
                 self.update_view();
-                JoinReply::Accepted { group: self.group, term: self.core.term() }
+                JoinReply::Accepted {
+                    group: self.group,
+                    term: self.core.term(),
+                }
             }
             Err(reply) => reply,
         }
@@ -187,7 +286,10 @@ impl Driver {
     fn name_the_leader(&self) -> JoinReply {
         let config = &self.core.config().config;
         let leader = self.core.leader().and_then(|id| {
-            config.members.get(&id).map(|member| (id, member.address.clone()))
+            config
+                .members
+                .get(&id)
+                .map(|member| (id, member.address.clone()))
         });
         let peers = config.members.values().map(|m| m.address.clone()).collect();
         JoinReply::NotLeader { leader, peers }
@@ -196,18 +298,21 @@ impl Driver {
     /// Sees to it that the configuration has the joiner.
     fn configure(&mut self, from: MemberId, join: &Join) -> Result<(), JoinReply> {
         let config = self.core.config().config.clone();
-        let namesake =
-            config.members.iter().find(|(id, m)| **id != from && m.name == join.name);
-        if let Some((id, _)) = namesake {
-            if *id == self.me.member || self.presence.is_alive(*id, self.config.suspect) {
-                let text = format!(
-                    "a live member is called '{}' already. Give this server another wsrep_node_name; \
-                     if it is the same server, started again with its data deleted, wait {:?} and \
-                     start it again",
-                    join.name, self.config.suspect
-                );
-                return Err(JoinReply::Refused { reason: JoinRefused::NameTaken, text });
-            }
+        let namesake = config
+            .members
+            .iter()
+            .find(|(id, m)| **id != from && m.name == join.name);
+        if let Some((id, _)) = namesake
+            && (*id == self.me.member || self.presence.is_alive(*id, self.config.suspect))
+        {
+            let text = format!(
+                "a live member is called '{}' already: give this server another wsrep_node_name",
+                join.name
+            );
+            return Err(JoinReply::Refused {
+                reason: JoinRefused::NameTaken,
+                text,
+            });
         }
         let member = Member {
             role: Role::Learner,
@@ -224,10 +329,17 @@ impl Driver {
                 name: join.name.clone(),
                 address: join.address.clone(),
             },
-            (None, Some((old, _))) => ConfigChange::Replace { old: *old, id: from, member },
+            (None, Some((old, _))) => ConfigChange::Replace {
+                old: *old,
+                id: from,
+                member,
+            },
             (None, None) if config.members.len() >= MEMBERS_MAX => {
                 let text = format!("the group has {MEMBERS_MAX} members, which is the most");
-                return Err(JoinReply::Refused { reason: JoinRefused::GroupFull, text });
+                return Err(JoinReply::Refused {
+                    reason: JoinRefused::GroupFull,
+                    text,
+                });
             }
             (None, None) => ConfigChange::AddLearner { id: from, member },
         };
@@ -235,8 +347,13 @@ impl Driver {
             let base = self.base_for(join);
             self.core.set_install_base(from, base);
         }
-        self.log(Level::Info, format!("{} joins from {}", join.name, join.address));
-        self.core.change_config(self.now(), change).map_err(|error| retry_config(&error))?;
+        self.log(
+            Level::Info,
+            format!("{} joins from {}", join.name, join.address),
+        );
+        self.core
+            .change_config(self.now(), change)
+            .map_err(|error| retry_config(&error))?;
         Ok(())
     }
 
@@ -244,10 +361,11 @@ impl Driver {
     fn base_for(&self, join: &Join) -> LogBase {
         let oldest = self.core.base().last.index;
         let mut index = LogIndex(self.core.commit_index().0.saturating_sub(JOIN_BACKLOG));
-        if join.db_group == self.group && join.db_seqno > Seqno(0) {
-            if let Ok(at) = self.links.reader.seek_seqno(join.db_seqno) {
-                index = index.min(LogIndex(at.0.saturating_sub(JOIN_BACKLOG)));
-            }
+        if join.db_group == self.group
+            && join.db_seqno > Seqno(0)
+            && let Ok(at) = self.links.reader.seek_seqno(join.db_seqno)
+        {
+            index = index.min(LogIndex(at.0.saturating_sub(JOIN_BACKLOG)));
         }
         if let Some(chunk) = self.ingest.oldest_open_chunk() {
             index = index.min(chunk.prev());
@@ -258,22 +376,31 @@ impl Driver {
         let header = self.links.reader.header(index);
         let config = self.core.config_at(index).cloned();
         match (header, config) {
-            (Ok(header), Some(config)) => {
-                LogBase { last: header.id(), seqno: header.seqno, config }
-            }
+            (Ok(header), Some(config)) => LogBase {
+                last: header.id(),
+                seqno: header.seqno,
+                config,
+            },
             _ => self.core.base().clone(),
         }
     }
 
     /// A committed view is in force.
     pub(super) fn view_committed(&mut self) {
-        let Some(view) = self.views.committed(self.last_committed) else { return };
+        let Some(view) = self.views.committed(self.last_committed) else {
+            return;
+        };
         if *view == self.committed_view {
             return;
         }
         let view: View = view.clone();
         let names: Vec<&str> = view.members.iter().map(|m| m.name.as_str()).collect();
-        let text = format!("view {} at {}: {}", view.number, view.seqno, names.join(", "));
+        let text = format!(
+            "view {} at {}: {}",
+            view.number,
+            view.seqno,
+            names.join(", ")
+        );
         self.log(Level::Info, text);
         self.committed_view = view;
         self.publish_view();
@@ -287,7 +414,9 @@ impl Driver {
 }
 
 fn retry(text: &str) -> JoinReply {
-    JoinReply::Retry { text: text.to_owned() }
+    JoinReply::Retry {
+        text: text.to_owned(),
+    }
 }
 
 fn retry_config(error: &ConfigError) -> JoinReply {

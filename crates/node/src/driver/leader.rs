@@ -6,15 +6,15 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use synod_certify::Verdict;
 use synod_consensus::{
-    ConfigAt, EntryHeader, EntryKind, IntakeVerdict, LogIndex, MemberId, Origin, Proposal, ProposeError,
-    Seqno, SessionId,
+    ConfigAt, EntryHeader, EntryKind, IntakeVerdict, LogIndex, MemberId, Origin, Proposal,
+    ProposeError, Seqno, SessionId,
 };
 use synod_wire::{DataState, PeerMessage, Propose, RefusedWhy, Report, StatusBroadcast};
 
-use super::Driver;
+use super::{Driver, STAGED_BYTES_MAX};
 use crate::host::Level;
 use crate::ingest::OpenId;
-use crate::storage::Job;
+use crate::storage::{Job, Retain};
 use crate::view::View;
 
 /// An action in chunks that nobody continued for so long is given up.
@@ -28,27 +28,45 @@ impl Driver {
             return;
         }
         let origin = propose.origin;
-        self.intake.acknowledged(origin.member, origin.session, propose.oldest_outstanding);
         let is_proposal = matches!(propose.kind, EntryKind::Action | EntryKind::Chunk);
         if origin.member != from || !is_proposal {
-            self.log(Level::Warning, format!("dropping a malformed proposal of member {from}"));
+            self.log(
+                Level::Warning,
+                format!("dropping a malformed proposal of member {from}"),
+            );
             return;
         }
+        self.intake
+            .acknowledged(origin.member, origin.session, propose.oldest_outstanding);
         if self.deferred.is_empty() {
             self.order(propose);
         } else {
-            self.deferred.push_back(propose);
+            self.deferred.push(propose);
         }
     }
 
-    /// Orders what waited for room.
-    pub(super) fn retry_deferred(&mut self) {
+    /// Orders what waited for room; whether any of it was.
+    pub(super) fn retry_deferred(&mut self) -> bool {
+        let mut ordered = false;
         for _ in 0..self.deferred.len() {
-            let Some(propose) = self.deferred.pop_front() else { return };
+            let Some(propose) = self.deferred.pop() else {
+                break;
+            };
             if !self.order(propose) {
-                return;
+                break;
             }
+            ordered = true;
         }
+        ordered
+    }
+
+    /// Whether this member's own disk is so far behind the group's that memory fills up.
+    fn is_disk_behind(&self) -> bool {
+        let uncommitted_max = usize::try_from(self.config.limits.uncommitted_bytes_max);
+        let bound = uncommitted_max
+            .unwrap_or(usize::MAX)
+            .saturating_add(STAGED_BYTES_MAX);
+        self.staged.bytes() > bound && self.core.durable_index() < self.last_committed
     }
 
     /// Judges and appends a proposal; false if there is no room, and it was put back.
@@ -57,9 +75,18 @@ impl Driver {
             IntakeVerdict::New => {}
             IntakeVerdict::WrongTerm | IntakeVerdict::AlreadyAppended => return true,
             IntakeVerdict::AlreadyRefused => {
-                self.refuse(&propose, RefusedWhy::Conflict { with: Seqno::UNDEFINED });
+                self.refuse(
+                    &propose,
+                    RefusedWhy::Conflict {
+                        with: Seqno::UNDEFINED,
+                    },
+                );
                 return true;
             }
+        }
+        if self.is_disk_behind() {
+            self.deferred.put_back(propose);
+            return false;
         }
         let depends_on = match self.judge(&propose) {
             Ok(depends_on) => depends_on,
@@ -76,7 +103,7 @@ impl Driver {
                 true
             }
             Err(ProposeError::Busy | ProposeError::Transferring) => {
-                self.deferred.push_front(propose);
+                self.deferred.put_back(propose);
                 false
             }
             Err(ProposeError::NotLeader { .. }) => true,
@@ -85,23 +112,39 @@ impl Driver {
 
     fn judge(&self, propose: &Propose) -> Result<Seqno, RefusedWhy> {
         if propose.kind == EntryKind::Chunk {
-            return Ok(Seqno::UNDEFINED);
+            return match self.ingest.check_chunk(&propose.origin, &propose.payload) {
+                Ok(()) => Ok(Seqno::UNDEFINED),
+                Err(error) => {
+                    self.log(
+                        Level::Error,
+                        format!("proposal {:?}: {error}", propose.origin),
+                    );
+                    Err(RefusedWhy::Malformed)
+                }
+            };
         }
         match self.ingest.certify(&propose.origin, &propose.payload) {
             Ok(Verdict::Pass { depends_on }) => Ok(Seqno(depends_on)),
             Ok(Verdict::Conflict { with }) => Err(RefusedWhy::Conflict { with: Seqno(with) }),
-            Ok(Verdict::TooOld { window_start, .. }) => {
-                Err(RefusedWhy::TooOld { window_start: Seqno(window_start) })
-            }
+            Ok(Verdict::TooOld { window_start, .. }) => Err(RefusedWhy::TooOld {
+                window_start: Seqno(window_start),
+            }),
             Err(error) => {
-                self.log(Level::Error, format!("proposal {:?}: {error}", propose.origin));
+                self.log(
+                    Level::Error,
+                    format!("proposal {:?}: {error}", propose.origin),
+                );
                 Err(RefusedWhy::Malformed)
             }
         }
     }
 
     fn refuse(&mut self, propose: &Propose, reason: RefusedWhy) {
-        let Origin { member, session, number } = propose.origin;
+        let Origin {
+            member,
+            session,
+            number,
+        } = propose.origin;
         if member == self.me.member {
             if session == self.me.session {
                 self.proposal_refused(propose.tag, number, reason);
@@ -109,7 +152,15 @@ impl Driver {
             return;
         }
         let term = propose.tag;
-        self.send(member, PeerMessage::ProposeRefused { term, session, number, reason });
+        self.send(
+            member,
+            PeerMessage::ProposeRefused {
+                term,
+                session,
+                number,
+                reason,
+            },
+        );
     }
 
     /// Appends an entry to the log and to what depends on it.
@@ -122,7 +173,13 @@ impl Driver {
     ) -> Result<EntryHeader, ProposeError> {
         let payload_len = u32::try_from(payload.len()).expect("bounded by the frame size");
         let payload_crc = crc32c::crc32c(payload);
-        let proposal = Proposal { kind, origin, depends_on, payload_len, payload_crc };
+        let proposal = Proposal {
+            kind,
+            origin,
+            depends_on,
+            payload_len,
+            payload_crc,
+        };
         let header = self.core.propose(self.now(), proposal)?;
         self.staged.put(header, payload.clone());
         self.ingest_entry(&header, payload);
@@ -131,7 +188,11 @@ impl Driver {
 
     /// Appends an entry of the leader's own.
     fn append_own(&mut self, kind: EntryKind, payload: &Bytes) {
-        let origin = Origin { member: self.me.member, session: SessionId(0), number: 0 };
+        let origin = Origin {
+            member: self.me.member,
+            session: SessionId(0),
+            number: 0,
+        };
         let depends_on = match kind.is_ordered() {
             true => self.core.last_seqno(),
             false => Seqno::UNDEFINED,
@@ -141,7 +202,8 @@ impl Driver {
     }
 
     pub(super) fn begin_leading(&mut self) {
-        self.presence.begin(self.views.latest(), self.as_view_member());
+        self.presence
+            .begin(self.views.latest(), self.as_view_member());
     }
 
     pub(super) fn lead_slow_tick(&mut self) {
@@ -160,7 +222,13 @@ impl Driver {
             return;
         }
         for name in self.presence.expire(self.me.member, self.config.suspect) {
-            self.log(Level::Info, format!("{name} was not heard of for {:?}: it leaves the view", self.config.suspect));
+            self.log(
+                Level::Info,
+                format!(
+                    "{name} was not heard of for {:?}: it leaves the view",
+                    self.config.suspect
+                ),
+            );
         }
         let config = &self.core.config().config;
         let mut members = self.presence.members();
@@ -170,32 +238,48 @@ impl Driver {
             return;
         }
         let number = latest.map_or(1, |view| view.number + 1);
-        let view = View { seqno: Seqno::UNDEFINED, number, members };
+        let view = View {
+            seqno: Seqno::UNDEFINED,
+            number,
+            members,
+        };
         self.append_own(EntryKind::View, &view.encode());
     }
 
     fn discard_stale_chunks(&mut self) {
-        let Some(before) = Instant::now().checked_sub(STALE_CHUNKS) else { return };
+        let Some(before) = Instant::now().checked_sub(STALE_CHUNKS) else {
+            return;
+        };
         for id in self.ingest.stale(before) {
-            self.log(Level::Info, format!("giving up an unfinished action of member {}", id.member));
+            self.log(
+                Level::Info,
+                format!("giving up an unfinished action of member {}", id.member),
+            );
             self.append_own(EntryKind::Discard, &OpenId::encode(&id));
         }
     }
 
     pub(super) fn handle_report(&mut self, from: MemberId, report: Report) {
-        let current = self.presence.get(from).is_some_and(|p| p.session == report.session);
+        let current = self
+            .presence
+            .get(from)
+            .is_some_and(|p| p.session == report.session);
         if !self.core.is_leader() || report.member != from || !current {
             return;
         }
-        let has_database =
-            matches!(report.state, DataState::Joined | DataState::Synced | DataState::Donor);
+        let has_database = matches!(
+            report.state,
+            DataState::Joined | DataState::Synced | DataState::Donor
+        );
         self.core.set_eligible(from, has_database);
         self.presence.report(report);
     }
 
     /// Tells the leader of this member's database.
     pub(super) fn send_report(&mut self) {
-        let Some(leader) = self.core.leader() else { return };
+        let Some(leader) = self.core.leader() else {
+            return;
+        };
         let report = self.own_report();
         if leader == self.me.member {
             self.presence.report(report);
@@ -210,13 +294,17 @@ impl Driver {
         let term = self.core.term();
         let others: Vec<MemberId> = self.core.config().config.members.keys().copied().collect();
         for member in others.into_iter().filter(|id| *id != self.me.member) {
-            let status = StatusBroadcast { term, members: members.clone() };
+            let status = StatusBroadcast {
+                term,
+                members: members.clone(),
+            };
             self.send(member, PeerMessage::Status(status));
         }
     }
 
-    pub(super) fn handle_status(&mut self, status: StatusBroadcast) {
-        if status.term == self.core.term() {
+    pub(super) fn handle_status(&mut self, from: MemberId, status: StatusBroadcast) {
+        if status.term == self.core.term() && self.core.leader() == Some(from) {
+            self.slowest_applied = status.members.iter().map(|r| r.applied).min();
             self.advance_window(status.members.iter().map(|r| r.applied).min());
         }
     }
@@ -246,9 +334,20 @@ impl Driver {
         if let Some(chunk) = self.ingest.oldest_open_chunk() {
             keep_from = keep_from.min(chunk.prev());
         }
-        if keep_from > LogIndex(0) {
-            let configs = self.configs_up_to(keep_from);
-            let _ = self.links.jobs.send(Job::Retain { keep_from, configs });
+        let committed = self.last_committed;
+        if committed > self.core.base().last.index {
+            let keep_after = match self.core.is_leader() {
+                // It knows how far the logs are.
+                true => None,
+                false => self.slowest_applied,
+            };
+            let retain = Retain {
+                keep_from,
+                keep_after,
+                committed,
+                configs: self.configs_up_to(committed),
+            };
+            let _ = self.links.jobs.send(Job::Retain(retain));
         }
     }
 }

@@ -19,7 +19,10 @@ pub(super) struct Leaving {
 
 impl Driver {
     pub(super) fn begin_leave(&mut self, done: LeaveDone) {
-        self.leaving = Some(Leaving { done, deadline: Instant::now() + LEAVE_LIMIT });
+        self.leaving = Some(Leaving {
+            done,
+            deadline: Instant::now() + LEAVE_LIMIT,
+        });
         self.leave_tick();
     }
 
@@ -27,7 +30,10 @@ impl Driver {
     pub(super) fn leave_tick(&mut self) {
         let Some(leaving) = &self.leaving else { return };
         if Instant::now() >= leaving.deadline {
-            self.log(Level::Info, "leaving without the group's consent: it did not answer in time");
+            self.log(
+                Level::Info,
+                "leaving without the group's consent: it did not answer in time",
+            );
             self.finish_leave();
             return;
         }
@@ -42,7 +48,12 @@ impl Driver {
             // Refused while one is under way, or nobody is fit: asked again at the next tick.
             let _ = self.core.transfer_leadership(self.now(), None);
         } else if let Some(leader) = self.core.leader() {
-            self.send(leader, PeerMessage::Leave { session: self.me.session });
+            self.send(
+                leader,
+                PeerMessage::Leave {
+                    session: self.me.session,
+                },
+            );
         }
     }
 
@@ -63,6 +74,14 @@ impl Driver {
         if !self.core.is_ready_leader() {
             return;
         }
+        if self
+            .presence
+            .get(from)
+            .is_some_and(|present| present.session != session)
+        {
+            // A late word of a former life: the member is back.
+            return;
+        }
         if self.presence.exit(from, session) {
             self.log(Level::Info, format!("{} leaves", self.name_of(from)));
             self.core.set_eligible(from, false);
@@ -78,11 +97,16 @@ impl Driver {
     pub(super) fn continue_leaves(&mut self) {
         for member in self.presence.leaving.clone() {
             let config = self.core.config();
-            let votes =
-                config.config.members.get(&member).is_some_and(|m| m.role == Role::Voter);
+            let votes = config
+                .config
+                .members
+                .get(&member)
+                .is_some_and(|m| m.role == Role::Voter);
             if votes {
                 // Refused while another change is under way: the next tick tries again.
-                let _ = self.core.change_config(self.now(), ConfigChange::Demote(member));
+                let _ = self
+                    .core
+                    .change_config(self.now(), ConfigChange::Demote(member));
             } else if config.index <= self.core.commit_index() {
                 self.presence.leaving.retain(|id| *id != member);
                 self.send(member, PeerMessage::LeaveReply { ok: true });

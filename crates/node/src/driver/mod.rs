@@ -4,6 +4,7 @@
 //! One turn: take what has come in, tell the core, perform its effects. Nothing here waits for a
 //! disk, a socket or the host.
 
+mod deferred;
 mod effects;
 mod event;
 mod join;
@@ -15,18 +16,18 @@ mod reads;
 mod status;
 mod transfer;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 use synod_consensus::{
-    Body, Config, Core, EntryKind, GroupId, Intake, LogIndex, MemberId, Message, Outbox, SessionId,
-    Term, Time,
+    Body, Config, Core, EntryKind, GroupId, Intake, LogIndex, MemberId, Message, Outbox, Seqno,
+    SessionId, Term, Time,
 };
 use synod_log::LogReader;
-use synod_wire::{DataState, PeerMessage, Propose};
+use synod_wire::{DataState, PeerMessage};
 
 pub(crate) use effects::append_message;
 pub(crate) use event::{Event, LeaveDone, ReadDone, Submission};
@@ -41,6 +42,7 @@ use crate::shared::Shared;
 use crate::staged::Staged;
 use crate::storage::Job;
 use crate::view::View;
+use deferred::Deferred;
 use join::Joining;
 use leave::Leaving;
 use origin::Submitted;
@@ -90,17 +92,25 @@ pub(crate) struct Driver {
     arriving: HashMap<(Term, LogIndex), Bytes>,
     submitted: HashMap<u64, Submitted>,
     /// Proposals waiting for room in the leader's log.
-    deferred: VecDeque<Propose>,
+    deferred: Deferred,
+    /// The connection over which proposals go to a member, see `Event::LinkUp`.
+    connections: HashMap<MemberId, u64>,
+    /// See `Shared::log_cut`.
+    era: u64,
     reads: Reads,
     presence: Presence,
     views: ViewTrail,
     committed_view: View,
     next_retention: Instant,
+    /// How far the slowest member present has applied, by the leader's word.
+    slowest_applied: Option<Seqno>,
     joining: Joining,
     leaving: Option<Leaving>,
     data_state: DataState,
     last_committed: LogIndex,
     leaderless_since: Option<Instant>,
+    /// The term this member leads.
+    led: Option<Term>,
     next_slow_tick: Instant,
     joined_host: bool,
     stopped: bool,
@@ -118,7 +128,14 @@ pub(crate) struct Start {
 
 impl Driver {
     pub(crate) fn new(start: Start, links: Links) -> Driver {
-        let Start { me, config, group, mode, core, ingest } = start;
+        let Start {
+            me,
+            config,
+            group,
+            mode,
+            core,
+            ingest,
+        } = start;
         let now = Instant::now();
         Driver {
             outbox: Outbox::new(me.member, me.session),
@@ -138,13 +155,17 @@ impl Driver {
             started: now,
             arriving: HashMap::new(),
             submitted: HashMap::new(),
-            deferred: VecDeque::new(),
+            deferred: Deferred::default(),
+            connections: HashMap::new(),
+            era: 0,
             reads: Reads::default(),
             leaving: None,
             data_state: DataState::Disconnected,
             leaderless_since: Some(now),
+            led: None,
             next_slow_tick: now,
             next_retention: now,
+            slowest_applied: None,
             joined_host: false,
             stopped: false,
         }
@@ -169,6 +190,9 @@ impl Driver {
         self.abandon_submissions();
         self.reads.fail_all();
         self.links.shared.stop();
+        // Nobody gives anything back from now on; what is still queued ends when it is dropped.
+        self.links.pending_budget.close();
+        self.links.inbound_budget.close();
     }
 
     fn turn(&mut self) {
@@ -194,27 +218,48 @@ impl Driver {
     }
 
     fn wake_at(&self) -> Instant {
-        let core = self.core.poll_timeout().map(|at| self.started + Duration::from_micros(at.0));
+        let core = self
+            .core
+            .poll_timeout()
+            .map(|at| self.started + Duration::from_micros(at.0));
         core.map_or(self.next_slow_tick, |at| at.min(self.next_slow_tick))
     }
 
     fn handle(&mut self, event: Event) {
         match event {
-            Event::Peer { from, message, bytes } => {
-                self.handle_peer(from, message);
+            Event::Peer {
+                from,
+                group,
+                message,
+                bytes,
+            } => {
+                // It may have connected before this member chose its group.
+                let foreign = GroupId::NONE != group && group != self.group;
+                if !foreign || self.group == GroupId::NONE {
+                    self.handle_peer(from, message);
+                }
                 self.links.inbound_budget.give_back(bytes);
             }
-            Event::LinkUp { member } => {
+            Event::LinkUp { member, connection } => {
+                self.connections.insert(member, connection);
                 self.core.peer_connected(self.now(), member);
+                self.repeat_proposals(member);
                 if self.core.leader() == Some(member) {
-                    self.outbox.reconnected();
                     self.send_join_if_needed();
                 }
             }
+            Event::Called { member } => self.repeat_proposals(member),
             Event::LinkDown { member } => self.core.peer_disconnected(self.now(), member),
-            Event::Found { member, address, group } => self.found(member, &address, group),
-            Event::SeedRefused { text, is_final } => self.refused(&text, is_final),
-            Event::Persisted(ticket) => self.core.persisted(self.now(), ticket),
+            Event::Found {
+                member,
+                address,
+                group,
+            } => self.found(member, &address, group),
+            Event::SeedRefused { text, is_final } => self.refused_at(&text, is_final),
+            Event::Persisted(ticket) => {
+                self.core.persisted(self.now(), ticket);
+                self.trim_staged();
+            }
             Event::Purged(base) => self.core.purged(base),
             Event::StorageFailed(why) => self.fail(&format!("the log failed: {why}")),
             Event::Submit(submission) => self.submit(submission),
@@ -240,7 +285,12 @@ impl Driver {
                 self.handle_consensus(from, message, payloads);
             }
             PeerMessage::Propose(propose) => self.handle_propose(from, propose),
-            PeerMessage::ProposeRefused { term, session, number, reason } => {
+            PeerMessage::ProposeRefused {
+                term,
+                session,
+                number,
+                reason,
+            } => {
                 if session == self.me.session {
                     self.proposal_refused(term, number, reason);
                 }
@@ -250,7 +300,7 @@ impl Driver {
             PeerMessage::Leave { session } => self.handle_leave(from, session),
             PeerMessage::LeaveReply { ok } => self.handle_leave_reply(ok),
             PeerMessage::Report(report) => self.handle_report(from, report),
-            PeerMessage::Status(status) => self.handle_status(status),
+            PeerMessage::Status(status) => self.handle_status(from, status),
             PeerMessage::StateRequest(request) => self.handle_state_request(from, request),
             PeerMessage::StateOffer(offer) => self.handle_state_offer(offer),
             PeerMessage::StateResult(result) => self.handle_state_result(result),
@@ -269,7 +319,11 @@ impl Driver {
             // Nothing may be written before the log knows which group it is for.
             return;
         }
-        let Some(configs) = self.take_payloads(&message, payloads) else { return };
+        let Some(configs) = self.take_payloads(&message, payloads) else {
+            return;
+        };
+        // The core wants its effects performed before it is given the next message.
+        self.perform_core_effects();
         self.core.handle_message_with(self.now(), message, &configs);
         // The payloads' entries, if accepted, are in the effects now.
         self.perform_core_effects();
@@ -283,14 +337,32 @@ impl Driver {
         payloads: Vec<Bytes>,
     ) -> Option<Vec<(LogIndex, Config)>> {
         let mut configs = Vec::new();
-        let Body::Append(append) = &message.body else { return Some(configs) };
+        let Body::Append(append) = &message.body else {
+            return Some(configs);
+        };
+        if append.entries.len() != payloads.len() {
+            self.log(
+                Level::Error,
+                format!(
+                    "member {} sent {} entries with {} payloads",
+                    message.from,
+                    append.entries.len(),
+                    payloads.len()
+                ),
+            );
+            return None;
+        }
         for (header, payload) in append.entries.iter().zip(payloads) {
             let is_whole = payload.len() == header.payload_len as usize
                 && crc32c::crc32c(&payload) == header.payload_crc;
             if !is_whole {
                 self.log(
                     Level::Error,
-                    format!("entry {} arrived damaged from {}", header.id(), message.from),
+                    format!(
+                        "entry {} arrived damaged from {}",
+                        header.id(),
+                        message.from
+                    ),
                 );
                 return None;
             }
@@ -312,8 +384,9 @@ impl Driver {
     fn perform(&mut self) {
         loop {
             self.perform_core_effects();
-            self.retry_deferred();
-            if !self.send_proposals() {
+            let ordered = self.retry_deferred();
+            let sent = self.send_proposals();
+            if !ordered && !sent {
                 break;
             }
         }
@@ -327,6 +400,7 @@ impl Driver {
         self.lead_slow_tick();
         self.leave_tick();
         self.retain_log();
+        self.drop_strangers();
     }
 
     /// Stops for good.

@@ -4,23 +4,31 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
-use synod_consensus::{EntryHeader, EntryKind, Origin, Term};
+use synod_consensus::{EntryHeader, EntryKind, MemberId, Origin, Term};
 use synod_wire::{PeerMessage, Propose, RefusedWhy};
 
 use super::{Driver, Submission};
 use crate::host::Level;
-use crate::pending::{Fate, Pending};
+use crate::pending::{Fate, Waiter};
+use crate::snapshots::Snapshot;
 
 /// A proposal whose outcome is not known.
 pub(super) struct Submitted {
     kind: EntryKind,
     payload: Bytes,
-    pending: Arc<Pending>,
+    pending: Waiter,
+    /// Held as long as the piece is on its way.
+    _snapshot: Arc<Snapshot>,
 }
 
 impl Driver {
     pub(super) fn submit(&mut self, submission: Submission) {
-        let Submission { kind, payload, pending } = submission;
+        let Submission {
+            kind,
+            payload,
+            pending,
+            snapshot,
+        } = submission;
         let given_up = pending.fate().is_some();
         if given_up || !self.links.shared.is_primary() || self.leaving.is_some() {
             self.links.pending_budget.give_back(payload.len());
@@ -28,7 +36,15 @@ impl Driver {
             return;
         }
         let number = self.outbox.submit();
-        self.submitted.insert(number, Submitted { kind, payload, pending });
+        self.submitted.insert(
+            number,
+            Submitted {
+                kind,
+                payload,
+                pending,
+                _snapshot: snapshot,
+            },
+        );
     }
 
     /// Sends what is due to the leader; whether anything was due.
@@ -53,11 +69,27 @@ impl Driver {
             };
             if send.to == self.me.member {
                 self.handle_propose(self.me.member, propose);
-            } else {
-                self.send(send.to, PeerMessage::Propose(propose));
+            } else if let Some(connection) = self.connections.get(&send.to) {
+                let message = PeerMessage::Propose(propose);
+                self.links.peers.send_over(send.to, *connection, message);
             }
         }
         sent
+    }
+
+    /// A connection to or from a member is new. If it leads, proposals or refusals may have got lost
+    /// with the one before.
+    pub(super) fn repeat_proposals(&mut self, member: MemberId) {
+        if self.core.leader().is_none_or(|leader| leader == member) {
+            self.outbox.reconnected();
+        }
+    }
+
+    /// The log began anew, behind entries that this member has not seen: what it proposed may be
+    /// among them, so it is not sent again.
+    pub(super) fn forget_unseen(&mut self) {
+        let numbers = self.outbox.log_reset();
+        self.give_up(&numbers);
     }
 
     /// The leader has refused a proposal.
@@ -68,27 +100,39 @@ impl Driver {
             RefusedWhy::Conflict { .. } => Fate::Conflict,
             RefusedWhy::TooOld { .. } => Fate::TooOld,
             RefusedWhy::Malformed | RefusedWhy::TooLarge => {
-                self.log(Level::Error, format!("the leader refused a proposal: {reason:?}"));
+                self.log(
+                    Level::Error,
+                    format!("the leader refused a proposal: {reason:?}"),
+                );
                 Fate::Rejected
             }
         };
-        if self.outbox.refused(term, number) {
-            if let Some(submitted) = self.take_submitted(number) {
-                submitted.pending.decide(fate);
-            }
+        if self.outbox.refused(term, number)
+            && let Some(submitted) = self.take_submitted(number)
+        {
+            submitted.pending.decide(fate);
         }
     }
 
     /// An entry of this session was committed.
     pub(super) fn own_committed(&mut self, number: u64, header: &EntryHeader) {
-        let Some(submitted) = self.take_submitted(number) else { return };
+        let Some(submitted) = self.take_submitted(number) else {
+            return;
+        };
         if header.kind != EntryKind::Action {
+            // The last piece brings the decision.
+            submitted.pending.release();
             return;
         }
-        let fate = Fate::Ordered { seqno: header.seqno, depends_on: header.depends_on };
+        let fate = Fate::Ordered {
+            seqno: header.seqno,
+            depends_on: header.depends_on,
+        };
         // Attached before the decision: the client may finish before this thread goes on, and the
         // delivery thread must find it either way.
-        self.links.shared.attach_local(header.seqno, submitted.pending.clone());
+        self.links
+            .shared
+            .attach_local(header.seqno, Arc::clone(&submitted.pending));
         if !submitted.pending.decide(fate) {
             self.links.shared.take_local(header.seqno);
         }
@@ -104,11 +148,19 @@ impl Driver {
     pub(super) fn abandon_submissions(&mut self) {
         let mut numbers: Vec<u64> = self.submitted.keys().copied().collect();
         numbers.sort_unstable();
+        for number in &numbers {
+            self.outbox.forget(*number);
+        }
+        self.give_up(&numbers);
+    }
+
+    fn give_up(&mut self, numbers: &[u64]) {
         if !numbers.is_empty() {
+            // Before the clients let go of their locks.
             self.links.shared.epoch.fetch_add(1, Ordering::AcqRel);
         }
         for number in numbers {
-            self.outbox.forget(number);
+            let number = *number;
             if let Some(submitted) = self.take_submitted(number) {
                 submitted.pending.decide(Fate::Unknown);
             }

@@ -11,6 +11,9 @@ use crate::view::{View, ViewMember};
 
 /// A view entry is looked for this far back at start.
 const VIEW_SEARCH_ENTRIES: u64 = 50_000;
+/// And through at most about so many bytes, which bounds the time a start takes.
+const VIEW_SEARCH_BYTES: usize = 256 << 20;
+const VIEW_SEARCH_STEP: u64 = 256;
 const READ_BYTES: usize = 4 << 20;
 
 /// The leader's picture of the members.
@@ -31,7 +34,9 @@ impl Presence {
 
     /// Whether the member was heard of within `limit`.
     pub(super) fn is_alive(&self, member: MemberId, limit: Duration) -> bool {
-        self.heard.get(&member).is_some_and(|at| at.elapsed() < limit)
+        self.heard
+            .get(&member)
+            .is_some_and(|at| at.elapsed() < limit)
     }
 
     /// Starts from the latest view; each of its members has `limit` from now to be heard of.
@@ -53,7 +58,10 @@ impl Presence {
 
     /// The member goes; false if it is present with another session, or not at all.
     pub(super) fn exit(&mut self, member: MemberId, session: SessionId) -> bool {
-        let same = self.present.get(&member).is_some_and(|p| p.session == session);
+        let same = self
+            .present
+            .get(&member)
+            .is_some_and(|p| p.session == session);
         if same {
             self.present.remove(&member);
             self.reports.remove(&member);
@@ -101,23 +109,24 @@ pub(super) struct ViewTrail {
 }
 
 impl ViewTrail {
-    /// Finds the newest view in the log.
+    /// Finds the newest views in the log: two, for the last one may still be cut off.
     pub(super) fn load(reader: &LogReader) -> ViewTrail {
-        let last = reader.last_index();
-        let first = reader.first_index().0.max(last.0.saturating_sub(VIEW_SEARCH_ENTRIES));
-        let mut next = LogIndex(first);
+        let first = reader.first_index();
         let mut views = VecDeque::new();
-        while next <= last {
-            // What cannot be read here will be reported where it is needed.
-            let Ok(entries) = reader.read(next, last, READ_BYTES) else { break };
-            for entry in entries {
-                next = entry.header.index.next();
-                if entry.header.kind == EntryKind::View {
-                    if let Ok(view) = View::decode(entry.header.seqno, entry.payload) {
-                        views.push_back((entry.header.index, view));
-                    }
-                }
+        let mut end = reader.last_index();
+        let (mut entries_left, mut bytes_left) = (VIEW_SEARCH_ENTRIES, VIEW_SEARCH_BYTES);
+        while end >= first && end > LogIndex(0) && views.len() < 2 {
+            let start = LogIndex(first.0.max(end.0.saturating_sub(VIEW_SEARCH_STEP - 1)));
+            let (found, bytes) = views_between(reader, start, end);
+            for view in found.into_iter().rev() {
+                views.push_front(view);
             }
+            entries_left = entries_left.saturating_sub(VIEW_SEARCH_STEP);
+            bytes_left = bytes_left.saturating_sub(bytes);
+            if entries_left == 0 || bytes_left == 0 {
+                break;
+            }
+            end = start.prev();
         }
         ViewTrail { views }
     }
@@ -145,6 +154,121 @@ impl ViewTrail {
         while self.views.get(1).is_some_and(|(index, _)| *index <= commit) {
             self.views.pop_front();
         }
-        self.views.front().filter(|(index, _)| *index <= commit).map(|(_, view)| view)
+        self.views
+            .front()
+            .filter(|(index, _)| *index <= commit)
+            .map(|(_, view)| view)
+    }
+}
+
+/// The views between two indexes, and the bytes read.
+fn views_between(
+    reader: &LogReader,
+    start: LogIndex,
+    end: LogIndex,
+) -> (Vec<(LogIndex, View)>, usize) {
+    let mut views = Vec::new();
+    let mut bytes = 0;
+    let mut next = start;
+    while next <= end {
+        // What cannot be read here will be reported where it is needed.
+        let Ok(entries) = reader.read(next, end, READ_BYTES) else {
+            break;
+        };
+        if entries.is_empty() {
+            break;
+        }
+        for entry in entries {
+            next = entry.header.index.next();
+            bytes += entry.payload.len();
+            if entry.header.kind == EntryKind::View
+                && let Ok(view) = View::decode(entry.header.seqno, entry.payload)
+            {
+                views.push((entry.header.index, view));
+            }
+        }
+    }
+    (views, bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use synod_consensus::Seqno;
+
+    const LONG: Duration = Duration::from_secs(3600);
+
+    fn member(id: u64, session: u64) -> ViewMember {
+        ViewMember {
+            member: MemberId(id),
+            session: SessionId(session),
+            name: format!("node{id}"),
+            incoming: String::new(),
+        }
+    }
+
+    fn view(number: u64) -> View {
+        View {
+            seqno: Seqno(number as i64),
+            number,
+            members: vec![member(1, 1), member(2, 1)],
+        }
+    }
+
+    fn present(presence: &Presence) -> Vec<(u64, u64)> {
+        presence
+            .members()
+            .iter()
+            .map(|m| (m.member.0, m.session.0))
+            .collect()
+    }
+
+    #[test]
+    fn new_leader_starts_from_the_latest_view_and_itself() {
+        let mut presence = Presence::default();
+        presence.enter(member(9, 9));
+        presence.begin(Some(&view(4)), member(2, 7));
+        assert_eq!(present(&presence), [(1, 1), (2, 7)]);
+    }
+
+    #[test]
+    fn returning_member_replaces_its_former_session() {
+        let mut presence = Presence::default();
+        presence.begin(Some(&view(1)), member(1, 1));
+        presence.leaving.push(MemberId(2));
+        presence.enter(member(2, 5));
+        assert!(presence.leaving.is_empty());
+        assert!(!presence.exit(MemberId(2), SessionId(1)), "an old session");
+        assert_eq!(present(&presence), [(1, 1), (2, 5)]);
+        assert!(presence.exit(MemberId(2), SessionId(5)));
+        assert_eq!(present(&presence), [(1, 1)]);
+    }
+
+    #[test]
+    fn silent_members_expire_but_never_the_leader_itself() {
+        let mut presence = Presence::default();
+        presence.begin(Some(&view(1)), member(1, 1));
+        presence.report(Report {
+            member: MemberId(2),
+            ..Report::default()
+        });
+        assert!(presence.expire(MemberId(1), LONG).is_empty());
+        assert_eq!(presence.expire(MemberId(1), Duration::ZERO), ["node2"]);
+        assert_eq!(present(&presence), [(1, 1)]);
+        assert_eq!(presence.reports().count(), 0);
+        assert!(!presence.is_alive(MemberId(3), LONG), "never heard of");
+    }
+
+    #[test]
+    fn trail_follows_commit_and_truncation() {
+        let mut trail = ViewTrail::default();
+        for number in 1..=3 {
+            trail.appended(LogIndex(number * 10), view(number));
+        }
+        assert_eq!(trail.committed(LogIndex(9)), None);
+        assert_eq!(trail.committed(LogIndex(25)).map(|v| v.number), Some(2));
+        trail.truncated(LogIndex(30));
+        assert_eq!(trail.latest().map(|v| v.number), Some(2));
+        assert_eq!(trail.committed(LogIndex(99)).map(|v| v.number), Some(2));
     }
 }

@@ -37,34 +37,46 @@ impl Driver {
     /// After a change of configuration.
     pub(super) fn publish_members(&mut self) {
         let config = &self.core.config().config;
+        let view = &self.committed_view;
+        let leader_name = self.core.leader().map(|id| self.name_of(id));
         let members = config.members.iter().map(|(id, member)| MemberStatus {
             member: *id,
-            session: None,
+            session: view
+                .members
+                .iter()
+                .find(|m| m.member == *id)
+                .map(|m| m.session),
             name: member.name.clone(),
             address: member.address.clone(),
             voter: member.role == Role::Voter,
         });
         let mut status = lock(&self.links.shared.status);
         status.members = members.collect();
-        status.voter =
-            config.members.get(&self.me.member).is_some_and(|m| m.role == Role::Voter);
+        status.leader_name = leader_name.unwrap_or_default();
+        status.voter = config
+            .members
+            .get(&self.me.member)
+            .is_some_and(|m| m.role == Role::Voter);
         status.group = self.group;
     }
 
     pub(super) fn publish_view(&mut self) {
         let mut status = lock(&self.links.shared.status);
         status.view = self.committed_view.clone();
-        status.group = self.group;
+        drop(status);
+        self.publish_members();
     }
 
     pub(super) fn own_report(&self) -> Report {
         let applied = Seqno(self.links.shared.applied.load(Ordering::Acquire));
+        let on_their_way = self.links.shared.snapshots.oldest();
+        let seen_by_all = on_their_way.map_or(applied, |seen| seen.min(applied));
         let committed = self.links.shared.commit_seqno.load(Ordering::Acquire);
         Report {
             member: self.me.member,
             session: self.me.session,
             state: self.data_state,
-            applied,
+            applied: seen_by_all,
             incoming: self.config.incoming.clone(),
             queue: u32::try_from(committed.saturating_sub(applied.0).max(0)).unwrap_or(u32::MAX),
         }
@@ -74,9 +86,7 @@ impl Driver {
     pub(super) fn watch_primary(&mut self) {
         let primary = match self.leaderless_since {
             None => true,
-            Some(since) => {
-                self.links.shared.is_primary() && since.elapsed() < self.config.suspect
-            }
+            Some(since) => self.links.shared.is_primary() && since.elapsed() < self.config.suspect,
         };
         if primary == self.links.shared.is_primary() {
             return;
@@ -89,7 +99,9 @@ impl Driver {
             let text = format!(
                 "no leader for {:?}: this member is not primary until it hears one. Configured \
                  voters: {}",
-                self.leaderless_since.map(|since: Instant| since.elapsed()).unwrap_or_default(),
+                self.leaderless_since
+                    .map(|since: Instant| since.elapsed())
+                    .unwrap_or_default(),
                 self.voter_names()
             );
             self.log(Level::Warning, text);
@@ -101,8 +113,9 @@ impl Driver {
     fn voter_names(&self) -> String {
         let config = &self.core.config().config;
         let voters = config.members.values().filter(|m| m.role == Role::Voter);
-        let names: Vec<String> =
-            voters.map(|m| format!("{} at {}", m.name, m.address)).collect();
+        let names: Vec<String> = voters
+            .map(|m| format!("{} at {}", m.name, m.address))
+            .collect();
         names.join(", ")
     }
 

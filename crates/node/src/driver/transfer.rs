@@ -16,7 +16,9 @@ impl Driver {
             Some(leader) => self.send(leader, PeerMessage::StateRequest(request)),
             None => {
                 let text = "no leader is known".to_owned();
-                self.links.host.transfer_news(request.id, TransferNews::NoDonor { text });
+                self.links
+                    .host
+                    .transfer_news(request.id, TransferNews::NoDonor { text });
             }
         }
     }
@@ -40,8 +42,12 @@ impl Driver {
                     true => "no synced member is free to give a copy".to_owned(),
                     false => "the member asked does not lead".to_owned(),
                 };
-                let offer =
-                    StateOffer { id: request.id, donor: MemberId::NONE, accepted: false, text };
+                let offer = StateOffer {
+                    id: request.id,
+                    donor: MemberId::NONE,
+                    accepted: false,
+                    text,
+                };
                 self.answer_offer(joiner, offer);
             }
         }
@@ -56,10 +62,17 @@ impl Driver {
         let fit = |id: MemberId| {
             id != request.joiner
                 && self.presence.get(id).is_some()
-                && self.presence.reports().any(|r| r.member == id && r.state == DataState::Synced)
+                && self
+                    .presence
+                    .reports()
+                    .any(|r| r.member == id && r.state == DataState::Synced)
         };
         for name in &request.preferred {
-            let named = self.presence.members().into_iter().find(|m| m.name == *name);
+            let named = self
+                .presence
+                .members()
+                .into_iter()
+                .find(|m| m.name == *name);
             if let Some(member) = named.filter(|m| fit(m.member)) {
                 return Some(member.member);
             }
@@ -77,7 +90,10 @@ impl Driver {
     fn donate(&mut self, request: StateRequest) {
         self.log(
             Level::Info,
-            format!("{} asks this member for a full copy", self.name_of(request.joiner)),
+            format!(
+                "{} asks this member for a full copy",
+                self.name_of(request.joiner)
+            ),
         );
         self.links.host.donate(DonorRequest {
             id: request.id,
@@ -100,10 +116,18 @@ impl Driver {
     }
 
     pub(super) fn handle_state_offer(&mut self, offer: StateOffer) {
-        let StateOffer { id, donor, accepted, text } = offer;
+        let StateOffer {
+            id,
+            donor,
+            accepted,
+            text,
+        } = offer;
         let news = match accepted {
             true => {
-                self.log(Level::Info, format!("{} gives this member a copy", self.name_of(donor)));
+                self.log(
+                    Level::Info,
+                    format!("{} gives this member a copy", self.name_of(donor)),
+                );
                 TransferNews::Accepted { donor }
             }
             false => TransferNews::NoDonor { text },
@@ -112,7 +136,13 @@ impl Driver {
     }
 
     pub(super) fn handle_state_result(&mut self, result: StateResult) {
-        let StateResult { id, ok, code, seqno, text } = result;
+        let StateResult {
+            id,
+            ok,
+            code,
+            seqno,
+            text,
+        } = result;
         let news = match ok {
             true => TransferNews::Done { seqno },
             false => TransferNews::Failed { code, text },

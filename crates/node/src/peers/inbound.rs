@@ -3,7 +3,6 @@
 use std::io;
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use synod_wire::handshake::HANDSHAKE_FRAME_MAX;
@@ -12,7 +11,7 @@ use synod_wire::{
     read_hello, write_reply,
 };
 
-use super::dial::{IO_LIMIT, prepare};
+use super::dial::{HANDSHAKE_LIMIT, IO_LIMIT, Timed, prepare};
 use super::{INBOUND_MAX, Peers};
 use crate::driver::Event;
 use crate::host::Level;
@@ -31,7 +30,10 @@ pub(super) fn accept(peers: &Arc<Peers>) {
         match accepted {
             Ok((stream, from)) => start(peers, stream, from),
             Err(error) => {
-                peers.host.log(Level::Warning, &format!("cannot accept a connection: {error}"));
+                peers.host.log(
+                    Level::Warning,
+                    &format!("cannot accept a connection: {error}"),
+                );
                 std::thread::park_timeout(ACCEPT_PAUSE);
             }
         }
@@ -39,23 +41,22 @@ pub(super) fn accept(peers: &Arc<Peers>) {
 }
 
 fn start(peers: &Arc<Peers>, stream: TcpStream, from: SocketAddr) {
-    let Ok(handle) = stream.try_clone() else { return };
-    let id = peers.next_inbound.fetch_add(1, Ordering::Relaxed);
-    {
-        let mut inbound = lock(&peers.inbound);
-        if inbound.len() >= INBOUND_MAX {
-            peers.host.log(Level::Warning, &format!("too many connections: refusing {from}"));
-            return;
+    let Some(id) = peers.remember(&stream, INBOUND_MAX) else {
+        if !peers.is_stopping() {
+            peers.host.log(
+                Level::Warning,
+                &format!("too many connections: refusing {from}"),
+            );
         }
-        inbound.insert(id, handle);
-    }
+        return;
+    };
     let serving = peers.clone();
     let started = peers.run("synod-in", move || {
-        serve(&serving, &stream, from);
-        lock(&serving.inbound).remove(&id);
+        serve(&serving, &stream, id, from);
+        serving.forget(id);
     });
     if let Err(error) = started {
-        lock(&peers.inbound).remove(&id);
+        peers.forget(id);
         peers.host.log(Level::Error, &error.to_string());
     }
 }
@@ -73,8 +74,8 @@ enum InboundError {
     Decode(#[from] synod_wire::DecodeError),
 }
 
-fn serve(peers: &Arc<Peers>, stream: &TcpStream, from: SocketAddr) {
-    let mut reader = FrameReader::new(stream, HANDSHAKE_FRAME_MAX);
+fn serve(peers: &Arc<Peers>, stream: &TcpStream, id: u64, from: SocketAddr) {
+    let mut reader = FrameReader::new(Timed::new(stream, HANDSHAKE_LIMIT), HANDSHAKE_FRAME_MAX);
     let greeted = greet(peers, stream, &mut reader, from);
     let (hello, version) = match greeted {
         Ok(Some(greeted)) => greeted,
@@ -87,6 +88,9 @@ fn serve(peers: &Arc<Peers>, stream: &TcpStream, from: SocketAddr) {
             return;
         }
     };
+    if !peers.introduced(id, hello.group) {
+        return;
+    }
     peers.tell(Event::Found {
         member: hello.member,
         address: hello.address.clone(),
@@ -97,12 +101,19 @@ fn serve(peers: &Arc<Peers>, stream: &TcpStream, from: SocketAddr) {
     if let Some(link) = &link {
         link.inbound_opened();
     }
+    peers.tell(Event::Called {
+        member: hello.member,
+    });
     reader.set_max(peers.limits.of(hello.lane));
     let mut received_any = false;
     if let Err(error) = receive(peers, &hello, version, &mut reader, &mut received_any) {
-        let is_noise = peers.is_stopping() || matches!(error, InboundError::Stream(synod_wire::StreamError::Io(_)));
+        let is_noise = peers.is_stopping()
+            || matches!(error, InboundError::Stream(synod_wire::StreamError::Io(_)));
         if !is_noise {
-            let text = format!("closing the connection from {} ({from}): {error}", hello.name);
+            let text = format!(
+                "closing the connection from {} ({from}): {error}",
+                hello.name
+            );
             peers.host.log(Level::Warning, &text);
         }
     }
@@ -110,8 +121,10 @@ fn serve(peers: &Arc<Peers>, stream: &TcpStream, from: SocketAddr) {
         link.inbound_closed();
         // A caller that only looked around leaves no trace; a peer that hung up is gone.
         if received_any || hello.lane == Lane::Bulk {
-            link.reset();
-            peers.tell(Event::LinkDown { member: hello.member });
+            link.reset_stale();
+            peers.tell(Event::LinkDown {
+                member: hello.member,
+            });
         }
     }
 }
@@ -120,22 +133,24 @@ fn serve(peers: &Arc<Peers>, stream: &TcpStream, from: SocketAddr) {
 fn greet(
     peers: &Peers,
     stream: &TcpStream,
-    reader: &mut FrameReader<&TcpStream>,
+    reader: &mut FrameReader<Timed<'_>>,
     from: SocketAddr,
 ) -> Result<Option<(Hello, u16)>, InboundError> {
     prepare(stream)?;
-    stream.set_read_timeout(Some(IO_LIMIT))?;
     stream.set_write_timeout(Some(IO_LIMIT))?;
     let hello = read_hello(reader)?;
     let mut reply = lock(&peers.identity).answer(&hello);
     if !peers.host.allows(&from.ip().to_string()) {
         let text = format!("{} is not in the allowlist", from.ip());
-        reply = HelloReply::Refused { reason: RefuseReason::NotAllowed, text };
+        reply = HelloReply::Refused {
+            reason: RefuseReason::NotAllowed,
+            text,
+        };
     }
     write_reply(&mut FrameWriter::new(stream, HANDSHAKE_FRAME_MAX), &reply)?;
     match reply {
         HelloReply::Welcome { version, .. } => {
-            stream.set_read_timeout(None)?;
+            reader.get_mut().no_limit()?;
             Ok(Some((hello, version)))
         }
         HelloReply::Refused { reason, text } => {
@@ -152,7 +167,7 @@ fn receive(
     peers: &Peers,
     hello: &Hello,
     version: u16,
-    reader: &mut FrameReader<&TcpStream>,
+    reader: &mut FrameReader<Timed<'_>>,
     received_any: &mut bool,
 ) -> Result<(), InboundError> {
     while let Some(frame) = reader.read_frame()? {
@@ -162,7 +177,12 @@ fn receive(
         if !peers.inbound_budget.take(bytes) {
             return Ok(());
         }
-        peers.tell(Event::Peer { from: hello.member, message, bytes });
+        peers.tell(Event::Peer {
+            from: hello.member,
+            group: hello.group,
+            message,
+            bytes,
+        });
     }
     Ok(())
 }

@@ -4,9 +4,9 @@ use std::collections::VecDeque;
 use std::net::{Shutdown, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use synod_consensus::MemberId;
+use synod_consensus::{GroupId, MemberId};
 use synod_wire::{FrameWriter, HelloReply, Lane, PeerMessage, RefuseReason, StreamError};
 
 use super::Peers;
@@ -20,6 +20,10 @@ use crate::shared::lock;
 const QUEUE_BYTES_MAX: usize = 128 << 20;
 /// What a message weighs beside its payload.
 const MESSAGE_BYTES: usize = 256;
+/// A peer that is not in the group and has not called for so long is no longer called.
+const STRANGER_LIMIT: Duration = Duration::from_secs(5);
+/// A connection so young is a live peer's.
+const FRESH: Duration = Duration::from_millis(200);
 const RETRY_MIN: Duration = Duration::from_millis(50);
 const RETRY_MAX: Duration = Duration::from_secs(1);
 
@@ -29,6 +33,8 @@ pub(super) struct Link {
     address: Mutex<String>,
     lanes: [LaneQueue; 2],
     inbound: AtomicUsize,
+    /// When the peer last hung up; at first, when it was heard of.
+    alone_since: Mutex<Instant>,
     closed: AtomicBool,
 }
 
@@ -44,6 +50,12 @@ struct LaneState {
     bytes: usize,
     /// The open connection.
     stream: Option<TcpStream>,
+    /// How many connections there were.
+    connection: u64,
+    /// The group of the peer at the other end of `stream`.
+    group: GroupId,
+    /// When `stream` was opened.
+    opened_at: Option<Instant>,
     /// Give the present connection, or the pause before the next, up.
     reset: bool,
 }
@@ -55,6 +67,7 @@ impl Link {
             address: Mutex::new(address.to_owned()),
             lanes: Default::default(),
             inbound: AtomicUsize::new(0),
+            alone_since: Mutex::new(Instant::now()),
             closed: AtomicBool::new(false),
         }
     }
@@ -68,31 +81,64 @@ impl Link {
         }
     }
 
-    /// Queues a message; drops it if there is no connection.
-    pub(super) fn send(&self, message: PeerMessage, host: &dyn Host) {
+    /// Queues a message; drops it if there is no connection, or another one than it is meant for.
+    pub(super) fn send(&self, message: PeerMessage, over: Option<u64>, host: &dyn Host) {
         let lane = &self.lanes[message.lane() as usize];
         let mut state = lock(&lane.state);
-        if state.stream.is_none() {
+        let other = over.is_some_and(|connection| connection != state.connection);
+        if state.stream.is_none() || state.reset || other {
             return;
         }
         state.bytes += weight(&message);
-        if state.bytes > QUEUE_BYTES_MAX {
-            host.log(
-                Level::Warning,
-                &format!("member {} takes nothing any more: closing its connection", self.member),
-            );
+        let is_full = state.bytes > QUEUE_BYTES_MAX;
+        if is_full {
             give_up(&mut state);
         } else {
             state.queue.push_back(message);
         }
         drop(state);
         lane.changed.notify_all();
+        if is_full {
+            host.log(
+                Level::Warning,
+                &format!(
+                    "member {} takes nothing any more: closing its connection",
+                    self.member
+                ),
+            );
+        }
+    }
+
+    /// Connects anew where the peer was not known to be in this group.
+    pub(super) fn reset_unless(&self, group: GroupId) {
+        for lane in &self.lanes {
+            let mut state = lock(&lane.state);
+            if state.stream.is_some() && state.group != group {
+                give_up(&mut state);
+            }
+            drop(state);
+            lane.changed.notify_all();
+        }
     }
 
     /// Connects anew.
     pub(super) fn reset(&self) {
         for lane in &self.lanes {
             give_up(&mut lock(&lane.state));
+            lane.changed.notify_all();
+        }
+    }
+
+    /// The peer hung up: connects anew, unless it has answered just now. (Otherwise both sides could
+    /// go on closing what the other has just opened.)
+    pub(super) fn reset_stale(&self) {
+        for lane in &self.lanes {
+            let mut state = lock(&lane.state);
+            let is_fresh = state.opened_at.is_some_and(|at| at.elapsed() < FRESH);
+            if state.stream.is_none() || !is_fresh {
+                give_up(&mut state);
+            }
+            drop(state);
             lane.changed.notify_all();
         }
     }
@@ -116,19 +162,27 @@ impl Link {
     }
 
     pub(super) fn inbound_closed(&self) {
+        *lock(&self.alone_since) = Instant::now();
         self.inbound.fetch_sub(1, Ordering::AcqRel);
     }
 
-    pub(super) fn has_inbound(&self) -> bool {
+    /// Whether the peer is connected to this member, or was a moment ago.
+    pub(super) fn is_wanted_by_peer(&self) -> bool {
         self.inbound.load(Ordering::Acquire) > 0
+            || lock(&self.alone_since).elapsed() < STRANGER_LIMIT
     }
 
     fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Acquire)
     }
 
-    fn is_up(&self) -> bool {
-        self.lanes.iter().all(|lane| lock(&lane.state).stream.is_some())
+    /// The number of the bulk lane's connection, if both lanes have one.
+    fn connection(&self) -> Option<u64> {
+        let control = lock(&self.lanes[Lane::Control as usize].state)
+            .stream
+            .is_some();
+        let bulk = lock(&self.lanes[Lane::Bulk as usize].state);
+        (control && bulk.stream.is_some()).then_some(bulk.connection)
     }
 
     /// Sits out a pause, unless there is reason to try at once.
@@ -156,17 +210,23 @@ impl Link {
                 state.bytes = 0;
                 return Some(std::mem::take(&mut state.queue));
             }
-            state = lane.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = lane
+                .changed
+                .wait(state)
+                .unwrap_or_else(PoisonError::into_inner);
         }
     }
 
     /// The lane has a connection now.
-    fn opened(&self, lane: Lane, stream: &TcpStream) -> bool {
+    fn opened(&self, lane: Lane, opened: &Opened<'_>) -> bool {
         let mut state = lock(&self.lanes[lane as usize].state);
         state.queue.clear();
         state.bytes = 0;
         state.reset = false;
-        state.stream = stream.try_clone().ok();
+        state.connection += 1;
+        state.opened_at = Some(Instant::now());
+        state.group = opened.group;
+        state.stream = opened.stream.try_clone().ok();
         state.stream.is_some()
     }
 
@@ -204,10 +264,23 @@ pub(super) fn run(peers: &Peers, link: &Link, lane: Lane) {
     let mut pause = RETRY_MIN;
     while !link.is_closed() && !peers.is_stopping() {
         let address = lock(&link.address).clone();
-        match dial(&address, &peers.hello(lane)) {
-            Ok((stream, HelloReply::Welcome { version, member, .. })) if member == link.member => {
+        match dial(peers, &address, lane) {
+            Ok((
+                stream,
+                HelloReply::Welcome {
+                    version,
+                    member,
+                    group,
+                    ..
+                },
+            )) if member == link.member => {
                 pause = RETRY_MIN;
-                serve(peers, link, lane, version, &stream);
+                let opened = Opened {
+                    stream: &stream,
+                    version,
+                    group,
+                };
+                serve(peers, link, lane, &opened);
             }
             Ok((_, HelloReply::Welcome { .. })) => pause = RETRY_MAX,
             Ok((_, HelloReply::Refused { reason, text })) => {
@@ -225,26 +298,51 @@ pub(super) fn run(peers: &Peers, link: &Link, lane: Lane) {
     }
 }
 
-fn serve(peers: &Peers, link: &Link, lane: Lane, version: u16, stream: &TcpStream) {
-    if !link.opened(lane, stream) {
+/// A connection on which the greeting is over.
+struct Opened<'a> {
+    stream: &'a TcpStream,
+    version: u16,
+    /// The peer's.
+    group: GroupId,
+}
+
+fn serve(peers: &Peers, link: &Link, lane: Lane, opened: &Opened<'_>) {
+    let Opened {
+        stream, version, ..
+    } = *opened;
+    if !link.opened(lane, opened) {
         return;
     }
-    if link.is_up() {
-        peers.tell(Event::LinkUp { member: link.member });
+    // Looked at only now: whoever sets the group closes the connections it finds.
+    let own = lock(&peers.identity).group;
+    if own != GroupId::NONE && opened.group != GroupId::NONE && opened.group != own {
+        link.shut(lane);
+        return;
+    }
+    if let Some(connection) = link.connection() {
+        peers.tell(Event::LinkUp {
+            member: link.member,
+            connection,
+        });
     }
     let mut writer = FrameWriter::new(stream, peers.limits.of(lane));
     while let Some(messages) = link.take(lane) {
         if let Err(error) = write_all(peers, &mut writer, version, &messages) {
             peers.host.log(
                 Level::Info,
-                &format!("connection to member {} ({lane:?}) broke: {error}", link.member),
+                &format!(
+                    "connection to member {} ({lane:?}) broke: {error}",
+                    link.member
+                ),
             );
             break;
         }
     }
     link.shut(lane);
     let _ = stream.shutdown(Shutdown::Both);
-    peers.tell(Event::LinkDown { member: link.member });
+    peers.tell(Event::LinkDown {
+        member: link.member,
+    });
 }
 
 fn write_all(
@@ -258,7 +356,9 @@ fn write_all(
             Ok(()) => {}
             Err(error @ StreamError::Io(_)) => return Err(error),
             // Only this message is at fault.
-            Err(error) => peers.host.log(Level::Error, &format!("message not sent: {error}")),
+            Err(error) => peers
+                .host
+                .log(Level::Error, &format!("message not sent: {error}")),
         }
     }
     writer.flush()

@@ -11,7 +11,7 @@ mod link;
 mod seek;
 
 use std::collections::HashMap;
-use std::net::{TcpListener, TcpStream};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
@@ -32,6 +32,16 @@ use link::Link;
 /// Connections served at a time; more are refused.
 const INBOUND_MAX: usize = 512;
 
+/// Members connected to at a time; more are not called. Strangers count until they go.
+const LINKS_MAX: usize = 256;
+
+/// A connection, kept at hand so that it can be closed.
+struct Open {
+    stream: TcpStream,
+    /// The peer's group, once it has said so.
+    group: Option<GroupId>,
+}
+
 /// What the threads of this module share.
 pub(crate) struct Peers {
     identity: Mutex<LocalIdentity>,
@@ -42,8 +52,9 @@ pub(crate) struct Peers {
     inbound_budget: Arc<ByteBudget>,
     host: Arc<dyn Host>,
     links: Mutex<HashMap<MemberId, Arc<Link>>>,
-    inbound: Mutex<HashMap<u64, TcpStream>>,
-    next_inbound: AtomicU64,
+    /// Connections opened by others, and by this member while they are greeting.
+    open: Mutex<HashMap<u64, Open>>,
+    next_open: AtomicU64,
     listener: TcpListener,
     stopping: AtomicBool,
     seeking: Mutex<bool>,
@@ -65,7 +76,15 @@ pub(crate) struct PeersStart {
 impl Peers {
     /// Listens, and looks for the group at the seeds.
     pub(crate) fn start(start: PeersStart) -> Result<Arc<Peers>, NodeError> {
-        let PeersStart { identity, address, listener, seeds, events, inbound_budget, host } = start;
+        let PeersStart {
+            identity,
+            address,
+            listener,
+            seeds,
+            events,
+            inbound_budget,
+            host,
+        } = start;
         let peers = Arc::new(Peers {
             identity: Mutex::new(identity),
             address,
@@ -74,8 +93,8 @@ impl Peers {
             inbound_budget,
             host,
             links: Mutex::new(HashMap::new()),
-            inbound: Mutex::new(HashMap::new()),
-            next_inbound: AtomicU64::new(1),
+            open: Mutex::new(HashMap::new()),
+            next_open: AtomicU64::new(1),
             listener,
             stopping: AtomicBool::new(false),
             seeking: Mutex::new(true),
@@ -92,10 +111,22 @@ impl Peers {
     /// Sends a message, if the member is known and reachable; otherwise it is lost, as in any
     /// network. Never waits.
     pub(crate) fn send(&self, to: MemberId, message: PeerMessage) {
-        let link = lock(&self.links).get(&to).cloned();
-        if let Some(link) = link {
-            link.send(message, &*self.host);
+        if let Some(link) = self.link(to) {
+            link.send(message, None, &*self.host);
         }
+    }
+
+    /// As [`Peers::send`], but only over this connection: what was meant for it does not overtake
+    /// what got lost with it.
+    pub(crate) fn send_over(&self, to: MemberId, connection: u64, message: PeerMessage) {
+        if let Some(link) = self.link(to) {
+            link.send(message, Some(connection), &*self.host);
+        }
+    }
+
+    /// Whether there is, or is to be, a connection to this member.
+    pub(crate) fn knows(&self, member: MemberId) -> bool {
+        lock(&self.links).contains_key(&member)
     }
 
     /// Keeps a connection to this member from now on, at this address.
@@ -108,11 +139,20 @@ impl Peers {
             link.set_address(address);
             return;
         }
+        if links.len() >= LINKS_MAX {
+            self.host.log(
+                crate::host::Level::Warning,
+                &format!("not calling {address}: {LINKS_MAX} members are known already"),
+            );
+            return;
+        }
         let link = Arc::new(Link::new(member, address));
         for lane in [Lane::Control, Lane::Bulk] {
             let (peers, link) = (self.clone(), link.clone());
             let name = format!("synod-out-{}", short(member));
+            let closing = link.clone();
             if let Err(error) = self.run(&name, move || link::run(&peers, &link, lane)) {
+                closing.close();
                 self.host.log(crate::host::Level::Error, &error.to_string());
                 return;
             }
@@ -123,7 +163,7 @@ impl Peers {
     /// Drops connections to members that are neither wanted nor connected to us.
     pub(crate) fn keep_only(&self, wanted: &dyn Fn(MemberId) -> bool) {
         lock(&self.links).retain(|member, link| {
-            let keep = wanted(*member) || link.has_inbound();
+            let keep = wanted(*member) || link.is_wanted_by_peer();
             if !keep {
                 link.close();
             }
@@ -134,6 +174,15 @@ impl Peers {
     /// This member belongs to a group from now on.
     pub(crate) fn set_group(&self, group: GroupId) {
         lock(&self.identity).group = group;
+        // Whoever is in another group, or in none that is known, has to introduce itself again.
+        for link in lock(&self.links).values() {
+            link.reset_unless(group);
+        }
+        for open in lock(&self.open).values() {
+            if open.group.is_some_and(|other| other != group) {
+                let _ = open.stream.shutdown(Shutdown::Both);
+            }
+        }
     }
 
     /// The group is found.
@@ -148,18 +197,52 @@ impl Peers {
         self.stop_seeking();
         self.inbound_budget.close();
         // Wakes the accepting thread; it may have ended already.
-        let _ = SockRef::from(&self.listener).shutdown(std::net::Shutdown::Both);
+        let _ = SockRef::from(&self.listener).shutdown(Shutdown::Both);
         for link in lock(&self.links).values() {
             link.close();
         }
-        for stream in lock(&self.inbound).values() {
-            let _ = stream.shutdown(std::net::Shutdown::Both);
+        for open in lock(&self.open).values() {
+            let _ = open.stream.shutdown(Shutdown::Both);
         }
-        let threads = std::mem::take(&mut *lock(&self.threads));
-        for thread in threads {
-            // A thread that panicked has said so.
-            let _ = thread.join();
+        // A thread may have started another one before it saw that all is over.
+        loop {
+            let threads = std::mem::take(&mut *lock(&self.threads));
+            if threads.is_empty() {
+                return;
+            }
+            for thread in threads {
+                // A thread that panicked has said so.
+                let _ = thread.join();
+            }
         }
+    }
+
+    /// Keeps a connection at hand until [`Peers::forget`]; `None` if it is not to be used: there are
+    /// too many, or the node stops.
+    fn remember(&self, stream: &TcpStream, open_max: usize) -> Option<u64> {
+        let handle = stream.try_clone().ok()?;
+        let id = self.next_open.fetch_add(1, Ordering::Relaxed);
+        let mut open = lock(&self.open);
+        // Checked under the lock: whoever stops this node closes what it finds there.
+        if self.is_stopping() || open.len() >= open_max {
+            return None;
+        }
+        let (stream, group) = (handle, None);
+        open.insert(id, Open { stream, group });
+        Some(id)
+    }
+
+    fn forget(&self, id: u64) {
+        lock(&self.open).remove(&id);
+    }
+
+    /// The peer at the other end belongs to this group. False if that is the wrong one meanwhile.
+    fn introduced(&self, id: u64, group: GroupId) -> bool {
+        if let Some(open) = lock(&self.open).get_mut(&id) {
+            open.group = Some(group);
+        }
+        let own = lock(&self.identity).group;
+        own == GroupId::NONE || group == GroupId::NONE || own == group
     }
 
     fn is_stopping(&self) -> bool {

@@ -34,11 +34,21 @@ pub(super) fn run(peers: &Arc<Peers>, seeds: &[String]) {
 }
 
 fn call(peers: &Arc<Peers>, seed: &str) {
-    match dial(seed, &peers.hello(Lane::Control)) {
+    match dial(peers, seed, Lane::Control) {
         Ok((_, HelloReply::Welcome { member, group, .. })) => {
-            peers.tell(Event::Found { member, address: seed.to_owned(), group });
+            peers.tell(Event::Found {
+                member,
+                address: seed.to_owned(),
+                group,
+            });
         }
-        Ok((_, HelloReply::Refused { reason: RefuseReason::Self_, .. })) => {}
+        Ok((
+            _,
+            HelloReply::Refused {
+                reason: RefuseReason::Self_,
+                ..
+            },
+        )) => {}
         Ok((_, HelloReply::Refused { reason, text })) => peers.tell(Event::SeedRefused {
             text: format!("{seed} refuses this member: {text}"),
             is_final: is_final(reason),

@@ -1,0 +1,366 @@
+//! Members that stop without a word, one, two or all of them, and come back.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Instant;
+
+use synod_log::files::{Fault, FaultKind, Op};
+use synod_log::{FaultyFiles, RealFiles};
+use synod_node::{Delivery, Fate, Node, Seqno, StartMode};
+
+use crate::support::{Group, SUSPECT, history, seqno_of};
+
+fn rejoin(group: &mut Group, at: usize) {
+    group.members[at].start(StartMode::Join).unwrap();
+    group.members[at].take_part();
+}
+
+#[test]
+fn follower_that_crashed_catches_up_from_its_log_and_its_peers() {
+    let mut group = Group::of(3, "catchup");
+    let at = group.follower();
+    for i in 0..50 {
+        seqno_of(group.members[at].order(&format!("k{i}"), "before"));
+    }
+    group.members[at].stop();
+    let leader = group.leader();
+    for i in 0..300 {
+        seqno_of(group.members[leader].order(&format!("k{i}"), vec![7; 20_000]));
+    }
+    rejoin(&mut group, at);
+    group.wait_complete();
+    group.check_same_history();
+}
+
+/// Writes on the given members until told to stop; what was acknowledged, by its data.
+fn write_until(group: &Group, writers: &[usize], stop: &AtomicBool) -> HashMap<String, Seqno> {
+    thread::scope(|scope| {
+        let threads: Vec<_> = writers
+            .iter()
+            .flat_map(|at| (0..3).map(move |client| (*at, client)))
+            .map(|(at, client)| {
+                scope.spawn(move || {
+                    let mut acknowledged = Vec::new();
+                    let mut i = 0;
+                    while !stop.load(Ordering::Acquire) {
+                        i += 1;
+                        let data = format!("{at}-{client}-{i}");
+                        let fate = group.members[at].order(&data, data.clone());
+                        match fate {
+                            Fate::Ordered { seqno, .. } => acknowledged.push((data, seqno)),
+                            Fate::Unknown => {}
+                            other => panic!("{other:?}"),
+                        }
+                    }
+                    acknowledged
+                })
+            })
+            .collect();
+        threads
+            .into_iter()
+            .flat_map(|t| t.join().unwrap())
+            .collect()
+    })
+}
+
+#[test]
+fn leader_crash_loses_nothing_acknowledged_and_repeats_nothing() {
+    let mut group = Group::of(3, "leader");
+    let old = group.leader();
+    let others: Vec<usize> = (0..3).filter(|at| *at != old).collect();
+    let mut crashed = group.members.remove(old);
+    let stop = AtomicBool::new(false);
+    let at: Vec<usize> = (0..2).collect();
+    let acknowledged = thread::scope(|scope| {
+        let writing = scope.spawn(|| write_until(&group, &at, &stop));
+        let start = crashed.last();
+        crashed
+            .host
+            .wait("some writes", |record| record.last().0 > start.0 + 100);
+        crashed.stop();
+        let term = group.members[0].node().status().term;
+        group.leader();
+        let base = group.members[0].node().commit_seqno();
+        group.members[0]
+            .host
+            .wait("writes under the next leader", |r| {
+                r.last().0 > base.0 + 100
+            });
+        assert!(group.members[0].node().status().term >= term);
+        stop.store(true, Ordering::Release);
+        writing.join().unwrap()
+    });
+    assert!(acknowledged.len() > 100 && others.len() == 2);
+    crashed.start(StartMode::Join).unwrap();
+    crashed.take_part();
+    group.members.push(crashed);
+    group.wait_complete();
+    group.check_same_history();
+    let record = group.members[2].host.lock();
+    let mut delivered: HashMap<String, Vec<Seqno>> = HashMap::new();
+    for delivery in &record.deliveries {
+        if let Delivery::Action {
+            seqno,
+            data: Some(data),
+            ..
+        } = delivery
+        {
+            let text = String::from_utf8(data.to_vec()).unwrap();
+            delivered.entry(text).or_default().push(*seqno);
+        }
+    }
+    for (data, seqnos) in &delivered {
+        assert_eq!(seqnos.len(), 1, "{data} was delivered at {seqnos:?}");
+    }
+    for (data, seqno) in &acknowledged {
+        assert_eq!(
+            delivered.get(data),
+            Some(&vec![*seqno]),
+            "{data} was acknowledged"
+        );
+    }
+}
+
+#[test]
+fn large_action_survives_the_leader_it_was_being_sent_to() {
+    let mut group = Group::of(3, "largecrash");
+    let old = group.leader();
+    let mut crashed = group.members.remove(old);
+    let data = vec![9_u8; 6 << 20];
+    let pending: Vec<_> = thread::scope(|scope| {
+        let threads: Vec<_> = group
+            .members
+            .iter()
+            .map(|member| {
+                let data = data.clone();
+                scope.spawn(move || member.submit(&member.config.name, data))
+            })
+            .collect();
+        let before = crashed.node().status().last_index;
+        crate::support::eventually("some chunks", || {
+            crashed.node().status().last_index.0 > before.0 + 20
+        });
+        crashed.stop();
+        threads.into_iter().map(|t| t.join().unwrap()).collect()
+    });
+    let fates: Vec<Fate> = pending.iter().map(|p| p.wait_for_fate()).collect();
+    group.leader();
+    for fate in fates {
+        let seqno = seqno_of(fate);
+        for member in &group.members {
+            member
+                .host
+                .wait("delivery", |record| record.last() >= seqno);
+            if let Some(delivered) = crate::support::data_at(&member.host.lock(), seqno) {
+                assert!(delivered == data, "{seqno} differs");
+            }
+        }
+    }
+    group.check_same_history();
+}
+
+#[test]
+fn whole_group_forms_again_without_bootstrap() {
+    let mut group = Group::of(3, "all");
+    let mut acknowledged = Vec::new();
+    for i in 0..60 {
+        let member = &group.members[i % 3];
+        acknowledged.push(seqno_of(member.order(&format!("k{i}"), "v")));
+    }
+    for member in &mut group.members {
+        member.stop();
+    }
+    for member in &mut group.members {
+        member.start(StartMode::Join).unwrap();
+    }
+    for member in &mut group.members {
+        member.take_part();
+    }
+    group.wait_complete();
+    seqno_of(group.members[1].order("after", "v"));
+    group.check_same_history();
+    let last = acknowledged.into_iter().max().unwrap();
+    let record = group.members[2].host.lock();
+    assert!(history(&record, last).len() as i64 == last.0);
+}
+
+#[test]
+fn losing_the_quorum_ends_what_is_pending_and_its_return_restores_the_group() {
+    let mut group = Group::of(3, "quorum");
+    let survivor = group.leader();
+    let down: Vec<usize> = (0..3).filter(|at| *at != survivor).collect();
+    for at in &down {
+        group.members[*at].stop();
+    }
+    let began = Instant::now();
+    let pending = group.members[survivor].submit("k", "alone");
+    group.members[survivor]
+        .host
+        .wait("no primary any more", |record| {
+            record.primary == Some(false)
+        });
+    assert_eq!(pending.wait_for_fate(), Fate::Unknown);
+    assert!(began.elapsed() < SUSPECT * 3, "took {:?}", began.elapsed());
+    let late = group.members[survivor].order("k", "late");
+    assert_eq!(late, Fate::Unknown, "nothing is taken without a group");
+    rejoin(&mut group, down[0]);
+    group.members[survivor]
+        .host
+        .wait("primary again", |record| record.primary == Some(true));
+    seqno_of(group.members[survivor].order("k2", "v"));
+    rejoin(&mut group, down[1]);
+    group.wait_complete();
+    group.check_same_history();
+}
+
+#[test]
+fn follower_without_a_quorum_is_not_primary() {
+    let mut group = Group::of(3, "lonely");
+    let survivor = group.follower();
+    for at in (0..3).filter(|at| *at != survivor) {
+        group.members[at].stop();
+    }
+    let began = Instant::now();
+    group.members[survivor]
+        .host
+        .wait("no primary any more", |record| {
+            record.primary == Some(false)
+        });
+    assert!(began.elapsed() < SUSPECT * 2, "took {:?}", began.elapsed());
+    assert!(!group.members[survivor].node().is_primary());
+}
+
+#[test]
+fn member_with_a_full_disk_says_so_and_the_others_go_on() {
+    let mut group = Group::of(3, "full");
+    let at = group.follower();
+    group.members[at].stop();
+    let files = FaultyFiles::new(Arc::new(RealFiles));
+    let disk = files.clone();
+    group.members[at]
+        .start_by(|config, host| Node::start_on(Arc::new(disk), config, StartMode::Join, host))
+        .unwrap();
+    group.members[at].take_part();
+    group.wait_complete();
+    files.plan(Fault {
+        op: Op::Write,
+        nth: 1,
+        kind: FaultKind::Always(std::io::ErrorKind::StorageFull),
+    });
+    let leader = group.leader();
+    seqno_of(group.members[leader].order("k", "v"));
+    group.members[at]
+        .host
+        .wait("failure", |record| record.failed.is_some());
+    let why = group.members[at].host.lock().failed.clone().unwrap();
+    assert!(why.contains("no space"), "{why}");
+    assert_eq!(
+        group.members[at].order("k3", "v"),
+        Fate::Unknown,
+        "no client waits for ever"
+    );
+    group.members[at].stop();
+    seqno_of(group.members[leader].order("k2", "v"));
+    files.heal();
+    rejoin(&mut group, at);
+    group.wait_complete();
+    group.check_same_history();
+}
+
+#[test]
+fn stopping_frees_clients_that_wait_for_room_or_for_an_outcome() {
+    let mut group = Group::of(3, "stopping");
+    let at = group.follower();
+    for other in (0..3).filter(|other| *other != at) {
+        group.members[other].stop();
+    }
+    let node = group.members[at].node().clone();
+    let began = Instant::now();
+    let fates: Vec<Fate> = thread::scope(|scope| {
+        let clients: Vec<_> = (0..12)
+            .map(|client| {
+                let node = node.clone();
+                scope.spawn(move || {
+                    let data = vec![1_u8; 1 << 20];
+                    let action = crate::support::action(&format!("c{client}"), Seqno(0), data);
+                    node.submit(&action).wait_for_fate()
+                })
+            })
+            .collect();
+        crate::support::eventually("pending actions", || node.status().pending > 0);
+        group.members[at].stop();
+        clients.into_iter().map(|c| c.join().unwrap()).collect()
+    });
+    assert_eq!(fates, vec![Fate::Unknown; 12]);
+    assert!(began.elapsed() < SUSPECT * 4);
+    assert_eq!(node.read_position(SUSPECT), None);
+}
+
+#[test]
+fn member_that_was_away_too_long_gets_the_end_of_the_log_and_goes_on_from_a_copy() {
+    let mut group = Group::prepared(3, "away");
+    for member in &mut group.members {
+        member.config.log.segment_bytes = 128 << 10;
+        member.config.log.retain_bytes = 512 << 10;
+    }
+    let mut group = group.begin();
+    let at = group.follower();
+    group.members[at].stop();
+    let leader = group.leader();
+    for i in 0..40 {
+        seqno_of(group.members[leader].order(&format!("k{i}"), vec![7; 100_000]));
+    }
+    let had = group.members[at].last();
+    for member in group.running() {
+        crate::support::eventually("the log to drop old entries", || {
+            member.node().status().first_seqno > had.next()
+        });
+    }
+    group.members[at].start(StartMode::Join).unwrap();
+    group.members[at]
+        .host
+        .wait("joining", |record| record.joined > 0);
+    assert!(!group.members[at].node().can_deliver_after(had));
+    let seqno = seqno_of(group.members[leader].order("k", "v"));
+    group.members[leader]
+        .host
+        .wait("delivery", |r| r.last() >= seqno);
+    group.members[at].copy_database(&group.members[leader]);
+    group.members[at].take_part();
+    group.wait_complete();
+    // What was left of the log is enough for all of them to start again.
+    for member in &mut group.members {
+        member.stop();
+    }
+    for at in 0..3 {
+        group.members[at].start(StartMode::Join).unwrap();
+    }
+    for member in &mut group.members {
+        member.take_part();
+    }
+    group.wait_complete();
+    seqno_of(group.members[at].order("after", "v"));
+    group.check_same_history();
+}
+
+#[test]
+fn log_is_bounded_even_if_nothing_is_delivered() {
+    let mut group = Group::prepared(1, "bounded");
+    let member = &mut group.members[0];
+    member.config.log.segment_bytes = 128 << 10;
+    member.config.log.retain_bytes = 512 << 10;
+    member.start(StartMode::Bootstrap).unwrap();
+    member.host.wait("joining", |record| record.joined > 0);
+    for i in 0..40 {
+        seqno_of(member.order(&format!("k{i}"), vec![7; 100_000]));
+    }
+    crate::support::eventually("the log to shrink to its bound", || {
+        let bytes = member.node().status().log_bytes;
+        bytes > 0 && bytes <= (1 << 20) + (256 << 10)
+    });
+    seqno_of(member.order("k", "v"));
+    assert!(member.host.lock().failed.is_none());
+    assert!(member.host.lock().says("disk bound"));
+}

@@ -1,0 +1,9 @@
+//! Whole groups in this process: real threads, sockets and files, and no database.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod crashes;
+mod membership;
+mod ordering;
+mod refusals;

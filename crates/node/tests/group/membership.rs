@@ -1,0 +1,151 @@
+//! Leaving, returning, and coming back as somebody else.
+
+use synod_node::StartMode;
+
+use crate::support::{Group, Member, eventually, seqno_of};
+
+fn voters(member: &Member) -> usize {
+    let status = member.node().status();
+    status.members.iter().filter(|m| m.voter).count()
+}
+
+#[test]
+fn leaving_shrinks_voters_and_view_at_once_and_returning_restores_them() {
+    let mut group = Group::of(3, "leave");
+    let leaver = group.follower();
+    group.members[leaver].leave();
+    let other = group.leader();
+    assert_eq!(voters(&group.members[other]), 2, "out before it has gone");
+    group.members[other]
+        .host
+        .wait("the view without it", |r| r.view_names().len() == 2);
+    let text = "not heard of";
+    assert!(
+        !group.members[other].host.lock().says(text),
+        "told, not guessed"
+    );
+    seqno_of(group.members[other].order("k", "v"));
+
+    group.members[leaver].start(StartMode::Join).unwrap();
+    group.members[leaver].take_part();
+    group.wait_complete();
+    group.check_same_history();
+    assert_eq!(voters(&group.members[other]), 3);
+}
+
+#[test]
+fn leader_that_leaves_hands_over_first() {
+    let mut group = Group::of(3, "handover");
+    let old = group.leader();
+    group.members[old].leave();
+    let new = group.leader();
+    assert_ne!(old, new);
+    assert_eq!(voters(&group.members[new]), 2);
+    seqno_of(group.members[new].order("k", "v"));
+    group.check_same_history();
+}
+
+#[test]
+fn last_member_leaves_without_waiting() {
+    let mut group = Group::of(1, "last");
+    group.members[0].leave();
+    group.members[0].start(StartMode::Join).unwrap();
+    group.members[0].take_part();
+    seqno_of(group.members[0].order("k", "v"));
+    group.check_same_history();
+}
+
+#[test]
+fn member_that_lost_its_log_returns_under_its_name_as_somebody_else() {
+    let mut group = Group::of(3, "wiped");
+    let at = group.follower();
+    let old_id = group.members[at].node().identity().0;
+    let (name, address, seeds) = {
+        let config = &group.members[at].config;
+        (
+            config.name.clone(),
+            config.address.clone(),
+            config.seeds.clone(),
+        )
+    };
+    group.members[at].stop();
+    seqno_of(group.members[group.leader()].order("meanwhile", "v"));
+
+    let mut fresh = Member::new(&name, "wiped");
+    fresh.config.listen.clone_from(&address);
+    fresh.config.address = address;
+    fresh.config.seeds = seeds;
+    group.members[at] = fresh;
+    group.members[at].start(StartMode::Join).unwrap();
+    group.members[at].take_part();
+    group.wait_complete();
+    group.check_same_history();
+    let status = group.members[group.leader()].node().status();
+    assert_ne!(group.members[at].node().identity().0, old_id);
+    assert_eq!(status.members.len(), 3, "in the place of its former self");
+    assert!(status.members.iter().all(|m| m.member != old_id));
+}
+
+#[test]
+fn name_of_a_live_member_is_refused_with_a_clear_text() {
+    let mut group = Group::of(2, "names");
+    let mut twin = Member::new("node1", "names");
+    twin.config.seeds = vec![group.members[0].config.address.clone()];
+    twin.start(StartMode::Join).unwrap();
+    twin.host.wait("refusal", |record| record.failed.is_some());
+    let why = twin.host.lock().failed.clone().unwrap();
+    assert!(
+        why.contains("'node1'") && why.contains("wsrep_node_name"),
+        "{why}"
+    );
+    twin.stop();
+    seqno_of(group.members[1].order("k", "v"));
+    group.check_same_history();
+    group.members.clear();
+}
+
+#[test]
+fn member_that_restarts_at_once_is_present_with_its_new_session() {
+    let mut group = Group::of(3, "quick");
+    let at = group.follower();
+    let before = group.members[at].node().identity();
+    group.members[at].stop();
+    group.members[at].start(StartMode::Join).unwrap();
+    group.members[at].take_part();
+    let after = group.members[at].node().identity();
+    assert_eq!(before.0, after.0);
+    assert_ne!(before.1, after.1);
+    group.check_same_history();
+    eventually("everybody's view names the new session", || {
+        group.members.iter().all(|m| {
+            let record = m.host.lock();
+            record
+                .view()
+                .is_some_and(|v| v.members.len() == 3 && v.contains(after.0, after.1))
+        })
+    });
+    seqno_of(group.members[at].order("k", "v"));
+}
+
+#[test]
+fn member_of_two_groups_with_one_name_stays_in_the_first() {
+    let first = Group::of(1, "twice");
+    let second = Group::of(1, "twice");
+    let mut joiner = Member::new("joiner", "twice");
+    joiner.config.seeds = vec![
+        first.members[0].config.address.clone(),
+        second.members[0].config.address.clone(),
+    ];
+    joiner.start(StartMode::Join).unwrap();
+    joiner.take_part();
+    let group = joiner.node().status().group;
+    let home = [&first, &second]
+        .into_iter()
+        .find(|g| g.members[0].node().status().group == group)
+        .unwrap();
+    let seqno = seqno_of(home.members[0].order("k", "home"));
+    joiner
+        .host
+        .wait("its own group's action", |r| r.last() >= seqno);
+    assert!(joiner.host.lock().failed.is_none());
+}

@@ -1,0 +1,244 @@
+//! One history: order, verdicts, large actions, positions.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use bytes::Bytes;
+use synod_node::{Action, Class, Delivery, Fate, KeySet, KeyType, Seqno, Waited};
+
+use crate::support::{CHUNK_BYTES, Group, action, data_at, seqno_of};
+
+#[test]
+fn bootstrapped_member_orders_alone() {
+    let group = Group::of(1, "alone");
+    let member = &group.members[0];
+    let first = seqno_of(member.order("a", "1"));
+    let second = seqno_of(member.order("b", "2"));
+    assert_eq!(second, first.next());
+    group.check_same_history();
+    assert_eq!(
+        data_at(&member.host.lock(), second),
+        None,
+        "its client has it"
+    );
+    assert!(member.node().is_primary());
+}
+
+#[test]
+fn members_deliver_the_same_actions_and_views_in_the_same_order() {
+    let group = Group::of(3, "order");
+    thread::scope(|scope| {
+        for member in &group.members {
+            for client in 0..4 {
+                scope.spawn(move || {
+                    for i in 0..100 {
+                        let key = format!("{}-{client}-{}", member.config.name, i % 7);
+                        let data = format!("{key} {i}");
+                        seqno_of(member.order(&key, data));
+                    }
+                });
+            }
+        }
+    });
+    group.check_same_history();
+    assert!(group.members.iter().all(|m| m.last() >= Seqno(1200)));
+}
+
+#[test]
+fn later_of_two_conflicting_actions_is_refused_and_ordered_when_it_has_seen_the_first() {
+    let group = Group::of(3, "conflict");
+    let [a, b, c] = &group.members[..] else {
+        unreachable!()
+    };
+    let before = a.last().min(b.last());
+    let first = seqno_of(a.order("row", "a"));
+    let blind = b.node().submit(&action("row", before, "b"));
+    assert_eq!(blind.wait_for_fate(), Fate::Conflict);
+    let elsewhere = seqno_of(
+        c.node()
+            .submit(&action("other", before, "c"))
+            .wait_for_fate(),
+    );
+    assert!(elsewhere > first);
+    let seen = b.node().submit(&action("row", first, "b"));
+    assert!(
+        matches!(seen.wait_for_fate(), Fate::Ordered { depends_on, .. } if depends_on >= first)
+    );
+    group.check_same_history();
+}
+
+#[test]
+fn of_actions_that_race_for_a_row_exactly_one_is_ordered() {
+    let group = Group::of(3, "race");
+    for round in 0..30 {
+        let row = format!("row{round}");
+        let before = group.members.iter().map(|m| m.last()).min().unwrap();
+        let pending: Vec<_> = group
+            .members
+            .iter()
+            .map(|m| m.node().submit(&action(&row, before, "x")))
+            .collect();
+        let fates: Vec<Fate> = pending.iter().map(|p| p.wait_for_fate()).collect();
+        let won = fates.iter().filter(|f| matches!(f, Fate::Ordered { .. }));
+        assert_eq!(won.count(), 1, "{fates:?}");
+        assert!(
+            fates
+                .iter()
+                .all(|f| matches!(f, Fate::Ordered { .. } | Fate::Conflict))
+        );
+    }
+    group.check_same_history();
+}
+
+fn big(keys: usize, bytes: usize, last_seen: Seqno, seed: u8) -> Action {
+    let mut set = KeySet::new();
+    for key in 0..keys {
+        let name = format!("{seed}-{key}");
+        set.append(&[b"db", b"big", name.as_bytes()], KeyType::Exclusive);
+    }
+    let data: Vec<u8> = (0..bytes).map(|i| (i / 1000) as u8 ^ seed).collect();
+    Action {
+        class: Class::WriteSet { pa_unsafe: false },
+        keys: set,
+        last_seen: last_seen.0,
+        data: data.into(),
+    }
+}
+
+#[test]
+fn large_actions_arrive_whole_while_small_ones_pass_between_their_chunks() {
+    let group = Group::of(3, "large");
+    let leader = group.leader();
+    let done = AtomicBool::new(false);
+    let large: Vec<(Seqno, Bytes)> = thread::scope(|scope| {
+        let small = scope.spawn(|| {
+            let mut count = 0;
+            while !done.load(Ordering::Acquire) {
+                seqno_of(group.members[leader].order("small", "s"));
+                count += 1;
+            }
+            count
+        });
+        let large: Vec<_> = group
+            .members
+            .iter()
+            .enumerate()
+            .map(|(seed, member)| {
+                scope.spawn(move || {
+                    let mut action = big(10_000, 5 << 20, Seqno(0), seed as u8);
+                    action.last_seen = member.last().0;
+                    assert!(
+                        action.keys.encode().len() > 2 * CHUNK_BYTES,
+                        "keys in chunks, too"
+                    );
+                    let fate = member.node().submit(&action).wait_for_fate();
+                    (seqno_of(fate), action.data)
+                })
+            })
+            .collect();
+        let large: Vec<_> = large
+            .into_iter()
+            .map(thread::ScopedJoinHandle::join)
+            .collect();
+        done.store(true, Ordering::Release);
+        let large = large.into_iter().map(Result::unwrap).collect();
+        assert!(small.join().unwrap() > 0);
+        large
+    });
+    group.check_same_history();
+    for (seqno, data) in &large {
+        let mut whole = 0;
+        for member in &group.members {
+            if let Some(delivered) = data_at(&member.host.lock(), *seqno) {
+                assert!(delivered == *data, "{seqno} differs");
+                whole += 1;
+            }
+        }
+        assert_eq!(whole, 2, "all but its origin get the data");
+    }
+    // Their keys were taken in, wherever the verdict falls from now on.
+    let blind = big(
+        1,
+        10,
+        Seqno(large.iter().map(|(s, _)| s.0).min().unwrap() - 1),
+        1,
+    );
+    let fate = group.members[0].node().submit(&blind).wait_for_fate();
+    assert_eq!(fate, Fate::Conflict);
+}
+
+#[test]
+fn interrupted_wait_leaves_the_outcome_to_the_group() {
+    let group = Group::of(1, "interrupt");
+    let member = &group.members[0];
+    let pending = member.submit("k", "v");
+    pending.interrupt();
+    match pending.wait() {
+        Waited::Interrupted | Waited::Fate(Fate::Ordered { .. }) => {}
+        other => panic!("{other:?}"),
+    }
+    let fate = pending.give_up();
+    let after = seqno_of(member.order("other", "w"));
+    group.check_same_history();
+    let record = member.host.lock();
+    let without_data: Vec<Seqno> = record
+        .deliveries
+        .iter()
+        .filter(|d| matches!(d, Delivery::Action { data: None, .. }))
+        .map(Delivery::seqno)
+        .collect();
+    match fate {
+        // If it was ordered after all, it was delivered with its data.
+        Some(Fate::Unknown) => assert_eq!(without_data, [after]),
+        fate => assert_eq!(without_data, [seqno_of(fate.unwrap()), after]),
+    }
+}
+
+#[test]
+fn position_read_anywhere_covers_everything_acknowledged_before() {
+    let group = Group::of(3, "read");
+    let limit = Duration::from_secs(20);
+    thread::scope(|scope| {
+        for writer in 0..3 {
+            let group = &group;
+            scope.spawn(move || {
+                for i in 0..700 {
+                    let fate = group.members[writer].order(&format!("k{writer}"), "v");
+                    let acknowledged = seqno_of(fate);
+                    let reader = &group.members[(writer + 1 + i % 2) % 3];
+                    let position = reader.node().read_position(limit);
+                    assert!(
+                        position >= Some(acknowledged),
+                        "{position:?} < {acknowledged}"
+                    );
+                }
+            });
+        }
+    });
+    group.check_same_history();
+}
+
+#[test]
+fn action_that_takes_long_to_arrive_is_not_too_old_for_that() {
+    let group = Group::of(3, "slow");
+    let done = AtomicBool::new(false);
+    let fate = thread::scope(|scope| {
+        let (done, group) = (&done, &group);
+        for member in &group.members {
+            scope.spawn(move || {
+                while !done.load(Ordering::Acquire) {
+                    member.order(&member.config.name, "s");
+                }
+            });
+        }
+        // More than its member may have on the way at once, while all members apply the others'.
+        let mut large = big(10, 48 << 20, Seqno(0), 1);
+        large.last_seen = group.members[1].last().0;
+        let fate = group.members[1].node().submit(&large).wait_for_fate();
+        done.store(true, Ordering::Release);
+        fate
+    });
+    seqno_of(fate);
+    group.check_same_history();
+}

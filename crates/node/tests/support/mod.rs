@@ -1,0 +1,480 @@
+//! A host without a database, and groups of nodes in this process: real threads, sockets and files.
+#![allow(dead_code, reason = "each test program uses a part of it")]
+
+use std::net::TcpListener;
+use std::ops::ControlFlow;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use synod_node::{
+    Action, Class, DataState, DatabasePosition, Delivery, DonorRequest, Fate, GroupId, Host,
+    KeySet, KeyType, Level, Limits, LogOptions, MemberId, Node, NodeConfig, NodeError, Origin,
+    RoleName, Seqno, StartMode, Timing, TransferNews, View,
+};
+use tempfile::TempDir;
+
+/// No condition takes longer, or the test has failed.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+/// See `NodeConfig::suspect`.
+pub(crate) const SUSPECT: Duration = Duration::from_secs(2);
+/// Small, so that large actions have many.
+pub(crate) const CHUNK_BYTES: usize = 64 << 10;
+
+/// What a host was told, since its member's database was made.
+#[derive(Default)]
+pub(crate) struct Record {
+    pub(crate) deliveries: Vec<Delivery>,
+    pub(crate) joined: u64,
+    pub(crate) primary: Option<bool>,
+    pub(crate) failed: Option<String>,
+    pub(crate) lines: Vec<(Level, String)>,
+    /// The host refuses deliveries from now on.
+    stopped: bool,
+    node: Weak<Node>,
+}
+
+impl Record {
+    pub(crate) fn last(&self) -> Seqno {
+        self.deliveries.last().map_or(Seqno(0), Delivery::seqno)
+    }
+
+    pub(crate) fn view(&self) -> Option<&View> {
+        self.deliveries.iter().rev().find_map(|d| match d {
+            Delivery::View(view) => Some(view),
+            Delivery::Action { .. } => None,
+        })
+    }
+
+    pub(crate) fn view_names(&self) -> Vec<String> {
+        let members = self.view().map(|view| &view.members);
+        let mut names: Vec<String> = members
+            .into_iter()
+            .flatten()
+            .map(|m| m.name.clone())
+            .collect();
+        names.sort();
+        names
+    }
+
+    pub(crate) fn says(&self, text: &str) -> bool {
+        self.lines.iter().any(|(_, line)| line.contains(text))
+    }
+}
+
+/// The host of one member.
+#[derive(Default)]
+pub(crate) struct Recorder {
+    record: Mutex<Record>,
+    changed: Condvar,
+}
+
+impl Recorder {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Record> {
+        self.record.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Record)) {
+        change(&mut self.lock());
+        self.changed.notify_all();
+    }
+
+    /// Waits for a condition on the record.
+    #[track_caller]
+    pub(crate) fn wait(&self, what: &str, condition: impl Fn(&Record) -> bool) {
+        let deadline = Instant::now() + PATIENCE;
+        let mut record = self.lock();
+        while !condition(&record) {
+            let left = deadline.saturating_duration_since(Instant::now());
+            assert!(!left.is_zero(), "waited in vain: {what}\n{}", tail(&record));
+            record = self
+                .changed
+                .wait_timeout(record, left)
+                .unwrap_or_else(PoisonError::into_inner)
+                .0;
+        }
+    }
+}
+
+fn tail(record: &Record) -> String {
+    let skip = record.lines.len().saturating_sub(40);
+    let lines = record.lines.iter().skip(skip);
+    let lines: Vec<String> = lines
+        .map(|(level, line)| format!("{level:?} {line}"))
+        .collect();
+    format!(
+        "last {} in view {:?}, failed {:?}, primary {:?}\n{}",
+        record.last(),
+        record.view_names(),
+        record.failed,
+        record.primary,
+        lines.join("\n")
+    )
+}
+
+impl Host for Recorder {
+    fn log(&self, level: Level, text: &str) {
+        self.change(|record| record.lines.push((level, text.to_owned())));
+    }
+
+    fn deliver(&self, delivery: Delivery) -> ControlFlow<()> {
+        let mut flow = ControlFlow::Continue(());
+        self.change(|record| {
+            if record.stopped {
+                flow = ControlFlow::Break(());
+                return;
+            }
+            if let Some(node) = record.node.upgrade() {
+                node.set_applied(delivery.seqno());
+            }
+            record.deliveries.push(delivery);
+        });
+        flow
+    }
+
+    fn joined(&self, _view: &View) {
+        self.change(|record| record.joined += 1);
+    }
+
+    fn primary_changed(&self, primary: bool) {
+        self.change(|record| record.primary = Some(primary));
+    }
+
+    fn donate(&self, _request: DonorRequest) {}
+
+    fn transfer_news(&self, _id: u64, _news: TransferNews) {}
+
+    fn allows(&self, _ip: &str) -> bool {
+        true
+    }
+
+    fn failed(&self, why: &str) {
+        self.change(|record| {
+            record.failed.get_or_insert(why.to_owned());
+        });
+    }
+}
+
+/// Waits for a condition that nobody announces.
+#[track_caller]
+pub(crate) fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !condition() {
+        assert!(Instant::now() < deadline, "waited in vain: {what}");
+        std::thread::park_timeout(Duration::from_millis(2));
+    }
+}
+
+pub(crate) fn free_port() -> u16 {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    listener.local_addr().unwrap().port()
+}
+
+/// One member: its disk, its database, and its node while it runs.
+pub(crate) struct Member {
+    pub(crate) config: NodeConfig,
+    pub(crate) host: Arc<Recorder>,
+    pub(crate) dir: TempDir,
+    node: Option<Arc<Node>>,
+}
+
+impl Member {
+    pub(crate) fn new(name: &str, cluster_name: &str) -> Member {
+        let dir = tempfile::tempdir().unwrap();
+        let address = format!("127.0.0.1:{}", free_port());
+        let config = NodeConfig {
+            name: name.to_owned(),
+            cluster_name: cluster_name.to_owned(),
+            listen: address.clone(),
+            address,
+            incoming: format!("{name}:3306"),
+            seeds: Vec::new(),
+            log_dir: dir.path().to_owned(),
+            log: LogOptions {
+                segment_bytes: 1 << 20,
+                ..LogOptions::default()
+            },
+            timing: Timing {
+                heartbeat_us: 50_000,
+                promise_us: 300_000,
+                clock_drift_ppm: 20_000,
+                election_timeout_min_us: 600_000,
+                election_timeout_max_us: 1_200_000,
+                retry_us: 200_000,
+            },
+            limits: Limits::default(),
+            chunk_bytes: CHUNK_BYTES,
+            suspect: SUSPECT,
+            pending_bytes: 8 << 20,
+            certification_span: 100_000,
+            database: DatabasePosition {
+                group: GroupId::NONE,
+                seqno: Seqno::UNDEFINED,
+            },
+        };
+        Member {
+            config,
+            host: Arc::default(),
+            dir,
+            node: None,
+        }
+    }
+
+    pub(crate) fn node(&self) -> &Arc<Node> {
+        self.node.as_ref().expect("the member runs")
+    }
+
+    pub(crate) fn last(&self) -> Seqno {
+        self.host.lock().last()
+    }
+
+    /// Starts the node; does not wait for anything.
+    pub(crate) fn start(&mut self, mode: StartMode) -> Result<(), NodeError> {
+        self.start_by(|config, host| Node::start(config, mode, host))
+    }
+
+    pub(crate) fn start_by(
+        &mut self,
+        start: impl FnOnce(NodeConfig, Arc<dyn Host>) -> Result<Arc<Node>, NodeError>,
+    ) -> Result<(), NodeError> {
+        self.host.change(|record| {
+            record.joined = 0;
+            record.primary = None;
+            record.stopped = false;
+            record.lines.clear();
+        });
+        let last = self.last();
+        if last > Seqno(0) {
+            self.config.database.seqno = last;
+        }
+        let node = start(self.config.clone(), self.host.clone())?;
+        node.set_applied(last);
+        self.host
+            .change(|record| record.node = Arc::downgrade(&node));
+        self.node = Some(node);
+        Ok(())
+    }
+
+    /// Waits until the group has this member, then takes deliveries.
+    #[track_caller]
+    pub(crate) fn take_part(&mut self) {
+        self.host.wait("joining", |record| record.joined > 0);
+        let node = self.node();
+        let last = self.last();
+        assert!(node.can_deliver_after(last), "the log has what is missing");
+        node.deliver_after(last).unwrap();
+        node.set_data_state(DataState::Synced);
+        self.config.database.group = self.node().status().group;
+    }
+
+    /// Takes over another member's database, as a full copy does.
+    pub(crate) fn copy_database(&self, other: &Member) {
+        let deliveries = other.host.lock().deliveries.clone();
+        self.host.change(|record| record.deliveries = deliveries);
+    }
+
+    #[track_caller]
+    pub(crate) fn wait_voter(&self) {
+        eventually("becoming a voter", || self.node().status().voter);
+    }
+
+    /// Ends the node as a kill would: nobody is told.
+    pub(crate) fn stop(&mut self) {
+        self.host.change(|record| record.stopped = true);
+        if let Some(node) = self.node.take() {
+            node.stop();
+        }
+    }
+
+    pub(crate) fn leave(&mut self) {
+        self.node().leave();
+        self.stop();
+    }
+
+    pub(crate) fn is_leader(&self) -> bool {
+        let status = self.node().status();
+        status.role == Some(RoleName::Leader)
+    }
+
+    /// Orders an action that conflicts with nothing of another name.
+    pub(crate) fn order(&self, key: &str, data: impl Into<Bytes>) -> Fate {
+        self.submit(key, data).wait_for_fate()
+    }
+
+    pub(crate) fn submit(&self, key: &str, data: impl Into<Bytes>) -> Arc<synod_node::Pending> {
+        self.node().submit(&action(key, self.last(), data))
+    }
+}
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+pub(crate) fn action(key: &str, last_seen: Seqno, data: impl Into<Bytes>) -> Action {
+    let mut keys = KeySet::new();
+    keys.append(&[b"db", b"t", key.as_bytes()], KeyType::Exclusive);
+    Action {
+        class: Class::WriteSet { pa_unsafe: false },
+        keys,
+        last_seen: last_seen.0,
+        data: data.into(),
+    }
+}
+
+#[track_caller]
+pub(crate) fn seqno_of(fate: Fate) -> Seqno {
+    match fate {
+        Fate::Ordered { seqno, .. } => seqno,
+        other => panic!("not ordered: {other:?}"),
+    }
+}
+
+/// A group whose members take part and vote.
+pub(crate) struct Group {
+    pub(crate) members: Vec<Member>,
+}
+
+impl Group {
+    pub(crate) fn of(size: usize, name: &str) -> Group {
+        Group::prepared(size, name).begin()
+    }
+
+    pub(crate) fn begin(mut self) -> Group {
+        let group = &mut self;
+        group.members[0].start(StartMode::Bootstrap).unwrap();
+        group.members[0].take_part();
+        for member in &mut group.members[1..] {
+            member.start(StartMode::Join).unwrap();
+        }
+        for member in &mut group.members[1..] {
+            member.take_part();
+        }
+        group.wait_complete();
+        self
+    }
+
+    /// Members that know of each other and do not run.
+    pub(crate) fn prepared(size: usize, name: &str) -> Group {
+        let mut members: Vec<Member> = (1..=size)
+            .map(|i| Member::new(&format!("node{i}"), name))
+            .collect();
+        let seeds: Vec<String> = members.iter().map(|m| m.config.address.clone()).collect();
+        for member in &mut members {
+            member.config.seeds.clone_from(&seeds);
+        }
+        Group { members }
+    }
+
+    pub(crate) fn running(&self) -> impl Iterator<Item = &Member> {
+        self.members.iter().filter(|m| m.node.is_some())
+    }
+
+    /// All running members vote and are in everybody's view.
+    #[track_caller]
+    pub(crate) fn wait_complete(&self) {
+        let mut names: Vec<String> = self.running().map(|m| m.config.name.clone()).collect();
+        names.sort();
+        for member in self.running() {
+            member.wait_voter();
+            member
+                .host
+                .wait("the view of all", |record| record.view_names() == names);
+        }
+    }
+
+    /// Position of the leader among the members.
+    #[track_caller]
+    pub(crate) fn leader(&self) -> usize {
+        let mut found = None;
+        eventually("one leader that the running members follow", || {
+            let followed: Vec<Option<MemberId>> =
+                self.running().map(|m| m.node().status().leader).collect();
+            found = self
+                .members
+                .iter()
+                .position(|m| m.node.is_some() && m.is_leader());
+            let leader = found.map(|at| self.members[at].node().identity().0);
+            leader.is_some() && followed.iter().all(|l| *l == leader)
+        });
+        found.unwrap()
+    }
+
+    pub(crate) fn follower(&self) -> usize {
+        let leader = self.leader();
+        (0..self.members.len())
+            .find(|at| *at != leader && self.members[*at].node.is_some())
+            .unwrap()
+    }
+
+    /// Waits until every running member has everything that is committed, and compares.
+    #[track_caller]
+    pub(crate) fn check_same_history(&self) {
+        let last = self
+            .running()
+            .next()
+            .and_then(|m| m.node().read_position(PATIENCE))
+            .expect("the group answers");
+        for member in self.running() {
+            member
+                .host
+                .wait("delivery of all", |record| record.last() >= last);
+        }
+        let histories: Vec<Vec<Step>> = self
+            .running()
+            .map(|m| history(&m.host.lock(), last))
+            .collect();
+        for (position, step) in histories[0].iter().enumerate() {
+            assert_eq!(step.seqno.0, position as i64 + 1, "no gap, no repetition");
+        }
+        for other in &histories[1..] {
+            assert_eq!(histories[0].len(), other.len());
+            for (a, b) in histories[0].iter().zip(other) {
+                assert_eq!(a, b);
+            }
+        }
+    }
+}
+
+/// A delivery, without what may differ between members.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Step {
+    pub(crate) seqno: Seqno,
+    pub(crate) depends_on: Option<Seqno>,
+    pub(crate) origin: Option<Origin>,
+    pub(crate) view: Option<View>,
+}
+
+pub(crate) fn history(record: &Record, up_to: Seqno) -> Vec<Step> {
+    let steps = record.deliveries.iter().map(|delivery| match delivery {
+        Delivery::Action {
+            seqno,
+            depends_on,
+            origin,
+            ..
+        } => Step {
+            seqno: *seqno,
+            depends_on: Some(*depends_on),
+            origin: Some(*origin),
+            view: None,
+        },
+        Delivery::View(view) => Step {
+            seqno: view.seqno,
+            depends_on: None,
+            origin: None,
+            view: Some(view.clone()),
+        },
+    });
+    steps.take_while(|step| step.seqno <= up_to).collect()
+}
+
+/// The data delivered under a seqno; `None` if the client's own thread was to finish it.
+#[track_caller]
+pub(crate) fn data_at(record: &Record, seqno: Seqno) -> Option<Bytes> {
+    let found = record.deliveries.iter().find(|d| d.seqno() == seqno);
+    match found.expect("it was delivered") {
+        Delivery::Action { data, .. } => data.clone(),
+        Delivery::View(view) => panic!("{seqno} is view {view:?}"),
+    }
+}
