@@ -6,57 +6,109 @@ use std::sync::atomic::Ordering;
 use bytes::Bytes;
 use synod_node::{Origin, View as GroupView};
 
-use crate::api::{ExitLoop, LogLevel, RecvContext, Status, View, ViewStatus};
-use crate::capabilities::CAPABILITIES;
+use crate::api::{ExitLoop, LogLevel, RecvContext, Status, ViewStatus};
 use crate::connection::{Connection, origin_uuid};
+use crate::joining::JoinEnd;
+use crate::sequence::{Queued, Sequencer, Task, Work};
 use crate::status::LocalState;
-use crate::sequence::{Queued, Task, Work};
 use crate::transaction::applied_handle;
 use crate::write_set::WriteSet;
 
-/// Why an applier stops working.
+/// Why an applier's work did not go on as usual.
 enum Stop {
     /// The server wants fewer appliers.
     ExitLoop,
-    /// The action could not be applied: the data of this server is in doubt.
+    /// The action could not be applied: the data of this server are in doubt.
     Broken(String),
+    /// The server does not play along, but the data are good.
+    Refused(String),
+}
+
+/// Counts an applier as present, even if it unwinds.
+struct Seat<'a> {
+    sequencer: &'a Sequencer,
+    taken: bool,
+}
+
+impl<'a> Seat<'a> {
+    fn take(sequencer: &'a Sequencer) -> Seat<'a> {
+        sequencer.applier_enters();
+        Seat {
+            sequencer,
+            taken: true,
+        }
+    }
+}
+
+impl Drop for Seat<'_> {
+    fn drop(&mut self) {
+        if self.taken {
+            self.sequencer.applier_lost();
+        }
+    }
 }
 
 impl Connection {
     /// Lends the calling thread until the end of the connection.
-    pub fn recv(&self, ctx: RecvContext) -> Status {
-        self.sequencer.applier_enters();
+    pub(crate) fn recv(&self, ctx: RecvContext) -> Status {
+        let mut seat = Seat::take(&self.sequencer);
         let first = !self.joining.swap(true, Ordering::AcqRel);
         if first {
-            if let Err(why) = self.join(ctx) {
-                self.log(LogLevel::Error, format!("cannot join the group: {why}"));
-                self.update(|state| state.failure = Some(why));
-                self.sequencer.stop();
-            }
+            self.join_or_end(ctx);
         }
+        let mut unwanted = false;
         loop {
+            if unwanted && self.sequencer.applier_may_go() {
+                seat.taken = false;
+                return Status::Ok;
+            }
             let result = match self.sequencer.next() {
                 Work::Apply(Queued::View(view)) => self.show_view(ctx, &view),
-                Work::Apply(Queued::Action { seqno, depends_on, origin, data }) => {
-                    self.apply(ctx, seqno, depends_on, &origin, data)
-                }
+                Work::Apply(Queued::Action {
+                    seqno,
+                    depends_on,
+                    origin,
+                    data,
+                }) => self.apply(ctx, seqno, depends_on, &origin, data),
                 Work::Do(task) => {
                     let result = self.do_task(ctx, task);
                     self.sequencer.task_done();
                     result
                 }
-                Work::End { last } => return self.end(ctx, last),
+                Work::End { last } => {
+                    seat.taken = false;
+                    return self.end(ctx, last);
+                }
             };
             match result {
                 Ok(()) => {}
-                Err(Stop::ExitLoop) => {
-                    if self.sequencer.applier_may_go() {
-                        return Status::Ok;
-                    }
-                }
+                // Said once by the server, so it must not be forgotten.
+                Err(Stop::ExitLoop) => unwanted = true,
                 Err(Stop::Broken(why)) => self.inconsistent(&why),
+                Err(Stop::Refused(why)) => self.refused_by_server(&why),
             }
         }
+    }
+
+    fn join_or_end(&self, ctx: RecvContext) {
+        match self.join(ctx) {
+            Ok(()) => {}
+            Err(JoinEnd::Left) => self.sequencer.cut(),
+            Err(JoinEnd::Failed(why)) => {
+                self.fail(&format!("cannot join the group: {why}"));
+                self.sequencer.cut();
+            }
+        }
+    }
+
+    /// While it shuts down, the server may interrupt its own callbacks.
+    fn refused_by_server(&self, why: &str) {
+        if self.is_closing() {
+            self.log(LogLevel::Info, format!("while leaving: {why}"));
+        } else {
+            self.fail(&format!("this server leaves the group: {why}"));
+        }
+        self.sequencer.cut();
     }
 
     fn apply(
@@ -69,14 +121,24 @@ impl Connection {
     ) -> Result<(), Stop> {
         let write_set =
             WriteSet::decode(seqno, data).map_err(|error| Stop::Broken(error.to_string()))?;
-        let WriteSet { flags, trx, conn, data } = write_set;
+        let WriteSet {
+            flags,
+            trx,
+            conn,
+            data,
+        } = write_set;
         let meta = self.meta(seqno, depends_on, origin_uuid(origin), trx, conn);
         let handle = applied_handle(trx, seqno);
-        let applied = self.callbacks.apply(ctx, &handle, flags, &data, &meta);
-        let exit =
-            applied.map_err(|_| Stop::Broken(format!("action {seqno} could not be applied")))?;
+        let exit = match self.callbacks.apply(ctx, &handle, flags, &data, &meta) {
+            Ok(exit) => exit,
+            // It was not let into the order, and was rolled back: the log still has it.
+            Err(_) if self.sequencer.is_cut_off(seqno) => return Ok(()),
+            Err(_) => return Err(Stop::Broken(format!("action {seqno} could not be applied"))),
+        };
         self.counters.certified.one();
-        self.counters.deps_distance_sum.add((seqno - depends_on).unsigned_abs());
+        self.counters
+            .deps_distance_sum
+            .add((seqno - depends_on).unsigned_abs());
         self.release(seqno);
         match exit {
             ExitLoop::No => Ok(()),
@@ -89,8 +151,8 @@ impl Connection {
         let seqno = view.seqno.0;
         let shown = self.server_view(view, ViewStatus::Primary, seqno);
         let present = shown.my_index.is_some();
-        let broken = |error| Stop::Broken(format!("view at {seqno}: {error}"));
-        self.callbacks.view(ctx, &shown).map_err(broken)?;
+        let refused = |error| Stop::Refused(format!("view at {seqno}: {error}"));
+        self.callbacks.view(ctx, &shown).map_err(refused)?;
         let back = self.update(|state| {
             state.view = Some(view.clone());
             let back = present && !state.shown_primary && state.in_order;
@@ -104,6 +166,8 @@ impl Connection {
             self.set_local(LocalState::Joined);
             self.sequencer.add_task(0, Task::Synced);
         }
+        // What was heard of the leader meanwhile, or while this view was on its way.
+        self.follow_primary();
         Ok(())
     }
 
@@ -125,21 +189,29 @@ impl Connection {
             let state = self.state();
             (state.shown_primary, state.view.clone())
         };
-        let Some(view) = view.filter(|_| shown != primary) else { return Ok(()) };
+        let Some(view) = view.filter(|_| shown != primary) else {
+            return Ok(());
+        };
         let released = self.sequencer.released();
-        let status = if primary { ViewStatus::Primary } else { ViewStatus::NonPrimary };
+        let status = if primary {
+            ViewStatus::Primary
+        } else {
+            ViewStatus::NonPrimary
+        };
         let mut server_view = self.server_view(&view, status, released);
         if primary && server_view.my_index.is_none() {
             // Taken out of the view meanwhile: a new view is on its way.
             return Ok(());
         }
         if !primary {
-            let own = server_view.my_index.map(|index| server_view.members[index].clone());
+            let own = server_view
+                .my_index
+                .map(|index| server_view.members[index].clone());
             server_view.my_index = own.as_ref().map(|_| 0);
             server_view.members = own.into_iter().collect();
         }
-        let broken = |error| Stop::Broken(format!("view without a position: {error}"));
-        self.callbacks.view(ctx, &server_view).map_err(broken)?;
+        let refused = |error| Stop::Refused(format!("view without a position: {error}"));
+        self.callbacks.view(ctx, &server_view).map_err(refused)?;
         self.update(|state| state.shown_primary = primary);
         if primary {
             self.set_local(LocalState::Joined);
@@ -147,47 +219,31 @@ impl Connection {
         } else {
             self.set_local(LocalState::Initialized);
         }
+        // It may have changed back during the callback, when the state still said the old.
+        self.follow_primary();
         Ok(())
     }
 
     /// The server has caught up.
     fn show_synced(&self) -> Result<(), Stop> {
-        let ready = {
+        let is_ready = {
             let state = self.state();
             state.shown_primary && state.donation.is_none() && state.desyncs == 0
         };
-        if !ready {
+        if !is_ready {
             return Ok(());
         }
-        self.callbacks.synced().map_err(|error| Stop::Broken(error.to_string()))?;
-        self.set_local(LocalState::Synced);
+        self.callbacks
+            .synced()
+            .map_err(|error| Stop::Refused(error.to_string()))?;
+        // Somebody may have stepped out of flow control during the callback.
+        let desynced = self.state().desyncs > 0;
+        self.set_local(if desynced {
+            LocalState::DonorDesynced
+        } else {
+            LocalState::Synced
+        });
         self.log(LogLevel::Info, "synced with the group");
         Ok(())
     }
-
-    /// The connection ends. The last applier shows the server the final view.
-    fn end(&self, ctx: RecvContext, last: bool) -> Status {
-        if !last {
-            return Status::ConnFail;
-        }
-        self.show_end(ctx);
-        Status::Ok
-    }
-
-    /// The final view, without which the server waits for ever.
-    pub fn show_end(&self, ctx: RecvContext) {
-        let position = crate::api::Gtid { group: self.group(), seqno: self.sequencer.released() };
-        let view = View::last(position, CAPABILITIES);
-        if let Err(error) = self.callbacks.view(ctx, &view) {
-            self.log(LogLevel::Error, format!("final view: {error}"));
-        }
-        self.update(|state| {
-            state.ended = true;
-            state.shown_primary = false;
-            if state.local != LocalState::Inconsistent {
-                state.local = LocalState::Initialized;
-            }
-        });
-    }
 }
-

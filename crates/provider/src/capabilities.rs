@@ -4,7 +4,7 @@ use wsrep_sys as sys;
 
 /// The bits of `wsrep_provider_capabilities`. Streaming replication is not among them yet: the server
 /// then refuses `wsrep_trx_fragment_size` with an error that names it.
-pub const CAPABILITIES: u32 = sys::WSREP_CAP_MULTI_MASTER
+pub(crate) const CAPABILITIES: u32 = sys::WSREP_CAP_MULTI_MASTER
     | sys::WSREP_CAP_CERTIFICATION
     | sys::WSREP_CAP_PARALLEL_APPLYING
     | sys::WSREP_CAP_TRX_REPLAY

@@ -5,9 +5,12 @@ use std::time::{Duration, Instant};
 use crate::api::{Gtid, Status};
 use crate::connection::Connection;
 
+/// A question for the group's position is put again after so long.
+const ASK_AGAIN: Duration = Duration::from_secs(5);
+
 impl Connection {
     /// Waits until this server has everything up to `upto`, or up to the group's present position.
-    pub fn sync_wait(&self, upto: Option<Gtid>, timeout: Duration) -> (Status, Gtid) {
+    pub(crate) fn sync_wait(&self, upto: Option<Gtid>, timeout: Duration) -> (Status, Gtid) {
         // A time-out may be as long as the server can express.
         let deadline = Instant::now().checked_add(timeout);
         let target = match upto {
@@ -17,7 +20,7 @@ impl Connection {
             Some(gtid) => Some(gtid.seqno),
             None => {
                 self.counters.causal_reads.one();
-                self.group_position(timeout)
+                self.group_position(deadline)
             }
         };
         let reached = target.is_some_and(|seqno| self.sequencer.wait_released(seqno, deadline));
@@ -27,13 +30,25 @@ impl Connection {
         }
     }
 
-    fn group_position(&self, timeout: Duration) -> Option<i64> {
-        let node = self.node().filter(|_| self.is_primary())?;
-        node.read_position(timeout).map(|seqno| seqno.0)
+    /// `None` by the deadline, or without a quorum.
+    fn group_position(&self, deadline: Option<Instant>) -> Option<i64> {
+        let node = self.node()?;
+        // A question may be lost with the leader it was put to.
+        while self.is_primary() {
+            let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
+            let patience = left.map_or(ASK_AGAIN, |left| left.min(ASK_AGAIN));
+            if let Some(seqno) = node.read_position(patience) {
+                return Some(seqno.0);
+            }
+            if left.is_some_and(|left| left <= ASK_AGAIN) {
+                return None;
+            }
+        }
+        None
     }
 
     /// The highest position with everything up to it finished here.
-    pub fn last_committed(&self) -> Gtid {
+    pub(crate) fn last_committed(&self) -> Gtid {
         let (group, seqno) = (self.group(), self.sequencer.released());
         if group == synod_node::GroupId::NONE || seqno < 0 {
             return Gtid::UNDEFINED;

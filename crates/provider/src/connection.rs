@@ -1,25 +1,27 @@
 //! One connection to the group, from `connect` to the final view.
 //!
-//! Locks, outermost first: [`Connection::state`], a transaction's own lock. The sequencer's lock is a
-//! leaf. No lock is held across a callback into the server.
+//! Locks, outermost first: [`Connection::close_node`]'s, [`Connection::state`], a transaction's own
+//! lock. The sequencer's and the position keeper's are leaves. None but the first, which nothing of
+//! the server's ever waits for, is held across a callback or a wait.
 
 use std::collections::VecDeque;
-use std::ops::ControlFlow;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use synod_node::{
-    DataState, Delivery, DonorRequest, Host, Level, MemberId, Node, Origin, SessionId, TransferNews,
-    View as GroupView,
+    DataState, GroupId, MemberId, Node, Origin, Seqno, SessionId, TransferNews, View as GroupView,
 };
 
 use crate::api::{Callbacks, Gtid, LogLevel, Stid, TrxMeta, Uuid, View, ViewMember, ViewStatus};
-use crate::boundary::peer_ip_allowed;
 use crate::capabilities::CAPABILITIES;
 use crate::counters::Counters;
-use crate::sequence::{Queued, Sequencer, Task};
+use crate::position::PositionKeeper;
+use crate::sequence::{Sequencer, Task};
+use crate::settings::Settings;
 use crate::status::LocalState;
+use crate::total_order::Statements;
 use crate::transaction::Transactions;
 
 /// Application protocol of MariaDB's write sets; the only one the server accepts in views.
@@ -27,118 +29,160 @@ const APPLICATION_PROTOCOL: i32 = 4;
 
 /// How the copy this server asked for ended.
 #[derive(Clone, Copy, Debug)]
-pub struct Received {
+pub(crate) struct Received {
     /// Position of the database.
-    pub gtid: Gtid,
+    pub(crate) gtid: Gtid,
     /// Zero: good.
-    pub code: i32,
+    pub(crate) code: i32,
 }
 
 /// A copy this server gives.
 #[derive(Clone, Debug)]
-pub struct Donation {
+pub(crate) struct Donation {
     /// The request.
-    pub id: u64,
+    pub(crate) id: u64,
     /// To whom.
-    pub joiner: MemberId,
+    pub(crate) joiner: MemberId,
 }
 
 /// What threads of the server and of the node tell each other.
 #[derive(Default)]
-pub struct State {
+pub(crate) struct State {
     /// This session's first view.
-    pub joined: Option<GroupView>,
+    pub(crate) joined: Option<GroupView>,
     /// The latest view shown to the server in order.
-    pub view: Option<GroupView>,
-    /// Why the node stopped.
-    pub failure: Option<String>,
+    pub(crate) view: Option<GroupView>,
+    /// Why the connection cannot go on.
+    pub(crate) failure: Option<String>,
     /// For status.
-    pub local: LocalState,
+    pub(crate) local: LocalState,
     /// Whether the server was last shown a primary view.
-    pub shown_primary: bool,
-    /// Whether the first primary view was processed by the server.
-    pub in_order: bool,
+    pub(crate) shown_primary: bool,
+    /// Whether the server has processed a view that has this member, in its place in the order.
+    pub(crate) in_order: bool,
+    /// The sequencer's position is the database's.
+    pub(crate) tracked: bool,
     /// News of the copy asked for.
-    pub news: VecDeque<(u64, TransferNews)>,
+    pub(crate) news: VecDeque<(u64, TransferNews)>,
     /// The copy has arrived, or not.
-    pub received: Option<Received>,
+    pub(crate) received: Option<Received>,
     /// The copy being given.
-    pub donation: Option<Donation>,
+    pub(crate) donation: Option<Donation>,
     /// How many times the server has stepped out of flow control.
-    pub desyncs: u32,
+    pub(crate) desyncs: u32,
     /// The final view was shown.
-    pub ended: bool,
+    pub(crate) ended: bool,
+}
+
+/// What a connection shares with the provider.
+pub(crate) struct Shared {
+    /// The server.
+    pub(crate) callbacks: Callbacks,
+    /// Counts.
+    pub(crate) counters: Arc<Counters>,
+    /// Local transactions, of this connection and of earlier ones.
+    pub(crate) transactions: Arc<Transactions>,
+    /// Options.
+    pub(crate) settings: Arc<Settings>,
+    /// Where the database is.
+    pub(crate) position: Arc<PositionKeeper>,
 }
 
 /// See the module.
-pub struct Connection {
+pub(crate) struct Connection {
     /// The server.
-    pub callbacks: Callbacks,
+    pub(crate) callbacks: Callbacks,
     /// Order of things.
-    pub sequencer: Sequencer,
+    pub(crate) sequencer: Sequencer,
     /// Counts.
-    pub counters: Arc<Counters>,
-    /// Local transactions.
-    pub transactions: Arc<Transactions>,
+    pub(crate) counters: Arc<Counters>,
+    /// Local transactions, of this connection and of earlier ones.
+    pub(crate) transactions: Arc<Transactions>,
+    /// Statements in total order.
+    pub(crate) statements: Statements,
+    /// Options.
+    pub(crate) settings: Arc<Settings>,
+    /// Where the database is.
+    pub(crate) position: Arc<PositionKeeper>,
     /// Donors asked for by name, and whether others will do.
-    pub donors: (Vec<String>, bool),
+    pub(crate) donors: (Vec<String>, bool),
+    /// Tells this connection's ordered transactions from an earlier one's.
+    pub(crate) serial: u64,
     /// The first applier has begun to join.
-    pub joining: AtomicBool,
+    pub(crate) joining: AtomicBool,
+    /// The final view is being, or was, shown.
+    pub(crate) final_view: AtomicBool,
+    /// Ends the node once everybody else is gone.
+    pub(crate) closer: Mutex<Option<JoinHandle<()>>>,
+    /// Held while the node is being stopped.
+    pub(crate) stopping: Arc<Mutex<()>>,
     node: OnceLock<Arc<Node>>,
     state: Mutex<State>,
     changed: Condvar,
     primary: AtomicBool,
+    /// Nothing new begins.
+    closing: AtomicBool,
+    /// Local actions between their submission and their end.
+    in_flight: AtomicUsize,
 }
 
 impl Connection {
-    /// A connection whose order begins after `position` (to be corrected by the join).
-    pub fn new(
-        callbacks: Callbacks,
-        counters: Arc<Counters>,
-        transactions: Arc<Transactions>,
+    /// A connection; the join will tell where its order begins.
+    pub(crate) fn new(
+        shared: Shared,
+        serial: u64,
         donors: (Vec<String>, bool),
-        position: i64,
         queue_bytes_max: usize,
     ) -> Connection {
+        let position = shared.position.current().seqno.0;
         Connection {
-            callbacks,
+            callbacks: shared.callbacks,
             sequencer: Sequencer::new(position, queue_bytes_max),
-            counters,
-            transactions,
+            counters: shared.counters,
+            transactions: shared.transactions,
+            statements: Statements::default(),
+            settings: shared.settings,
+            position: shared.position,
             donors,
+            serial,
             joining: AtomicBool::new(false),
+            final_view: AtomicBool::new(false),
+            closer: Mutex::new(None),
+            stopping: Arc::default(),
             node: OnceLock::new(),
             state: Mutex::new(State::default()),
             changed: Condvar::new(),
             primary: AtomicBool::new(false),
+            closing: AtomicBool::new(false),
+            in_flight: AtomicUsize::new(0),
         }
     }
 
     /// The node serves this connection from now on.
-    pub fn set_node(&self, node: Arc<Node>) {
+    pub(crate) fn set_node(&self, node: Arc<Node>) {
         // Set once, right after the connection is made.
         let _ = self.node.set(node);
     }
 
     /// The node, once there is one.
-    pub fn node(&self) -> Option<&Arc<Node>> {
+    pub(crate) fn node(&self) -> Option<&Arc<Node>> {
         self.node.get()
     }
 
     /// What threads tell each other.
-    pub fn state(&self) -> MutexGuard<'_, State> {
+    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Changes the state and wakes who waits for it.
-    pub fn update<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
+    pub(crate) fn update<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
         let result = change(&mut self.state());
         self.changed.notify_all();
         result
     }
 
     /// Waits until `done` finds what it looks for, or the deadline.
-    pub fn wait_for<T>(
+    pub(crate) fn wait_for<T>(
         &self,
         deadline: Option<Instant>,
         mut done: impl FnMut(&mut State) -> Option<T>,
@@ -148,25 +192,32 @@ impl Connection {
             if let Some(found) = done(&mut state) {
                 return Some(found);
             }
-            state = match deadline {
-                None => self.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
-                Some(at) => {
-                    let left = at.saturating_duration_since(Instant::now());
-                    if left == Duration::ZERO {
-                        return None;
-                    }
-                    self.changed
-                        .wait_timeout(state, left)
-                        .unwrap_or_else(PoisonError::into_inner)
-                        .0
-                }
+            let Some(at) = deadline else {
+                let waited = self.changed.wait(state);
+                state = waited.unwrap_or_else(PoisonError::into_inner);
+                continue;
             };
+            let left = at.saturating_duration_since(Instant::now());
+            if left == Duration::ZERO {
+                return None;
+            }
+            let waited = self.changed.wait_timeout(state, left);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 
-    /// Changes the state shown to operators and to the group.
-    pub fn set_local(&self, local: LocalState) {
-        self.update(|state| state.local = local);
+    /// Changes the state shown to operators and to the group. Inconsistent is the last one.
+    pub(crate) fn set_local(&self, local: LocalState) {
+        let stays = self.update(|state| {
+            let stays = state.local == LocalState::Inconsistent;
+            if !stays {
+                state.local = local;
+            }
+            stays
+        });
+        if stays {
+            return;
+        }
         let data = match local {
             LocalState::Initialized => DataState::Disconnected,
             LocalState::Joining | LocalState::ReceivingStateTransfer => DataState::Joining,
@@ -175,28 +226,88 @@ impl Connection {
             LocalState::Synced => DataState::Synced,
             LocalState::Inconsistent => DataState::Error,
         };
+        self.report(data);
+    }
+
+    /// Tells the group about the database.
+    pub(crate) fn report(&self, data: DataState) {
         if let Some(node) = self.node() {
             node.set_data_state(data);
         }
     }
 
     /// A line for the server's error log.
-    pub fn log(&self, level: LogLevel, text: impl AsRef<str>) {
+    pub(crate) fn log(&self, level: LogLevel, text: impl AsRef<str>) {
         self.callbacks.log(level, text.as_ref());
     }
 
     /// Whether transactions may be proposed.
-    pub fn is_primary(&self) -> bool {
-        self.primary.load(Ordering::Acquire)
+    pub(crate) fn is_primary(&self) -> bool {
+        self.primary.load(Ordering::SeqCst) && !self.is_closing()
+    }
+
+    /// Whether this connection has begun to end.
+    pub(crate) fn is_closing(&self) -> bool {
+        self.closing.load(Ordering::SeqCst)
+    }
+
+    /// From now on nothing new is proposed, and joining is given up.
+    pub(crate) fn begin_closing(&self) {
+        // Under the lock, so that nobody who has just looked goes to sleep.
+        self.update(|_| self.closing.store(true, Ordering::SeqCst));
+    }
+
+    /// A leader with a quorum is heard, or not.
+    pub(crate) fn set_primary(&self, primary: bool) {
+        self.primary.store(primary, Ordering::SeqCst);
+        self.follow_primary();
+    }
+
+    /// Has the server told, if it believes otherwise. Not before its first view: until then it is
+    /// busy joining.
+    pub(crate) fn follow_primary(&self) {
+        let primary = self.is_primary();
+        let believes_otherwise = {
+            let state = self.state();
+            state.in_order && state.shown_primary != primary
+        };
+        if believes_otherwise {
+            self.sequencer.add_task(0, Task::ShowPrimary);
+        }
+    }
+
+    /// Counts a local action that is about to be proposed; false if none may be.
+    pub(crate) fn begin_flight(&self) -> bool {
+        self.in_flight.fetch_add(1, Ordering::SeqCst);
+        let may = self.is_primary();
+        if !may {
+            self.end_flight();
+        }
+        may
+    }
+
+    /// A local action is over.
+    pub(crate) fn end_flight(&self) {
+        let before = self.in_flight.fetch_sub(1, Ordering::SeqCst);
+        if before == 1 && self.is_closing() {
+            self.update(|_| ());
+        }
+    }
+
+    /// Waits until no local action is under way; false on the deadline.
+    pub(crate) fn wait_landed(&self, deadline: Instant) -> bool {
+        let landed = |_: &mut State| (self.in_flight.load(Ordering::SeqCst) == 0).then_some(());
+        self.wait_for(Some(deadline), landed).is_some()
     }
 
     /// The group, once there is one.
-    pub fn group(&self) -> synod_node::GroupId {
-        self.node().map_or(synod_node::GroupId::NONE, |node| node.status().group)
+    pub(crate) fn group(&self) -> GroupId {
+        self.node()
+            .map_or(GroupId::NONE, |node| node.status().group)
     }
 
     /// Name of this session.
-    pub fn own_uuid(&self) -> Uuid {
+    pub(crate) fn own_uuid(&self) -> Uuid {
         self.node().map_or(Uuid::UNDEFINED, |node| {
             let (member, session) = node.identity();
             session_uuid(member, session)
@@ -204,15 +315,15 @@ impl Connection {
     }
 
     /// The action is finished; remembers how far the database is.
-    pub fn release(&self, seqno: i64) {
+    pub(crate) fn release(&self, seqno: i64) {
         self.sequencer.release(seqno);
         if let Some(node) = self.node() {
-            node.set_applied(synod_node::Seqno(self.sequencer.released()));
+            node.set_applied(Seqno(self.sequencer.released()));
         }
     }
 
     /// A group's view as the server wants it.
-    pub fn server_view(&self, view: &GroupView, status: ViewStatus, seqno: i64) -> View {
+    pub(crate) fn server_view(&self, view: &GroupView, status: ViewStatus, seqno: i64) -> View {
         let own = self.own_uuid();
         let members: Vec<ViewMember> = view
             .members
@@ -228,7 +339,10 @@ impl Connection {
             ViewStatus::NonPrimary | ViewStatus::Disconnected => -1,
         };
         View {
-            state_id: Gtid { group: self.group(), seqno },
+            state_id: Gtid {
+                group: self.group(),
+                seqno,
+            },
             number,
             status,
             capabilities: CAPABILITIES,
@@ -239,40 +353,27 @@ impl Connection {
     }
 
     /// What the server is told of an ordered action.
-    pub fn meta(&self, seqno: i64, depends_on: i64, node: Uuid, trx: u64, conn: u64) -> TrxMeta {
+    pub(crate) fn meta(
+        &self,
+        seqno: i64,
+        depends_on: i64,
+        node: Uuid,
+        trx: u64,
+        conn: u64,
+    ) -> TrxMeta {
         TrxMeta {
-            gtid: Gtid { group: self.group(), seqno },
+            gtid: Gtid {
+                group: self.group(),
+                seqno,
+            },
             stid: Stid { node, trx, conn },
             depends_on,
         }
     }
-
-    /// This server cannot apply what the others applied: it leaves, and says so.
-    pub fn inconsistent(&self, why: &str) {
-        self.log(
-            LogLevel::Error,
-            format!(
-                "this server leaves the group, its data may differ from the others': {why}. Find out \
-                 why before you go on; to bring it back, stop it, delete its data and start it again"
-            ),
-        );
-        self.set_local(LocalState::Inconsistent);
-        self.sequencer.stop_broken();
-    }
-
-    /// The node stopped by itself.
-    fn node_failed(&self, why: &str) {
-        let first = self.update(|state| state.failure.get_or_insert(why.to_owned()) == why);
-        if first {
-            self.log(LogLevel::Error, why);
-        }
-        self.primary.store(false, Ordering::Release);
-        self.sequencer.stop();
-    }
 }
 
 /// A session's name in views and transaction ids: fresh for each connection to the group.
-pub fn session_uuid(member: MemberId, session: SessionId) -> Uuid {
+pub(crate) fn session_uuid(member: MemberId, session: SessionId) -> Uuid {
     let mut bytes = [0; 16];
     bytes[..8].copy_from_slice(&member.0.to_be_bytes());
     bytes[8..].copy_from_slice(&session.0.to_be_bytes());
@@ -280,60 +381,6 @@ pub fn session_uuid(member: MemberId, session: SessionId) -> Uuid {
 }
 
 /// Name of the session an action came from.
-pub fn origin_uuid(origin: &Origin) -> Uuid {
+pub(crate) fn origin_uuid(origin: &Origin) -> Uuid {
     session_uuid(origin.member, origin.session)
-}
-
-impl Host for Connection {
-    fn log(&self, level: Level, text: &str) {
-        let level = match level {
-            Level::Debug => LogLevel::Debug,
-            Level::Info => LogLevel::Info,
-            Level::Warning => LogLevel::Warn,
-            Level::Error => LogLevel::Error,
-        };
-        self.callbacks.log(level, text);
-    }
-
-    fn deliver(&self, delivery: Delivery) -> ControlFlow<()> {
-        let taken = match delivery {
-            Delivery::View(view) => self.sequencer.push(Queued::View(view)),
-            Delivery::Action { seqno, data: None, .. } => self.sequencer.push_local(seqno.0),
-            Delivery::Action { seqno, depends_on, origin, data: Some(data) } => {
-                self.counters.received.one();
-                self.counters.received_bytes.add(data.len() as u64);
-                let (seqno, depends_on) = (seqno.0, depends_on.0);
-                self.sequencer.push(Queued::Action { seqno, depends_on, origin, data })
-            }
-        };
-        if taken { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
-    }
-
-    fn joined(&self, view: &GroupView) {
-        self.update(|state| state.joined = Some(view.clone()));
-    }
-
-    fn primary_changed(&self, primary: bool) {
-        self.primary.store(primary, Ordering::Release);
-        if self.state().in_order {
-            self.sequencer.add_task(0, Task::ShowPrimary);
-        }
-    }
-
-    fn donate(&self, request: DonorRequest) {
-        let after = request.after.0;
-        self.sequencer.add_task(after, Task::Donate(request));
-    }
-
-    fn transfer_news(&self, id: u64, news: TransferNews) {
-        self.update(|state| state.news.push_back((id, news)));
-    }
-
-    fn allows(&self, ip: &str) -> bool {
-        peer_ip_allowed(ip)
-    }
-
-    fn failed(&self, why: &str) {
-        self.node_failed(why);
-    }
 }

@@ -4,21 +4,21 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// One count.
 #[derive(Debug, Default)]
-pub struct Counter(AtomicU64);
+pub(crate) struct Counter(AtomicU64);
 
 impl Counter {
     /// One more.
-    pub fn one(&self) {
+    pub(crate) fn one(&self) {
         self.add(1);
     }
 
     /// Some more.
-    pub fn add(&self, count: u64) {
+    pub(crate) fn add(&self, count: u64) {
         self.0.fetch_add(count, Ordering::Relaxed);
     }
 
     /// The count.
-    pub fn get(&self) -> i64 {
+    pub(crate) fn get(&self) -> i64 {
         i64::try_from(self.0.load(Ordering::Relaxed)).unwrap_or(i64::MAX)
     }
 
@@ -29,38 +29,38 @@ impl Counter {
 
 /// All counts, since start or since `FLUSH STATUS`.
 #[derive(Debug, Default)]
-pub struct Counters {
+pub(crate) struct Counters {
     /// Own write sets sent.
-    pub replicated: Counter,
+    pub(crate) replicated: Counter,
     /// Bytes of them.
-    pub replicated_bytes: Counter,
+    pub(crate) replicated_bytes: Counter,
     /// Keys in them.
-    pub repl_keys: Counter,
+    pub(crate) repl_keys: Counter,
     /// Bytes of the keys.
-    pub repl_keys_bytes: Counter,
+    pub(crate) repl_keys_bytes: Counter,
     /// Bytes of row data.
-    pub repl_data_bytes: Counter,
+    pub(crate) repl_data_bytes: Counter,
     /// Actions received from others.
-    pub received: Counter,
+    pub(crate) received: Counter,
     /// Bytes of them.
-    pub received_bytes: Counter,
+    pub(crate) received_bytes: Counter,
     /// Own transactions committed.
-    pub local_commits: Counter,
+    pub(crate) local_commits: Counter,
     /// Own transactions refused.
-    pub local_cert_failures: Counter,
+    pub(crate) local_cert_failures: Counter,
     /// Own transactions replayed.
-    pub local_replays: Counter,
+    pub(crate) local_replays: Counter,
     /// Causal reads.
-    pub causal_reads: Counter,
+    pub(crate) causal_reads: Counter,
     /// Ordered actions for the average below.
-    pub certified: Counter,
+    pub(crate) certified: Counter,
     /// Sum of the distances of ordered actions to what they depend on.
-    pub deps_distance_sum: Counter,
+    pub(crate) deps_distance_sum: Counter,
 }
 
 impl Counters {
     /// `FLUSH STATUS`.
-    pub fn reset(&self) {
+    pub(crate) fn reset(&self) {
         for counter in [
             &self.replicated,
             &self.replicated_bytes,
@@ -81,9 +81,12 @@ impl Counters {
     }
 
     /// As the status shows them.
-    pub fn shown(&self) -> crate::status::Counters {
-        let (bytes, keys, data) =
-            (self.replicated_bytes.get(), self.repl_keys_bytes.get(), self.repl_data_bytes.get());
+    pub(crate) fn shown(&self) -> crate::status::Counters {
+        let (bytes, keys, data) = (
+            self.replicated_bytes.get(),
+            self.repl_keys_bytes.get(),
+            self.repl_data_bytes.get(),
+        );
         crate::status::Counters {
             replicated: self.replicated.get(),
             replicated_bytes: bytes,
@@ -102,7 +105,7 @@ impl Counters {
     }
 
     /// Average distance of an action to what it depends on.
-    pub fn deps_distance(&self) -> f64 {
+    pub(crate) fn deps_distance(&self) -> f64 {
         match self.certified.get() {
             0 => 0.0,
             count => self.deps_distance_sum.get() as f64 / count as f64,

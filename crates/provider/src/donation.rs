@@ -4,18 +4,19 @@ use synod_node::{DonorRequest, Seqno};
 
 use crate::api::{Gtid, LogLevel, RecvContext, Status};
 use crate::connection::{Connection, Donation};
-use crate::status::LocalState;
 use crate::sequence::Task;
+use crate::status::LocalState;
 
 impl Connection {
     /// Starts the copy. Everything up to the joiner's view is released here.
-    pub fn donate_copy(&self, ctx: RecvContext, request: &DonorRequest) {
+    pub(crate) fn donate_copy(&self, ctx: RecvContext, request: &DonorRequest) {
         let Some(node) = self.node() else { return };
         let refusal = {
             let mut state = self.state();
-            let same = state.donation.as_ref().is_some_and(|d| {
-                (d.id, d.joiner) == (request.id, request.joiner)
-            });
+            let same = state
+                .donation
+                .as_ref()
+                .is_some_and(|d| (d.id, d.joiner) == (request.id, request.joiner));
             if same {
                 return;
             }
@@ -24,8 +25,10 @@ impl Connection {
                 (true, _) => Some("this member gives a copy to somebody else"),
                 (false, false) => Some("this member is not synced"),
                 (false, true) => {
-                    state.donation =
-                        Some(Donation { id: request.id, joiner: request.joiner });
+                    state.donation = Some(Donation {
+                        id: request.id,
+                        joiner: request.joiner,
+                    });
                     None
                 }
             }
@@ -35,8 +38,13 @@ impl Connection {
             return;
         }
         self.set_local(LocalState::DonorDesynced);
-        let gtid = Gtid { group: self.group(), seqno: request.after.0 };
-        let started = self.callbacks.sst_donate(ctx, &request.request, gtid, false);
+        let gtid = Gtid {
+            group: self.group(),
+            seqno: request.after.0,
+        };
+        let started = self
+            .callbacks
+            .sst_donate(ctx, &request.request, gtid, false);
         match started {
             Ok(()) => {
                 node.answer_state_request(request.id, request.joiner, true, String::new());
@@ -53,7 +61,7 @@ impl Connection {
     }
 
     /// The copy is sent, or failed.
-    pub fn copy_sent(&self, gtid: Gtid, code: i32) -> Status {
+    pub(crate) fn copy_sent(&self, gtid: Gtid, code: i32) -> Status {
         let Some(donation) = self.update(|state| state.donation.take()) else {
             return Status::Ok;
         };
@@ -70,9 +78,9 @@ impl Connection {
     }
 
     /// Steps out of flow control.
-    pub fn desync(&self) -> Status {
+    pub(crate) fn desync(&self) -> Status {
         let step = self.update(|state| {
-            state.desyncs += 1;
+            state.desyncs = state.desyncs.saturating_add(1);
             state.desyncs == 1 && state.local == LocalState::Synced
         });
         if step {
@@ -82,10 +90,12 @@ impl Connection {
     }
 
     /// Steps back; the server is told once it has caught up.
-    pub fn resync(&self) -> Status {
+    pub(crate) fn resync(&self) -> Status {
         let back = self.update(|state| {
+            let stepped_out = state.desyncs > 0;
             state.desyncs = state.desyncs.saturating_sub(1);
-            state.desyncs == 0 && state.donation.is_none() && state.shown_primary
+            let back = stepped_out && state.desyncs == 0;
+            back && state.donation.is_none() && state.shown_primary
         });
         if back {
             self.set_local(LocalState::Joined);

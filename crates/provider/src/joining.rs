@@ -5,36 +5,62 @@
 
 use std::time::{Duration, Instant};
 
-use synod_node::{Seqno, TransferNews, View as GroupView};
+use bytes::Bytes;
+use synod_node::{MemberId, Seqno, SessionId, TransferNews, View as GroupView};
 
 use crate::api::{LogLevel, RecvContext, ViewStatus};
-use crate::connection::{Connection};
-use crate::status::LocalState;
+use crate::connection::{Connection, Received};
 use crate::sequence::Task;
+use crate::status::LocalState;
 
-/// Between two requests for a donor.
-const DONOR_RETRY: Duration = Duration::from_secs(1);
+/// After a refusal, the next request for a donor.
+const REFUSED_RETRY: Duration = Duration::from_secs(1);
+/// Without any answer, the next request. A donor answers once it has applied what the joiner's view
+/// comes after, which takes it a while under load; two donors at once would spoil the copy.
+const SILENT_RETRY: Duration = Duration::from_secs(15);
+/// How often the joiner looks whether its donor is still there.
+const DONOR_WATCH: Duration = Duration::from_secs(2);
+
+/// Why joining has ended without success.
+#[derive(Debug)]
+pub(crate) enum JoinEnd {
+    /// The server has changed its mind.
+    Left,
+    /// It is impossible; for the error log.
+    Failed(String),
+}
+
+impl<E: std::fmt::Display> From<E> for JoinEnd {
+    fn from(why: E) -> JoinEnd {
+        JoinEnd::Failed(why.to_string())
+    }
+}
 
 impl Connection {
     /// Takes the server into the group.
     ///
     /// # Errors
-    /// Why that is impossible, for the error log.
-    pub fn join(&self, ctx: RecvContext) -> Result<(), String> {
+    /// Why that has ended.
+    pub(crate) fn join(&self, ctx: RecvContext) -> Result<(), JoinEnd> {
+        let joined = self.join_steps(ctx);
+        match joined {
+            // Whatever went wrong then, it went wrong because the server leaves.
+            Err(JoinEnd::Failed(why)) if self.is_closing() && self.state().failure.is_none() => {
+                self.log(LogLevel::Info, format!("while leaving: {why}"));
+                Err(JoinEnd::Left)
+            }
+            other => other,
+        }
+    }
+
+    fn join_steps(&self, ctx: RecvContext) -> Result<(), JoinEnd> {
         let node = self.node().ok_or("no node is running")?;
-        let view = self
-            .wait_for(None, |state| match (&state.joined, &state.failure) {
-                (Some(view), _) => Some(Ok(view.clone())),
-                (None, Some(why)) => Some(Err(why.clone())),
-                (None, None) => None,
-            })
-            .unwrap_or_else(|| Err("the wait ended".to_owned()))?;
+        let view = self.first_view()?;
         self.set_local(LocalState::Joining);
         let seqno = view.seqno.0;
         let shown = self.server_view(&view, ViewStatus::Primary, seqno);
-        self.callbacks.connected(&shown).map_err(|error| error.to_string())?;
-        let position = self.known_position(&view)?;
-        match position {
+        self.callbacks.connected(&shown)?;
+        match self.known_position(&view)? {
             Some(position) => self.catch_up(ctx, &view, position)?,
             None => self.take_copy(&view)?,
         }
@@ -43,11 +69,26 @@ impl Connection {
         // Everything known to be committed now; what comes later is ordinary work.
         let target = seqno.max(node.commit_seqno().0);
         self.sequencer.add_task(target, Task::Synced);
-        node.deliver_after(Seqno(self.sequencer.released())).map_err(|error| error.to_string())
+        self.follow_primary();
+        Ok(node.deliver_after(Seqno(self.sequencer.released()))?)
+    }
+
+    /// Waits until the group has this member.
+    fn first_view(&self) -> Result<GroupView, JoinEnd> {
+        let found = self.wait_for(None, |state| {
+            if let Some(why) = &state.failure {
+                return Some(Err(JoinEnd::Failed(why.clone())));
+            }
+            if self.is_closing() {
+                return Some(Err(JoinEnd::Left));
+            }
+            state.joined.clone().map(Ok)
+        });
+        found.unwrap_or(Err(JoinEnd::Left))
     }
 
     /// Where the database is, if what follows can be had from the log.
-    fn known_position(&self, view: &GroupView) -> Result<Option<i64>, String> {
+    fn known_position(&self, view: &GroupView) -> Result<Option<i64>, JoinEnd> {
         let node = self.node().ok_or("no node is running")?;
         let database = node.database();
         if database.group != node.status().group || database.seqno < Seqno(0) {
@@ -55,11 +96,12 @@ impl Connection {
         }
         let (position, seqno) = (database.seqno.0, view.seqno.0);
         if position >= seqno {
-            return Err(format!(
+            let why = format!(
                 "the database is at {position}, but the group's history has only reached {seqno}: the \
                  database has taken part in another history under the same name. To join, stop the \
                  server, delete its data and start it again"
-            ));
+            );
+            return Err(JoinEnd::Failed(why));
         }
         if !node.can_deliver_after(database.seqno) {
             self.log(
@@ -75,32 +117,36 @@ impl Connection {
 
     /// Applies what is missing from the log. The server first sees a view at its own position, which
     /// starts its engines.
-    fn catch_up(&self, ctx: RecvContext, view: &GroupView, position: i64) -> Result<(), String> {
+    fn catch_up(&self, ctx: RecvContext, view: &GroupView, position: i64) -> Result<(), JoinEnd> {
         let missing = view.seqno.0 - position - 1;
         self.log(
             LogLevel::Info,
             format!("the database is at {position}; {missing} actions are missing, from the log"),
         );
         self.sequencer.reset(position);
+        self.position.changing(self.group());
+        self.update(|state| state.tracked = true);
         if missing > 0 {
             let synthetic = self.server_view(view, ViewStatus::Primary, position);
-            self.callbacks.view(ctx, &synthetic).map_err(|error| error.to_string())?;
+            self.callbacks.view(ctx, &synthetic)?;
             self.update(|state| state.shown_primary = true);
         }
         Ok(())
     }
 
     /// Gets a full copy by the server's own scripts.
-    fn take_copy(&self, view: &GroupView) -> Result<(), String> {
-        let request = self.callbacks.sst_request().map_err(|error| error.to_string())?;
-        let Some(request) = request else {
-            return Err("a full copy is needed, which a running server cannot take: restart it \
+    fn take_copy(&self, view: &GroupView) -> Result<(), JoinEnd> {
+        // The scripts make room first, and half a copy has a position too, which nobody must believe.
+        self.position.unusable();
+        let Some(request) = self.callbacks.sst_request()? else {
+            return Err(
+                "a full copy is needed, which a running server cannot take: restart it \
                         (without wsrep_start_position, so that it asks for a copy at start)"
-                .to_owned());
+                    .into(),
+            );
         };
         if is_without_copy(&request) {
-            self.sequencer.reset(view.seqno.0);
-            return Ok(());
+            return self.starts_at(view, view.seqno.0);
         }
         self.log(LogLevel::Info, "asking for a full copy");
         self.set_local(LocalState::ReceivingStateTransfer);
@@ -108,79 +154,198 @@ impl Connection {
         if received < view.seqno.0 {
             self.log(
                 LogLevel::Info,
-                format!("the copy is at {received}, before the view at {}", view.seqno),
+                format!(
+                    "the copy is at {received}, before the view at {}",
+                    view.seqno
+                ),
             );
         }
-        self.sequencer.reset(received);
-        if received >= view.seqno.0 {
-            // The copy contains the view: the server will not be shown it again.
-            self.update(|state| {
+        self.starts_at(view, received)
+    }
+
+    /// The database is a copy at `position`.
+    fn starts_at(&self, view: &GroupView, position: i64) -> Result<(), JoinEnd> {
+        let node = self.node().ok_or("no node is running")?;
+        if !node.can_deliver_after(Seqno(position)) {
+            let first = node.status().first_seqno;
+            let why = format!(
+                "the copy is at {position}, but this member's log begins at {first} only: what is \
+                 between is missing. Start the server again for a newer copy"
+            );
+            return Err(JoinEnd::Failed(why));
+        }
+        self.sequencer.reset(position);
+        self.position.changing(self.group());
+        self.update(|state| {
+            state.tracked = true;
+            if position >= view.seqno.0 {
+                // The copy contains the view: the server will not be shown it again.
                 state.view = Some(view.clone());
                 state.shown_primary = true;
                 state.in_order = true;
-            });
-        }
+            }
+        });
         Ok(())
     }
 
-    fn wait_for_copy(&self, view: &GroupView, request: &[u8]) -> Result<i64, String> {
-        let node = self.node().ok_or("no node is running")?;
-        let (preferred, any) = self.donors.clone();
-        let request = bytes::Bytes::copy_from_slice(request);
-        let ask = || node.request_state(view.seqno, preferred.clone(), any, request.clone());
-        let mut id = ask();
-        let mut asked = Instant::now();
-        let mut accepted = false;
-        let mut told = String::new();
+    fn wait_for_copy(&self, view: &GroupView, request: &[u8]) -> Result<i64, JoinEnd> {
+        let mut copy = Copy {
+            connection: self,
+            view,
+            request: Bytes::copy_from_slice(request),
+            asked: Vec::new(),
+            next_ask: None,
+            donor: None,
+            told: String::new(),
+        };
+        copy.ask()?;
         loop {
-            let deadline = (!accepted).then(|| asked + DONOR_RETRY);
-            let event = self.wait_for(deadline, |state| {
+            let event = self.wait_for(Some(copy.wake_at()), |state| {
                 if let Some(received) = state.received.take() {
                     return Some(CopyEvent::Received(received));
                 }
                 if let Some(why) = &state.failure {
-                    return Some(CopyEvent::Stopped(why.clone()));
+                    return Some(CopyEvent::Failed(why.clone()));
                 }
-                state.news.pop_front().map(|(of, news)| CopyEvent::News(of, news))
+                if self.is_closing() {
+                    return Some(CopyEvent::Left);
+                }
+                state
+                    .news
+                    .pop_front()
+                    .map(|(of, news)| CopyEvent::News(of, news))
             });
             match event {
-                Some(CopyEvent::Received(received)) if received.code == 0 => {
-                    return Ok(received.gtid.seqno);
-                }
-                Some(CopyEvent::Received(received)) => {
-                    return Err(format!(
-                        "the copy failed here with code {}: see the lines of WSREP_SST above",
-                        received.code
-                    ));
-                }
-                Some(CopyEvent::Stopped(why)) => return Err(why),
-                Some(CopyEvent::News(of, news)) if of == id => match news {
-                    TransferNews::Accepted { .. } => accepted = true,
-                    TransferNews::NoDonor { text } => {
-                        if told != text {
-                            self.log(LogLevel::Info, format!("waiting for a donor: {text}"));
-                            told = text;
-                        }
-                    }
-                    TransferNews::Done { .. } => {}
-                    TransferNews::Failed { code, text } => {
-                        return Err(format!("the donor failed with code {code}: {text}"));
-                    }
-                },
-                // An answer to an earlier request.
-                Some(CopyEvent::News(..)) => {}
-                None => {
-                    id = ask();
-                    asked = Instant::now();
-                }
+                Some(CopyEvent::Received(received)) => return self.accept_copy(received),
+                Some(CopyEvent::Failed(why)) => return Err(JoinEnd::Failed(why)),
+                Some(CopyEvent::Left) => return Err(JoinEnd::Left),
+                Some(CopyEvent::News(of, news)) => copy.hear(of, news)?,
+                None => copy.look()?,
             }
         }
+    }
+
+    fn accept_copy(&self, received: Received) -> Result<i64, JoinEnd> {
+        let Received { gtid, code } = received;
+        if code != 0 {
+            let why =
+                format!("the copy failed here with code {code}: see the lines of WSREP_SST above");
+            return Err(JoinEnd::Failed(why));
+        }
+        let group = self.group();
+        if gtid.group != group || gtid.seqno < 0 {
+            let why = format!("the copy is at {gtid}, which is no position of the group {group}");
+            return Err(JoinEnd::Failed(why));
+        }
+        Ok(gtid.seqno)
+    }
+}
+
+/// A copy on its way.
+struct Copy<'a> {
+    connection: &'a Connection,
+    view: &'a GroupView,
+    request: Bytes,
+    /// Requests sent; each may still be answered.
+    asked: Vec<u64>,
+    /// When to ask again, unless a donor has begun.
+    next_ask: Option<Instant>,
+    /// Who gives the copy.
+    donor: Option<Donor>,
+    /// Last text of a refusal.
+    told: String,
+}
+
+#[derive(Clone, Copy)]
+struct Donor {
+    member: MemberId,
+    /// Undefined if it was in no view when it was heard of.
+    session: Option<SessionId>,
+    /// The request it has accepted.
+    request: u64,
+}
+
+impl Copy<'_> {
+    fn ask(&mut self) -> Result<(), JoinEnd> {
+        let node = self.connection.node().ok_or("no node is running")?;
+        let (preferred, any) = self.connection.donors.clone();
+        let request = self.request.clone();
+        self.asked
+            .push(node.request_state(self.view.seqno, preferred, any, request));
+        self.next_ask = Some(Instant::now() + SILENT_RETRY);
+        Ok(())
+    }
+
+    fn wake_at(&self) -> Instant {
+        match (self.donor, self.next_ask) {
+            (None, Some(at)) => at,
+            _ => Instant::now() + DONOR_WATCH,
+        }
+    }
+
+    fn hear(&mut self, of: u64, news: TransferNews) -> Result<(), JoinEnd> {
+        if !self.asked.contains(&of) {
+            return Ok(());
+        }
+        match (news, self.donor) {
+            (TransferNews::Accepted { donor: member }, None) => {
+                let session = self.session_of(member);
+                self.donor = Some(Donor {
+                    member,
+                    session,
+                    request: of,
+                });
+            }
+            (TransferNews::NoDonor { text }, None) => {
+                self.next_ask = Some(Instant::now() + REFUSED_RETRY);
+                if self.told != text {
+                    let line = format!("waiting for a donor: {text}");
+                    self.connection.log(LogLevel::Info, line);
+                    self.told = text;
+                }
+            }
+            // The donor's script may fail before the donor's answer gets here.
+            (TransferNews::Failed { code, text }, donor)
+                if donor.is_none_or(|donor| donor.request == of) =>
+            {
+                return Err(format!("the donor failed with code {code}: {text}").into());
+            }
+            // The server's own scripts say when the copy is complete. The rest are late answers.
+            (TransferNews::Done { .. }, _)
+            | (TransferNews::Failed { .. }, _)
+            | (TransferNews::Accepted { .. } | TransferNews::NoDonor { .. }, Some(_)) => {}
+        }
+        Ok(())
+    }
+
+    /// The session in which a member is present.
+    fn session_of(&self, member: MemberId) -> Option<SessionId> {
+        let members = self.connection.node()?.status().view.members;
+        members
+            .into_iter()
+            .find(|m| m.member == member)
+            .map(|m| m.session)
+    }
+
+    /// Nothing was heard: asks again, or looks after the donor. The scripts would wait for ever for
+    /// one that is gone.
+    fn look(&mut self) -> Result<(), JoinEnd> {
+        let Some(donor) = self.donor else {
+            return self.ask();
+        };
+        // One that was restarted does not remember.
+        let present = self.session_of(donor.member);
+        if present.is_some() && (donor.session.is_none() || present == donor.session) {
+            return Ok(());
+        }
+        Err("the donor has left the group: start this server again for another copy".into())
     }
 }
 
 enum CopyEvent {
-    Received(crate::connection::Received),
-    Stopped(String),
+    Received(Received),
+    Failed(String),
+    Left,
     News(u64, TransferNews),
 }
 

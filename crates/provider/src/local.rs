@@ -1,16 +1,14 @@
 //! Local transactions: from their client's threads to the group and back.
 
-use std::sync::atomic::Ordering;
-
 use bytes::Bytes;
-use synod_node::{Action, Class, Fate, Origin, Waited};
+use synod_node::{Action, Class, Fate, Origin, Pending, Waited};
 use wsrep_sys as sys;
 
 use crate::api::{
     AbortOutcome, CertifyOutcome, LogLevel, ReplayContext, Status, TrxHandle, TrxMeta, WsFlags,
 };
 use crate::connection::Connection;
-use crate::sequence::{Entered, Queued};
+use crate::sequence::{Entered, NoApplier, Queued};
 use crate::transaction::{Gathered, Phase, Transaction, is_applied};
 use crate::write_set::WriteSet;
 
@@ -18,7 +16,12 @@ const WHOLE: WsFlags = WsFlags(sys::WSREP_FLAG_TRX_START | sys::WSREP_FLAG_TRX_E
 
 impl Connection {
     /// Has the group order a transaction.
-    pub fn certify(&self, conn: u64, handle: &mut TrxHandle, flags: WsFlags) -> CertifyOutcome {
+    pub(crate) fn certify(
+        &self,
+        conn: u64,
+        handle: &mut TrxHandle,
+        flags: WsFlags,
+    ) -> CertifyOutcome {
         if !flags.contains(WHOLE) {
             self.log(
                 LogLevel::Warn,
@@ -27,13 +30,15 @@ impl Connection {
             return outcome(Status::NotImplemented);
         }
         let transaction = self.transactions.open(handle);
-        let Some(node) = self.node().filter(|_| self.is_primary()) else {
-            transaction.lock().phase = Phase::Failed;
-            return outcome(Status::ConnFail);
+        let action = match self.make_action(conn, &transaction, flags) {
+            Ok(action) => action,
+            Err(status) => {
+                transaction.lock().phase = Phase::Failed;
+                return outcome(status);
+            }
         };
-        let Some(action) = self.make_action(conn, &transaction, flags) else {
-            // Aborted while it was executing.
-            return outcome(Status::TrxFail);
+        let Some(node) = self.node() else {
+            return outcome(Status::ConnFail);
         };
         let pending = node.submit(&action);
         {
@@ -45,6 +50,16 @@ impl Connection {
             gathered.phase = Phase::Certifying(pending.clone());
         }
         let waited = pending.wait();
+        self.certified(&transaction, pending, waited)
+    }
+
+    /// Notes the verdict and tells it.
+    fn certified(
+        &self,
+        transaction: &Transaction,
+        pending: std::sync::Arc<Pending>,
+        waited: Waited,
+    ) -> CertifyOutcome {
         let mut gathered = transaction.lock();
         match waited {
             Waited::Interrupted => {
@@ -53,7 +68,7 @@ impl Connection {
             }
             Waited::Fate(Fate::Ordered { seqno, depends_on }) => {
                 gathered.depends_on = depends_on.0;
-                let meta = self.local_meta(&transaction, &gathered, seqno.0);
+                let meta = self.local_meta(transaction, &gathered, seqno.0);
                 let status = if gathered.must_abort {
                     gathered.phase = Phase::AwaitingReplay(pending);
                     Status::BfAbort
@@ -61,35 +76,59 @@ impl Connection {
                     gathered.phase = Phase::Ordered(seqno.0);
                     Status::Ok
                 };
-                CertifyOutcome { status, meta: Some(meta) }
+                CertifyOutcome {
+                    status,
+                    meta: Some(meta),
+                }
             }
             Waited::Fate(fate) => {
                 gathered.phase = Phase::Failed;
-                outcome(self.refused(fate))
+                let conn = gathered.conn;
+                drop(gathered);
+                outcome(self.refused(transaction.trx_id, conn, fate))
             }
         }
     }
 
     /// What to answer for an action that was not ordered.
-    fn refused(&self, fate: Fate) -> Status {
-        match fate {
-            Fate::Conflict | Fate::TooOld => {
-                self.counters.local_cert_failures.one();
-                Status::TrxFail
-            }
-            Fate::Rejected => Status::NodeFail,
-            Fate::Unknown | Fate::Ordered { .. } => Status::ConnFail,
+    fn refused(&self, trx: u64, conn: u64, fate: Fate) -> Status {
+        let why = match fate {
+            Fate::Conflict => "it conflicts with an action ordered before it",
+            Fate::TooOld => "its snapshot is older than the certification history",
+            Fate::Rejected => return Status::NodeFail,
+            Fate::Unknown | Fate::Ordered { .. } => return Status::ConnFail,
+        };
+        self.counters.local_cert_failures.one();
+        if self.settings.log_conflicts() {
+            let line = format!("transaction {trx} of connection {conn} was refused: {why}");
+            self.log(LogLevel::Info, line);
         }
+        Status::TrxFail
     }
 
-    /// `None` if the transaction was aborted before it got here.
-    fn make_action(&self, conn: u64, transaction: &Transaction, flags: WsFlags) -> Option<Action> {
+    /// The transaction as it travels. From here on it is in flight, until its release.
+    ///
+    /// # Errors
+    /// It was aborted before it got here, is too large, or nothing can be proposed at present.
+    fn make_action(
+        &self,
+        conn: u64,
+        transaction: &Transaction,
+        flags: WsFlags,
+    ) -> Result<Action, Status> {
         let last_seen = self.sequencer.released();
         let mut gathered = transaction.lock();
         if gathered.must_abort {
-            gathered.phase = Phase::Failed;
-            return None;
+            return Err(Status::TrxFail);
         }
+        let bytes = (gathered.keys.encoded_len() + gathered.data.len()) as u64;
+        if bytes > self.settings.write_set_bytes_max() {
+            return Err(Status::SizeExceeded);
+        }
+        if !self.begin_flight() {
+            return Err(Status::ConnFail);
+        }
+        gathered.serial = Some(self.serial);
         gathered.phase = Phase::Submitting;
         gathered.flags = flags;
         gathered.conn = conn;
@@ -100,15 +139,23 @@ impl Connection {
             data: Bytes::from(std::mem::take(&mut gathered.data)),
         };
         let keys = std::mem::take(&mut gathered.keys);
+        drop(gathered);
         let counters = &self.counters;
         counters.replicated.one();
         counters.repl_keys.add(keys.len() as u64);
         counters.repl_keys_bytes.add(keys.encoded_len() as u64);
         counters.repl_data_bytes.add(write_set.data.len() as u64);
         let data = write_set.encode();
-        counters.replicated_bytes.add((keys.encoded_len() + data.len()) as u64);
+        counters
+            .replicated_bytes
+            .add((keys.encoded_len() + data.len()) as u64);
         let pa_unsafe = flags.contains(WsFlags::PA_UNSAFE);
-        Some(Action { class: Class::WriteSet { pa_unsafe }, keys, last_seen, data })
+        Ok(Action {
+            class: Class::WriteSet { pa_unsafe },
+            keys,
+            last_seen,
+            data,
+        })
     }
 
     fn local_meta(&self, transaction: &Transaction, gathered: &Gathered, seqno: i64) -> TrxMeta {
@@ -116,27 +163,42 @@ impl Connection {
         self.meta(seqno, gathered.depends_on, self.own_uuid(), trx, conn)
     }
 
+    /// Whether the transaction's place in the order is one of this connection's.
+    fn is_of_this_order(&self, gathered: &Gathered) -> bool {
+        gathered.serial == Some(self.serial)
+    }
+
     /// Waits for a transaction's turn.
-    pub fn commit_order_enter(&self, handle: &TrxHandle, meta: &TrxMeta) -> Status {
+    pub(crate) fn commit_order_enter(&self, handle: &TrxHandle, meta: &TrxMeta) -> Status {
         let seqno = meta.gtid.seqno;
         if is_applied(handle) {
             return entered(self.sequencer.enter(seqno, None));
         }
-        let Some(transaction) = self.transactions.get(handle) else { return Status::TrxMissing };
-        let replaying = matches!(transaction.lock().phase, Phase::Replaying(_));
-        let interrupt = (!replaying).then_some(&transaction.interrupted);
+        let Some(transaction) = self.transactions.get(handle) else {
+            return Status::TrxMissing;
+        };
+        let is_replaying = {
+            let mut gathered = transaction.lock();
+            if !self.is_of_this_order(&gathered) {
+                gathered.must_abort = true;
+                return Status::BfAbort;
+            }
+            matches!(gathered.phase, Phase::Replaying(_))
+        };
+        let interrupt = (!is_replaying).then_some(&transaction.interrupted);
         let result = self.sequencer.enter(seqno, interrupt);
         let mut gathered = transaction.lock();
         match result {
-            Entered::Yes if !replaying => gathered.phase = Phase::Entered(seqno),
+            Entered::Yes if !is_replaying => gathered.phase = Phase::Entered(seqno),
             Entered::Yes => {}
             Entered::Interrupted | Entered::Stopped => gathered.must_abort = true,
         }
         entered(result)
     }
 
-    /// Ends a transaction's turn.
-    pub fn commit_order_leave(
+    /// Ends a transaction's turn. With an error it does not end: nothing after an action that this
+    /// server could not apply may get into its database.
+    pub(crate) fn commit_order_leave(
         &self,
         handle: &TrxHandle,
         meta: &TrxMeta,
@@ -144,92 +206,110 @@ impl Connection {
         is_isolated: bool,
     ) -> Status {
         let seqno = meta.gtid.seqno;
-        self.sequencer.leave(seqno);
-        if !is_applied(handle) {
-            if let Some(transaction) = self.transactions.get(handle) {
-                transaction.lock().phase = Phase::Left(seqno);
-            }
+        if let Some(text) = error.filter(|text| !text.is_empty() && !is_isolated) {
+            self.inconsistent(&format!(
+                "action {seqno} failed to apply: {}",
+                error_text(text)
+            ));
+            return Status::NodeFail;
         }
-        match error {
-            Some(text) if !text.is_empty() && !is_isolated => {
-                let text = String::from_utf8_lossy(text);
-                let text = text.trim_end_matches('\0').trim();
-                self.log(LogLevel::Error, format!("action {seqno} failed to apply here: {text}"));
-                Status::NodeFail
-            }
-            _ => Status::Ok,
+        if is_applied(handle) {
+            self.sequencer.leave(seqno);
+            return Status::Ok;
         }
+        let Some(transaction) = self.transactions.get(handle) else {
+            return Status::TrxMissing;
+        };
+        let mut gathered = transaction.lock();
+        if self.is_of_this_order(&gathered) {
+            self.sequencer.leave(seqno);
+            gathered.phase = Phase::Left(seqno);
+        }
+        Status::Ok
     }
 
     /// A transaction is over.
-    pub fn release_transaction(&self, handle: &mut TrxHandle) -> Status {
+    pub(crate) fn release_transaction(&self, handle: &mut TrxHandle) -> Status {
         let Some(transaction) = self.transactions.get(handle) else {
             handle.opaque = None;
             return Status::Ok;
         };
-        let phase = std::mem::replace(&mut transaction.lock().phase, Phase::Failed);
+        let (phase, is_in_flight) = {
+            let mut gathered = transaction.lock();
+            let is_in_flight = self.is_of_this_order(&gathered);
+            gathered.serial = None;
+            (
+                std::mem::replace(&mut gathered.phase, Phase::Failed),
+                is_in_flight,
+            )
+        };
+        if is_in_flight {
+            self.finish_transaction(&transaction, phase);
+            self.end_flight();
+        }
+        self.transactions.remove(handle);
+        Status::Ok
+    }
+
+    fn finish_transaction(&self, transaction: &Transaction, phase: Phase) {
         match phase {
             Phase::Left(seqno) => {
                 self.counters.local_commits.one();
                 self.release(seqno);
             }
             Phase::Ordered(seqno) | Phase::Entered(seqno) | Phase::Replaying(seqno) => {
-                self.hand_to_applier(&transaction, seqno);
+                self.hand_to_applier(transaction, seqno);
             }
             Phase::Certifying(pending) | Phase::AwaitingReplay(pending) => {
                 if let Some(Fate::Ordered { seqno, .. }) = pending.give_up() {
-                    self.hand_to_applier(&transaction, seqno.0);
+                    self.hand_to_applier(transaction, seqno.0);
                 }
             }
             Phase::Executing | Phase::Submitting | Phase::Failed => {}
         }
-        self.transactions.remove(handle);
-        Status::Ok
     }
 
     /// An ordered transaction that its client will not finish: it is applied like another member's,
     /// since the other members have it.
     fn hand_to_applier(&self, transaction: &Transaction, seqno: i64) {
-        let gathered = transaction.lock();
         let (member, session) = self.node().map(|node| node.identity()).unwrap_or_default();
-        self.sequencer.adopt(Queued::Action {
+        let adopted = self.sequencer.adopt(Queued::Action {
             seqno,
             depends_on: seqno - 1,
-            origin: Origin { member, session, number: 0 },
-            data: gathered.submitted.clone(),
+            origin: Origin {
+                member,
+                session,
+                number: 0,
+            },
+            data: transaction.lock().submitted.clone(),
         });
+        if let Err(NoApplier) = adopted {
+            self.fail(&format!(
+                "action {seqno} was given up by its client, and all appliers wait for it: this \
+                 server leaves the group. Start it again: the log has the action"
+            ));
+            self.sequencer.cut();
+        }
     }
 
     /// Applies an aborted, ordered transaction again on its client's thread.
-    pub fn replay(&self, handle: &TrxHandle, ctx: ReplayContext) -> Status {
-        let Some(transaction) = self.transactions.get(handle) else { return Status::TrxFail };
-        let phase = transaction.lock().phase.clone();
-        let seqno = match phase {
-            Phase::Ordered(seqno) => seqno,
-            Phase::Certifying(pending) | Phase::AwaitingReplay(pending) => {
-                match pending.wait_for_fate() {
-                    Fate::Ordered { seqno, depends_on } => {
-                        transaction.lock().depends_on = depends_on.0;
-                        seqno.0
-                    }
-                    fate => {
-                        transaction.lock().phase = Phase::Failed;
-                        // Whatever it was, the client is told to try again.
-                        let _ = self.refused(fate);
-                        return Status::TrxFail;
-                    }
-                }
-            }
-            _ => return Status::TrxFail,
+    pub(crate) fn replay(&self, handle: &TrxHandle, ctx: ReplayContext) -> Status {
+        let Some(transaction) = self.transactions.get(handle) else {
+            return Status::TrxFail;
         };
-        if !self.sequencer.wait_released(seqno - 1, None) {
+        let Some(seqno) = self.place_to_replay(&transaction) else {
+            return Status::TrxFail;
+        };
+        let its_turn = self.sequencer.wait_released(seqno - 1, None);
+        if !its_turn || !self.sequencer.begin_local(seqno) {
             transaction.lock().phase = Phase::Failed;
             return Status::TrxFail;
         }
         let (meta, submitted, flags) = {
             let mut gathered = transaction.lock();
             gathered.phase = Phase::Replaying(seqno);
-            (self.local_meta(&transaction, &gathered, seqno), gathered.submitted.clone(), gathered.flags)
+            let meta = self.local_meta(&transaction, &gathered, seqno);
+            (meta, gathered.submitted.clone(), gathered.flags)
         };
         let write_set = match WriteSet::decode(seqno, submitted) {
             Ok(write_set) => write_set,
@@ -238,10 +318,17 @@ impl Connection {
                 return Status::TrxFail;
             }
         };
-        match self.callbacks.apply_replay(ctx, handle, flags, &write_set.data, &meta) {
+        match self
+            .callbacks
+            .apply_replay(ctx, handle, flags, &write_set.data, &meta)
+        {
             Ok(_) => {
                 self.counters.local_replays.one();
                 Status::Ok
+            }
+            Err(_) if self.sequencer.is_cut_off(seqno) => {
+                transaction.lock().phase = Phase::Failed;
+                Status::TrxFail
             }
             Err(_) => {
                 self.inconsistent(&format!("transaction {seqno} could not be replayed"));
@@ -250,8 +337,41 @@ impl Connection {
         }
     }
 
-    /// Aborts a local transaction for an action of higher priority.
-    pub fn abort(&self, bf_seqno: i64, victim: u64) -> AbortOutcome {
+    /// Where an aborted transaction was ordered; `None` if nowhere.
+    fn place_to_replay(&self, transaction: &Transaction) -> Option<i64> {
+        let (phase, conn) = {
+            let gathered = transaction.lock();
+            if !self.is_of_this_order(&gathered) {
+                return None;
+            }
+            (gathered.phase.clone(), gathered.conn)
+        };
+        match phase {
+            Phase::Ordered(seqno) => Some(seqno),
+            Phase::Certifying(pending) | Phase::AwaitingReplay(pending) => {
+                let fate = pending.wait_for_fate();
+                let mut gathered = transaction.lock();
+                if let Fate::Ordered { seqno, depends_on } = fate {
+                    gathered.depends_on = depends_on.0;
+                    return Some(seqno.0);
+                }
+                gathered.phase = Phase::Failed;
+                drop(gathered);
+                // Whatever it was, the client is told to try again.
+                let _ = self.refused(transaction.trx_id, conn, fate);
+                None
+            }
+            Phase::Executing
+            | Phase::Submitting
+            | Phase::Entered(_)
+            | Phase::Left(_)
+            | Phase::Replaying(_)
+            | Phase::Failed => None,
+        }
+    }
+
+    /// Aborts a local transaction for an action of higher priority. Waits for nothing.
+    pub(crate) fn abort(&self, bf_seqno: i64, victim: u64) -> AbortOutcome {
         let Some(transaction) = self.transactions.by_trx(victim) else {
             return abort_outcome(Status::Ok, -1);
         };
@@ -275,13 +395,18 @@ impl Connection {
                     abort_outcome(Status::Ok, seqno)
                 }
             },
-            Phase::Ordered(seqno) if is_before(seqno, bf_seqno) => {
+            // Aborted already, or first in the order.
+            Phase::Ordered(seqno) if gathered.must_abort || is_before(seqno, bf_seqno) => {
                 abort_outcome(Status::NotAllowed, seqno)
             }
             Phase::Ordered(seqno) => {
                 let interrupted = self.sequencer.interrupt(seqno, &transaction.interrupted);
                 gathered.must_abort |= interrupted;
-                let status = if interrupted { Status::Ok } else { Status::NotAllowed };
+                let status = if interrupted {
+                    Status::Ok
+                } else {
+                    Status::NotAllowed
+                };
                 abort_outcome(status, seqno)
             }
             Phase::Entered(seqno) | Phase::Left(seqno) | Phase::Replaying(seqno) => {
@@ -290,11 +415,12 @@ impl Connection {
             Phase::AwaitingReplay(_) | Phase::Failed => abort_outcome(Status::NotAllowed, -1),
         }
     }
+}
 
-    /// Whether a transaction has been told to go away.
-    pub fn must_abort(transaction: &Transaction) -> bool {
-        transaction.interrupted.load(Ordering::Acquire) || transaction.lock().must_abort
-    }
+/// What the server says about a failure, as a line.
+pub(crate) fn error_text(bytes: &[u8]) -> String {
+    let text = String::from_utf8_lossy(bytes);
+    text.trim_matches([' ', '\0', ';']).to_owned()
 }
 
 /// Whether the victim is ordered before the aborter. -1: the aborter has no place, it always wins.
@@ -307,12 +433,142 @@ fn outcome(status: Status) -> CertifyOutcome {
 }
 
 fn abort_outcome(status: Status, victim_seqno: i64) -> AbortOutcome {
-    AbortOutcome { status, victim_seqno }
+    AbortOutcome {
+        status,
+        victim_seqno,
+    }
 }
 
 fn entered(result: Entered) -> Status {
     match result {
         Entered::Yes => Status::Ok,
         Entered::Interrupted | Entered::Stopped => Status::BfAbort,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! What an abort does to a transaction that is in the group's hands, which takes no time in a group
+    //! that works. The other phases are tested with a real node.
+
+    use std::sync::Arc;
+
+    use synod_node::GroupId;
+
+    use super::*;
+    use crate::api::{Callbacks, Gtid};
+    use crate::connection::Shared;
+    use crate::position::PositionKeeper;
+    use crate::settings::Settings;
+    use crate::transaction::Transactions;
+
+    const TRX: u64 = 17;
+
+    fn connection() -> Connection {
+        let nowhere = std::env::temp_dir().join("synod-no-such-directory");
+        let start = Gtid {
+            group: GroupId([1; 16]),
+            seqno: 5,
+        };
+        let callbacks = Callbacks::none();
+        let shared = Shared {
+            callbacks: callbacks.clone(),
+            counters: Arc::default(),
+            transactions: Arc::new(Transactions::default()),
+            settings: Arc::new(Settings::default()),
+            position: Arc::new(PositionKeeper::load(nowhere, start, callbacks).unwrap()),
+        };
+        Connection::new(shared, 1, (Vec::new(), true), 1 << 20)
+    }
+
+    /// A transaction whose fate is not known.
+    fn certifying(connection: &Connection) -> (TrxHandle, Arc<Transaction>, Arc<Pending>) {
+        let mut handle = TrxHandle {
+            trx_id: TRX,
+            opaque: None,
+        };
+        let transaction = connection.transactions.open(&mut handle);
+        let pending = Arc::new(Pending::default());
+        {
+            let mut gathered = transaction.lock();
+            gathered.serial = Some(connection.serial);
+            gathered.phase = Phase::Certifying(pending.clone());
+        }
+        (handle, transaction, pending)
+    }
+
+    fn answer(outcome: AbortOutcome) -> (Status, i64) {
+        (outcome.status, outcome.victim_seqno)
+    }
+
+    #[test]
+    fn abort_before_the_verdict_is_granted_and_wakes_the_client() {
+        let connection = connection();
+        let (_, transaction, pending) = certifying(&connection);
+        assert_eq!(answer(connection.abort(9, TRX)), (Status::Ok, -1));
+        let waited = pending.wait();
+        assert_eq!(waited, Waited::Interrupted);
+        let outcome = connection.certified(&transaction, pending, waited);
+        assert_eq!((outcome.status, outcome.meta), (Status::BfAbort, None));
+        assert_eq!(
+            answer(connection.abort(9, TRX)),
+            (Status::NotAllowed, -1),
+            "aborted already"
+        );
+    }
+
+    #[test]
+    fn verdict_that_comes_together_with_an_abort_still_leads_to_a_replay() {
+        let connection = connection();
+        let (_, transaction, pending) = certifying(&connection);
+        assert_eq!(answer(connection.abort(-1, TRX)), (Status::Ok, -1));
+        let seqno = synod_node::Seqno(8);
+        let fate = Fate::Ordered {
+            seqno,
+            depends_on: synod_node::Seqno(6),
+        };
+        let outcome = connection.certified(&transaction, pending, Waited::Fate(fate));
+        assert_eq!(outcome.status, Status::BfAbort);
+        assert_eq!(outcome.meta.unwrap().gtid.seqno, 8);
+    }
+
+    #[test]
+    fn replay_of_what_never_got_a_place_fails() {
+        let connection = connection();
+        let (handle, transaction, pending) = certifying(&connection);
+        connection.abort(-1, TRX);
+        connection.certified(&transaction, pending.clone(), Waited::Interrupted);
+        assert_eq!(pending.give_up(), Some(Fate::Unknown));
+        let status = connection.replay(&handle, ReplayContext::for_tests(1));
+        assert_eq!(status, Status::TrxFail);
+    }
+
+    #[test]
+    fn place_in_an_earlier_connections_order_means_nothing() {
+        let connection = connection();
+        let (mut handle, transaction, _) = certifying(&connection);
+        {
+            let mut gathered = transaction.lock();
+            gathered.serial = Some(connection.serial + 1);
+            gathered.phase = Phase::Ordered(6);
+        }
+        let meta = connection.local_meta(&transaction, &transaction.lock(), 6);
+        assert_eq!(
+            connection.commit_order_enter(&handle, &meta),
+            Status::BfAbort
+        );
+        assert_eq!(
+            connection.replay(&handle, ReplayContext::for_tests(1)),
+            Status::TrxFail
+        );
+        transaction.lock().phase = Phase::Left(6);
+        assert_eq!(connection.release_transaction(&mut handle), Status::Ok);
+        assert_eq!(connection.sequencer.released(), 5);
+    }
+
+    #[test]
+    fn error_texts_lose_their_padding() {
+        assert_eq!(error_text(b" Error_code: 1060;\0"), "Error_code: 1060");
+        assert_eq!(error_text(b"\0\0"), "");
     }
 }

@@ -1,12 +1,12 @@
 //! The provider behind the boundary: options, positions, and the present connection.
 
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use synod_node::{
-    DatabasePosition, GroupId, KeyType, Limits, LogOptions, Node, NodeConfig, Seqno, StartMode,
-    Timing,
+    GroupId, KeyType, Limits, LogOptions, Node, NodeConfig, NodeStatus, StartMode, Timing,
 };
 use wsrep_sys as sys;
 
@@ -15,32 +15,28 @@ use crate::api::{
     RecvContext, ReplayContext, StatVar, Status, TrxHandle, TrxMeta, WsFlags,
 };
 use crate::capabilities::CAPABILITIES;
-use crate::connection::{Connection, Received};
+use crate::connection::{Connection, Received, Shared};
 use crate::counters::Counters;
-use crate::grastate::{self, SavedPosition};
 use crate::options::{ClusterUrl, Defaults, Options, Update, key};
+use crate::position::PositionKeeper;
+use crate::settings::Settings;
 use crate::status;
-use crate::total_order::Statements;
 use crate::transaction::Transactions;
 
-/// A member that belongs to a group waits so long for the others at start, so that a restart of all
-/// of them needs nobody's help.
-const REJOIN_LIMIT: Duration = Duration::from_secs(600);
-/// A disconnect waits so long for what local clients have begun.
-const DRAIN_LIMIT: Duration = Duration::from_secs(10);
-/// Certification history in actions.
-const CERTIFICATION_SPAN: u64 = 100_000;
-
 /// See the module.
-pub struct Provider {
+pub(crate) struct Provider {
     args: InitArgs,
     callbacks: Callbacks,
     options: Mutex<Options>,
-    position: Mutex<DatabasePosition>,
+    settings: Arc<Settings>,
+    position: Arc<PositionKeeper>,
+    /// The present connection, or the last one.
     connection: RwLock<Option<Arc<Connection>>>,
+    /// Held during `connect` and `disconnect`.
+    changing: Mutex<()>,
+    next_serial: AtomicU64,
     counters: Arc<Counters>,
     transactions: Arc<Transactions>,
-    statements: Statements,
 }
 
 /// Builds the provider from what the server passed to `init`.
@@ -54,47 +50,23 @@ pub fn create(args: InitArgs, callbacks: Callbacks) -> Result<Arc<dyn ProviderAp
     };
     let (options, update) = Options::new(defaults, &args.options)?;
     log_notices(&callbacks, &update);
-    let saved =
-        grastate::read(args.data_dir.as_ref()).map_err(|error| InitError::Other(error.into()))?;
-    let position = start_position(args.start_position, saved, &callbacks);
+    let data_dir = PathBuf::from(&args.data_dir);
+    let position = PositionKeeper::load(data_dir, args.start_position, callbacks.clone())
+        .map_err(|error| InitError::Other(error.into()))?;
+    let settings = Settings::default();
+    settings.update(&options);
     Ok(Arc::new(Provider {
         args,
         callbacks,
         options: Mutex::new(options),
-        position: Mutex::new(position),
+        settings: Arc::new(settings),
+        position: Arc::new(position),
         connection: RwLock::new(None),
+        changing: Mutex::new(()),
+        next_serial: AtomicU64::new(1),
         counters: Arc::default(),
         transactions: Arc::default(),
-        statements: Statements::default(),
     }))
-}
-
-/// Where the database is. What the engine itself says (`wsrep_start_position`, from
-/// `--wsrep-recover`) is better than what was saved at a clean stop.
-fn start_position(
-    start: Gtid,
-    saved: Option<SavedPosition>,
-    callbacks: &Callbacks,
-) -> DatabasePosition {
-    if start.is_defined() {
-        return DatabasePosition {
-            group: start.group,
-            seqno: Seqno(start.seqno),
-        };
-    }
-    let saved = saved.unwrap_or(SavedPosition::UNDEFINED);
-    if saved.group != GroupId::NONE && saved.seqno < 0 {
-        callbacks.log(
-            LogLevel::Info,
-            "the last stop was not clean and no wsrep_start_position was given, so it is not known \
-             where the database is: a full copy will be asked for. To avoid that, run mariadbd \
-             --wsrep-recover first and pass what it prints, as galera_recovery does",
-        );
-    }
-    DatabasePosition {
-        group: saved.group,
-        seqno: Seqno(saved.seqno),
-    }
 }
 
 fn log_notices(callbacks: &Callbacks, update: &Update) {
@@ -115,25 +87,16 @@ impl Provider {
             .clone()
     }
 
+    fn set_connection(&self, connection: Arc<Connection>) {
+        *self
+            .connection
+            .write()
+            .unwrap_or_else(PoisonError::into_inner) = Some(connection);
+    }
+
     fn log_error(&self, text: impl AsRef<str>) -> Status {
         self.callbacks.log(LogLevel::Error, text.as_ref());
         Status::NodeFail
-    }
-
-    fn position(&self) -> DatabasePosition {
-        *self.position.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Remembers for the next start where the database is; -1 while that changes.
-    fn save_position(&self, group: GroupId, seqno: i64) {
-        let position = SavedPosition {
-            group,
-            seqno,
-            safe_to_bootstrap: false,
-        };
-        if let Err(error) = grastate::write(self.args.data_dir.as_ref(), &position) {
-            self.callbacks.log(LogLevel::Error, &error.to_string());
-        }
     }
 
     fn node_config(&self, name: &str, url: &ClusterUrl) -> NodeConfig {
@@ -176,12 +139,11 @@ impl Provider {
                 ..Timing::default()
             },
             limits: Limits::default(),
-            chunk_bytes: usize::try_from(options.unsigned(key::CHUNK_SIZE)).unwrap_or(1 << 20),
+            chunk_bytes: to_usize(options.unsigned(key::CHUNK_SIZE)),
             suspect: options.duration(key::EVS_SUSPECT_TIMEOUT),
-            pending_bytes: usize::try_from(options.unsigned(key::MAX_PENDING_SIZE))
-                .unwrap_or(usize::MAX),
-            certification_span: CERTIFICATION_SPAN,
-            database: self.position(),
+            pending_bytes: to_usize(options.unsigned(key::MAX_PENDING_SIZE)),
+            certification_span: options.unsigned(key::CERTIFICATION_SPAN),
+            database: self.position.current(),
         }
     }
 
@@ -193,47 +155,72 @@ impl Provider {
         donor: &str,
         bootstrap: bool,
     ) -> Result<Arc<Connection>, String> {
+        self.close_last()?;
         let config = self.node_config(name, url);
-        let mode = if bootstrap {
-            StartMode::Bootstrap
-        } else {
-            StartMode::Join
+        let mode = match bootstrap {
+            true => StartMode::Bootstrap,
+            false => StartMode::Join,
         };
-        let queue_bytes =
-            usize::try_from(self.options().unsigned(key::APPLY_QUEUE_SIZE)).unwrap_or(usize::MAX);
+        let shared = Shared {
+            callbacks: self.callbacks.clone(),
+            counters: self.counters.clone(),
+            transactions: self.transactions.clone(),
+            settings: self.settings.clone(),
+            position: self.position.clone(),
+        };
+        let queue_bytes = to_usize(self.options().unsigned(key::APPLY_QUEUE_SIZE));
+        let serial = self.next_serial.fetch_add(1, Ordering::Relaxed);
         let connection = Arc::new(Connection::new(
-            self.callbacks.clone(),
-            self.counters.clone(),
-            self.transactions.clone(),
+            shared,
+            serial,
             donor_list(donor),
-            self.position().seqno.0,
             queue_bytes,
         ));
         let node = Node::start(config, mode, connection.clone()).map_err(|e| e.to_string())?;
         connection.set_node(node.clone());
-        match self.wait_until_joined(&connection, &node) {
+        match self.wait_until_joined(&connection, &node.status()) {
             Ok(()) => Ok(connection),
             Err(why) => {
-                node.stop();
+                connection.shut_down();
                 Err(why)
             }
         }
     }
 
-    fn wait_until_joined(&self, connection: &Connection, node: &Node) -> Result<(), String> {
-        let is_member = node.status().group != GroupId::NONE;
-        let limit = {
+    /// Sees to it that nothing of the last connection is left.
+    fn close_last(&self) -> Result<(), String> {
+        let Some(last) = self.connection() else {
+            return Ok(());
+        };
+        if !last.is_closing() {
+            return Err("this server is connected to a group already".to_owned());
+        }
+        last.close_node();
+        last.join_closer();
+        Ok(())
+    }
+
+    fn wait_until_joined(&self, connection: &Connection, node: &NodeStatus) -> Result<(), String> {
+        let (is_member, limit, name) = {
             let options = self.options();
             if !options.bool(key::PC_WAIT_PRIM) {
                 return Ok(());
             }
             let limit = options.duration(key::PC_WAIT_PRIM_TIMEOUT);
-            if is_member {
-                limit.max(REJOIN_LIMIT)
-            } else {
-                limit
+            let rejoin = options.duration(key::REJOIN_TIMEOUT);
+            match node.group != GroupId::NONE {
+                true if rejoin > limit => (true, rejoin, "synod.rejoin_timeout"),
+                is_member => (is_member, limit, "pc.wait_prim_timeout"),
             }
         };
+        if is_member {
+            let text = format!(
+                "this member belongs to group {}: waiting up to {limit:?} ({name}) for a majority \
+                 of its members",
+                node.group
+            );
+            self.callbacks.log(LogLevel::Info, &text);
+        }
         let outcome = connection.wait_for(Instant::now().checked_add(limit), |state| {
             match (&state.joined, &state.failure) {
                 (Some(_), _) => Some(Ok(())),
@@ -243,8 +230,8 @@ impl Provider {
         });
         outcome.unwrap_or_else(|| {
             Err(format!(
-                "the group was not reached within {limit:?} (pc.wait_prim_timeout): is a majority of \
-                 its members running, and is wsrep_cluster_address right?"
+                "the group was not reached within {limit:?} ({name}): is a majority of its members \
+                 running, and is wsrep_cluster_address right?"
             ))
         })
     }
@@ -256,10 +243,22 @@ impl Provider {
         }
     }
 
-    /// What a changed option means for what runs. The rest is read where it is used.
+    /// What changed options mean for what runs. The rest is read where it is used.
     fn apply_update(&self, update: &Update) {
         log_notices(&self.callbacks, update);
+        let queue_bytes = {
+            let options = self.options();
+            self.settings.update(&options);
+            to_usize(options.unsigned(key::APPLY_QUEUE_SIZE))
+        };
+        if let Some(connection) = self.connection() {
+            connection.sequencer.set_queue_bytes_max(queue_bytes);
+        }
     }
+}
+
+fn to_usize(number: u64) -> usize {
+    usize::try_from(number).unwrap_or(usize::MAX)
 }
 
 fn micros(duration: Duration) -> u64 {
@@ -315,6 +314,7 @@ impl ProviderApi for Provider {
     }
 
     fn connect(&self, name: &str, url: &str, donor: &str, bootstrap: bool) -> Status {
+        let _one = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         let base_port = u16::try_from(self.options().int(key::BASE_PORT)).unwrap_or_default();
         let parsed = match ClusterUrl::parse(url, base_port) {
             Ok(parsed) => parsed,
@@ -328,11 +328,7 @@ impl ProviderApi for Provider {
         let bootstrap = bootstrap || parsed.is_bootstrap();
         match self.connect_node(name, &parsed, donor, bootstrap) {
             Ok(connection) => {
-                self.save_position(connection.group(), -1);
-                *self
-                    .connection
-                    .write()
-                    .unwrap_or_else(PoisonError::into_inner) = Some(connection);
+                self.set_connection(connection);
                 Status::Ok
             }
             Err(why) => self.log_error(why),
@@ -340,35 +336,9 @@ impl ProviderApi for Provider {
     }
 
     fn disconnect(&self) -> Status {
-        let Some(connection) = self.connection() else {
-            return Status::Ok;
-        };
-        let Some(node) = connection.node() else {
-            return Status::Ok;
-        };
-        node.leave();
-        // Fails what clients wait for, and ends deliveries, before the order ends.
-        connection.sequencer.stop();
-        node.stop();
-        connection
-            .sequencer
-            .wait_drained(Instant::now() + DRAIN_LIMIT);
-        connection.wait_for(None, |state| state.ended.then_some(()));
-        let (consistent, in_order) = {
-            let state = connection.state();
-            (
-                state.local != status::LocalState::Inconsistent,
-                state.in_order,
-            )
-        };
-        if consistent && in_order {
-            let released = connection.sequencer.released();
-            let group = connection.group();
-            self.save_position(group, released);
-            *self.position.lock().unwrap_or_else(PoisonError::into_inner) = DatabasePosition {
-                group,
-                seqno: Seqno(released),
-            };
+        let _one = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(connection) = self.connection() {
+            connection.disconnect();
         }
         Status::Ok
     }
@@ -427,8 +397,9 @@ impl ProviderApi for Provider {
     }
 
     fn rollback(&self, _trx: u64) -> Status {
-        // Only for streamed transactions, which do not exist yet.
-        Status::NotImplemented
+        // Only for streamed transactions. Their fragments are refused, so there is nothing to undo;
+        // any other answer would make the server ask again and again.
+        Status::Ok
     }
 
     fn append_key(&self, handle: &mut TrxHandle, parts: &[&[u8]], kind: u32) -> Status {
@@ -437,10 +408,11 @@ impl ProviderApi for Provider {
         };
         let transaction = self.transactions.open(handle);
         let mut gathered = transaction.lock();
-        if gathered.must_abort {
-            return Status::BfAbort;
+        // Aborted meanwhile: it is refused when it comes to be certified. An error here would make the
+        // server write a warning for each victim.
+        if !gathered.must_abort {
+            gathered.keys.append(parts, kind);
         }
-        gathered.keys.append(parts, kind);
         Status::Ok
     }
 
@@ -448,13 +420,15 @@ impl ProviderApi for Provider {
         if kind != sys::WSREP_DATA_ORDERED {
             return Status::NotImplemented;
         }
-        let limit = self.options().unsigned(key::REPL_MAX_WS_SIZE);
+        let limit = self.settings.write_set_bytes_max();
         let transaction = self.transactions.open(handle);
         let mut gathered = transaction.lock();
         if (gathered.data.len() + data.len()) as u64 > limit {
             return Status::SizeExceeded;
         }
-        gathered.data.extend_from_slice(data);
+        if !gathered.must_abort {
+            gathered.data.extend_from_slice(data);
+        }
         Status::Ok
     }
 
@@ -479,13 +453,13 @@ impl ProviderApi for Provider {
         flags: u32,
     ) -> CertifyOutcome {
         self.with(NO_PLACE, |connection| {
-            connection.to_execute_start(&self.statements, conn, keys, action, flags)
+            connection.to_execute_start(conn, keys, action, flags)
         })
     }
 
     fn to_execute_end(&self, conn: u64, error: Option<&[u8]>) -> Status {
         self.with(Status::ConnFail, |connection| {
-            connection.to_execute_end(&self.statements, conn, error)
+            connection.to_execute_end(conn, error)
         })
     }
 
@@ -504,12 +478,14 @@ impl ProviderApi for Provider {
 
     fn stats(&self) -> Vec<StatVar> {
         let connection = self.connection();
-        status::stat_vars(&crate::status_inputs::gather(
+        let inputs = crate::status_inputs::gather(
             connection.as_deref(),
             &self.counters,
             &self.transactions,
-            self.position(),
-        ))
+            self.position.current(),
+            self.options().int(key::GMCAST_SEGMENT),
+        );
+        status::stat_vars(&inputs)
     }
 
     fn stats_reset(&self) {
@@ -538,21 +514,13 @@ impl ProviderApi for Provider {
 
     fn shutdown(&self) {
         if let Some(connection) = self.connection() {
-            connection.sequencer.stop();
-            if let Some(node) = connection.node() {
-                node.stop();
-            }
+            connection.shut_down();
         }
     }
 
     fn fenced(&self, _reason: &str, ctx: Option<RecvContext>) {
-        let Some(connection) = self.connection() else {
-            return;
-        };
-        connection.update(|state| state.local = status::LocalState::Inconsistent);
-        connection.sequencer.stop_broken();
-        if let Some(ctx) = ctx {
-            connection.show_end(ctx);
+        if let Some(connection) = self.connection() {
+            connection.fence(ctx);
         }
     }
 }

@@ -5,21 +5,27 @@ use synod_node::{DatabasePosition, NodeStatus, RoleName};
 use crate::api::Gtid;
 use crate::connection::Connection;
 use crate::counters::Counters;
-use crate::status::{ConsensusStatus, GroupStatus, Parallelism, QueueStats, StatusInputs};
+use crate::status::{
+    ConsensusStatus, GroupStatus, LocalState, Parallelism, QueueStats, StatusInputs,
+};
 use crate::transaction::Transactions;
 
 /// Version of the group's protocol, as Galera would number it.
 const PROTOCOL: i64 = 1;
 
 /// Everything for one `SHOW STATUS`.
-pub fn gather(
+pub(crate) fn gather(
     connection: Option<&Connection>,
     counters: &Counters,
     transactions: &Transactions,
     saved: DatabasePosition,
+    segment: i64,
 ) -> StatusInputs {
     let mut inputs = StatusInputs {
-        last_committed: Gtid { group: saved.group, seqno: saved.seqno.0 },
+        last_committed: Gtid {
+            group: saved.group,
+            seqno: saved.seqno.0,
+        },
         counters: counters.shown(),
         open_transactions: to_i64(transactions.len()),
         ..StatusInputs::default()
@@ -29,9 +35,15 @@ pub fn gather(
     };
     let status = node.status();
     inputs.last_committed = connection.last_committed();
-    inputs.send_queue = QueueStats { length: to_i64(status.pending), ..QueueStats::default() };
+    inputs.send_queue = QueueStats {
+        length: to_i64(status.pending),
+        ..QueueStats::default()
+    };
     let behind = (status.commit_seqno.0 - connection.sequencer.released()).max(0);
-    inputs.recv_queue = QueueStats { length: behind, ..QueueStats::default() };
+    inputs.recv_queue = QueueStats {
+        length: behind,
+        ..QueueStats::default()
+    };
     inputs.cached_downto = status.first_seqno.0;
     inputs.parallelism = Parallelism {
         cert_deps_distance: counters.deps_distance(),
@@ -43,16 +55,26 @@ pub fn gather(
         (state.local, state.desyncs, state.ended)
     };
     inputs.state = local;
+    if local == LocalState::Inconsistent {
+        // What this server has is no position of the group's.
+        inputs.last_committed = Gtid::UNDEFINED;
+    }
     if ended {
         return inputs;
     }
-    inputs.incoming_addresses = status.view.members.iter().map(|m| m.incoming.clone()).collect();
+    inputs.incoming_addresses = status
+        .view
+        .members
+        .iter()
+        .map(|m| m.incoming.clone())
+        .collect();
     inputs.group = Some(GroupStatus {
         protocol: PROTOCOL,
         cluster_weight: to_i64(status.members.iter().filter(|m| m.voter).count()),
         desync_count: i64::from(desyncs),
         operational: status.primary,
         member: connection.own_uuid(),
+        segment,
         ..GroupStatus::default()
     });
     inputs.consensus = consensus(&status);

@@ -7,55 +7,80 @@ use bytes::{Bytes, BytesMut};
 use synod_node::{Action, Class, Fate, KeySet, KeyType};
 use wsrep_sys as sys;
 
-use crate::api::{CertifyOutcome, LogLevel, Status, WsFlags};
+use crate::api::{CertifyOutcome, LogLevel, Status, TrxMeta, WsFlags};
 use crate::connection::Connection;
+use crate::local::error_text;
 use crate::sequence::Entered;
 use crate::write_set::WriteSet;
 
 /// Which connection executes which statement.
 #[derive(Default)]
-pub struct Statements(Mutex<HashMap<u64, i64>>);
+pub(crate) struct Statements(Mutex<HashMap<u64, i64>>);
 
 impl Statements {
     fn begin(&self, conn: u64, seqno: i64) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(conn, seqno);
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(conn, seqno);
     }
 
     fn end(&self, conn: u64) -> Option<i64> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&conn)
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(&conn)
     }
 }
 
 impl Connection {
     /// Orders a statement and waits for its turn, alone.
-    pub fn to_execute_start(
+    pub(crate) fn to_execute_start(
         &self,
-        statements: &Statements,
         conn: u64,
         keys: &[Vec<&[u8]>],
         action: &[&[u8]],
         flags: u32,
     ) -> CertifyOutcome {
         let failed = |status| CertifyOutcome { status, meta: None };
-        let Some(node) = self.node().filter(|_| self.is_primary()) else {
+        if !self.begin_flight() {
             return failed(Status::ConnFail);
-        };
+        }
+        match self.order_statement(conn, keys, action, flags) {
+            Ok(meta) => CertifyOutcome {
+                status: Status::Ok,
+                meta: Some(meta),
+            },
+            Err(status) => {
+                self.end_flight();
+                failed(status)
+            }
+        }
+    }
+
+    fn order_statement(
+        &self,
+        conn: u64,
+        keys: &[Vec<&[u8]>],
+        action: &[&[u8]],
+        flags: u32,
+    ) -> Result<TrxMeta, Status> {
+        let node = self.node().ok_or(Status::ConnFail)?;
         let action = self.statement(conn, keys, action, flags);
         self.counters.replicated.one();
         self.counters.replicated_bytes.add(action.data.len() as u64);
         let (seqno, depends_on) = match node.submit(&action).wait_for_fate() {
             Fate::Ordered { seqno, depends_on } => (seqno.0, depends_on.0),
-            Fate::Conflict | Fate::TooOld | Fate::Rejected => return failed(Status::TrxFail),
-            Fate::Unknown => return failed(Status::ConnFail),
+            Fate::Conflict | Fate::TooOld | Fate::Rejected => return Err(Status::TrxFail),
+            Fate::Unknown => return Err(Status::ConnFail),
         };
         let trx = sys::WSREP_UNDEFINED_TRX_ID;
         match self.sequencer.enter_alone(seqno) {
             Entered::Yes => {
-                statements.begin(conn, seqno);
-                let meta = self.meta(seqno, depends_on, self.own_uuid(), trx, conn);
-                CertifyOutcome { status: Status::Ok, meta: Some(meta) }
+                self.statements.begin(conn, seqno);
+                Ok(self.meta(seqno, depends_on, self.own_uuid(), trx, conn))
             }
-            Entered::Interrupted | Entered::Stopped => failed(Status::ConnFail),
+            Entered::Interrupted | Entered::Stopped => Err(Status::ConnFail),
         }
     }
 
@@ -84,20 +109,17 @@ impl Connection {
 
     /// The statement is done. An error here is not an inconsistency: the server has decided by
     /// `wsrep_ignore_apply_errors`, and the same statement fails alike everywhere.
-    pub fn to_execute_end(
-        &self,
-        statements: &Statements,
-        conn: u64,
-        error: Option<&[u8]>,
-    ) -> Status {
-        let Some(seqno) = statements.end(conn) else { return Status::TrxMissing };
+    pub(crate) fn to_execute_end(&self, conn: u64, error: Option<&[u8]>) -> Status {
+        let Some(seqno) = self.statements.end(conn) else {
+            return Status::TrxMissing;
+        };
         if let Some(text) = error.filter(|text| !text.is_empty()) {
-            let text = String::from_utf8_lossy(text);
-            let text = text.trim_end_matches('\0').trim().to_owned();
+            let text = error_text(text);
             self.log(LogLevel::Info, format!("statement {seqno} failed: {text}"));
         }
         self.sequencer.leave(seqno);
         self.release(seqno);
+        self.end_flight();
         Status::Ok
     }
 }

@@ -19,7 +19,7 @@ use crate::api::{OpaqueId, TrxHandle, WsFlags};
 
 /// Where a transaction is.
 #[derive(Clone, Debug)]
-pub enum Phase {
+pub(crate) enum Phase {
     /// Collects keys and data.
     Executing,
     /// Being handed to the node.
@@ -42,32 +42,35 @@ pub enum Phase {
 
 /// What a transaction has gathered.
 #[derive(Debug)]
-pub struct Gathered {
+pub(crate) struct Gathered {
     /// Where it is.
-    pub phase: Phase,
+    pub(crate) phase: Phase,
     /// Keys it touched.
-    pub keys: KeySet,
+    pub(crate) keys: KeySet,
     /// Its write set.
-    pub data: Vec<u8>,
+    pub(crate) data: Vec<u8>,
     /// The write set as it was submitted; kept for a replay.
-    pub submitted: Bytes,
+    pub(crate) submitted: Bytes,
     /// Flags it was certified with.
-    pub flags: WsFlags,
+    pub(crate) flags: WsFlags,
     /// Connection it was certified on.
-    pub conn: u64,
+    pub(crate) conn: u64,
     /// What it depends on, once ordered.
-    pub depends_on: i64,
+    pub(crate) depends_on: i64,
     /// Somebody of higher priority wants it gone.
-    pub must_abort: bool,
+    pub(crate) must_abort: bool,
+    /// Serial number of the connection it was submitted on; its place in the order means nothing to
+    /// any other.
+    pub(crate) serial: Option<u64>,
 }
 
 /// One local transaction.
 #[derive(Debug)]
-pub struct Transaction {
+pub(crate) struct Transaction {
     /// The server's number.
-    pub trx_id: u64,
+    pub(crate) trx_id: u64,
     /// Interrupts its wait for the commit order.
-    pub interrupted: AtomicBool,
+    pub(crate) interrupted: AtomicBool,
     gathered: Mutex<Gathered>,
 }
 
@@ -85,19 +88,20 @@ impl Transaction {
                 conn: u64::MAX,
                 depends_on: -1,
                 must_abort: false,
+                serial: None,
             }),
         }
     }
 
     /// Its state. Held for moments only: an aborter holds locks of the server.
-    pub fn lock(&self) -> MutexGuard<'_, Gathered> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Gathered> {
         self.gathered.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// All local transactions.
 #[derive(Default)]
-pub struct Transactions {
+pub(crate) struct Transactions {
     next: AtomicU64,
     table: Mutex<Table>,
 }
@@ -114,7 +118,7 @@ impl Transactions {
     }
 
     /// The transaction of a handle; a new one if the handle has none yet.
-    pub fn open(&self, handle: &mut TrxHandle) -> Arc<Transaction> {
+    pub(crate) fn open(&self, handle: &mut TrxHandle) -> Arc<Transaction> {
         if let Some(known) = self.get(handle) {
             return known;
         }
@@ -129,19 +133,21 @@ impl Transactions {
     }
 
     /// The transaction of a handle.
-    pub fn get(&self, handle: &TrxHandle) -> Option<Arc<Transaction>> {
+    pub(crate) fn get(&self, handle: &TrxHandle) -> Option<Arc<Transaction>> {
         self.table().by_id.get(&handle.opaque?.0).cloned()
     }
 
     /// The transaction with the server's number.
-    pub fn by_trx(&self, trx_id: u64) -> Option<Arc<Transaction>> {
+    pub(crate) fn by_trx(&self, trx_id: u64) -> Option<Arc<Transaction>> {
         let table = self.table();
         table.by_id.get(table.by_trx.get(&trx_id)?).cloned()
     }
 
     /// Forgets a transaction.
-    pub fn remove(&self, handle: &mut TrxHandle) {
-        let Some(OpaqueId(id)) = handle.opaque.take() else { return };
+    pub(crate) fn remove(&self, handle: &mut TrxHandle) {
+        let Some(OpaqueId(id)) = handle.opaque.take() else {
+            return;
+        };
         let mut table = self.table();
         table.by_id.remove(&id);
         if table.by_trx.get(&handle.trx_id) == Some(&id) {
@@ -150,20 +156,25 @@ impl Transactions {
     }
 
     /// How many there are.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.table().by_id.len()
     }
 }
 
 /// The handle of an action that is applied here: told apart from local ones by its top bit.
-pub fn applied_handle(trx_id: u64, seqno: i64) -> TrxHandle {
+pub(crate) fn applied_handle(trx_id: u64, seqno: i64) -> TrxHandle {
     let number = APPLIED_BIT | seqno.unsigned_abs();
-    TrxHandle { trx_id, opaque: NonZeroU64::new(number).map(OpaqueId) }
+    TrxHandle {
+        trx_id,
+        opaque: NonZeroU64::new(number).map(OpaqueId),
+    }
 }
 
 /// Whether a handle came from [`applied_handle`].
-pub fn is_applied(handle: &TrxHandle) -> bool {
-    handle.opaque.is_some_and(|id| id.0.get() & APPLIED_BIT != 0)
+pub(crate) fn is_applied(handle: &TrxHandle) -> bool {
+    handle
+        .opaque
+        .is_some_and(|id| id.0.get() & APPLIED_BIT != 0)
 }
 
 const APPLIED_BIT: u64 = 1 << 63;

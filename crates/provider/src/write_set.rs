@@ -14,15 +14,15 @@ const HEADER_BYTES: usize = 24;
 
 /// See the module.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WriteSet {
+pub(crate) struct WriteSet {
     /// As the server gave them, plus `ISOLATION` for statements in total order.
-    pub flags: WsFlags,
+    pub(crate) flags: WsFlags,
     /// Transaction at the origin.
-    pub trx: u64,
+    pub(crate) trx: u64,
     /// Connection at the origin.
-    pub conn: u64,
+    pub(crate) conn: u64,
     /// The server's bytes.
-    pub data: Bytes,
+    pub(crate) data: Bytes,
 }
 
 /// An action that is no write set of this program.
@@ -30,18 +30,18 @@ pub struct WriteSet {
 #[error(
     "action {seqno} is not a write set this version understands ({len} bytes, version {version})"
 )]
-pub struct WriteSetError {
+pub(crate) struct WriteSetError {
     /// Which action.
-    pub seqno: i64,
+    pub(crate) seqno: i64,
     /// Its length.
-    pub len: usize,
+    pub(crate) len: usize,
     /// Its first byte.
-    pub version: u8,
+    pub(crate) version: u8,
 }
 
 impl WriteSet {
     /// As it travels. Copies the data once.
-    pub fn encode(&self) -> Bytes {
+    pub(crate) fn encode(&self) -> Bytes {
         let mut out = BytesMut::with_capacity(HEADER_BYTES + self.data.len());
         out.put_u8(VERSION);
         out.put_bytes(0, 3);
@@ -54,16 +54,25 @@ impl WriteSet {
 
     /// # Errors
     /// If the bytes are too few or of another version.
-    pub fn decode(seqno: i64, mut bytes: Bytes) -> Result<WriteSet, WriteSetError> {
+    pub(crate) fn decode(seqno: i64, mut bytes: Bytes) -> Result<WriteSet, WriteSetError> {
         let version = bytes.first().copied().unwrap_or(0);
         if bytes.len() < HEADER_BYTES || version != VERSION {
-            return Err(WriteSetError { seqno, len: bytes.len(), version });
+            return Err(WriteSetError {
+                seqno,
+                len: bytes.len(),
+                version,
+            });
         }
         bytes.advance(4);
         let flags = WsFlags(bytes.get_u32_le());
         let trx = bytes.get_u64_le();
         let conn = bytes.get_u64_le();
-        Ok(WriteSet { flags, trx, conn, data: bytes })
+        Ok(WriteSet {
+            flags,
+            trx,
+            conn,
+            data: bytes,
+        })
     }
 }
 
@@ -73,8 +82,12 @@ mod tests {
 
     #[test]
     fn survives_encoding() {
-        let write_set =
-            WriteSet { flags: WsFlags(0x45), trx: 7, conn: 9, data: Bytes::from_static(b"rows") };
+        let write_set = WriteSet {
+            flags: WsFlags(0x45),
+            trx: 7,
+            conn: 9,
+            data: Bytes::from_static(b"rows"),
+        };
         assert_eq!(WriteSet::decode(1, write_set.encode()).unwrap(), write_set);
     }
 

@@ -72,7 +72,8 @@ impl LocalIdentity {
         let both_have_one = hello.group != GroupId::NONE && self.group != GroupId::NONE;
         if both_have_one && hello.group != self.group {
             let text = format!(
-                "this is group {}, the log of {} belongs to group {}",
+                "this is group {}, the log of {} belongs to group {}; to join this group as a new \
+                 member, move its synod-*.log files away",
                 self.group, hello.name, hello.group
             );
             return refused(RefuseReason::WrongGroup, text);

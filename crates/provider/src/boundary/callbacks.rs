@@ -17,7 +17,9 @@ use crate::api::{ExitLoop, Gtid, LogLevel, TrxHandle, TrxMeta, View, WsFlags};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CallbackFailed {
     /// The server answered "failure".
-    #[error("the server refused the callback {name}")]
+    #[error(
+        "the server refused the callback {name}; its own error lines say why (replication needs InnoDB)"
+    )]
     Refused {
         /// Which.
         name: &'static str,

@@ -18,6 +18,7 @@ mod exports;
 mod host;
 mod stats;
 mod table;
+mod threads;
 mod view;
 
 pub use allowlist::{peer_ip_allowed, peer_subject_allowed};
@@ -28,3 +29,4 @@ pub use exports::{
     wsrep_node_isolation_mode_set_v1,
 };
 pub use table::{PROVIDER_NAME, PROVIDER_VENDOR, PROVIDER_VERSION, fill_table};
+pub(crate) use threads::spawn;

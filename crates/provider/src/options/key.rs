@@ -72,8 +72,6 @@ keys! {
     GCACHE_SIZE: IntKey = "gcache.size";
     /// `gcs.fc_limit`
     GCS_FC_LIMIT: IntKey = "gcs.fc_limit";
-    /// `gmcast.isolate`
-    GMCAST_ISOLATE: IntKey = "gmcast.isolate";
     /// `gmcast.listen_addr`
     GMCAST_LISTEN_ADDR: AddressKey = "gmcast.listen_addr";
     /// `gmcast.segment`
@@ -86,14 +84,14 @@ keys! {
     PC_WAIT_PRIM: BoolKey = "pc.wait_prim";
     /// `pc.wait_prim_timeout`
     PC_WAIT_PRIM_TIMEOUT: DurationKey = "pc.wait_prim_timeout";
-    /// `pc.weight`
-    PC_WEIGHT: IntKey = "pc.weight";
     /// `repl.causal_read_timeout`
     REPL_CAUSAL_READ_TIMEOUT: DurationKey = "repl.causal_read_timeout";
     /// `repl.max_ws_size`
     REPL_MAX_WS_SIZE: IntKey = "repl.max_ws_size";
     /// `synod.apply_queue_size`
     APPLY_QUEUE_SIZE: IntKey = "synod.apply_queue_size";
+    /// `synod.certification_span`
+    CERTIFICATION_SPAN: IntKey = "synod.certification_span";
     /// `synod.chunk_size`
     CHUNK_SIZE: IntKey = "synod.chunk_size";
     /// `synod.election_timeout`
@@ -116,4 +114,6 @@ keys! {
     LOG_SEGMENT_SIZE: IntKey = "synod.log_segment_size";
     /// `synod.max_pending_size`
     MAX_PENDING_SIZE: IntKey = "synod.max_pending_size";
+    /// `synod.rejoin_timeout`
+    REJOIN_TIMEOUT: DurationKey = "synod.rejoin_timeout";
 }

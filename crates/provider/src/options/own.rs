@@ -3,17 +3,19 @@
 use super::table::{OptionSpec, address, duration, int, text};
 
 /// Our own options.
-pub(super) const OWN: [OptionSpec; 12] = [
+pub(super) const OWN: [OptionSpec; 14] = [
     int("synod.apply_queue_size", "64M", 1 << 20, i64::MAX).dynamic().unit("bytes").works("Delivered but not yet applied actions kept in memory; the rest waits in the log."),
+    int("synod.certification_span", "100000", 1000, i64::MAX).unit("actions").works("History kept to find conflicts in, beyond what all members have applied. A write set whose snapshot is older is refused (deadlock error)."),
     int("synod.chunk_size", "1M", 4096, 64 << 20).unit("bytes").works("Large actions travel and are stored in pieces of this size."),
     duration("synod.election_timeout", "PT1.5S").works("Without news from a leader for this long, a member tries to become one."),
     duration("synod.heartbeat_period", "PT0.1S").works("How often a leader shows that it lives."),
     duration("synod.lease", "PT0.4S").works("How long a leader may answer reads after a majority has confirmed it. Below synod.election_timeout."),
     address("synod.listen_addr", "").works("Where to listen for peers. Goes before gmcast.listen_addr."),
     int("synod.log_cache_size", "64M", 1 << 20, i64::MAX).unit("bytes").works("Newest part of the log kept in memory."),
-    text("synod.log_dir", "").unit("path").works("Directory of the durable log. Empty: a place chosen beside the data directory."),
+    text("synod.log_dir", "").unit("path").works("Directory of the durable log. Empty: the data directory, in files named synod-*.log, which full copies leave alone."),
     duration("synod.log_retain_age", "P7D").works("Log older than this may go if nobody needs it."),
     int("synod.log_retain_size", "4G", 1 << 20, i64::MAX).unit("bytes").works("Log above this size goes, oldest first."),
     int("synod.log_segment_size", "64M", 1 << 20, 4 << 30).unit("bytes").works("Size of one log file."),
     int("synod.max_pending_size", "256M", 1 << 20, i64::MAX).unit("bytes").works("Local write sets waiting for their verdict; more waits at the client."),
+    duration("synod.rejoin_timeout", "PT10M").works("A member that belongs to a group already waits this long at start for a majority of it, if that is longer than pc.wait_prim_timeout."),
 ];

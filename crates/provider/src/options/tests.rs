@@ -150,7 +150,7 @@ fn unknown_own_name_comes_with_the_nearest_known_one() {
 #[test]
 fn options_without_meaning_are_accepted_with_a_notice() {
     let (_, update) =
-        Options::new(defaults(), "gcache.size=10M;evs.version=1;pc.weight=2").unwrap();
+        Options::new(defaults(), "gcache.size=10M;evs.version=1;base_port=4000").unwrap();
     let notices: Vec<String> = update.notices.iter().map(Notice::to_string).collect();
     assert_eq!(
         notices.len(),
@@ -214,7 +214,7 @@ fn options_for_start_cannot_be_set_at_run_time() {
 fn refused_list_changes_nothing() {
     let mut options = options("");
     let before = options.to_text();
-    assert!(options.set("pc.weight=3; repl.max_ws_size=4G").is_err());
+    assert!(options.set("gcs.fc_limit=3; repl.max_ws_size=4G").is_err());
     assert_eq!(options.to_text(), before);
 }
 
@@ -222,12 +222,16 @@ fn refused_list_changes_nothing() {
 fn run_time_change_reports_what_changed() {
     let mut options = options("");
     let update = options
-        .set("gmcast.isolate=1;repl.max_ws_size=10000")
+        .set("gcs.fc_limit=1;repl.max_ws_size=10000")
         .unwrap();
-    assert_eq!(update.value(key::GMCAST_ISOLATE), Some(&Value::Int(1)));
-    assert_eq!(update.value(key::PC_WEIGHT), None);
+    assert_eq!(update.value(key::GCS_FC_LIMIT), Some(&Value::Int(1)));
+    assert_eq!(update.value(key::BASE_PORT), None);
     assert_eq!(options.unsigned(key::REPL_MAX_WS_SIZE), 10_000);
-    assert!(options.set("gmcast.isolate=3").is_err());
+    assert!(
+        options.set("gmcast.isolate=1").is_err(),
+        "a live member cannot be cut off"
+    );
+    let _ = options.set("gmcast.isolate=0").unwrap();
     for blank in ["", " ", ";"] {
         assert_eq!(options.set(blank).unwrap(), Update::default());
     }

@@ -19,30 +19,26 @@ impl Gate {
         self.0.condition.notify_one();
     }
 
-    pub(super) fn wait(&self) {
-        self.wait_until(None);
-    }
-
+    /// Sleeps until woken, or until the deadline.
     pub(super) fn wait_until(&self, deadline: Option<Instant>) {
         let mut woken = self.0.woken.lock().unwrap_or_else(PoisonError::into_inner);
         while !*woken {
-            match deadline {
-                None => {
-                    woken = self.0.condition.wait(woken).unwrap_or_else(PoisonError::into_inner);
-                }
-                Some(at) => {
-                    let left = at.saturating_duration_since(Instant::now());
-                    if left.is_zero() {
-                        break;
-                    }
-                    (woken, _) = self
-                        .0
-                        .condition
-                        .wait_timeout(woken, left)
-                        .unwrap_or_else(PoisonError::into_inner);
-                }
+            let Some(at) = deadline else {
+                let waited = self.0.condition.wait(woken);
+                woken = waited.unwrap_or_else(PoisonError::into_inner);
+                continue;
+            };
+            let left = at.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
             }
+            let waited = self.0.condition.wait_timeout(woken, left);
+            (woken, _) = waited.unwrap_or_else(PoisonError::into_inner);
         }
         *woken = false;
+    }
+
+    pub(super) fn is(&self, other: &Gate) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
     }
 }

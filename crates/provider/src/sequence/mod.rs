@@ -10,25 +10,38 @@
 //! may be handed a later action while an earlier one waits for its dependency, but never the last
 //! free applier: appliers that run ahead wait for the commit order at their end, and somebody must
 //! be left to start the action they wait for.
+//!
+//! ```text
+//!            stop                    drained, or the deadline
+//!   Open ───────────► Draining ─────────────────────────────► appliers go, the last one
+//!     └──── cut ──────────┴──────────► Cut ─────────────────►  shows the final view
+//! ```
+//!
+//! One mutex guards it all, held for O(log n) steps and never while waiting. Threads are woken one by
+//! one, each by what it waits for.
 
 mod gate;
 mod queue;
 mod state;
+mod waiting;
 
+#[cfg(test)]
+mod storm_tests;
 #[cfg(test)]
 mod tests;
 
-pub use queue::{Queued, Task, Work};
+pub(crate) use queue::{NoApplier, Task, Work};
+pub(crate) use waiting::Queued;
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use state::State;
+use state::{Course, State};
 
 /// How a wait ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Entered {
+pub(crate) enum Entered {
     /// The caller owns the order.
     Yes,
     /// Interrupted by an action of higher priority.
@@ -38,20 +51,26 @@ pub enum Entered {
 }
 
 /// See the module.
-pub struct Sequencer {
+pub(crate) struct Sequencer {
     state: Mutex<State>,
-    /// Room in the queue, pauses, drains: rare waits.
-    changed: Condvar,
-    queue_bytes_max: usize,
+    /// Room in the queue. Only delivery waits for it.
+    room: Condvar,
+    /// Pauses begin and end.
+    paused: Condvar,
+    /// A copy of the state's, to be read without its lock.
+    released: AtomicI64,
+    queue_bytes_max: AtomicUsize,
 }
 
 impl Sequencer {
     /// An order that begins after `position`, with room for `queue_bytes_max` bytes of actions.
-    pub fn new(position: i64, queue_bytes_max: usize) -> Sequencer {
+    pub(crate) fn new(position: i64, queue_bytes_max: usize) -> Sequencer {
         Sequencer {
             state: Mutex::new(State::new(position)),
-            changed: Condvar::new(),
-            queue_bytes_max,
+            room: Condvar::new(),
+            paused: Condvar::new(),
+            released: AtomicI64::new(position),
+            queue_bytes_max: AtomicUsize::new(queue_bytes_max),
         }
     }
 
@@ -59,44 +78,96 @@ impl Sequencer {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Starts anew after `position`. Only while nothing is under way.
-    pub fn reset(&self, position: i64) {
-        let mut state = self.lock();
-        assert!(state.is_idle(), "the order is moved while something is under way");
-        state.set_position(position);
+    fn wait_for_room<'a>(&self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        state.room_wanted = true;
+        self.room
+            .wait(state)
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Everything up to here is finished.
-    pub fn released(&self) -> i64 {
-        self.lock().released
+    fn wait_for_pause<'a>(&self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        state.pause_waiters += 1;
+        let waited = self.paused.wait(state);
+        let mut state = waited.unwrap_or_else(PoisonError::into_inner);
+        state.pause_waiters -= 1;
+        state
     }
 
-    /// Waits for the turn of `seqno`. `interrupt`: a flag that [`Sequencer::interrupt`] sets.
-    pub fn enter(&self, seqno: i64, interrupt: Option<&AtomicBool>) -> Entered {
-        let mut state = self.lock();
-        loop {
-            if interrupt.is_some_and(|flag| flag.load(Ordering::Acquire)) {
-                state.enter_waiters.remove(&seqno);
-                return Entered::Interrupted;
-            }
-            if state.may_enter(seqno) {
-                state.enter_waiters.remove(&seqno);
-                state.entered = seqno;
-                return Entered::Yes;
-            }
-            if state.is_cut_off(seqno) {
-                state.enter_waiters.remove(&seqno);
-                return Entered::Stopped;
-            }
-            let waiter = state.enter_waiters.entry(seqno).or_default().clone();
-            drop(state);
-            waiter.wait();
-            state = self.lock();
+    fn wake_room(&self, state: &mut State) {
+        if std::mem::take(&mut state.room_wanted) {
+            self.room.notify_all();
         }
     }
 
+    fn wake_pauses(&self, state: &State) {
+        // Without this test each call would enter the kernel.
+        if state.pause_waiters > 0 {
+            self.paused.notify_all();
+        }
+    }
+
+    /// Changes the room of the queue, from now on.
+    pub(crate) fn set_queue_bytes_max(&self, bytes: usize) {
+        self.queue_bytes_max.store(bytes, Ordering::Relaxed);
+        self.wake_room(&mut self.lock());
+    }
+
+    fn queue_bytes_max(&self) -> usize {
+        self.queue_bytes_max.load(Ordering::Relaxed)
+    }
+
+    /// A full queue takes more once it is down to this.
+    fn low_mark(&self) -> usize {
+        let max = self.queue_bytes_max();
+        max - max / 4
+    }
+
+    /// Starts anew after `position`. Only while nothing is under way.
+    pub(crate) fn reset(&self, position: i64) {
+        let mut state = self.lock();
+        assert!(
+            state.is_idle(),
+            "the order is moved while something is under way"
+        );
+        state.set_position(position);
+        self.released.store(position, Ordering::Release);
+    }
+
+    /// Everything up to here is finished.
+    pub(crate) fn released(&self) -> i64 {
+        self.released.load(Ordering::Acquire)
+    }
+
+    /// Waits for the turn of `seqno`. `interrupt`: a flag that [`Sequencer::interrupt`] sets.
+    pub(crate) fn enter(&self, seqno: i64, interrupt: Option<&AtomicBool>) -> Entered {
+        let mut state = self.lock();
+        assert!(
+            seqno > state.left,
+            "{seqno} enters again; at {}",
+            state.left
+        );
+        let result = loop {
+            if interrupt.is_some_and(|flag| flag.load(Ordering::Acquire)) {
+                break Entered::Interrupted;
+            }
+            if state.never_enters(seqno) {
+                break Entered::Stopped;
+            }
+            if state.may_enter(seqno) {
+                state.entered = seqno;
+                break Entered::Yes;
+            }
+            let waiter = state.enter_waiters.entry(seqno).or_default().clone();
+            drop(state);
+            waiter.wait_until(None);
+            state = self.lock();
+        };
+        state.enter_waiters.remove(&seqno);
+        result
+    }
+
     /// Waits for the turn of `seqno` and until everything before it is released.
-    pub fn enter_alone(&self, seqno: i64) -> Entered {
+    pub(crate) fn enter_alone(&self, seqno: i64) -> Entered {
         match self.enter(seqno, None) {
             Entered::Yes => {}
             other => return other,
@@ -108,7 +179,7 @@ impl Sequencer {
     }
 
     /// Interrupts the wait of a local transaction for its turn; false if it has had its turn.
-    pub fn interrupt(&self, seqno: i64, flag: &AtomicBool) -> bool {
+    pub(crate) fn interrupt(&self, seqno: i64, flag: &AtomicBool) -> bool {
         let state = self.lock();
         if state.entered >= seqno {
             return false;
@@ -121,15 +192,20 @@ impl Sequencer {
     }
 
     /// Lets the next seqno have its turn.
-    pub fn leave(&self, seqno: i64) {
+    pub(crate) fn leave(&self, seqno: i64) {
         let mut state = self.lock();
-        assert_eq!(state.left + 1, seqno, "seqnos leave the order one by one");
+        let inside = (state.left + 1, state.entered);
+        assert_eq!(
+            inside,
+            (seqno, seqno),
+            "seqnos leave the order one by one, after entering"
+        );
         state.left = seqno;
         state.wake_next();
     }
 
     /// Passes the order with something that needs nothing done in it, everything before being released.
-    pub fn pass(&self, seqno: i64) {
+    pub(crate) fn pass(&self, seqno: i64) {
         let mut state = self.lock();
         assert_eq!(state.left + 1, seqno, "a view is a barrier");
         state.entered = seqno;
@@ -137,68 +213,66 @@ impl Sequencer {
         state.wake_next();
     }
 
-    /// Waits until what was begun before the end is finished; false on the deadline.
-    pub fn wait_drained(&self, deadline: Instant) -> bool {
-        let drain_to = self.lock().drain_to;
-        self.wait_released(drain_to, Some(deadline))
-    }
-
     /// The action at `seqno` is completely finished.
-    pub fn release(&self, seqno: i64) {
+    pub(crate) fn release(&self, seqno: i64) {
         let mut state = self.lock();
         state.release(seqno);
-        drop(state);
-        self.changed.notify_all();
+        self.released.store(state.released, Ordering::Release);
+        self.wake_pauses(&state);
     }
 
     /// Waits until everything up to `seqno` is released; false on the deadline or the end.
-    pub fn wait_released(&self, seqno: i64, deadline: Option<Instant>) -> bool {
+    pub(crate) fn wait_released(&self, seqno: i64, deadline: Option<Instant>) -> bool {
+        if self.released() >= seqno {
+            return true;
+        }
         let mut state = self.lock();
         let ticket = state.next_ticket();
-        loop {
+        let reached = loop {
             if state.released >= seqno {
-                state.release_waiters.remove(&(seqno, ticket));
-                return true;
+                break true;
             }
             let late = deadline.is_some_and(|at| Instant::now() >= at);
-            if late || state.is_cut_off(seqno) {
-                state.release_waiters.remove(&(seqno, ticket));
-                return false;
+            if late || state.never_released(seqno) {
+                break false;
             }
-            let waiter = state.release_waiters.entry((seqno, ticket)).or_default().clone();
+            let waiter = state
+                .release_waiters
+                .entry((seqno, ticket))
+                .or_default()
+                .clone();
             drop(state);
             waiter.wait_until(deadline);
             state = self.lock();
-        }
+        };
+        state.release_waiters.remove(&(seqno, ticket));
+        reached
     }
 
     /// Stops everything after what has begun; waits until that is released, and answers its seqno.
-    /// `None` if the end came first.
-    pub fn pause(&self) -> Option<i64> {
+    /// `None` if the end came first. Pauses wait for each other.
+    pub(crate) fn pause(&self) -> Option<i64> {
         let mut state = self.lock();
-        while state.pause_at.is_some() && !state.stopped {
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        while state.pause_at.is_some() && state.is_open() {
+            state = self.wait_for_pause(state);
+        }
+        if !state.is_open() {
+            return None;
         }
         let at = state.begun();
         state.pause_at = Some(at);
-        while state.released < at && !state.stopped {
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        while state.released < at && state.course != Course::Cut {
+            state = self.wait_for_pause(state);
         }
-        if state.released < at { None } else { Some(at) }
+        (state.released >= at).then_some(at)
     }
 
     /// Ends a pause.
-    pub fn resume(&self) {
+    pub(crate) fn resume(&self) {
         let mut state = self.lock();
         state.pause_at = None;
         state.wake_next();
-        state.wake_appliers();
-        drop(state);
-        self.changed.notify_all();
-    }
-
-    /// Delivered and not applied.
-    pub fn queue_len(&self) -> usize {
-        self.lock().queue.len()
+        state.wake_worker();
+        self.wake_pauses(&state);
     }
 }

@@ -1,63 +1,15 @@
-//! Delivered actions, and who may start which.
+//! Delivery, and what appliers take.
 
-use std::sync::PoisonError;
-
-use bytes::Bytes;
-use synod_node::{Origin, View};
+use std::time::Instant;
 
 use super::Sequencer;
 use super::gate::Gate;
-use super::state::State;
-
-/// How far behind the first waiting action an applier looks for one that is ready.
-const LOOK_AHEAD: usize = 256;
-/// What an action weighs beside its data.
-const ACTION_BYTES: usize = 256;
-
-/// Delivered work.
-#[derive(Clone, Debug)]
-pub enum Queued {
-    /// Somebody else's action, or one of this server's whose client is gone.
-    Action {
-        /// Its position.
-        seqno: i64,
-        /// What must be released before it starts.
-        depends_on: i64,
-        /// Who proposed it.
-        origin: Origin,
-        /// The host's data.
-        data: Bytes,
-    },
-    /// Members came or went; everything before is released first.
-    View(View),
-}
-
-impl Queued {
-    fn seqno(&self) -> i64 {
-        match self {
-            Queued::Action { seqno, .. } => *seqno,
-            Queued::View(view) => view.seqno.0,
-        }
-    }
-
-    fn depends_on(&self) -> i64 {
-        match self {
-            Queued::Action { depends_on, .. } => *depends_on,
-            Queued::View(view) => view.seqno.0 - 1,
-        }
-    }
-
-    fn bytes(&self) -> usize {
-        match self {
-            Queued::Action { data, .. } => data.len() + ACTION_BYTES,
-            Queued::View(_) => ACTION_BYTES,
-        }
-    }
-}
+use super::state::{Course, State};
+use super::waiting::Queued;
 
 /// Unordered work for an applier's thread.
 #[derive(Clone, Debug)]
-pub enum Task {
+pub(crate) enum Task {
     /// Show the server whether the group has a quorum.
     ShowPrimary,
     /// The server has caught up.
@@ -68,40 +20,49 @@ pub enum Task {
 
 /// What an applier is to do.
 #[derive(Clone, Debug)]
-pub enum Work {
+pub(crate) enum Work {
     /// Apply, then release.
     Apply(Queued),
     /// Do, then call [`Sequencer::task_done`].
     Do(Task),
-    /// There will be no more. The last applier to hear it shows the server the final view.
+    /// There will be no more; the applier is not counted any longer. The last one to hear it shows
+    /// the server the final view.
     End {
         /// Whether this is the last applier.
         last: bool,
     },
 }
 
+/// An applier cannot be found for an action: all of them wait for something after it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct NoApplier;
+
 impl Sequencer {
     /// Takes what the node delivers. Waits for room; false once stopped.
-    pub fn push(&self, item: Queued) -> bool {
+    pub(crate) fn push(&self, item: Queued) -> bool {
         let mut state = self.lock();
-        while !state.stopped && state.queue_bytes > self.queue_bytes_max {
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        if state.queue.bytes() > self.queue_bytes_max() {
+            // Until there is room for more than one, so as not to wake up for each.
+            while state.is_open() && state.queue.bytes() > self.low_mark() {
+                state = self.wait_for_room(state);
+            }
         }
-        if state.stopped {
+        if !state.is_open() {
             return false;
         }
         state.delivered = state.delivered.max(item.seqno());
-        state.queue_bytes += item.bytes();
-        let at = state.queue.partition_point(|queued| queued.seqno() < item.seqno());
-        state.queue.insert(at, item);
-        wake_one(&mut state);
+        if item.seqno() > state.released {
+            let released = state.released;
+            state.queue.insert(item, released);
+            state.wake_worker();
+        }
         true
     }
 
     /// The action at `seqno` is its own client's to finish. False once stopped.
-    pub fn push_local(&self, seqno: i64) -> bool {
+    pub(crate) fn push_local(&self, seqno: i64) -> bool {
         let mut state = self.lock();
-        if state.stopped {
+        if !state.is_open() {
             return false;
         }
         state.delivered = state.delivered.max(seqno);
@@ -111,169 +72,165 @@ impl Sequencer {
         true
     }
 
-    /// The client of a local action is gone without finishing it: an applier has to.
-    pub fn adopt(&self, item: Queued) {
+    /// A client is about to apply its action at `seqno` again. False if the order ends before it.
+    pub(crate) fn begin_local(&self, seqno: i64) -> bool {
         let mut state = self.lock();
-        state.locals.remove(&item.seqno());
-        state.queue_bytes += item.bytes();
-        let at = state.queue.partition_point(|queued| queued.seqno() < item.seqno());
-        state.queue.insert(at, item);
-        state.wake_appliers();
+        if state.never_enters(seqno) {
+            return false;
+        }
+        state.locals.insert(seqno);
+        true
+    }
+
+    /// The client of a local action is gone without finishing it: an applier has to.
+    ///
+    /// # Errors
+    /// None is left that could, so the order cannot go on.
+    pub(crate) fn adopt(&self, item: Queued) -> Result<(), NoApplier> {
+        let mut state = self.lock();
+        let seqno = item.seqno();
+        state.locals.remove(&seqno);
+        if state.never_enters(seqno) {
+            return Ok(());
+        }
+        if state.running_ahead(seqno) >= state.appliers {
+            return Err(NoApplier);
+        }
+        let released = state.released;
+        state.queue.insert(item, released);
+        state.wake_worker();
+        Ok(())
     }
 
     /// Adds a task: done once everything delivered so far, and everything up to `after`, is released.
-    pub fn add_task(&self, after: i64, task: Task) {
+    pub(crate) fn add_task(&self, after: i64, task: Task) {
         let mut state = self.lock();
-        let position = state.delivered.max(after);
-        state.tasks.push_back((position, task));
-        state.wake_appliers();
+        if state.is_open() {
+            let position = state.delivered.max(after);
+            state.tasks.push_back((position, task));
+            state.wake_worker();
+        }
     }
 
     /// A task is done.
-    pub fn task_done(&self) {
+    pub(crate) fn task_done(&self) {
         let mut state = self.lock();
         state.task_running = false;
-        state.wake_appliers();
+        state.wake_worker();
     }
 
     /// An applier thread arrives.
-    pub fn applier_enters(&self) {
+    pub(crate) fn applier_enters(&self) {
         self.lock().appliers += 1;
     }
 
-    /// Whether an applier may go for good without stranding those that run ahead; if so it is gone.
-    pub fn applier_may_go(&self) -> bool {
+    /// Whether an applier may go for good: not the last one, and not if that strands those that run
+    /// ahead. If so it is not counted any longer.
+    pub(crate) fn applier_may_go(&self) -> bool {
         let mut state = self.lock();
-        let stranded = state.queue.front().is_some_and(|first| {
-            running_ahead(&state, first.seqno()) + 1 >= state.appliers
-        });
-        if stranded || state.appliers == 1 && !state.stopped && !state.is_idle() {
+        let first = state.queue.first();
+        let strands = first.is_some_and(|first| state.running_ahead(first) + 1 >= state.appliers);
+        if strands || state.appliers == 1 {
             return false;
         }
         state.appliers -= 1;
         true
     }
 
-    /// An applier goes because of an error, whatever becomes of the others.
-    pub fn applier_fails(&self) {
-        self.lock().appliers -= 1;
+    /// An applier is gone because of an error, whatever becomes of the others.
+    pub(crate) fn applier_lost(&self) {
+        let mut state = self.lock();
+        state.appliers = state.appliers.saturating_sub(1);
+        state.wake_worker();
+    }
+
+    /// How many appliers there are.
+    pub(crate) fn appliers(&self) -> usize {
+        self.lock().appliers
     }
 
     /// The next thing to do; waits for it.
-    pub fn next(&self) -> Work {
+    pub(crate) fn next(&self) -> Work {
         let gate = Gate::default();
         let mut state = self.lock();
         loop {
-            if let Some(work) = pick(&mut state) {
-                if matches!(work, Work::Apply(_)) {
-                    // There may be more that is ready, and room in the queue.
-                    wake_one(&mut state);
-                    drop(state);
-                    self.changed.notify_all();
+            if let Some(work) = state.pick() {
+                state.wake_worker();
+                if state.queue.bytes() <= self.low_mark() {
+                    self.wake_room(&mut state);
                 }
                 return work;
             }
+            let deadline = match state.course {
+                Course::Draining { deadline, .. } => Some(deadline),
+                Course::Open | Course::Cut => None,
+            };
             state.idle.push(gate.clone());
             drop(state);
-            gate.wait();
+            gate.wait_until(deadline);
             state = self.lock();
+            if deadline.is_some_and(|at| Instant::now() >= at) {
+                state.idle.retain(|idle| !idle.is(&gate));
+                self.cut_locked(&mut state);
+            }
         }
     }
 
-    /// No more deliveries. What was begun, and what local clients wait for, is finished; the rest of
-    /// the queue is dropped: it is in the log.
-    pub fn stop(&self) {
+    /// No more deliveries. What was begun, and what local clients wait for, is finished until
+    /// `deadline`; the rest of the queue is dropped: it is in the log. A pause stays in force.
+    pub(crate) fn stop(&self, deadline: Instant) {
         let mut state = self.lock();
-        if state.stopped {
+        if !state.is_open() {
             return;
         }
-        state.stopped = true;
-        state.pause_at = None;
         let locals = state.locals.last().copied().unwrap_or(state.released);
-        state.drain_to = state.begun().max(locals);
-        let drain_to = state.drain_to;
-        state.queue.retain(|queued| queued.seqno() <= drain_to);
+        let mut to = state.begun().max(locals);
+        if let Some(pause) = state.pause_at {
+            to = to.min(pause);
+        }
+        state.course = Course::Draining { to, deadline };
+        state.queue.truncate(to);
         state.tasks.clear();
-        for gate in state.enter_waiters.values().chain(state.release_waiters.values()) {
-            gate.wake();
-        }
-        state.wake_appliers();
-        drop(state);
-        self.changed.notify_all();
+        state.wake_all();
+        self.wake_room(&mut state);
+        self.wake_pauses(&state);
     }
 
-    /// Stops at once: an action failed to apply, so nothing after it can be finished.
-    pub fn stop_broken(&self) {
-        self.stop();
-        let mut state = self.lock();
-        state.drain_to = state.entered;
-        state.queue.clear();
-        for gate in state.enter_waiters.values().chain(state.release_waiters.values()) {
-            gate.wake();
-        }
-        state.wake_appliers();
+    /// Stops at once: nothing enters any more, nobody waits any longer.
+    pub(crate) fn cut(&self) {
+        self.cut_locked(&mut self.lock());
     }
-}
 
-fn wake_one(state: &mut State) {
-    if let Some(gate) = state.idle.pop() {
-        gate.wake();
+    fn cut_locked(&self, state: &mut State) {
+        state.course = Course::Cut;
+        state.queue.truncate(i64::MIN);
+        state.tasks.clear();
+        state.wake_all();
+        self.wake_room(state);
+        self.wake_pauses(state);
     }
-}
 
-/// Appliers busy with something after `seqno`.
-fn running_ahead(state: &State, seqno: i64) -> usize {
-    state.running.range(seqno + 1..).count()
-}
+    /// Whether the order ends before this seqno.
+    pub(crate) fn is_cut_off(&self, seqno: i64) -> bool {
+        self.lock().never_enters(seqno)
+    }
 
-fn pick(state: &mut State) -> Option<Work> {
-    if state.stopped && state.queue.is_empty() {
-        state.appliers -= 1;
-        return Some(Work::End { last: state.appliers == 0 });
-    }
-    if let Some(task) = pick_task(state) {
-        return Some(Work::Do(task));
-    }
-    let at = pick_queued(state)?;
-    let item = state.queue.remove(at)?;
-    state.queue_bytes -= item.bytes();
-    state.running.insert(item.seqno());
-    Some(Work::Apply(item))
-}
-
-fn pick_task(state: &mut State) -> Option<Task> {
-    let (position, _) = state.tasks.front()?;
-    if state.task_running || *position > state.released || !state.running.is_empty() {
-        return None;
-    }
-    state.task_running = true;
-    state.tasks.pop_front().map(|(_, task)| task)
-}
-
-/// Place in the queue of the first action that may start.
-fn pick_queued(state: &State) -> Option<usize> {
-    if state.task_running {
-        return None;
-    }
-    let first = state.queue.front()?.seqno();
-    let ahead = running_ahead(state, first);
-    // Whoever waits for a task waits for these only.
-    let task_barrier = state.tasks.front().map_or(i64::MAX, |(position, _)| *position);
-    for (at, item) in state.queue.iter().enumerate().take(LOOK_AHEAD) {
-        let paused = state.pause_at.is_some_and(|pause| item.seqno() > pause);
-        if paused || item.seqno() > task_barrier {
-            return None;
-        }
-        let strands = at > 0 && ahead + 1 >= state.appliers;
-        if strands {
-            return None;
-        }
-        if item.depends_on() <= state.released {
-            return Some(at);
-        }
-        if matches!(item, Queued::View(_)) {
-            return None;
+    /// After [`Sequencer::stop`]: waits until what was begun is finished, and cuts off what is not by
+    /// the deadline.
+    pub(crate) fn finish(&self) {
+        let (to, deadline) = match self.lock().course {
+            Course::Draining { to, deadline } => (to, deadline),
+            Course::Open | Course::Cut => return,
+        };
+        if !self.wait_released(to, Some(deadline)) {
+            self.cut();
         }
     }
-    None
+
+    /// Whether nothing has begun that is not finished, so that the database is exactly at
+    /// [`Sequencer::released`].
+    pub(crate) fn is_settled(&self) -> bool {
+        let state = self.lock();
+        state.begun() == state.released && state.released_ahead.is_empty()
+    }
 }

@@ -1,9 +1,27 @@
 //! What the sequencer knows, and the decisions on it. Pure: no waiting here.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::time::Instant;
 
 use super::gate::Gate;
-use super::queue::{Queued, Task};
+use super::queue::{Task, Work};
+use super::waiting::Waiting;
+
+/// Whether the order goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Course {
+    /// It does.
+    Open,
+    /// Nothing is delivered any more; what has begun is finished.
+    Draining {
+        /// The last seqno to finish.
+        to: i64,
+        /// When that is given up.
+        deadline: Instant,
+    },
+    /// Nothing enters any more.
+    Cut,
+}
 
 /// ```text
 ///  released <= left <= entered <= left + 1        (all: highest seqno so far)
@@ -24,9 +42,10 @@ pub(super) struct State {
     tickets: u64,
     /// Nothing after this may begin.
     pub(super) pause_at: Option<i64>,
-    /// Delivered, to be started by an applier; ascending.
-    pub(super) queue: VecDeque<Queued>,
-    pub(super) queue_bytes: usize,
+    /// Delivered, to be started by an applier.
+    pub(super) queue: Waiting,
+    /// Delivery waits for room.
+    pub(super) room_wanted: bool,
     /// Handed to an applier and not released.
     pub(super) running: BTreeSet<i64>,
     /// Delivered, finished by their own clients, and not released.
@@ -39,10 +58,9 @@ pub(super) struct State {
     pub(super) task_running: bool,
     pub(super) appliers: usize,
     pub(super) idle: Vec<Gate>,
-    /// No more deliveries.
-    pub(super) stopped: bool,
-    /// Once stopped: what must still be finished.
-    pub(super) drain_to: i64,
+    pub(super) course: Course,
+    /// Threads that wait for a pause to begin or to end.
+    pub(super) pause_waiters: usize,
 }
 
 impl State {
@@ -56,8 +74,8 @@ impl State {
             release_waiters: BTreeMap::new(),
             tickets: 0,
             pause_at: None,
-            queue: VecDeque::new(),
-            queue_bytes: 0,
+            queue: Waiting::default(),
+            room_wanted: false,
             running: BTreeSet::new(),
             locals: BTreeSet::new(),
             delivered: position,
@@ -65,8 +83,8 @@ impl State {
             task_running: false,
             appliers: 0,
             idle: Vec::new(),
-            stopped: false,
-            drain_to: position,
+            course: Course::Open,
+            pause_waiters: 0,
         }
     }
 
@@ -75,7 +93,10 @@ impl State {
         self.left = position;
         self.entered = position;
         self.delivered = position;
-        self.drain_to = position;
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        self.course == Course::Open
     }
 
     pub(super) fn is_idle(&self) -> bool {
@@ -91,15 +112,43 @@ impl State {
         self.left + 1 == seqno && self.pause_at.is_none_or(|at| seqno <= at)
     }
 
-    /// Whether the order ends before this seqno.
-    pub(super) fn is_cut_off(&self, seqno: i64) -> bool {
-        self.stopped && seqno > self.drain_to
+    /// Whether this seqno will never have its turn.
+    pub(super) fn never_enters(&self, seqno: i64) -> bool {
+        match self.course {
+            Course::Open => false,
+            Course::Draining { to, .. } => seqno > to,
+            // What is inside may finish.
+            Course::Cut => seqno > self.entered,
+        }
+    }
+
+    /// Whether this seqno, not released now, may stay so for ever.
+    pub(super) fn never_released(&self, seqno: i64) -> bool {
+        match self.course {
+            Course::Open => false,
+            Course::Draining { to, .. } => seqno > to,
+            Course::Cut => true,
+        }
+    }
+
+    /// Whether everything that shall be finished is.
+    pub(super) fn is_drained(&self) -> bool {
+        match self.course {
+            Course::Open => false,
+            Course::Draining { to, .. } => self.released >= to,
+            Course::Cut => true,
+        }
     }
 
     /// Highest seqno that has begun to change the database.
     pub(super) fn begun(&self) -> i64 {
         let running = self.running.last().copied().unwrap_or(self.released);
         self.entered.max(running).max(self.released)
+    }
+
+    /// Appliers busy with something after `seqno`.
+    pub(super) fn running_ahead(&self, seqno: i64) -> usize {
+        self.running.range(seqno.saturating_add(1)..).count()
     }
 
     pub(super) fn wake_next(&self) {
@@ -109,36 +158,111 @@ impl State {
     }
 
     pub(super) fn release(&mut self, seqno: i64) {
-        assert!(seqno > self.released, "{seqno} is released twice; at {}", self.released);
+        let is_new = seqno > self.released && !self.released_ahead.contains(&seqno);
+        assert!(is_new, "{seqno} is released twice; at {}", self.released);
         self.running.remove(&seqno);
         self.locals.remove(&seqno);
-        self.released_ahead.insert(seqno);
-        let before = self.released;
+        if seqno == self.released + 1 {
+            self.released = seqno;
+            self.close_gap();
+            self.queue.released(self.released);
+            self.wake_release_waiters();
+        } else {
+            self.released_ahead.insert(seqno);
+        }
+        self.wake_worker();
+    }
+
+    fn close_gap(&mut self) {
         while self.released_ahead.first() == Some(&(self.released + 1)) {
             self.released_ahead.pop_first();
             self.released += 1;
         }
-        if self.released == before {
-            return;
-        }
+    }
+
+    fn wake_release_waiters(&mut self) {
         while let Some(first) = self.release_waiters.first_entry() {
             if first.key().0 > self.released {
                 break;
             }
             first.remove().wake();
         }
-        self.wake_appliers();
     }
 
-    /// Wakes as many idle appliers as there may be work for.
-    pub(super) fn wake_appliers(&mut self) {
-        let work = self.queue.len() + self.tasks.len();
-        let count = if self.stopped { usize::MAX } else { work };
-        for _ in 0..count {
-            match self.idle.pop() {
-                Some(gate) => gate.wake(),
-                None => return,
-            }
+    /// Wakes an idle applier if there is something for it. Whoever takes work calls this again, so
+    /// that as many wake as there is work for, and no more.
+    pub(super) fn wake_worker(&mut self) {
+        if self.idle.is_empty() || !self.has_work() {
+            return;
         }
+        if let Some(gate) = self.idle.pop() {
+            gate.wake();
+        }
+    }
+
+    /// Everyone looks again.
+    pub(super) fn wake_all(&mut self) {
+        for gate in self
+            .enter_waiters
+            .values()
+            .chain(self.release_waiters.values())
+        {
+            gate.wake();
+        }
+        for gate in self.idle.drain(..) {
+            gate.wake();
+        }
+    }
+
+    fn has_work(&self) -> bool {
+        self.is_over() || self.task_is_due() || self.may_start().is_some()
+    }
+
+    /// What the calling applier is to do now; `None`: nothing yet.
+    pub(super) fn pick(&mut self) -> Option<Work> {
+        if self.is_over() {
+            self.appliers -= 1;
+            return Some(Work::End {
+                last: self.appliers == 0,
+            });
+        }
+        if self.task_is_due() {
+            self.task_running = true;
+            return self.tasks.pop_front().map(|(_, task)| Work::Do(task));
+        }
+        let seqno = self.may_start()?;
+        let item = self.queue.take(seqno)?;
+        self.running.insert(seqno);
+        Some(Work::Apply(item))
+    }
+
+    fn is_over(&self) -> bool {
+        self.queue.is_empty() && self.is_drained()
+    }
+
+    fn task_is_due(&self) -> bool {
+        let due = self
+            .tasks
+            .front()
+            .is_some_and(|(position, _)| *position <= self.released);
+        due && !self.task_running && self.running.is_empty()
+    }
+
+    /// The first queued action that may start.
+    fn may_start(&self) -> Option<i64> {
+        if self.task_running {
+            return None;
+        }
+        let seqno = self.queue.first_ready()?;
+        let first = self.queue.first()?;
+        let paused = self.pause_at.is_some_and(|pause| seqno > pause);
+        // Whoever waits for a task waits for what is before it only.
+        let after_task = self
+            .tasks
+            .front()
+            .is_some_and(|(position, _)| seqno > *position);
+        // The last free applier is for the first action: those that run ahead wait for it.
+        let strands = seqno != first && self.running_ahead(first) + 1 >= self.appliers;
+        (!paused && !after_task && !strands).then_some(seqno)
     }
 }

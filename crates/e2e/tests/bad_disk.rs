@@ -1,0 +1,236 @@
+//! Logs that are damaged, full or of another group, and a server without InnoDB: the member names
+//! the thing and the remedy, ends or stands aside, and the others go on.
+
+use std::fs::OpenOptions;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use synod_cli::cluster::wait_for;
+use synod_e2e::{Failure, Outcome, TestCluster, Why, ensure, place};
+
+/// How long a server may take to say what is wrong, and to end.
+const PATIENCE: Duration = Duration::from_secs(90);
+const BASE_PORT: u16 = 23306;
+/// Marks of a crash in the error log.
+const CRASH_MARKS: [&str; 4] = ["got signal", "Assertion", "panicked", "stack_bottom"];
+
+fn one_node(name: &str) -> Outcome<TestCluster> {
+    let mut cluster = TestCluster::empty(name, BASE_PORT, 1)?;
+    cluster.spawn(1, true).why("starting the server")?;
+    cluster
+        .await_synced(&[1], &|_, _| ())
+        .why("waiting for the server")?;
+    cluster.create_account()?;
+    Ok(cluster)
+}
+
+/// Waits until the error log of a node has all of this in one line.
+fn says(cluster: &TestCluster, node: u8, parts: &[&str]) -> Outcome {
+    let in_one_line = |text: &str| {
+        text.lines()
+            .any(|line| line.contains("[ERROR]") && parts.iter().all(|part| line.contains(part)))
+    };
+    let said = wait_for(PATIENCE, || {
+        in_one_line(&cluster.log_text(node)).then_some(())
+    });
+    ensure(said.is_some(), || {
+        format!(
+            "no error line of node {node} has all of {parts:?}:\n{}",
+            cluster.log_tail(node)
+        )
+    })
+}
+
+fn ends_without_crash(cluster: &mut TestCluster, node: u8) -> Outcome {
+    let ended = wait_for(PATIENCE, || cluster.ended(node));
+    ensure(ended.is_some(), || format!("node {node} still runs"))?;
+    let text = cluster.log_text(node);
+    let mark = CRASH_MARKS.iter().find(|mark| text.contains(**mark));
+    ensure(mark.is_none(), || {
+        format!("crashed ({mark:?}):\n{}", cluster.log_tail(node))
+    })
+}
+
+fn log_files(data: &Path) -> Outcome<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(data).why("listing the data directory")? {
+        let path = entry.why("listing the data directory")?.path();
+        let name = path
+            .file_name()
+            .map(|name| name.to_string_lossy().into_owned());
+        if name.is_some_and(|name| name.starts_with("synod-") && name.ends_with(".log")) {
+            files.push(path);
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+/// Turns one bit of a byte that was written long before the log's end.
+fn damage_first_segment(data: &Path) -> Outcome<PathBuf> {
+    let segment = log_files(data)?
+        .into_iter()
+        .find(|path| path.to_string_lossy().ends_with("0001.log"))
+        .ok_or_else(|| Failure("there is no first segment".into()))?;
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(&segment)
+        .why("opening it")?;
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, 9_000).why("reading a byte")?;
+    file.write_all_at(&[byte[0] ^ 0x10], 9_000)
+        .why("writing a byte")?;
+    Ok(segment)
+}
+
+#[test]
+fn damaged_record_is_named_with_the_remedy() -> Outcome {
+    if place::is_galera() {
+        return Ok(());
+    }
+    let mut cluster = one_node("damaged")?;
+    cluster.execute(
+        1,
+        "CREATE TABLE oracle.t (id INT PRIMARY KEY, v VARCHAR(200))",
+    )?;
+    for id in 0..200 {
+        cluster.execute(
+            1,
+            &format!("INSERT INTO oracle.t VALUES ({id}, REPEAT('x', 100))"),
+        )?;
+    }
+    cluster.stop(1).why("stopping")?;
+    let segment = damage_first_segment(&cluster.files(1).data)?;
+    cluster.spawn(1, false).why("starting with a damaged log")?;
+    says(
+        &cluster,
+        1,
+        &[
+            "damaged",
+            &segment.display().to_string(),
+            "delete the synod-*.log",
+        ],
+    )?;
+    ends_without_crash(&mut cluster, 1)
+}
+
+#[test]
+fn log_of_another_group_is_refused_with_the_remedy() -> Outcome {
+    if place::is_galera() {
+        return Ok(());
+    }
+    let mut other = one_node("other-group")?;
+    other.stop(1).why("stopping the other group")?;
+    let mut cluster = TestCluster::empty("wrong-group", BASE_PORT, 2)?;
+    cluster.settings_mut().cluster_name = other.settings().cluster_name.clone();
+    cluster.spawn(1, true).why("starting node 1")?;
+    cluster
+        .await_synced(&[1], &|_, _| ())
+        .why("waiting for node 1")?;
+    cluster.create_account()?;
+    // Node 2 gets the other group's log, as if a disk had been moved.
+    let data = cluster.files(2).data;
+    cluster
+        .files(2)
+        .create(cluster.user())
+        .why("making node 2's directory")?;
+    let copied = Command::new("cp")
+        .args(["-a", "-T"])
+        .arg(&other.files(1).data)
+        .arg(&data)
+        .status()
+        .why("copying the other group's data")?;
+    ensure(copied.success(), || "cp failed".into())?;
+    cluster.spawn(2, false).why("starting node 2")?;
+    says(&cluster, 2, &["group", "synod-*.log"])?;
+    ends_without_crash(&mut cluster, 2)?;
+    ensure(cluster.node_status(1).is_synced(), || {
+        "node 1 suffered from it".into()
+    })
+}
+
+#[test]
+fn server_without_innodb_is_refused() -> Outcome {
+    if place::is_galera() {
+        return Ok(());
+    }
+    let mut cluster = TestCluster::empty("no-innodb", BASE_PORT, 1)?;
+    let own = cluster.settings_mut().overrides.entry(1).or_default();
+    own.extra_lines = vec![
+        "skip_innodb".into(),
+        "default_storage_engine = MyISAM".into(),
+    ];
+    cluster.spawn(1, true).why("starting without InnoDB")?;
+    says(&cluster, 1, &["InnoDB"])?;
+    ends_without_crash(&mut cluster, 1)
+}
+
+/// A file system of its own, gone with the value.
+struct SmallDisk(PathBuf);
+
+impl SmallDisk {
+    /// `None` where this user may not mount.
+    fn mount(dir: PathBuf, bytes: u64) -> Outcome<Option<SmallDisk>> {
+        std::fs::create_dir_all(&dir).why("making the mount point")?;
+        let options = format!("size={bytes},mode=0777");
+        let mounted = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", &options, "tmpfs"])
+            .arg(&dir)
+            .output()
+            .is_ok_and(|output| output.status.success());
+        Ok(mounted.then_some(SmallDisk(dir)))
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        // Lazily: a server that is being killed may still have files there.
+        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
+    }
+}
+
+#[test]
+fn full_log_disk_stops_one_member_and_not_the_others() -> Outcome {
+    if place::is_galera() {
+        return Ok(());
+    }
+    let mut cluster = TestCluster::empty("full-disk", BASE_PORT, 3)?;
+    let dir = cluster.settings().dir.join("small-disk");
+    let Some(disk) = SmallDisk::mount(dir, 24 << 20)? else {
+        eprintln!("skipped: this user may not mount a file system to fill");
+        return Ok(());
+    };
+    let own = cluster.settings_mut().overrides.entry(3).or_default();
+    let log_dir = disk.0.display().to_string();
+    own.provider_options = Some(format!("synod.log_dir={log_dir};synod.log_segment_size=1M"));
+    cluster.up(&|_, _| ()).why("starting the cluster")?;
+    cluster.create_account()?;
+    cluster.execute(1, "CREATE TABLE oracle.t (id SERIAL, v LONGBLOB)")?;
+    let fill = "INSERT INTO oracle.t (v) VALUES (REPEAT('x', 1000000))";
+    for _ in 0..40 {
+        cluster.execute(1, fill)?;
+    }
+    says(&cluster, 3, &["no space", &log_dir])?;
+    // The others neither stopped nor forgot anything.
+    cluster.execute(2, fill)?;
+    let rows = cluster.rows(1, "SET wsrep_sync_wait = 1; SELECT COUNT(*) FROM oracle.t")?;
+    ensure(rows.iter().any(|row| row.contains("41")), || {
+        format!("41 rows, but: {rows:?}")
+    })?;
+    let text = cluster.log_text(3);
+    let mark = CRASH_MARKS.iter().find(|mark| text.contains(**mark));
+    ensure(mark.is_none(), || {
+        format!("crashed ({mark:?}):\n{}", cluster.log_tail(3))
+    })?;
+    let status = cluster.rows(3, "SHOW STATUS LIKE 'wsrep_ready'")?;
+    ensure(status.iter().any(|row| row.contains("OFF")), || {
+        format!("node 3 still takes queries: {status:?}")
+    })?;
+    // It can be shut down in good order.
+    let stopped = cluster.stop(3).why("stopping node 3")?;
+    ensure(stopped, || "node 3 had ended by itself".into())?;
+    cluster.kill_all().why("ending the cluster")
+}

@@ -1,0 +1,81 @@
+//! What the node tells its host. Called on the node's threads.
+
+use std::ops::ControlFlow;
+
+use synod_node::{Delivery, DonorRequest, Host, Level, TransferNews, View as GroupView};
+
+use crate::api::LogLevel;
+use crate::boundary::peer_ip_allowed;
+use crate::connection::Connection;
+use crate::sequence::{Queued, Task};
+
+impl Host for Connection {
+    fn log(&self, level: Level, text: &str) {
+        let level = match level {
+            // Unless asked for by the option `debug`, the server shows these with wsrep_debug only.
+            Level::Debug if !self.settings.debug() => LogLevel::Debug,
+            Level::Debug | Level::Info => LogLevel::Info,
+            Level::Warning => LogLevel::Warn,
+            Level::Error => LogLevel::Error,
+        };
+        self.callbacks.log(level, text);
+    }
+
+    fn deliver(&self, delivery: Delivery) -> ControlFlow<()> {
+        let taken = match delivery {
+            Delivery::View(view) => {
+                self.counters.received.one();
+                self.sequencer.push(Queued::View(view))
+            }
+            Delivery::Action {
+                seqno, data: None, ..
+            } => self.sequencer.push_local(seqno.0),
+            Delivery::Action {
+                seqno,
+                depends_on,
+                origin,
+                data: Some(data),
+            } => {
+                self.counters.received.one();
+                self.counters.received_bytes.add(data.len() as u64);
+                let (seqno, depends_on) = (seqno.0, depends_on.0);
+                self.sequencer.push(Queued::Action {
+                    seqno,
+                    depends_on,
+                    origin,
+                    data,
+                })
+            }
+        };
+        if taken {
+            ControlFlow::Continue(())
+        } else {
+            ControlFlow::Break(())
+        }
+    }
+
+    fn joined(&self, view: &GroupView) {
+        self.update(|state| state.joined = Some(view.clone()));
+    }
+
+    fn primary_changed(&self, primary: bool) {
+        self.set_primary(primary);
+    }
+
+    fn donate(&self, request: DonorRequest) {
+        let after = request.after.0;
+        self.sequencer.add_task(after, Task::Donate(request));
+    }
+
+    fn transfer_news(&self, id: u64, news: TransferNews) {
+        self.update(|state| state.news.push_back((id, news)));
+    }
+
+    fn allows(&self, ip: &str) -> bool {
+        peer_ip_allowed(ip)
+    }
+
+    fn failed(&self, why: &str) {
+        self.fail(why);
+    }
+}

@@ -1,0 +1,194 @@
+//! Where the database is: what the next connection starts from, and what `grastate.dat` says.
+//!
+//! | the database                              | the file              |
+//! |-------------------------------------------|-----------------------|
+//! | at rest after a clean stop                | group, position       |
+//! | changing, or the server was killed        | group, -1             |
+//! | being replaced by a copy, or not trusted  | no group, -1          |
+//!
+//! In the second case the engine knows its position (`--wsrep-recover`). In the third it must not be
+//! believed: half a copy, or a database that differs from the others', has a position too.
+
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+
+use synod_node::{DatabasePosition, GroupId, Seqno};
+
+use crate::api::{Callbacks, Gtid, LogLevel};
+use crate::grastate::{self, GrastateError, SavedPosition};
+
+const UNKNOWN: Seqno = Seqno(-1);
+
+/// See the module.
+pub(crate) struct PositionKeeper {
+    data_dir: PathBuf,
+    callbacks: Callbacks,
+    current: Mutex<DatabasePosition>,
+}
+
+impl PositionKeeper {
+    /// Decides where the database is at start. `start` is `wsrep_start_position`: what the engine
+    /// itself says is better than what was saved at a clean stop.
+    ///
+    /// # Errors
+    /// An unreadable file.
+    pub(crate) fn load(
+        data_dir: PathBuf,
+        start: Gtid,
+        callbacks: Callbacks,
+    ) -> Result<PositionKeeper, GrastateError> {
+        let saved = grastate::read(&data_dir)?;
+        let (position, told) = start_position(start, saved);
+        if let Some(told) = told {
+            callbacks.log(LogLevel::Info, told);
+        }
+        let current = Mutex::new(position);
+        Ok(PositionKeeper {
+            data_dir,
+            callbacks,
+            current,
+        })
+    }
+
+    /// Where the database is, as far as that is known now.
+    pub(crate) fn current(&self) -> DatabasePosition {
+        *self.current.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The database begins to change.
+    pub(crate) fn changing(&self, group: GroupId) {
+        self.set(DatabasePosition {
+            group,
+            seqno: UNKNOWN,
+        });
+    }
+
+    /// The database is at rest.
+    pub(crate) fn settled(&self, group: GroupId, seqno: i64) {
+        self.set(DatabasePosition {
+            group,
+            seqno: Seqno(seqno),
+        });
+    }
+
+    /// The database is being replaced, or must be: only a full copy helps.
+    pub(crate) fn unusable(&self) {
+        self.set(DatabasePosition {
+            group: GroupId::NONE,
+            seqno: UNKNOWN,
+        });
+    }
+
+    fn set(&self, position: DatabasePosition) {
+        *self.current.lock().unwrap_or_else(PoisonError::into_inner) = position;
+        let saved = SavedPosition {
+            group: position.group,
+            seqno: position.seqno.0,
+            safe_to_bootstrap: false,
+        };
+        if let Err(error) = grastate::write(&self.data_dir, &saved) {
+            self.callbacks.log(LogLevel::Error, &error.to_string());
+        }
+    }
+}
+
+/// Where the database is, and what to say about it.
+fn start_position(
+    start: Gtid,
+    saved: Option<SavedPosition>,
+) -> (DatabasePosition, Option<&'static str>) {
+    let unusable = saved.is_some_and(|saved| saved.group == GroupId::NONE);
+    if start.is_defined() && !unusable {
+        return (
+            DatabasePosition {
+                group: start.group,
+                seqno: Seqno(start.seqno),
+            },
+            None,
+        );
+    }
+    let saved = saved.unwrap_or(SavedPosition::UNDEFINED);
+    let position = DatabasePosition {
+        group: saved.group,
+        seqno: Seqno(saved.seqno),
+    };
+    let told = if start.is_defined() {
+        Some(
+            "grastate.dat says that the data of this server must not be used (a full copy was \
+             interrupted, or the data differed from the others'): a full copy will be asked for, \
+             whatever wsrep_start_position says",
+        )
+    } else if saved.group != GroupId::NONE && saved.seqno < 0 {
+        Some(
+            "the last stop was not clean and no wsrep_start_position was given, so it is not known \
+             where the database is: a full copy will be asked for. To avoid that, run mariadbd \
+             --wsrep-recover first and pass what it prints, as galera_recovery does",
+        )
+    } else {
+        None
+    };
+    (position, told)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GROUP: GroupId = GroupId([7; 16]);
+
+    fn saved(group: GroupId, seqno: i64) -> Option<SavedPosition> {
+        Some(SavedPosition {
+            group,
+            seqno,
+            safe_to_bootstrap: false,
+        })
+    }
+
+    fn at(group: GroupId, seqno: i64) -> DatabasePosition {
+        DatabasePosition {
+            group,
+            seqno: Seqno(seqno),
+        }
+    }
+
+    #[test]
+    fn engine_is_believed_before_the_file() {
+        let start = Gtid {
+            group: GROUP,
+            seqno: 40,
+        };
+        for file in [None, saved(GROUP, -1), saved(GROUP, 50)] {
+            assert_eq!(start_position(start, file), (at(GROUP, 40), None));
+        }
+    }
+
+    #[test]
+    fn engine_is_not_believed_about_data_that_must_not_be_used() {
+        let start = Gtid {
+            group: GROUP,
+            seqno: 40,
+        };
+        let (position, told) = start_position(start, saved(GroupId::NONE, -1));
+        assert_eq!(position, at(GroupId::NONE, -1));
+        assert!(told.unwrap().contains("full copy"));
+    }
+
+    #[test]
+    fn clean_stop_needs_no_start_position() {
+        assert_eq!(
+            start_position(Gtid::UNDEFINED, saved(GROUP, 9)),
+            (at(GROUP, 9), None)
+        );
+    }
+
+    #[test]
+    fn nothing_is_guessed_after_a_crash() {
+        let (position, told) = start_position(Gtid::UNDEFINED, saved(GROUP, -1));
+        assert_eq!(position, at(GROUP, -1));
+        assert!(told.unwrap().contains("--wsrep-recover"));
+        assert_eq!(
+            start_position(Gtid::UNDEFINED, None),
+            (at(GroupId::NONE, -1), None)
+        );
+    }
+}

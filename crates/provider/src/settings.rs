@@ -1,0 +1,40 @@
+//! Options that are read on hot paths, or by threads that cannot wait for the options' lock.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use crate::options::{Options, key};
+
+/// Present values. A change counts for what begins after it.
+#[derive(Debug, Default)]
+pub(crate) struct Settings {
+    write_set_bytes_max: AtomicU64,
+    debug: AtomicBool,
+    log_conflicts: AtomicBool,
+}
+
+impl Settings {
+    /// Takes over what the options say now.
+    pub(crate) fn update(&self, options: &Options) {
+        let bytes = options.unsigned(key::REPL_MAX_WS_SIZE);
+        self.write_set_bytes_max.store(bytes, Ordering::Relaxed);
+        self.debug
+            .store(options.bool(key::DEBUG), Ordering::Relaxed);
+        let log_conflicts = options.bool(key::CERT_LOG_CONFLICTS);
+        self.log_conflicts.store(log_conflicts, Ordering::Relaxed);
+    }
+
+    /// `repl.max_ws_size` in bytes.
+    pub(crate) fn write_set_bytes_max(&self) -> u64 {
+        self.write_set_bytes_max.load(Ordering::Relaxed)
+    }
+
+    /// `debug`
+    pub(crate) fn debug(&self) -> bool {
+        self.debug.load(Ordering::Relaxed)
+    }
+
+    /// `cert.log_conflicts`
+    pub(crate) fn log_conflicts(&self) -> bool {
+        self.log_conflicts.load(Ordering::Relaxed)
+    }
+}

@@ -1,0 +1,294 @@
+//! Ways into a group: from the own log, from the group's log, by a full copy; and how they fail.
+
+use std::thread;
+
+use wsrep_sys::*;
+
+use crate::server::*;
+
+fn position(server: &Server, seqno: i64) -> wsrep_gtid_t {
+    wsrep_gtid_t {
+        seqno,
+        ..server.inner.last_committed()
+    }
+}
+
+/// Waits until `donor` gives a copy; the seqno it must contain.
+fn wait_donates(donor: &Server) -> i64 {
+    donor.inner.until("donation", |seen| {
+        seen.iter().any(|s| matches!(s, Seen::Donates { .. }))
+    });
+    let seen = donor.inner.seen();
+    let found = seen.iter().find_map(|s| match s {
+        Seen::Donates { to, seqno } => {
+            assert_eq!(to, "fake\0here\0", "unchanged from host to host");
+            Some(*seqno)
+        }
+        _ => None,
+    });
+    found.unwrap()
+}
+
+fn joiner(donor: &Server) -> Server {
+    let joiner = Server::new("n2");
+    assert_eq!(joiner.connect(&donor.address(), false), WSREP_OK);
+    joiner.add_applier();
+    joiner
+        .inner
+        .until("request", |seen| seen.contains(&Seen::RequestedCopy));
+    joiner
+}
+
+#[test]
+fn server_restarted_after_a_clean_stop_goes_on_where_it_was() {
+    let server = Server::bootstrapped("n1", 1);
+    let last = server.write("a");
+    let url = server.address();
+    let (dir, port) = server.stop();
+    let server = Server::with("n1", &dir, port, UNDEFINED, "");
+    assert_eq!(server.connect(&url, false), WSREP_OK);
+    server.add_applier();
+    server.wait_synced(1);
+    let seen = server.inner.seen();
+    let Seen::View {
+        seqno,
+        committed_inside,
+        ..
+    } = seen[1]
+    else {
+        panic!("{seen:?}")
+    };
+    assert_eq!(
+        (seqno, committed_inside),
+        (last + 1, last),
+        "no view but the group's own"
+    );
+    assert_eq!(server.applied(), Vec::<String>::new());
+}
+
+#[test]
+fn what_the_engine_has_lost_comes_from_the_own_log() {
+    let server = Server::bootstrapped("n1", 1);
+    for row in ["a", "b", "c"] {
+        server.write(row);
+    }
+    let start = position(&server, 2);
+    let url = server.address();
+    let (dir, port) = server.stop();
+    let server = Server::with("n1", &dir, port, start, "");
+    assert_eq!(server.connect(&url, false), WSREP_OK);
+    server.add_applier();
+    server.wait_synced(1);
+    let seen = server.inner.seen();
+    let synthetic = Seen::View {
+        status: WSREP_VIEW_PRIMARY,
+        seqno: 2,
+        own: 0,
+        members: 1,
+        committed_inside: 2,
+    };
+    assert_eq!(
+        seen[1], synthetic,
+        "starts the engines at their own position"
+    );
+    assert_eq!(server.applied(), ["b", "c"]);
+}
+
+#[test]
+fn unknown_position_is_never_guessed() {
+    let server = Server::bootstrapped("n1", 1);
+    server.write("a");
+    let url = server.address();
+    let (dir, port) = server.stop();
+    let file = dir.join("grastate.dat");
+    let text = std::fs::read_to_string(&file).unwrap();
+    let crashed: String = text
+        .lines()
+        .map(|line| match line.starts_with("seqno:") {
+            true => "seqno:   -1\n".to_owned(),
+            false => format!("{line}\n"),
+        })
+        .collect();
+    std::fs::write(&file, crashed).unwrap();
+    let server = Server::with("n1", &dir, port, UNDEFINED, "");
+    assert!(server.inner.logged("--wsrep-recover"));
+    server.set_copy_request(b"");
+    assert_eq!(server.connect(&url, false), WSREP_OK);
+    server.add_applier();
+    server.join_appliers();
+    assert!(server.inner.logged("a full copy is needed"));
+    assert_eq!(server.final_views(), 1);
+}
+
+#[test]
+fn copy_that_contains_the_joiners_view_is_not_shown_it_again() {
+    let one = Server::bootstrapped("n1", 1);
+    one.write("a");
+    let two = joiner(&one);
+    assert_eq!(two.grastate().unwrap().1, "-1");
+    assert!(
+        two.grastate().unwrap().0.starts_with("00000000-"),
+        "half a copy is not believed"
+    );
+    let after = wait_donates(&one);
+    assert_eq!(one.status("local_state_comment"), "Donor/Desynced");
+    assert_eq!(
+        two.status("local_state_comment"),
+        "Joining: receiving State Transfer"
+    );
+    one.write("during");
+    one.copy_sent(position(&one, after), 0);
+    one.wait_synced(2);
+    two.copy_received(position(&one, after), 0);
+    two.wait_synced(1);
+    two.wait_applied("during");
+    one.write("after");
+    two.wait_applied("after");
+    assert_eq!(two.applied(), ["during", "after"]);
+    let views = two
+        .inner
+        .seen()
+        .iter()
+        .filter(|s| matches!(s, Seen::View { .. }))
+        .count();
+    assert_eq!(views, 0);
+    assert_eq!(two.grastate().unwrap().0, one.status("local_state_uuid"));
+    assert_eq!(two.write("mine"), after + 3);
+    one.wait_applied("mine");
+}
+
+#[test]
+fn copy_may_be_newer_than_asked_for() {
+    let one = Server::bootstrapped("n1", 1);
+    let two = joiner(&one);
+    wait_donates(&one);
+    let contained = one.write("contained");
+    one.write("missing");
+    one.copy_sent(position(&one, contained), 0);
+    two.copy_received(position(&one, contained), 0);
+    two.wait_applied("missing");
+    assert_eq!(two.applied(), ["missing"]);
+}
+
+#[test]
+fn joiner_gives_up_when_the_donor_fails() {
+    let one = Server::bootstrapped("n1", 1);
+    let two = joiner(&one);
+    wait_donates(&one);
+    one.copy_sent(UNDEFINED, -255);
+    two.join_appliers();
+    assert!(
+        two.inner.logged("the donor failed with code -255"),
+        "{:?}",
+        two.inner.log_lines()
+    );
+    assert_eq!(two.final_views(), 1);
+    one.wait_synced(2);
+    assert_eq!(two.disconnect(), WSREP_OK);
+}
+
+#[test]
+fn joiner_gives_up_when_its_own_script_fails() {
+    let one = Server::bootstrapped("n1", 1);
+    let two = joiner(&one);
+    wait_donates(&one);
+    two.copy_received(UNDEFINED, -32);
+    two.join_appliers();
+    assert!(two.inner.logged("the copy failed here with code -32"));
+    assert_eq!(two.final_views(), 1);
+}
+
+#[test]
+fn copy_of_another_history_is_refused() {
+    let one = Server::bootstrapped("n1", 1);
+    let two = joiner(&one);
+    wait_donates(&one);
+    two.copy_received(
+        wsrep_gtid_t {
+            uuid: wsrep_uuid_t { data: [9; 16] },
+            seqno: 5,
+        },
+        0,
+    );
+    two.join_appliers();
+    assert!(two.inner.logged("is no position of the group"));
+}
+
+#[test]
+fn joiner_gives_up_when_the_donor_is_gone() {
+    let one = Server::bootstrapped("n1", 1);
+    let donor = Server::new("donor");
+    donor.set_copy_request(b"trivial\0\0");
+    assert_eq!(donor.connect(&one.address(), false), WSREP_OK);
+    donor.add_applier();
+    donor.wait_synced(1);
+    let joiner = joiner(&one);
+    // Not the leader, if there is a choice.
+    wait_donates(&donor);
+    donor.disconnect();
+    joiner.join_appliers();
+    assert!(
+        joiner.inner.logged("the donor has left"),
+        "{:?}",
+        joiner.inner.log_lines()
+    );
+    assert_eq!(joiner.final_views(), 1);
+}
+
+#[test]
+fn server_may_leave_during_a_full_copy() {
+    let one = Server::bootstrapped("n1", 1);
+    let two = joiner(&one);
+    wait_donates(&one);
+    assert_eq!(two.disconnect(), WSREP_OK);
+    two.join_appliers();
+    assert_eq!(two.final_views(), 1);
+    assert!(
+        !two.inner
+            .log_lines()
+            .iter()
+            .any(|(level, _)| *level <= WSREP_LOG_ERROR)
+    );
+    assert!(two.grastate().unwrap().0.starts_with("00000000-"));
+    one.copy_sent(UNDEFINED, -32);
+    one.wait_synced(2);
+    one.write("goes on");
+}
+
+#[test]
+fn donor_takes_one_joiner_at_a_time() {
+    let one = Server::bootstrapped("n1", 1);
+    let two = joiner(&one);
+    let after = wait_donates(&one);
+    let three = Server::new("n3");
+    assert_eq!(three.connect(&one.address(), false), WSREP_OK);
+    three.add_applier();
+    three
+        .inner
+        .until("refusal", |_| three.inner.logged("waiting for a donor"));
+    one.copy_sent(position(&one, after), 0);
+    two.copy_received(position(&one, after), 0);
+    two.wait_synced(1);
+    let donations = |seen: &[Seen]| {
+        seen.iter()
+            .filter(|s| matches!(s, Seen::Donates { .. }))
+            .count()
+    };
+    let deadline = std::time::Instant::now() + LIMIT;
+    while donations(&one.inner.seen()) + donations(&two.inner.seen()) < 2 {
+        assert!(
+            std::time::Instant::now() < deadline,
+            "nobody gives the second copy"
+        );
+        thread::yield_now();
+    }
+    let donor = if donations(&one.inner.seen()) == 2 {
+        &one
+    } else {
+        &two
+    };
+    let at = one.inner.last_committed();
+    donor.copy_sent(at, 0);
+    three.copy_received(at, 0);
+    three.wait_synced(1);
+}

@@ -1,0 +1,9 @@
+//! A real provider with a real node, called as a server calls it: what the contract between server and
+//! provider demands of both together, from `connect` to `free`.
+#![allow(missing_docs)]
+
+mod ending;
+mod joining;
+mod one_member;
+mod server;
+mod two_members;

@@ -1,0 +1,274 @@
+//! Two servers: replication, conflicts, aborts of local transactions by applied ones, and a member
+//! whose data differ.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+
+use wsrep_sys::*;
+
+use crate::server::*;
+
+/// Two synced members with the same data. The second has some appliers.
+fn pair(appliers: usize) -> (Server, Server) {
+    let one = Server::bootstrapped("n1", 2);
+    let two = Server::new("n2");
+    two.set_copy_request(b"trivial\0\0");
+    assert_eq!(
+        two.connect(&one.address(), false),
+        WSREP_OK,
+        "{:?}",
+        two.inner.log_lines()
+    );
+    for _ in 0..appliers {
+        two.add_applier();
+    }
+    two.wait_synced(1);
+    (one, two)
+}
+
+/// Holds the first application of `row` until told.
+fn hold(server: &Server, row: &'static str) -> (Receiver<i64>, Sender<()>) {
+    let (began, has_begun) = channel();
+    let (go, may_go) = channel::<()>();
+    let (began, may_go) = (Mutex::new(began), Mutex::new(may_go));
+    server.on_apply(move |action| {
+        if action.data == row {
+            let _ = began.lock().unwrap().send(action.seqno);
+            let _ = may_go.lock().unwrap().recv_timeout(LIMIT);
+        }
+        Verdict::Commit
+    });
+    (has_begun, go)
+}
+
+#[test]
+fn what_one_commits_the_other_applies_in_order() {
+    let (one, two) = pair(4);
+    let rows: Vec<String> = (0..50).map(|i| format!("row {i}")).collect();
+    for row in &rows {
+        one.write(row);
+    }
+    two.wait_applied("row 49");
+    assert_eq!(two.applied(), rows);
+    let last = one.inner.last_committed();
+    assert_eq!(two.inner.sync_wait(None, -1), (WSREP_OK, last.seqno));
+    two.write("back");
+    one.wait_applied("back");
+}
+
+#[test]
+fn statement_in_total_order_is_executed_everywhere() {
+    let (one, two) = pair(2);
+    let (status, meta) = one.inner.execute_start(5, "db");
+    assert_eq!(status, WSREP_OK);
+    assert_eq!(one.inner.execute_end(5), WSREP_OK);
+    let executed = Seen::Executed {
+        seqno: meta.gtid.seqno,
+    };
+    two.inner
+        .until("execution", |seen| seen.contains(&executed));
+}
+
+#[test]
+fn conflict_is_refused_without_a_place_in_the_order() {
+    let (one, two) = pair(2);
+    assert_eq!(two.set_options("cert.log_conflicts=yes"), WSREP_OK);
+    let (has_begun, go) = hold(&two, "contended");
+    let mut loser = two.begin("contended");
+    let winner = one.write("contended");
+    assert_eq!(has_begun.recv_timeout(LIMIT), Ok(winner));
+    assert_eq!(loser.certify(), WSREP_TRX_FAIL);
+    assert_eq!(loser.meta, WSREP_TRX_META_UNDEFINED);
+    assert!(
+        two.inner.logged("was refused: it conflicts"),
+        "cert.log_conflicts"
+    );
+    assert_eq!(two.status("local_cert_failures"), "1");
+    loser.release();
+    go.send(()).unwrap();
+    two.wait_applied("contended");
+    assert_eq!(
+        two.write("next"),
+        winner + 1,
+        "nobody else has seen the loser"
+    );
+}
+
+#[test]
+fn applier_aborts_a_local_transaction_that_is_ordered_later() {
+    let (one, two) = pair(2);
+    let victim_id = Arc::new(Mutex::new(None::<(u64, i64)>));
+    let (go, may_go) = channel::<()>();
+    let (may_go, known) = (Mutex::new(may_go), victim_id.clone());
+    let has_aborted = Arc::new(AtomicBool::new(false));
+    let aborted = has_aborted.clone();
+    two.on_apply(move |action| {
+        if action.data == "first" {
+            may_go.lock().unwrap().recv_timeout(LIMIT).unwrap();
+            let (id, seqno) = known.lock().unwrap().unwrap();
+            assert_eq!(action.server.abort(action.seqno, id), (WSREP_OK, seqno));
+            aborted.store(true, Ordering::SeqCst);
+        }
+        Verdict::Commit
+    });
+    let first = one.write("first");
+    let mut victim = two.begin("victim");
+    assert_eq!(victim.certify(), WSREP_OK);
+    assert_eq!(victim.seqno(), first + 1);
+    *victim_id.lock().unwrap() = Some((victim.id(), victim.seqno()));
+    go.send(()).unwrap();
+    assert_eq!(victim.enter(), WSREP_BF_ABORT);
+    assert!(has_aborted.load(Ordering::SeqCst));
+    assert_eq!(victim.replay(), WSREP_OK);
+    victim.release();
+    assert_eq!(two.applied(), ["first", "victim"]);
+    one.wait_applied("victim");
+}
+
+#[test]
+fn appliers_work_in_parallel_where_nothing_depends() {
+    let (one, two) = pair(4);
+    let (has_begun, go) = hold(&two, "slow");
+    let slow = one.write("slow");
+    assert_eq!(has_begun.recv_timeout(LIMIT), Ok(slow));
+    let (began, others) = channel();
+    let began = Mutex::new(began);
+    two.on_apply(move |action| {
+        let _ = began.lock().unwrap().send(action.seqno);
+        Verdict::Commit
+    });
+    one.write("other");
+    assert_eq!(
+        others.recv_timeout(LIMIT),
+        Ok(slow + 1),
+        "it has begun beside the slow one"
+    );
+    assert_eq!(two.applied(), Vec::<String>::new(), "but commits after it");
+    go.send(()).unwrap();
+    two.wait_applied("other");
+    assert_eq!(two.applied(), ["slow", "other"]);
+}
+
+#[test]
+fn pause_lets_appliers_finish_and_holds_back_the_rest() {
+    let (one, two) = pair(2);
+    let (has_begun, go) = hold(&two, "begun");
+    let begun = one.write("begun");
+    assert_eq!(has_begun.recv_timeout(LIMIT), Ok(begun));
+    let (done, paused) = channel();
+    std::thread::scope(|scope| {
+        let two = &two;
+        let inner = two.inner;
+        let _ = inner;
+        scope.spawn(|| {
+            // SAFETY: a table.
+            let at = unsafe {
+                let t: *const wsrep_t = inner.t();
+                (*t).pause.unwrap()(t.cast_mut())
+            };
+            done.send(at).unwrap();
+        });
+        assert!(paused.try_recv().is_err());
+        go.send(()).unwrap();
+        assert_eq!(paused.recv_timeout(LIMIT), Ok(begun));
+        let held = one.write("held");
+        let target = wsrep_gtid_t {
+            seqno: held,
+            ..one.inner.last_committed()
+        };
+        assert_eq!(inner.sync_wait(Some(target), 1).0, WSREP_TRX_FAIL);
+        assert_eq!(two.applied(), ["begun"]);
+        assert_eq!(two.simple(|t| t.resume.unwrap()), WSREP_OK);
+        assert_eq!(inner.sync_wait(Some(target), 30), (WSREP_OK, held));
+    });
+}
+
+#[test]
+fn member_that_cannot_apply_leaves_and_is_not_trusted_again() {
+    let (one, two) = pair(3);
+    let (has_begun, go) = hold(&two, "before");
+    one.write("before");
+    has_begun.recv_timeout(LIMIT).unwrap();
+    // The hook is asked when an action begins, so this does not touch the one that waits.
+    two.on_apply(|action| match action.data.as_str() {
+        "broken" => Verdict::Fail,
+        _ => Verdict::Commit,
+    });
+    let broken = one.write("broken");
+    one.write("after");
+    let mut local = two.begin("local");
+    assert_eq!(local.certify(), WSREP_OK);
+    go.send(()).unwrap();
+    assert_eq!(local.enter(), WSREP_BF_ABORT, "its turn never comes");
+    assert_eq!(local.replay(), WSREP_TRX_FAIL);
+    local.release();
+    two.join_appliers();
+    assert_eq!(two.final_views(), 1);
+    assert_eq!(
+        two.applied(),
+        ["before"],
+        "nothing after the failure gets in"
+    );
+    assert!(two.inner.logged(&format!(
+        "action {broken} failed to apply: Can't find record"
+    )));
+    let errors = two
+        .inner
+        .log_lines()
+        .into_iter()
+        .filter(|(level, _)| *level <= WSREP_LOG_ERROR);
+    assert_eq!(errors.count(), 1, "said once");
+    assert_eq!(two.status("local_state_comment"), "Inconsistent");
+    assert_eq!(two.status("last_committed"), "-1");
+    assert!(
+        two.grastate().unwrap().0.starts_with("00000000-"),
+        "whatever the engine says"
+    );
+    assert_eq!(two.begin("x").certify(), WSREP_CONN_FAIL);
+    one.inner.until("a view without it", |seen| {
+        matches!(
+            seen.iter().rfind(|s| matches!(s, Seen::View { .. })),
+            Some(Seen::View {
+                status: WSREP_VIEW_PRIMARY,
+                members: 1,
+                ..
+            })
+        )
+    });
+    one.write("goes on");
+}
+
+#[test]
+fn leaving_member_is_gone_from_the_view_at_once() {
+    let (one, two) = pair(1);
+    two.disconnect();
+    one.inner.until("a view without it", |seen| {
+        matches!(
+            seen.iter().rfind(|s| matches!(s, Seen::View { .. })),
+            Some(Seen::View {
+                status: WSREP_VIEW_PRIMARY,
+                members: 1,
+                ..
+            })
+        )
+    });
+}
+
+#[test]
+fn apply_queue_is_bounded_at_run_time() {
+    let (one, two) = pair(1);
+    assert_eq!(two.set_options("synod.apply_queue_size=1M"), WSREP_OK);
+    let (has_begun, go) = hold(&two, "slow");
+    one.write("slow");
+    has_begun.recv_timeout(LIMIT).unwrap();
+    for i in 0..40 {
+        let mut trx = one.begin(&format!("big {i}"));
+        assert_eq!(trx.append_data(&[b'x'; 100_000]), WSREP_OK);
+        assert_eq!((trx.certify(), trx.enter(), trx.leave()), (0, 0, 0));
+        trx.release();
+    }
+    go.send(()).unwrap();
+    let last = one.inner.last_committed();
+    assert_eq!(two.inner.sync_wait(Some(last), 30), (WSREP_OK, last.seqno));
+}
