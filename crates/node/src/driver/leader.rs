@@ -1,6 +1,7 @@
 //! What a leader does beyond the protocol: it judges proposals, announces views, and keeps an eye on
 //! the members.
 
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -322,8 +323,13 @@ impl Driver {
             return;
         }
         self.next_retention = Instant::now() + RETENTION_PERIOD;
-        let delivered = self.links.shared.delivered_index();
-        let mut keep_from = delivered.min(self.last_committed);
+        let shared = &self.links.shared;
+        let delivered = shared.delivered_index();
+        let committed = Seqno(shared.commit_seqno.load(Ordering::Acquire));
+        let applied = Seqno(shared.applied.load(Ordering::Acquire));
+        self.flushed
+            .note(Instant::now(), delivered, committed, applied);
+        let mut keep_from = self.flushed.index().min(self.last_committed);
         if self.core.is_leader() {
             for progress in self.core.progress() {
                 if self.presence.is_alive(progress.member, self.config.suspect) {

@@ -7,6 +7,7 @@
 mod deferred;
 mod effects;
 mod event;
+mod flushed;
 mod join;
 mod leader;
 mod leave;
@@ -43,6 +44,7 @@ use crate::staged::Staged;
 use crate::storage::Job;
 use crate::view::View;
 use deferred::Deferred;
+use flushed::Flushed;
 use join::Joining;
 use leave::Leaving;
 use origin::Submitted;
@@ -102,6 +104,7 @@ pub(crate) struct Driver {
     views: ViewTrail,
     committed_view: View,
     next_retention: Instant,
+    flushed: Flushed,
     /// How far the slowest member present has applied, by the leader's word.
     slowest_applied: Option<Seqno>,
     joining: Joining,
@@ -165,6 +168,7 @@ impl Driver {
             led: None,
             next_slow_tick: now,
             next_retention: now,
+            flushed: Flushed::default(),
             slowest_applied: None,
             joined_host: false,
             stopped: false,

@@ -107,8 +107,9 @@ fn applier_aborts_a_local_transaction_that_is_ordered_later() {
         if action.data == "first" {
             may_go.lock().unwrap().recv_timeout(LIMIT).unwrap();
             let (id, seqno) = known.lock().unwrap().unwrap();
-            assert_eq!(action.server.abort(action.seqno, id), (WSREP_OK, seqno));
+            // Before: the victim may be awake before the call returns.
             aborted.store(true, Ordering::SeqCst);
+            assert_eq!(action.server.abort(action.seqno, id), (WSREP_OK, seqno));
         }
         Verdict::Commit
     });
@@ -160,7 +161,6 @@ fn pause_lets_appliers_finish_and_holds_back_the_rest() {
     std::thread::scope(|scope| {
         let two = &two;
         let inner = two.inner;
-        let _ = inner;
         scope.spawn(|| {
             // SAFETY: a table.
             let at = unsafe {
