@@ -1,0 +1,74 @@
+//! A member's monotonic clock: it starts anywhere, runs a little fast or slow, and now and then jumps
+//! ahead or stands still. Never goes back.
+
+use synod_consensus::Time;
+
+const MILLION: i128 = 1_000_000;
+
+/// Piecewise linear: from `global_us` on it shows `local_us` plus what has passed, at its own rate.
+#[derive(Clone, Debug)]
+pub(crate) struct Clock {
+    global_us: u64,
+    local_us: u64,
+    rate_ppm: i64,
+}
+
+impl Clock {
+    pub(crate) fn new(offset_us: u64, rate_ppm: i64) -> Clock {
+        Clock {
+            global_us: 0,
+            local_us: offset_us,
+            rate_ppm,
+        }
+    }
+
+    /// What the clock shows at a moment of the world's time.
+    pub(crate) fn local(&self, now_us: u64) -> Time {
+        let passed = i128::from(now_us.saturating_sub(self.global_us));
+        let shown = passed * (MILLION + i128::from(self.rate_ppm)) / MILLION;
+        Time(self.local_us + u64::try_from(shown).unwrap_or(0))
+    }
+
+    /// A moment of the world's time at or just after which the clock shows `local`.
+    pub(crate) fn global(&self, local: Time) -> u64 {
+        let missing = i128::from(local.0.saturating_sub(self.local_us).min(u64::MAX / 4));
+        let passed = missing * MILLION / (MILLION + i128::from(self.rate_ppm));
+        self.global_us + u64::try_from(passed).unwrap_or(0) + 1
+    }
+
+    /// Jumps ahead.
+    pub(crate) fn jump(&mut self, now_us: u64, by_us: u64) {
+        self.local_us = self.local(now_us).0 + by_us;
+        self.global_us = self.global_us.max(now_us);
+    }
+
+    /// Stands still for a while.
+    pub(crate) fn stall(&mut self, now_us: u64, for_us: u64) {
+        self.local_us = self.local(now_us).0;
+        self.global_us = self.global_us.max(now_us) + for_us;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn never_goes_back_and_finds_its_own_moments() {
+        let mut clock = Clock::new(77, -9_000);
+        let mut last = clock.local(0);
+        for step in 1..200u64 {
+            let now = step * 1_337;
+            match step % 40 {
+                7 => clock.jump(now, 900),
+                23 => clock.stall(now, 2_000),
+                _ => {}
+            }
+            let shown = clock.local(now);
+            assert!(shown >= last);
+            last = shown;
+            let wanted = shown.plus_us(500);
+            assert!(clock.local(clock.global(wanted) + 1) >= wanted);
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! At most one configuration is uncommitted, and neighbouring ones differ by one voter at most (Raft
+//! dissertation, 4.1).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use synod_consensus::{Config, EntryId, LogIndex, MemberId};
+
+use super::{Checked, require};
+
+#[derive(Default)]
+pub(crate) struct ConfigChanges {
+    voters: BTreeMap<EntryId, BTreeSet<MemberId>>,
+}
+
+impl ConfigChanges {
+    /// A leader made a config entry; `before` is the one before it in its log (none: the first), and
+    /// everything up to `committed` is committed.
+    pub(crate) fn made(
+        &mut self,
+        entry: EntryId,
+        config: &Config,
+        before: Option<EntryId>,
+        committed: LogIndex,
+    ) -> Checked {
+        let voters: BTreeSet<MemberId> = config.voters().collect();
+        let Some(before) = before else {
+            self.voters.insert(entry, voters);
+            return Ok(());
+        };
+        require(
+            before.index <= committed,
+            "one uncommitted configuration",
+            || format!("{entry} changes the configuration while that of {before} is not committed"),
+        )?;
+        let altered = match self.voters.get(&before) {
+            Some(old) => old.symmetric_difference(&voters).count(),
+            None => 0,
+        };
+        self.voters.insert(entry, voters);
+        require(altered <= 1, "one voter changes at a time", || {
+            format!("{entry} alters {altered} voters of {before}")
+        })
+    }
+}

@@ -1,0 +1,28 @@
+//! An entry's id names one entry, and one history before it (Raft, 5.3).
+
+use std::collections::BTreeMap;
+
+use synod_consensus::{EntryHeader, EntryId};
+
+use super::{Checked, require};
+
+#[derive(Default)]
+pub(crate) struct LogMatching {
+    entries: BTreeMap<EntryId, (EntryHeader, EntryId)>,
+}
+
+impl LogMatching {
+    /// Somebody writes an entry after another one. Answers whether nobody did before.
+    pub(crate) fn written(&mut self, header: &EntryHeader, before: EntryId) -> (bool, Checked) {
+        let id = header.id();
+        let Some(known) = self.entries.get(&id) else {
+            self.entries.insert(id, (*header, before));
+            return (true, Ok(()));
+        };
+        let same = *known == (*header, before);
+        let checked = require(same, "log matching", || {
+            format!("two entries are called {id}: {known:?} and {header:?} after {before}")
+        });
+        (false, checked)
+    }
+}

@@ -1,0 +1,39 @@
+//! Committed, and so acknowledged to a client, means durable on a majority of the voters at that
+//! moment (promise P1).
+
+use synod_consensus::{EntryId, LogIndex, MemberId};
+
+use super::{Checked, require};
+
+/// `holds` tells whether a member's disk has the entry for sure.
+pub(crate) fn durable_on_quorum(
+    entry: EntryId,
+    voters: &[MemberId],
+    holds: impl Fn(MemberId) -> bool,
+) -> Checked {
+    let copies: Vec<MemberId> = voters.iter().copied().filter(|id| holds(*id)).collect();
+    let enough = copies.len() > voters.len() / 2;
+    require(enough, "acknowledged is durable on a quorum", || {
+        format!("{entry} counts as committed, but of {voters:?} only {copies:?} have it on disk")
+    })
+}
+
+/// Who voted when what was committed. A leader counts by the configuration in force when it counts,
+/// which may be a later one than that in force at the entry.
+#[derive(Default)]
+pub(crate) struct Quorums {
+    voters: Vec<(LogIndex, Vec<MemberId>)>,
+}
+
+impl Quorums {
+    /// Everything up to `index` was committed by these voters' disks.
+    pub(crate) fn committed(&mut self, index: LogIndex, voters: &[MemberId]) {
+        self.voters.push((index, voters.to_vec()));
+    }
+
+    /// The voters by whose disks an entry was committed.
+    pub(crate) fn voters_of(&self, index: LogIndex) -> &[MemberId] {
+        let at = self.voters.partition_point(|(up_to, _)| *up_to < index);
+        self.voters.get(at).map_or(&[], |(_, voters)| voters)
+    }
+}

@@ -1,0 +1,61 @@
+//! Causal reads are never stale: the position a read gets is at or after everything that was committed
+//! anywhere when it was asked for (promise P4).
+
+use std::collections::BTreeMap;
+
+use synod_consensus::{EntryHeader, LogIndex, MemberId, Seqno};
+
+use super::{Checked, Violation, require};
+
+#[derive(Default)]
+pub(crate) struct Reads {
+    asked: BTreeMap<u64, (MemberId, LogIndex)>,
+    next: u64,
+    pub(crate) answered: u64,
+}
+
+impl Reads {
+    /// A member asks while everything up to `committed` is known to be committed; the question's id.
+    pub(crate) fn ask(&mut self, member: MemberId, committed: LogIndex) -> u64 {
+        self.next += 1;
+        self.asked.insert(self.next, (member, committed));
+        self.next
+    }
+
+    /// An answer; `committed` is the committed entry at its index, if one is known.
+    pub(crate) fn answer(
+        &mut self,
+        member: MemberId,
+        id: u64,
+        index: LogIndex,
+        seqno: Seqno,
+        committed: Option<&EntryHeader>,
+    ) -> Checked {
+        let Some((asker, at_least)) = self.asked.remove(&id) else {
+            return Err(Violation {
+                rule: "reads are answered once",
+                what: format!("{member} gets an answer to {id}, which nobody asks"),
+            });
+        };
+        self.answered += 1;
+        require(asker == member, "reads are answered once", || {
+            format!("{member} gets the answer to a question of {asker}")
+        })?;
+        require(index >= at_least, "no stale read", || {
+            format!("{member} reads at {index}, but {at_least} was committed when it asked")
+        })?;
+        let right = committed.is_none_or(|header| header.seqno == seqno);
+        require(right, "no stale read", || {
+            format!("{member} reads at {index} as seqno {seqno}, committed is {committed:?}")
+        })
+    }
+
+    /// The member's process is gone, or its clients gave up.
+    pub(crate) fn forget(&mut self, member: MemberId) {
+        self.asked.retain(|_, (asker, _)| *asker != member);
+    }
+
+    pub(crate) fn is_open(&self, member: MemberId) -> bool {
+        self.asked.values().any(|(asker, _)| *asker == member)
+    }
+}

@@ -1,0 +1,40 @@
+//! Whole groups in one deterministic process, with injected faults.
+//!
+//! The production code of `synod-consensus`, `synod-log` and `synod-certify` runs here with network,
+//! disks, clocks and scheduling replaced. One seed decides everything: who takes part, options,
+//! workload, which faults are on, and each event. `docs/simulation.md` says which lines of the commit
+//! path are production's and how to use this.
+//!
+//! ```
+//! let options = synod_sim::options_of(1);
+//! let passed = synod_sim::run(1, options, false).unwrap();
+//! assert!(passed.committed > 0);
+//! ```
+#![forbid(unsafe_code)]
+
+mod action;
+mod clients;
+mod clock;
+mod deliver;
+mod driver;
+mod image;
+mod ingest;
+mod invariants;
+mod joining;
+mod leader;
+mod member;
+mod net;
+mod options;
+mod planted;
+mod report;
+mod run;
+mod storage;
+mod trace;
+mod trouble;
+mod world;
+
+pub use options::{Fault, Options, OptionsError, Workload};
+pub use planted::Planted;
+pub use report::{Coverage, Failed, Passed};
+pub use run::{options_of, run};
+pub use trace::{Note, What};

@@ -1,0 +1,146 @@
+//! The network between the members: when, and whether, a message arrives.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use rand::Rng;
+use rand::rngs::SmallRng;
+use synod_consensus::MemberId;
+
+use crate::options::{Fault, Options};
+
+/// Bytes of a frame besides its content, about.
+const FRAME_BYTES: u64 = 60;
+
+/// One direction between two members.
+#[derive(Debug, Default)]
+struct Link {
+    /// When what was sent so far has left.
+    busy_until_us: u64,
+    /// When what was sent so far has arrived.
+    last_arrival_us: u64,
+    /// How much slower than others.
+    slow: u64,
+}
+
+/// When a message arrives.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Arrivals {
+    pub(crate) first: Option<u64>,
+    pub(crate) second: Option<u64>,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Network {
+    blocked: BTreeSet<(MemberId, MemberId)>,
+    links: BTreeMap<(MemberId, MemberId), Link>,
+    /// How often the connection between two members (the lower id first) was made.
+    connections: BTreeMap<(MemberId, MemberId), u64>,
+    /// No loss, duplicates or slowness any more.
+    pub(crate) healed: bool,
+}
+
+fn pair(a: MemberId, b: MemberId) -> (MemberId, MemberId) {
+    (a.min(b), a.max(b))
+}
+
+impl Network {
+    /// Sends a message of so many bytes now.
+    pub(crate) fn carry(
+        &mut self,
+        rng: &mut SmallRng,
+        options: &Options,
+        now_us: u64,
+        way: (MemberId, MemberId),
+        bytes: u64,
+    ) -> Arrivals {
+        let has = |fault| !self.healed && options.has(fault);
+        if self.blocked.contains(&way) || (has(Fault::Loss) && rng.random_bool(options.loss)) {
+            return Arrivals::default();
+        }
+        let (reorder, slow_links) = (has(Fault::Reordering), has(Fault::SlowLinks));
+        let (bandwidth, duplicates) = (has(Fault::Bandwidth), has(Fault::Duplicates));
+        let link = self.links.entry(way).or_insert_with(|| Link {
+            slow: match rng.random_bool(0.2) {
+                true => rng.random_range(2..10),
+                false => 1,
+            },
+            ..Link::default()
+        });
+        let (min, max) = options.delay_us;
+        let mut delay = rng.random_range(min..=max);
+        if slow_links {
+            delay *= link.slow;
+        }
+        let mut left = now_us;
+        if bandwidth {
+            let takes = (bytes + FRAME_BYTES) * 1_000_000 / options.bytes_per_s;
+            left = now_us.max(link.busy_until_us) + takes;
+            link.busy_until_us = left;
+        }
+        let mut first = left + delay;
+        if !reorder {
+            first = first.max(link.last_arrival_us);
+            link.last_arrival_us = first;
+        }
+        let doubled = duplicates && rng.random_bool(options.duplicates);
+        let second = doubled.then(|| first + rng.random_range(0..=20 * max));
+        Arrivals {
+            first: Some(first),
+            second,
+        }
+    }
+
+    /// How many bytes' worth of time the link is behind, in microseconds.
+    pub(crate) fn backlog_us(&self, now_us: u64, way: (MemberId, MemberId)) -> u64 {
+        let link = self.links.get(&way);
+        link.map_or(0, |link| link.busy_until_us.saturating_sub(now_us))
+    }
+
+    /// The connection between two members; what was sent over an earlier one does not arrive.
+    pub(crate) fn connection(&self, a: MemberId, b: MemberId) -> u64 {
+        self.connections.get(&pair(a, b)).copied().unwrap_or(0)
+    }
+
+    /// The connection breaks and is made again: what is on its way is lost.
+    pub(crate) fn reset(&mut self, a: MemberId, b: MemberId) {
+        *self.connections.entry(pair(a, b)).or_default() += 1;
+        for way in [(a, b), (b, a)] {
+            if let Some(link) = self.links.get_mut(&way) {
+                (link.busy_until_us, link.last_arrival_us) = (0, 0);
+            }
+        }
+    }
+
+    pub(crate) fn block(&mut self, from: MemberId, to: MemberId) {
+        self.blocked.insert((from, to));
+    }
+
+    pub(crate) fn is_blocked(&self, from: MemberId, to: MemberId) -> bool {
+        self.blocked.contains(&(from, to))
+    }
+
+    /// Unblocks all; answers the pairs that were cut off.
+    pub(crate) fn unblock_all(&mut self) -> Vec<(MemberId, MemberId)> {
+        let mut pairs: Vec<_> = std::mem::take(&mut self.blocked)
+            .into_iter()
+            .map(|(a, b)| pair(a, b))
+            .collect();
+        pairs.dedup();
+        pairs.sort_unstable();
+        pairs.dedup();
+        pairs
+    }
+
+    /// Unblocks one direction, drawn at random; answers it.
+    pub(crate) fn unblock_one(&mut self, rng: &mut SmallRng) -> Option<(MemberId, MemberId)> {
+        if self.blocked.is_empty() {
+            return None;
+        }
+        let way = *self
+            .blocked
+            .iter()
+            .nth(rng.random_range(0..self.blocked.len()))?;
+        self.blocked.remove(&way);
+        Some(way)
+    }
+}

@@ -1,0 +1,392 @@
+//! Everything a seed decides before the first event: who takes part, how the parts are configured,
+//! what the clients do, and which faults are on at all (swarm testing: a fault that is always on
+//! hides what only happens without it).
+
+use std::collections::BTreeSet;
+
+use rand::Rng;
+use rand::rngs::SmallRng;
+use synod_consensus::{Limits, Timing};
+
+use crate::planted::Planted;
+
+/// Most members of any kind a simulated group may begin with.
+const MEMBERS_MAX: usize = 15;
+
+/// A kind of trouble.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Fault {
+    /// Messages vanish.
+    Loss,
+    /// Messages arrive twice, the second time late.
+    Duplicates,
+    /// Messages overtake each other.
+    Reordering,
+    /// Some links are slow.
+    SlowLinks,
+    /// Links carry so many bytes per second.
+    Bandwidth,
+    /// Members are cut off, both ways.
+    Partition,
+    /// A link carries in one direction only.
+    OneWay,
+    /// Connections break; both ends notice.
+    Resets,
+    /// Processes end.
+    Crash,
+    /// The power of one machine fails: what was not synced is gone, in part.
+    PowerCut,
+    /// The power of all machines fails at once.
+    Blackout,
+    /// Processes stand still.
+    Pause,
+    /// A disk is lost; its member comes back as a new one, under the same name.
+    Wipe,
+    /// Syncs take long.
+    SlowDisk,
+    /// Bytes change on the disk of a member that is down.
+    BitRot,
+    /// Writes fail for want of space.
+    NoSpace,
+    /// A sync fails.
+    FailedSync,
+    /// The power fails while a log is being recovered.
+    TornRecovery,
+    /// Clocks run fast or slow.
+    Drift,
+    /// Clocks jump ahead or stand still.
+    Jumps,
+    /// Databases are slow to apply.
+    SlowApply,
+    /// Operators add, remove, demote and promote members.
+    Members,
+    /// Operators hand leadership over.
+    Transfer,
+    /// Logs are kept so short that members need full copies.
+    Purge,
+}
+
+impl Fault {
+    /// All of them.
+    pub const ALL: [Fault; 24] = [
+        Fault::Loss,
+        Fault::Duplicates,
+        Fault::Reordering,
+        Fault::SlowLinks,
+        Fault::Bandwidth,
+        Fault::Partition,
+        Fault::OneWay,
+        Fault::Resets,
+        Fault::Crash,
+        Fault::PowerCut,
+        Fault::Blackout,
+        Fault::Pause,
+        Fault::Wipe,
+        Fault::SlowDisk,
+        Fault::BitRot,
+        Fault::NoSpace,
+        Fault::FailedSync,
+        Fault::TornRecovery,
+        Fault::Drift,
+        Fault::Jumps,
+        Fault::SlowApply,
+        Fault::Members,
+        Fault::Transfer,
+        Fault::Purge,
+    ];
+
+    /// A short name for reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Fault::Loss => "loss",
+            Fault::Duplicates => "duplicates",
+            Fault::Reordering => "reordering",
+            Fault::SlowLinks => "slow links",
+            Fault::Bandwidth => "bandwidth",
+            Fault::Partition => "partition",
+            Fault::OneWay => "one way",
+            Fault::Resets => "resets",
+            Fault::Crash => "crash",
+            Fault::PowerCut => "power cut",
+            Fault::Blackout => "blackout",
+            Fault::Pause => "pause",
+            Fault::Wipe => "wipe",
+            Fault::SlowDisk => "slow disk",
+            Fault::BitRot => "bit rot",
+            Fault::NoSpace => "no space",
+            Fault::FailedSync => "failed sync",
+            Fault::TornRecovery => "torn recovery",
+            Fault::Drift => "drift",
+            Fault::Jumps => "jumps",
+            Fault::SlowApply => "slow apply",
+            Fault::Members => "members",
+            Fault::Transfer => "transfer",
+            Fault::Purge => "purge",
+        }
+    }
+}
+
+/// What the clients do.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Workload {
+    /// Mean time between two transactions, in microseconds.
+    pub period_us: u64,
+    /// Rows there are. Few: many conflicts.
+    pub rows: u16,
+    /// Most rows of one transaction.
+    pub rows_per_action: u16,
+    /// Share of statements in total order.
+    pub total_order: f64,
+    /// Share of write sets that the server calls unsafe to apply in parallel.
+    pub pa_unsafe: f64,
+    /// Share of causal reads among requests.
+    pub reads: f64,
+    /// A client that has waited for so long gives up, in microseconds.
+    pub timeout_us: u64,
+}
+
+/// See the module. All rates are shares of one.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Options {
+    /// Voters with a database.
+    pub voters: usize,
+    /// Voters without one.
+    pub loggers: usize,
+    /// Members with a database that shall not vote.
+    pub learners: usize,
+    /// Of the protocol.
+    pub timing: Timing,
+    /// Of the protocol.
+    pub limits: Limits,
+    /// Of the log, in bytes.
+    pub segment_bytes: u64,
+    /// Of the log, in bytes.
+    pub cache_bytes: u64,
+    /// Of the log, in bytes.
+    pub retain_bytes: u64,
+    /// Headers that recovery returns.
+    pub tail_headers_max: usize,
+    /// Entries read at start to warm up certification.
+    pub warm_entries: u64,
+    /// Seqnos in the certification window.
+    pub span_max: i64,
+    /// Payload bytes of newest entries kept at hand for replication.
+    pub staged_bytes: usize,
+    /// Actions with more bytes of keys go in chunks.
+    pub chunk_bytes: usize,
+    /// How long faults go on, in microseconds.
+    pub safety_us: u64,
+    /// How long the healed core may take to settle, in microseconds.
+    pub liveness_us: u64,
+    /// What the clients do.
+    pub workload: Workload,
+    /// Kinds of trouble that may happen.
+    pub faults: BTreeSet<Fault>,
+    /// Share of messages lost, if [`Fault::Loss`] is on.
+    pub loss: f64,
+    /// Share of messages duplicated, if [`Fault::Duplicates`] is on.
+    pub duplicates: f64,
+    /// Shortest and longest way of a message, in microseconds.
+    pub delay_us: (u64, u64),
+    /// Shortest and longest sync, in microseconds.
+    pub sync_us: (u64, u64),
+    /// Bytes per second of a link, if [`Fault::Bandwidth`] is on.
+    pub bytes_per_s: u64,
+    /// Mean time between two troubles, in microseconds.
+    pub trouble_us: u64,
+    /// Share of turns that gather several events before effects are performed.
+    pub gather: f64,
+    /// A bug put in on purpose, to see whether it is noticed.
+    pub planted: Option<Planted>,
+}
+
+/// Options that make no sense.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum OptionsError {
+    /// Nobody could ever lead.
+    #[error(
+        "a group needs at least one voter with data (asked for: {voters} voters, {loggers} loggers)"
+    )]
+    NoVoter {
+        /// Voters asked for.
+        voters: usize,
+        /// Loggers asked for.
+        loggers: usize,
+    },
+    /// More than is simulated.
+    #[error("{found} members are more than the {max} that are simulated")]
+    TooMany {
+        /// Asked for.
+        found: usize,
+        /// Most allowed.
+        max: usize,
+    },
+    /// No probability.
+    #[error("the rate {name} = {found} is not between 0 and {max}")]
+    Rate {
+        /// Which.
+        name: &'static str,
+        /// Asked for.
+        found: f64,
+        /// Most allowed.
+        max: f64,
+    },
+    /// A duration or size that is zero, or a range upside down.
+    #[error("{name} = {found} is too small: at least {min} is needed")]
+    TooSmall {
+        /// Which.
+        name: &'static str,
+        /// Asked for.
+        found: u64,
+        /// Least allowed.
+        min: u64,
+    },
+}
+
+impl Options {
+    /// Draws all options.
+    pub fn draw(rng: &mut SmallRng) -> Options {
+        let (voters, loggers, learners) = draw_members(rng);
+        let mut faults = BTreeSet::new();
+        // Some seeds are calm, some wild.
+        let share = [0.1, 0.3, 0.5, 0.8][rng.random_range(0..4)];
+        for fault in Fault::ALL {
+            if rng.random_bool(share) {
+                faults.insert(fault);
+            }
+        }
+        let delay_us = pick(rng, &[(100, 400), (300, 3_000), (1_000, 20_000)]);
+        let sync_us = pick(rng, &[(100, 600), (500, 5_000), (2_000, 30_000)]);
+        Options {
+            voters,
+            loggers,
+            learners,
+            timing: draw_timing(rng),
+            limits: draw_limits(rng),
+            segment_bytes: pick(rng, &[64 << 10, 64 << 10, 96 << 10, 256 << 10]),
+            cache_bytes: pick(rng, &[0, 4 << 10, 1 << 20]),
+            retain_bytes: pick(rng, &[128 << 10, 512 << 10, 64 << 20]),
+            tail_headers_max: pick(rng, &[1, 7, 50, 4096]),
+            warm_entries: pick(rng, &[3, 40, 10_000]),
+            span_max: pick(rng, &[20, 200, 100_000]),
+            staged_bytes: pick(rng, &[500, 20_000, 32 << 20]),
+            chunk_bytes: pick(rng, &[100, 400, 1 << 20]),
+            safety_us: rng.random_range(4_000_000..15_000_000),
+            liveness_us: 120_000_000,
+            workload: draw_workload(rng),
+            faults,
+            loss: rng.random_range(0.0..0.15),
+            duplicates: rng.random_range(0.0..0.2),
+            delay_us,
+            sync_us,
+            bytes_per_s: pick(rng, &[100_000, 1_000_000]),
+            trouble_us: pick(rng, &[60_000, 250_000, 1_000_000]),
+            gather: pick(rng, &[0.0, 0.3, 0.8]),
+            planted: None,
+        }
+    }
+
+    /// Whether a fault may happen.
+    pub fn has(&self, fault: Fault) -> bool {
+        self.faults.contains(&fault)
+    }
+
+    /// Refuses what makes no sense.
+    ///
+    /// # Errors
+    /// The first option that does not.
+    pub fn check(&self) -> Result<(), OptionsError> {
+        let (voters, loggers) = (self.voters, self.loggers);
+        // Every group is founded by a member with a database.
+        if voters == 0 {
+            return Err(OptionsError::NoVoter { voters, loggers });
+        }
+        let found = voters.saturating_add(loggers).saturating_add(self.learners);
+        if found > MEMBERS_MAX {
+            return Err(OptionsError::TooMany {
+                found,
+                max: MEMBERS_MAX,
+            });
+        }
+        // With every message lost, nothing could ever be shown.
+        rate("loss", self.loss, 0.9)?;
+        rate("duplicates", self.duplicates, 1.0)?;
+        rate("gather", self.gather, 1.0)?;
+        rate("total_order", self.workload.total_order, 1.0)?;
+        rate("pa_unsafe", self.workload.pa_unsafe, 1.0)?;
+        rate("reads", self.workload.reads, 1.0)?;
+        at_least("safety_us", self.safety_us, 1)?;
+        at_least("liveness_us", self.liveness_us, 1)?;
+        at_least("period_us", self.workload.period_us, 1)?;
+        at_least("rows", u64::from(self.workload.rows), 1)?;
+        let rows_per_action = u64::from(self.workload.rows_per_action);
+        at_least("rows_per_action", rows_per_action, 1)?;
+        at_least("timeout_us", self.workload.timeout_us, 1)?;
+        at_least("trouble_us", self.trouble_us, 1)?;
+        at_least("bytes_per_s", self.bytes_per_s, 1000)?;
+        at_least("delay_us (longest)", self.delay_us.1, self.delay_us.0)?;
+        at_least("sync_us (longest)", self.sync_us.1, self.sync_us.0)
+    }
+}
+
+fn rate(name: &'static str, found: f64, max: f64) -> Result<(), OptionsError> {
+    // Not a number is in no range.
+    match (0.0..=max).contains(&found) {
+        true => Ok(()),
+        false => Err(OptionsError::Rate { name, found, max }),
+    }
+}
+
+fn at_least(name: &'static str, found: u64, min: u64) -> Result<(), OptionsError> {
+    match found >= min {
+        true => Ok(()),
+        false => Err(OptionsError::TooSmall { name, found, min }),
+    }
+}
+
+fn pick<T: Clone>(rng: &mut SmallRng, from: &[T]) -> T {
+    from[rng.random_range(0..from.len())].clone()
+}
+
+fn draw_members(rng: &mut SmallRng) -> (usize, usize, usize) {
+    let voting = pick(rng, &[3, 3, 3, 5, 5, 7]);
+    let loggers = pick(rng, &[0, 0, 0, 1, voting / 2]);
+    let learners = pick(rng, &[0, 0, 1, 2]);
+    (voting - loggers, loggers, learners)
+}
+
+fn draw_timing(rng: &mut SmallRng) -> Timing {
+    let ms = 1_000 * pick(rng, &[1, 2, 5]);
+    Timing {
+        heartbeat_us: 20 * ms,
+        promise_us: 80 * ms,
+        // With a drift of 100% there is no lease, so that reads need rounds.
+        clock_drift_ppm: pick(rng, &[20_000, 20_000, 100_000, 1_000_000]),
+        election_timeout_min_us: 300 * ms,
+        election_timeout_max_us: 600 * ms,
+        retry_us: 100 * ms,
+    }
+}
+
+fn draw_limits(rng: &mut SmallRng) -> Limits {
+    Limits {
+        inflight_messages_max: pick(rng, &[1, 4, 256]),
+        inflight_bytes_max: pick(rng, &[2_000, 16 << 20]),
+        append_bytes_max: pick(rng, &[600, 1 << 20]),
+        uncommitted_bytes_max: pick(rng, &[3_000, 64 << 20]),
+        tail_headers_max: pick(rng, &[2, 20, 65_536]),
+    }
+}
+
+fn draw_workload(rng: &mut SmallRng) -> Workload {
+    let rows = pick(rng, &[4, 30, 500]);
+    Workload {
+        period_us: pick(rng, &[5_000, 20_000, 60_000]),
+        rows,
+        rows_per_action: pick(rng, &[1, 3, 20]).min(rows),
+        total_order: pick(rng, &[0.0, 0.01, 0.1]),
+        pa_unsafe: pick(rng, &[0.0, 0.02]),
+        reads: pick(rng, &[0.02, 0.1, 0.4]),
+        timeout_us: pick(rng, &[100_000, 1_000_000, 10_000_000]),
+    }
+}

@@ -1,0 +1,458 @@
+//! One run: the group forms, works in bad weather for a while (nothing may be wrong), and then a
+//! random majority is healed and must come to rest within a bound.
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::sync::{Arc, Once};
+
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+use synod_consensus::{Member, MemberId, Role};
+use synod_log::{FaultyFiles, Log, MemoryFiles};
+
+use crate::clock::Clock;
+use crate::image::{Image, Ledger};
+use crate::invariants::Violation;
+use crate::member::{Database, Node};
+use crate::options::{Fault, Options, OptionsError};
+use crate::report::{Failed, Passed};
+use crate::storage::LOG_DIR;
+use crate::trace::What;
+use crate::world::{Event, GROUP, MS, SECOND, World};
+
+/// The options that a seed draws.
+pub fn options_of(seed: u64) -> Options {
+    Options::draw(&mut SmallRng::seed_from_u64(seed))
+}
+
+/// Runs one seed with these options; `print` shows every event.
+///
+/// # Errors
+/// If a rule is broken or the code under test panics.
+pub fn run(seed: u64, options: Options, print: bool) -> Result<Passed, Box<Failed>> {
+    if let Err(error) = options.check() {
+        return Err(refused(seed, options, &error));
+    }
+    catch_messages();
+    let mut world = World::new(seed, options, print);
+    let result = catch_unwind(AssertUnwindSafe(|| world.run()));
+    let violation = match result {
+        Ok(()) => world.violation.take(),
+        Err(_) => Some(Violation {
+            rule: "panic",
+            what: LAST_PANIC.with_borrow_mut(std::mem::take),
+        }),
+    };
+    match violation {
+        None => Ok(world.passed()),
+        Some(violation) => Err(Box::new(world.failed(seed, violation))),
+    }
+}
+
+fn refused(seed: u64, options: Options, error: &OptionsError) -> Box<Failed> {
+    Box::new(Failed {
+        seed,
+        rule: "options".to_owned(),
+        what: error.to_string(),
+        state: String::new(),
+        options: Box::new(options),
+        last: Vec::new(),
+    })
+}
+
+thread_local! {
+    static LAST_PANIC: RefCell<String> = const { RefCell::new(String::new()) };
+    static QUIET: RefCell<bool> = const { RefCell::new(false) };
+}
+
+/// Panics of the code under test are findings, reported with the seed instead of at once.
+fn catch_messages() {
+    static HOOK: Once = Once::new();
+    HOOK.call_once(|| {
+        let usual = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |info| {
+            if QUIET.with_borrow(|quiet| *quiet) {
+                LAST_PANIC.with_borrow_mut(|last| *last = info.to_string());
+            } else {
+                usual(info);
+            }
+        }));
+    });
+}
+
+impl World {
+    fn run(&mut self) {
+        QUIET.with_borrow_mut(|quiet| *quiet = true);
+        let done = catch_unwind(AssertUnwindSafe(|| self.phases()));
+        QUIET.with_borrow_mut(|quiet| *quiet = false);
+        if let Err(panic) = done {
+            std::panic::resume_unwind(panic);
+        }
+    }
+
+    fn phases(&mut self) {
+        self.form();
+        if self.violation.is_some() {
+            return;
+        }
+        self.note(MemberId::NONE, What::Phase { name: "safety" });
+        self.schedule(1, Event::Work);
+        self.schedule(1, Event::Trouble);
+        let safety_us = self.options.safety_us;
+        self.run_for(safety_us);
+        if self.violation.is_some() {
+            return;
+        }
+        self.note(MemberId::NONE, What::Phase { name: "liveness" });
+        let core = self.heal();
+        self.converge(&core);
+    }
+
+    // --- the beginning ----------------------------------------------------------------------
+
+    /// One member founds the group; the others join it, in good weather.
+    fn form(&mut self) {
+        let (healed, faults) = (true, std::mem::take(&mut self.options.faults));
+        self.net.healed = healed;
+        let Options {
+            voters,
+            loggers,
+            learners,
+            ..
+        } = self.options;
+        self.options.faults = faults
+            .iter()
+            .copied()
+            .filter(|f| *f == Fault::Drift)
+            .collect();
+        let founder = self.add_founder();
+        for n in 1..voters + loggers + learners {
+            let (has_data, wants_vote) = match n {
+                n if n < voters => (true, true),
+                n if n < voters + loggers => (false, true),
+                _ => (true, false),
+            };
+            self.add_member(format!("node{}", n + 1), has_data, wants_vote);
+        }
+        let voting = voters + loggers;
+        let formed = self.run_until(120 * SECOND, |world| {
+            world.is_up(founder)
+                && world.core(founder).is_ready_leader()
+                && world.core(founder).config().config.voters().count() == voting
+                && world.core(founder).config().config.members.len() == voters + loggers + learners
+                && world.core(founder).config().index <= world.core(founder).commit_index()
+        });
+        self.options.faults = faults;
+        self.net.healed = false;
+        if !formed {
+            self.stuck("the group does not form", &[founder].into());
+        }
+    }
+
+    fn add_founder(&mut self) -> MemberId {
+        let founder = self.new_node("node1".to_owned(), true, true);
+        let me = Member {
+            role: Role::Voter,
+            has_data: true,
+            name: "node1".to_owned(),
+            address: "node1".to_owned(),
+        };
+        self.start(founder);
+        let begun = self.with_core(founder, |core, now| core.bootstrap(now, me));
+        assert!(begun.is_ok(), "a blank log can found a group: {begun:?}");
+        founder
+    }
+
+    /// A new member starts and asks to be let in.
+    pub(crate) fn add_member(&mut self, name: String, has_data: bool, wants_vote: bool) {
+        let id = self.new_node(name, has_data, wants_vote);
+        self.start(id);
+    }
+
+    fn new_node(&mut self, name: String, has_data: bool, wants_vote: bool) -> MemberId {
+        let seed = self.rng.random();
+        let files = MemoryFiles::new(seed);
+        let faulty = FaultyFiles::new(Arc::new(files.clone()));
+        let dir = Path::new(LOG_DIR);
+        let made = Log::open(Arc::new(faulty.clone()), dir, self.log_options());
+        let mut opened = made.expect("a blank good disk takes a log");
+        opened
+            .writer
+            .set_group(GROUP)
+            .expect("a new log belongs to no group");
+        let id = opened.identity.member;
+        let ledger = Ledger::recovered(Image::of(&opened.recovered));
+        drop(opened);
+        let clock = self.draw_clock();
+        let node = Node {
+            name,
+            has_data,
+            wants_vote,
+            clock,
+            files,
+            faulty,
+            ledger,
+            process: None,
+            epoch: 0,
+            paused_until_us: 0,
+            gone: false,
+            removed: false,
+            database: Database::default(),
+            slow_disk: 0,
+            disk_fault: false,
+        };
+        self.nodes.insert(id, node);
+        id
+    }
+
+    fn draw_clock(&mut self) -> Clock {
+        let spare_ppm = i64::from(self.options.timing.clock_drift_ppm.min(100_000)) / 5;
+        let rate_ppm = match self.options.has(Fault::Drift) {
+            true => self.rng.random_range(-spare_ppm..=spare_ppm),
+            false => 0,
+        };
+        let offset_us = self.rng.random_range(0..1000 * SECOND);
+        Clock::new(offset_us, rate_ppm)
+    }
+
+    // --- the end ----------------------------------------------------------------------------
+
+    /// Everything is good again within a random core; the others stay as they are, cut off.
+    fn heal(&mut self) -> BTreeSet<MemberId> {
+        self.calm = true;
+        self.net.healed = true;
+        let core = self.draw_core();
+        self.net.unblock_all();
+        let all: Vec<MemberId> = self.nodes.keys().copied().collect();
+        for outside in all.iter().filter(|id| !core.contains(id)) {
+            for inside in &core {
+                self.net.block(*outside, *inside);
+                self.net.block(*inside, *outside);
+            }
+        }
+        for id in &core {
+            let node = self.node_mut(*id);
+            node.faulty.heal();
+            (node.slow_disk, node.paused_until_us) = (0, 0);
+            self.start(*id);
+        }
+        for a in &core {
+            for b in core.iter().filter(|b| *b > a) {
+                self.reconnect(*a, *b);
+            }
+        }
+        core
+    }
+
+    /// A random majority of every configuration that some member of it takes to be in force, with the
+    /// replacements of lost disks.
+    fn draw_core(&mut self) -> BTreeSet<MemberId> {
+        // Configurations of members that are down are on their disks: start them all for a look.
+        let all: Vec<MemberId> = self
+            .nodes
+            .iter()
+            .filter(|(_, n)| !n.gone)
+            .map(|(id, _)| *id)
+            .collect();
+        for id in &all {
+            self.node(*id).faulty.heal();
+            self.start(*id);
+        }
+        let mut core: BTreeSet<MemberId> = BTreeSet::new();
+        let mut rest = all;
+        while !self.suffices(&core) && !rest.is_empty() {
+            let at = self.rng.random_range(0..rest.len());
+            core.insert(rest.swap_remove(at));
+        }
+        // Now and then everybody.
+        if self.chance(0.4) {
+            core.extend(rest);
+        }
+        core
+    }
+
+    fn suffices(&self, core: &BTreeSet<MemberId>) -> bool {
+        let has_quorum = |id: &MemberId| {
+            let config = &self.core(*id).config().config;
+            let voters: Vec<MemberId> = config.voters().collect();
+            let inside = voters.iter().filter(|voter| core.contains(voter)).count();
+            // Who was heard until now may still be promoted, and then does not answer.
+            let may_come = |(id, node): &(&MemberId, &Node)| {
+                node.wants_vote
+                    && !node.gone
+                    && !node.removed
+                    && !core.contains(id)
+                    && !voters.contains(id)
+            };
+            inside > (voters.len() + self.nodes.iter().filter(may_come).count()) / 2
+        };
+        let with_config =
+            |id: &&MemberId| self.core(**id).config().config.voters().next().is_some();
+        let with_data = core
+            .iter()
+            .any(|id| self.node(*id).has_data && !self.node(*id).database.copying);
+        let up = core.iter().all(|id| self.is_up(*id));
+        up && with_data
+            && core.iter().filter(with_config).count() > 0
+            && core.iter().filter(with_config).all(has_quorum)
+            && self.newest_copy_inside(core)
+    }
+
+    /// What is in no log of the core any more must be in some database of it.
+    fn newest_copy_inside(&self, core: &BTreeSet<MemberId>) -> bool {
+        let oldest_base = core.iter().map(|id| self.core(*id).base().seqno).min();
+        let newest_base = core.iter().map(|id| self.core(*id).base().seqno).max();
+        let databases = core.iter().filter(|id| self.node(**id).has_data);
+        let newest = databases.map(|id| self.node(*id).database.applied).max();
+        oldest_base <= newest && newest_base <= newest
+    }
+
+    fn converge(&mut self, core: &BTreeSet<MemberId>) {
+        let liveness_us = self.options.liveness_us;
+        let members = core.clone();
+        let settled = self.run_until(liveness_us, |world| world.is_settled(&members));
+        if self.violation.is_some() {
+            return;
+        }
+        if !settled {
+            return self.stuck("the healed core does not come to rest", core);
+        }
+        // Everybody who takes part can still write and read.
+        for id in self.present(core) {
+            if self.node(id).has_data {
+                self.submit(id);
+            }
+            self.read(id);
+        }
+        let settled = self.run_until(liveness_us, |world| world.is_settled(&members));
+        if !settled && self.violation.is_none() {
+            self.stuck("the healed core does not work", core);
+        }
+    }
+
+    /// Members of the core that its leader's configuration has.
+    fn present(&self, core: &BTreeSet<MemberId>) -> Vec<MemberId> {
+        let Some(leader) = self.leader_of(core) else {
+            return Vec::new();
+        };
+        let members = &self.core(leader).config().config.members;
+        let present = core.iter().copied().filter(|id| members.contains_key(id));
+        present.collect()
+    }
+
+    fn leader_of(&self, core: &BTreeSet<MemberId>) -> Option<MemberId> {
+        let leaders = core
+            .iter()
+            .copied()
+            .filter(|id| self.is_up(*id) && self.core(*id).is_leader());
+        leaders.max_by_key(|id| self.core(*id).term())
+    }
+
+    fn is_settled(&self, core: &BTreeSet<MemberId>) -> bool {
+        let Some(leader) = self
+            .leader_of(core)
+            .filter(|id| self.core(*id).is_ready_leader())
+        else {
+            return false;
+        };
+        let (last, config) = (
+            self.core(leader).last_id().index,
+            self.core(leader).config(),
+        );
+        let last_seqno = self.last_seqno();
+        config.index <= self.core(leader).commit_index()
+            && core
+                .iter()
+                .filter(|id| config.config.members.contains_key(id))
+                .all(|id| {
+                    let Some(process) = self.node(*id).process.as_ref() else {
+                        return false;
+                    };
+                    let (node, core) = (self.node(*id), &process.core);
+                    core.commit_index() == last
+                        && core.durable_index() == last
+                        && core.leader() == Some(leader)
+                        && (!node.has_data || node.database.applied == last_seqno)
+                        && !self.has_open_proposals(*id)
+                        && !self.checks.reads.is_open(*id)
+                })
+    }
+
+    fn stuck(&mut self, what: &str, core: &BTreeSet<MemberId>) {
+        if self.violation.is_none() {
+            let what = format!("{what}: {core:?}");
+            let rule = "a healed majority comes to rest";
+            self.violation = Some(Violation { rule, what });
+        }
+    }
+
+    fn passed(self) -> Passed {
+        Passed {
+            trace_hash: self.trace.hash(),
+            events: self.trace.count(),
+            committed: self.checks.committed.index().0,
+            simulated_us: self.now_us,
+            coverage: self.coverage,
+        }
+    }
+
+    fn failed(&self, seed: u64, violation: Violation) -> Failed {
+        Failed {
+            seed,
+            rule: violation.rule.to_owned(),
+            what: violation.what,
+            state: self.describe(),
+            options: Box::new(self.options.clone()),
+            last: self.trace.last().cloned().collect(),
+        }
+    }
+
+    fn describe(&self) -> String {
+        use std::fmt::Write;
+        let mut text = String::new();
+        for (id, node) in &self.nodes {
+            let Node {
+                name,
+                gone,
+                removed,
+                ..
+            } = node;
+            let applied = node.database.applied;
+            // Writing to a string cannot fail.
+            let _ = write!(
+                text,
+                "{id} {name} gone {gone} removed {removed} applied {applied}: "
+            );
+            let Some(process) = &node.process else {
+                let _ = writeln!(text, "down");
+                continue;
+            };
+            let core = &process.core;
+            let voters: Vec<MemberId> = core.config().config.voters().collect();
+            let _ = writeln!(
+                text,
+                "{:?} term {} leader {:?} commit {} last {} durable {} base {} config {} {voters:?} \
+                 open {:?} deliver {:?} copying {} {:?}",
+                core.role(),
+                core.term(),
+                core.leader(),
+                core.commit_index(),
+                core.last_id(),
+                core.durable_index(),
+                core.base().last,
+                core.config().index,
+                process.outbox.oldest_outstanding(),
+                process.deliver_next,
+                node.database.copying,
+                core.counters(),
+            );
+            for progress in core.progress() {
+                let _ = writeln!(text, "    {progress:?}");
+            }
+        }
+        let _ = writeln!(text, "at {} ms", self.now_us / MS);
+        text
+    }
+}

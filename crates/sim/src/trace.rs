@@ -1,0 +1,198 @@
+//! What happened: the last events for people, and a hash over all of them, which is equal exactly if
+//! two runs were.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::hash::{Hash, Hasher};
+
+use synod_consensus::{EntryId, LogIndex, MemberId, Seqno, Term};
+
+/// Events kept for a report.
+const KEPT: usize = 400;
+
+/// One event.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Note {
+    /// Microseconds of the world's time.
+    pub at_us: u64,
+    /// Whose; nobody's if zero.
+    pub member: MemberId,
+    /// What.
+    pub what: What,
+}
+
+/// What happened to a member.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[allow(missing_docs)]
+pub enum What {
+    Started {
+        last: EntryId,
+        term: Term,
+    },
+    Crashed,
+    PowerCut,
+    Fenced {
+        why: String,
+    },
+    Refused {
+        why: String,
+    },
+    Paused {
+        until_us: u64,
+    },
+    Wiped,
+    Received {
+        from: MemberId,
+        kind: &'static str,
+        term: Term,
+        index: LogIndex,
+    },
+    Lost {
+        to: MemberId,
+        kind: &'static str,
+    },
+    Role {
+        role: &'static str,
+        term: Term,
+        leader: Option<MemberId>,
+    },
+    Synced {
+        ticket: u64,
+        last: LogIndex,
+    },
+    Committed {
+        index: LogIndex,
+    },
+    Applied {
+        seqno: Seqno,
+    },
+    Copied {
+        seqno: Seqno,
+    },
+    Proposed {
+        number: u64,
+    },
+    Ordered {
+        number: u64,
+        seqno: Seqno,
+    },
+    RefusedWrite {
+        number: u64,
+    },
+    GivenUp {
+        number: u64,
+    },
+    Read {
+        id: u64,
+        index: LogIndex,
+    },
+    Config {
+        index: LogIndex,
+        voters: usize,
+    },
+    Purged {
+        index: LogIndex,
+    },
+    Fault {
+        name: &'static str,
+    },
+    Operator {
+        name: &'static str,
+    },
+    Phase {
+        name: &'static str,
+    },
+}
+
+impl What {
+    /// Whether it happens all the time, so that it would crowd everything else out of a report.
+    fn is_background(&self) -> bool {
+        const ALWAYS: [&str; 5] = ["heartbeat", "heartbeat reply", "report", "status", "join"];
+        match self {
+            What::Received { kind, .. } | What::Lost { kind, .. } => ALWAYS.contains(kind),
+            _ => false,
+        }
+    }
+}
+
+impl fmt::Display for Note {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ms = self.at_us / 1000;
+        write!(
+            f,
+            "{ms:>7}.{:03} {} {:?}",
+            self.at_us % 1000,
+            self.member,
+            self.what
+        )
+    }
+}
+
+/// The events of a run.
+#[derive(Debug)]
+pub(crate) struct Trace {
+    last: VecDeque<Note>,
+    hash: Fnv,
+    count: u64,
+    /// Print every event as it happens.
+    print: bool,
+}
+
+impl Trace {
+    pub(crate) fn new(print: bool) -> Trace {
+        Trace {
+            last: VecDeque::new(),
+            hash: Fnv(0xcbf2_9ce4_8422_2325),
+            count: 0,
+            print,
+        }
+    }
+
+    pub(crate) fn note(&mut self, note: Note) {
+        if self.print {
+            println!("{note}");
+        }
+        note.hash(&mut self.hash);
+        self.count += 1;
+        if note.what.is_background() {
+            return;
+        }
+        if self.last.len() >= KEPT {
+            self.last.pop_front();
+        }
+        self.last.push_back(note);
+    }
+
+    pub(crate) fn last(&self) -> impl Iterator<Item = &Note> {
+        self.last.iter()
+    }
+
+    pub(crate) fn hash(&self) -> u64 {
+        self.hash.0
+    }
+
+    pub(crate) fn count(&self) -> u64 {
+        self.count
+    }
+}
+
+/// FNV-1a, by words: the same on every run, which is all that is asked of it.
+#[derive(Debug)]
+struct Fnv(u64);
+
+impl Hasher for Fnv {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_u64(u64::from(*byte));
+        }
+    }
+
+    fn write_u64(&mut self, value: u64) {
+        let mixed = (self.0 ^ value).wrapping_mul(0x0000_0100_0000_01b3);
+        self.0 = mixed ^ (mixed >> 29);
+    }
+}

@@ -1,0 +1,546 @@
+//! What goes wrong, and what operators do, in the first phase of a run.
+//!
+//! The fault model is what a correct group survives: any number of crashes and power cuts, any network,
+//! clocks within their bound, and lost or damaged disks of one member at a time (an atlas: a good copy
+//! of everything committed stays on a majority).
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rand::Rng;
+use synod_consensus::{ConfigChange, LogIndex, MemberId, Role};
+use synod_log::files::{Fault as FileFault, FaultKind, Op};
+use synod_log::{FaultyFiles, Files, Log, MemoryFiles};
+
+use crate::image::Image;
+use crate::invariants::recovery;
+use crate::options::Fault;
+use crate::planted::Planted;
+use crate::storage::LOG_DIR;
+use crate::trace::What;
+use crate::world::{Event, MS, SECOND, World};
+
+impl World {
+    /// One trouble, and so on.
+    pub(crate) fn trouble(&mut self) {
+        if self.calm {
+            return;
+        }
+        let mean_us = self.options.trouble_us;
+        let after_us = self.draw((1, 2 * mean_us));
+        self.schedule(after_us, Event::Trouble);
+        if self.chance(0.25) {
+            return self.relieve();
+        }
+        let on: Vec<Fault> = self.options.faults.iter().copied().collect();
+        let Some(fault) = self.pick(&on) else { return };
+        let all: Vec<MemberId> = self
+            .nodes
+            .keys()
+            .copied()
+            .filter(|id| !self.node(*id).gone)
+            .collect();
+        let up = self.up();
+        let (Some(any), Some(live)) = (self.pick(&all), self.pick(&up)) else {
+            return;
+        };
+        match fault {
+            // These are in every message, sync or clock.
+            Fault::Loss
+            | Fault::Duplicates
+            | Fault::Reordering
+            | Fault::SlowLinks
+            | Fault::Bandwidth
+            | Fault::SlowApply
+            | Fault::Drift => {}
+            Fault::Partition => self.partition(&all),
+            Fault::OneWay => {
+                if let Some(other) = self.pick(&all).filter(|other| *other != any) {
+                    self.hit(any, fault);
+                    self.net.block(any, other);
+                }
+            }
+            Fault::Resets => {
+                if let Some(other) = self.pick(&up).filter(|other| *other != live) {
+                    self.hit(live, fault);
+                    self.reconnect(live, other);
+                }
+            }
+            Fault::Crash => {
+                self.hit(live, fault);
+                self.crash(live);
+            }
+            Fault::PowerCut => {
+                self.hit(live, fault);
+                self.power_cut(live);
+            }
+            Fault::Blackout => {
+                if self.chance(0.15) {
+                    self.hit(live, fault);
+                    for id in up {
+                        self.power_cut(id);
+                    }
+                }
+            }
+            Fault::Pause => self.pause(live),
+            Fault::Wipe => self.wipe(any),
+            Fault::SlowDisk => {
+                self.hit(live, fault);
+                let slow_us = self.draw((MS, SECOND));
+                self.node_mut(live).slow_disk = slow_us;
+            }
+            Fault::BitRot => self.rot(any),
+            Fault::NoSpace => self.break_disk(live, fault),
+            Fault::FailedSync => self.break_disk(live, fault),
+            Fault::TornRecovery => self.tear_recovery(any),
+            Fault::Jumps => self.jump(live),
+            Fault::Members => self.change_members(),
+            Fault::Transfer => self.transfer(),
+            Fault::Purge => self.purge(live),
+        }
+    }
+
+    /// Something gets better.
+    fn relieve(&mut self) {
+        match self.rng.random_range(0..4) {
+            0 => {
+                if let Some((a, b)) = self.net.unblock_one(&mut self.rng) {
+                    self.reconnect(a, b);
+                }
+            }
+            1 => self.heal_network(),
+            2 => {
+                for id in self.up() {
+                    self.node_mut(id).slow_disk = 0;
+                }
+            }
+            _ => {
+                let down: Vec<MemberId> = self
+                    .nodes
+                    .iter()
+                    .filter(|(_, n)| !n.is_up() && !n.gone)
+                    .map(|(id, _)| *id)
+                    .collect();
+                if let Some(id) = self.pick(&down) {
+                    self.start(id);
+                }
+            }
+        }
+    }
+
+    // --- processes and machines -------------------------------------------------------------
+
+    fn restart_later(&mut self, id: MemberId) {
+        let epoch = self.node(id).epoch;
+        let range = if self.chance(0.5) {
+            (0, 50 * MS)
+        } else {
+            (50 * MS, 3 * SECOND)
+        };
+        let after_us = self.draw(range);
+        self.schedule(after_us, Event::Start { node: id, epoch });
+    }
+
+    /// The process ends; the machine goes on.
+    pub(crate) fn crash(&mut self, id: MemberId) {
+        if !self.is_up(id) {
+            return;
+        }
+        self.note(id, What::Crashed);
+        self.tear_sync(id);
+        self.end_process(id);
+        self.database_after_crash(id, true);
+        self.restart_later(id);
+    }
+
+    /// The machine loses its power.
+    pub(crate) fn power_cut(&mut self, id: MemberId) {
+        if !self.is_up(id) {
+            return;
+        }
+        self.note(id, What::PowerCut);
+        self.tear_sync(id);
+        self.end_process(id);
+        self.lose_unsynced(id);
+        self.database_after_crash(id, true);
+        self.restart_later(id);
+    }
+
+    /// The end comes in the middle of a write, perhaps.
+    fn tear_sync(&mut self, id: MemberId) {
+        if self.process(id).syncing.is_none() || !self.chance(0.7) {
+            return;
+        }
+        let nth = self.draw((1, 4));
+        let kind = FaultKind::Always(std::io::ErrorKind::Interrupted);
+        let kind = match self.chance(0.2) {
+            // A write that stops short, and then nothing.
+            true => FaultKind::Short(self.rng.random_range(1..200)),
+            false => match kind {
+                FaultKind::Always(_) => FaultKind::Always(std::io::ErrorKind::Other),
+                other => other,
+            },
+        };
+        let node = self.node(id);
+        node.faulty.plan(FileFault {
+            op: Op::Change,
+            nth,
+            kind,
+        });
+        if matches!(kind, FaultKind::Short(_)) {
+            let kind = FaultKind::Always(std::io::ErrorKind::Other);
+            node.faulty.plan(FileFault {
+                op: Op::Sync,
+                nth: 1,
+                kind,
+            });
+        }
+        self.coverage.count("torn write");
+        let ticket = self.process(id).syncing;
+        let done = self.process(id).writer.sync();
+        if let (Ok(()), Some(ticket)) = (done, ticket) {
+            // It was quicker than the fault.
+            self.node_mut(id).ledger.synced(ticket);
+        }
+        self.node(id).faulty.heal();
+    }
+
+    fn lose_unsynced(&mut self, id: MemberId) {
+        // Zero loses everything, the highest number nothing; others choose sector by sector.
+        let seed = match self.rng.random_range(0..6) {
+            0 => 0,
+            1 => u64::MAX,
+            _ => self.rng.random(),
+        };
+        let files = self.node(id).files.crash(seed);
+        self.set_files(id, files);
+    }
+
+    fn set_files(&mut self, id: MemberId, files: MemoryFiles) {
+        let node = self.node_mut(id);
+        node.faulty = FaultyFiles::new(Arc::new(files.clone()));
+        node.files = files;
+        node.disk_fault = false;
+    }
+
+    fn pause(&mut self, id: MemberId) {
+        self.hit(id, Fault::Pause);
+        let timing = &self.options.timing;
+        let longest = 2 * timing.election_timeout_max_us;
+        let until_us = self.now_us + self.rng.random_range(timing.heartbeat_us..=longest);
+        self.node_mut(id).paused_until_us = until_us;
+        self.note(id, What::Paused { until_us });
+    }
+
+    /// Clocks may be wrong by less than the bound: with the drift, both ends of a lease together stay
+    /// below four fifths of what the lease is shortened by.
+    fn jump(&mut self, id: MemberId) {
+        let timing = &self.options.timing;
+        let spare_us =
+            timing.promise_us * u64::from(timing.clock_drift_ppm.min(100_000)) / 1_000_000;
+        let by_us = self.rng.random_range(0..=spare_us / 5);
+        let now_us = self.now_us;
+        // Not twice within a lease.
+        if self
+            .coverage
+            .last_jump_us
+            .is_some_and(|at| now_us < at + 4 * self.options.timing.promise_us)
+        {
+            return;
+        }
+        self.coverage.last_jump_us = Some(now_us);
+        self.hit(id, Fault::Jumps);
+        let stall = self.chance(0.5);
+        let clock = &mut self.node_mut(id).clock;
+        match stall {
+            true => clock.stall(now_us, by_us),
+            false => clock.jump(now_us, by_us),
+        }
+        self.settle(id);
+    }
+
+    // --- network ----------------------------------------------------------------------------
+
+    fn partition(&mut self, all: &[MemberId]) {
+        let leader = self.leader();
+        let mut part: Vec<MemberId> = all
+            .iter()
+            .copied()
+            .filter(|_| self.rng.random_bool(0.4))
+            .collect();
+        if self.chance(0.4) {
+            part = leader.into_iter().collect();
+        }
+        let Some(first) = part.first() else { return };
+        self.hit(*first, Fault::Partition);
+        for a in &part {
+            for b in all.iter().filter(|b| !part.contains(b)) {
+                self.net.block(*a, *b);
+                self.net.block(*b, *a);
+                if self.chance(0.5) {
+                    self.reconnect(*a, *b);
+                }
+            }
+        }
+    }
+
+    // --- disks ------------------------------------------------------------------------------
+
+    fn break_disk(&mut self, id: MemberId, fault: Fault) {
+        if self.node(id).disk_fault {
+            return;
+        }
+        self.hit(id, fault);
+        let nth = self.draw((1, 6));
+        let (op, kind) = match fault {
+            Fault::NoSpace => (
+                Op::Write,
+                FaultKind::Always(std::io::ErrorKind::StorageFull),
+            ),
+            _ => (Op::Sync, FaultKind::Once(std::io::ErrorKind::Other)),
+        };
+        let node = self.node_mut(id);
+        node.disk_fault = true;
+        node.faulty.plan(FileFault { op, nth, kind });
+    }
+
+    /// The power fails while a log is being opened.
+    fn tear_recovery(&mut self, id: MemberId) {
+        let node = self.node(id);
+        if node.is_up() || node.disk_fault {
+            return;
+        }
+        self.hit(id, Fault::TornRecovery);
+        let nth = self.draw((1, 8));
+        let kind = FaultKind::Always(std::io::ErrorKind::Other);
+        let node = self.node(id);
+        node.faulty.plan(FileFault {
+            op: Op::Change,
+            nth,
+            kind,
+        });
+        let opened = Log::open(
+            Arc::new(node.faulty.clone()),
+            Path::new(LOG_DIR),
+            self.log_options(),
+        );
+        drop(opened);
+        self.lose_unsynced(id);
+    }
+
+    /// Whether the group survives the loss of this disk for sure: nobody else's is lost or in doubt,
+    /// the configuration is settled, and it can spare a voter.
+    fn may_lose_disk(&self, id: MemberId) -> bool {
+        let Some(leader) = self.ready_leader().filter(|leader| *leader != id) else {
+            return false;
+        };
+        let core = self.core(leader);
+        let config = core.config();
+        let members = &config.config.members;
+        let lost = |member: &MemberId| self.nodes.get(member).is_none_or(|node| node.gone);
+        config.index <= core.commit_index()
+            && config.config.voters().count() >= 3
+            && members.contains_key(&id)
+            && !members.keys().any(lost)
+            // Every life of a disk that is configured anywhere is still there, or replaced for good.
+            && self.nodes.iter().filter(|(_, node)| !node.gone).all(|(_, node)| {
+                node.process.as_ref().is_none_or(|p| {
+                    !p.core.config().config.members.keys().any(lost)
+                })
+            })
+    }
+
+    /// A disk is lost; its member comes back with a new one, under the same name.
+    fn wipe(&mut self, id: MemberId) {
+        if self.node(id).gone || self.node(id).removed || !self.may_lose_disk(id) {
+            return;
+        }
+        self.hit(id, Fault::Wipe);
+        self.replace_disk(id);
+    }
+
+    fn replace_disk(&mut self, id: MemberId) {
+        if self.is_up(id) {
+            self.end_process(id);
+        }
+        self.note(id, What::Wiped);
+        if self.planted(Planted::KeepIdentity) {
+            return self.blank_disk(id);
+        }
+        let node = self.node_mut(id);
+        node.gone = true;
+        let (name, has_data, wants_vote) = (node.name.clone(), node.has_data, node.wants_vote);
+        self.add_member(name, has_data, wants_vote);
+    }
+
+    /// The planted bug: the blank disk gets the old identity.
+    fn blank_disk(&mut self, id: MemberId) {
+        let seed = self.rng.random();
+        let files = MemoryFiles::new(seed);
+        self.set_files(id, files);
+        let node = self.node_mut(id);
+        node.ledger = Default::default();
+        node.database = Default::default();
+        self.restart_later(id);
+    }
+
+    /// Bytes change on the disk of a member that is down. Whatever was below a floor is noticed, and
+    /// then the disk is given up; damage above all floors looks like a torn tail, which no log can
+    /// tell: the atlas does not let that happen.
+    fn rot(&mut self, id: MemberId) {
+        let node = self.node(id);
+        if node.is_up() || node.gone || node.disk_fault {
+            return;
+        }
+        let rotten = node.files.crash(u64::MAX);
+        let paths: Vec<PathBuf> = rotten
+            .paths()
+            .into_iter()
+            .filter(|path| path != &Path::new(LOG_DIR).join("synod-lock.log"))
+            .collect();
+        let Some(path) = self
+            .pick(&(0..paths.len()).collect::<Vec<_>>())
+            .map(|at| paths[at].clone())
+        else {
+            return;
+        };
+        let Some(mut content) = rotten.content(&path) else {
+            return;
+        };
+        let used = content
+            .iter()
+            .rposition(|byte| *byte != 0)
+            .map_or(0, |at| at + 1);
+        if used == 0 {
+            return;
+        }
+        let at = self.rng.random_range(0..used);
+        content[at] ^= 1 << self.rng.random_range(0..8);
+        rotten.set_content(&path, content);
+        self.hit(id, Fault::BitRot);
+        let files: Arc<dyn Files> = Arc::new(rotten.clone());
+        let opened = Log::open(files, Path::new(LOG_DIR), self.log_options());
+        match opened {
+            Err(error) => {
+                let why = error.to_string();
+                self.note(id, What::Refused { why });
+                self.coverage.count("damage noticed");
+                if !self.may_lose_disk(id) {
+                    return;
+                }
+                self.replace_disk(id);
+            }
+            Ok(opened) => {
+                let found = Image::of(&opened.recovered);
+                drop(opened);
+                let ledger = &self.node(id).ledger;
+                let unharmed = ledger.may_recover(&found);
+                let checked = recovery::after_damage(id, ledger, &found);
+                self.judge(checked);
+                self.coverage.count(if unharmed {
+                    "damage without effect"
+                } else {
+                    "damage above floors"
+                });
+            }
+        }
+    }
+
+    // --- operators --------------------------------------------------------------------------
+
+    /// Any leader, also a deposed one that does not know it.
+    fn any_leader(&mut self) -> Option<MemberId> {
+        let leaders: Vec<MemberId> = self
+            .up()
+            .into_iter()
+            .filter(|id| self.core(*id).is_leader())
+            .collect();
+        self.pick(&leaders)
+    }
+
+    fn change_members(&mut self) {
+        let Some(leader) = self.any_leader() else {
+            return;
+        };
+        let config = self.core(leader).config().config.clone();
+        let members: Vec<MemberId> = config.members.keys().copied().collect();
+        let Some(some) = self.pick(&members) else {
+            return;
+        };
+        let choice = self.rng.random_range(0..5);
+        let change = match choice {
+            0 if self
+                .nodes
+                .values()
+                .filter(|n| !n.gone && !n.removed)
+                .count()
+                < 9 =>
+            {
+                let name = format!("added{}", self.nodes.len());
+                let (has_data, wants_vote) = (self.chance(0.7), self.chance(0.6));
+                self.hit(leader, Fault::Members);
+                self.note(leader, What::Operator { name: "add" });
+                return self.add_member(name, has_data, wants_vote);
+            }
+            1 if self.survives_without(&config, some) => ConfigChange::Demote(some),
+            2 if self.survives_without(&config, some) && members.len() > 3 => {
+                ConfigChange::Remove(some)
+            }
+            3 if config
+                .members
+                .get(&some)
+                .is_some_and(|m| m.role == Role::Learner)
+                && !self.node(some).gone =>
+            {
+                ConfigChange::Promote(some)
+            }
+            _ => return,
+        };
+        self.hit(leader, Fault::Members);
+        let removes = matches!(change, ConfigChange::Remove(_));
+        self.note(
+            leader,
+            What::Operator {
+                name: if removes { "remove" } else { "change" },
+            },
+        );
+        let local = self.local(leader);
+        // Refusals are fine.
+        let done = self.process(leader).core.change_config(local, change);
+        if done.is_ok() && removes {
+            // The operator does not start it again, nor let it in.
+            self.node_mut(some).removed = true;
+        }
+        self.settle(leader);
+    }
+
+    /// Whether the voters whose disks are not lost stay a majority without this member.
+    fn survives_without(&self, config: &synod_consensus::Config, without: MemberId) -> bool {
+        let rest: Vec<MemberId> = config.voters().filter(|id| *id != without).collect();
+        let good = rest
+            .iter()
+            .filter(|id| self.nodes.get(id).is_some_and(|n| !n.gone && !n.removed))
+            .count();
+        rest.len() >= 2 && good > rest.len() / 2 && good == rest.len()
+    }
+
+    fn transfer(&mut self) {
+        let Some(leader) = self.any_leader() else {
+            return;
+        };
+        self.hit(leader, Fault::Transfer);
+        // Refusals are fine.
+        let _ = self.with_core(leader, |core, now| core.transfer_leadership(now, None));
+    }
+
+    fn purge(&mut self, id: MemberId) {
+        let committed = self.process(id).last_committed;
+        if committed <= LogIndex(1) {
+            return;
+        }
+        self.hit(id, Fault::Purge);
+        let up_to = LogIndex(self.rng.random_range(1..=committed.0));
+        self.retain(id, Some(up_to));
+        self.settle(id);
+    }
+}

@@ -1,0 +1,452 @@
+//! The world: members, network, clocks, clients and checkers in one thread, on one virtual clock.
+//! Whatever is drawn comes from one seeded generator, and events happen in one order, so that the
+//! same seed gives the same run.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+use synod_consensus::{Core, GroupId, LogIndex, MemberId, Time};
+
+use crate::clients::Transaction;
+use crate::invariants::{Checked, Invariants, Violation};
+use crate::member::{Node, Process, Wire};
+use crate::net::Network;
+use crate::options::{Fault, Options};
+use crate::report::Coverage;
+use crate::trace::{Note, Trace, What};
+
+pub(crate) const MS: u64 = 1_000;
+pub(crate) const SECOND: u64 = 1_000_000;
+/// The one group there is.
+pub(crate) const GROUP: GroupId = GroupId(*b"synod simulation");
+
+/// Something that will happen.
+#[derive(Clone, Debug)]
+pub(crate) enum Event {
+    Arrives {
+        from: MemberId,
+        to: MemberId,
+        connection: u64,
+        wire: Wire,
+    },
+    Turn {
+        node: MemberId,
+        epoch: u64,
+    },
+    Synced {
+        node: MemberId,
+        epoch: u64,
+    },
+    Apply {
+        node: MemberId,
+        epoch: u64,
+    },
+    Copied {
+        node: MemberId,
+        epoch: u64,
+        donor: MemberId,
+    },
+    SlowTick {
+        node: MemberId,
+        epoch: u64,
+    },
+    Start {
+        node: MemberId,
+        epoch: u64,
+    },
+    Reconnect {
+        a: MemberId,
+        b: MemberId,
+    },
+    GiveUp {
+        transaction: u64,
+    },
+    Work,
+    Trouble,
+}
+
+/// See the module.
+pub(crate) struct World {
+    pub(crate) now_us: u64,
+    pub(crate) rng: SmallRng,
+    pub(crate) options: Options,
+    pub(crate) nodes: BTreeMap<MemberId, Node>,
+    pub(crate) net: Network,
+    pub(crate) checks: Invariants,
+    pub(crate) trace: Trace,
+    pub(crate) coverage: Coverage,
+    pub(crate) transactions: BTreeMap<u64, Transaction>,
+    pub(crate) next_transaction: u64,
+    pub(crate) next_session: u64,
+    pub(crate) violation: Option<Violation>,
+    /// No more troubles and clients.
+    pub(crate) calm: bool,
+    /// Connections that are about to be made again.
+    reconnecting: BTreeSet<(MemberId, MemberId)>,
+    queue: BTreeMap<(u64, u64), Event>,
+    events: u64,
+}
+
+impl World {
+    pub(crate) fn new(seed: u64, options: Options, print: bool) -> World {
+        World {
+            now_us: 0,
+            // Another stream than the one that drew the options.
+            rng: SmallRng::seed_from_u64(seed ^ 0x5eed_0f5e_ed00),
+            options,
+            nodes: BTreeMap::new(),
+            net: Network::default(),
+            checks: Invariants::default(),
+            trace: Trace::new(print),
+            coverage: Coverage::default(),
+            transactions: BTreeMap::new(),
+            next_transaction: 0,
+            next_session: 0,
+            violation: None,
+            calm: false,
+            reconnecting: BTreeSet::new(),
+            queue: BTreeMap::new(),
+            events: 0,
+        }
+    }
+
+    // --- bookkeeping ------------------------------------------------------------------------
+
+    pub(crate) fn note(&mut self, member: MemberId, what: What) {
+        let at_us = self.now_us;
+        self.trace.note(Note {
+            at_us,
+            member,
+            what,
+        });
+    }
+
+    /// Remembers the first broken rule.
+    pub(crate) fn judge(&mut self, checked: Checked) {
+        if let Err(violation) = checked {
+            self.violation.get_or_insert(violation);
+        }
+    }
+
+    pub(crate) fn chance(&mut self, share: f64) -> bool {
+        self.rng.random_bool(share)
+    }
+
+    /// A number between both, inclusive.
+    pub(crate) fn draw(&mut self, (min, max): (u64, u64)) -> u64 {
+        self.rng.random_range(min..=max)
+    }
+
+    pub(crate) fn pick<T: Copy>(&mut self, from: &[T]) -> Option<T> {
+        match from.is_empty() {
+            true => None,
+            false => Some(from[self.rng.random_range(0..from.len())]),
+        }
+    }
+
+    // --- members ----------------------------------------------------------------------------
+
+    pub(crate) fn node(&self, id: MemberId) -> &Node {
+        &self.nodes[&id]
+    }
+
+    pub(crate) fn node_mut(&mut self, id: MemberId) -> &mut Node {
+        self.nodes
+            .get_mut(&id)
+            .expect("members are never forgotten")
+    }
+
+    pub(crate) fn process(&mut self, id: MemberId) -> &mut Process {
+        self.node_mut(id)
+            .process
+            .as_mut()
+            .expect("the member is up")
+    }
+
+    pub(crate) fn core(&self, id: MemberId) -> &Core {
+        &self
+            .node(id)
+            .process
+            .as_ref()
+            .expect("the member is up")
+            .core
+    }
+
+    pub(crate) fn is_up(&self, id: MemberId) -> bool {
+        self.nodes.get(&id).is_some_and(Node::is_up)
+    }
+
+    pub(crate) fn up(&self) -> Vec<MemberId> {
+        let up = self.nodes.iter().filter(|(_, node)| node.is_up());
+        up.map(|(id, _)| *id).collect()
+    }
+
+    pub(crate) fn local(&self, id: MemberId) -> Time {
+        self.node(id).clock.local(self.now_us)
+    }
+
+    /// The leader with the highest term.
+    pub(crate) fn leader(&self) -> Option<MemberId> {
+        let leaders = self
+            .up()
+            .into_iter()
+            .filter(|id| self.core(*id).is_leader());
+        leaders.max_by_key(|id| self.core(*id).term())
+    }
+
+    pub(crate) fn ready_leader(&self) -> Option<MemberId> {
+        self.leader().filter(|id| self.core(*id).is_ready_leader())
+    }
+
+    pub(crate) fn commit_index(&self) -> LogIndex {
+        self.checks.committed.index()
+    }
+
+    /// Whether a disk holds an entry for sure.
+    pub(crate) fn holds(&self, id: MemberId, entry: synod_consensus::EntryId) -> bool {
+        self.nodes
+            .get(&id)
+            .is_some_and(|node| node.ledger.durable.has(entry))
+    }
+
+    // --- time -------------------------------------------------------------------------------
+
+    pub(crate) fn schedule(&mut self, after_us: u64, event: Event) {
+        self.schedule_at(self.now_us + after_us, event);
+    }
+
+    pub(crate) fn schedule_at(&mut self, at_us: u64, event: Event) {
+        self.events += 1;
+        self.queue
+            .insert((at_us.max(self.now_us), self.events), event);
+    }
+
+    /// The next thing happens, unless nothing does before `end_us`.
+    pub(crate) fn step(&mut self, end_us: u64) -> bool {
+        let ticks = self.nodes.iter().filter_map(|(id, node)| {
+            let at = node.process.as_ref()?.tick_at_us?;
+            Some((at.max(node.paused_until_us), *id))
+        });
+        let tick = ticks.min();
+        let event = self.queue.first_key_value().map(|((at, _), _)| *at);
+        let at = [tick.map(|(at, _)| at), event].into_iter().flatten().min();
+        let Some(at) = at.filter(|at| *at <= end_us) else {
+            self.now_us = end_us;
+            return false;
+        };
+        self.now_us = self.now_us.max(at);
+        if event == Some(at) {
+            if let Some((_, event)) = self.queue.pop_first() {
+                self.happen(event);
+            }
+        } else if let Some((_, id)) = tick {
+            self.turn(id);
+        }
+        true
+    }
+
+    /// Runs for a while, or until a rule is broken.
+    pub(crate) fn run_for(&mut self, us: u64) {
+        let end_us = self.now_us + us;
+        while self.violation.is_none() && self.step(end_us) {}
+    }
+
+    /// Runs until the condition holds; false if it does not within the time.
+    pub(crate) fn run_until(&mut self, limit_us: u64, condition: impl Fn(&World) -> bool) -> bool {
+        let end_us = self.now_us + limit_us;
+        while !condition(self) {
+            if self.violation.is_some() || !self.step(end_us) {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// The process that an event is for, if it still runs; a paused one gets it later.
+    fn addressee(&mut self, id: MemberId, epoch: Option<u64>, event: &Event) -> bool {
+        let Some(node) = self.nodes.get(&id) else {
+            return false;
+        };
+        if !node.is_up() || epoch.is_some_and(|epoch| epoch != node.epoch) {
+            return false;
+        }
+        let until_us = node.paused_until_us;
+        if until_us > self.now_us {
+            self.schedule_at(until_us, event.clone());
+            return false;
+        }
+        true
+    }
+
+    fn happen(&mut self, event: Event) {
+        let (id, epoch) = match &event {
+            Event::Arrives { to, .. } => (*to, None),
+            Event::Turn { node, epoch }
+            | Event::Synced { node, epoch }
+            | Event::Apply { node, epoch }
+            | Event::Copied { node, epoch, .. }
+            | Event::SlowTick { node, epoch } => (*node, Some(*epoch)),
+            Event::Start { node, epoch } => {
+                let (node, epoch) = (*node, *epoch);
+                if !self.is_up(node) && self.node(node).epoch == epoch {
+                    self.start(node);
+                }
+                return;
+            }
+            Event::Reconnect { a, b } => {
+                self.reconnecting.remove(&(*a, *b));
+                return self.reconnect(*a, *b);
+            }
+            Event::GiveUp { transaction } => return self.give_up(*transaction),
+            Event::Work => return self.work(),
+            Event::Trouble => return self.trouble(),
+        };
+        if !self.addressee(id, epoch, &event) {
+            return;
+        }
+        match event {
+            Event::Arrives {
+                from,
+                to,
+                connection,
+                wire,
+            } => {
+                if self.net.connection(from, to) == connection {
+                    self.arrives(from, to, wire);
+                    self.settle(to);
+                }
+            }
+            Event::Turn { node, .. } => {
+                self.process(node).turn_planned = false;
+                self.turn(node);
+            }
+            Event::Synced { node, .. } => self.synced(node),
+            Event::Apply { node, .. } => self.apply(node),
+            Event::Copied { node, donor, .. } => self.copied(node, donor),
+            Event::SlowTick { node, .. } => self.slow_tick(node),
+            Event::Start { .. }
+            | Event::Reconnect { .. }
+            | Event::GiveUp { .. }
+            | Event::Work
+            | Event::Trouble => {}
+        }
+    }
+
+    // --- network ----------------------------------------------------------------------------
+
+    /// Hands a message to the network.
+    pub(crate) fn send(&mut self, from: MemberId, to: MemberId, wire: Wire) {
+        if !self.nodes.contains_key(&to) || from == to {
+            return;
+        }
+        // A lane that is full takes no more bulk; what protects the connection is not queued there.
+        let is_bulk = matches!(&wire, Wire::Core { payloads, .. } if !payloads.is_empty());
+        if is_bulk && self.net.backlog_us(self.now_us, (from, to)) > 2 * SECOND {
+            self.note_lost(to, &wire);
+            return;
+        }
+        let (now_us, bytes) = (self.now_us, wire.bytes());
+        let way = (from, to);
+        let arrivals = self
+            .net
+            .carry(&mut self.rng, &self.options, now_us, way, bytes);
+        let connection = self.net.connection(from, to);
+        let Some(first) = arrivals.first else {
+            self.coverage.count("message lost");
+            self.note_lost(to, &wire);
+            // Only what the protocol repeats by itself may vanish without a trace.
+            if !matches!(wire, Wire::Core { .. }) {
+                self.reconnect_later(from, to);
+            }
+            return;
+        };
+        if let Some(second) = arrivals.second {
+            self.coverage.count("message duplicated");
+            let wire = wire.clone();
+            self.schedule_at(
+                second,
+                Event::Arrives {
+                    from,
+                    to,
+                    connection,
+                    wire,
+                },
+            );
+        }
+        self.schedule_at(
+            first,
+            Event::Arrives {
+                from,
+                to,
+                connection,
+                wire,
+            },
+        );
+    }
+
+    fn note_lost(&mut self, to: MemberId, wire: &Wire) {
+        let kind = crate::driver::kind_of(wire);
+        self.note(to, What::Lost { to, kind });
+    }
+
+    fn reconnect_later(&mut self, from: MemberId, to: MemberId) {
+        let (a, b) = (from.min(to), from.max(to));
+        if self.reconnecting.insert((a, b)) {
+            let after_us = self.draw((10 * MS, 200 * MS));
+            self.schedule(after_us, Event::Reconnect { a, b });
+        }
+    }
+
+    /// A connection broke, and is made again if the network allows.
+    pub(crate) fn reconnect(&mut self, a: MemberId, b: MemberId) {
+        self.net.reset(a, b);
+        for (me, other) in [(a, b), (b, a)] {
+            if self.is_up(me) {
+                self.with_core(me, |core, now| core.peer_disconnected(now, other));
+            }
+        }
+        if self.net.is_blocked(a, b) || self.net.is_blocked(b, a) {
+            return;
+        }
+        for (me, other) in [(a, b), (b, a)] {
+            if self.is_up(me) && self.is_up(other) {
+                self.with_core(me, |core, now| core.peer_connected(now, other));
+                self.repeat_proposals(me, other);
+                self.settle(me);
+            }
+        }
+    }
+
+    /// All connections work again.
+    pub(crate) fn heal_network(&mut self) {
+        for (a, b) in self.net.unblock_all() {
+            self.reconnect(a, b);
+        }
+    }
+
+    /// Whether a kind of trouble is on.
+    pub(crate) fn has(&self, fault: Fault) -> bool {
+        self.options.has(fault)
+    }
+
+    /// Counts and notes a trouble.
+    pub(crate) fn hit(&mut self, member: MemberId, fault: Fault) {
+        let name = fault.name();
+        self.coverage.count(name);
+        self.note(member, What::Fault { name });
+    }
+
+    /// Changes the core of a member and performs what follows at the next occasion.
+    pub(crate) fn with_core<T>(
+        &mut self,
+        id: MemberId,
+        call: impl FnOnce(&mut Core, Time) -> T,
+    ) -> T {
+        let local = self.local(id);
+        self.remember_voters(id);
+        let result = call(&mut self.process(id).core, local);
+        self.settle(id);
+        result
+    }
+}

@@ -1,0 +1,151 @@
+//! Seeds, as many as fit into an ordinary test run; equal seeds, equal runs; nonsense refused.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use synod_sim::{Coverage, Fault, OptionsError, options_of, run};
+
+const SEEDS: u64 = 300;
+/// So that the whole takes less than 90 s without optimisation on two cores.
+const SAFETY_US_MAX: u64 = 1_500_000;
+
+/// A shorter run of a seed than the program's, with troubles close together.
+fn run_short(seed: u64) -> Result<synod_sim::Passed, Box<synod_sim::Failed>> {
+    let mut options = options_of(seed);
+    options.safety_us = options.safety_us.min(SAFETY_US_MAX);
+    options.trouble_us = options.trouble_us.min(100_000);
+    run(seed, options, false)
+}
+
+#[test]
+fn random_seeds_break_no_rule() {
+    let (next, total) = (AtomicU64::new(1), Mutex::new(Coverage::default()));
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                loop {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if seed > SEEDS {
+                        return;
+                    }
+                    match run_short(seed) {
+                        Ok(passed) => total.lock().unwrap().add(&passed.coverage),
+                        Err(failed) => panic!("{failed}"),
+                    }
+                }
+            });
+        }
+    });
+    let total = total.into_inner().unwrap();
+    // The test would be worth nothing if the faults prevented all work, or did not happen.
+    assert!(
+        total.of("transaction acknowledged") > 50 * SEEDS,
+        "{total:?}"
+    );
+    assert!(total.of("election won") > 2 * SEEDS, "{total:?}");
+    for name in [
+        "crash",
+        "power cut",
+        "wipe",
+        "partition",
+        "log reset",
+        "full copy",
+        "member fenced",
+    ] {
+        assert!(total.of(name) >= 5, "{name}: {total:?}");
+    }
+}
+
+#[test]
+fn equal_seeds_give_equal_runs() {
+    for seed in 1..=6 {
+        let (a, b) = (run_short(seed).unwrap(), run_short(seed).unwrap());
+        assert_eq!(
+            (a.trace_hash, a.events),
+            (b.trace_hash, b.events),
+            "seed {seed}"
+        );
+        assert_eq!(a.coverage, b.coverage);
+    }
+    let (one, two) = (run_short(1).unwrap(), run_short(2).unwrap());
+    assert_ne!(one.trace_hash, two.trace_hash);
+}
+
+#[test]
+fn groups_of_3_5_and_7_with_loggers_and_learners_are_drawn() {
+    let drawn: Vec<_> = (1..200).map(options_of).collect();
+    for voting in [3, 5, 7] {
+        assert!(drawn.iter().any(|o| o.voters + o.loggers == voting));
+    }
+    assert!(drawn.iter().any(|o| o.loggers > 0) && drawn.iter().any(|o| o.learners > 0));
+    for fault in Fault::ALL {
+        let on = drawn.iter().filter(|o| o.has(fault)).count();
+        assert!(on > 40 && on < 160, "{} is on in {on} of 199", fault.name());
+    }
+}
+
+#[test]
+fn options_that_make_no_sense_are_refused() {
+    let refused = |change: &dyn Fn(&mut synod_sim::Options)| {
+        let mut options = options_of(1);
+        change(&mut options);
+        let error = options.check().unwrap_err();
+        // And are not run either.
+        let failed = run(1, options, false).unwrap_err();
+        assert_eq!(
+            (failed.rule.as_str(), failed.what),
+            ("options", error.to_string())
+        );
+        error
+    };
+    assert!(matches!(
+        refused(&|o| o.voters = 0),
+        OptionsError::NoVoter { .. }
+    ));
+    assert!(
+        matches!(refused(&|o| o.learners = 100), OptionsError::TooMany { found, .. } if found > 100)
+    );
+    assert!(matches!(
+        refused(&|o| o.loss = 1.5),
+        OptionsError::Rate { name: "loss", .. }
+    ));
+    assert!(matches!(
+        refused(&|o| o.loss = f64::NAN),
+        OptionsError::Rate { .. }
+    ));
+    assert!(matches!(
+        refused(&|o| o.duplicates = -0.1),
+        OptionsError::Rate {
+            name: "duplicates",
+            ..
+        }
+    ));
+    assert!(matches!(
+        refused(&|o| o.safety_us = 0),
+        OptionsError::TooSmall {
+            name: "safety_us",
+            ..
+        }
+    ));
+    assert!(matches!(
+        refused(&|o| o.delay_us = (9, 1)),
+        OptionsError::TooSmall { .. }
+    ));
+}
+
+#[test]
+fn failure_tells_everything_needed_to_see_it_again() {
+    let mut options = options_of(1);
+    options.planted = Some(synod_sim::Planted::AckBeforeSync);
+    let failed = run(1, options, false).unwrap_err();
+    let text = failed.to_string();
+    for part in [
+        "seed 1 failed",
+        "options: Options",
+        "last events:",
+        "members at the end:",
+    ] {
+        assert!(text.contains(part), "{part} is missing in:\n{text}");
+    }
+    assert!(!failed.last.is_empty());
+}
