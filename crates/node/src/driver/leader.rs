@@ -290,6 +290,10 @@ impl Driver {
     }
 
     fn broadcast_status(&mut self) {
+        if !self.presence.all_reported() {
+            // Whoever has just come may be far behind: its write sets need the history.
+            return;
+        }
         self.advance_window(self.presence.reports().map(|r| r.applied).min());
         let members: Vec<Report> = self.presence.reports().cloned().collect();
         let term = self.core.term();

@@ -97,6 +97,15 @@ impl Presence {
         self.reports.insert(report.member, report);
     }
 
+    /// Whether every present member has reported in its present session.
+    pub(super) fn all_reported(&self) -> bool {
+        self.present.iter().all(|(id, member)| {
+            self.reports
+                .get(id)
+                .is_some_and(|report| report.session == member.session)
+        })
+    }
+
     pub(super) fn reports(&self) -> impl Iterator<Item = &Report> {
         self.reports.values()
     }
