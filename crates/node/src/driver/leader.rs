@@ -310,7 +310,7 @@ impl Driver {
     pub(super) fn handle_status(&mut self, from: MemberId, status: StatusBroadcast) {
         if status.term == self.core.term() && self.core.leader() == Some(from) {
             self.slowest_applied = status.members.iter().map(|r| r.applied).min();
-            self.advance_window(status.members.iter().map(|r| r.applied).min());
+            self.advance_window(self.slowest_applied);
         }
     }
 
