@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::protocol::VersionRange;
 use crate::types::{LogIndex, MemberId};
 
 /// Version of the encoding below.
@@ -38,11 +39,15 @@ pub struct Member {
     pub name: String,
     /// `host:port` where its peers reach it.
     pub address: String,
+    /// Protocol versions it speaks.
+    pub versions: VersionRange,
 }
 
-/// The members of the group.
+/// The members of the group, and what they have agreed to speak.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Config {
+    /// Protocol version of the group; every member speaks it. Zero where there is no group.
+    pub protocol: u16,
     /// By id; iteration order is the same everywhere.
     pub members: BTreeMap<MemberId, Member>,
 }
@@ -80,13 +85,15 @@ impl Config {
     /// The payload of a config entry. All numbers little-endian:
     ///
     /// ```text
-    /// u8  version (1)
+    /// u8  version of this encoding (1)
+    /// u16 protocol version of the group
     /// u16 number of members, then for each, ascending by id:
     ///     u64 id (not zero)
     ///     u8  role (0 voter, 1 learner)
     ///     u8  has data (0, 1)
     ///     u16 length of the name, name (UTF-8; unique)
     ///     u16 length of the address, address (UTF-8)
+    ///     u16 oldest, u16 newest protocol version it speaks
     /// ```
     ///
     /// # Panics
@@ -100,6 +107,7 @@ impl Config {
             self.members.len()
         );
         let mut out = vec![ENCODING_VERSION];
+        out.extend_from_slice(&self.protocol.to_le_bytes());
         // Cannot truncate: at most 1024.
         out.extend_from_slice(&(self.members.len() as u16).to_le_bytes());
         for (id, member) in &self.members {
@@ -112,6 +120,9 @@ impl Config {
                 out.extend_from_slice(&(text.len() as u16).to_le_bytes());
                 out.extend_from_slice(text.as_bytes());
             }
+            for version in [member.versions.min, member.versions.max] {
+                out.extend_from_slice(&version.to_le_bytes());
+            }
         }
         out
     }
@@ -123,11 +134,15 @@ impl Config {
         if version != ENCODING_VERSION {
             return Err(DecodeConfigError::Version { found: version });
         }
+        let protocol = reader.u16()?;
         let count = usize::from(reader.u16()?);
         if count > MEMBERS_MAX {
             return Err(DecodeConfigError::TooMany { found: count });
         }
-        let mut config = Config::default();
+        let mut config = Config {
+            protocol,
+            ..Config::default()
+        };
         let mut names = BTreeSet::new();
         for _ in 0..count {
             let (id, member) = reader.member()?;
@@ -196,6 +211,14 @@ pub enum DecodeConfigError {
         /// What it held.
         found: u8,
     },
+    /// Not a range of protocol versions.
+    #[error("protocol versions {min} to {max} in an encoded configuration")]
+    BadVersions {
+        /// Oldest.
+        min: u16,
+        /// Newest.
+        max: u16,
+    },
     /// A name or address that is too long or not UTF-8.
     #[error("bad text in an encoded configuration")]
     BadText,
@@ -262,6 +285,11 @@ impl<'a> Reader<'a> {
             }
         };
         let (name, address) = (self.text()?, self.text()?);
+        let (min, max) = (self.u16()?, self.u16()?);
+        let versions = VersionRange { min, max };
+        if !versions.is_valid() {
+            return Err(DecodeConfigError::BadVersions { min, max });
+        }
         Ok((
             id,
             Member {
@@ -269,6 +297,7 @@ impl<'a> Reader<'a> {
                 has_data,
                 name,
                 address,
+                versions,
             },
         ))
     }
@@ -285,8 +314,12 @@ mod tests {
             has_data: true,
             name: name.to_owned(),
             address: format!("{name}.example:4567"),
+            versions: VersionRange { min: 1, max: 2 },
         };
-        let mut config = Config::default();
+        let mut config = Config {
+            protocol: 1,
+            ..Config::default()
+        };
         config.members.insert(MemberId(7), member(Role::Voter, "a"));
         config
             .members
@@ -298,7 +331,9 @@ mod tests {
     fn encoding_of_version_1() {
         let mut config = two_members();
         config.members.remove(&MemberId(9));
-        let expected = b"\x01\x01\x00\x07\0\0\0\0\0\0\0\x00\x01\x01\x00a\x0e\x00a.example:4567";
+        let expected =
+            b"\x01\x01\x00\x01\x00\x07\0\0\0\0\0\0\0\x00\x01\x01\x00a\x0e\x00a.example:4567\
+            \x01\x00\x02\x00";
         assert_eq!(config.encode(), expected);
     }
 

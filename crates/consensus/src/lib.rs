@@ -32,6 +32,7 @@ mod message;
 mod outbox;
 mod params;
 mod progress;
+mod protocol;
 mod quorum;
 mod read;
 mod recovered;
@@ -50,6 +51,7 @@ pub use params::{
     BootstrapError, ConfigChange, ConfigError, CoreParams, Counters, Limits, Progress,
     ProgressMode, Proposal, ProposeError, Timing, TransferError,
 };
+pub use protocol::VersionRange;
 pub use recovered::Recovered;
 pub use types::{
     EntryHeader, EntryId, EntryKind, GroupId, HardState, LogIndex, LogMark, MemberId, Origin,

@@ -13,6 +13,7 @@ use crate::effect::Effect;
 use crate::message::Body;
 use crate::params::{BootstrapError, ConfigChange, ConfigError};
 use crate::progress::Peer;
+use crate::protocol::VersionRange;
 use crate::types::{LogIndex, MemberId, Time};
 
 /// A learner this many entries behind may become a voter: it will be level within a round trip.
@@ -30,7 +31,10 @@ impl Core {
             return Err(BootstrapError::NotIdle);
         }
         check_member(self.id, &me).map_err(|reason| BootstrapError::Invalid { reason })?;
-        let mut config = Config::default();
+        let mut config = Config {
+            protocol: me.versions.max,
+            ..Config::default()
+        };
         config.members.insert(
             self.id,
             Member {
@@ -90,7 +94,8 @@ impl Core {
             }
             ConfigChange::AddLearner { .. }
             | ConfigChange::Promote(_)
-            | ConfigChange::Update { .. } => {}
+            | ConfigChange::Update { .. }
+            | ConfigChange::RaiseProtocol(_) => {}
         }
     }
 
@@ -191,8 +196,15 @@ fn changed(current: &Config, change: &ConfigChange) -> Result<Config, ConfigErro
             remove(&mut config, *old)?;
             add_learner(&mut config, *id, member)?;
         }
-        ConfigChange::Update { id, name, address } => update(&mut config, *id, name, address)?,
+        ConfigChange::Update {
+            id,
+            name,
+            address,
+            versions,
+        } => update(&mut config, *id, name, address, *versions)?,
+        ConfigChange::RaiseProtocol(protocol) => raise_protocol(&mut config, *protocol)?,
     }
+    check_protocol(&config)?;
     let voters = |config: &Config| config.voters().collect::<BTreeSet<_>>();
     let altered = voters(current)
         .symmetric_difference(&voters(&config))
@@ -245,23 +257,53 @@ fn remove(config: &mut Config, id: MemberId) -> Result<(), ConfigError> {
         .ok_or(ConfigError::UnknownMember { id })
 }
 
-fn update(config: &mut Config, id: MemberId, name: &str, address: &str) -> Result<(), ConfigError> {
+fn update(
+    config: &mut Config,
+    id: MemberId,
+    name: &str,
+    address: &str,
+    versions: VersionRange,
+) -> Result<(), ConfigError> {
     let member = config
         .members
         .get(&id)
         .ok_or(ConfigError::UnknownMember { id })?;
-    if member.name == name && member.address == address {
+    if member.name == name && member.address == address && member.versions == versions {
         return Err(ConfigError::AlreadySo { id });
     }
     let updated = Member {
         name: name.to_owned(),
         address: address.to_owned(),
+        versions,
         ..member.clone()
     };
     check_member(id, &updated).map_err(|reason| ConfigError::Invalid { reason })?;
     check_name(config, id, name)?;
     config.members.insert(id, updated);
     Ok(())
+}
+
+fn raise_protocol(config: &mut Config, protocol: u16) -> Result<(), ConfigError> {
+    if protocol <= config.protocol {
+        return Err(ConfigError::ProtocolNotNewer {
+            protocol: config.protocol,
+        });
+    }
+    config.protocol = protocol;
+    Ok(())
+}
+
+/// Whoever is in the group speaks its version.
+fn check_protocol(config: &Config) -> Result<(), ConfigError> {
+    let mut members = config.members.values();
+    match members.find(|member| !member.versions.contains(config.protocol)) {
+        Some(member) => Err(ConfigError::Protocol {
+            protocol: config.protocol,
+            name: member.name.clone(),
+            spoken: member.versions,
+        }),
+        None => Ok(()),
+    }
 }
 
 fn check_name(config: &Config, id: MemberId, name: &str) -> Result<(), ConfigError> {
@@ -284,6 +326,9 @@ fn check_member(id: MemberId, member: &Member) -> Result<(), &'static str> {
     }
     if member.name.len() > TEXT_BYTES_MAX || member.address.len() > TEXT_BYTES_MAX {
         return Err("name or address is longer than 1024 bytes");
+    }
+    if !member.versions.is_valid() {
+        return Err("the protocol versions are no range");
     }
     Ok(())
 }

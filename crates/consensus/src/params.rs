@@ -2,6 +2,7 @@
 
 use crate::config::Member;
 use crate::message::LogBase;
+use crate::protocol::VersionRange;
 use crate::types::{EntryKind, LogIndex, MemberId, Origin, Seqno, Time};
 
 /// Everything a [`crate::Core`] is started with, besides what is on its disk.
@@ -136,7 +137,7 @@ pub enum ConfigChange {
         /// Its description.
         member: Member,
     },
-    /// New name and address.
+    /// New name, address, or program.
     Update {
         /// Whose.
         id: MemberId,
@@ -144,7 +145,11 @@ pub enum ConfigChange {
         name: String,
         /// The address.
         address: String,
+        /// Protocol versions it speaks now.
+        versions: VersionRange,
     },
+    /// The group speaks this protocol version from now on.
+    RaiseProtocol(u16),
 }
 
 /// Why a configuration change was not made.
@@ -179,6 +184,22 @@ pub enum ConfigError {
     AlreadySo {
         /// Who was meant.
         id: MemberId,
+    },
+    /// A member does not speak the version that the group speaks, or would from now on.
+    #[error("the group's protocol version is {protocol}, and {name} speaks {spoken}")]
+    Protocol {
+        /// The group's version.
+        protocol: u16,
+        /// Who does not speak it.
+        name: String,
+        /// What that member speaks.
+        spoken: VersionRange,
+    },
+    /// The group's version never goes down.
+    #[error("the group speaks protocol version {protocol} already")]
+    ProtocolNotNewer {
+        /// The group's version.
+        protocol: u16,
     },
     /// Nobody would be left to vote.
     #[error("no voter would be left")]

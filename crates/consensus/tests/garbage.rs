@@ -8,7 +8,7 @@ use rand::{Rng, SeedableRng};
 use synod_consensus::{
     Append, AppendOutcome, AppendReply, Body, Config, ConfigAt, ConfigChange, Core, CoreParams,
     Effect, EntryHeader, EntryId, EntryKind, Limits, LogBase, LogIndex, Member, MemberId, Message,
-    Origin, Recovered, Role, Seqno, Term, Time, Timing,
+    Origin, Recovered, Role, Seqno, Term, Time, Timing, VersionRange,
 };
 
 /// Small numbers that collide, with some absurd ones.
@@ -38,6 +38,7 @@ fn config() -> Config {
             has_data: true,
             name,
             address,
+            versions: VersionRange { min: 1, max: 1 },
         };
         config.members.insert(MemberId(n), member);
     }

@@ -7,7 +7,7 @@ use synod_consensus::{
     Append, AppendOutcome, AppendReply, Body, BootstrapError, Config, ConfigChange, ConfigError,
     Core, CoreParams, Effect, EntryHeader, EntryId, EntryKind, HardState, Limits, LogBase,
     LogIndex, MemberId, Message, Origin, ProgressMode, Proposal, ProposeError, Recovered, Role,
-    RoleName, Seqno, Term, Time, Timing, TransferError, WriteOp, WriteTicket,
+    RoleName, Seqno, Term, Time, Timing, TransferError, VersionRange, WriteOp, WriteTicket,
 };
 
 fn three() -> Sim {
@@ -1128,6 +1128,7 @@ fn member_changes_name_and_address() {
             id: id(2),
             name,
             address,
+            versions: VersionRange { min: 1, max: 2 },
         },
     );
     settle(&mut sim);

@@ -155,7 +155,7 @@ fn decode_body(fields: &mut Fields<'_>) -> Option<Control> {
 mod tests {
     use super::*;
     use synod_consensus::{
-        Config, ConfigAt, EntryId, GroupId, LogIndex, Member, Role, Seqno, Term,
+        Config, ConfigAt, EntryId, GroupId, LogIndex, Member, Role, Seqno, Term, VersionRange,
     };
 
     #[test]
@@ -165,8 +165,10 @@ mod tests {
             has_data: true,
             name: "n1".into(),
             address: "h:4567".into(),
+            versions: VersionRange { min: 1, max: 1 },
         };
         let config = Config {
+            protocol: 1,
             members: [(MemberId(7), member)].into(),
         };
         let base = LogBase {

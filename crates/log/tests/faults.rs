@@ -8,7 +8,9 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use common::*;
-use synod_consensus::{Config, EntryKind, GroupId, LogIndex, Member, MemberId, Role, Seqno};
+use synod_consensus::{
+    Config, EntryKind, GroupId, LogIndex, Member, MemberId, Role, Seqno, VersionRange,
+};
 use synod_log::files::{Fault, FaultKind, Op};
 use synod_log::{
     Entry, FaultyFiles, Files, Log, LogError, LogOptions, MemoryFiles, RealFiles, offline,
@@ -358,8 +360,10 @@ fn configurations_come_back_and_vanish_with_a_truncation() {
         has_data: true,
         name: "a".into(),
         address: "h:1".into(),
+        versions: VersionRange { min: 1, max: 1 },
     };
     let config = Config {
+        protocol: 1,
         members: [(MemberId(4), member)].into(),
     };
     let config_entry = |index| {

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use synod_consensus::{GroupId, Limits, Seqno, Timing};
+use synod_consensus::{GroupId, Limits, Seqno, Timing, VersionRange};
 use synod_log::LogOptions;
 
 /// Settings of a node. Validated by whoever parses them; see `docs/options.md` for the operator's
@@ -41,6 +41,9 @@ pub struct NodeConfig {
     pub certification_span: u64,
     /// Where the database is.
     pub database: DatabasePosition,
+    /// Versions of the group's protocol that this member takes part in: [`crate::OUR_VERSIONS`],
+    /// unless a test plays another program.
+    pub versions: VersionRange,
 }
 
 /// Which history a database holds, and up to where.

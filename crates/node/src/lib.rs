@@ -43,6 +43,7 @@ pub use view::{View, ViewMember};
 pub use synod_certify::{Class, KeySet, KeyType};
 pub use synod_consensus::{
     GroupId, Limits, LogIndex, MemberId, Origin, RoleName, Seqno, SessionId, Term, Timing,
+    VersionRange,
 };
 pub use synod_log::LogOptions;
-pub use synod_wire::DataState;
+pub use synod_wire::{DataState, OUR_VERSIONS};

@@ -13,7 +13,7 @@ use synod_consensus::{
     Time,
 };
 use synod_log::{Files, Identity, Log, LogReader, LogWriter, RealFiles};
-use synod_wire::{DataState, LocalIdentity, StateOffer, StateRequest, StateResult, VersionRange};
+use synod_wire::{DataState, LocalIdentity, OUR_VERSIONS, StateOffer, StateRequest, StateResult};
 
 use crate::action::{Action, Piece, cut};
 use crate::budget::ByteBudget;
@@ -105,7 +105,7 @@ impl Node {
         let pending_budget = Arc::new(ByteBudget::new(config.pending_bytes));
         let peers = Peers::start(PeersStart {
             identity: LocalIdentity {
-                versions: VersionRange::OURS,
+                versions: OUR_VERSIONS,
                 group,
                 cluster_name: config.cluster_name.clone(),
                 member: me.member,

@@ -50,6 +50,8 @@ pub struct NodeStatus {
     pub view: View,
     /// Whether a leader with a quorum is heard.
     pub primary: bool,
+    /// Protocol version of the group; zero before it is known.
+    pub protocol: u16,
 }
 
 /// See the module.

@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use synod_node::{
-    GroupId, KeyType, Limits, LogOptions, Node, NodeConfig, NodeStatus, StartMode, Timing,
+    GroupId, KeyType, Limits, LogOptions, Node, NodeConfig, NodeStatus, OUR_VERSIONS, StartMode,
+    Timing,
 };
 use wsrep_sys as sys;
 
@@ -144,6 +145,7 @@ impl Provider {
             pending_bytes: to_usize(options.unsigned(key::MAX_PENDING_SIZE)),
             certification_span: options.unsigned(key::CERTIFICATION_SPAN),
             database: self.position.current(),
+            versions: OUR_VERSIONS,
         }
     }
 

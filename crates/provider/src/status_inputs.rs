@@ -10,9 +10,6 @@ use crate::status::{
 };
 use crate::transaction::Transactions;
 
-/// Version of the group's protocol, as Galera would number it.
-const PROTOCOL: i64 = 1;
-
 /// Everything for one `SHOW STATUS`.
 pub(crate) fn gather(
     connection: Option<&Connection>,
@@ -69,7 +66,7 @@ pub(crate) fn gather(
         .map(|m| m.incoming.clone())
         .collect();
     inputs.group = Some(GroupStatus {
-        protocol: PROTOCOL,
+        protocol: i64::from(status.protocol),
         cluster_weight: to_i64(status.members.iter().filter(|m| m.voter).count()),
         desync_count: i64::from(desyncs),
         operational: status.primary,

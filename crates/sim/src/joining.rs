@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use bytes::{BufMut, Bytes, BytesMut};
 use synod_consensus::{
     ConfigAt, ConfigChange, EntryId, EntryKind, LogBase, LogIndex, Member, MemberId, Role,
-    SessionId,
+    SessionId, VersionRange,
 };
 use synod_log::LogReader;
 
@@ -204,6 +204,7 @@ impl World {
             has_data,
             name,
             address,
+            versions: VersionRange { min: 1, max: 1 },
         };
         let change = match namesake {
             Some(old) => ConfigChange::Replace {

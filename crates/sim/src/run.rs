@@ -9,7 +9,7 @@ use std::sync::{Arc, Once};
 
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
-use synod_consensus::{Member, MemberId, Role};
+use synod_consensus::{Member, MemberId, Role, VersionRange};
 use synod_log::{FaultyFiles, Log, MemoryFiles};
 
 use crate::clock::Clock;
@@ -158,6 +158,7 @@ impl World {
             has_data: true,
             name: "node1".to_owned(),
             address: "node1".to_owned(),
+            versions: VersionRange { min: 1, max: 1 },
         };
         self.start(founder);
         let begun = self.with_core(founder, |core, now| core.bootstrap(now, me));

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use crate::version::VersionRange;
+use synod_consensus::VersionRange;
 
 /// A frame's body is not the message that its kind says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

@@ -13,13 +13,13 @@
 use std::io::{Read, Write};
 
 use bytes::Bytes;
-use synod_consensus::{GroupId, MemberId, SessionId};
+use synod_consensus::{GroupId, MemberId, SessionId, VersionRange};
 
 use crate::error::HandshakeError;
 use crate::frame::{self, Frame};
 use crate::hello::{HELLO_MAX, Hello, HelloReply, RefuseReason};
 use crate::stream::{FrameReader, FrameWriter};
-use crate::version::{VersionRange, choose_version};
+use crate::version::choose_version;
 
 /// Frame kind of a [`Hello`].
 pub const KIND_HELLO: u8 = 1;

@@ -1,13 +1,12 @@
 //! The first frame in each direction. Its layout never changes, whatever the version: a peer of any
 //! age can read who calls, and say why it refuses.
 
-use synod_consensus::{GroupId, MemberId, SessionId};
+use synod_consensus::{GroupId, MemberId, SessionId, VersionRange};
 
 use crate::codec::{Reader, Writer};
 use crate::error::{DecodeError, EncodeError};
 use crate::member_codec::NAME_MAX;
 use crate::message::Lane;
-use crate::version::VersionRange;
 
 /// Upper bound of an encoded [`Hello`] or [`HelloReply`] in bytes.
 pub const HELLO_MAX: usize = 4096;

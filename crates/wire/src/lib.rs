@@ -35,4 +35,4 @@ pub use message::{
     StateOffer, StateRequest, StateResult, StatusBroadcast,
 };
 pub use stream::{FrameReader, FrameWriter};
-pub use version::{PROTOCOL_MAX, PROTOCOL_MIN, VersionRange, choose_version};
+pub use version::{OUR_VERSIONS, choose_version};

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use synod_consensus::{Config, ConfigAt, LogIndex, Member, MemberId, Role};
+use synod_consensus::{Config, ConfigAt, LogIndex, Member, MemberId, Role, VersionRange};
 
 use crate::codec::{Reader, Writer};
 use crate::error::{DecodeError, EncodeError};
@@ -11,11 +11,12 @@ use crate::error::{DecodeError, EncodeError};
 pub(crate) const NAME_MAX: usize = 512;
 /// Most members in a list.
 pub(crate) const MEMBERS_MAX: u32 = 1024;
-/// Id, role, has_data, and two empty strings.
-const MEMBER_BYTES_MIN: usize = 8 + 1 + 1 + 2 + 2;
+/// Id, role, has_data, two empty strings, and the versions.
+const MEMBER_BYTES_MIN: usize = 8 + 1 + 1 + 2 + 2 + 4;
 
 pub(crate) fn write_config_at(w: &mut Writer, at: &ConfigAt) -> Result<(), EncodeError> {
     w.u64(at.index.0);
+    w.u16(at.config.protocol);
     w.count("members", at.config.members.len(), MEMBERS_MAX)?;
     for (id, member) in &at.config.members {
         w.u64(id.0);
@@ -23,12 +24,15 @@ pub(crate) fn write_config_at(w: &mut Writer, at: &ConfigAt) -> Result<(), Encod
         w.bool(member.has_data);
         w.string("name", &member.name, NAME_MAX)?;
         w.string("address", &member.address, NAME_MAX)?;
+        w.u16(member.versions.min);
+        w.u16(member.versions.max);
     }
     Ok(())
 }
 
 pub(crate) fn read_config_at(r: &mut Reader) -> Result<ConfigAt, DecodeError> {
     let index = LogIndex(r.u64()?);
+    let protocol = r.u16()?;
     let count = r.count("members", MEMBER_BYTES_MIN, MEMBERS_MAX)?;
     let mut members: BTreeMap<MemberId, Member> = BTreeMap::new();
     for _ in 0..count {
@@ -43,7 +47,7 @@ pub(crate) fn read_config_at(r: &mut Reader) -> Result<ConfigAt, DecodeError> {
     }
     Ok(ConfigAt {
         index,
-        config: Config { members },
+        config: Config { protocol, members },
     })
 }
 
@@ -58,5 +62,9 @@ fn read_member(r: &mut Reader) -> Result<Member, DecodeError> {
         has_data: r.bool()?,
         name: r.string("name", NAME_MAX)?,
         address: r.string("address", NAME_MAX)?,
+        versions: VersionRange {
+            min: r.u16()?,
+            max: r.u16()?,
+        },
     })
 }

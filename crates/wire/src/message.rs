@@ -3,9 +3,8 @@
 use bytes::Bytes;
 use synod_consensus::{
     Body, EntryId, EntryKind, GroupId, MemberId, Message, Origin, Seqno, SessionId, Term,
+    VersionRange,
 };
-
-use crate::version::VersionRange;
 
 /// Between two members there are two connections in each direction, so that control traffic never
 /// queues behind bulk data.

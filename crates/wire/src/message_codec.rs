@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use synod_consensus::{
-    Append, Body, EntryKind, GroupId, MemberId, Message, Seqno, SessionId, Term,
+    Append, Body, EntryKind, GroupId, MemberId, Message, Seqno, SessionId, Term, VersionRange,
 };
 
 use crate::codec::{Reader, Writer};
@@ -17,7 +17,7 @@ use crate::message::{
     DataState, Join, JoinRefused, JoinReply, PeerMessage, Propose, RefusedWhy, Report, StateOffer,
     StateRequest, StateResult, StatusBroadcast,
 };
-use crate::version::VersionRange;
+use crate::version::OUR_VERSIONS;
 
 /// Frame kinds from 16 on are messages; those below belong to the handshake.
 mod kind {
@@ -68,7 +68,7 @@ impl PeerMessage {
     /// If the version is unknown, a name, address or list is too long, or payloads and entries do
     /// not fit. `out` is then as before.
     pub fn encode(&self, version: u16, out: &mut Vec<Bytes>) -> Result<(), EncodeError> {
-        if !VersionRange::OURS.contains(version) {
+        if !OUR_VERSIONS.contains(version) {
             return Err(EncodeError::UnknownVersion { version });
         }
         let mut w = Writer::new();
@@ -93,7 +93,7 @@ impl PeerMessage {
     /// # Errors
     /// If the body is not exactly one message of the frame's kind.
     pub fn decode(version: u16, frame: Frame) -> Result<PeerMessage, DecodeError> {
-        if !VersionRange::OURS.contains(version) {
+        if !OUR_VERSIONS.contains(version) {
             return Err(DecodeError::UnknownVersion { version });
         }
         let mut r = Reader::new(frame.body);

@@ -1,31 +1,9 @@
-//! Protocol versions: agreed per connection, the highest that both sides know.
+//! Versions of the encoding: agreed per connection, the highest that both sides know.
 
-/// Oldest version this program speaks.
-pub const PROTOCOL_MIN: u16 = 1;
-/// Newest version this program speaks.
-pub const PROTOCOL_MAX: u16 = 1;
+use synod_consensus::VersionRange;
 
-/// The versions somebody speaks, both ends included.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct VersionRange {
-    /// Oldest.
-    pub min: u16,
-    /// Newest.
-    pub max: u16,
-}
-
-impl VersionRange {
-    /// What this program speaks.
-    pub const OURS: VersionRange = VersionRange {
-        min: PROTOCOL_MIN,
-        max: PROTOCOL_MAX,
-    };
-
-    /// Whether this version is among them.
-    pub fn contains(self, version: u16) -> bool {
-        self.min <= version && version <= self.max
-    }
-}
+/// What this program speaks.
+pub const OUR_VERSIONS: VersionRange = VersionRange { min: 1, max: 1 };
 
 /// The newest version that both sides speak; `None` if there is none.
 pub fn choose_version(ours: VersionRange, theirs: VersionRange) -> Option<u16> {

@@ -15,7 +15,7 @@ use synod_consensus::{
     Append, AppendOutcome, Body, Config, ConfigChange, Core, CoreParams, Effect, EntryKind,
     HardState, Intake, IntakeVerdict, Limits, LogBase, LogIndex, Member, MemberId, Message, Origin,
     Outbox, Proposal, ProposeError, Role, RoleName, SendEntries, Seqno, SessionId, Term, Time,
-    Timing, WriteOp, WriteTicket,
+    Timing, VersionRange, WriteOp, WriteTicket,
 };
 
 use disk::{Disk, Op};
@@ -134,6 +134,7 @@ pub fn member(n: u64) -> Member {
         has_data: true,
         name,
         address,
+        versions: VersionRange { min: 1, max: 1 },
     }
 }
 

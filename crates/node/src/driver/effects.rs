@@ -218,6 +218,7 @@ impl Driver {
     }
 
     pub(super) fn config_changed(&mut self, config: &ConfigAt) {
+        self.obey_protocol(&config.config);
         for (member, entry) in &config.config.members {
             if *member != self.me.member {
                 self.links.peers.connect(*member, &entry.address);

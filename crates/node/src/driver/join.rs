@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use synod_consensus::{
     ConfigChange, ConfigError, EntryId, GroupId, LogBase, LogIndex, Member, MemberId, Role, Seqno,
 };
-use synod_wire::{Join, JoinRefused, JoinReply, PeerMessage, VersionRange};
+use synod_wire::{Join, JoinRefused, JoinReply, PeerMessage};
 
 use super::Driver;
 use crate::config::StartMode;
@@ -74,6 +74,7 @@ impl Driver {
                 has_data: true,
                 name: self.config.name.clone(),
                 address: self.config.address.clone(),
+                versions: self.config.versions,
             };
             if let Err(error) = self.core.bootstrap(self.now(), me) {
                 self.fail(&format!("cannot begin a new group: {error}"));
@@ -173,7 +174,7 @@ impl Driver {
             db_group: self.config.database.group,
             db_seqno: self.config.database.seqno,
             last: self.core.last_id(),
-            versions: VersionRange::OURS,
+            versions: self.config.versions,
         };
         for target in targets {
             self.send(target, PeerMessage::Join(join.clone()));
@@ -298,6 +299,17 @@ impl Driver {
     /// Sees to it that the configuration has the joiner.
     fn configure(&mut self, from: MemberId, join: &Join) -> Result<(), JoinReply> {
         let config = self.core.config().config.clone();
+        if !join.versions.contains(config.protocol) {
+            let text = format!(
+                "the group speaks protocol version {}, and {} speaks {}: run a program there that \
+                 speaks it",
+                config.protocol, join.name, join.versions
+            );
+            return Err(JoinReply::Refused {
+                reason: JoinRefused::UnknownVersion,
+                text,
+            });
+        }
         let namesake = config
             .members
             .iter()
@@ -319,15 +331,21 @@ impl Driver {
             has_data: join.has_data,
             name: join.name.clone(),
             address: join.address.clone(),
+            versions: join.versions,
         };
         let change = match (config.members.get(&from), namesake) {
-            (Some(known), _) if known.name == join.name && known.address == join.address => {
+            (Some(known), _)
+                if known.name == join.name
+                    && known.address == join.address
+                    && known.versions == join.versions =>
+            {
                 return Ok(());
             }
             (Some(_), _) => ConfigChange::Update {
                 id: from,
                 name: join.name.clone(),
                 address: join.address.clone(),
+                versions: join.versions,
             },
             (None, Some((old, _))) => ConfigChange::Replace {
                 old: *old,

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use synod_certify::Verdict;
 use synod_consensus::{
-    ConfigAt, EntryHeader, EntryKind, IntakeVerdict, LogIndex, MemberId, Origin, Proposal,
-    ProposeError, Seqno, SessionId,
+    ConfigAt, ConfigChange, EntryHeader, EntryKind, IntakeVerdict, LogIndex, MemberId, Origin,
+    Proposal, ProposeError, Seqno, SessionId,
 };
 use synod_wire::{DataState, PeerMessage, Propose, RefusedWhy, Report, StatusBroadcast};
 
@@ -212,9 +212,40 @@ impl Driver {
             return;
         }
         self.update_view();
+        self.correct_own_record();
+        self.raise_protocol();
         self.continue_leaves();
         self.discard_stale_chunks();
         self.broadcast_status();
+    }
+
+    /// Others tell the leader their name, address and program when they join; this is for a leader
+    /// that came back with new ones and leads before it has joined anybody.
+    fn correct_own_record(&mut self) {
+        let config = &self.core.config().config;
+        let Some(known) = config.members.get(&self.me.member) else {
+            return;
+        };
+        let mine = &self.config;
+        if known.name == mine.name
+            && known.address == mine.address
+            && known.versions == mine.versions
+        {
+            return;
+        }
+        let change = ConfigChange::Update {
+            id: self.me.member,
+            name: mine.name.clone(),
+            address: mine.address.clone(),
+            versions: mine.versions,
+        };
+        if let Err(error) = self.core.change_config(self.now(), change) {
+            // The next tick tries again.
+            self.log(
+                Level::Debug,
+                format!("this member's name and address are not announced yet: {error}"),
+            );
+        }
     }
 
     /// Announces who is present, if that has changed.

@@ -13,6 +13,7 @@ mod leader;
 mod leave;
 mod origin;
 mod presence;
+mod protocol;
 mod reads;
 mod status;
 mod transfer;
@@ -112,6 +113,8 @@ pub(crate) struct Driver {
     data_state: DataState,
     last_committed: LogIndex,
     leaderless_since: Option<Instant>,
+    /// The group's protocol version; zero before it is known.
+    protocol: u16,
     /// The term this member leads.
     led: Option<Term>,
     next_slow_tick: Instant,
@@ -165,6 +168,7 @@ impl Driver {
             leaving: None,
             data_state: DataState::Disconnected,
             leaderless_since: Some(now),
+            protocol: 0,
             led: None,
             next_slow_tick: now,
             next_retention: now,

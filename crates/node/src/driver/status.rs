@@ -58,6 +58,7 @@ impl Driver {
             .get(&self.me.member)
             .is_some_and(|m| m.role == Role::Voter);
         status.group = self.group;
+        status.protocol = config.protocol;
     }
 
     pub(super) fn publish_view(&mut self) {

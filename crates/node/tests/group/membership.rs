@@ -2,7 +2,7 @@
 
 use synod_node::StartMode;
 
-use crate::support::{Group, Member, eventually, seqno_of};
+use crate::support::{Group, Member, eventually, free_port, seqno_of};
 
 fn voters(member: &Member) -> usize {
     let status = member.node().status();
@@ -148,4 +148,20 @@ fn member_of_two_groups_with_one_name_stays_in_the_first() {
         .host
         .wait("its own group's action", |r| r.last() >= seqno);
     assert!(joiner.host.lock().failed.is_none());
+}
+
+#[test]
+fn lone_member_that_moved_announces_its_new_address() {
+    let mut group = Group::of(1, "moved");
+    let member = &mut group.members[0];
+    member.stop();
+    let moved = format!("127.0.0.1:{}", free_port());
+    member.config.address.clone_from(&moved);
+    member.config.listen.clone_from(&moved);
+    member.start(StartMode::Join).unwrap();
+    member.take_part();
+    eventually("the new address", || {
+        let status = member.node().status();
+        status.members.iter().all(|m| m.address == moved)
+    });
 }

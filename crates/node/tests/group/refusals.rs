@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use synod_node::{GroupId, NodeError, StartMode};
+use synod_node::{GroupId, NodeError, StartMode, VersionRange};
 
 use crate::support::{Group, Member, eventually, seqno_of};
 
@@ -44,6 +44,68 @@ fn wrong_cluster_name_is_refused_with_both_names() {
     let why = stray.host.lock().failed.clone().unwrap();
     assert!(why.contains("'right'") && why.contains("'wrong'"), "{why}");
     assert!(home.members[0].host.lock().says("wsrep_cluster_name"));
+}
+
+#[test]
+fn program_that_does_not_speak_the_groups_version_is_refused() {
+    let mut home = Group::of(1, "versions");
+    let mut newer = Member::new("newer", "versions");
+    newer.config.versions = VersionRange { min: 2, max: 3 };
+    newer.config.seeds = vec![home.members[0].config.address.clone()];
+    newer.start(StartMode::Join).unwrap();
+    newer.host.wait("refusal", |record| record.failed.is_some());
+    let why = newer.host.lock().failed.clone().unwrap();
+    let expected = "the group speaks protocol version 1, and newer speaks versions 2 to 3";
+    assert!(why.contains(expected), "{why}");
+
+    // Nor does the group's own member come back with such a program.
+    let member = &mut home.members[0];
+    member.stop();
+    member.config.versions = VersionRange { min: 2, max: 3 };
+    member.start(StartMode::Join).unwrap();
+    member
+        .host
+        .wait("refusal", |record| record.failed.is_some());
+    let why = member.host.lock().failed.clone().unwrap();
+    let expected = "protocol version 1, and this program speaks versions 2 to 3";
+    assert!(why.contains(expected), "{why}");
+}
+
+#[test]
+fn group_speaks_the_newer_version_once_all_its_members_do() {
+    let mut group = Group::of(3, "upgrade");
+    for at in 0..3 {
+        let says = |member: &Member| {
+            member
+                .host
+                .lock()
+                .says("the group speaks protocol version 2")
+        };
+        assert!(
+            !group.members.iter().any(says),
+            "member {at} is not upgraded"
+        );
+        let member = &mut group.members[at];
+        member.stop();
+        member.config.versions = VersionRange { min: 1, max: 2 };
+        member.start(StartMode::Join).unwrap();
+        member.take_part();
+        group.wait_complete();
+    }
+    for member in &group.members {
+        member.host.wait("version 2", |r| {
+            r.says("the group speaks protocol version 2")
+        });
+    }
+    // There is no way back.
+    let member = &mut group.members[1];
+    member.stop();
+    member.config.versions = VersionRange { min: 1, max: 1 };
+    member.start(StartMode::Join).unwrap();
+    member
+        .host
+        .wait("refusal", |record| record.failed.is_some());
+    seqno_of(group.members[0].order("k", "v"));
 }
 
 #[test]

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use synod_node::{
     Action, Class, DataState, DatabasePosition, Delivery, DonorRequest, Fate, GroupId, Host,
-    KeySet, KeyType, Level, Limits, LogOptions, MemberId, Node, NodeConfig, NodeError, Origin,
-    RoleName, Seqno, StartMode, Timing, TransferNews, View,
+    KeySet, KeyType, Level, Limits, LogOptions, MemberId, Node, NodeConfig, NodeError,
+    OUR_VERSIONS, Origin, RoleName, Seqno, StartMode, Timing, TransferNews, View,
 };
 use tempfile::TempDir;
 
@@ -211,6 +211,7 @@ impl Member {
                 group: GroupId::NONE,
                 seqno: Seqno::UNDEFINED,
             },
+            versions: OUR_VERSIONS,
         };
         Member {
             config,

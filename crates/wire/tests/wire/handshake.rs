@@ -2,11 +2,11 @@
 
 use bytes::Bytes;
 use proptest::prelude::*;
-use synod_consensus::{GroupId, MemberId, SessionId};
+use synod_consensus::{GroupId, MemberId, SessionId, VersionRange};
 use synod_wire::handshake::HANDSHAKE_FRAME_MAX;
 use synod_wire::{
     DecodeError, EncodeError, FrameError, FrameReader, FrameWriter, HandshakeError, Hello,
-    HelloReply, Lane, LocalIdentity, PeerMessage, RefuseReason, StreamError, VersionRange,
+    HelloReply, Lane, LocalIdentity, OUR_VERSIONS, PeerMessage, RefuseReason, StreamError,
     read_hello, read_reply, write_hello, write_reply,
 };
 
@@ -17,7 +17,7 @@ const GROUP: GroupId = GroupId([7; 16]);
 
 fn identity() -> LocalIdentity {
     LocalIdentity {
-        versions: VersionRange::OURS,
+        versions: OUR_VERSIONS,
         group: GROUP,
         cluster_name: "shop".to_owned(),
         member: MemberId(1),
@@ -28,7 +28,7 @@ fn identity() -> LocalIdentity {
 
 fn caller() -> Hello {
     Hello {
-        versions: VersionRange::OURS,
+        versions: OUR_VERSIONS,
         group: GROUP,
         cluster_name: "shop".to_owned(),
         member: MemberId(2),

@@ -6,12 +6,11 @@ use proptest::prelude::*;
 use synod_consensus::{
     Append, AppendOutcome, AppendReply, Body, Config, ConfigAt, EntryHeader, EntryId, EntryKind,
     GroupId, LogBase, LogIndex, Member, MemberId, Message, Origin, Role, Seqno, SessionId, Term,
-    Time,
+    Time, VersionRange,
 };
 use synod_wire::{
     DataState, Hello, HelloReply, Join, JoinRefused, JoinReply, Lane, PeerMessage, Propose,
     RefuseReason, RefusedWhy, Report, StateOffer, StateRequest, StateResult, StatusBroadcast,
-    VersionRange,
 };
 
 fn member() -> impl Strategy<Value = MemberId> {
@@ -125,17 +124,19 @@ fn append() -> impl Strategy<Value = (Append, Vec<Bytes>)> {
 
 fn config_at() -> impl Strategy<Value = ConfigAt> {
     let role = any::<bool>().prop_map(|voter| if voter { Role::Voter } else { Role::Learner });
-    let one = (role, any::<bool>(), text(), text());
-    let one = one.prop_map(|(role, has_data, name, address)| Member {
+    let versions = (any::<u16>(), any::<u16>()).prop_map(|(min, max)| VersionRange { min, max });
+    let one = (role, any::<bool>(), text(), text(), versions);
+    let one = one.prop_map(|(role, has_data, name, address, versions)| Member {
         role,
         has_data,
         name,
         address,
+        versions,
     });
     let members = proptest::collection::btree_map(member(), one, 0..5);
-    (index(), members).prop_map(|(index, members)| ConfigAt {
+    (index(), any::<u16>(), members).prop_map(|(index, protocol, members)| ConfigAt {
         index,
-        config: Config { members },
+        config: Config { protocol, members },
     })
 }
 

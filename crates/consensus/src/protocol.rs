@@ -1,0 +1,53 @@
+//! Protocol versions: what a member speaks, and which one its group has agreed on.
+//!
+//! The group's version is part of the configuration, so it is agreed like everything else: by an
+//! entry of the log. It decides what entries may contain and what members may rely on. It only ever
+//! rises, and only to what every configured member speaks; whoever does not speak it cannot become a
+//! member. (Which encoding two members use on a connection between them is their own matter: see the
+//! handshake in `wire`.)
+
+use crate::config::Config;
+
+/// The versions somebody speaks, both ends included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct VersionRange {
+    /// Oldest.
+    pub min: u16,
+    /// Newest.
+    pub max: u16,
+}
+
+impl VersionRange {
+    /// Whether this version is among them.
+    pub fn contains(self, version: u16) -> bool {
+        self.min <= version && version <= self.max
+    }
+
+    /// Whether it is a range of versions at all; they are counted from 1.
+    pub fn is_valid(self) -> bool {
+        0 < self.min && self.min <= self.max
+    }
+}
+
+impl std::fmt::Display for VersionRange {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if self.min == self.max {
+            write!(f, "version {}", self.min)
+        } else {
+            write!(f, "versions {} to {}", self.min, self.max)
+        }
+    }
+}
+
+impl Config {
+    /// The newest version that every member speaks, if it is newer than the group's: what the group
+    /// may rise to. An upgrade is over when the last member runs the new program.
+    pub fn newer_protocol(&self) -> Option<u16> {
+        let members = self.members.values();
+        let newest = members.clone().map(|member| member.versions.max).min()?;
+        let spoken = members
+            .into_iter()
+            .all(|member| member.versions.contains(newest));
+        (spoken && newest > self.protocol).then_some(newest)
+    }
+}

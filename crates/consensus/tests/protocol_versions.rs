@@ -1,0 +1,107 @@
+//! Which protocol version a group speaks, and who may be in it.
+
+mod harness;
+
+use harness::{Options, SECOND, Sim, id, member};
+use synod_consensus::{Config, ConfigChange, ConfigError, Member, MemberId, VersionRange};
+
+fn speaking(n: u64, min: u16, max: u16) -> Member {
+    Member {
+        versions: VersionRange { min, max },
+        ..member(n)
+    }
+}
+
+fn try_change(sim: &mut Sim, change: ConfigChange) -> Result<(), ConfigError> {
+    let leader = sim.ready_leader().expect("a leader in good weather");
+    sim.with(leader, |core, now| core.change_config(now, change))
+        .map(|_| ())
+}
+
+/// Member `n` runs another program, at the same place.
+fn upgrade(sim: &mut Sim, n: u64, min: u16, max: u16) -> Result<(), ConfigError> {
+    let Member { name, address, .. } = member(n);
+    let changed = try_change(
+        sim,
+        ConfigChange::Update {
+            id: id(n),
+            name,
+            address,
+            versions: VersionRange { min, max },
+        },
+    );
+    sim.expect("level logs", 10 * SECOND, Sim::is_level);
+    changed
+}
+
+fn config(sim: &Sim, node: MemberId) -> &Config {
+    &sim.core(node).config().config
+}
+
+#[test]
+fn group_rises_when_its_last_member_speaks_the_newer_version() {
+    let mut sim = Sim::group(7, 3, Options::default());
+    assert_eq!(config(&sim, id(1)).protocol, 1);
+    for n in 1..=3 {
+        assert_eq!(config(&sim, id(1)).newer_protocol(), None);
+        upgrade(&mut sim, n, 1, 2).expect("speaks version 1, too");
+    }
+    assert_eq!(config(&sim, id(1)).newer_protocol(), Some(2));
+    try_change(&mut sim, ConfigChange::RaiseProtocol(2)).expect("all speak it");
+    sim.expect("level logs", 10 * SECOND, Sim::is_level);
+    for n in 1..=3 {
+        assert_eq!(config(&sim, id(n)).protocol, 2);
+    }
+    assert_eq!(config(&sim, id(1)).newer_protocol(), None);
+}
+
+#[test]
+fn group_does_not_rise_above_what_a_member_speaks_nor_go_down() {
+    let mut sim = Sim::group(7, 3, Options::default());
+    upgrade(&mut sim, 1, 1, 2).expect("speaks version 1, too");
+    upgrade(&mut sim, 2, 1, 2).expect("speaks version 1, too");
+    let refused = try_change(&mut sim, ConfigChange::RaiseProtocol(2));
+    assert!(
+        matches!(refused, Err(ConfigError::Protocol { protocol: 2, .. })),
+        "{refused:?}"
+    );
+    for older in [0, 1] {
+        let refused = try_change(&mut sim, ConfigChange::RaiseProtocol(older));
+        assert_eq!(refused, Err(ConfigError::ProtocolNotNewer { protocol: 1 }));
+    }
+}
+
+#[test]
+fn who_does_not_speak_the_groups_version_stays_out() {
+    let mut sim = Sim::group(7, 1, Options::default());
+    for (min, max) in [(2, 2), (2, 9)] {
+        let newcomer = speaking(2, min, max);
+        let added = ConfigChange::AddLearner {
+            id: id(2),
+            member: newcomer.clone(),
+        };
+        let refused = try_change(&mut sim, added);
+        let expected = ConfigError::Protocol {
+            protocol: 1,
+            name: newcomer.name,
+            spoken: newcomer.versions,
+        };
+        assert_eq!(refused, Err(expected));
+    }
+    let no_range = ConfigChange::AddLearner {
+        id: id(2),
+        member: speaking(2, 2, 1),
+    };
+    let refused = try_change(&mut sim, no_range);
+    assert!(
+        matches!(refused, Err(ConfigError::Invalid { .. })),
+        "{refused:?}"
+    );
+    assert!(
+        matches!(
+            upgrade(&mut sim, 1, 2, 3),
+            Err(ConfigError::Protocol { protocol: 1, .. })
+        ),
+        "a program that left version 1 behind is not for this group"
+    );
+}
