@@ -15,6 +15,20 @@ pub(super) fn parse(text: &str) -> Result<Vec<(String, String)>, OptionsError> {
     filled.map(|segment| pair(segment)).collect()
 }
 
+/// A value written so that [`parse`] takes it as it is.
+pub(super) fn escaped(value: &str) -> String {
+    let last = value.chars().count().saturating_sub(1);
+    let mut out = String::with_capacity(value.len());
+    for (i, c) in value.chars().enumerate() {
+        let is_outer_space = c.is_whitespace() && (i == 0 || i == last);
+        if is_outer_space || matches!(c, ';' | '=' | '\\') {
+            out.push('\\');
+        }
+        out.push(c);
+    }
+    out
+}
+
 /// A character and whether a backslash stood before it.
 type Letter = (char, bool);
 
@@ -109,6 +123,15 @@ mod tests {
             pairs(r"a=x\;y\=z\\;b=\ "),
             [pair_of("a", r"x;y=z\"), pair_of("b", " ")]
         );
+    }
+
+    #[test]
+    fn escaped_values_come_back() {
+        for value in ["", "plain", "a b", r"x;y=z\", " ", "  x ", ";", "\t=\u{a0}"] {
+            let list = format!("a = {}; b = 1; ", escaped(value));
+            assert_eq!(pairs(&list), [pair_of("a", value), pair_of("b", "1")]);
+        }
+        assert_eq!(escaped("tcp://[::1]:4567 x"), "tcp://[::1]:4567 x");
     }
 
     #[test]

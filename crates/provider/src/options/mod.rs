@@ -116,14 +116,15 @@ impl Options {
         self.apply(list::parse(text)?, Phase::Running)
     }
 
-    /// All options as `name = value; `, Galera's in Galera's order, then ours.
+    /// All options as `name = value; `, Galera's in Galera's order, then ours. Given to
+    /// [`Options::new`], it makes the same options.
     pub fn to_text(&self) -> String {
         let listed = SPECS
             .iter()
             .zip(&self.slots)
             .filter(|(spec, slot)| spec.listed || slot.is_set);
         listed
-            .map(|(spec, slot)| format!("{} = {}; ", spec.name, slot.text))
+            .map(|(spec, slot)| format!("{} = {}; ", spec.name, list::escaped(&slot.text)))
             .collect()
     }
 

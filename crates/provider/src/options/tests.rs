@@ -74,6 +74,15 @@ fn listing_can_be_given_back_to_a_starting_server() {
     );
 }
 
+#[test]
+fn listing_with_separators_in_values_can_be_given_back() {
+    let given = r"base_dir=/a\;b\=c\\; base_host=\ ; gcache.name=x y";
+    let shown = options(given).to_text();
+    let (again, _) = Options::new(defaults(), &shown).unwrap();
+    assert_eq!(again.to_text(), shown);
+    assert_eq!(again.text(key::BASE_HOST), " ");
+}
+
 proptest::proptest! {
     #[test]
     fn no_text_breaks_the_parsers(text in "[-a-zA-Z0-9_.=;\\\\ :/\\[\\]?&,é]{0,60}", name in 0..SPECS.len()) {
