@@ -50,7 +50,7 @@ pub(crate) enum ControlFound {
 }
 
 impl Control {
-    fn encode(&self) -> Option<Vec<u8>> {
+    pub(crate) fn encode(&self) -> Option<Vec<u8>> {
         let mut body = Vec::new();
         body.put_u64(self.identity.member.0);
         body.extend_from_slice(&self.identity.group.0);
@@ -67,7 +67,7 @@ impl Control {
         Some(out)
     }
 
-    fn decode(bytes: &[u8]) -> ControlFound {
+    pub(crate) fn decode(bytes: &[u8]) -> ControlFound {
         let bad = |found: &str| ControlFound::Bad(Bad::new("a control file", found));
         let mut fields = Fields::new(bytes);
         if fields.bytes(8) != Some(MAGIC) {
@@ -143,11 +143,14 @@ fn decode_body(fields: &mut Fields<'_>) -> Option<Control> {
         segment: fields.u64()?,
         offset: fields.u64()?,
     };
-    Some(Control {
+    let base = take_base(fields)?;
+    // Before the first segment nothing was written, and nothing purged or reset.
+    let has_past = floor != StreamPosition::default() || base != LogBase::default();
+    (first_segment != 0 || !has_past).then_some(Control {
         identity,
         first_segment,
         floor,
-        base: take_base(fields)?,
+        base,
     })
 }
 
@@ -157,6 +160,28 @@ mod tests {
     use synod_consensus::{
         Config, ConfigAt, EntryId, GroupId, LogIndex, Member, Role, Seqno, Term, VersionRange,
     };
+
+    #[test]
+    fn a_log_without_its_first_segment_has_no_past() {
+        let unstarted = Control {
+            identity: Identity {
+                member: MemberId(7),
+                group: GroupId::NONE,
+            },
+            first_segment: 0,
+            floor: StreamPosition::default(),
+            base: LogBase::default(),
+        };
+        let decode = |control: &Control| Control::decode(&control.encode().unwrap());
+        assert_eq!(decode(&unstarted), ControlFound::Good(unstarted.clone()));
+        let mut with_floor = unstarted.clone();
+        with_floor.floor.segment = 2;
+        let mut with_base = unstarted;
+        with_base.base.last.index = LogIndex(100);
+        for control in [with_floor, with_base] {
+            assert!(matches!(decode(&control), ControlFound::Bad(_)));
+        }
+    }
 
     #[test]
     fn control_comes_back_and_every_flipped_bit_is_detected() {
