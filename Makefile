@@ -2,6 +2,7 @@
 #
 #   make demo      install what is missing, build, start three servers, say what to try
 #   make test      all tests, the end-to-end ones last (they need the packages, and minutes)
+#   make fuzz      every decoder against made-up bytes, FUZZ_SECONDS=30 each
 #   make bench     commit latency next to Galera's library, on the same servers
 #
 # Options of the demo:  make demo DEMO="--dir /var/tmp/my-demo" UP="--base-port 23306"
@@ -11,7 +12,7 @@ DEMO ?=
 UP ?=
 SYNOD = target/release/synod
 
-.PHONY: demo test unit e2e bench build lint licences packages test-packages clean
+.PHONY: demo test unit e2e fuzz bench build lint licences packages test-packages clean
 
 demo: packages build
 	$(SYNOD) demo $(DEMO) up $(UP)
@@ -28,11 +29,15 @@ unit:
 e2e: build
 	$(CARGO) test --release -p synod-e2e --no-fail-fast -- --test-threads=1 --nocapture
 
+fuzz:
+	scripts/fuzz
+
 bench: test-packages build
 	$(CARGO) run --release -p synod-e2e --example commit_latency
 
 lint:
 	$(CARGO) fmt --all --check
+	$(CARGO) fmt --manifest-path fuzz/Cargo.toml --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 
 licences:

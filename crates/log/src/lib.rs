@@ -21,6 +21,9 @@ mod control;
 mod entry;
 mod error;
 pub mod files;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 mod index;
 pub mod offline;
 mod open;

@@ -201,7 +201,7 @@ fn checksum(covered: &[u8], place: Place) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c(&position), &covered[8..])
 }
 
-fn seal(covered: &mut [u8], place: Place) {
+pub(crate) fn seal(covered: &mut [u8], place: Place) {
     let crc = checksum(covered, place);
     covered[4..8].copy_from_slice(&crc.to_le_bytes());
 }

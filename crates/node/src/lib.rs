@@ -20,6 +20,9 @@ mod catchup;
 mod config;
 mod deliver;
 mod driver;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 mod host;
 mod ingest;
 mod node;

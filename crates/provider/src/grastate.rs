@@ -117,7 +117,7 @@ fn write_synced(path: &Path, text: &str) -> io::Result<()> {
     file.sync_all()
 }
 
-fn format(position: &SavedPosition) -> String {
+pub(crate) fn format(position: &SavedPosition) -> String {
     let SavedPosition {
         group,
         seqno,
@@ -133,7 +133,7 @@ fn format(position: &SavedPosition) -> String {
     )
 }
 
-fn parse(text: &str, path: &Path) -> Result<SavedPosition, GrastateError> {
+pub(crate) fn parse(text: &str, path: &Path) -> Result<SavedPosition, GrastateError> {
     let mut position = SavedPosition::UNDEFINED;
     for (i, line) in text.lines().enumerate() {
         let line = line.split('#').next().unwrap_or_default();

@@ -19,6 +19,9 @@ mod connection;
 mod counters;
 mod donation;
 mod ending;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod grastate;
 mod joining;
 mod local;

@@ -1,0 +1,147 @@
+//! Doors for the fuzz targets in `fuzz/`: private decoders, each with what must hold whatever the bytes
+//! are, and the checksums that keep a fuzzer out. Behind the feature `fuzzing`; not part of the interface.
+
+use bytes::Bytes;
+
+use crate::control::{Control, ControlFound};
+use crate::record::{
+    BATCH_HEADER_BYTES, BatchHeader, ENTRY_FIXED_BYTES, Outline, PREFIX_BYTES, Place, Record,
+    aligned, seal,
+};
+use crate::segment::{SEGMENT_HEADER_BYTES, SegmentHeader};
+
+const RECORD_TYPE_ENTRY: u8 = 1;
+const RECORD_TYPE_BATCH: u8 = 5;
+
+/// Reads a record; what can be read is written again as the same record.
+pub fn check_record(bytes: &[u8], segment_id: u64, offset: u64) {
+    let place = Place { segment_id, offset };
+    let Some(record) = read_record(bytes, place) else {
+        return;
+    };
+    let Some(len) = record.encoded_bytes() else {
+        panic!("what was read is too large to be written: {record:?}");
+    };
+    let mut again = Vec::new();
+    record.encode(&mut again, place);
+    assert_eq!(again.len(), len);
+    assert_eq!(read_record(&again, place), Some(record));
+}
+
+fn read_record(bytes: &[u8], place: Place) -> Option<Record> {
+    let outline = Outline::decode(bytes, place).ok()??;
+    outline.complete(&Bytes::copy_from_slice(bytes)).ok()
+}
+
+/// As [`check_record`], for a batch header.
+pub fn check_batch_header(bytes: &[u8], segment_id: u64, offset: u64) {
+    let place = Place { segment_id, offset };
+    if let Ok(header) = BatchHeader::decode(bytes, place) {
+        assert_eq!(
+            BatchHeader::decode(&header.encode(place), place),
+            Ok(header)
+        );
+    }
+}
+
+/// As [`check_record`], for a segment's header.
+pub fn check_segment_header(bytes: &[u8]) {
+    if let Ok(header) = SegmentHeader::decode(bytes) {
+        assert_eq!(SegmentHeader::decode(&header.encode()), Ok(header));
+    }
+}
+
+/// As [`check_record`], for a control file.
+pub fn check_control(bytes: &[u8]) {
+    if let ControlFound::Good(control) = Control::decode(bytes) {
+        let Some(again) = control.encode() else {
+            panic!("what was read cannot be written: {control:?}");
+        };
+        assert_eq!(again, bytes);
+    }
+}
+
+/// Makes the checksum of a control file right.
+pub fn seal_control(bytes: &mut [u8]) {
+    if bytes.len() > 16 {
+        let crc = crc32c::crc32c(&bytes[16..]);
+        bytes[12..16].copy_from_slice(&crc.to_le_bytes());
+    }
+}
+
+/// Makes the checksum of a segment header right.
+pub fn seal_segment_header(bytes: &mut [u8]) {
+    if bytes.len() >= 160 {
+        let crc = crc32c::crc32c(&bytes[16..160]);
+        bytes[12..16].copy_from_slice(&crc.to_le_bytes());
+    }
+}
+
+/// Makes magic and checksums of a record or batch header right, its payload's too. Answers its length
+/// on disk; `None` if it is cut short.
+pub fn seal_record(bytes: &mut [u8], segment_id: u64, offset: u64) -> Option<usize> {
+    let prefix = bytes.get(..PREFIX_BYTES)?;
+    let record_type = prefix[8];
+    let body = u32::from_le_bytes(prefix[12..16].try_into().ok()?) as usize;
+    let covered = match record_type {
+        RECORD_TYPE_BATCH => BATCH_HEADER_BYTES,
+        RECORD_TYPE_ENTRY => PREFIX_BYTES + ENTRY_FIXED_BYTES,
+        _ => PREFIX_BYTES + body,
+    };
+    if record_type == RECORD_TYPE_ENTRY
+        && let Some(payload) = bytes.get(covered..PREFIX_BYTES + body)
+    {
+        let crc = crc32c::crc32c(payload);
+        bytes[covered - 4..covered].copy_from_slice(&crc.to_le_bytes());
+    }
+    let magic = match record_type {
+        RECORD_TYPE_BATCH => b"SynB",
+        _ => b"SynR",
+    };
+    bytes[..4].copy_from_slice(magic);
+    seal(bytes.get_mut(..covered)?, Place { segment_id, offset });
+    Some(aligned(PREFIX_BYTES + body))
+}
+
+/// Makes all checksums of a segment file right, as far as its lengths lead. With `count`, batch headers
+/// are made to agree with the records behind them, and are numbered on.
+pub fn seal_segment(bytes: &mut [u8], count: bool) {
+    if bytes.len() < SEGMENT_HEADER_BYTES as usize {
+        return;
+    }
+    seal_segment_header(bytes);
+    let number = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| bytes[at + i]));
+    let (id, mut batch) = (number(24), number(128));
+    let mut at = SEGMENT_HEADER_BYTES as usize;
+    while has_record(bytes, at) {
+        if count && bytes[at + 8] == RECORD_TYPE_BATCH && at + BATCH_HEADER_BYTES <= bytes.len() {
+            count_records(bytes, at, batch);
+            batch = batch.wrapping_add(1);
+        }
+        match seal_record(&mut bytes[at..], id, at as u64) {
+            Some(len) => at += len,
+            None => return,
+        }
+    }
+}
+
+fn has_record(bytes: &[u8], at: usize) -> bool {
+    bytes
+        .get(at..at + PREFIX_BYTES)
+        .is_some_and(|prefix| prefix[8] != 0)
+}
+
+fn count_records(bytes: &mut [u8], batch_at: usize, number: u64) {
+    let start = batch_at + BATCH_HEADER_BYTES;
+    let (mut at, mut records) = (start, 0u32);
+    while has_record(bytes, at) && bytes[at + 8] != RECORD_TYPE_BATCH {
+        let body = u32::from_le_bytes(std::array::from_fn(|i| bytes[at + 12 + i])) as usize;
+        at += aligned(PREFIX_BYTES + body);
+        records += 1;
+    }
+    let body = batch_at + PREFIX_BYTES;
+    bytes[batch_at + 12..body].copy_from_slice(&32u32.to_le_bytes());
+    bytes[body..body + 8].copy_from_slice(&number.to_le_bytes());
+    bytes[body + 16..body + 24].copy_from_slice(&((at - start) as u64).to_le_bytes());
+    bytes[body + 24..body + 28].copy_from_slice(&records.to_le_bytes());
+}
