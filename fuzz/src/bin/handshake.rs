@@ -2,12 +2,12 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use synod_consensus::{GroupId, MemberId, SessionId};
+use synod_consensus::{GroupId, MemberId, SessionId, VersionRange};
 use synod_fuzz::frames::frame_bytes;
 use synod_fuzz::split_byte;
 use synod_wire::handshake::{HANDSHAKE_FRAME_MAX, KIND_HELLO, KIND_HELLO_REPLY};
 use synod_wire::{
-    FrameReader, FrameWriter, Hello, HelloReply, LocalIdentity, VersionRange, read_hello,
+    FrameReader, FrameWriter, Hello, HelloReply, LocalIdentity, OUR_VERSIONS, read_hello,
     read_reply, write_hello, write_reply,
 };
 
@@ -40,7 +40,7 @@ fn check_hello(body: &[u8]) {
 /// Whatever the caller says of itself, the answer reaches it.
 fn check_answer(hello: &Hello) {
     let identity = LocalIdentity {
-        versions: VersionRange::OURS,
+        versions: OUR_VERSIONS,
         group: GroupId([1; 16]),
         cluster_name: "c".to_owned(),
         member: MemberId(1),

@@ -17,7 +17,7 @@ use proptest::test_runner::TestRunner;
 use synod::options::SPECS;
 use synod_consensus::{
     Config, ConfigAt, EntryHeader, EntryId, EntryKind, GroupId, HardState, LogBase, LogIndex,
-    Member, MemberId, Role, Seqno, Term,
+    Member, MemberId, Role, Seqno, Term, VersionRange,
 };
 use synod_fuzz::log_directory::{DIR, control_path, segment_path, shrink};
 use synod_fuzz::{frames::message_frame, put_part};
@@ -112,8 +112,10 @@ fn config(members: u64) -> Config {
         has_data: id % 2 == 1,
         name: format!("n{id}"),
         address: format!("10.0.0.{id}:4567"),
+        versions: VersionRange { min: 1, max: 2 },
     };
     Config {
+        protocol: 1,
         members: (1..=members)
             .map(|id| (MemberId(id * 7), member(id)))
             .collect(),
