@@ -16,6 +16,7 @@
 pub mod agreement;
 pub mod failure;
 pub mod harness;
+pub mod monitor;
 pub mod oracle;
 pub mod place;
 pub mod sysbench;
