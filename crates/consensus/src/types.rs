@@ -3,6 +3,7 @@
 //! Newtypes throughout: a term, an index and a seqno are never the same `u64`.
 
 use std::fmt;
+use std::time::Duration;
 
 /// A leadership period; at most one leader each (Raft, section 5.1). Zero: none yet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -115,6 +116,16 @@ impl Time {
     /// This moment plus a number of microseconds.
     pub fn plus_us(self, us: u64) -> Time {
         Time(self.0.saturating_add(us))
+    }
+
+    /// This moment plus a duration.
+    pub fn plus(self, by: Duration) -> Time {
+        self.plus_us(u64::try_from(by.as_micros()).unwrap_or(u64::MAX))
+    }
+
+    /// From `earlier` to this moment; zero if `earlier` is later.
+    pub fn since(self, earlier: Time) -> Duration {
+        Duration::from_micros(self.since_us(earlier))
     }
 
     /// Microseconds from `earlier` to this moment; zero if `earlier` is later.

@@ -1,6 +1,6 @@
 //! A bound in bytes on what is under way between threads.
 
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 /// Bytes that may be taken and must be given back.
 #[derive(Debug)]
@@ -70,10 +70,29 @@ impl ByteBudget {
     }
 }
 
+/// Bytes taken, given back when dropped.
+#[derive(Debug)]
+pub(crate) struct Share {
+    budget: Arc<ByteBudget>,
+    bytes: usize,
+}
+
+impl Share {
+    /// Takes charge of bytes that were taken from the budget.
+    pub(crate) fn of(budget: Arc<ByteBudget>, bytes: usize) -> Share {
+        Share { budget, bytes }
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.budget.give_back(self.bytes);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::Arc;
     use std::thread;
 
     fn used(budget: &ByteBudget) -> usize {
@@ -101,6 +120,16 @@ mod tests {
         budget.give_back(8);
         assert!(waiting.join().unwrap());
         assert_eq!(used(&budget), 5);
+    }
+
+    #[test]
+    fn share_comes_back_when_dropped() {
+        let budget = Arc::new(ByteBudget::new(10));
+        assert!(budget.take(8));
+        let share = Share::of(budget.clone(), 8);
+        assert_eq!(used(&budget), 8);
+        drop(share);
+        assert_eq!(used(&budget), 0);
     }
 
     #[test]

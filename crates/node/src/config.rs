@@ -3,8 +3,9 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use synod_consensus::{GroupId, Limits, Seqno, Timing, VersionRange};
+use synod_consensus::{GroupId, Limits, Timing, VersionRange};
 use synod_log::LogOptions;
+use synod_member::{DatabasePosition, MemberConfig, StartError};
 
 /// Settings of a node. Validated by whoever parses them; see `docs/options.md` for the operator's
 /// view.
@@ -46,22 +47,35 @@ pub struct NodeConfig {
     pub versions: VersionRange,
 }
 
-/// Which history a database holds, and up to where.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DatabasePosition {
-    /// The history; `NONE` if it has none.
-    pub group: GroupId,
-    /// The last action it holds; undefined if unknown.
-    pub seqno: Seqno,
-}
+impl NodeConfig {
+    /// The part that does not concern files and sockets.
+    pub(crate) fn member(&self) -> MemberConfig {
+        MemberConfig {
+            name: self.name.clone(),
+            cluster_name: self.cluster_name.clone(),
+            address: self.address.clone(),
+            incoming: self.incoming.clone(),
+            has_data: true,
+            timing: self.timing.clone(),
+            limits: self.limits.clone(),
+            suspect: self.suspect,
+            certification_span: self.certification_span,
+            database: self.database,
+            versions: self.versions,
+        }
+    }
 
-/// How to start.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StartMode {
-    /// Begin a new group, unless the log already belongs to one.
-    Bootstrap,
-    /// Find the group.
-    Join,
+    /// What stood in the way of a start with these settings.
+    pub(crate) fn explain(&self, error: StartError) -> NodeError {
+        match error {
+            StartError::Log(error) => NodeError::Log(error),
+            StartError::OtherHistory { log, database } => NodeError::OtherHistory {
+                log_dir: self.log_dir.clone(),
+                log_group: log,
+                database_group: database,
+            },
+        }
+    }
 }
 
 /// Why a node did not start.

@@ -1,4 +1,5 @@
-//! A running group member: consensus, log, certification and peers, joined by threads.
+//! A running group member: `synod-member`, which decides, with the threads, sockets and timers that
+//! it runs on.
 //!
 //! A program that hosts a node implements [`Host`], starts a [`Node`], hands it [`Action`]s and is
 //! handed [`Delivery`]s. The node knows nothing of databases.
@@ -14,34 +15,19 @@
 //! | `synod-seek`    | looks for the group until it is found                        |
 #![forbid(unsafe_code)]
 
-mod action;
+mod bell;
 mod budget;
-mod catchup;
 mod config;
-mod deliver;
-mod driver;
-#[cfg(feature = "fuzzing")]
-#[doc(hidden)]
-pub mod fuzzing;
-mod host;
-mod ingest;
+mod core_thread;
+mod disk_threads;
 mod node;
 mod peers;
 mod pending;
-mod shared;
-mod snapshots;
-mod staged;
-mod storage;
 mod threads;
-mod view;
 
-pub use action::{Action, PayloadError};
-pub use config::{DatabasePosition, NodeConfig, NodeError, StartMode};
-pub use host::{Delivery, DonorRequest, Host, Level, MemberStatus, TransferNews};
+pub use config::{NodeConfig, NodeError};
 pub use node::Node;
-pub use pending::{Fate, Pending, Waited};
-pub use shared::NodeStatus;
-pub use view::{View, ViewMember};
+pub use pending::{Pending, Waited};
 
 pub use synod_certify::{Class, KeySet, KeyType};
 pub use synod_consensus::{
@@ -49,4 +35,8 @@ pub use synod_consensus::{
     VersionRange,
 };
 pub use synod_log::LogOptions;
+pub use synod_member::{
+    Action, DatabasePosition, Delivery, DonorRequest, Fate, Host, Level, MemberStatus, NodeStatus,
+    PayloadError, StartMode, TransferNews, View, ViewMember,
+};
 pub use synod_wire::{DataState, OUR_VERSIONS};

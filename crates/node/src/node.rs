@@ -7,44 +7,34 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Sender, bounded, unbounded};
-use synod_certify::CertLimits;
-use synod_consensus::{
-    Core, CoreParams, EntryKind, GroupId, LogBase, LogIndex, MemberId, Recovered, Seqno, SessionId,
-    Time,
+use synod_consensus::{EntryKind, GroupId, MemberId, Seqno, SessionId};
+use synod_log::{Files, Log, LogReader, Opened, RealFiles};
+use synod_member::{
+    Action, DatabasePosition, Deliverer, Drawn, Driver, Event, Host, LeaveDone, Level, Links, Me,
+    NodeStatus, Piece, ReadDone, Shared, Snapshot, Start, StartMode, Storage, Submission, Tuning,
+    Waiter, cut, lock,
 };
-use synod_log::{Files, Identity, Log, LogReader, LogWriter, RealFiles};
 use synod_wire::{DataState, LocalIdentity, OUR_VERSIONS, StateOffer, StateRequest, StateResult};
 
-use crate::action::{Action, Piece, cut};
-use crate::budget::ByteBudget;
-use crate::catchup;
-use crate::config::{DatabasePosition, NodeConfig, NodeError, StartMode};
-use crate::deliver::Deliverer;
-use crate::driver::{Driver, Event, LeaveDone, Links, Me, ReadDone, Start, Submission};
-use crate::host::{Host, Level};
-use crate::ingest::Ingestor;
+use crate::bell::Bell;
+use crate::budget::{ByteBudget, Share};
+use crate::config::{NodeConfig, NodeError};
+use crate::core_thread::{Clock, CoreThread, DiskQueues, Incoming, PeerNetwork};
+use crate::disk_threads::{LogThread, deliver, serve_catch_up};
 use crate::peers::{Peers, PeersStart};
-use crate::pending::{Pending, Waiter};
-use crate::shared::{NodeStatus, Shared, lock};
-use crate::snapshots::Snapshot;
-use crate::storage::Storage;
+use crate::pending::Pending;
 use crate::threads::spawn_vital;
 
 /// Received and not handled, in bytes, all peers together.
 const INBOUND_BYTES_MAX: usize = 64 << 20;
-/// Certification history is rebuilt from this many of the log's last entries.
-const WARM_ENTRIES: u64 = 20_000;
-/// And from about so many bytes, which bounds the time a start takes.
-const WARM_TOTAL_BYTES: u64 = 256 << 20;
-/// Read at a time for that.
-const WARM_BYTES: usize = 4 << 20;
 
 /// A running member of a group.
 pub struct Node {
     config: NodeConfig,
     me: Me,
-    events: Sender<Event>,
+    events: Sender<Incoming>,
     shared: Arc<Shared>,
+    bell: Arc<Bell>,
     reader: LogReader,
     host: Arc<dyn Host>,
     peers: Arc<Peers>,
@@ -81,23 +71,19 @@ impl Node {
     ) -> Result<Arc<Node>, NodeError> {
         let listener = listen(&config.listen)?;
         let mut opened = open_log(files, &config, &host)?;
-        let group = begin_history(&mut config, mode, &mut opened, &host)?;
-        let me = Me {
-            member: opened.identity.member,
-            session: SessionId(random_u64()?),
-        };
-        let warm_entries = warm_entries(&opened.recovered);
-        let core = Core::new(
-            CoreParams {
-                id: me.member,
-                timing: config.timing.clone(),
-                limits: config.limits.clone(),
-                seed: random_u64()?,
-            },
-            opened.recovered,
-            Time(0),
+        let clock = Clock::start();
+        let start = Start::new(
+            config.member(),
+            Tuning::default(),
+            mode,
+            draw()?,
+            &mut opened,
+            &host,
+            clock.now(),
         );
-        let ingest = warm_ingestor(&config, &core, &opened.reader, warm_entries, &host);
+        let start = start.map_err(|error| config.explain(error))?;
+        config.database = start.database();
+        let (me, group) = (start.me(), start.group());
         let (events, event_queue) = unbounded();
         let (jobs, job_queue) = unbounded();
         let (catchup, catchup_queue) = unbounded();
@@ -119,62 +105,51 @@ impl Node {
             inbound_budget: inbound_budget.clone(),
             host: host.clone(),
         })?;
-        let shared = Arc::new(Shared::default());
-        shared.log_written(0, opened.reader.last_index());
-        shared
-            .applied
-            .store(config.database.seqno.0, Ordering::Release);
-        {
-            let mut status = lock(&shared.status);
-            (status.member, status.session, status.group) = (me.member, me.session, group);
-        }
+        let (bell, reader) = (Arc::new(Bell::default()), opened.reader);
+        let ringing = bell.clone();
+        let (written, applied) = (reader.last_index(), config.database.seqno);
+        let shared = Arc::new(Shared::new(written, applied, move || ringing.ring()));
         let node = Arc::new(Node {
-            me: me.clone(),
+            me,
             events: events.clone(),
             shared: shared.clone(),
-            reader: opened.reader.clone(),
+            bell: bell.clone(),
+            reader: reader.clone(),
             host: host.clone(),
             peers: peers.clone(),
             pending_budget: pending_budget.clone(),
             next_chunked: AtomicU64::new(1),
             next_read: AtomicU64::new(1),
             threads: Mutex::new(Vec::new()),
-            config: config.clone(),
+            config,
         });
-        let storage = Storage {
-            writer: opened.writer,
-            reader: opened.reader.clone(),
+        let log = LogThread {
+            storage: Storage::new(opened.writer, reader.clone(), host.clone(), shared.clone()),
             jobs: job_queue,
-            events: events.clone(),
-            host: host.clone(),
-            shared: shared.clone(),
+            events,
         };
         let links = Links {
-            events: event_queue,
-            jobs,
-            catchup,
-            peers: peers.clone(),
+            peers: Box::new(PeerNetwork(peers.clone())),
+            disk: Box::new(DiskQueues { jobs, catchup }),
             host: host.clone(),
             shared,
-            reader: opened.reader.clone(),
+            reader: reader.clone(),
+            observer: None,
+        };
+        let core = CoreThread {
+            driver: Driver::new(start, links, clock.now()),
+            clock,
+            events: event_queue,
+            bell,
             pending_budget,
             inbound_budget,
         };
-        let driver_start = Start {
-            me,
-            config,
-            group,
-            mode,
-            core,
-            ingest,
-        };
-        let reader = opened.reader;
         let started = node
-            .run("synod-log", move || storage.run())
-            .and_then(|()| node.run("synod-core", move || Driver::new(driver_start, links).run()))
+            .run("synod-log", move || log.run())
+            .and_then(|()| node.run("synod-core", move || core.run()))
             .and_then(|()| {
                 node.run("synod-catchup", move || {
-                    catchup::run(&catchup_queue, &reader, &peers, &host);
+                    serve_catch_up(&catchup_queue, &reader, &peers, &host);
                 })
             });
         if let Err(error) = started {
@@ -190,19 +165,24 @@ impl Node {
         name: &'static str,
         body: impl FnOnce() + Send + 'static,
     ) -> Result<(), NodeError> {
-        let (host, shared) = (self.host.clone(), self.shared.clone());
+        let (host, bell) = (self.host.clone(), self.bell.clone());
         let (events, budget) = (self.events.clone(), self.pending_budget.clone());
         let on_panic = move |why: String| {
             host.log(Level::Error, &why);
             host.failed(&why);
-            shared.stop();
+            bell.stop();
             budget.close();
             // Ends the core thread, if it is not the one that panicked.
-            let _ = events.send(Event::Stop);
+            let _ = events.send(Event::Stop.into());
         };
         let thread = spawn_vital(name, on_panic, body)?;
         lock(&self.threads).push(thread);
         Ok(())
+    }
+
+    fn tell(&self, event: Event) {
+        // Once the core thread has ended, nothing matters any more.
+        let _ = self.events.send(event.into());
     }
 
     /// Who this member is.
@@ -212,9 +192,9 @@ impl Node {
 
     /// Hands an action to the group. Waits while too many bytes are on their way.
     pub fn submit(&self, action: &Action) -> Arc<Pending> {
-        let pending = Arc::new(Pending::new(self.shared.epoch.clone()));
-        let epoch = self.shared.epoch.load(Ordering::Acquire);
-        let snapshot = self.shared.snapshots.hold(Seqno(action.last_seen));
+        let pending = Arc::new(Pending::new(self.shared.epoch().clone()));
+        let epoch = self.shared.epoch().load(Ordering::Acquire);
+        let snapshot = self.shared.hold_snapshot(Seqno(action.last_seen));
         let number = self.next_chunked.fetch_add(1, Ordering::Relaxed);
         for piece in cut(action, epoch, self.config.chunk_bytes, number) {
             if pending.fate().is_some() {
@@ -226,24 +206,24 @@ impl Node {
     }
 
     fn submit_piece(&self, piece: Piece, pending: &Arc<Pending>, snapshot: &Arc<Snapshot>) {
-        let (kind, payload) = match piece {
-            Piece::Chunk(payload) => (EntryKind::Chunk, payload),
-            Piece::Last(payload) => (EntryKind::Action, payload),
-        };
-        let submission = Submission {
-            kind,
-            payload,
-            pending: Waiter::new(pending.clone()),
-            snapshot: snapshot.clone(),
-        };
+        let (kind, payload) = piece.into_proposal();
+        let waiter = Waiter::new(pending.clone());
         // Large actions leave room for small ones.
+        let (budget, bytes) = (&self.pending_budget, payload.len());
         let taken = match kind {
-            EntryKind::Chunk => self.pending_budget.take_from_half(submission.payload.len()),
-            _ => self.pending_budget.take(submission.payload.len()),
+            EntryKind::Chunk => budget.take_from_half(bytes),
+            _ => budget.take(bytes),
         };
         if taken {
+            let submission = Submission {
+                kind,
+                payload,
+                waiter,
+                snapshot: snapshot.clone(),
+                held: Some(Box::new(Share::of(budget.clone(), bytes))),
+            };
             // Dropped undelivered, it ends the wait.
-            let _ = self.events.send(Event::Submit(submission));
+            self.tell(Event::Submit(submission));
         }
     }
 
@@ -252,13 +232,17 @@ impl Node {
     pub fn read_position(&self, limit: Duration) -> Option<Seqno> {
         let id = self.next_read.fetch_add(1, Ordering::Relaxed);
         let (reply, answer) = bounded(1);
-        self.events.send(Event::Read(ReadDone { id, reply })).ok()?;
+        let reply = Box::new(move |seqno| {
+            // Whoever asked may have given up.
+            let _ = reply.send(seqno);
+        });
+        self.tell(Event::Read(ReadDone { id, reply }));
         let answered = match Instant::now().checked_add(limit) {
             Some(deadline) => answer.recv_deadline(deadline).ok(),
             None => answer.recv().ok(),
         };
         if answered.is_none() {
-            let _ = self.events.send(Event::CancelRead(id));
+            self.tell(Event::CancelRead(id));
         }
         answered
     }
@@ -268,14 +252,10 @@ impl Node {
     /// # Errors
     /// If the thread cannot be started.
     pub fn deliver_after(&self, after: Seqno) -> Result<(), NodeError> {
-        let deliverer = Deliverer {
-            reader: self.reader.clone(),
-            shared: self.shared.clone(),
-            host: self.host.clone(),
-            me: self.identity(),
-            open: std::collections::HashMap::new(),
-        };
-        self.run("synod-deliver", move || deliverer.run(after))
+        let (reader, shared) = (self.reader.clone(), self.shared.clone());
+        let (host, bell) = (self.host.clone(), self.bell.clone());
+        let deliverer = Deliverer::new(reader, shared, host.clone(), self.me, after);
+        self.run("synod-deliver", move || deliver(deliverer, &bell, &host))
     }
 
     /// Where the database was at start.
@@ -285,22 +265,17 @@ impl Node {
 
     /// Whether this member's own log has, or will have, every action after `seqno`.
     pub fn can_deliver_after(&self, seqno: Seqno) -> bool {
-        seqno.next() >= self.first_seqno()
-    }
-
-    fn first_seqno(&self) -> Seqno {
-        let base = Seqno(self.shared.base_seqno.load(Ordering::Acquire));
-        self.reader.first_seqno_available().max(base.next())
+        seqno.next() >= self.shared.first_seqno(&self.reader)
     }
 
     /// Tells what the database does, for donor choice and promotion to voter.
     pub fn set_data_state(&self, state: DataState) {
-        let _ = self.events.send(Event::DataState(state));
+        self.tell(Event::DataState(state));
     }
 
     /// Everything up to here is in the database.
     pub fn set_applied(&self, seqno: Seqno) {
-        self.shared.applied.store(seqno.0, Ordering::Release);
+        self.shared.set_applied(seqno);
     }
 
     /// Asks for a full copy that contains everything up to `after`. News comes through
@@ -322,7 +297,7 @@ impl Node {
             any_donor,
             request,
         };
-        let _ = self.events.send(Event::RequestState(request));
+        self.tell(Event::RequestState(request));
         id
     }
 
@@ -334,7 +309,7 @@ impl Node {
             accepted,
             text,
         };
-        let _ = self.events.send(Event::StateOffer { joiner, offer });
+        self.tell(Event::StateOffer { joiner, offer });
     }
 
     /// A donor has finished, well or badly.
@@ -353,7 +328,7 @@ impl Node {
             seqno,
             text,
         };
-        let _ = self.events.send(Event::StateResult { joiner, result });
+        self.tell(Event::StateResult { joiner, result });
     }
 
     /// Whether a leader with a quorum is heard.
@@ -363,31 +338,31 @@ impl Node {
 
     /// Seqno of the last committed action known here.
     pub fn commit_seqno(&self) -> Seqno {
-        Seqno(self.shared.commit_seqno.load(Ordering::Acquire))
+        self.shared.commit_seqno()
     }
 
     /// A snapshot for status output.
     pub fn status(&self) -> NodeStatus {
-        let mut status = lock(&self.shared.status).clone();
-        status.commit_seqno = self.commit_seqno();
-        status.first_seqno = self.first_seqno();
-        status.log_bytes = self.shared.log_bytes.load(Ordering::Acquire);
+        let mut status = self.shared.status();
+        status.first_seqno = self.shared.first_seqno(&self.reader);
         status
     }
 
     /// Leaves the group: hands leadership over, gets out of the voters. Bounded to a few seconds.
     pub fn leave(&self) {
         let (done, left) = bounded(1);
-        if self.events.send(Event::Leave(LeaveDone(done))).is_ok() {
-            // An error means that the node has stopped already.
-            let _ = left.recv();
-        }
+        self.tell(Event::Leave(LeaveDone(Box::new(move || {
+            // Whoever asked may have gone.
+            let _ = done.send(());
+        }))));
+        // An error means that the node has stopped already.
+        let _ = left.recv();
     }
 
     /// Stops every thread and closes the log. What clients wait for ends as [`Fate::Unknown`].
     pub fn stop(&self) {
-        let _ = self.events.send(Event::Stop);
-        self.shared.stop();
+        self.tell(Event::Stop);
+        self.bell.stop();
         self.pending_budget.close();
         self.peers.stop();
         for thread in std::mem::take(&mut *lock(&self.threads)) {
@@ -406,135 +381,23 @@ fn listen(address: &str) -> Result<TcpListener, NodeError> {
     TcpListener::bind(candidates.as_slice()).map_err(error)
 }
 
-struct OpenedLog {
-    writer: LogWriter,
-    reader: LogReader,
-    recovered: Recovered,
-    identity: Identity,
-}
-
 fn open_log(
     files: Arc<dyn Files>,
     config: &NodeConfig,
     host: &Arc<dyn Host>,
-) -> Result<OpenedLog, NodeError> {
+) -> Result<Opened, NodeError> {
     let opened = Log::open(files, &config.log_dir, config.log.clone())?;
     let dir = config.log_dir.display();
     host.log(Level::Info, &format!("log in {dir}: {}", opened.report));
-    Ok(OpenedLog {
-        writer: opened.writer,
-        reader: opened.reader,
-        recovered: opened.recovered,
-        identity: opened.identity,
+    Ok(opened)
+}
+
+fn draw() -> Result<Drawn, NodeError> {
+    Ok(Drawn {
+        session: SessionId(random_u64()?),
+        seed: random_u64()?,
+        group: GroupId(random_uuid()?),
     })
-}
-
-/// Decides which history this member starts with; a bootstrap begins one.
-fn begin_history(
-    config: &mut NodeConfig,
-    mode: StartMode,
-    opened: &mut OpenedLog,
-    host: &Arc<dyn Host>,
-) -> Result<GroupId, NodeError> {
-    let group = opened.identity.group;
-    if mode == StartMode::Join {
-        return Ok(group);
-    }
-    let database = config.database;
-    if group != GroupId::NONE {
-        if database.group != GroupId::NONE && database.group != group {
-            return Err(NodeError::OtherHistory {
-                log_dir: config.log_dir.clone(),
-                log_group: group,
-                database_group: database.group,
-            });
-        }
-        let text = format!(
-            "bootstrap was asked for, but this member belongs to group {group} already: it finds its \
-             way back by itself"
-        );
-        host.log(Level::Info, &text);
-        return Ok(group);
-    }
-    let group = match database.group {
-        GroupId::NONE => GroupId(random_uuid()?),
-        group => group,
-    };
-    opened.writer.set_group(group)?;
-    if database.group == group && database.seqno > Seqno(0) {
-        let base = LogBase {
-            seqno: database.seqno,
-            ..LogBase::default()
-        };
-        opened.writer.reset(base.clone())?;
-        opened.writer.sync()?;
-        opened.recovered.base = base;
-    }
-    // This database is the group's: what it holds is the beginning of the history.
-    config.database = DatabasePosition {
-        group,
-        seqno: database.seqno.max(Seqno(0)),
-    };
-    host.log(Level::Info, &format!("beginning group {group}"));
-    Ok(group)
-}
-
-/// How many of the log's last entries to read at start, judged by the size of the newest.
-fn warm_entries(recovered: &Recovered) -> u64 {
-    let known = recovered.tail.len() as u64;
-    let bytes: u64 = recovered
-        .tail
-        .iter()
-        .map(|header| u64::from(header.payload_len))
-        .sum();
-    match bytes.checked_div(known) {
-        None | Some(0) => WARM_ENTRIES,
-        Some(average) => (WARM_TOTAL_BYTES / average).clamp(1, WARM_ENTRIES),
-    }
-}
-
-/// Certification state as far as the end of the log tells it.
-fn warm_ingestor(
-    config: &NodeConfig,
-    core: &Core,
-    reader: &LogReader,
-    warm_entries: u64,
-    host: &Arc<dyn Host>,
-) -> Ingestor {
-    let limits = CertLimits {
-        span_max: i64::try_from(config.certification_span).unwrap_or(i64::MAX),
-        ..CertLimits::default()
-    };
-    let base = core.base();
-    let last = core.last_id().index;
-    let start = LogIndex(last.0.saturating_sub(warm_entries).max(base.last.index.0));
-    let seqno = match start == base.last.index {
-        true => Some(base.seqno),
-        false => reader.header(start).ok().map(|header| header.seqno),
-    };
-    let mut ingest = Ingestor::new(start, seqno.unwrap_or(core.last_seqno()), limits);
-    let mut next = start.next();
-    while seqno.is_some() && next <= last {
-        match reader.read(next, last, WARM_BYTES) {
-            Ok(entries) => {
-                for entry in entries {
-                    next = entry.header.index.next();
-                    if let Err(error) = ingest.appended(&entry.header, &entry.payload) {
-                        let text = format!("entry {}: {error}", entry.header.id());
-                        host.log(Level::Debug, &text);
-                    }
-                }
-            }
-            Err(error) => {
-                host.log(
-                    Level::Warning,
-                    &format!("certification starts without history: {error}"),
-                );
-                return Ingestor::new(last, core.last_seqno(), limits);
-            }
-        }
-    }
-    ingest
 }
 
 fn random_u64() -> Result<u64, NodeError> {

@@ -1,31 +1,9 @@
-//! An action on its way: what its client waits for.
+//! An action on its way: what its client's thread waits on.
 
-use std::ops::Deref;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
-use synod_consensus::Seqno;
-
-/// How an action ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fate {
-    /// Committed in the log at this position.
-    Ordered {
-        /// Its position.
-        seqno: Seqno,
-        /// The last position that must be applied before it, on other members.
-        depends_on: Seqno,
-    },
-    /// Refused by the leader: it conflicts with an action ordered before it.
-    Conflict,
-    /// Refused by the leader: its snapshot is older than the certification window. Try again.
-    TooOld,
-    /// Refused by the leader for another reason, which was logged.
-    Rejected,
-    /// The group was lost before the outcome was known. It may still turn out to be ordered; it is
-    /// then delivered like another member's.
-    Unknown,
-}
+use synod_member::{Client, Fate, Outcome, lock};
 
 /// What [`Pending::wait`] saw.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,7 +16,7 @@ pub enum Waited {
 
 #[derive(Debug, Default)]
 struct State {
-    fate: Option<Fate>,
+    outcome: Outcome,
     interrupted: bool,
 }
 
@@ -47,120 +25,70 @@ struct State {
 pub struct Pending {
     state: Mutex<State>,
     changed: Condvar,
-    /// See `Shared::epoch`.
-    epoch: Option<Arc<AtomicU64>>,
 }
 
 impl Pending {
     pub(crate) fn new(epoch: Arc<AtomicU64>) -> Pending {
+        let state = State {
+            outcome: Outcome::new(epoch),
+            interrupted: false,
+        };
         Pending {
-            epoch: Some(epoch),
-            ..Pending::default()
+            state: Mutex::new(state),
+            changed: Condvar::new(),
         }
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits for the fate or an interruption, whichever comes first. A fate that is known wins.
     pub fn wait(&self) -> Waited {
-        let mut state = self.lock();
-        loop {
-            if let Some(fate) = state.fate {
-                return Waited::Fate(fate);
-            }
-            if state.interrupted {
-                return Waited::Interrupted;
-            }
-            state = self
-                .changed
-                .wait(state)
-                .unwrap_or_else(PoisonError::into_inner);
+        let state = self.wait_while(|state| state.outcome.fate().is_none() && !state.interrupted);
+        match state.outcome.fate() {
+            Some(fate) => Waited::Fate(fate),
+            None => Waited::Interrupted,
         }
     }
 
     /// Waits for the fate only.
     pub fn wait_for_fate(&self) -> Fate {
-        let mut state = self.lock();
-        loop {
-            if let Some(fate) = state.fate {
-                return fate;
-            }
-            state = self
-                .changed
-                .wait(state)
-                .unwrap_or_else(PoisonError::into_inner);
-        }
+        let state = self.wait_while(|state| state.outcome.fate().is_none());
+        state.outcome.fate().expect("waited until there is one")
+    }
+
+    fn wait_while(&self, condition: impl Fn(&State) -> bool) -> MutexGuard<'_, State> {
+        let waited = self
+            .changed
+            .wait_while(lock(&self.state), |state| condition(state));
+        waited.unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
     /// Makes a present or future [`Pending::wait`] return.
     pub fn interrupt(&self) {
-        self.lock().interrupted = true;
+        lock(&self.state).interrupted = true;
         self.changed.notify_all();
     }
 
     /// The fate, if known.
     pub fn fate(&self) -> Option<Fate> {
-        self.lock().fate
+        lock(&self.state).outcome.fate()
     }
 
     /// Nobody waits any longer: whatever is not decided yet ends as [`Fate::Unknown`]. The fate.
     pub fn give_up(&self) -> Option<Fate> {
-        let mut state = self.lock();
-        if state.fate.is_none() {
-            // Before the client lets go of its locks: whoever gets them next must not be taken for
-            // somebody who has seen this action.
-            if let Some(epoch) = &self.epoch {
-                epoch.fetch_add(1, Ordering::AcqRel);
-            }
-            state.fate = Some(Fate::Unknown);
-            self.changed.notify_all();
-        }
-        state.fate
-    }
-
-    /// Decides. The first decision stands; returns whether this was it.
-    pub(crate) fn decide(&self, fate: Fate) -> bool {
-        let mut state = self.lock();
-        if state.fate.is_some() {
-            return false;
-        }
-        state.fate = Some(fate);
-        drop(state);
+        let fate = lock(&self.state).outcome.give_up();
         self.changed.notify_all();
-        true
+        Some(fate)
     }
 }
 
-/// The core thread's hold on a [`Pending`]: nobody waits for ever, even if it is dropped on the way.
-#[derive(Debug)]
-pub(crate) struct Waiter(Option<Arc<Pending>>);
-
-impl Waiter {
-    pub(crate) fn new(pending: Arc<Pending>) -> Waiter {
-        Waiter(Some(pending))
+impl Client for Pending {
+    fn is_decided(&self) -> bool {
+        self.fate().is_some()
     }
 
-    /// Lets go without a decision: another piece of the action will bring it.
-    pub(crate) fn release(mut self) {
-        self.0 = None;
-    }
-}
-
-impl Deref for Waiter {
-    type Target = Arc<Pending>;
-
-    fn deref(&self) -> &Arc<Pending> {
-        self.0.as_ref().expect("only emptied when consumed")
-    }
-}
-
-impl Drop for Waiter {
-    fn drop(&mut self) {
-        if let Some(pending) = self.0.take() {
-            pending.decide(Fate::Unknown);
-        }
+    fn decide(&self, fate: Fate) -> bool {
+        let is_first = lock(&self.state).outcome.decide(fate);
+        self.changed.notify_all();
+        is_first
     }
 }
 
@@ -169,11 +97,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn first_decision_stands() {
+    fn decision_ends_the_wait() {
         let pending = Pending::default();
         assert!(pending.decide(Fate::Conflict));
-        assert!(!pending.decide(Fate::Unknown));
         assert_eq!(pending.wait(), Waited::Fate(Fate::Conflict));
+        assert_eq!(pending.wait_for_fate(), Fate::Conflict);
         assert_eq!(pending.give_up(), Some(Fate::Conflict));
     }
 
@@ -183,25 +111,5 @@ mod tests {
         pending.interrupt();
         assert_eq!(pending.wait(), Waited::Interrupted);
         assert_eq!(pending.fate(), None);
-    }
-
-    #[test]
-    fn giving_up_begins_a_new_epoch_unless_the_fate_is_known() {
-        let epoch = Arc::new(AtomicU64::new(4));
-        let pending = Pending::new(epoch.clone());
-        assert_eq!(pending.give_up(), Some(Fate::Unknown));
-        assert_eq!(epoch.load(Ordering::Acquire), 5);
-        assert_eq!(pending.give_up(), Some(Fate::Unknown));
-        assert_eq!(epoch.load(Ordering::Acquire), 5);
-    }
-
-    #[test]
-    fn waiter_dropped_on_the_way_ends_the_wait() {
-        let pending = Arc::new(Pending::default());
-        drop(Waiter::new(pending.clone()));
-        assert_eq!(pending.wait_for_fate(), Fate::Unknown);
-        let other = Arc::new(Pending::default());
-        Waiter::new(other.clone()).release();
-        assert_eq!(other.fate(), None);
     }
 }

@@ -8,9 +8,9 @@ use synod_fuzz::{split_byte, split_part};
 fuzz_target!(|input: &[u8]| {
     let (which, payload) = split_byte(input);
     match which {
-        0 => synod_node::fuzzing::check_action(payload),
-        1 => synod_node::fuzzing::check_chunk(payload),
-        2 => synod_node::fuzzing::check_view(payload),
+        0 => synod_member::fuzzing::check_action(payload),
+        1 => synod_member::fuzzing::check_chunk(payload),
+        2 => synod_member::fuzzing::check_view(payload),
         3 => synod::fuzzing::check_write_set(payload),
         _ => check_cutting(payload),
     }
@@ -23,5 +23,5 @@ fn check_cutting(input: &[u8]) {
     for part in parts.chunks(3) {
         keys.append(&[b"db", part], KeyType::Exclusive);
     }
-    synod_node::fuzzing::check_cutting(keys, data, usize::from(chunk_bytes) + 2);
+    synod_member::fuzzing::check_cutting(keys, data, usize::from(chunk_bytes) + 2);
 }

@@ -5,6 +5,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
 
+use synod_member::{Event, Level, lock};
 use synod_wire::handshake::HANDSHAKE_FRAME_MAX;
 use synod_wire::{
     FrameReader, FrameWriter, HandshakeError, Hello, HelloReply, Lane, PeerMessage, RefuseReason,
@@ -13,9 +14,6 @@ use synod_wire::{
 
 use super::dial::{HANDSHAKE_LIMIT, IO_LIMIT, Timed, prepare};
 use super::{INBOUND_MAX, Peers};
-use crate::driver::Event;
-use crate::host::Level;
-use crate::shared::lock;
 
 /// Pause after a failed accept (out of file descriptors, say).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -177,12 +175,12 @@ fn receive(
         if !peers.inbound_budget.take(bytes) {
             return Ok(());
         }
-        peers.tell(Event::Peer {
+        let event = Event::Peer {
             from: hello.member,
             group: hello.group,
             message,
-            bytes,
-        });
+        };
+        peers.tell_weighing(event, bytes);
     }
     Ok(())
 }

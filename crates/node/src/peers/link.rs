@@ -7,13 +7,11 @@ use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use synod_consensus::{GroupId, MemberId};
+use synod_member::{Event, Host, Level, lock};
 use synod_wire::{FrameWriter, HelloReply, Lane, PeerMessage, RefuseReason, StreamError};
 
 use super::Peers;
 use super::dial::dial;
-use crate::driver::Event;
-use crate::host::{Host, Level};
-use crate::shared::lock;
 
 /// Bytes waiting for one lane. Beyond this the receiver has stopped reading: the connection is given
 /// up, and the protocol sends again what is needed.

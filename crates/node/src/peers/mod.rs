@@ -19,13 +19,12 @@ use std::thread::JoinHandle;
 use crossbeam_channel::Sender;
 use socket2::SockRef;
 use synod_consensus::{GroupId, MemberId};
+use synod_member::{Event, Host, lock};
 use synod_wire::{FrameLimits, Hello, Lane, LocalIdentity, PeerMessage};
 
 use crate::budget::ByteBudget;
 use crate::config::NodeError;
-use crate::driver::Event;
-use crate::host::Host;
-use crate::shared::lock;
+use crate::core_thread::Incoming;
 use crate::threads::spawn;
 use link::Link;
 
@@ -48,7 +47,7 @@ pub(crate) struct Peers {
     /// Where this member listens, as peers see it.
     address: String,
     limits: FrameLimits,
-    events: Sender<Event>,
+    events: Sender<Incoming>,
     inbound_budget: Arc<ByteBudget>,
     host: Arc<dyn Host>,
     links: Mutex<HashMap<MemberId, Arc<Link>>>,
@@ -68,7 +67,7 @@ pub(crate) struct PeersStart {
     pub(crate) address: String,
     pub(crate) listener: TcpListener,
     pub(crate) seeds: Vec<String>,
-    pub(crate) events: Sender<Event>,
+    pub(crate) events: Sender<Incoming>,
     pub(crate) inbound_budget: Arc<ByteBudget>,
     pub(crate) host: Arc<dyn Host>,
 }
@@ -141,7 +140,7 @@ impl Peers {
         }
         if links.len() >= LINKS_MAX {
             self.host.log(
-                crate::host::Level::Warning,
+                synod_member::Level::Warning,
                 &format!("not calling {address}: {LINKS_MAX} members are known already"),
             );
             return;
@@ -153,7 +152,8 @@ impl Peers {
             let closing = link.clone();
             if let Err(error) = self.run(&name, move || link::run(&peers, &link, lane)) {
                 closing.close();
-                self.host.log(crate::host::Level::Error, &error.to_string());
+                self.host
+                    .log(synod_member::Level::Error, &error.to_string());
                 return;
             }
         }
@@ -275,9 +275,14 @@ impl Peers {
         lock(&self.links).get(&member).cloned()
     }
 
+    /// As [`Peers::tell`], of something that took bytes from the inbound budget.
+    fn tell_weighing(&self, event: Event, bytes: usize) {
+        let _ = self.events.send(Incoming::weighing(event, bytes));
+    }
+
     fn tell(&self, event: Event) {
         // The core thread may have ended; then this thread will soon.
-        let _ = self.events.send(event);
+        let _ = self.events.send(event.into());
     }
 }
 

@@ -3,12 +3,11 @@
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
+use synod_member::{Event, lock};
 use synod_wire::{HelloReply, Lane, RefuseReason};
 
 use super::Peers;
 use super::dial::dial;
-use crate::driver::Event;
-use crate::shared::lock;
 
 /// Between rounds.
 const PAUSE: Duration = Duration::from_millis(500);

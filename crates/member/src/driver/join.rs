@@ -1,10 +1,11 @@
 //! Finding the group, and becoming present in it.
 
 use std::collections::BTreeSet;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use synod_consensus::{
     ConfigChange, ConfigError, EntryId, GroupId, LogBase, LogIndex, Member, MemberId, Role, Seqno,
+    Time,
 };
 use synod_wire::{Join, JoinRefused, JoinReply, PeerMessage};
 
@@ -16,8 +17,6 @@ use crate::view::{View, ViewMember};
 
 /// A join request is repeated this often.
 const RETRY: Duration = Duration::from_millis(400);
-/// A new member's log starts this many entries before the end, if it needs no more.
-const JOIN_BACKLOG: u64 = 1000;
 /// More members than this are refused.
 const MEMBERS_MAX: usize = 64;
 /// Different refusals remembered, so that each is logged once.
@@ -30,15 +29,15 @@ const MEMBER_PATIENCE: Duration = Duration::from_secs(10);
 /// A member's way into the group.
 pub(super) struct Joining {
     mode: StartMode,
-    last_sent: Option<Instant>,
+    last_sent: Option<Time>,
     /// Members found that may know the leader.
     contacts: Vec<MemberId>,
     /// What was logged already about addresses that did not let this member in.
     refusals: BTreeSet<String>,
     /// Since when addresses refuse this member for good, and none welcomes it.
-    refused_since: Option<Instant>,
+    refused_since: Option<Time>,
     /// Since when the group says that somebody has this member's name.
-    name_taken_since: Option<Instant>,
+    name_taken_since: Option<Time>,
 }
 
 impl Joining {
@@ -71,7 +70,7 @@ impl Driver {
         {
             let me = Member {
                 role: Role::Voter,
-                has_data: true,
+                has_data: self.config.has_data,
                 name: self.config.name.clone(),
                 address: self.config.address.clone(),
                 versions: self.config.versions,
@@ -111,12 +110,12 @@ impl Driver {
         if !is_final || self.joined_host || !alone {
             return;
         }
-        let since = *self.joining.refused_since.get_or_insert_with(Instant::now);
+        let since = *self.joining.refused_since.get_or_insert(self.now);
         let patience = match self.group {
             GroupId::NONE => NEWCOMER_PATIENCE,
             _ => MEMBER_PATIENCE,
         };
-        if since.elapsed() >= patience {
+        if self.now.since(since) >= patience {
             self.fail(text);
         }
     }
@@ -149,11 +148,8 @@ impl Driver {
         if self.is_present() || self.leaving.is_some() || self.core.is_leader() {
             return;
         }
-        if self
-            .joining
-            .last_sent
-            .is_some_and(|at| at.elapsed() < RETRY)
-        {
+        let sent = self.joining.last_sent;
+        if sent.is_some_and(|at| self.now.since(at) < RETRY) {
             return;
         }
         let targets = match self.core.leader() {
@@ -163,13 +159,13 @@ impl Driver {
         if targets.is_empty() {
             return;
         }
-        self.joining.last_sent = Some(Instant::now());
+        self.joining.last_sent = Some(self.now);
         let join = Join {
             session: self.me.session,
             name: self.config.name.clone(),
             address: self.config.address.clone(),
             incoming: self.config.incoming.clone(),
-            has_data: true,
+            has_data: self.config.has_data,
             group: self.group,
             db_group: self.config.database.group,
             db_seqno: self.config.database.seqno,
@@ -208,11 +204,8 @@ impl Driver {
     /// Somebody has this member's name. It may be this member's own former self, whose death the
     /// group has not noticed yet.
     fn name_taken(&mut self, text: &str) {
-        let since = *self
-            .joining
-            .name_taken_since
-            .get_or_insert_with(Instant::now);
-        self.refused(text, since.elapsed() > self.config.suspect * 2);
+        let since = *self.joining.name_taken_since.get_or_insert(self.now);
+        self.refused(text, self.now.since(since) > self.config.suspect * 2);
     }
 
     fn accepted_by(&mut self, group: GroupId) {
@@ -231,7 +224,7 @@ impl Driver {
         self.log(Level::Info, format!("joining group {group}"));
         self.group = group;
         // Ordered before every write that the group may cause.
-        let _ = self.links.jobs.send(Job::SetGroup(group));
+        self.links.disk.write(Job::SetGroup(group));
         self.links.peers.set_group(group);
     }
 
@@ -268,12 +261,13 @@ impl Driver {
                     incoming,
                     ..
                 } = join;
-                self.presence.enter(ViewMember {
+                let member = ViewMember {
                     member: from,
                     session,
                     name,
                     incoming,
-                });
+                };
+                self.presence.enter(self.now, member);
                 self.update_view();
                 JoinReply::Accepted {
                     group: self.group,
@@ -315,7 +309,7 @@ impl Driver {
             .iter()
             .find(|(id, m)| **id != from && m.name == join.name);
         if let Some((id, _)) = namesake
-            && (*id == self.me.member || self.presence.is_alive(*id, self.config.suspect))
+            && (*id == self.me.member || self.is_alive(*id))
         {
             let text = format!(
                 "a live member is called '{}' already: give this server another wsrep_node_name",
@@ -378,12 +372,17 @@ impl Driver {
     /// Where a new member's log shall start: late, but early enough for what its database lacks.
     fn base_for(&self, join: &Join) -> LogBase {
         let oldest = self.core.base().last.index;
-        let mut index = LogIndex(self.core.commit_index().0.saturating_sub(JOIN_BACKLOG));
+        let mut index = LogIndex(
+            self.core
+                .commit_index()
+                .0
+                .saturating_sub(self.tuning.join_backlog),
+        );
         if join.db_group == self.group
             && join.db_seqno > Seqno(0)
             && let Ok(at) = self.links.reader.seek_seqno(join.db_seqno)
         {
-            index = index.min(LogIndex(at.0.saturating_sub(JOIN_BACKLOG)));
+            index = index.min(LogIndex(at.0.saturating_sub(self.tuning.join_backlog)));
         }
         if let Some(chunk) = self.ingest.oldest_open_chunk() {
             index = index.min(chunk.prev());

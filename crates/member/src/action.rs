@@ -15,6 +15,7 @@
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use synod_certify::{Class, KeySet};
+use synod_consensus::EntryKind;
 
 const VERSION: u8 = 1;
 const ACTION_HEADER_BYTES: usize = 36;
@@ -199,13 +200,25 @@ fn class_from_code(code: u8) -> Result<Class, PayloadError> {
 }
 
 /// One proposal of an action, encoded.
-pub(crate) enum Piece {
+pub enum Piece {
+    /// Not the last one.
     Chunk(Bytes),
+    /// By this one the action is ordered.
     Last(Bytes),
 }
 
+impl Piece {
+    /// The entry kind and payload to propose.
+    pub fn into_proposal(self) -> (EntryKind, Bytes) {
+        match self {
+            Piece::Chunk(payload) => (EntryKind::Chunk, payload),
+            Piece::Last(payload) => (EntryKind::Action, payload),
+        }
+    }
+}
+
 /// Cuts an action into proposals of about `chunk_bytes`; `number` names it if there are several.
-pub(crate) fn cut(action: &Action, epoch: u64, chunk_bytes: usize, number: u64) -> Cutter {
+pub fn cut(action: &Action, epoch: u64, chunk_bytes: usize, number: u64) -> Cutter {
     let mut last = ActionPiece {
         class: action.class,
         epoch,
@@ -225,7 +238,7 @@ pub(crate) fn cut(action: &Action, epoch: u64, chunk_bytes: usize, number: u64) 
 }
 
 /// Yields the pieces one by one, so that a large action is never in memory twice.
-pub(crate) struct Cutter {
+pub struct Cutter {
     last: Option<ActionPiece>,
     chunk_bytes: usize,
 }

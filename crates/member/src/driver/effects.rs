@@ -1,12 +1,11 @@
 //! Performing what the consensus core asks for.
 
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use synod_consensus::{
     Append, Body, ConfigAt, Effect, EntryHeader, EntryKind, LogIndex, Message, Origin, RoleChange,
-    RoleName, SendEntries, Seqno, WriteOp, WriteTicket,
+    RoleName, SendEntries, Seqno, Time, WriteOp, WriteTicket,
 };
 use synod_log::Entry;
 use synod_wire::PeerMessage;
@@ -20,6 +19,9 @@ use crate::view::View;
 impl Driver {
     pub(super) fn perform_core_effects(&mut self) {
         while let Some(effect) = self.core.poll_effect() {
+            if let Some(observer) = &mut self.links.observer {
+                observer.effect(&self.core, &effect);
+            }
             match effect {
                 Effect::Write { ticket, op } => self.write(ticket, op),
                 Effect::Send(message) => {
@@ -60,8 +62,7 @@ impl Driver {
                 Job::Reset { ticket, era, base }
             }
         };
-        // A gone receiver has reported its failure, which ends this thread.
-        let _ = self.links.jobs.send(job);
+        self.links.disk.write(job);
     }
 
     /// Finds an entry's payload, and has certification see the entry if it has not.
@@ -110,7 +111,7 @@ impl Driver {
         if header.index <= self.ingest.last_index() {
             return;
         }
-        if let Err(error) = self.ingest.appended(header, payload) {
+        if let Err(error) = self.ingest.appended(self.now, header, payload) {
             self.log(Level::Error, format!("entry {}: {error}", header.id()));
         }
         if header.kind == EntryKind::View {
@@ -127,7 +128,7 @@ impl Driver {
             false => usize::MAX,
         };
         let Some(entries) = self.staged.range(range.first, range.last, bytes_max) else {
-            let _ = self.links.catchup.send(CatchUp {
+            self.links.disk.read(CatchUp {
                 from: self.me.member,
                 range,
             });
@@ -202,11 +203,10 @@ impl Driver {
         } else if self.leaderless_since.is_none() {
             // A leader steps down in its own term when it has not heard a quorum for so long.
             let silence = match lost_quorum {
-                true => Duration::from_micros(self.config.timing.election_timeout_max_us),
-                false => Duration::ZERO,
+                true => self.config.timing.election_timeout_max_us,
+                false => 0,
             };
-            let now = Instant::now();
-            self.leaderless_since = Some(now.checked_sub(silence).unwrap_or(now));
+            self.leaderless_since = Some(Time(self.now.0.saturating_sub(silence)));
         }
         if leads || (change.role == RoleName::Follower && change.leader.is_some()) {
             let name = change.leader.map_or(String::new(), |id| self.name_of(id));

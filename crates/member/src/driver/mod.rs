@@ -1,13 +1,15 @@
-//! The core thread: turns what happens (messages, completed writes, clients, time) into calls of the
-//! consensus core, and the core's effects into deeds. All protocol state is owned by this thread.
+//! The driver: turns what happens (messages, completed writes, clients, time) into calls of the
+//! consensus core, and the core's effects into deeds. It owns all protocol state.
 //!
-//! One turn: take what has come in, tell the core, perform its effects. Nothing here waits for a
-//! disk, a socket or the host.
+//! One turn: [`Driver::handle`] for whatever has come in, then [`Driver::turn`], and again at
+//! [`Driver::wake_at`] at the latest. Nothing here waits for a disk, a socket or the host, and time is
+//! an argument.
 
 mod deferred;
 mod effects;
 mod event;
 mod flushed;
+mod inspect;
 mod join;
 mod leader;
 mod leave;
@@ -18,12 +20,10 @@ mod reads;
 mod status;
 mod transfer;
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 use synod_consensus::{
     Body, Config, Core, EntryKind, GroupId, Intake, LogIndex, MemberId, Message, Outbox, Seqno,
     SessionId, Term, Time,
@@ -32,17 +32,17 @@ use synod_log::LogReader;
 use synod_wire::{DataState, PeerMessage};
 
 pub(crate) use effects::append_message;
-pub(crate) use event::{Event, LeaveDone, ReadDone, Submission};
+pub use event::{Event, LeaveDone, ReadDone, Reply, Submission};
+pub use inspect::Load;
 
-use crate::budget::ByteBudget;
-use crate::catchup::CatchUp;
-use crate::config::{NodeConfig, StartMode};
+use crate::config::MemberConfig;
 use crate::host::{Host, Level};
 use crate::ingest::Ingestor;
-use crate::peers::Peers;
-use crate::shared::Shared;
+use crate::outside::{Disk, Network, Observer};
+use crate::shared::{Shared, lock};
 use crate::staged::Staged;
-use crate::storage::Job;
+use crate::start::Start;
+use crate::tuning::Tuning;
 use crate::view::View;
 use deferred::Deferred;
 use flushed::Flushed;
@@ -52,37 +52,36 @@ use origin::Submitted;
 use presence::{Presence, ViewTrail};
 use reads::Reads;
 
-/// Events taken in one turn before effects are performed.
-const EVENTS_PER_TURN: usize = 512;
-/// Period of the slow work: reports, views, retention.
-const SLOW_TICK: Duration = Duration::from_millis(250);
-
 /// Who this member is.
-#[derive(Clone, Debug)]
-pub(crate) struct Me {
-    pub(crate) member: MemberId,
-    pub(crate) session: SessionId,
+#[derive(Clone, Copy, Debug)]
+pub struct Me {
+    /// Its disk's identity.
+    pub member: MemberId,
+    /// Its process'.
+    pub session: SessionId,
 }
 
 /// What the driver is connected to.
-pub(crate) struct Links {
-    pub(crate) events: Receiver<Event>,
-    pub(crate) jobs: Sender<Job>,
-    pub(crate) catchup: Sender<CatchUp>,
-    pub(crate) peers: Arc<Peers>,
-    pub(crate) host: Arc<dyn Host>,
-    pub(crate) shared: Arc<Shared>,
-    pub(crate) reader: LogReader,
-    /// Bytes of this member's actions on their way.
-    pub(crate) pending_budget: Arc<ByteBudget>,
-    /// Bytes of received messages not handled yet.
-    pub(crate) inbound_budget: Arc<ByteBudget>,
+pub struct Links {
+    /// The other members.
+    pub peers: Box<dyn Network>,
+    /// Its own disk.
+    pub disk: Box<dyn Disk>,
+    /// The program it runs in.
+    pub host: Arc<dyn Host>,
+    /// What other threads see of it.
+    pub shared: Arc<Shared>,
+    /// Its log.
+    pub reader: LogReader,
+    /// Whoever checks the protocol, if anybody.
+    pub observer: Option<Box<dyn Observer>>,
 }
 
 /// See the module.
-pub(crate) struct Driver {
+pub struct Driver {
     me: Me,
-    config: NodeConfig,
+    config: MemberConfig,
+    tuning: Tuning,
     group: GroupId,
     core: Core,
     outbox: Outbox,
@@ -90,21 +89,22 @@ pub(crate) struct Driver {
     ingest: Ingestor,
     staged: Staged,
     links: Links,
-    started: Instant,
+    /// Microseconds of this member's own clock, as of the input being handled.
+    now: Time,
     /// Payloads of the append being handled.
-    arriving: HashMap<(Term, LogIndex), Bytes>,
-    submitted: HashMap<u64, Submitted>,
+    arriving: BTreeMap<(Term, LogIndex), Bytes>,
+    submitted: BTreeMap<u64, Submitted>,
     /// Proposals waiting for room in the leader's log.
     deferred: Deferred,
     /// The connection over which proposals go to a member, see `Event::LinkUp`.
-    connections: HashMap<MemberId, u64>,
+    connections: BTreeMap<MemberId, u64>,
     /// See `Shared::log_cut`.
     era: u64,
     reads: Reads,
     presence: Presence,
     views: ViewTrail,
     committed_view: View,
-    next_retention: Instant,
+    next_retention: Time,
     flushed: Flushed,
     /// How far the slowest member present has applied, by the leader's word.
     slowest_applied: Option<Seqno>,
@@ -112,42 +112,37 @@ pub(crate) struct Driver {
     leaving: Option<Leaving>,
     data_state: DataState,
     last_committed: LogIndex,
-    leaderless_since: Option<Instant>,
+    leaderless_since: Option<Time>,
     /// The group's protocol version; zero before it is known.
     protocol: u16,
     /// The term this member leads.
     led: Option<Term>,
-    next_slow_tick: Instant,
+    next_slow_tick: Time,
     joined_host: bool,
     stopped: bool,
 }
 
-/// What recovery and start-up decided.
-pub(crate) struct Start {
-    pub(crate) me: Me,
-    pub(crate) config: NodeConfig,
-    pub(crate) group: GroupId,
-    pub(crate) mode: StartMode,
-    pub(crate) core: Core,
-    pub(crate) ingest: Ingestor,
-}
-
 impl Driver {
-    pub(crate) fn new(start: Start, links: Links) -> Driver {
+    /// A driver that has not done anything yet; see [`Driver::begin`].
+    pub fn new(start: Start, links: Links, now: Time) -> Driver {
         let Start {
             me,
             config,
+            tuning,
             group,
             mode,
             core,
             ingest,
         } = start;
-        let now = Instant::now();
+        {
+            let mut status = lock(&links.shared.status);
+            (status.member, status.session, status.group) = (me.member, me.session, group);
+        }
         Driver {
             outbox: Outbox::new(me.member, me.session),
             intake: Intake::default(),
             ingest,
-            staged: Staged::new(STAGED_BYTES_MAX),
+            staged: Staged::new(tuning.staged_bytes),
             presence: Presence::default(),
             views: ViewTrail::load(&links.reader),
             joining: Joining::new(mode),
@@ -155,14 +150,15 @@ impl Driver {
             last_committed: core.commit_index(),
             me,
             config,
+            tuning,
             group,
             core,
             links,
-            started: now,
-            arriving: HashMap::new(),
-            submitted: HashMap::new(),
+            now,
+            arriving: BTreeMap::new(),
+            submitted: BTreeMap::new(),
             deferred: Deferred::default(),
-            connections: HashMap::new(),
+            connections: BTreeMap::new(),
             era: 0,
             reads: Reads::default(),
             leaving: None,
@@ -172,81 +168,80 @@ impl Driver {
             led: None,
             next_slow_tick: now,
             next_retention: now,
-            flushed: Flushed::default(),
+            flushed: Flushed::new(tuning.flush_margin),
             slowest_applied: None,
             joined_host: false,
             stopped: false,
         }
     }
 
-    /// Microseconds since the node started: the core's clock.
+    /// The core's clock.
     fn now(&self) -> Time {
-        Time(u64::try_from(self.started.elapsed().as_micros()).unwrap_or(u64::MAX))
+        self.now
     }
 
     fn log(&self, level: Level, text: impl AsRef<str>) {
         self.links.host.log(level, text.as_ref());
     }
 
-    /// Runs until told to stop.
-    pub(crate) fn run(mut self) {
+    /// Begins to take part. Once, before anything else.
+    pub fn begin(&mut self, now: Time) {
+        self.observe(now);
         self.start_peers();
         self.perform();
-        while !self.stopped {
-            self.turn();
-        }
-        self.abandon_submissions();
-        self.reads.fail_all();
-        self.links.shared.stop();
-        // Nobody gives anything back from now on; what is still queued ends when it is dropped.
-        self.links.pending_budget.close();
-        self.links.inbound_budget.close();
     }
 
-    fn turn(&mut self) {
-        match self.links.events.recv_deadline(self.wake_at()) {
-            Ok(event) => {
-                self.handle(event);
-                for event in self.links.events.clone().try_iter().take(EVENTS_PER_TURN) {
-                    self.handle(event);
-                }
-            }
-            Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => self.stopped = true,
-        }
-        if self.core.poll_timeout().is_some_and(|at| at <= self.now()) {
-            self.core.handle_tick(self.now());
+    /// Whether this member has stopped for good, or was told to.
+    pub fn is_stopped(&self) -> bool {
+        self.stopped
+    }
+
+    /// Lets everybody go who waits for this member. What is handed to it later ends when it is
+    /// dropped.
+    pub fn end(&mut self) {
+        self.abandon_submissions();
+        self.reads.fail_all();
+    }
+
+    /// Does what is due, and what the inputs since the last turn led to.
+    pub fn turn(&mut self, now: Time) {
+        self.observe(now);
+        if self.core.poll_timeout().is_some_and(|at| at <= now) {
+            self.core.handle_tick(now);
         }
         self.perform();
-        if Instant::now() >= self.next_slow_tick {
-            self.next_slow_tick = Instant::now() + SLOW_TICK;
+        if now >= self.next_slow_tick {
+            self.next_slow_tick = now.plus(self.tuning.slow_tick);
             self.slow_tick();
             self.perform();
         }
     }
 
-    fn wake_at(&self) -> Instant {
-        let core = self
-            .core
-            .poll_timeout()
-            .map(|at| self.started + Duration::from_micros(at.0));
+    /// When the next turn is due at the latest.
+    pub fn wake_at(&self) -> Time {
+        let core = self.core.poll_timeout();
         core.map_or(self.next_slow_tick, |at| at.min(self.next_slow_tick))
     }
 
-    fn handle(&mut self, event: Event) {
+    /// Time never goes back: a clock that does stands still here.
+    fn observe(&mut self, now: Time) {
+        self.now = self.now.max(now);
+    }
+
+    /// Takes in what happened. A turn has to follow, at once or after some more.
+    pub fn handle(&mut self, now: Time, event: Event) {
+        self.observe(now);
         match event {
             Event::Peer {
                 from,
                 group,
                 message,
-                bytes,
             } => {
                 // It may have connected before this member chose its group.
                 let foreign = GroupId::NONE != group && group != self.group;
                 if !foreign || self.group == GroupId::NONE {
                     self.handle_peer(from, message);
                 }
-                self.links.inbound_budget.give_back(bytes);
             }
             Event::LinkUp { member, connection } => {
                 self.connections.insert(member, connection);
@@ -286,7 +281,7 @@ impl Driver {
     }
 
     fn handle_peer(&mut self, from: MemberId, message: PeerMessage) {
-        self.presence.heard(from);
+        self.presence.heard(self.now, from);
         match message {
             PeerMessage::Consensus(message) => self.handle_consensus(from, message, Vec::new()),
             PeerMessage::Append { message, payloads } => {
@@ -422,6 +417,3 @@ impl Driver {
         self.links.peers.send(to, message);
     }
 }
-
-/// Newest entries kept at hand for replication, in bytes.
-const STAGED_BYTES_MAX: usize = 32 << 20;

@@ -1,9 +1,9 @@
 //! Who is present, as a leader keeps track of it, and the views in the log.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::time::{Duration, Instant};
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
 
-use synod_consensus::{EntryKind, LogIndex, MemberId, SessionId};
+use synod_consensus::{EntryKind, LogIndex, MemberId, SessionId, Time};
 use synod_log::LogReader;
 use synod_wire::Report;
 
@@ -20,7 +20,7 @@ const READ_BYTES: usize = 4 << 20;
 #[derive(Default)]
 pub(super) struct Presence {
     present: BTreeMap<MemberId, ViewMember>,
-    heard: HashMap<MemberId, Instant>,
+    heard: BTreeMap<MemberId, Time>,
     reports: BTreeMap<MemberId, Report>,
     /// Members that asked to leave and still vote.
     pub(super) leaving: Vec<MemberId>,
@@ -28,30 +28,30 @@ pub(super) struct Presence {
 
 impl Presence {
     /// A message of this member arrived.
-    pub(super) fn heard(&mut self, member: MemberId) {
-        self.heard.insert(member, Instant::now());
+    pub(super) fn heard(&mut self, now: Time, member: MemberId) {
+        self.heard.insert(member, now);
     }
 
     /// Whether the member was heard of within `limit`.
-    pub(super) fn is_alive(&self, member: MemberId, limit: Duration) -> bool {
+    pub(super) fn is_alive(&self, now: Time, member: MemberId, limit: Duration) -> bool {
         self.heard
             .get(&member)
-            .is_some_and(|at| at.elapsed() < limit)
+            .is_some_and(|at| now.since(*at) < limit)
     }
 
     /// Starts from the latest view; each of its members has `limit` from now to be heard of.
-    pub(super) fn begin(&mut self, view: Option<&View>, me: ViewMember) {
+    pub(super) fn begin(&mut self, now: Time, view: Option<&View>, me: ViewMember) {
         self.present.clear();
         self.leaving.clear();
         for member in view.iter().flat_map(|view| &view.members) {
             self.present.insert(member.member, member.clone());
-            self.heard(member.member);
+            self.heard(now, member.member);
         }
-        self.enter(me);
+        self.enter(now, me);
     }
 
-    pub(super) fn enter(&mut self, member: ViewMember) {
-        self.heard(member.member);
+    pub(super) fn enter(&mut self, now: Time, member: ViewMember) {
+        self.heard(now, member.member);
         self.leaving.retain(|id| *id != member.member);
         self.present.insert(member.member, member);
     }
@@ -70,11 +70,11 @@ impl Presence {
     }
 
     /// Drops whoever was not heard of for `limit`; returns their names.
-    pub(super) fn expire(&mut self, me: MemberId, limit: Duration) -> Vec<String> {
+    pub(super) fn expire(&mut self, now: Time, me: MemberId, limit: Duration) -> Vec<String> {
         let mut gone = Vec::new();
         let heard = &self.heard;
         self.present.retain(|id, member| {
-            let alive = *id == me || heard.get(id).is_some_and(|at| at.elapsed() < limit);
+            let alive = *id == me || heard.get(id).is_some_and(|at| now.since(*at) < limit);
             if !alive {
                 gone.push(member.name.clone());
             }
@@ -235,17 +235,17 @@ mod tests {
     #[test]
     fn new_leader_starts_from_the_latest_view_and_itself() {
         let mut presence = Presence::default();
-        presence.enter(member(9, 9));
-        presence.begin(Some(&view(4)), member(2, 7));
+        presence.enter(Time(5), member(9, 9));
+        presence.begin(Time(5), Some(&view(4)), member(2, 7));
         assert_eq!(present(&presence), [(1, 1), (2, 7)]);
     }
 
     #[test]
     fn returning_member_replaces_its_former_session() {
         let mut presence = Presence::default();
-        presence.begin(Some(&view(1)), member(1, 1));
+        presence.begin(Time(5), Some(&view(1)), member(1, 1));
         presence.leaving.push(MemberId(2));
-        presence.enter(member(2, 5));
+        presence.enter(Time(5), member(2, 5));
         assert!(presence.leaving.is_empty());
         assert!(!presence.exit(MemberId(2), SessionId(1)), "an old session");
         assert_eq!(present(&presence), [(1, 1), (2, 5)]);
@@ -256,16 +256,22 @@ mod tests {
     #[test]
     fn silent_members_expire_but_never_the_leader_itself() {
         let mut presence = Presence::default();
-        presence.begin(Some(&view(1)), member(1, 1));
+        presence.begin(Time(5), Some(&view(1)), member(1, 1));
         presence.report(Report {
             member: MemberId(2),
             ..Report::default()
         });
-        assert!(presence.expire(MemberId(1), LONG).is_empty());
-        assert_eq!(presence.expire(MemberId(1), Duration::ZERO), ["node2"]);
+        assert!(presence.expire(Time(7), MemberId(1), LONG).is_empty());
+        assert_eq!(
+            presence.expire(Time(7), MemberId(1), Duration::ZERO),
+            ["node2"]
+        );
         assert_eq!(present(&presence), [(1, 1)]);
         assert_eq!(presence.reports().count(), 0);
-        assert!(!presence.is_alive(MemberId(3), LONG), "never heard of");
+        assert!(
+            !presence.is_alive(Time(7), MemberId(3), LONG),
+            "never heard of"
+        );
     }
 
     #[test]

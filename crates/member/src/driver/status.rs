@@ -1,9 +1,7 @@
-//! What others may see of the core thread's state.
+//! What others may see of the driver's state.
 
 use std::sync::atomic::Ordering;
-use std::time::Instant;
 
-use synod_certify::CertLimits;
 use synod_consensus::{LogIndex, MemberId, Role, Seqno};
 use synod_wire::Report;
 
@@ -69,7 +67,7 @@ impl Driver {
     }
 
     pub(super) fn own_report(&self) -> Report {
-        let applied = Seqno(self.links.shared.applied.load(Ordering::Acquire));
+        let applied = self.links.shared.applied();
         let on_their_way = self.links.shared.snapshots.oldest();
         let seen_by_all = on_their_way.map_or(applied, |seen| seen.min(applied));
         let committed = self.links.shared.commit_seqno.load(Ordering::Acquire);
@@ -87,7 +85,9 @@ impl Driver {
     pub(super) fn watch_primary(&mut self) {
         let primary = match self.leaderless_since {
             None => true,
-            Some(since) => self.links.shared.is_primary() && since.elapsed() < self.config.suspect,
+            Some(since) => {
+                self.links.shared.is_primary() && self.now.since(since) < self.config.suspect
+            }
         };
         if primary == self.links.shared.is_primary() {
             return;
@@ -101,7 +101,7 @@ impl Driver {
                 "no leader for {:?}: this member is not primary until it hears one. Configured \
                  voters: {}",
                 self.leaderless_since
-                    .map(|since: Instant| since.elapsed())
+                    .map(|since| self.now.since(since))
                     .unwrap_or_default(),
                 self.voter_names()
             );
@@ -121,10 +121,6 @@ impl Driver {
     }
 
     pub(super) fn new_ingestor(&self, index: LogIndex, seqno: Seqno) -> Ingestor {
-        let limits = CertLimits {
-            span_max: i64::try_from(self.config.certification_span).unwrap_or(i64::MAX),
-            ..CertLimits::default()
-        };
-        Ingestor::new(index, seqno, limits)
+        Ingestor::new(index, seqno, self.config.cert_limits())
     }
 }

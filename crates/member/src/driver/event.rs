@@ -1,66 +1,85 @@
-//! What the core thread is told.
+//! What the driver is told.
 
+use std::any::Any;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use crossbeam_channel::Sender;
 use synod_consensus::{EntryKind, GroupId, LogBase, MemberId, Seqno, WriteTicket};
 use synod_wire::{DataState, PeerMessage, StateOffer, StateRequest, StateResult};
 
-use crate::pending::Waiter;
+use crate::client::Waiter;
 use crate::snapshots::Snapshot;
 
 /// A proposal of this member: a chunk or the last piece of an action.
-pub(crate) struct Submission {
-    pub(crate) kind: EntryKind,
-    pub(crate) payload: Bytes,
+pub struct Submission {
+    /// [`EntryKind::Chunk`] or [`EntryKind::Action`].
+    pub kind: EntryKind,
+    /// See [`crate::cut`].
+    pub payload: Bytes,
     /// Who waits for the action; with every piece, so that a lost chunk ends the wait.
-    pub(crate) pending: Waiter,
+    pub waiter: Waiter,
     /// What the action has seen; with every piece.
-    pub(crate) snapshot: Arc<Snapshot>,
+    pub snapshot: Arc<Snapshot>,
+    /// Whatever is to be kept as long as the piece is on its way.
+    pub held: Option<Box<dyn Any + Send>>,
 }
 
+/// Takes an answer. Dropped without one, there will be none.
+pub type Reply = Box<dyn FnOnce(Seqno) + Send>;
+
 /// Where the answer to a read goes.
-pub(crate) struct ReadDone {
-    pub(crate) id: u64,
-    pub(crate) reply: Sender<Seqno>,
+pub struct ReadDone {
+    /// Names the read in [`Event::CancelRead`].
+    pub id: u64,
+    /// Told the group's position.
+    pub reply: Reply,
 }
 
 /// Told when this member is out of the voters, or cannot be.
-pub(crate) struct LeaveDone(pub(crate) Sender<()>);
+pub struct LeaveDone(pub Box<dyn FnOnce() + Send>);
 
 /// See the module.
-pub(crate) enum Event {
-    /// A message, and the bytes it took from the inbound budget.
+pub enum Event {
+    /// A message.
     Peer {
+        /// Who sent it.
         from: MemberId,
         /// The group the sender was in when it connected.
         group: GroupId,
+        /// What it says.
         message: PeerMessage,
-        bytes: usize,
     },
     /// Both lanes to a member are up. Proposals go out over this connection only.
     LinkUp {
+        /// To whom.
         member: MemberId,
+        /// Names the connection, see [`crate::Network::send_over`].
         connection: u64,
     },
     /// A member has connected to this one.
     Called {
+        /// Who.
         member: MemberId,
     },
     /// A connection to or from a member broke.
     LinkDown {
+        /// Whose.
         member: MemberId,
     },
     /// A member was found, by calling an address or by being called.
     Found {
+        /// Who.
         member: MemberId,
+        /// Where.
         address: String,
+        /// The group it is in.
         group: GroupId,
     },
     /// An address refused us.
     SeedRefused {
+        /// Why.
         text: String,
+        /// Asking again cannot help.
         is_final: bool,
     },
     /// Storage effects up to here are durable.
@@ -69,8 +88,11 @@ pub(crate) enum Event {
     Purged(LogBase),
     /// The log cannot be written any more.
     StorageFailed(String),
+    /// A piece of an action of this member.
     Submit(Submission),
+    /// A client asks for the group's position.
     Read(ReadDone),
+    /// It does not wait any longer.
     CancelRead(u64),
     /// The host's database changed its state.
     DataState(DataState),
@@ -78,12 +100,16 @@ pub(crate) enum Event {
     RequestState(StateRequest),
     /// The host, as a donor, accepts or declines.
     StateOffer {
+        /// Who asked for the copy.
         joiner: MemberId,
+        /// Its word.
         offer: StateOffer,
     },
     /// The host, as a donor, has finished.
     StateResult {
+        /// Who asked for the copy.
         joiner: MemberId,
+        /// How it went.
         result: StateResult,
     },
     /// Leave the group in good order.

@@ -4,12 +4,12 @@
 //! appended to its log, so that whoever leads next needs no scan (design: "certify once, at the
 //! leader"). A truncation undoes exactly what the dropped entries had done.
 
-use std::collections::{HashMap, VecDeque};
-use std::time::Instant;
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use synod_certify::{CertLimits, Certifier, Class, KeySet, KeyType, Request, Source, Verdict};
-use synod_consensus::{EntryHeader, EntryKind, LogIndex, MemberId, Origin, Seqno, SessionId};
+use synod_consensus::{EntryHeader, EntryKind, LogIndex, MemberId, Origin, Seqno, SessionId, Time};
 
 use crate::action::{ActionPiece, Chunk, Part, PayloadError};
 
@@ -59,7 +59,7 @@ struct Open {
     /// Keys by the index of the chunk that brought them.
     keys: Vec<(LogIndex, Bytes)>,
     chunks: Vec<LogIndex>,
-    touched: Instant,
+    touched: Time,
     /// Index of the last piece or discard, once appended. Kept until that is committed.
     closed: Option<LogIndex>,
 }
@@ -74,7 +74,7 @@ struct Trail {
 /// See the module.
 pub(crate) struct Ingestor {
     certifier: Certifier,
-    open: HashMap<OpenId, Open>,
+    open: BTreeMap<OpenId, Open>,
     trail: VecDeque<Trail>,
     last_seqno: Seqno,
     last_index: LogIndex,
@@ -90,7 +90,7 @@ impl Ingestor {
     pub(crate) fn new(index: LogIndex, seqno: Seqno, limits: CertLimits) -> Ingestor {
         Ingestor {
             certifier: Certifier::new(seqno.0, limits),
-            open: HashMap::new(),
+            open: BTreeMap::new(),
             trail: VecDeque::new(),
             last_seqno: seqno,
             last_index: index,
@@ -136,6 +136,7 @@ impl Ingestor {
     /// not understood; it is then treated as conflicting with everything.
     pub(crate) fn appended(
         &mut self,
+        now: Time,
         header: &EntryHeader,
         payload: &Bytes,
     ) -> Result<(), PayloadError> {
@@ -162,7 +163,7 @@ impl Ingestor {
                 Ok(())
             }
             EntryKind::Action => self.ingest_action(header, payload),
-            EntryKind::Chunk => self.ingest_chunk(header, payload),
+            EntryKind::Chunk => self.ingest_chunk(now, header, payload),
             EntryKind::Discard => {
                 let id = OpenId::decode(payload.clone())?;
                 self.close(&id, header.index);
@@ -207,7 +208,12 @@ impl Ingestor {
         self.certifier.ingest(seqno.0, &request);
     }
 
-    fn ingest_chunk(&mut self, header: &EntryHeader, payload: &Bytes) -> Result<(), PayloadError> {
+    fn ingest_chunk(
+        &mut self,
+        now: Time,
+        header: &EntryHeader,
+        payload: &Bytes,
+    ) -> Result<(), PayloadError> {
         let chunk = Chunk::decode(payload.clone())?;
         let open = self
             .open
@@ -215,10 +221,10 @@ impl Ingestor {
             .or_insert_with(|| Open {
                 keys: Vec::new(),
                 chunks: Vec::new(),
-                touched: Instant::now(),
+                touched: now,
                 closed: None,
             });
-        open.touched = Instant::now();
+        open.touched = now;
         open.chunks.push(header.index);
         if chunk.part == Part::Keys {
             open.keys.push((header.index, chunk.bytes));
@@ -303,16 +309,11 @@ impl Ingestor {
         self.certifier.advance_window(low_water.0);
     }
 
-    /// Actions in chunks that nobody has continued since `before`.
-    pub(crate) fn stale(&self, before: Instant) -> Vec<OpenId> {
-        let mut stale: Vec<OpenId> = self
-            .open
-            .iter()
-            .filter(|(_, open)| open.closed.is_none() && open.touched < before)
-            .map(|(id, _)| *id)
-            .collect();
-        stale.sort();
-        stale
+    /// Actions in chunks that nobody has continued for longer than `limit`.
+    pub(crate) fn stale(&self, now: Time, limit: Duration) -> Vec<OpenId> {
+        let is_stale = |open: &Open| open.closed.is_none() && now.since(open.touched) > limit;
+        let stale = self.open.iter().filter(|(_, open)| is_stale(open));
+        stale.map(|(id, _)| *id).collect()
     }
 
     /// First chunk of any action that is not complete.
@@ -321,6 +322,16 @@ impl Ingestor {
             .values()
             .filter_map(|open| open.chunks.first().copied())
             .min()
+    }
+
+    /// Bytes held for certification, about.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.certifier.memory_bytes()
+    }
+
+    /// Start of the certification window.
+    pub(crate) fn window_start(&self) -> Seqno {
+        Seqno(self.certifier.window_start())
     }
 
     /// Keys in the index.
@@ -379,7 +390,7 @@ mod tests {
                 payload_len: payload.len() as u32,
                 payload_crc: 0,
             };
-            let taken = self.ingest.appended(&header, payload);
+            let taken = self.ingest.appended(Time(1), &header, payload);
             taken.map(|()| header).map_err(|error| error.to_string())
         }
 
@@ -556,12 +567,12 @@ mod tests {
         let mut log = Log::new();
         log.append(EntryKind::Chunk, &chunk(Part::Data, 0, Bytes::new()))
             .unwrap();
-        let stale = log.ingest.stale(Instant::now());
+        let stale = log.ingest.stale(Time(2), Duration::ZERO);
         let [id] = stale.as_slice() else {
             panic!("one action is open")
         };
         let header = log.append(EntryKind::Discard, &id.encode()).unwrap();
-        assert!(log.ingest.stale(Instant::now()).is_empty());
+        assert!(log.ingest.stale(Time(2), Duration::ZERO).is_empty());
         log.ingest.committed(&header);
         assert_eq!(log.ingest.oldest_open_chunk(), None);
     }

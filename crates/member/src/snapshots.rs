@@ -20,7 +20,7 @@ pub(crate) struct Snapshots {
 
 /// Counts as one action on its way, until dropped.
 #[derive(Debug)]
-pub(crate) struct Snapshot {
+pub struct Snapshot {
     all: Arc<Snapshots>,
     seqno: Seqno,
 }

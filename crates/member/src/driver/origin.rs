@@ -1,5 +1,6 @@
 //! Proposals of this member: on their way to the leader, and back as committed entries.
 
+use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -8,17 +9,17 @@ use synod_consensus::{EntryHeader, EntryKind, MemberId, Origin, Term};
 use synod_wire::{PeerMessage, Propose, RefusedWhy};
 
 use super::{Driver, Submission};
+use crate::client::{Fate, Waiter};
 use crate::host::Level;
-use crate::pending::{Fate, Waiter};
 use crate::snapshots::Snapshot;
 
 /// A proposal whose outcome is not known.
 pub(super) struct Submitted {
     kind: EntryKind,
     payload: Bytes,
-    pending: Waiter,
+    waiter: Waiter,
     /// Held as long as the piece is on its way.
-    _snapshot: Arc<Snapshot>,
+    _held: (Arc<Snapshot>, Option<Box<dyn Any + Send>>),
 }
 
 impl Driver {
@@ -26,13 +27,13 @@ impl Driver {
         let Submission {
             kind,
             payload,
-            pending,
+            waiter,
             snapshot,
+            held,
         } = submission;
-        let given_up = pending.fate().is_some();
+        let given_up = waiter.is_decided();
         if given_up || !self.links.shared.is_primary() || self.leaving.is_some() {
-            self.links.pending_budget.give_back(payload.len());
-            pending.decide(Fate::Unknown);
+            waiter.decide(Fate::Unknown);
             return;
         }
         let number = self.outbox.submit();
@@ -41,8 +42,8 @@ impl Driver {
             Submitted {
                 kind,
                 payload,
-                pending,
-                _snapshot: snapshot,
+                waiter,
+                _held: (snapshot, held),
             },
         );
     }
@@ -108,20 +109,20 @@ impl Driver {
             }
         };
         if self.outbox.refused(term, number)
-            && let Some(submitted) = self.take_submitted(number)
+            && let Some(submitted) = self.submitted.remove(&number)
         {
-            submitted.pending.decide(fate);
+            submitted.waiter.decide(fate);
         }
     }
 
     /// An entry of this session was committed.
     pub(super) fn own_committed(&mut self, number: u64, header: &EntryHeader) {
-        let Some(submitted) = self.take_submitted(number) else {
+        let Some(submitted) = self.submitted.remove(&number) else {
             return;
         };
         if header.kind != EntryKind::Action {
             // The last piece brings the decision.
-            submitted.pending.release();
+            submitted.waiter.release();
             return;
         }
         let fate = Fate::Ordered {
@@ -130,24 +131,15 @@ impl Driver {
         };
         // Attached before the decision: the client may finish before this thread goes on, and the
         // delivery thread must find it either way.
-        self.links
-            .shared
-            .attach_local(header.seqno, Arc::clone(&submitted.pending));
-        if !submitted.pending.decide(fate) {
+        self.links.shared.attach_local(header.seqno);
+        if !submitted.waiter.decide(fate) {
             self.links.shared.take_local(header.seqno);
         }
     }
 
-    fn take_submitted(&mut self, number: u64) -> Option<Submitted> {
-        let submitted = self.submitted.remove(&number)?;
-        self.links.pending_budget.give_back(submitted.payload.len());
-        Some(submitted)
-    }
-
     /// The group is lost: nobody waits any longer. What was proposed may still be ordered.
     pub(super) fn abandon_submissions(&mut self) {
-        let mut numbers: Vec<u64> = self.submitted.keys().copied().collect();
-        numbers.sort_unstable();
+        let numbers: Vec<u64> = self.submitted.keys().copied().collect();
         for number in &numbers {
             self.outbox.forget(*number);
         }
@@ -157,12 +149,12 @@ impl Driver {
     fn give_up(&mut self, numbers: &[u64]) {
         if !numbers.is_empty() {
             // Before the clients let go of their locks.
-            self.links.shared.epoch.fetch_add(1, Ordering::AcqRel);
+            self.links.shared.epoch().fetch_add(1, Ordering::AcqRel);
         }
         for number in numbers {
             let number = *number;
-            if let Some(submitted) = self.take_submitted(number) {
-                submitted.pending.decide(Fate::Unknown);
+            if let Some(submitted) = self.submitted.remove(&number) {
+                submitted.waiter.decide(Fate::Unknown);
             }
         }
     }

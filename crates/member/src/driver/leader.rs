@@ -1,9 +1,6 @@
 //! What a leader does beyond the protocol: it judges proposals, announces views, and keeps an eye on
 //! the members.
 
-use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
-
 use bytes::Bytes;
 use synod_certify::Verdict;
 use synod_consensus::{
@@ -12,14 +9,11 @@ use synod_consensus::{
 };
 use synod_wire::{DataState, PeerMessage, Propose, RefusedWhy, Report, StatusBroadcast};
 
-use super::{Driver, STAGED_BYTES_MAX};
+use super::Driver;
 use crate::host::Level;
 use crate::ingest::OpenId;
 use crate::storage::{Job, Retain};
 use crate::view::View;
-
-/// An action in chunks that nobody continued for so long is given up.
-const STALE_CHUNKS: Duration = Duration::from_secs(60);
 
 impl Driver {
     /// A proposal of this or another member.
@@ -66,7 +60,7 @@ impl Driver {
         let uncommitted_max = usize::try_from(self.config.limits.uncommitted_bytes_max);
         let bound = uncommitted_max
             .unwrap_or(usize::MAX)
-            .saturating_add(STAGED_BYTES_MAX);
+            .saturating_add(self.tuning.staged_bytes);
         self.staged.bytes() > bound && self.core.durable_index() < self.last_committed
     }
 
@@ -203,8 +197,8 @@ impl Driver {
     }
 
     pub(super) fn begin_leading(&mut self) {
-        self.presence
-            .begin(self.views.latest(), self.as_view_member());
+        let me = self.as_view_member();
+        self.presence.begin(self.now, self.views.latest(), me);
     }
 
     pub(super) fn lead_slow_tick(&mut self) {
@@ -253,13 +247,11 @@ impl Driver {
         if !self.core.is_ready_leader() {
             return;
         }
-        for name in self.presence.expire(self.me.member, self.config.suspect) {
+        let (now, suspect) = (self.now, self.config.suspect);
+        for name in self.presence.expire(now, self.me.member, suspect) {
             self.log(
                 Level::Info,
-                format!(
-                    "{name} was not heard of for {:?}: it leaves the view",
-                    self.config.suspect
-                ),
+                format!("{name} was not heard of for {suspect:?}: it leaves the view"),
             );
         }
         let config = &self.core.config().config;
@@ -279,10 +271,7 @@ impl Driver {
     }
 
     fn discard_stale_chunks(&mut self) {
-        let Some(before) = Instant::now().checked_sub(STALE_CHUNKS) else {
-            return;
-        };
-        for id in self.ingest.stale(before) {
+        for id in self.ingest.stale(self.now, self.tuning.stale_chunks) {
             self.log(
                 Level::Info,
                 format!("giving up an unfinished action of member {}", id.member),
@@ -354,20 +343,19 @@ impl Driver {
 
     /// Lets the log drop what nobody needs.
     pub(super) fn retain_log(&mut self) {
-        if self.next_retention > Instant::now() {
+        if self.next_retention > self.now {
             return;
         }
-        self.next_retention = Instant::now() + RETENTION_PERIOD;
+        self.next_retention = self.now.plus(self.tuning.retention_period);
         let shared = &self.links.shared;
         let delivered = shared.delivered_index();
-        let committed = Seqno(shared.commit_seqno.load(Ordering::Acquire));
-        let applied = Seqno(shared.applied.load(Ordering::Acquire));
-        self.flushed
-            .note(Instant::now(), delivered, committed, applied);
+        let committed = shared.commit_seqno();
+        let applied = shared.applied();
+        self.flushed.note(self.now, delivered, committed, applied);
         let mut keep_from = self.flushed.index().min(self.last_committed);
         if self.core.is_leader() {
             for progress in self.core.progress() {
-                if self.presence.is_alive(progress.member, self.config.suspect) {
+                if self.is_alive(progress.member) {
                     keep_from = keep_from.min(progress.match_index);
                 }
             }
@@ -388,12 +376,18 @@ impl Driver {
                 committed,
                 configs: self.configs_up_to(committed),
             };
-            let _ = self.links.jobs.send(Job::Retain(retain));
+            self.links.disk.write(Job::Retain(retain));
         }
     }
 }
 
 impl Driver {
+    /// Whether a member was heard of lately.
+    pub(super) fn is_alive(&self, member: MemberId) -> bool {
+        let suspect = self.config.suspect;
+        self.presence.is_alive(self.now, member, suspect)
+    }
+
     /// Every configuration that was in force at some entry up to `index`, ascending.
     fn configs_up_to(&self, index: LogIndex) -> Vec<ConfigAt> {
         let mut configs = Vec::new();
@@ -406,6 +400,3 @@ impl Driver {
         configs
     }
 }
-
-/// How often the log looks for something to drop.
-const RETENTION_PERIOD: Duration = Duration::from_secs(5);

@@ -1,8 +1,8 @@
 //! Leaving in good order: hand over leadership, get out of the voters, then go.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use synod_consensus::{ConfigChange, MemberId, Role, SessionId};
+use synod_consensus::{ConfigChange, MemberId, Role, SessionId, Time};
 use synod_wire::PeerMessage;
 
 use super::{Driver, LeaveDone};
@@ -14,14 +14,14 @@ const LEAVE_LIMIT: Duration = Duration::from_secs(4);
 /// This member is on its way out.
 pub(super) struct Leaving {
     done: LeaveDone,
-    deadline: Instant,
+    deadline: Time,
 }
 
 impl Driver {
     pub(super) fn begin_leave(&mut self, done: LeaveDone) {
         self.leaving = Some(Leaving {
             done,
-            deadline: Instant::now() + LEAVE_LIMIT,
+            deadline: self.now.plus(LEAVE_LIMIT),
         });
         self.leave_tick();
     }
@@ -29,7 +29,7 @@ impl Driver {
     /// Asks again, or gives up.
     pub(super) fn leave_tick(&mut self) {
         let Some(leaving) = &self.leaving else { return };
-        if Instant::now() >= leaving.deadline {
+        if self.now >= leaving.deadline {
             self.log(
                 Level::Info,
                 "leaving without the group's consent: it did not answer in time",
@@ -63,7 +63,7 @@ impl Driver {
 
     fn finish_leave(&mut self) {
         if let Some(leaving) = self.leaving.take() {
-            let _ = leaving.done.0.send(());
+            (leaving.done.0)();
             // Stays "leaving" in effect: the caller stops this thread next.
             self.stopped = true;
         }

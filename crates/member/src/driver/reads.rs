@@ -1,27 +1,25 @@
 //! Questions for the group's position.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
-use crossbeam_channel::Sender;
 use synod_consensus::Seqno;
 
-use super::{Driver, ReadDone};
+use super::{Driver, ReadDone, event::Reply};
 
 /// Who waits for which answer.
 #[derive(Default)]
 pub(super) struct Reads {
-    waiting: HashMap<u64, Sender<Seqno>>,
+    waiting: BTreeMap<u64, Reply>,
 }
 
 impl Reads {
     pub(super) fn ready(&mut self, id: u64, seqno: Seqno) {
         if let Some(reply) = self.waiting.remove(&id) {
-            // Whoever asked may have given up.
-            let _ = reply.send(seqno);
+            reply(seqno);
         }
     }
 
-    /// Dropping the senders wakes the waiters with an error.
+    /// Whoever waits learns that from the drop.
     pub(super) fn fail_all(&mut self) {
         self.waiting.clear();
     }

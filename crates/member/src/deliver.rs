@@ -1,16 +1,17 @@
-//! The thread that reads committed entries from the log and hands them to the host, in order. It has
-//! its own path to the disk, so a member far behind never slows the commit path.
+//! Delivery, step by step: committed entries are read from the log and handed to the host, in order,
+//! on their own path to the disk, so that a member far behind never slows the commit path.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bytes::{Bytes, BytesMut};
-use synod_consensus::{EntryKind, LogIndex, MemberId, Origin, Seqno, SessionId};
+use synod_consensus::{EntryKind, LogIndex, MemberId, Origin, Seqno};
 use synod_log::{Entry, LogError, LogReader};
 
 use crate::action::{ActionPiece, Chunk, Part, PayloadError};
+use crate::driver::Me;
 use crate::host::{Delivery, Host};
 use crate::ingest::OpenId;
 use crate::shared::Shared;
@@ -23,29 +24,50 @@ const BACK_SCAN_ENTRIES: u64 = 512;
 
 /// Why delivery cannot go on.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum DeliverError {
+pub enum DeliverError {
+    /// The log cannot be read.
     #[error("{0}")]
     Log(LogError),
+    /// What comes next was dropped from the log.
     #[error(
         "the log starts at {first}, but this member's database needs the actions after {after}. It needs \
          a full copy: stop it, delete its data and start it again"
     )]
-    Purged { after: Seqno, first: Seqno },
+    Purged {
+        /// Where the database is.
+        after: Seqno,
+        /// What the log begins with.
+        first: Seqno,
+    },
+    /// The log does not have the next action where it should be.
     #[error("the log has action {found} where {expected} is next: it is damaged")]
-    Gap { expected: Seqno, found: Seqno },
+    Gap {
+        /// The next action.
+        expected: Seqno,
+        /// What is there.
+        found: Seqno,
+    },
+    /// An entry is not what its kind says.
     #[error("entry {index} cannot be read: {source}")]
     Payload {
+        /// Which.
         index: LogIndex,
+        /// Why.
         source: PayloadError,
     },
+    /// Chunks of an action were dropped from the log.
     #[error(
         "action {seqno} of member {member} is incomplete: {found} of {expected} chunks are in the log. \
          This member needs a full copy: stop it, delete its data and start it again"
     )]
     MissingChunks {
+        /// The action.
         seqno: Seqno,
+        /// Whose.
         member: MemberId,
+        /// Chunks in the log.
         found: usize,
+        /// Chunks it has.
         expected: usize,
     },
 }
@@ -56,51 +78,113 @@ impl From<LogError> for DeliverError {
     }
 }
 
-pub(crate) struct Deliverer {
-    pub(crate) reader: LogReader,
-    pub(crate) shared: Arc<Shared>,
-    pub(crate) host: Arc<dyn Host>,
-    pub(crate) me: (MemberId, SessionId),
+/// What a step of delivery did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Delivered {
+    /// Something; there may be more.
+    Some,
+    /// There is nothing to do before the log moves on (see [`Shared::new`]).
+    Nothing,
+    /// The host takes nothing any more.
+    Stopped,
+}
+
+/// Where delivery stands.
+enum Position {
+    /// Waits until the group has committed this action, as far as this member knows: a full copy may
+    /// be ahead of its log.
+    Copied(Seqno),
+    /// Waits until the log can be read up to this index.
+    Written(Seqno, LogIndex),
+    /// Goes on with this index, after this action.
+    At(LogIndex, Seqno),
+}
+
+/// Hands committed entries to the host, in order.
+pub struct Deliverer {
+    reader: LogReader,
+    shared: Arc<Shared>,
+    host: Arc<dyn Host>,
+    me: Me,
     /// Chunks seen, of actions not complete yet.
-    pub(crate) open: HashMap<OpenId, Vec<LogIndex>>,
+    open: BTreeMap<OpenId, Vec<LogIndex>>,
+    position: Position,
 }
 
 impl Deliverer {
-    /// Delivers everything after `after` until stopped.
-    pub(crate) fn run(mut self, after: Seqno) {
-        match self.deliver_all(after) {
-            Ok(()) => {}
-            Err(error) => self.host.failed(&error.to_string()),
+    /// Delivers everything after `after`.
+    pub fn new(
+        reader: LogReader,
+        shared: Arc<Shared>,
+        host: Arc<dyn Host>,
+        me: Me,
+        after: Seqno,
+    ) -> Deliverer {
+        Deliverer {
+            reader,
+            shared,
+            host,
+            me,
+            open: BTreeMap::new(),
+            position: Position::Copied(after),
         }
     }
 
-    fn deliver_all(&mut self, after: Seqno) -> Result<(), DeliverError> {
-        // A full copy may be ahead of what this member's own log holds yet.
-        if !self.shared.wait_for_commit_seqno(after) {
-            return Ok(());
+    /// Hands over what can be read, at most `entries_max` entries of the log. Waits as long as
+    /// [`Host::deliver`] does, and for the disk.
+    ///
+    /// # Errors
+    /// If the log does not have what the host needs next. Delivery is over then.
+    pub fn step(&mut self, entries_max: u64) -> Result<Delivered, DeliverError> {
+        let Some((mut next, mut last)) = self.position()? else {
+            return Ok(Delivered::Nothing);
+        };
+        let readable = self.shared.readable();
+        if readable < next {
+            return Ok(Delivered::Nothing);
         }
-        let mut last = after.max(Seqno(0));
-        let mut next = self.start_index(last)?;
-        while let Some(commit) = self.shared.wait_for_commit(next) {
-            for entry in self.read(next, commit, last)? {
-                let header = &entry.header;
-                assert_eq!(header.index, next, "the log is read without gaps");
-                let is_new = header.seqno > last;
-                if is_new && (header.seqno != last.next() || !header.kind.is_ordered()) {
-                    let (expected, found) = (last.next(), header.seqno);
-                    return Err(DeliverError::Gap { expected, found });
-                }
-                if (is_new || !header.kind.is_ordered()) && self.deliver(&entry)?.is_break() {
-                    return Ok(());
-                }
-                last = last.max(header.seqno);
-                self.shared
-                    .delivered
-                    .store(self.done_up_to(next).0, Ordering::Release);
-                next = next.next();
+        let to = LogIndex(next.0.saturating_add(entries_max - 1)).min(readable);
+        for entry in self.read(next, to, last)? {
+            let header = &entry.header;
+            assert_eq!(header.index, next, "the log is read without gaps");
+            let is_new = header.seqno > last;
+            if is_new && (header.seqno != last.next() || !header.kind.is_ordered()) {
+                let (expected, found) = (last.next(), header.seqno);
+                return Err(DeliverError::Gap { expected, found });
             }
+            if (is_new || !header.kind.is_ordered()) && self.deliver(&entry)?.is_break() {
+                return Ok(Delivered::Stopped);
+            }
+            last = last.max(header.seqno);
+            self.shared
+                .delivered
+                .store(self.done_up_to(next).0, Ordering::Release);
+            next = next.next();
+            self.position = Position::At(next, last);
         }
-        Ok(())
+        Ok(Delivered::Some)
+    }
+
+    /// The next index and the last action, once they are known.
+    fn position(&mut self) -> Result<Option<(LogIndex, Seqno)>, DeliverError> {
+        if let Position::Copied(after) = self.position {
+            let (index, seqno) = self.shared.committed();
+            if seqno < after {
+                return Ok(None);
+            }
+            self.position = Position::Written(after, index);
+        }
+        if let Position::Written(after, index) = self.position {
+            if self.shared.readable() < index {
+                return Ok(None);
+            }
+            let last = after.max(Seqno(0));
+            self.position = Position::At(self.start_index(last)?, last);
+        }
+        match self.position {
+            Position::At(next, last) => Ok(Some((next, last))),
+            Position::Copied(_) | Position::Written(..) => Ok(None),
+        }
     }
 
     fn read(
@@ -182,7 +266,8 @@ impl Deliverer {
                 source,
             })?;
         let chunks = self.open.remove(&open_id(&header.origin, piece.chunked));
-        let is_mine = (header.origin.member, header.origin.session) == self.me;
+        let is_mine =
+            (header.origin.member, header.origin.session) == (self.me.member, self.me.session);
         if is_mine && self.shared.take_local(header.seqno) {
             return Ok(None);
         }
@@ -277,14 +362,13 @@ mod tests {
     use crate::host::{DonorRequest, Level, TransferNews};
     use std::sync::Mutex;
     use synod_certify::{Class, KeySet, KeyType};
-    use synod_consensus::{EntryHeader, GroupId, LogBase, Term};
+    use synod_consensus::{EntryHeader, GroupId, LogBase, SessionId, Term};
     use synod_log::{Log, LogOptions, LogWriter, MemoryFiles};
 
     /// Takes so many deliveries, then stops.
     struct Sink {
         wanted: usize,
         taken: Mutex<Vec<Delivery>>,
-        failed: Mutex<Option<String>>,
     }
 
     impl Host for Sink {
@@ -304,9 +388,7 @@ mod tests {
         fn allows(&self, _ip: &str) -> bool {
             true
         }
-        fn failed(&self, why: &str) {
-            *self.failed.lock().unwrap() = Some(why.to_owned());
-        }
+        fn failed(&self, _why: &str) {}
     }
 
     struct Fixture {
@@ -369,22 +451,18 @@ mod tests {
             let host = Arc::new(Sink {
                 wanted,
                 taken: Mutex::default(),
-                failed: Mutex::default(),
             });
-            let shared = Arc::new(Shared::default());
-            shared.log_written(0, LogIndex(self.index));
+            let shared = Arc::new(Shared::new(LogIndex(self.index), Seqno(after), || {}));
             shared.publish_commit(LogIndex(self.index), Seqno(self.seqno));
-            let deliverer = Deliverer {
-                reader: self.reader.clone(),
-                shared,
-                host: host.clone(),
-                me: (MemberId(9), SessionId(9)),
-                open: HashMap::new(),
+            let me = Me {
+                member: MemberId(9),
+                session: SessionId(9),
             };
-            deliverer.run(Seqno(after));
-            let failed = host.failed.lock().unwrap().clone();
+            let (reader, after) = (self.reader.clone(), Seqno(after));
+            let mut deliverer = Deliverer::new(reader, shared, host.clone(), me, after);
+            while deliverer.step(3).map_err(|error| error.to_string())? == Delivered::Some {}
             let taken = host.taken.lock().unwrap().clone();
-            failed.map_or(Ok(taken), Err)
+            Ok(taken)
         }
     }
 
@@ -479,19 +557,5 @@ mod tests {
         assert_eq!(seqnos(&log.deliver(40, 3).unwrap()), [41, 42, 43]);
         let error = log.deliver(39, 3).unwrap_err();
         assert!(error.contains("full copy"), "{error}");
-    }
-
-    #[test]
-    fn entry_is_read_only_when_it_is_written_here() {
-        let shared = Shared::default();
-        shared.publish_commit(LogIndex(10), Seqno(10));
-        let era = shared.log_cut(LogIndex(4));
-        shared.log_written(era - 1, LogIndex(10));
-        shared.log_written(era, LogIndex(6));
-        assert_eq!(shared.wait_for_commit(LogIndex(5)), Some(LogIndex(6)));
-        shared.log_written(era, LogIndex(12));
-        assert_eq!(shared.wait_for_commit(LogIndex(5)), Some(LogIndex(10)));
-        shared.stop();
-        assert_eq!(shared.wait_for_commit(LogIndex(5)), None);
     }
 }

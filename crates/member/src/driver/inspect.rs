@@ -1,0 +1,45 @@
+//! A look into a driver, for metrics and checkers.
+
+use synod_consensus::{Core, GroupId, Seqno};
+
+use super::Driver;
+
+/// What grows with the load, and is bounded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Load {
+    /// Payload bytes of newest entries.
+    pub staged_bytes: usize,
+    /// Proposals that wait for room in this leader's log.
+    pub deferred: usize,
+    /// Proposals of this member whose outcome is not known.
+    pub submitted: usize,
+    /// Bytes of the certification index, about.
+    pub certification_bytes: usize,
+}
+
+impl Driver {
+    /// The protocol's state.
+    pub fn core(&self) -> &Core {
+        &self.core
+    }
+
+    /// The group this member belongs to; `NONE` until it has found one.
+    pub fn group(&self) -> GroupId {
+        self.group
+    }
+
+    /// Start of the certification window: a verdict never depends on what was before.
+    pub fn certified_from(&self) -> Seqno {
+        self.ingest.window_start()
+    }
+
+    /// See [`Load`].
+    pub fn load(&self) -> Load {
+        Load {
+            staged_bytes: self.staged.bytes(),
+            deferred: self.deferred.len(),
+            submitted: self.submitted.len(),
+            certification_bytes: self.ingest.memory_bytes(),
+        }
+    }
+}
