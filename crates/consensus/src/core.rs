@@ -123,7 +123,9 @@ impl Core {
     ///
     /// A restarted voter has forgotten whom it heard from, so it waits one promise before it votes
     /// (Raft dissertation, section 6.4.1, on leases: what was promised must survive the restart).
-    /// The only voter of a group stands at once: there is nobody else to have been promised anything.
+    /// The only voter of a group stands right after that. Not before: a leader that voted itself out
+    /// leads until that is committed (section 4.2.2), so even the only voter may have made a promise to
+    /// somebody else.
     pub fn new(params: CoreParams, recovered: Recovered, now: Time) -> Core {
         let CoreParams {
             id,
@@ -180,7 +182,7 @@ impl Core {
         core.reads.seed(&mut core.rng);
         core.reset_election_timer();
         if core.log.config().config.is_sole_voter(id) {
-            core.campaign(false);
+            core.election_at = Some(promise_until);
         }
         core
     }
