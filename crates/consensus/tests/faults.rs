@@ -144,6 +144,7 @@ fn draw_options(sim: &mut Sim) {
             Timing::default()
         },
         recovered_headers: rng.random_range(1..60),
+        ..Options::default()
     };
 }
 

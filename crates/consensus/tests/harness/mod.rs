@@ -40,6 +40,10 @@ pub struct Options {
     pub timing: Timing,
     /// Headers handed to a restarting core.
     pub recovered_headers: usize,
+    /// How often a proposal is polled at once, not together with those that follow.
+    pub polled_at_once: f64,
+    /// Some of the proposals are chunks.
+    pub chunks: bool,
 }
 
 impl Default for Options {
@@ -55,6 +59,8 @@ impl Default for Options {
             limits: Limits::default(),
             timing: Timing::default(),
             recovered_headers: 1000,
+            polled_at_once: 0.7,
+            chunks: true,
         }
     }
 }
@@ -68,7 +74,7 @@ pub struct Node {
     epoch: u64,
     offset_us: u64,
     rate_ppm: i64,
-    tick_at: Option<u64>,
+    pub tick_at: Option<u64>,
     /// Delivered up to here.
     delivered: LogIndex,
     /// Never comes back.
@@ -79,8 +85,9 @@ pub struct Node {
     config_before: Config,
 }
 
+/// Something on its way.
 #[derive(Clone, Debug)]
-enum Event {
+pub enum Event {
     Message {
         message: Message,
         configs: Vec<(LogIndex, Config)>,
@@ -92,6 +99,7 @@ enum Event {
         oldest: u64,
     },
     Refused {
+        from: MemberId,
         to: MemberId,
         term: Term,
         origin: Origin,
@@ -103,13 +111,27 @@ enum Event {
     },
 }
 
+/// What a script shows of a step.
+#[derive(Clone, Debug)]
+pub enum Seen {
+    /// A message left; lost if the link is cut.
+    Sent { event: Event, lost: bool },
+    /// A member's core asked for this (anything but sending).
+    Effect(MemberId, Effect),
+    /// What the leader made of a proposal.
+    Intake(MemberId, Origin, IntakeVerdict),
+    /// An origin knows the fate of its proposal.
+    Resolved { origin: Origin, committed: bool },
+}
+
 pub struct Sim {
     pub now: u64,
     pub rng: SmallRng,
     pub options: Options,
     pub nodes: BTreeMap<MemberId, Node>,
     pub oracle: Oracle,
-    queue: BTreeMap<(u64, u64), Event>,
+    /// By time and order of sending.
+    pub queue: BTreeMap<(u64, u64), Event>,
     events: u64,
     pub blocked: BTreeSet<(MemberId, MemberId)>,
     sessions: u64,
@@ -121,6 +143,8 @@ pub struct Sim {
     pub sent: BTreeMap<&'static str, u64>,
     pub resolved: u64,
     pub resets: u64,
+    /// What happened since it was emptied last, if somebody looks.
+    pub seen: Option<Vec<Seen>>,
 }
 
 pub fn id(n: u64) -> MemberId {
@@ -157,6 +181,7 @@ impl Sim {
             sent: BTreeMap::new(),
             resolved: 0,
             resets: 0,
+            seen: None,
         }
     }
 
@@ -213,6 +238,12 @@ impl Sim {
     // --- members ----------------------------------------------------------------------------
 
     pub fn add_node(&mut self, node: MemberId) {
+        self.place_node(node);
+        self.start(node);
+    }
+
+    /// A member that is not started yet.
+    pub fn place_node(&mut self, node: MemberId) {
         let drift = self.options.drift_ppm;
         self.nodes.insert(
             node,
@@ -232,7 +263,6 @@ impl Sim {
                 config_before: Config::default(),
             },
         );
-        self.start(node);
     }
 
     pub fn start(&mut self, node: MemberId) {
@@ -268,12 +298,17 @@ impl Sim {
 
     pub fn crash(&mut self, node: MemberId) {
         let mut rng = self.rng.clone();
+        self.crash_keeping(node, |n| rng.random_range(0..=n));
+        self.rng = rng;
+    }
+
+    /// As `crash`; `keep` says how much of what was not synced survives.
+    pub fn crash_keeping(&mut self, node: MemberId, keep: impl FnMut(usize) -> usize) {
         let state = self.node_mut(node);
         assert!(state.core.take().is_some(), "{node} is down already");
         state.epoch += 1;
         state.tick_at = None;
-        state.disk.crash(|n| rng.random_range(0..=n));
-        self.rng = rng;
+        state.disk.crash(keep);
         self.reads.retain(|_, (asker, _)| *asker != node);
         if self.options.hints {
             self.hint_all(node, false);
@@ -452,7 +487,7 @@ impl Sim {
         true
     }
 
-    fn happen(&mut self, event: Event) {
+    pub fn happen(&mut self, event: Event) {
         match event {
             Event::Message { message, configs } => {
                 if self.is_up(message.to) {
@@ -471,12 +506,18 @@ impl Sim {
                     self.proposal_came(to, tag, origin, oldest);
                 }
             }
-            Event::Refused { to, term, origin } => {
+            Event::Refused {
+                to, term, origin, ..
+            } => {
                 let node = self.node_mut(to);
                 let mine = node.core.is_some() && node.session == origin.session;
                 if mine && node.outbox.refused(term, origin.number) {
                     self.resolved += 1;
                     self.oracle.refused(origin);
+                    self.note(|| Seen::Resolved {
+                        origin,
+                        committed: false,
+                    });
                 }
             }
             Event::Synced {
@@ -493,13 +534,24 @@ impl Sim {
             .is_some_and(|node| node.core.is_some())
     }
 
-    fn schedule(&mut self, after_us: u64, event: Event) {
+    pub fn schedule(&mut self, after_us: u64, event: Event) {
         self.events += 1;
         self.queue.insert((self.now + after_us, self.events), event);
     }
 
+    fn note(&mut self, seen: impl FnOnce() -> Seen) {
+        if let Some(all) = &mut self.seen {
+            all.push(seen());
+        }
+    }
+
     fn transmit(&mut self, from: MemberId, to: MemberId, event: Event) {
-        if self.blocked.contains(&(from, to)) || self.rng.random_bool(self.options.loss) {
+        let lost = self.blocked.contains(&(from, to)) || self.rng.random_bool(self.options.loss);
+        self.note(|| Seen::Sent {
+            event: event.clone(),
+            lost,
+        });
+        if lost {
             return;
         }
         let (min, max) = self.options.delay_us;
@@ -575,6 +627,9 @@ impl Sim {
     }
 
     fn perform(&mut self, node: MemberId, effect: Effect) {
+        if !matches!(effect, Effect::Send(_) | Effect::SendEntries(_)) {
+            self.note(|| Seen::Effect(node, effect.clone()));
+        }
         match effect {
             Effect::Write { ticket, op } => self.perform_write(node, ticket, op),
             Effect::Send(message) => self.perform_send(node, message, Vec::new()),
@@ -782,6 +837,10 @@ impl Sim {
                 );
                 assert_eq!(number, header.origin.number);
                 self.resolved += 1;
+                self.note(|| Seen::Resolved {
+                    origin: header.origin,
+                    committed: true,
+                });
             }
         }
         self.node_mut(node).delivered = index;
@@ -897,7 +956,7 @@ impl Sim {
 
     fn proposal_came(&mut self, to: MemberId, tag: Term, origin: Origin, oldest: u64) {
         let refuse = self.rng.random_bool(self.options.refusals);
-        let kind = if origin.number % 7 == 3 {
+        let kind = if self.options.chunks && origin.number % 7 == 3 {
             EntryKind::Chunk
         } else {
             EntryKind::Action
@@ -907,7 +966,10 @@ impl Sim {
         state
             .intake
             .acknowledged(origin.member, origin.session, oldest);
-        match state.intake.check(tag, origin) {
+        let verdict = state.intake.check(tag, origin);
+        self.note(|| Seen::Intake(to, origin, verdict));
+        let state = self.node_mut(to);
+        match verdict {
             IntakeVerdict::WrongTerm | IntakeVerdict::AlreadyAppended => {}
             IntakeVerdict::AlreadyRefused => self.tell_refused(to, tag, origin),
             IntakeVerdict::New if refuse && state.core.as_ref().is_some_and(Core::is_leader) => {
@@ -931,7 +993,7 @@ impl Sim {
                         assert_eq!(header.origin, origin);
                         self.node_mut(to).intake.appended(origin);
                         // Proposals that come together are polled together.
-                        if self.rng.random_bool(0.7) {
+                        if self.rng.random_bool(self.options.polled_at_once) {
                             self.drain(to);
                         } else {
                             self.node_mut(to).tick_at = Some(self.now + 200);
@@ -956,7 +1018,16 @@ impl Sim {
 
     fn tell_refused(&mut self, from: MemberId, term: Term, origin: Origin) {
         let to = origin.member;
-        self.transmit(from, to, Event::Refused { to, term, origin });
+        self.transmit(
+            from,
+            to,
+            Event::Refused {
+                from,
+                to,
+                term,
+                origin,
+            },
+        );
     }
 
     pub fn read(&mut self, node: MemberId) -> u64 {

@@ -1,0 +1,10 @@
+//! Runs a group step by step from a text: which message arrives, which disk answers, whose timer
+//! fires, is up to the script. The group is that of the harness, so every step is checked against
+//! its rules, too.
+
+#![allow(unreachable_pub)]
+
+pub mod command;
+pub mod script;
+pub mod show;
+pub mod world;
