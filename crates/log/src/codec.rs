@@ -57,6 +57,11 @@ impl<'a> Fields<'a> {
         })
     }
 
+    pub(crate) fn id(&mut self) -> Option<EntryId> {
+        let (term, index) = (Term(self.u64()?), LogIndex(self.u64()?));
+        Some(EntryId { term, index })
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.rest.is_empty()
     }
@@ -69,6 +74,7 @@ pub(crate) trait PutFields {
     fn put_u64(&mut self, value: u64);
     fn put_i64(&mut self, value: i64);
     fn put_vote(&mut self, vote: HardState);
+    fn put_id(&mut self, id: EntryId);
 }
 
 impl PutFields for Vec<u8> {
@@ -92,6 +98,11 @@ impl PutFields for Vec<u8> {
         self.put_u64(vote.term.0);
         self.put_u64(vote.voted_for.unwrap_or(MemberId::NONE).0);
     }
+
+    fn put_id(&mut self, id: EntryId) {
+        self.put_u64(id.term.0);
+        self.put_u64(id.index.0);
+    }
 }
 
 /// Longest name or address, and most members, that `Config::encode` takes.
@@ -110,8 +121,7 @@ pub(crate) fn put_base(out: &mut Vec<u8>, base: &LogBase) -> Option<()> {
         return None;
     }
     let config = config.encode();
-    out.put_u64(base.last.term.0);
-    out.put_u64(base.last.index.0);
+    out.put_id(base.last);
     out.put_i64(base.seqno.0);
     out.put_u64(base.config.index.0);
     out.put_u32(u32::try_from(config.len()).ok()?);

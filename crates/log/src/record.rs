@@ -6,7 +6,8 @@
 
 use bytes::Bytes;
 use synod_consensus::{
-    EntryHeader, EntryKind, HardState, LogBase, LogIndex, MemberId, Origin, Seqno, SessionId, Term,
+    EntryHeader, EntryId, EntryKind, HardState, LogBase, LogIndex, MemberId, Origin, Seqno,
+    SessionId, Term,
 };
 
 use crate::codec::{Fields, PutFields, put_base, take_base};
@@ -15,7 +16,7 @@ use crate::{Entry, PAYLOAD_BYTES_MAX};
 /// Bytes before every body: magic 4, checksum 4, type 1, kind 1, reserved 2, body length 4.
 pub(crate) const PREFIX_BYTES: usize = 16;
 /// Body of a batch header.
-pub(crate) const BATCH_BODY_BYTES: usize = 32;
+pub(crate) const BATCH_BODY_BYTES: usize = 64;
 /// A whole batch header.
 pub(crate) const BATCH_HEADER_BYTES: usize = PREFIX_BYTES + BATCH_BODY_BYTES;
 /// Fixed fields of an entry, before its payload.
@@ -53,6 +54,18 @@ pub(crate) struct BatchHeader {
     pub(crate) records_bytes: u64,
     /// How many records.
     pub(crate) records: u32,
+    /// What the log amounts to after them.
+    pub(crate) after: Promised,
+}
+
+/// What a log obliges its member to at some place of the stream. Stored again and again, so that it is
+/// known even if records are damaged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Promised {
+    /// Term and vote.
+    pub(crate) vote: HardState,
+    /// Last entry of the log.
+    pub(crate) last: EntryId,
 }
 
 /// What a record says.
@@ -222,6 +235,8 @@ impl BatchHeader {
         out.put_u64(self.records_bytes);
         out.put_u32(self.records);
         out.put_u32(0);
+        out.put_vote(self.after.vote);
+        out.put_id(self.after.last);
         seal(&mut out, place);
         out
     }
@@ -236,11 +251,15 @@ impl BatchHeader {
         prefix.check(covered, place)?;
         let mut fields = Fields::new(&covered[PREFIX_BYTES..]);
         let header = (|| {
+            let (number, floor, records_bytes) = (fields.u64()?, fields.u64()?, fields.u64()?);
+            let (records, _reserved) = (fields.u32()?, fields.u32()?);
+            let (vote, last) = (fields.vote()?, fields.id()?);
             Some(BatchHeader {
-                number: fields.u64()?,
-                floor: fields.u64()?,
-                records_bytes: fields.u64()?,
-                records: fields.u32()?,
+                number,
+                floor,
+                records_bytes,
+                records,
+                after: Promised { vote, last },
             })
         })();
         header.ok_or_else(|| Bad::new("a batch header", "too few bytes"))
@@ -524,8 +543,16 @@ mod tests {
             floor: 4096,
             records_bytes: 80,
             records: 1,
+            after: Promised {
+                vote: HardState {
+                    term: Term(9),
+                    voted_for: Some(MemberId(4)),
+                },
+                last: entry().header.id(),
+            },
         };
         let mut bytes = header.encode(PLACE);
+        assert_eq!(bytes.len(), BATCH_HEADER_BYTES);
         assert_eq!(BatchHeader::decode(&bytes, PLACE), Ok(header));
         for bit in 0..bytes.len() * 8 {
             bytes[bit / 8] ^= 1 << (bit % 8);

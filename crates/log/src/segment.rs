@@ -6,13 +6,13 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use synod_consensus::{EntryId, GroupId, HardState, LogIndex, MemberId, Seqno, Term};
+use synod_consensus::{EntryId, GroupId, HardState, MemberId, Seqno};
 
 use crate::codec::{Fields, PutFields};
 use crate::record::Bad;
 
 /// The disk format this program writes and reads.
-pub(crate) const FORMAT_VERSION: u32 = 1;
+pub(crate) const FORMAT_VERSION: u32 = 2;
 /// Room for the header; the stream starts here, in another page.
 pub(crate) const SEGMENT_HEADER_BYTES: u64 = 4096;
 
@@ -82,8 +82,7 @@ impl SegmentHeader {
         fields.put_u64(predecessor.number);
         fields.put_u64(predecessor.id);
         fields.put_u64(predecessor.end);
-        fields.put_u64(self.last.term.0);
-        fields.put_u64(self.last.index.0);
+        fields.put_id(self.last);
         fields.put_i64(self.seqno.0);
         fields.put_vote(self.vote);
         fields.put_u64(self.first_batch);
@@ -135,10 +134,7 @@ fn decode_fields(fields: &mut Fields<'_>) -> Option<SegmentHeader> {
         member,
         group,
         predecessor: (predecessor.number != 0).then_some(predecessor),
-        last: EntryId {
-            term: Term(fields.u64()?),
-            index: LogIndex(fields.u64()?),
-        },
+        last: fields.id()?,
         seqno: Seqno(fields.i64()?),
         vote: fields.vote()?,
         first_batch: fields.u64()?,
@@ -194,6 +190,7 @@ pub(crate) fn unix_ms(time: SystemTime) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use synod_consensus::{LogIndex, Term};
 
     fn header() -> SegmentHeader {
         SegmentHeader {

@@ -15,7 +15,7 @@ use crate::control::{Control, StreamPosition};
 use crate::files::{FileLock, Files, write_all_at};
 use crate::prepare::SpareMaker;
 use crate::reader::LogReader;
-use crate::record::{BATCH_HEADER_BYTES, BatchHeader, Place, Record};
+use crate::record::{BATCH_HEADER_BYTES, BatchHeader, Place, Promised, Record};
 use crate::segment::{
     Predecessor, SEGMENT_HEADER_BYTES, SegmentHeader, segment_path, spare_path, unix_ms,
 };
@@ -351,6 +351,7 @@ impl LogWriter {
             floor: self.active.floor,
             records_bytes: (self.buffer.len() - BATCH_HEADER_BYTES) as u64,
             records: count as u32, // at most 4 MiB of records of 24 bytes
+            after: self.promised_after(count),
         };
         let header_bytes = header.encode(Place {
             segment_id,
@@ -363,6 +364,23 @@ impl LogWriter {
         self.stream.next_batch += 1;
         self.written(count, &offsets);
         Ok(())
+    }
+
+    /// What the log amounts to once the first `count` pending records are written.
+    fn promised_after(&self, count: usize) -> Promised {
+        let written = &self.pending[..count];
+        let vote = written
+            .iter()
+            .rev()
+            .find_map(|pending| match pending.record {
+                Record::Vote(vote) => Some(vote),
+                Record::Entry(_) | Record::Truncate(_) | Record::Reset(_) => None,
+            });
+        let tip = written.iter().rev().find_map(|pending| pending.tip);
+        Promised {
+            vote: vote.unwrap_or(self.stream.vote),
+            last: tip.unwrap_or(self.stream.tip).id,
+        }
     }
 
     /// Takes note that the first `count` pending records are in the segment at these offsets.

@@ -177,7 +177,7 @@ fn damage_below_a_floor_names_the_place_and_changes_nothing() {
     drop(opened);
     let good = files.content(&segment(1)).unwrap();
     // Header page, batch and record headers, payloads; every region of the durable stream.
-    for offset in (0..150).chain((4096..4096 + 20 * 632).step_by(37)) {
+    for offset in (0..150).chain((4096..4096 + 20 * 664).step_by(37)) {
         let mut bad = good.clone();
         bad[offset] ^= 0x10;
         files.set_content(&segment(1), bad.clone());
@@ -201,9 +201,9 @@ fn damage_below_a_floor_names_the_place_and_changes_nothing() {
     }
 }
 
-/// A batch of one 500-byte entry: 48 + 80 + 500, padded to 632.
+/// A batch of one 500-byte entry: 80 + 80 + 500, padded to 664.
 fn in_padding(offset: usize) -> bool {
-    offset >= 4096 && (offset - 4096) % 632 >= 628
+    offset >= 4096 && (offset - 4096) % 664 >= 660
 }
 
 #[test]
@@ -302,7 +302,7 @@ fn another_format_version_is_refused_by_name() {
             Err(LogError::Version {
                 path: named,
                 found: 9,
-                supported: 1,
+                supported: 2,
             }) => assert_eq!(named, path),
             other => panic!("{other:?}"),
         }
@@ -507,7 +507,7 @@ fn damage_found_while_reading_is_an_error_that_names_it() {
     let file = files
         .open(&segment(1), synod_log::files::OpenMode::Write)
         .unwrap();
-    file.write_at(&[0xff; 8], 4096 + 48 + 80 + 20).unwrap();
+    file.write_at(&[0xff; 8], 4096 + 80 + 80 + 20).unwrap();
     let read = opened.reader.read(LogIndex(1), LogIndex(1), 10);
     assert!(matches!(read, Err(LogError::Damaged { .. })), "{read:?}");
 }
