@@ -2,7 +2,7 @@
 
 use crate::config::ConfigAt;
 use crate::message::LogBase;
-use crate::types::{EntryHeader, HardState, LogIndex, Term};
+use crate::types::{EntryHeader, EntryId, HardState, LogIndex, Term};
 
 /// State of a member's disk at start.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -18,4 +18,7 @@ pub struct Recovered {
     /// Headers of the newest entries, consecutive, ending with the last entry of the log. Empty only
     /// if the log is.
     pub tail: Vec<EntryHeader>,
+    /// The log was damaged and has lost its end: it held, or may have held, entries up to this one. See
+    /// [`crate::Core::repairing_until`].
+    pub repair: Option<EntryId>,
 }

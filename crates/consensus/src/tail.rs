@@ -42,6 +42,7 @@ impl LogView {
             term_starts,
             configs,
             tail,
+            repair: _,
         } = recovered;
         let (last, last_seqno) = tail.last().map_or((base.last, base.seqno), |header| {
             (header.id(), header.seqno)

@@ -65,6 +65,11 @@ impl<'a> Fields<'a> {
     pub(crate) fn is_empty(&self) -> bool {
         self.rest.is_empty()
     }
+
+    /// Takes everything that is left.
+    pub(crate) fn rest(&mut self) -> &'a [u8] {
+        std::mem::take(&mut self.rest)
+    }
 }
 
 /// Appends fields to a buffer.

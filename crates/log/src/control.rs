@@ -5,12 +5,12 @@
 
 use std::path::Path;
 
-use synod_consensus::{LogBase, MemberId};
+use synod_consensus::{EntryId, LogBase, MemberId};
 
 use crate::codec::{Fields, PutFields, put_base, take_base};
 use crate::files::{Files, OpenMode, read_full_at, write_all_at};
 use crate::record::Bad;
-use crate::segment::{FORMAT_VERSION, control_path, control_temp_path};
+use crate::segment::{FORMAT_VERSION, SegmentHeader, control_path, control_temp_path};
 use crate::{Identity, LogError};
 
 const MAGIC: &[u8; 8] = b"SYNODCTL";
@@ -38,6 +38,11 @@ pub(crate) struct Control {
     /// Start of the log, unless the stream holds a reset: its base is as new or newer. (A purge that
     /// moves the base beyond a reset's removes the segment with that reset.)
     pub(crate) base: LogBase,
+    /// Under repair until the log reaches this entry again.
+    pub(crate) repair_until: Option<EntryId>,
+    /// A repair was decided and is to be carried out: what follows the good part of the log is set
+    /// aside, and the stream goes on in this segment.
+    pub(crate) cut: Option<Box<SegmentHeader>>,
 }
 
 /// What was found in place of a control file.
@@ -58,6 +63,10 @@ impl Control {
         body.put_u64(self.floor.segment);
         body.put_u64(self.floor.offset);
         put_base(&mut body, &self.base)?;
+        body.put_id(self.repair_until.unwrap_or_default());
+        if let Some(cut) = &self.cut {
+            body.extend_from_slice(&cut.encode());
+        }
         let len = u32::try_from(body.len()).ok()?.to_le_bytes();
         let mut out = MAGIC.to_vec();
         out.put_u32(FORMAT_VERSION);
@@ -144,14 +153,30 @@ fn decode_body(fields: &mut Fields<'_>) -> Option<Control> {
         offset: fields.u64()?,
     };
     let base = take_base(fields)?;
-    // Before the first segment nothing was written, and nothing purged or reset.
-    let has_past = floor != StreamPosition::default() || base != LogBase::default();
+    let until = fields.id()?;
+    let cut = match fields.is_empty() {
+        true => None,
+        false => Some(Box::new(take_segment_header(fields.rest())?)),
+    };
+    // Before the first segment nothing was written, and nothing purged, reset or damaged.
+    let has_past = floor != StreamPosition::default()
+        || base != LogBase::default()
+        || until != EntryId::default()
+        || cut.is_some();
     (first_segment != 0 || !has_past).then_some(Control {
         identity,
         first_segment,
         floor,
         base,
+        repair_until: (until != EntryId::default()).then_some(until),
+        cut,
     })
+}
+
+/// Exactly a header.
+fn take_segment_header(bytes: &[u8]) -> Option<SegmentHeader> {
+    let header = SegmentHeader::decode(bytes).ok()?;
+    (header.encode() == bytes).then_some(header)
 }
 
 #[cfg(test)]
@@ -171,14 +196,21 @@ mod tests {
             first_segment: 0,
             floor: StreamPosition::default(),
             base: LogBase::default(),
+            repair_until: None,
+            cut: None,
         };
         let decode = |control: &Control| Control::decode(&control.encode().unwrap());
         assert_eq!(decode(&unstarted), ControlFound::Good(unstarted.clone()));
         let mut with_floor = unstarted.clone();
         with_floor.floor.segment = 2;
-        let mut with_base = unstarted;
+        let mut with_base = unstarted.clone();
         with_base.base.last.index = LogIndex(100);
-        for control in [with_floor, with_base] {
+        let mut with_repair = unstarted;
+        with_repair.repair_until = Some(EntryId {
+            term: Term(1),
+            index: LogIndex(1),
+        });
+        for control in [with_floor, with_base, with_repair] {
             assert!(matches!(decode(&control), ControlFound::Bad(_)));
         }
     }
@@ -218,6 +250,31 @@ mod tests {
                 offset: 5000,
             },
             base,
+            repair_until: None,
+            cut: None,
+        };
+        let bytes = control.encode().unwrap();
+        assert_eq!(Control::decode(&bytes), ControlFound::Good(control.clone()));
+        let cut = SegmentHeader {
+            number: 4,
+            id: 9,
+            size: 65536,
+            member: MemberId(7),
+            group: GroupId([1; 16]),
+            predecessor: None,
+            last: EntryId::default(),
+            seqno: Seqno(0),
+            vote: Default::default(),
+            first_batch: 1,
+            created_ms: 0,
+        };
+        let control = Control {
+            repair_until: Some(EntryId {
+                term: Term(4),
+                index: LogIndex(70),
+            }),
+            cut: Some(Box::new(cut)),
+            ..control
         };
         let mut bytes = control.encode().unwrap();
         assert_eq!(Control::decode(&bytes), ControlFound::Good(control));

@@ -5,8 +5,8 @@ use bytes::Bytes;
 
 use crate::control::{Control, ControlFound};
 use crate::record::{
-    BATCH_HEADER_BYTES, BatchHeader, ENTRY_FIXED_BYTES, Outline, PREFIX_BYTES, Place, Record,
-    aligned, seal,
+    BATCH_BODY_BYTES, BATCH_HEADER_BYTES, BatchHeader, ENTRY_FIXED_BYTES, Outline, PREFIX_BYTES,
+    Place, Record, aligned, seal,
 };
 use crate::segment::{SEGMENT_HEADER_BYTES, SegmentHeader};
 
@@ -140,7 +140,7 @@ fn count_records(bytes: &mut [u8], batch_at: usize, number: u64) {
         records += 1;
     }
     let body = batch_at + PREFIX_BYTES;
-    bytes[batch_at + 12..body].copy_from_slice(&32u32.to_le_bytes());
+    bytes[batch_at + 12..body].copy_from_slice(&(BATCH_BODY_BYTES as u32).to_le_bytes());
     bytes[body..body + 8].copy_from_slice(&number.to_le_bytes());
     bytes[body + 16..body + 24].copy_from_slice(&((at - start) as u64).to_le_bytes());
     bytes[body + 24..body + 28].copy_from_slice(&records.to_le_bytes());

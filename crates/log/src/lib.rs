@@ -15,6 +15,7 @@
 //! `synod-consensus` and its driver.
 #![forbid(unsafe_code)]
 
+mod behind;
 mod cache;
 mod codec;
 mod control;
@@ -33,6 +34,7 @@ mod purge;
 mod reader;
 mod record;
 mod recovery;
+mod repair;
 mod replay;
 mod scan;
 mod segment;
@@ -42,8 +44,9 @@ mod writer;
 pub use entry::Entry;
 pub use error::LogError;
 pub use files::{FaultyFiles, Files, MemoryFiles, RealFiles};
-pub use open::{Identity, Log, Opened, RecoveryReport, TornTail};
+pub use open::{Consent, Identity, Log, Opened, RecoveryReport, TornTail};
 pub use options::{LogOptions, PAYLOAD_BYTES_MAX};
 pub use purge::RetentionPoint;
 pub use reader::LogReader;
+pub use repair::{RepairPlan, RepairReport};
 pub use writer::LogWriter;

@@ -8,7 +8,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use synod_consensus::{HardState, LogIndex, MemberId, Seqno};
+use synod_consensus::{EntryId, HardState, LogIndex, MemberId, Seqno};
 
 use crate::control::{Control, StreamPosition};
 use crate::files::{Files, RealFiles};
@@ -37,6 +37,8 @@ pub struct VerifyReport {
     pub base_seqno: Seqno,
     /// Term and vote.
     pub vote: HardState,
+    /// A repair goes on: the log has to reach this entry before its member may lead again.
+    pub repairing_until: Option<EntryId>,
     /// A torn tail: the next start will cut it. No harm.
     pub torn: Option<TornTail>,
     /// Why a member could not start with this log.
@@ -61,6 +63,7 @@ impl VerifyReport {
             last: LogIndex(0),
             base_seqno: Seqno(0),
             vote: HardState::default(),
+            repairing_until: None,
             torn: None,
             problem: None,
             writer: writer_of(dir),
@@ -81,6 +84,9 @@ impl fmt::Display for VerifyReport {
             "index {} to {}, term {}",
             self.first, self.last, self.vote.term
         )?;
+        if let Some(until) = &self.repairing_until {
+            writeln!(f, "under repair until entry {until} has come again")?;
+        }
         if let Some(torn) = &self.torn {
             let path = torn.path.display();
             writeln!(
@@ -113,7 +119,10 @@ pub fn verify(dir: &Path) -> Result<VerifyReport, LogError> {
 /// [`verify`] in any files.
 pub fn verify_with(files: &dyn Files, dir: &Path) -> Result<VerifyReport, LogError> {
     let mut report = VerifyReport::new(dir);
-    let found = walk(files, dir, &mut report.identity, &mut |_| Ok(()));
+    let mut control = None;
+    let found = walk(files, dir, &mut control, &mut |_| Ok(()));
+    report.identity = control.as_ref().map(|control| control.identity);
+    report.repairing_until = control.and_then(|control| control.repair_until);
     match found {
         Ok(None) => {}
         Ok(Some(replayed)) => {
@@ -158,10 +167,9 @@ pub fn dump_with(
     out: &mut dyn Write,
     json: bool,
 ) -> Result<(), LogError> {
-    let mut identity = None;
     let mut segment = 0;
     let to_error = |error: io::Error| LogError::io("write the dump of", dir, 0, error);
-    let watched = walk(files, dir, &mut identity, &mut |event| {
+    let watched = walk(files, dir, &mut None, &mut |event| {
         if let Event::Segment(file) = &event {
             segment = file.header.number;
         }
@@ -186,7 +194,7 @@ pub fn dump_with(
 fn walk(
     files: &dyn Files,
     dir: &Path,
-    identity: &mut Option<Identity>,
+    found: &mut Option<Control>,
     watch: Watch<'_>,
 ) -> Result<Option<Replayed>, LogError> {
     let mut numbers = list_segments(files, dir)?;
@@ -194,7 +202,7 @@ fn walk(
         Judged::Replay(control) => control,
         Judged::Empty | Judged::Unstarted(_) => return Ok(None),
     };
-    *identity = Some(control.identity);
+    *found = Some(control.clone());
     numbers.retain(|number| *number >= control.first_segment);
     let segments: Vec<SegmentFile> = open_segments(files, dir, &control, &numbers)?;
     replay(&segments, &control, 1, watch).map(Some)

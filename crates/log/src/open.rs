@@ -12,6 +12,7 @@ use crate::files::{File, FileLock, Files, LockError, OpenMode, read_full_at, wri
 use crate::prepare::{SpareMaker, zero};
 use crate::record::Bad;
 use crate::recovery::{ControlFact, DirectoryDecision, DirectoryFacts, decide_directory};
+use crate::repair::{self, RepairPlan, RepairReport};
 use crate::replay::{Replayed, damaged, open_segments, replay};
 use crate::segment::{
     FORMAT_VERSION, SEGMENT_HEADER_BYTES, SegmentHeader, control_path, control_temp_path,
@@ -54,6 +55,8 @@ pub struct RecoveryReport {
     pub last: LogIndex,
     /// What was cut, if anything.
     pub cut: Option<TornTail>,
+    /// The repair that was begun, if any.
+    pub repair: Option<RepairReport>,
 }
 
 impl fmt::Display for RecoveryReport {
@@ -65,6 +68,7 @@ impl fmt::Display for RecoveryReport {
             first,
             last,
             cut,
+            repair: _,
         } = self;
         write!(
             f,
@@ -116,6 +120,23 @@ impl Log {
         dir: &Path,
         options: LogOptions,
     ) -> Result<Opened, LogError> {
+        Log::open_or_repair(files, dir, options, &mut |_| false)
+    }
+
+    /// As [`Log::open`]; but if the log is damaged and `consent` agrees to the plan, it is opened under
+    /// repair: the good beginning is kept, what is behind it set aside, and [`Recovered::repair`] says how
+    /// far the log has to come again before its member may lead. Whoever opens a log under repair
+    /// without handing that to the core breaks the group's promises.
+    ///
+    /// # Errors
+    /// As [`Log::open`]. Damage is one if `consent` refuses, or it is of a kind that cannot be repaired
+    /// (the control file, which says whose log it is).
+    pub fn open_or_repair(
+        files: Arc<dyn Files>,
+        dir: &Path,
+        options: LogOptions,
+        consent: Consent<'_>,
+    ) -> Result<Opened, LogError> {
         options.check()?;
         files
             .create_dir(dir)
@@ -125,16 +146,24 @@ impl Log {
             files,
             dir: dir.to_owned(),
             options,
+            repair: None,
         };
+        opening.carry_out_repair()?;
         let created = opening.prepare()?;
-        let (control, numbers) = opening.read_directory()?;
-        let segments = open_segments(&*opening.files, dir, &control, &numbers)?;
-        let tail_max = opening.options.tail_headers_max;
-        let replayed = replay(&segments, &control, tail_max, &mut |_| Ok(()))?;
-        drop(segments);
+        let (control, replayed) = match opening.replay() {
+            Ok(found) => found,
+            Err(error @ LogError::Damaged { .. }) => {
+                opening.begin_repair(error, consent)?;
+                opening.replay()?
+            }
+            Err(error) => return Err(error),
+        };
         opening.finish(control, replayed, lock, created)
     }
 }
+
+/// Whether a repair is to be made.
+pub type Consent<'a> = &'a mut dyn FnMut(&RepairPlan) -> bool;
 
 fn lock(files: &dyn Files, dir: &Path) -> Result<Box<dyn FileLock>, LogError> {
     let path = lock_path(dir);
@@ -218,9 +247,41 @@ struct Opening {
     files: Arc<dyn Files>,
     dir: PathBuf,
     options: LogOptions,
+    repair: Option<RepairReport>,
 }
 
 impl Opening {
+    /// Finishes a repair that was decided before a crash.
+    fn carry_out_repair(&self) -> Result<(), LogError> {
+        let ControlFound::Good(control) = Control::read(&*self.files, &self.dir)? else {
+            return Ok(());
+        };
+        let numbers = list_segments(&*self.files, &self.dir)?;
+        repair::carry_out(&*self.files, &self.dir, control, &numbers).map(drop)
+    }
+
+    fn replay(&self) -> Result<(Control, Replayed), LogError> {
+        let (control, numbers) = self.read_directory()?;
+        let segments = open_segments(&*self.files, &self.dir, &control, &numbers)?;
+        let tail_max = self.options.tail_headers_max;
+        let replayed = replay(&segments, &control, tail_max, &mut |_| Ok(()))?;
+        Ok((control, replayed))
+    }
+
+    fn begin_repair(&mut self, error: LogError, consent: Consent<'_>) -> Result<(), LogError> {
+        let (control, numbers) = self.read_directory()?;
+        let (files, dir) = (&*self.files, &self.dir);
+        let size = self.options.segment_bytes;
+        let plan = repair::plan(files, dir, size, &control, &numbers, error)?;
+        if !consent(&plan) {
+            return Err(plan.damage);
+        }
+        plan.decide(files, dir)?;
+        self.carry_out_repair()?;
+        self.repair = Some(plan.report());
+        Ok(())
+    }
+
     /// Creates what is missing; answers whether the log is new.
     fn prepare(&mut self) -> Result<bool, LogError> {
         let found = Control::read(&*self.files, &self.dir)?;
@@ -265,6 +326,8 @@ impl Opening {
             first_segment: 0,
             floor: StreamPosition::default(),
             base: LogBase::default(),
+            repair_until: None,
+            cut: None,
         })
     }
 
@@ -327,6 +390,7 @@ impl Opening {
             term_starts: replayed.term_starts,
             configs: replayed.configs,
             tail,
+            repair: control.repair_until.filter(|until| tip.id < *until),
         };
         let stream = Stream {
             tip,
@@ -348,6 +412,8 @@ impl Opening {
         if replayed.end.floor < replayed.end.offset {
             writer.write_control()?;
         }
+        writer.note_repaired()?;
+        writer.remove_set_aside()?;
         Ok(Opened {
             writer,
             reader,
@@ -410,6 +476,7 @@ impl Opening {
                 path,
                 offset: end.offset,
             }),
+            repair: self.repair.clone(),
         }
     }
 

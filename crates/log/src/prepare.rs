@@ -61,13 +61,21 @@ impl SpareMaker {
     /// A blank file of this size under the spare's name, content and size durable.
     pub(crate) fn take(&mut self, size: u64) -> Result<Arc<dyn File>, LogError> {
         let ready = self.making.take().and_then(|making| making.finish(size));
-        let path = spare_path(&self.dir);
         match ready {
             Some(file) => Ok(file),
-            None => make(&*self.files, &path, size)
-                .map_err(|error| LogError::io("allocate", &path, size, error)),
+            None => make_spare(&*self.files, &self.dir, size),
         }
     }
+}
+
+/// Makes a blank file of this size under the spare's name, content and size durable.
+pub(crate) fn make_spare(
+    files: &dyn Files,
+    dir: &Path,
+    size: u64,
+) -> Result<Arc<dyn File>, LogError> {
+    let path = spare_path(dir);
+    make(files, &path, size).map_err(|error| LogError::io("allocate", &path, size, error))
 }
 
 impl Making {

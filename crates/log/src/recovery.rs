@@ -170,6 +170,38 @@ fn stop_matches(facts: StopFacts) -> impl Iterator<Item = StopDecision> {
         })
 }
 
+/// What is known about the end of a damaged stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct EndFacts {
+    /// The last segment that is there, or ought to be, has a good header.
+    pub(crate) newest_segment_readable: bool,
+    /// Some header behind the damage states what was promised.
+    pub(crate) stated: bool,
+    /// Some floor lies above the place for which it is stated.
+    pub(crate) floor_beyond: bool,
+}
+
+/// Whether it is known what a member with a damaged log has promised.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum EndDecision {
+    /// What the newest header states is all.
+    Exact,
+    /// There may have been more.
+    Unknown,
+}
+
+/// Decides about promises. Above all floors nothing was promised, as everywhere.
+pub(crate) fn decide_end(facts: EndFacts) -> EndDecision {
+    match facts {
+        EndFacts {
+            newest_segment_readable: true,
+            stated: true,
+            floor_beyond: false,
+        } => EndDecision::Exact,
+        EndFacts { .. } => EndDecision::Unknown,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -214,6 +246,19 @@ mod tests {
                 };
                 assert_eq!(decide_stop(facts), StopDecision::Damaged);
             }
+        }
+    }
+
+    #[test]
+    fn promises_are_known_only_if_the_newest_statement_covers_everything_durable() {
+        for bits in 0..8 {
+            let facts = EndFacts {
+                newest_segment_readable: bits & 1 != 0,
+                stated: bits & 2 != 0,
+                floor_beyond: bits & 4 != 0,
+            };
+            let exact = decide_end(facts) == EndDecision::Exact;
+            assert_eq!(exact, bits == 3, "{facts:?}");
         }
     }
 }

@@ -62,6 +62,8 @@ pub(crate) struct Replayed {
     pub(crate) next_batch: u64,
     pub(crate) segments: Vec<Segment>,
     pub(crate) end: StreamEnd,
+    /// What is wrong behind `end`: something that was durable is not there.
+    pub(crate) damage: Option<LogError>,
     tail_max: usize,
 }
 
@@ -76,6 +78,13 @@ pub(crate) struct StreamEnd {
     pub(crate) floor: u64,
 }
 
+/// The segments of a log as far as they form one chain.
+pub(crate) struct Chain {
+    pub(crate) segments: Vec<SegmentFile>,
+    /// Why the chain ends before the last segment.
+    pub(crate) broken: Option<LogError>,
+}
+
 /// Opens all segments (for reading) and checks that they form one chain.
 pub(crate) fn open_segments(
     files: &dyn Files,
@@ -83,34 +92,73 @@ pub(crate) fn open_segments(
     control: &Control,
     numbers: &[u64],
 ) -> Result<Vec<SegmentFile>, LogError> {
-    let first = if control.first_segment == 0 {
-        1
-    } else {
-        control.first_segment
-    };
-    let last = numbers
-        .last()
-        .copied()
-        .unwrap_or(first)
-        .max(control.floor.segment)
-        .max(first);
-    let mut segments: Vec<SegmentFile> = Vec::new();
-    for (i, number) in (first..=last).enumerate() {
-        if numbers.get(i) != Some(&number) {
-            let bad = Bad::new("this segment file", "no such file");
-            return Err(damaged(&segment_path(dir, number), 0, None, bad));
-        }
-        let segment = open_segment(files, dir, number)?;
-        check_owner(&segment, control)?;
-        if let Some(previous) = segments.last() {
-            check_predecessor(&segment, &previous.header)?;
-        }
-        segments.push(segment);
-    }
-    Ok(segments)
+    let Chain { segments, broken } = open_chain(files, dir, control, numbers)?;
+    broken.map_or(Ok(segments), Err)
 }
 
-fn open_segment(files: &dyn Files, dir: &Path, number: u64) -> Result<SegmentFile, LogError> {
+/// Opens the segments up to the first that is damaged or missing.
+pub(crate) fn open_chain(
+    files: &dyn Files,
+    dir: &Path,
+    control: &Control,
+    numbers: &[u64],
+) -> Result<Chain, LogError> {
+    let first = first_segment(control);
+    let last = last_segment(control, numbers);
+    let mut segments: Vec<SegmentFile> = Vec::new();
+    for (i, number) in (first..=last).enumerate() {
+        let opened = match numbers.get(i) == Some(&number) {
+            true => open_next(files, dir, control, number, segments.last()),
+            false => {
+                let bad = Bad::new("this segment file", "no such file");
+                Err(damaged(&segment_path(dir, number), 0, None, bad))
+            }
+        };
+        match opened {
+            Ok(segment) => segments.push(segment),
+            Err(error @ LogError::Damaged { .. }) => {
+                let broken = Some(error);
+                return Ok(Chain { segments, broken });
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    let broken = None;
+    Ok(Chain { segments, broken })
+}
+
+/// Number of the log's first segment.
+pub(crate) fn first_segment(control: &Control) -> u64 {
+    control.first_segment.max(1)
+}
+
+/// Number of the last segment that is there or ought to be.
+pub(crate) fn last_segment(control: &Control, numbers: &[u64]) -> u64 {
+    let there = numbers.last().copied().unwrap_or_default();
+    there.max(control.floor.segment).max(first_segment(control))
+}
+
+fn open_next(
+    files: &dyn Files,
+    dir: &Path,
+    control: &Control,
+    number: u64,
+    previous: Option<&SegmentFile>,
+) -> Result<SegmentFile, LogError> {
+    let segment = open_segment(files, dir, number)?;
+    check_owner(&segment, control)?;
+    if let Some(previous) = previous {
+        check_predecessor(&segment, &previous.header)?;
+    }
+    Ok(segment)
+}
+
+/// Opens a segment and reads its header.
+pub(crate) fn open_segment(
+    files: &dyn Files,
+    dir: &Path,
+    number: u64,
+) -> Result<SegmentFile, LogError> {
     let path = segment_path(dir, number);
     let read = (|| {
         let file = files.open(&path, OpenMode::Read)?;
@@ -146,7 +194,8 @@ fn open_segment(files: &dyn Files, dir: &Path, number: u64) -> Result<SegmentFil
     Ok(SegmentFile { path, file, header })
 }
 
-fn check_owner(segment: &SegmentFile, control: &Control) -> Result<(), LogError> {
+/// Whether the segment is of this member's log.
+pub(crate) fn check_owner(segment: &SegmentFile, control: &Control) -> Result<(), LogError> {
     let (header, identity) = (&segment.header, control.identity);
     let foreign = |what, expected: String, found: String| {
         Err(LogError::Foreign {
@@ -206,13 +255,31 @@ pub(crate) fn replay(
     tail_max: usize,
     watch: Watch<'_>,
 ) -> Result<Replayed, LogError> {
+    let mut state = replay_good(segments, control, tail_max, watch)?;
+    if let Some(damage) = state.damage {
+        return Err(damage);
+    }
+    state.finish(segments)?;
+    Ok(state)
+}
+
+/// Replays the stream up to its end or to the first damage. Whether the entries follow the base is not
+/// looked at.
+pub(crate) fn replay_good(
+    segments: &[SegmentFile],
+    control: &Control,
+    tail_max: usize,
+    watch: Watch<'_>,
+) -> Result<Replayed, LogError> {
     let mut state = Replayed::start(segments, control, tail_max);
     for (i, segment) in segments.iter().enumerate() {
         watch(Event::Segment(segment))?;
         let successor = segments.get(i + 1).map(|next| &next.header);
         state.replay_segment(segment, successor, control, watch)?;
+        if state.damage.is_some() {
+            break;
+        }
     }
-    state.finish(segments)?;
     Ok(state)
 }
 
@@ -234,6 +301,7 @@ impl Replayed {
                 torn: false,
                 floor: 0,
             },
+            damage: None,
             tail_max: tail_max.max(1),
         }
     }
@@ -251,6 +319,8 @@ impl Replayed {
             let bad = Bad::new(expected, header.first_batch.to_string());
             return Err(damaged(&segment.path, 0, Some(self.last.index), bad));
         }
+        // The same as the replay has found, or more: a repair states here what may have been promised.
+        self.vote = header.vote;
         let stream_end = successor.and_then(|next| next.predecessor).map(|p| p.end);
         let limit = stream_end.unwrap_or(header.size).min(header.size);
         let mut blocks = BlockReader::new(segment.file.clone(), limit, BLOCK_BYTES);
@@ -339,10 +409,6 @@ impl Replayed {
             below_floor,
             blank: behind.blank,
         });
-        if decision == StopDecision::Damaged {
-            let floor = stop.floor.max(behind.floor).max(stream_end.unwrap_or(0));
-            return Err(stop.damaged(segment, self.last.index, floor));
-        }
         self.segments.push(Segment {
             number: segment.header.number,
             id: segment.header.id,
@@ -357,6 +423,10 @@ impl Replayed {
             torn,
             floor: stop.floor,
         };
+        if decision == StopDecision::Damaged {
+            let floor = stop.floor.max(behind.floor).max(stream_end.unwrap_or(0));
+            self.damage = Some(stop.damaged(segment, self.last.index, floor));
+        }
         Ok(())
     }
 
@@ -432,7 +502,7 @@ impl Replayed {
     }
 
     /// Checks that the entries follow the base.
-    fn finish(&mut self, segments: &[SegmentFile]) -> Result<(), LogError> {
+    pub(crate) fn finish(&mut self, segments: &[SegmentFile]) -> Result<(), LogError> {
         let first = self.index.first();
         if first.is_none() && self.last.index == self.base.last.index {
             self.last = self.base.last;

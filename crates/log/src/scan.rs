@@ -169,19 +169,35 @@ pub(crate) fn look_behind(
     segment_id: u64,
     offset: u64,
 ) -> io::Result<Behind> {
-    let mut behind = Behind {
-        blank: true,
-        floor: 0,
-    };
+    let mut floor = 0;
+    let blank = search_batches(blocks, segment_id, offset, &mut |_, _, header| {
+        floor = floor.max(header.floor);
+        Ok(())
+    })?;
+    Ok(Behind { blank, floor })
+}
+
+/// Called with the reader, the offset of a good batch header, and the header.
+pub(crate) type Visit<'a> = &'a mut dyn FnMut(&mut BlockReader, u64, BatchHeader) -> io::Result<()>;
+
+/// Finds every good batch header from `offset` to the end of the reader's range, wherever it is. Answers
+/// whether all bytes are zero.
+pub(crate) fn search_batches(
+    blocks: &mut BlockReader,
+    segment_id: u64,
+    offset: u64,
+    visit: Visit<'_>,
+) -> io::Result<bool> {
+    let mut blank = true;
     let mut at = offset;
     loop {
         let chunk = blocks.bytes(at, SEARCH_CHUNK_BYTES)?;
         if chunk.is_empty() {
-            return Ok(behind);
+            return Ok(blank);
         }
         if chunk.iter().any(|byte| *byte != 0) {
-            behind.blank = false;
-            behind.floor = behind.floor.max(floors_in(blocks, segment_id, at, &chunk)?);
+            blank = false;
+            search_chunk(blocks, segment_id, at, &chunk, visit)?;
         }
         at += chunk.len() as u64;
     }
@@ -189,8 +205,13 @@ pub(crate) fn look_behind(
 
 const SEARCH_CHUNK_BYTES: usize = 64 << 10;
 
-fn floors_in(blocks: &mut BlockReader, segment_id: u64, at: u64, chunk: &[u8]) -> io::Result<u64> {
-    let mut floor = 0;
+fn search_chunk(
+    blocks: &mut BlockReader,
+    segment_id: u64,
+    at: u64,
+    chunk: &[u8],
+    visit: Visit<'_>,
+) -> io::Result<()> {
     for (i, word) in chunk.chunks(crate::record::ALIGNMENT).enumerate() {
         if !BatchHeader::may_start(word) {
             continue;
@@ -198,8 +219,8 @@ fn floors_in(blocks: &mut BlockReader, segment_id: u64, at: u64, chunk: &[u8]) -
         let offset = at + (i * crate::record::ALIGNMENT) as u64;
         let bytes = blocks.bytes(offset, BATCH_HEADER_BYTES)?;
         if let Ok(header) = BatchHeader::decode(&bytes, Place { segment_id, offset }) {
-            floor = floor.max(header.floor);
+            visit(blocks, offset, header)?;
         }
     }
-    Ok(floor)
+    Ok(())
 }

@@ -22,7 +22,7 @@ const FIELDS_BYTES: usize = 144;
 const USED_BYTES: usize = 16 + FIELDS_BYTES;
 
 /// First thing in every segment file.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SegmentHeader {
     /// From 1, by one. Also the file's name.
     pub(crate) number: u64,
@@ -38,7 +38,7 @@ pub(crate) struct SegmentHeader {
     pub(crate) predecessor: Option<Predecessor>,
     /// Last entry of the log when the segment was made.
     pub(crate) last: EntryId,
-    /// Seqno at that entry.
+    /// Seqno at that entry; undefined if a repair could not know it.
     pub(crate) seqno: Seqno,
     /// Vote in force when the segment was made: votes in purged segments must not be lost.
     pub(crate) vote: HardState,
@@ -167,6 +167,18 @@ pub(crate) fn spare_path(dir: &Path) -> PathBuf {
     dir.join("synod-spare.log")
 }
 
+/// Where a segment goes that a repair replaces; `repair` names the repair.
+pub(crate) fn set_aside_path(dir: &Path, number: u64, repair: u64) -> PathBuf {
+    dir.join(format!("{SET_ASIDE_PREFIX}{number:016x}-{repair:016x}.log"))
+}
+
+/// Whether this is the name of a segment that a repair set aside.
+pub(crate) fn is_set_aside(name: &str) -> bool {
+    name.starts_with(SET_ASIDE_PREFIX) && name.ends_with(".log")
+}
+
+const SET_ASIDE_PREFIX: &str = "synod-damaged-";
+
 /// The number in a segment's file name; `None` for every other file.
 pub(crate) fn segment_number(name: &str) -> Option<u64> {
     let digits = name.strip_prefix("synod-")?.strip_suffix(".log")?;
@@ -237,6 +249,7 @@ mod tests {
         assert_eq!(path, Path::new("d/synod-00000000000000ff.log"));
         for other in [
             "synod-control.log",
+            "synod-damaged-00000000000000ff-0000000000000001.log",
             "synod-00000000000000FF.log",
             "synod-0000000000000000.log",
             "synod-ff.log",

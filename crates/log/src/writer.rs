@@ -16,6 +16,7 @@ use crate::files::{FileLock, Files, write_all_at};
 use crate::prepare::SpareMaker;
 use crate::reader::LogReader;
 use crate::record::{BATCH_HEADER_BYTES, BatchHeader, Place, Promised, Record};
+use crate::repair::set_aside_files;
 use crate::segment::{
     Predecessor, SEGMENT_HEADER_BYTES, SegmentHeader, segment_path, spare_path, unix_ms,
 };
@@ -308,6 +309,7 @@ impl LogWriter {
         if self.stream.reset_in.is_some() {
             self.drop_segments_before_reset()?;
         }
+        self.note_repaired()?;
         let active = &self.active.segment;
         if active.end > active.size / 2 {
             self.spare.start(self.options.segment_bytes);
@@ -452,6 +454,30 @@ impl LogWriter {
         self.active = Active::new(segment);
         // So that the loss of the newest segment's file is noticed.
         self.write_control()
+    }
+
+    /// Ends a repair if the durable log has got as far as it needs to: what was set aside is replaced.
+    pub(crate) fn note_repaired(&mut self) -> Result<(), LogError> {
+        let until = self.control.repair_until;
+        if until.is_none_or(|until| self.stream.tip.id < until) {
+            return Ok(());
+        }
+        self.control.repair_until = None;
+        self.write_control()?;
+        self.remove_set_aside()
+    }
+
+    /// Removes what repairs have set aside, unless one is under way.
+    pub(crate) fn remove_set_aside(&self) -> Result<(), LogError> {
+        if self.control.repair_until.is_some() {
+            return Ok(());
+        }
+        for path in set_aside_files(&*self.files, self.shared.dir())? {
+            self.files
+                .remove(&path)
+                .map_err(|error| LogError::io("remove", &path, 0, error))?;
+        }
+        Ok(())
     }
 
     /// Replaces the control file, stating the present floor.

@@ -150,6 +150,7 @@ impl Image {
                 .skip(skip)
                 .map(|(header, _)| *header)
                 .collect(),
+            repair: None,
         }
     }
 }
