@@ -61,6 +61,8 @@ pub struct Core {
     pub(crate) state: State,
     /// The leader of the current term, if known.
     pub(crate) leader: Option<MemberId>,
+    /// See [`crate::repair`].
+    pub(crate) repair: Option<EntryId>,
     /// The log up to here is known to be that of the current term's leader (not used by a leader).
     pub(crate) matched: LogIndex,
     /// Highest commit index heard from the current term's leader.
@@ -139,8 +141,13 @@ impl Core {
                 && timing.election_timeout_min_us < timing.election_timeout_max_us,
             "promise < shortest election timeout < longest: {timing:?}"
         );
-        let hard = recovered.vote;
+        let (hard, repair) = (recovered.vote, recovered.repair);
         let log = LogView::recover(recovered);
+        assert!(
+            repair.is_none_or(|until| until.term <= hard.term),
+            "entries up to {repair:?} were held, but the vote record says {}",
+            hard.term
+        );
         assert!(
             log.last().term <= hard.term,
             "the log has an entry of term {}, but the vote record says {}",
@@ -158,6 +165,7 @@ impl Core {
             commit: log.base().last.index,
             state: State::Follower,
             leader: None,
+            repair,
             matched: LogIndex(0),
             leader_commit: LogIndex(0),
             promise_until,
@@ -180,8 +188,9 @@ impl Core {
             log,
         };
         core.reads.seed(&mut core.rng);
+        core.check_repaired();
         core.reset_election_timer();
-        if core.log.config().config.is_sole_voter(id) {
+        if core.may_stand() && core.log.config().config.is_sole_voter(id) {
             core.election_at = Some(promise_until);
         }
         core
@@ -257,6 +266,7 @@ impl Core {
     pub fn persisted(&mut self, now: Time, ticket: WriteTicket) {
         self.observe(now);
         self.durability.persisted(ticket);
+        self.check_repaired();
         self.release_waiting();
         self.own_vote_durable();
         self.advance_commit();

@@ -168,10 +168,10 @@ impl Core {
         self.election_at = Some(self.now.plus_us(self.random_us(min_us, max_us)));
     }
 
-    /// A voter by its *own* latest configuration may stand (dissertation, section 4.1); others would
-    /// only disturb.
-    fn may_stand(&self) -> bool {
-        self.log.config().config.is_voter(self.id)
+    /// A voter by its *own* latest configuration may stand (dissertation, section 4.1), unless its log is
+    /// under repair; others would only disturb.
+    pub(crate) fn may_stand(&self) -> bool {
+        self.log.config().config.is_voter(self.id) && self.repairing_until().is_none()
     }
 
     /// Nobody led for too long, or a round of votes led to nothing.
@@ -187,7 +187,7 @@ impl Core {
         if self.may_stand() {
             self.pre_campaign();
         } else {
-            // A learner only notes that nobody leads, and waits without a timer.
+            // A learner, or a member under repair, only notes that nobody leads, and waits without a timer.
             self.become_follower(None);
             self.election_at = None;
         }
@@ -251,11 +251,6 @@ impl Core {
             .voters()
             .filter(|id| *id != self.id)
             .collect()
-    }
-
-    /// Whether a candidate's log is at least as complete as ours. By the last *entry* (Raft, 5.4.1).
-    fn is_up_to_date(&self, candidate: EntryId) -> bool {
-        candidate >= self.log.last()
     }
 
     /// A pre-vote is granted if a vote would be. No regard to configurations, as in

@@ -36,6 +36,7 @@ mod protocol;
 mod quorum;
 mod read;
 mod recovered;
+mod repair;
 mod replication;
 mod tail;
 mod transfer;

@@ -24,7 +24,8 @@ impl Core {
     /// in the first term, with the vote for itself. Leads as soon as that is durable.
     pub fn bootstrap(&mut self, now: Time, me: Member) -> Result<(), BootstrapError> {
         self.observe(now);
-        if !self.log.is_blank() {
+        // A blank log under repair was not always blank.
+        if !self.log.is_blank() || self.repairing_until().is_some() {
             return Err(BootstrapError::NotEmpty);
         }
         if self.leader.is_some() || !matches!(self.state, State::Follower) {

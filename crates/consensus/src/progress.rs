@@ -32,7 +32,7 @@ pub(crate) fn cost_bytes(header: &EntryHeader) -> u64 {
 /// One other member, as the leader sees it. All knowledge is of the leader's term.
 #[derive(Debug)]
 pub(crate) struct Peer {
-    /// Its log is durable and equal to ours up to here.
+    /// Its log is durable and equal to ours up to here. Grows, but see `forget_lost`.
     pub(crate) match_index: LogIndex,
     /// Next entry to send; above `match_index`.
     next: LogIndex,
@@ -47,6 +47,8 @@ pub(crate) struct Peer {
     pub(crate) read_round: u64,
     /// Commit index it was told and could use.
     pub(crate) commit_told: LogIndex,
+    /// When it last said what is durable.
+    acknowledged_at: Option<Time>,
     /// When an append was answered, or sent although there was nothing to send.
     checked_at: Time,
     /// Removed from the configuration; told so until then.
@@ -100,6 +102,7 @@ impl Peer {
             echoed: None,
             read_round: 0,
             commit_told: LogIndex(0),
+            acknowledged_at: None,
             checked_at: now,
             leaving_until: None,
         }
@@ -247,7 +250,7 @@ impl Peer {
     pub(crate) fn acknowledged(&mut self, index: LogIndex, now: Time, log: &LogView) {
         let moved = index > self.match_index;
         self.match_index = self.match_index.max(index);
-        self.checked_at = now;
+        (self.checked_at, self.acknowledged_at) = (now, Some(now));
         if moved {
             self.blank = false;
         }
@@ -288,13 +291,16 @@ impl Peer {
         }
     }
 
-    /// It refused an append after `refused`; the logs agree at `agreement` at best. False: stale.
+    /// It refused an append after `refused` that was sent at `sent_at`; the logs agree at `agreement` at
+    /// best. False: stale.
     pub(crate) fn rejected(
         &mut self,
         refused: LogIndex,
         agreement: LogIndex,
         hint: EntryId,
+        sent_at: Time,
     ) -> bool {
+        self.forget_lost(refused, agreement, sent_at);
         let current = match &self.mode {
             Mode::Probe { .. } | Mode::CatchUp { .. } => refused == self.next.prev(),
             Mode::Stream { .. } => refused > self.match_index,
@@ -311,6 +317,16 @@ impl Peer {
             empty: false,
         };
         true
+    }
+
+    /// It lacks what it once said is durable: its log was damaged, and it came back within this term. That is
+    /// certain if the append it refuses was sent after its word arrived. To believe less of a member
+    /// is always safe.
+    fn forget_lost(&mut self, refused: LogIndex, agreement: LogIndex, sent_at: Time) {
+        let later = self.acknowledged_at.is_some_and(|at| sent_at > at);
+        if refused <= self.match_index && agreement < self.match_index && later {
+            self.match_index = agreement;
+        }
     }
 
     /// Its connection broke: nothing in flight will be answered. Waits before it probes.

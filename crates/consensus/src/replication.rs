@@ -369,7 +369,7 @@ impl Core {
                 self.maybe_promote();
             }
             AppendOutcome::Rejected { refused, hint } => {
-                peer.rejected(refused, self.log.agreement_below(hint), hint);
+                peer.rejected(refused, self.log.agreement_below(hint), hint, sent_at);
             }
         }
     }

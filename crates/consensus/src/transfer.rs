@@ -107,7 +107,7 @@ impl Core {
     /// The leader of this term asks us to stand. Without pre-vote: it is known to live.
     pub(crate) fn handle_timeout_now(&mut self, from: MemberId) {
         let expected = self.leader == Some(from) && self.role() == RoleName::Follower;
-        if expected && self.log.config().config.is_voter(self.id) {
+        if expected && self.may_stand() {
             self.campaign(true);
         }
     }

@@ -24,7 +24,12 @@ pub struct Image {
     pub vote: HardState,
     pub base: LogBase,
     pub entries: Vec<Stored>,
+    /// Damaged: has to reach this entry again.
+    pub repair: Option<EntryId>,
 }
+
+/// What no member reaches (see the log's format on unknown promises).
+pub const OUT_OF_REACH: u64 = 1 << 32;
 
 impl Image {
     pub fn last(&self) -> EntryId {
@@ -48,6 +53,33 @@ impl Image {
     /// Whether the entry is there, or so far below the base that it must have been.
     pub fn has(&self, id: EntryId) -> bool {
         id.index < self.base.last.index || self.id_at(id.index) == Some(id)
+    }
+
+    /// Whether the entry is there, or was lost to a damage that is remembered.
+    pub fn answers_for(&self, id: EntryId) -> bool {
+        self.has(id) || self.repair.is_some_and(|until| id <= until)
+    }
+
+    /// Damage behind `keep`. If what was promised cannot be read either, the member leaves all terms in
+    /// which it may have promised something.
+    pub fn damage(&mut self, keep: LogIndex, promises_readable: bool) {
+        let mut until = self.last().max(self.repair.unwrap_or_default());
+        if !promises_readable {
+            let term = Term(self.vote.term.0 + OUT_OF_REACH);
+            (self.vote.term, self.vote.voted_for) = (term, None);
+            until = EntryId {
+                term,
+                index: LogIndex(u64::MAX),
+            };
+        }
+        self.entries.retain(|(header, _)| header.index <= keep);
+        self.repair = Some(until);
+        self.note_repaired();
+    }
+
+    fn note_repaired(&mut self) {
+        let last = self.last();
+        self.repair = self.repair.filter(|until| last < *until);
     }
 
     pub fn apply(&mut self, op: &Op) {
@@ -150,7 +182,7 @@ impl Image {
                 .skip(skip)
                 .map(|(header, _)| *header)
                 .collect(),
-            repair: None,
+            repair: self.repair,
         }
     }
 }
@@ -183,6 +215,7 @@ impl Disk {
             let (_, op) = self.pending.pop_front().expect("there");
             self.durable.apply(&op);
         }
+        self.durable.note_repaired();
     }
 
     /// Power is lost: some prefix of the pending writes made it, the last of them perhaps in part.

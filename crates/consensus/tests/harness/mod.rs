@@ -315,6 +315,13 @@ impl Sim {
         }
     }
 
+    /// The log of a member that is down turns out to be damaged behind `keep`.
+    pub fn damage(&mut self, node: MemberId, keep: LogIndex, promises_readable: bool) {
+        let disk = &mut self.node_mut(node).disk;
+        disk.durable.damage(keep, promises_readable);
+        disk.written = disk.durable.clone();
+    }
+
     /// The disk is lost for ever.
     pub fn burn(&mut self, node: MemberId) {
         if self.node(node).core.is_some() {
@@ -870,7 +877,7 @@ impl Sim {
             .id_at(index)
             .expect("in the log");
         let voters: Vec<MemberId> = self.node(node).config_before.voters().collect();
-        let holds = |id: &&MemberId| self.nodes[*id].disk.durable.has(entry);
+        let holds = |id: &&MemberId| self.nodes[*id].disk.durable.answers_for(entry);
         let copies = voters.iter().filter(holds).count();
         assert!(
             copies > voters.len() / 2,

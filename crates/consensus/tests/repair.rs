@@ -1,0 +1,393 @@
+//! Members whose logs were damaged: what they must not do, and how they become whole again.
+
+mod harness;
+
+use harness::disk::OUT_OF_REACH;
+use harness::{MS, Options, SECOND, Sim, id, member};
+use rand::Rng;
+use synod_consensus::{
+    BootstrapError, ConfigChange, Effect, LogIndex, MemberId, ProgressMode, RoleName, Term,
+};
+
+fn three() -> Sim {
+    Sim::group(7, 3, Options::default())
+}
+
+fn work(sim: &mut Sim, node: MemberId, count: u64) {
+    for _ in 0..count {
+        sim.submit(node);
+    }
+    sim.expect("commits", 20 * SECOND, |sim| {
+        sim.node(node).outbox.oldest_outstanding().is_none()
+    });
+}
+
+fn settle(sim: &mut Sim) {
+    sim.expect("level logs", 20 * SECOND, Sim::is_level);
+    let whole = |sim: &Sim| {
+        sim.up()
+            .iter()
+            .all(|n| sim.core(*n).repairing_until().is_none())
+    };
+    sim.expect("whole logs", SECOND, whole);
+}
+
+fn last(sim: &Sim, node: MemberId) -> LogIndex {
+    sim.node(node).disk.durable.last().index
+}
+
+/// 1 and 2 have committed what 3 lacks; then 1 burns, and 2 is damaged.
+fn only_the_damaged_one_knew() -> Sim {
+    let mut sim = three();
+    work(&mut sim, id(1), 20);
+    settle(&mut sim);
+    sim.isolate(&[id(3)]);
+    work(&mut sim, id(1), 20);
+    sim.run_for(SECOND);
+    sim.crash(id(2));
+    sim.burn(id(1));
+    sim
+}
+
+#[test]
+fn member_under_repair_elects_no_leader_that_lacks_a_committed_entry() {
+    let mut sim = only_the_damaged_one_knew();
+    sim.damage(id(2), LogIndex(10), true);
+    sim.start(id(2));
+    sim.heal_network();
+    sim.run_for(60 * SECOND);
+    assert_eq!(sim.leader(), None, "{}", sim.describe());
+    assert!(sim.core(id(2)).repairing_until().is_some());
+    assert_eq!(
+        sim.core(id(2)).role(),
+        RoleName::Follower,
+        "it does not stand"
+    );
+}
+
+/// The same without the mark: the damage this module prevents is real, and the oracle sees it.
+#[test]
+#[should_panic(expected = "lacks")]
+fn without_the_mark_a_committed_entry_would_be_lost() {
+    let mut sim = only_the_damaged_one_knew();
+    sim.damage(id(2), LogIndex(10), true);
+    sim.node_mut(id(2)).disk.durable.repair = None;
+    sim.start(id(2));
+    sim.heal_network();
+    sim.run_for(60 * SECOND);
+}
+
+#[test]
+fn member_with_unknown_promises_elects_nobody_from_before_either() {
+    let mut sim = only_the_damaged_one_knew();
+    sim.damage(id(2), LogIndex(10), false);
+    sim.start(id(2));
+    sim.heal_network();
+    sim.run_for(60 * SECOND);
+    assert_eq!(sim.leader(), None, "{}", sim.describe());
+}
+
+#[test]
+fn damaged_follower_gets_its_entries_again_without_an_election() {
+    let mut sim = three();
+    work(&mut sim, id(1), 200);
+    settle(&mut sim);
+    let term = sim.core(id(1)).term();
+    for keep in [100, 150, 3, 0] {
+        sim.crash(id(3));
+        sim.damage(id(3), LogIndex(keep), true);
+        sim.start(id(3));
+        assert_eq!(
+            sim.core(id(3)).repairing_until(),
+            Some(sim.core(id(1)).last_id())
+        );
+        work(&mut sim, id(2), 10);
+        settle(&mut sim);
+    }
+    assert_eq!(
+        sim.core(id(1)).term(),
+        term,
+        "the leader knows what it lacks"
+    );
+    assert_eq!(sim.leader(), Some(id(1)));
+}
+
+#[test]
+fn unknown_promises_cost_the_group_one_election() {
+    let mut sim = three();
+    work(&mut sim, id(1), 50);
+    settle(&mut sim);
+    sim.crash(id(3));
+    sim.damage(id(3), LogIndex(20), false);
+    sim.start(id(3));
+    sim.expect("a leader beyond the lost terms", 10 * SECOND, |sim| {
+        sim.ready_leader()
+            .is_some_and(|n| sim.core(n).term() > Term(OUT_OF_REACH))
+    });
+    assert_ne!(sim.leader(), Some(id(3)));
+    settle(&mut sim);
+    work(&mut sim, id(3), 10);
+    let term = sim.core(id(3)).term();
+    sim.run_for(10 * SECOND);
+    assert_eq!(sim.core(id(3)).term(), term);
+}
+
+#[test]
+fn majority_damaged_at_different_places_follows_the_one_that_is_whole() {
+    for (first, second) in [(true, true), (true, false), (false, false)] {
+        let mut sim = three();
+        work(&mut sim, id(2), 100);
+        settle(&mut sim);
+        let seqno = sim.seqno();
+        (1..=3).for_each(|n| sim.crash(id(n)));
+        sim.damage(id(1), LogIndex(30), first);
+        sim.damage(id(2), LogIndex(60), second);
+        (1..=3).for_each(|n| sim.start(id(n)));
+        if first || second {
+            // One that knows its promises can vote for the member that is whole.
+            sim.expect("a leader", 20 * SECOND, |sim| sim.ready_leader().is_some());
+            assert_eq!(sim.leader(), Some(id(3)));
+            settle(&mut sim);
+            assert_eq!(sim.seqno(), seqno, "nothing was lost");
+            work(&mut sim, id(1), 10);
+        } else {
+            sim.run_for(60 * SECOND);
+            assert_eq!(
+                sim.leader(),
+                None,
+                "nobody knows what may have been promised"
+            );
+        }
+    }
+}
+
+#[test]
+fn majority_damaged_and_the_third_behind_makes_no_leader() {
+    let mut sim = three();
+    work(&mut sim, id(1), 20);
+    settle(&mut sim);
+    sim.isolate(&[id(3)]);
+    work(&mut sim, id(1), 50);
+    sim.run_for(SECOND);
+    (1..=3).for_each(|n| sim.crash(id(n)));
+    sim.damage(id(1), LogIndex(30), true);
+    sim.damage(id(2), LogIndex(60), true);
+    sim.heal_network();
+    (1..=3).for_each(|n| sim.start(id(n)));
+    sim.run_for(60 * SECOND);
+    assert_eq!(sim.leader(), None, "{}", sim.describe());
+}
+
+#[test]
+fn damaged_leader_comes_back_as_a_follower() {
+    let mut sim = three();
+    work(&mut sim, id(1), 50);
+    settle(&mut sim);
+    sim.crash(id(1));
+    sim.damage(id(1), LogIndex(5), true);
+    sim.start(id(1));
+    sim.expect("another leader", 10 * SECOND, |sim| {
+        sim.ready_leader().is_some_and(|n| n != id(1))
+    });
+    settle(&mut sim);
+}
+
+#[test]
+fn only_voter_waits_instead_of_leading_what_is_left() {
+    let mut sim = Sim::group(1, 1, Options::default());
+    work(&mut sim, id(1), 20);
+    sim.crash(id(1));
+    sim.damage(id(1), LogIndex(5), true);
+    sim.start(id(1));
+    sim.run_for(20 * SECOND);
+    assert_eq!(sim.core(id(1)).role(), RoleName::Follower);
+}
+
+#[test]
+fn emptied_log_is_no_reason_to_begin_a_group() {
+    let mut sim = Sim::group(1, 1, Options::default());
+    work(&mut sim, id(1), 20);
+    sim.crash(id(1));
+    sim.damage(id(1), LogIndex(0), true);
+    sim.start(id(1));
+    let begun = sim.with(id(1), |core, now| core.bootstrap(now, member(1)));
+    assert_eq!(begun, Err(BootstrapError::NotEmpty));
+}
+
+#[test]
+fn damaged_learner_is_repaired_and_may_become_a_voter() {
+    let mut sim = three();
+    sim.add_node(id(4));
+    sim.add_learner(id(1), id(4));
+    work(&mut sim, id(1), 50);
+    settle(&mut sim);
+    sim.crash(id(4));
+    sim.damage(id(4), LogIndex(8), true);
+    sim.start(id(4));
+    sim.with(id(1), |core, _| core.set_eligible(id(4), true));
+    sim.expect("promotion", 10 * SECOND, |sim| {
+        sim.core(id(1)).config().config.is_voter(id(4))
+    });
+    settle(&mut sim);
+}
+
+#[test]
+fn member_that_lost_its_own_promotion_is_repaired() {
+    let mut sim = three();
+    work(&mut sim, id(1), 10);
+    settle(&mut sim);
+    let joined = sim.core(id(3)).config().index;
+    sim.crash(id(3));
+    sim.damage(id(3), LogIndex(joined.0 - 1), true);
+    sim.start(id(3));
+    assert!(!sim.core(id(3)).config().config.is_voter(id(3)));
+    settle(&mut sim);
+    assert!(sim.core(id(3)).config().config.is_voter(id(3)));
+}
+
+#[test]
+fn leader_whose_log_begins_later_sends_a_base() {
+    let mut sim = three();
+    work(&mut sim, id(1), 100);
+    settle(&mut sim);
+    sim.purge(id(1), LogIndex(70));
+    sim.purge(id(2), LogIndex(70));
+    sim.crash(id(3));
+    sim.damage(id(3), LogIndex(20), true);
+    sim.start(id(3));
+    settle(&mut sim);
+    assert_eq!(
+        (sim.resets, sim.core(id(3)).base().last.index),
+        (1, LogIndex(70))
+    );
+}
+
+#[test]
+fn handover_to_a_member_under_repair_comes_to_nothing() {
+    let mut sim = three();
+    work(&mut sim, id(1), 50);
+    settle(&mut sim);
+    sim.crash(id(3));
+    sim.damage(id(3), LogIndex(20), true);
+    sim.blocked.insert((id(3), id(1)));
+    sim.start(id(3));
+    let leader = sim.core(id(1)).term();
+    sim.with(id(3), |core, now| {
+        let message = synod_consensus::Message {
+            from: id(1),
+            to: id(3),
+            term: leader,
+            body: synod_consensus::Body::TimeoutNow,
+        };
+        core.handle_message(now, message);
+        while let Some(effect) = core.poll_effect() {
+            assert!(
+                !matches!(effect, Effect::Write { .. }),
+                "it stands: {effect:?}"
+            );
+        }
+    });
+    assert_eq!(sim.core(id(3)).role(), RoleName::Follower);
+}
+
+#[test]
+fn old_refusals_do_not_make_a_leader_forget() {
+    let mut sim = three();
+    sim.options.duplicates = 0.5;
+    sim.options.delay_us = (200, 80 * MS);
+    work(&mut sim, id(2), 50);
+    sim.crash(id(3));
+    work(&mut sim, id(2), 50);
+    sim.start(id(3));
+    sim.options.duplicates = 0.0;
+    settle(&mut sim);
+    sim.run_for(SECOND);
+    let leader = sim.leader().expect("one");
+    let progress: Vec<_> = sim.core(leader).progress().collect();
+    assert!(
+        progress.iter().all(|p| p.mode == ProgressMode::Stream),
+        "{progress:?}"
+    );
+    assert!(
+        progress.iter().all(|p| p.match_index == last(&sim, leader)),
+        "{progress:?}"
+    );
+}
+
+/// Damage at any time, to any number of members: the group may stop for good, but never be wrong.
+#[test]
+fn random_damage() {
+    let mut total = (0, 0, 0);
+    for seed in 1..=120 {
+        let (committed, damaged, repaired) = damage_at_random(seed);
+        total = (total.0 + committed, total.1 + damaged, total.2 + repaired);
+    }
+    eprintln!("{total:?} entries committed, logs damaged, logs whole again");
+    assert!(
+        total.0 > 20_000 && total.1 > 300 && total.2 > 100,
+        "{total:?}"
+    );
+}
+
+fn damage_at_random(seed: u64) -> (usize, u64, u64) {
+    let voters = if seed.is_multiple_of(3) { 5 } else { 3 };
+    let mut sim = Sim::group(seed, voters, Options::default());
+    (sim.options.loss, sim.options.duplicates) = (0.03, 0.05);
+    let (mut damaged, mut repaired) = (0, 0);
+    let careful = seed.is_multiple_of(2);
+    let end = sim.now + 30 * SECOND;
+    while sim.now < end {
+        let pause = sim.rng.random_range(MS..200 * MS);
+        sim.run_for(pause);
+        let node = id(sim.rng.random_range(1..=voters));
+        let is_up = sim.node(node).core.is_some();
+        match sim.rng.random_range(0..20) {
+            0 | 1 if is_up => {
+                // A careful world damages only what others have.
+                let may = !careful || (sim.is_level() && sim.up().len() as u64 == voters);
+                sim.crash(node);
+                if may && sim.rng.random_bool(0.5) {
+                    let disk = &sim.node(node).disk.durable;
+                    let (from, to) = (disk.base.last.index.0, disk.last().index.0);
+                    let keep = LogIndex(sim.rng.random_range(from..=to));
+                    let readable = sim.rng.random_bool(0.8);
+                    sim.damage(node, keep, readable);
+                    damaged += u64::from(sim.node(node).disk.durable.repair.is_some());
+                }
+            }
+            2..=8 if !is_up => {
+                let broken = sim.node(node).disk.durable.repair.is_some();
+                sim.start(node);
+                sim.run_for(2 * SECOND);
+                let whole = sim.core(node).repairing_until().is_none();
+                repaired += u64::from(broken && whole);
+            }
+            9 => {
+                sim.isolate(&[node]);
+                sim.run_for(SECOND);
+                sim.heal_network();
+            }
+            10 if is_up => {
+                let commit = sim.core(node).commit_index();
+                sim.purge(node, LogIndex(commit.0.saturating_sub(20)));
+            }
+            11 => {
+                if let Some(leader) = sim.ready_leader() {
+                    let change = match sim.core(leader).config().config.is_voter(node) {
+                        true => ConfigChange::Demote(node),
+                        false => ConfigChange::Promote(node),
+                    };
+                    // It may not be the moment.
+                    let _ = sim.with(leader, |core, now| core.change_config(now, change));
+                }
+            }
+            _ if is_up => {
+                for _ in 0..10 {
+                    sim.submit(node);
+                }
+            }
+            _ => {}
+        }
+    }
+    (sim.oracle.committed.len(), damaged, repaired)
+}
