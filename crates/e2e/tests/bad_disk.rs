@@ -68,8 +68,8 @@ fn log_files(data: &Path) -> Outcome<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// Turns one bit of a byte that was written long before the log's end.
-fn damage_first_segment(data: &Path) -> Outcome<PathBuf> {
+/// Changes bytes that were written long before the log's end; more than padding, which carries nothing.
+fn damage_first_segment(data: &Path, offset: u64) -> Outcome<PathBuf> {
     let segment = log_files(data)?
         .into_iter()
         .find(|path| path.to_string_lossy().ends_with("0001.log"))
@@ -79,31 +79,120 @@ fn damage_first_segment(data: &Path) -> Outcome<PathBuf> {
         .write(true)
         .open(&segment)
         .why("opening it")?;
-    let mut byte = [0];
-    file.read_exact_at(&mut byte, 9_000).why("reading a byte")?;
-    file.write_all_at(&[byte[0] ^ 0x10], 9_000)
-        .why("writing a byte")?;
+    let mut bytes = [0; 16];
+    file.read_exact_at(&mut bytes, offset).why("reading")?;
+    let bad = bytes.map(|byte| byte ^ 0x10);
+    file.write_all_at(&bad, offset).why("writing")?;
     Ok(segment)
 }
 
+const ROWS: usize = 300;
+
+fn fill(cluster: &TestCluster, node: u8) -> Outcome {
+    cluster.execute(
+        node,
+        "CREATE TABLE oracle.t (id INT PRIMARY KEY, v VARCHAR(200))",
+    )?;
+    for id in 0..ROWS {
+        let row = format!("INSERT INTO oracle.t VALUES ({id}, REPEAT('x', 100))");
+        cluster.execute(node, &row)?;
+    }
+    Ok(())
+}
+
+fn has_rows(cluster: &TestCluster, node: u8, count: usize) -> Outcome {
+    let rows = cluster.rows(
+        node,
+        "SET wsrep_sync_wait = 1; SELECT COUNT(*) FROM oracle.t",
+    )?;
+    ensure(rows.iter().any(|row| *row == count.to_string()), || {
+        format!("node {node} has {rows:?} instead of {count} rows")
+    })
+}
+
+fn is_repaired(cluster: &TestCluster, node: u8, segment: &Path) -> Outcome {
+    says(
+        cluster,
+        node,
+        &["damaged", &segment.display().to_string(), "are kept"],
+    )?;
+    let repaired = wait_for(PATIENCE, || {
+        let text = cluster.log_text(node);
+        text.contains("log is repaired").then_some(())
+    });
+    ensure(repaired.is_some(), || {
+        format!("not repaired:\n{}", cluster.log_tail(node))
+    })?;
+    let text = cluster.log_text(node);
+    ensure(!text.contains("asking for a full copy"), || {
+        format!("node {node} took a full copy")
+    })
+}
+
 #[test]
-fn damaged_record_is_named_with_the_remedy() -> Outcome {
+fn damaged_record_is_named_and_repaired_from_the_others() -> Outcome {
+    if place::is_galera() {
+        return Ok(());
+    }
+    let mut cluster = TestCluster::fresh("repaired", BASE_PORT)?;
+    fill(&cluster, 1)?;
+    let node = cluster.follower();
+    let other = cluster.leader();
+    cluster.kill(node).why("killing a member")?;
+    let segment = damage_first_segment(&cluster.files(node).data, 9_000)?;
+    cluster.execute(other, "INSERT INTO oracle.t VALUES (1000, 'meanwhile')")?;
+    cluster
+        .spawn(node, false)
+        .why("starting with a damaged log")?;
+    cluster.execute(other, "INSERT INTO oracle.t VALUES (1001, 'meanwhile')")?;
+    cluster
+        .await_synced(&[node], &|_, _| ())
+        .why("waiting for the damaged member")?;
+    is_repaired(&cluster, node, &segment)?;
+    for node in 1..=3 {
+        has_rows(&cluster, node, ROWS + 2)?;
+    }
+    ensure(cluster.leader() == other, || "the leader changed".into())?;
+    cluster.kill_all().why("ending the cluster")
+}
+
+#[test]
+fn two_of_three_damaged_logs_are_repaired_from_the_third() -> Outcome {
+    if place::is_galera() {
+        return Ok(());
+    }
+    let mut cluster = TestCluster::fresh("two-damaged", BASE_PORT)?;
+    fill(&cluster, 1)?;
+    for node in 1..=3 {
+        has_rows(&cluster, node, ROWS)?;
+    }
+    cluster.kill_all().why("killing all")?;
+    let first = damage_first_segment(&cluster.files(1).data, 9_000)?;
+    let second = damage_first_segment(&cluster.files(2).data, 40_000)?;
+    for node in 1..=3 {
+        cluster.spawn(node, false).why("starting again")?;
+    }
+    cluster
+        .await_synced(&[1, 2, 3], &|_, _| ())
+        .why("waiting for all")?;
+    is_repaired(&cluster, 1, &first)?;
+    is_repaired(&cluster, 2, &second)?;
+    cluster.execute(1, "INSERT INTO oracle.t VALUES (1000, 'after')")?;
+    for node in 1..=3 {
+        has_rows(&cluster, node, ROWS + 1)?;
+    }
+    cluster.kill_all().why("ending the cluster")
+}
+
+#[test]
+fn damaged_log_of_the_only_voter_is_refused_with_the_remedy() -> Outcome {
     if place::is_galera() {
         return Ok(());
     }
     let mut cluster = one_node("damaged")?;
-    cluster.execute(
-        1,
-        "CREATE TABLE oracle.t (id INT PRIMARY KEY, v VARCHAR(200))",
-    )?;
-    for id in 0..200 {
-        cluster.execute(
-            1,
-            &format!("INSERT INTO oracle.t VALUES ({id}, REPEAT('x', 100))"),
-        )?;
-    }
+    fill(&cluster, 1)?;
     cluster.stop(1).why("stopping")?;
-    let segment = damage_first_segment(&cluster.files(1).data)?;
+    let segment = damage_first_segment(&cluster.files(1).data, 9_000)?;
     cluster.spawn(1, false).why("starting with a damaged log")?;
     says(
         &cluster,
@@ -111,7 +200,8 @@ fn damaged_record_is_named_with_the_remedy() -> Outcome {
         &[
             "damaged",
             &segment.display().to_string(),
-            "delete the synod-*.log",
+            "only voter",
+            "Restore the file",
         ],
     )?;
     ends_without_crash(&mut cluster, 1)

@@ -39,8 +39,7 @@ pub enum LogError {
     /// Something that was durable has changed or is gone.
     #[error("this member's log is damaged: {} at offset {offset}{}: expected {expected}, found {found}; \
         restore the file from a copy made after this member's last stop, or delete the synod-*.log files in {} \
-        to rejoin with a full copy", path.display(),
-        index.map_or(String::new(), |index| format!(" (after index {index})")), parent(path).display())]
+        to rejoin with a full copy", path.display(), after(*index), parent(path).display())]
     Damaged {
         /// The file.
         path: PathBuf,
@@ -201,6 +200,25 @@ pub enum LogError {
 }
 
 impl LogError {
+    /// What is damaged and where, without the remedy; `None` for other errors.
+    pub fn damage(&self) -> Option<String> {
+        let LogError::Damaged {
+            path,
+            offset,
+            index,
+            expected,
+            found,
+        } = self
+        else {
+            return None;
+        };
+        Some(format!(
+            "{} at offset {offset}{}: expected {expected}, found {found}",
+            path.display(),
+            after(*index)
+        ))
+    }
+
     /// Wraps an I/O error; a full disk becomes [`LogError::NoSpace`].
     pub(crate) fn io(
         doing: &'static str,
@@ -220,6 +238,10 @@ impl LogError {
             source: Arc::new(source),
         }
     }
+}
+
+fn after(index: Option<LogIndex>) -> String {
+    index.map_or(String::new(), |index| format!(" (after index {index})"))
 }
 
 fn parent(path: &Path) -> &Path {

@@ -68,7 +68,7 @@ impl RepairPlan {
     /// For people.
     pub(crate) fn report(&self) -> RepairReport {
         RepairReport {
-            damage: self.damage.to_string(),
+            damage: self.damage.damage().unwrap_or_default(),
             kept: self.kept,
             until: self.until,
             known: self.known,

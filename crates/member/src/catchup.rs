@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use synod_consensus::{MemberId, SendEntries};
-use synod_log::{Entry, LogReader};
+use synod_log::{Entry, LogError, LogReader};
 use synod_wire::PeerMessage;
 
 use crate::driver::append_message;
@@ -26,7 +26,14 @@ impl CatchUp {
 
     /// Reads the range, or as much of it as fits. Nothing, if it was cut or purged meanwhile: the
     /// core finds out and asks for something else.
-    pub fn answer(&self, reader: &LogReader, host: &Arc<dyn Host>) -> Option<PeerMessage> {
+    ///
+    /// # Errors
+    /// If a record is damaged, which is the driver's to handle ([`crate::Event::LogDamaged`]).
+    pub fn answer(
+        &self,
+        reader: &LogReader,
+        host: &Arc<dyn Host>,
+    ) -> Result<Option<PeerMessage>, LogError> {
         let CatchUp { from, range } = self;
         let bytes = if range.may_cut {
             CATCH_UP_BYTES
@@ -36,16 +43,17 @@ impl CatchUp {
         match reader.read(range.first, range.last, bytes) {
             Ok(entries) if !entries.is_empty() => {
                 let entries: Vec<&Entry> = entries.iter().collect();
-                Some(append_message(*from, range, &entries))
+                Ok(Some(append_message(*from, range, &entries)))
             }
-            Ok(_) => None,
+            Ok(_) => Ok(None),
+            Err(error @ LogError::Damaged { .. }) => Err(error),
             Err(error) => {
                 let text = format!(
                     "cannot read entries {}-{} for a member: {error}",
                     range.first, range.last
                 );
                 host.log(Level::Warning, &text);
-                None
+                Ok(None)
             }
         }
     }

@@ -84,6 +84,20 @@ pub enum NodeError {
     /// The log could not be opened.
     #[error("{0}")]
     Log(#[from] synod_log::LogError),
+    /// The log is damaged, and nobody else surely has what is lost.
+    #[error(
+        "{} is damaged ({}), and this member is the group's only voter: no other member surely has what is lost, \
+         so nothing is changed. Restore the file from a copy made after this member's last stop. If there is none, what \
+         was committed after the damage is in the databases only: move the synod-*.log files of all servers away, begin \
+         a new group with the server whose database is most advanced, and let the others join",
+        log_dir.display(), damage.damage().unwrap_or_default()
+    )]
+    NobodyToRepairFrom {
+        /// Where the log is.
+        log_dir: PathBuf,
+        /// What is damaged.
+        damage: synod_log::LogError,
+    },
     /// The listening socket could not be opened.
     #[error(
         "cannot listen on {address}: {source}. Is another server using this port? Set another with the provider option 'base_port' or 'gmcast.listen_addr'"

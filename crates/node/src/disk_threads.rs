@@ -5,7 +5,7 @@ use std::time::SystemTime;
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 use synod_log::{LogError, LogReader};
-use synod_member::{CatchUp, Delivered, Deliverer, Event, Host, IDLE, Job, Storage};
+use synod_member::{CatchUp, DeliverError, Delivered, Deliverer, Event, Host, IDLE, Job, Storage};
 
 use crate::bell::Bell;
 use crate::core_thread::Incoming;
@@ -22,7 +22,7 @@ impl LogThread {
     /// Runs until the sender of jobs is gone or the log fails.
     pub(crate) fn run(mut self) {
         if let Err(error) = self.serve() {
-            self.tell(Event::StorageFailed(error.to_string()));
+            self.tell(log_failure(error));
         }
     }
 
@@ -68,13 +68,31 @@ impl LogThread {
     }
 }
 
+/// What the driver is told when the log cannot be used.
+fn log_failure(error: LogError) -> Event {
+    match error {
+        LogError::Damaged { .. } => Event::LogDamaged(error),
+        _ => Event::StorageFailed(error.to_string()),
+    }
+}
+
 /// Delivers until stopped.
-pub(crate) fn deliver(mut deliverer: Deliverer, bell: &Bell, host: &Arc<dyn Host>) {
+pub(crate) fn deliver(
+    mut deliverer: Deliverer,
+    bell: &Bell,
+    host: &Arc<dyn Host>,
+    events: &Sender<Incoming>,
+) {
     while let Some(seen) = bell.rung() {
         match deliverer.step(u64::MAX) {
             Ok(Delivered::Some) => {}
             Ok(Delivered::Nothing) => bell.wait_after(seen),
             Ok(Delivered::Stopped) => return,
+            Err(DeliverError::Log(error @ LogError::Damaged { .. })) => {
+                // Ends the whole node; if its core thread is gone, that has happened.
+                let _ = events.send(Event::LogDamaged(error).into());
+                return;
+            }
             Err(error) => return host.failed(&error.to_string()),
         }
     }
@@ -86,10 +104,16 @@ pub(crate) fn serve_catch_up(
     reader: &LogReader,
     peers: &Peers,
     host: &Arc<dyn Host>,
+    events: &Sender<Incoming>,
 ) {
     for request in requests {
-        if let Some(message) = request.answer(reader, host) {
-            peers.send(request.to(), message);
+        match request.answer(reader, host) {
+            Ok(Some(message)) => peers.send(request.to(), message),
+            Ok(None) => {}
+            Err(damage) => {
+                // The receiver may be gone; then the node is stopping anyway.
+                let _ = events.send(Event::LogDamaged(damage).into());
+            }
         }
     }
 }

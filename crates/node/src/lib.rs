@@ -23,6 +23,7 @@ mod disk_threads;
 mod node;
 mod peers;
 mod pending;
+mod recover;
 mod threads;
 
 pub use config::{NodeConfig, NodeError};

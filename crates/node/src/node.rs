@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Sender, bounded, unbounded};
 use synod_consensus::{EntryKind, GroupId, MemberId, Seqno, SessionId};
-use synod_log::{Files, Log, LogReader, Opened, RealFiles};
+use synod_log::{Files, LogReader, RealFiles};
 use synod_member::{
     Action, DatabasePosition, Deliverer, Drawn, Driver, Event, Host, LeaveDone, Level, Links, Me,
     NodeStatus, Piece, ReadDone, Shared, Snapshot, Start, StartMode, Storage, Submission, Tuning,
@@ -23,6 +23,7 @@ use crate::core_thread::{Clock, CoreThread, DiskQueues, Incoming, PeerNetwork};
 use crate::disk_threads::{LogThread, deliver, serve_catch_up};
 use crate::peers::{Peers, PeersStart};
 use crate::pending::Pending;
+use crate::recover;
 use crate::threads::spawn_vital;
 
 /// Received and not handled, in bytes, all peers together.
@@ -70,7 +71,7 @@ impl Node {
         host: Arc<dyn Host>,
     ) -> Result<Arc<Node>, NodeError> {
         let listener = listen(&config.listen)?;
-        let mut opened = open_log(files, &config, &host)?;
+        let mut opened = recover::open(files, &config, &host)?;
         let clock = Clock::start();
         let start = Start::new(
             config.member(),
@@ -148,8 +149,9 @@ impl Node {
             .run("synod-log", move || log.run())
             .and_then(|()| node.run("synod-core", move || core.run()))
             .and_then(|()| {
+                let events = node.events.clone();
                 node.run("synod-catchup", move || {
-                    serve_catch_up(&catchup_queue, &reader, &peers, &host);
+                    serve_catch_up(&catchup_queue, &reader, &peers, &host, &events);
                 })
             });
         if let Err(error) = started {
@@ -255,7 +257,10 @@ impl Node {
         let (reader, shared) = (self.reader.clone(), self.shared.clone());
         let (host, bell) = (self.host.clone(), self.bell.clone());
         let deliverer = Deliverer::new(reader, shared, host.clone(), self.me, after);
-        self.run("synod-deliver", move || deliver(deliverer, &bell, &host))
+        let events = self.events.clone();
+        self.run("synod-deliver", move || {
+            deliver(deliverer, &bell, &host, &events);
+        })
     }
 
     /// Where the database was at start.
@@ -379,17 +384,6 @@ fn listen(address: &str) -> Result<TcpListener, NodeError> {
     };
     let candidates: Vec<_> = address.to_socket_addrs().map_err(error)?.collect();
     TcpListener::bind(candidates.as_slice()).map_err(error)
-}
-
-fn open_log(
-    files: Arc<dyn Files>,
-    config: &NodeConfig,
-    host: &Arc<dyn Host>,
-) -> Result<Opened, NodeError> {
-    let opened = Log::open(files, &config.log_dir, config.log.clone())?;
-    let dir = config.log_dir.display();
-    host.log(Level::Info, &format!("log in {dir}: {}", opened.report));
-    Ok(opened)
 }
 
 fn draw() -> Result<Drawn, NodeError> {

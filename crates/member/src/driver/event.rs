@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use synod_consensus::{EntryKind, GroupId, LogBase, MemberId, Seqno, WriteTicket};
+use synod_log::LogError;
 use synod_wire::{DataState, PeerMessage, StateOffer, StateRequest, StateResult};
 
 use crate::client::Waiter;
@@ -88,6 +89,8 @@ pub enum Event {
     Purged(LogBase),
     /// The log cannot be written any more.
     StorageFailed(String),
+    /// The log cannot be read at some place.
+    LogDamaged(LogError),
     /// A piece of an action of this member.
     Submit(Submission),
     /// A client asks for the group's position.

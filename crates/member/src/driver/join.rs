@@ -66,8 +66,9 @@ impl Driver {
     pub(super) fn start_peers(&mut self) {
         let config = self.core.config().clone();
         self.config_changed(&config);
-        if self.joining.mode == StartMode::Bootstrap && self.core.config().config.members.is_empty()
-        {
+        let is_new =
+            self.core.config().config.members.is_empty() && self.core.repairing_until().is_none();
+        if self.joining.mode == StartMode::Bootstrap && is_new {
             let me = Member {
                 role: Role::Voter,
                 has_data: self.config.has_data,

@@ -17,6 +17,7 @@ mod origin;
 mod presence;
 mod protocol;
 mod reads;
+mod repair;
 mod status;
 mod transfer;
 
@@ -51,6 +52,7 @@ use leave::Leaving;
 use origin::Submitted;
 use presence::{Presence, ViewTrail};
 use reads::Reads;
+use repair::RepairWatch;
 
 /// Who this member is.
 #[derive(Clone, Copy, Debug)]
@@ -101,6 +103,7 @@ pub struct Driver {
     /// See `Shared::log_cut`.
     era: u64,
     reads: Reads,
+    repair: RepairWatch,
     presence: Presence,
     views: ViewTrail,
     committed_view: View,
@@ -148,6 +151,7 @@ impl Driver {
             joining: Joining::new(mode),
             committed_view: View::default(),
             last_committed: core.commit_index(),
+            repair: RepairWatch::new(&core),
             me,
             config,
             tuning,
@@ -265,6 +269,7 @@ impl Driver {
             }
             Event::Purged(base) => self.core.purged(base),
             Event::StorageFailed(why) => self.fail(&format!("the log failed: {why}")),
+            Event::LogDamaged(error) => self.log_damaged(&error),
             Event::Submit(submission) => self.submit(submission),
             Event::Read(done) => self.read(done),
             Event::CancelRead(id) => self.cancel_read(id),
@@ -398,6 +403,7 @@ impl Driver {
 
     fn slow_tick(&mut self) {
         self.watch_primary();
+        self.watch_repair();
         self.send_join_if_needed();
         self.send_report();
         self.lead_slow_tick();

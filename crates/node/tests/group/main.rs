@@ -7,3 +7,4 @@ mod crashes;
 mod membership;
 mod ordering;
 mod refusals;
+mod repair;

@@ -165,7 +165,8 @@ fn large_actions_arrive_whole_while_small_ones_pass_between_their_chunks() {
         1,
     );
     let fate = group.members[0].node().submit(&blind).wait_for_fate();
-    assert_eq!(fate, Fate::Conflict);
+    // Too old, if everybody has applied them by now.
+    assert!(matches!(fate, Fate::Conflict | Fate::TooOld), "{fate:?}");
 }
 
 #[test]

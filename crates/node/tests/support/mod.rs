@@ -274,6 +274,12 @@ impl Member {
         self.host.change(|record| record.deliveries = deliveries);
     }
 
+    /// The database loses what came after this.
+    pub(crate) fn forget_after(&self, seqno: Seqno) {
+        self.host
+            .change(|record| record.deliveries.retain(|d| d.seqno() <= seqno));
+    }
+
     #[track_caller]
     pub(crate) fn wait_voter(&self) {
         eventually("becoming a voter", || self.node().status().voter);
