@@ -108,6 +108,12 @@ impl Start {
         self.group
     }
 
+    /// Where the group reached this member, by its own log; none if it was in no group.
+    pub fn configured_address(&self) -> Option<&str> {
+        let members = &self.core.config().config.members;
+        members.get(&self.me.member).map(|m| m.address.as_str())
+    }
+
     /// Where its database counts as being: a bootstrap may have settled that.
     pub fn database(&self) -> DatabasePosition {
         self.config.database

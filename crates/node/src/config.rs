@@ -128,6 +128,14 @@ pub enum NodeError {
         /// The database's.
         database_group: GroupId,
     },
+    /// The log was copied, and the original runs.
+    #[error("{text} (it answers at {address})")]
+    Twin {
+        /// Where the other process answers.
+        address: String,
+        /// What to do.
+        text: String,
+    },
     /// No randomness from the system.
     #[error("the system gave no random numbers: {0}")]
     Random(String),

@@ -106,6 +106,10 @@ impl Node {
             inbound_budget: inbound_budget.clone(),
             host: host.clone(),
         })?;
+        if let Err(error) = look_for_twin(&config, &start, &peers) {
+            peers.stop();
+            return Err(error);
+        }
         let (bell, reader) = (Arc::new(Bell::default()), opened.reader);
         let ringing = bell.clone();
         let (written, applied) = (reader.last_index(), config.database.seqno);
@@ -120,7 +124,7 @@ impl Node {
             peers: peers.clone(),
             pending_budget: pending_budget.clone(),
             next_chunked: AtomicU64::new(1),
-            next_read: AtomicU64::new(1),
+            next_read: AtomicU64::new(first_number(me.session)),
             threads: Mutex::new(Vec::new()),
             config,
         });
@@ -392,6 +396,27 @@ fn draw() -> Result<Drawn, NodeError> {
         seed: random_u64()?,
         group: GroupId(random_uuid()?),
     })
+}
+
+/// A log that was copied to another machine names the address of the original. It is called before this
+/// process takes part in anything.
+fn look_for_twin(config: &NodeConfig, start: &Start, peers: &Peers) -> Result<(), NodeError> {
+    let Some(address) = start.configured_address() else {
+        return Ok(());
+    };
+    if address == config.address || !peers.has_twin_at(address) {
+        return Ok(());
+    }
+    Err(NodeError::Twin {
+        address: address.to_owned(),
+        text: peers.twin_text(),
+    })
+}
+
+/// Where the numbers of questions to other members start: answers to an earlier session of this member
+/// must not be taken for answers to this one.
+fn first_number(session: SessionId) -> u64 {
+    (session.0 << 32) >> 1
 }
 
 fn random_u64() -> Result<u64, NodeError> {

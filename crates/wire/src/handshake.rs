@@ -50,9 +50,13 @@ impl LocalIdentity {
     /// Welcomes a caller, or refuses it for what the hello alone says. Whether its name is taken and
     /// whether there is room for it, the node must know.
     pub fn answer(&self, hello: &Hello) -> HelloReply {
-        if hello.member == self.member {
+        if hello.member == self.member && hello.session == self.session {
             let text = format!("member {} has called itself", self.member);
             return refused(RefuseReason::Self_, text);
+        }
+        if hello.member == self.member {
+            let text = format!("member {} runs here already", self.member);
+            return refused(RefuseReason::Twin, text);
         }
         let Some(version) = choose_version(self.versions, hello.versions) else {
             let (ours, theirs) = (self.versions, hello.versions);

@@ -79,6 +79,8 @@ pub enum RefuseReason {
     Busy = 6,
     /// The caller has reached itself.
     Self_ = 7,
+    /// Another process with the caller's identity runs: its log was copied.
+    Twin = 8,
 }
 
 impl RefuseReason {
@@ -93,6 +95,7 @@ impl RefuseReason {
             5 => RefuseReason::NotAllowed,
             6 => RefuseReason::Busy,
             7 => RefuseReason::Self_,
+            8 => RefuseReason::Twin,
             _ => return None,
         })
     }

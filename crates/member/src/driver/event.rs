@@ -83,6 +83,8 @@ pub enum Event {
         /// Asking again cannot help.
         is_final: bool,
     },
+    /// Another process has this member's identity, says a peer.
+    Twin(String),
     /// Storage effects up to here are durable.
     Persisted(WriteTicket),
     /// The log starts here now.

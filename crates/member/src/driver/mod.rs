@@ -20,6 +20,7 @@ mod reads;
 mod repair;
 mod status;
 mod transfer;
+mod unanswered;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -53,6 +54,7 @@ use origin::Submitted;
 use presence::{Presence, ViewTrail};
 use reads::Reads;
 use repair::RepairWatch;
+use unanswered::Unanswered;
 
 /// Who this member is.
 #[derive(Clone, Copy, Debug)]
@@ -112,6 +114,7 @@ pub struct Driver {
     /// How far the slowest member present has applied, by the leader's word.
     slowest_applied: Option<Seqno>,
     joining: Joining,
+    unanswered: Unanswered,
     leaving: Option<Leaving>,
     data_state: DataState,
     last_committed: LogIndex,
@@ -165,6 +168,7 @@ impl Driver {
             connections: BTreeMap::new(),
             era: 0,
             reads: Reads::default(),
+            unanswered: Unanswered::default(),
             leaving: None,
             data_state: DataState::Disconnected,
             leaderless_since: Some(now),
@@ -251,6 +255,7 @@ impl Driver {
                 self.connections.insert(member, connection);
                 self.core.peer_connected(self.now(), member);
                 self.repeat_proposals(member);
+                self.repeat_transfer_messages(member);
                 if self.core.leader() == Some(member) {
                     self.send_join_if_needed();
                 }
@@ -263,6 +268,7 @@ impl Driver {
                 group,
             } => self.found(member, &address, group),
             Event::SeedRefused { text, is_final } => self.refused_at(&text, is_final),
+            Event::Twin(text) => self.fail(&text),
             Event::Persisted(ticket) => {
                 self.core.persisted(self.now(), ticket);
                 self.trim_staged();

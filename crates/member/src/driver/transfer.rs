@@ -1,6 +1,6 @@
 //! Full copies: the joiner asks the leader, the leader picks a donor, the donor answers the joiner.
 
-use synod_consensus::MemberId;
+use synod_consensus::{MemberId, SessionId};
 use synod_wire::{DataState, PeerMessage, StateOffer, StateRequest, StateResult};
 
 use super::Driver;
@@ -11,6 +11,7 @@ impl Driver {
     pub(super) fn request_state(&mut self, mut request: StateRequest) {
         request.joiner = self.me.member;
         request.session = self.me.session;
+        self.unanswered.asked(request.clone());
         match self.core.leader() {
             Some(leader) if leader == self.me.member => self.choose_donor(request),
             Some(leader) => self.send(leader, PeerMessage::StateRequest(request)),
@@ -34,9 +35,15 @@ impl Driver {
     /// Passes a request on to the donor that hurts least.
     fn choose_donor(&mut self, request: StateRequest) {
         let joiner = request.joiner;
-        match self.best_donor(&request) {
+        let chosen = self.unanswered.donor_of(&request);
+        match chosen.or_else(|| self.best_donor(&request)) {
             Some(donor) if donor == self.me.member => self.donate(request),
-            Some(donor) => self.send(donor, PeerMessage::StateRequest(request)),
+            Some(donor) => {
+                let session = self.session_of(donor);
+                self.unanswered
+                    .passed_on(donor, session, request.clone(), self.now);
+                self.send(donor, PeerMessage::StateRequest(request));
+            }
             None => {
                 let text = match self.core.is_leader() {
                     true => "no synced member is free to give a copy".to_owned(),
@@ -87,7 +94,32 @@ impl Driver {
             .map(|r| r.member)
     }
 
+    /// The session in which a member is present.
+    fn session_of(&self, member: MemberId) -> Option<SessionId> {
+        let members = self.committed_view.members.iter();
+        members
+            .filter(|m| m.member == member)
+            .map(|m| m.session)
+            .next()
+    }
+
+    /// A connection to this member is new: what was sent over the last one may be lost.
+    pub(super) fn repeat_transfer_messages(&mut self, member: MemberId) {
+        let leads = self.core.leader() == Some(member);
+        let session = self.session_of(member);
+        let messages = self.unanswered.to_repeat(member, session, leads, self.now);
+        for message in messages {
+            self.send(member, message);
+        }
+    }
+
     fn donate(&mut self, request: StateRequest) {
+        if let Some(answers) = self.unanswered.received(&request) {
+            for answer in answers {
+                self.send(request.joiner, answer);
+            }
+            return;
+        }
         self.log(
             Level::Info,
             format!(
@@ -104,6 +136,7 @@ impl Driver {
     }
 
     pub(super) fn answer_offer(&mut self, joiner: MemberId, offer: StateOffer) {
+        self.unanswered.offered(joiner, &offer);
         if joiner == self.me.member {
             self.handle_state_offer(offer);
         } else {
@@ -112,6 +145,7 @@ impl Driver {
     }
 
     pub(super) fn answer_result(&mut self, joiner: MemberId, result: StateResult) {
+        self.unanswered.finished(joiner, &result);
         self.send(joiner, PeerMessage::StateResult(result));
     }
 
@@ -122,6 +156,7 @@ impl Driver {
             accepted,
             text,
         } = offer;
+        self.unanswered.answered(id);
         let news = match accepted {
             true => {
                 self.log(

@@ -3,7 +3,7 @@
 use std::io;
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use synod_member::{Event, Level, lock};
 use synod_wire::handshake::HANDSHAKE_FRAME_MAX;
@@ -12,6 +12,7 @@ use synod_wire::{
     read_hello, write_reply,
 };
 
+use super::callers::{Admission, twin_text};
 use super::dial::{HANDSHAKE_LIMIT, IO_LIMIT, Timed, prepare};
 use super::{INBOUND_MAX, Peers};
 
@@ -70,13 +71,19 @@ enum InboundError {
     Stream(#[from] synod_wire::StreamError),
     #[error("{0}")]
     Decode(#[from] synod_wire::DecodeError),
+    #[error("another process with this identity is heard")]
+    Twin,
 }
 
 fn serve(peers: &Arc<Peers>, stream: &TcpStream, id: u64, from: SocketAddr) {
     let mut reader = FrameReader::new(Timed::new(stream, HANDSHAKE_LIMIT), HANDSHAKE_FRAME_MAX);
     let greeted = greet(peers, stream, &mut reader, from);
-    let (hello, version) = match greeted {
-        Ok(Some(greeted)) => greeted,
+    let Admitted {
+        hello,
+        version,
+        alone,
+    } = match greeted {
+        Ok(Some(admitted)) => admitted,
         Ok(None) => return,
         Err(error) => {
             if !peers.is_stopping() {
@@ -86,6 +93,18 @@ fn serve(peers: &Arc<Peers>, stream: &TcpStream, id: u64, from: SocketAddr) {
             return;
         }
     };
+    converse(peers, &hello, (version, alone), &mut reader, (id, from));
+    peers.callers.closed(hello.member, hello.session);
+}
+
+/// From the greeting to the end of the connection.
+fn converse(
+    peers: &Arc<Peers>,
+    hello: &Hello,
+    (version, alone): (u16, bool),
+    reader: &mut FrameReader<Timed<'_>>,
+    (id, from): (u64, SocketAddr),
+) {
     if !peers.introduced(id, hello.group) {
         return;
     }
@@ -94,7 +113,9 @@ fn serve(peers: &Arc<Peers>, stream: &TcpStream, id: u64, from: SocketAddr) {
         address: hello.address.clone(),
         group: hello.group,
     });
-    peers.connect(hello.member, &hello.address);
+    if alone {
+        peers.connect(hello.member, &hello.address);
+    }
     let link = peers.link(hello.member);
     if let Some(link) = &link {
         link.inbound_opened();
@@ -104,7 +125,7 @@ fn serve(peers: &Arc<Peers>, stream: &TcpStream, id: u64, from: SocketAddr) {
     });
     reader.set_max(peers.limits.of(hello.lane));
     let mut received_any = false;
-    if let Err(error) = receive(peers, &hello, version, &mut reader, &mut received_any) {
+    if let Err(error) = receive(peers, hello, version, reader, &mut received_any) {
         let is_noise = peers.is_stopping()
             || matches!(error, InboundError::Stream(synod_wire::StreamError::Io(_)));
         if !is_noise {
@@ -127,13 +148,23 @@ fn serve(peers: &Arc<Peers>, stream: &TcpStream, id: u64, from: SocketAddr) {
     }
 }
 
-/// The handshake; `None` if the caller was refused.
+/// A caller that was let in.
+struct Admitted {
+    hello: Hello,
+    version: u16,
+    /// See [`Admission::Welcome`].
+    alone: bool,
+}
+
+/// The handshake; `None` if the caller was refused. If it was not, [`Callers::closed`] is owed.
+///
+/// [`Callers::closed`]: super::callers::Callers::closed
 fn greet(
     peers: &Peers,
     stream: &TcpStream,
     reader: &mut FrameReader<Timed<'_>>,
     from: SocketAddr,
-) -> Result<Option<(Hello, u16)>, InboundError> {
+) -> Result<Option<Admitted>, InboundError> {
     prepare(stream)?;
     stream.set_write_timeout(Some(IO_LIMIT))?;
     let hello = read_hello(reader)?;
@@ -145,20 +176,60 @@ fn greet(
             text,
         };
     }
-    write_reply(&mut FrameWriter::new(stream, HANDSHAKE_FRAME_MAX), &reply)?;
+    let mut alone = true;
+    if matches!(reply, HelloReply::Welcome { .. }) {
+        match peers
+            .callers
+            .opened(hello.member, hello.session, Instant::now())
+        {
+            Admission::Welcome { alone: is_alone } => alone = is_alone,
+            Admission::Wait => {
+                let text = "another session of this member was heard just now".to_owned();
+                reply = HelloReply::Refused {
+                    reason: RefuseReason::Busy,
+                    text,
+                };
+            }
+            Admission::Twin => {
+                reply = HelloReply::Refused {
+                    reason: RefuseReason::Twin,
+                    text: twin_text(hello.member),
+                };
+            }
+        }
+    }
+    let told = tell(stream, reader, &reply);
     match reply {
         HelloReply::Welcome { version, .. } => {
-            reader.get_mut().no_limit()?;
-            Ok(Some((hello, version)))
+            if let Err(error) = told {
+                peers.callers.closed(hello.member, hello.session);
+                return Err(error);
+            }
+            Ok(Some(Admitted {
+                hello,
+                version,
+                alone,
+            }))
         }
         HelloReply::Refused { reason, text } => {
-            if reason != RefuseReason::Self_ {
+            told?;
+            if !matches!(reason, RefuseReason::Self_ | RefuseReason::Busy) {
                 let text = format!("connection from {} ({from}) refused: {text}", hello.name);
                 peers.host.log(Level::Warning, &text);
             }
             Ok(None)
         }
     }
+}
+
+fn tell(
+    stream: &TcpStream,
+    reader: &mut FrameReader<Timed<'_>>,
+    reply: &HelloReply,
+) -> Result<(), InboundError> {
+    write_reply(&mut FrameWriter::new(stream, HANDSHAKE_FRAME_MAX), reply)?;
+    reader.get_mut().no_limit()?;
+    Ok(())
 }
 
 fn receive(
@@ -172,6 +243,10 @@ fn receive(
         *received_any = true;
         let bytes = frame.body.len() + FRAME_OVERHEAD;
         let message = PeerMessage::decode(version, frame)?;
+        let now = Instant::now();
+        if !peers.callers.heard(hello.member, hello.session, now) {
+            return Err(InboundError::Twin);
+        }
         if !peers.inbound_budget.take(bytes) {
             return Ok(());
         }

@@ -284,10 +284,7 @@ pub(super) fn run(peers: &Peers, link: &Link, lane: Lane) {
             Ok((_, HelloReply::Refused { reason, text })) => {
                 pause = RETRY_MAX;
                 if reason != RefuseReason::Busy {
-                    peers.tell(Event::SeedRefused {
-                        text: format!("{address} refuses this member: {text}"),
-                        is_final: super::seek::is_final(reason),
-                    });
+                    peers.refused(&address, reason, &text);
                 }
             }
             Err(_) => pause = (pause * 2).min(RETRY_MAX),

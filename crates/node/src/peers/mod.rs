@@ -5,6 +5,7 @@
 //! data. Each has a thread of its own here ([`link`]) and one at the other side ([`inbound`]).
 //! Members not known yet are looked for by [`seek`].
 
+mod callers;
 mod dial;
 mod inbound;
 mod link;
@@ -20,12 +21,13 @@ use crossbeam_channel::Sender;
 use socket2::SockRef;
 use synod_consensus::{GroupId, MemberId};
 use synod_member::{Event, Host, lock};
-use synod_wire::{FrameLimits, Hello, Lane, LocalIdentity, PeerMessage};
+use synod_wire::{FrameLimits, Hello, HelloReply, Lane, LocalIdentity, PeerMessage, RefuseReason};
 
 use crate::budget::ByteBudget;
 use crate::config::NodeError;
 use crate::core_thread::Incoming;
 use crate::threads::spawn;
+use callers::Callers;
 use link::Link;
 
 /// Connections served at a time; more are refused.
@@ -51,6 +53,7 @@ pub(crate) struct Peers {
     inbound_budget: Arc<ByteBudget>,
     host: Arc<dyn Host>,
     links: Mutex<HashMap<MemberId, Arc<Link>>>,
+    callers: Callers,
     /// Connections opened by others, and by this member while they are greeting.
     open: Mutex<HashMap<u64, Open>>,
     next_open: AtomicU64,
@@ -92,6 +95,7 @@ impl Peers {
             inbound_budget,
             host,
             links: Mutex::new(HashMap::new()),
+            callers: Callers::default(),
             open: Mutex::new(HashMap::new()),
             next_open: AtomicU64::new(1),
             listener,
@@ -123,9 +127,40 @@ impl Peers {
         }
     }
 
+    /// Whether a process with this member's identity answers at an address.
+    pub(crate) fn has_twin_at(&self, address: &str) -> bool {
+        let answer = dial::dial(self, address, Lane::Control);
+        matches!(
+            answer,
+            Ok((
+                _,
+                HelloReply::Refused {
+                    reason: RefuseReason::Twin,
+                    ..
+                }
+            ))
+        )
+    }
+
+    /// Tells a process what to do that is not the only one of its member.
+    pub(crate) fn twin_text(&self) -> String {
+        callers::twin_text(lock(&self.identity).member)
+    }
+
     /// Whether there is, or is to be, a connection to this member.
     pub(crate) fn knows(&self, member: MemberId) -> bool {
         lock(&self.links).contains_key(&member)
+    }
+
+    /// This member is not let in somewhere.
+    fn refused(&self, address: &str, reason: RefuseReason, text: &str) {
+        if reason == RefuseReason::Twin {
+            return self.tell(Event::Twin(self.twin_text()));
+        }
+        self.tell(Event::SeedRefused {
+            text: format!("{address} refuses this member: {text}"),
+            is_final: seek::is_final(reason),
+        });
     }
 
     /// Keeps a connection to this member from now on, at this address.

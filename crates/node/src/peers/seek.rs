@@ -48,10 +48,7 @@ fn call(peers: &Arc<Peers>, seed: &str) {
                 ..
             },
         )) => {}
-        Ok((_, HelloReply::Refused { reason, text })) => peers.tell(Event::SeedRefused {
-            text: format!("{seed} refuses this member: {text}"),
-            is_final: is_final(reason),
-        }),
+        Ok((_, HelloReply::Refused { reason, text })) => peers.refused(seed, reason, &text),
         Err(error) => peers.tell(Event::SeedRefused {
             text: format!("{seed} in wsrep_cluster_address does not answer: {error}"),
             is_final: false,
@@ -67,7 +64,8 @@ pub(super) fn is_final(reason: RefuseReason) -> bool {
         | RefuseReason::WrongClusterName
         | RefuseReason::UnknownVersion
         | RefuseReason::NameTaken
-        | RefuseReason::NotAllowed => true,
+        | RefuseReason::NotAllowed
+        | RefuseReason::Twin => true,
         RefuseReason::Busy | RefuseReason::Self_ => false,
     }
 }

@@ -3,8 +3,10 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod copies;
 mod crashes;
 mod membership;
 mod ordering;
 mod refusals;
 mod repair;
+mod twins;

@@ -1,6 +1,8 @@
 //! A host without a database, and groups of nodes in this process: real threads, sockets and files.
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
+pub(crate) mod gate;
+
 use std::net::TcpListener;
 use std::ops::ControlFlow;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
@@ -29,6 +31,8 @@ pub(crate) struct Record {
     pub(crate) primary: Option<bool>,
     pub(crate) failed: Option<String>,
     pub(crate) lines: Vec<(Level, String)>,
+    pub(crate) donations: Vec<DonorRequest>,
+    pub(crate) news: Vec<(u64, TransferNews)>,
     /// The host refuses deliveries from now on.
     stopped: bool,
     node: Weak<Node>,
@@ -140,9 +144,13 @@ impl Host for Recorder {
         self.change(|record| record.primary = Some(primary));
     }
 
-    fn donate(&self, _request: DonorRequest) {}
+    fn donate(&self, request: DonorRequest) {
+        self.change(|record| record.donations.push(request));
+    }
 
-    fn transfer_news(&self, _id: u64, _news: TransferNews) {}
+    fn transfer_news(&self, id: u64, news: TransferNews) {
+        self.change(|record| record.news.push((id, news)));
+    }
 
     fn allows(&self, _ip: &str) -> bool {
         true

@@ -158,10 +158,19 @@ fn caller_that_does_not_fit_is_refused_with_a_reason_that_names_it() {
         (
             Hello {
                 member: MemberId(1),
+                session: identity().session,
                 ..caller()
             },
             RefuseReason::Self_,
             "itself",
+        ),
+        (
+            Hello {
+                member: MemberId(1),
+                ..caller()
+            },
+            RefuseReason::Twin,
+            "runs here already",
         ),
     ];
     for (hello, expected, named) in table {

@@ -384,7 +384,7 @@ pub(crate) fn hello() -> impl Strategy<Value = Hello> {
 
 /// Any answer to a hello.
 pub(crate) fn hello_reply() -> impl Strategy<Value = HelloReply> {
-    let reason = (0..8u8).prop_map(|code| RefuseReason::from_code(code).unwrap());
+    let reason = (0..9u8).prop_map(|code| RefuseReason::from_code(code).unwrap());
     prop_oneof![
         (any::<u16>(), group(), member(), session(), text()).prop_map(
             |(version, group, member, session, name)| HelloReply::Welcome {

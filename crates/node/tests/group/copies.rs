@@ -1,0 +1,61 @@
+//! Asking for a full copy, and hearing of it, over connections that break.
+
+use bytes::Bytes;
+use synod_node::{Seqno, TransferNews};
+
+use crate::support::gate::Gate;
+use crate::support::{Group, Member, PATIENCE, eventually};
+
+fn accepted(member: &Member, id: u64) -> bool {
+    let record = member.host.lock();
+    let mut news = record.news.iter();
+    news.any(|(of, news)| *of == id && matches!(news, TransferNews::Accepted { .. }))
+}
+
+fn failed(member: &Member, id: u64) -> bool {
+    let record = member.host.lock();
+    let mut news = record.news.iter();
+    news.any(|(of, news)| *of == id && matches!(news, TransferNews::Failed { code: 5, .. }))
+}
+
+#[test]
+fn answers_that_got_lost_are_repeated_and_nobody_donates_twice() {
+    let mut group = Group::prepared(3, "copies");
+    let gate = Gate::to(group.members[2].config.listen.clone());
+    group.members[2].config.address.clone_from(&gate.address);
+    let group = group.begin();
+    let (donor, joiner) = (&group.members[1], &group.members[2]);
+    let preferred = vec!["node2".to_owned()];
+    let ask = |text: &'static str| {
+        let request = Bytes::from_static(text.as_bytes());
+        joiner
+            .node()
+            .request_state(Seqno(1), preferred.clone(), false, request)
+    };
+    eventually("the leader to know the donor's state", || {
+        let id = ask("copy");
+        eventually("an answer", || {
+            !donor.host.lock().donations.is_empty()
+                || joiner.host.lock().news.iter().any(|(of, _)| *of == id)
+        });
+        !donor.host.lock().donations.is_empty()
+    });
+    let asked = donor.host.lock().donations[0].clone();
+    let me = joiner.node().identity().0;
+    assert_eq!(asked.joiner, me);
+    gate.shut();
+    donor
+        .node()
+        .answer_state_request(asked.id, me, true, String::new());
+    donor
+        .node()
+        .finish_donation(asked.id, me, Seqno(-1), 5, "disk full".to_owned());
+    // Answered by the same thread, after both have gone into the wall.
+    assert!(donor.node().read_position(PATIENCE).is_some());
+    assert!(!accepted(joiner, asked.id));
+    gate.open();
+    eventually("the offer", || accepted(joiner, asked.id));
+    eventually("the result", || failed(joiner, asked.id));
+    let donations = donor.host.lock().donations.len();
+    assert_eq!(donations, 1, "one request, one donation");
+}
