@@ -195,14 +195,14 @@ pub(crate) fn judge_directory(
 ) -> Result<Judged, LogError> {
     let control = match &found {
         ControlFound::Absent => ControlFact::Absent,
-        ControlFound::Good(control) if control.first_segment == 0 => ControlFact::NotStarted,
+        ControlFound::Good(control) if control.is_unstarted() => ControlFact::NotStarted,
         ControlFound::Good(_) => ControlFact::Started,
         ControlFound::OtherVersion(_) => ControlFact::OtherVersion,
         ControlFound::Bad(_) => ControlFact::Bad,
     };
     let first = match &found {
-        ControlFound::Good(control) => control.first_segment,
-        ControlFound::Absent | ControlFound::OtherVersion(_) | ControlFound::Bad(_) => 0,
+        ControlFound::Good(control) => control.first_segment.max(1),
+        ControlFound::Absent | ControlFound::OtherVersion(_) | ControlFound::Bad(_) => 1,
     };
     let segments = numbers.iter().any(|number| *number >= first);
     let path = control_path(dir);
@@ -212,7 +212,11 @@ pub(crate) fn judge_directory(
     ) {
         (DirectoryDecision::Create, _) => Ok(Judged::Empty),
         (DirectoryDecision::CreateFirstSegment, ControlFound::Good(c)) => Ok(Judged::Unstarted(c)),
-        (DirectoryDecision::Replay, ControlFound::Good(c)) => Ok(Judged::Replay(c)),
+        // From here on it names its first segment, so that a loss of all of them is noticed.
+        (DirectoryDecision::Replay, ControlFound::Good(c)) => Ok(Judged::Replay(Control {
+            first_segment: first,
+            ..c
+        })),
         (DirectoryDecision::RefuseVersion, ControlFound::OtherVersion(found)) => {
             Err(LogError::Version {
                 path,

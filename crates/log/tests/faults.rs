@@ -260,6 +260,41 @@ fn missing_files_are_refused() {
     }
 }
 
+/// A log whose creation ended after the first segment got its name, before the control file said so.
+fn interrupted_at_the_last_step() -> (MemoryFiles, FaultyFiles) {
+    let (memory, files) = faulty();
+    // Control file, segment, control file again.
+    files.plan(Fault {
+        nth: 3,
+        ..once(Op::Rename, ErrorKind::Other)
+    });
+    assert!(matches!(try_open(&files), Err(LogError::Io { .. })));
+    (memory, files)
+}
+
+#[test]
+fn log_whose_creation_was_interrupted_at_the_last_step_works_on() {
+    let (_, files) = interrupted_at_the_last_step();
+    for index in 1..4 {
+        let mut opened = open(&files);
+        assert_eq!(opened.reader.last_index(), LogIndex(index - 1));
+        opened.writer.append(&actions(1, index, index, 10)).unwrap();
+        opened.writer.sync().unwrap();
+        opened.writer.close().unwrap();
+    }
+}
+
+#[test]
+fn such_a_log_does_not_begin_anew_when_its_segments_are_lost() {
+    let (_, files) = interrupted_at_the_last_step();
+    let mut writer = open(&files).writer;
+    writer.append(&actions(1, 1, 1, 10)).unwrap();
+    writer.sync().unwrap();
+    writer.close().unwrap();
+    files.remove(&segment(1)).unwrap();
+    assert!(matches!(try_open(&files), Err(LogError::Damaged { .. })));
+}
+
 #[test]
 fn newest_segment_missing_is_noticed() {
     let files = MemoryFiles::new(1);
