@@ -4,6 +4,10 @@ use synod_consensus::{
     Config, ConfigAt, EntryId, GroupId, HardState, LogBase, LogIndex, MemberId, Seqno, Term,
 };
 
+/// Largest position or count in the log. Nothing gets anywhere near, so a larger one is damage; and those
+/// below can be counted on from without a thought of the end of the number.
+const COUNTER_MAX: u64 = 1 << 62;
+
 /// Takes fields off the front of a slice; every method answers `None` at the end of it.
 pub(crate) struct Fields<'a> {
     rest: &'a [u8],
@@ -44,6 +48,20 @@ impl<'a> Fields<'a> {
         Some(i64::from_le_bytes(self.array()?))
     }
 
+    /// A number that grows one by one.
+    pub(crate) fn counter(&mut self) -> Option<u64> {
+        self.u64().filter(|number| *number <= COUNTER_MAX)
+    }
+
+    pub(crate) fn index(&mut self) -> Option<LogIndex> {
+        self.counter().map(LogIndex)
+    }
+
+    pub(crate) fn seqno(&mut self) -> Option<Seqno> {
+        let seqno = self.i64()?;
+        (seqno <= COUNTER_MAX as i64).then_some(Seqno(seqno)) // 2^62 fits
+    }
+
     pub(crate) fn group(&mut self) -> Option<GroupId> {
         Some(GroupId(self.array()?))
     }
@@ -58,7 +76,7 @@ impl<'a> Fields<'a> {
     }
 
     pub(crate) fn id(&mut self) -> Option<EntryId> {
-        let (term, index) = (Term(self.u64()?), LogIndex(self.u64()?));
+        let (term, index) = (Term(self.u64()?), self.index()?);
         Some(EntryId { term, index })
     }
 
@@ -138,10 +156,10 @@ pub(crate) fn put_base(out: &mut Vec<u8>, base: &LogBase) -> Option<()> {
 pub(crate) fn take_base(fields: &mut Fields<'_>) -> Option<LogBase> {
     let last = EntryId {
         term: Term(fields.u64()?),
-        index: LogIndex(fields.u64()?),
+        index: fields.index()?,
     };
-    let seqno = Seqno(fields.i64()?);
-    let index = LogIndex(fields.u64()?);
+    let seqno = fields.seqno()?;
+    let index = fields.index()?;
     let len = usize::try_from(fields.u32()?).ok()?;
     let config = Config::decode(fields.bytes(len)?).ok()?;
     Some(LogBase {

@@ -379,7 +379,7 @@ impl Outline {
         }
         let mut fields = Fields::new(&bytes[range]);
         let record = match self.record_type {
-            RecordType::Truncate => fields.u64().map(|from| Record::Truncate(LogIndex(from))),
+            RecordType::Truncate => fields.index().map(Record::Truncate),
             RecordType::Vote => fields.vote().map(Record::Vote),
             RecordType::Reset => take_base(&mut fields).map(Record::Reset),
             RecordType::Entry | RecordType::Batch => None,
@@ -411,8 +411,8 @@ fn decode_entry_header(prefix: &Prefix, fixed: &[u8]) -> Result<EntryHeader, Bad
     let header = (|| {
         Some(EntryHeader {
             term: Term(fields.u64()?),
-            index: LogIndex(fields.u64()?),
-            seqno: Seqno(fields.i64()?),
+            index: fields.index()?,
+            seqno: fields.seqno()?,
             depends_on: Seqno(fields.i64()?),
             kind,
             origin: Origin {
@@ -426,7 +426,7 @@ fn decode_entry_header(prefix: &Prefix, fixed: &[u8]) -> Result<EntryHeader, Bad
     })();
     header
         .filter(|h| h.payload_len as usize + ENTRY_FIXED_BYTES == prefix.body)
-        .ok_or_else(|| Bad::new("an entry whose lengths agree", "different lengths"))
+        .ok_or_else(|| Bad::new("an entry whose fields fit", "impossible fields or lengths"))
 }
 
 #[cfg(test)]
@@ -558,6 +558,43 @@ mod tests {
             bytes[bit / 8] ^= 1 << (bit % 8);
             assert!(BatchHeader::decode(&bytes, PLACE).is_err(), "bit {bit}");
             bytes[bit / 8] ^= 1 << (bit % 8);
+        }
+    }
+
+    #[test]
+    fn positions_that_nothing_could_follow_are_refused() {
+        let sealed = |record: &Record| {
+            let mut bytes = Vec::new();
+            record.encode(&mut bytes, PLACE);
+            read(&bytes, PLACE)
+        };
+        let entry_at = |index: u64, seqno: i64| {
+            let mut entry = entry();
+            (entry.header.index, entry.header.seqno) = (LogIndex(index), Seqno(seqno));
+            Record::Entry(entry)
+        };
+        let base_at = |index: u64, seqno: i64| {
+            let base = LogBase {
+                last: EntryId {
+                    term: Term(1),
+                    index: LogIndex(index),
+                },
+                seqno: Seqno(seqno),
+                config: ConfigAt::default(),
+            };
+            Record::Reset(base)
+        };
+        for good in [entry_at(1 << 61, 1 << 61), base_at(1 << 61, 1 << 61)] {
+            assert_eq!(sealed(&good), Ok(good));
+        }
+        for bad in [
+            entry_at(u64::MAX, 1),
+            entry_at(1, i64::MAX),
+            base_at(u64::MAX, 1),
+            base_at(1, i64::MAX),
+            Record::Truncate(LogIndex(u64::MAX)),
+        ] {
+            assert!(sealed(&bad).is_err(), "{bad:?}");
         }
     }
 

@@ -115,7 +115,7 @@ impl SegmentHeader {
             let bad = Bad::new(format!("header checksum {crc:08x}"), format!("{found:08x}"));
             return Err(BadHeader::Bad(bad));
         }
-        decode_fields(&mut fields).ok_or_else(|| bad("a shorter file"))
+        decode_fields(&mut fields).ok_or_else(|| bad("impossible fields"))
     }
 }
 
@@ -135,9 +135,9 @@ fn decode_fields(fields: &mut Fields<'_>) -> Option<SegmentHeader> {
         group,
         predecessor: (predecessor.number != 0).then_some(predecessor),
         last: fields.id()?,
-        seqno: Seqno(fields.i64()?),
+        seqno: fields.seqno()?,
         vote: fields.vote()?,
-        first_batch: fields.u64()?,
+        first_batch: fields.counter()?,
         created_ms: fields.u64()?,
     })
 }
@@ -239,6 +239,19 @@ mod tests {
             bytes[bit / 8] ^= 1 << (bit % 8);
             assert!(SegmentHeader::decode(&bytes).is_err(), "bit {bit}");
             bytes[bit / 8] ^= 1 << (bit % 8);
+        }
+    }
+
+    #[test]
+    fn numbers_that_nothing_could_follow_are_refused() {
+        let mut batch = header();
+        batch.first_batch = u64::MAX;
+        let mut index = header();
+        index.last.index = LogIndex(u64::MAX);
+        let mut seqno = header();
+        seqno.seqno = Seqno(i64::MAX);
+        for bad in [batch, index, seqno] {
+            assert!(SegmentHeader::decode(&bad.encode()).is_err(), "{bad:?}");
         }
     }
 
