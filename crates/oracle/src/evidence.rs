@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
+
 /// A row that a transaction wrote.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RowWrite {
     /// Which row.
     pub row: u32,
@@ -12,7 +14,7 @@ pub struct RowWrite {
 }
 
 /// A transaction as databases hold it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Transaction {
     /// Its client's number for it; never given twice.
     pub id: u64,
@@ -25,7 +27,7 @@ pub struct Transaction {
 }
 
 /// What is at one position of a history.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Content {
     /// A transaction.
     Transaction(Transaction),

@@ -1,0 +1,154 @@
+//! A member's process: a node, a host that keeps what is applied, and a socket for clients.
+
+mod copy;
+mod host;
+mod join;
+mod serve;
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use synod_node::{
+    DatabasePosition, GroupId, Limits, LogOptions, Node, NodeConfig, Seqno, StartMode, Timing,
+};
+
+use crate::database::Database;
+use crate::parent::die_with;
+use host::StoreHost;
+
+/// The socket for clients, in the member's directory.
+pub(crate) const CONTROL_SOCKET: &str = "control.sock";
+/// Where the log is, in the member's directory.
+pub(crate) const LOG_DIR: &str = "log";
+/// Actions above this travel in chunks. Bytes.
+const CHUNK_BYTES: usize = 32 << 10;
+/// The database's file lags behind by up to about this.
+const FLUSH_PERIOD: Duration = Duration::from_millis(700);
+
+/// A mistake of the host, to see whether it is noticed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Planted {
+    /// Causal reads do not ask the group.
+    LocalRead,
+    /// Rows are not held while their transactions are on their way.
+    NoLocks,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// The member's directory.
+    #[arg(long)]
+    dir: PathBuf,
+    /// Its name.
+    #[arg(long)]
+    name: String,
+    /// Where it listens for its peers.
+    #[arg(long)]
+    address: String,
+    /// Where the others listen.
+    #[arg(long, value_delimiter = ',')]
+    seeds: Vec<String>,
+    /// Begin a new group.
+    #[arg(long)]
+    bootstrap: bool,
+    /// Process to end with.
+    #[arg(long)]
+    parent: i32,
+    #[arg(long)]
+    planted: Option<Planted>,
+}
+
+pub(crate) fn main(options: Options) -> ExitCode {
+    die_with(options.parent);
+    match start(options) {
+        Ok(never) => match never {},
+        Err(why) => {
+            eprintln!("cannot go on: {why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+type Failure = Box<dyn std::error::Error>;
+
+fn start(options: Options) -> Result<std::convert::Infallible, Failure> {
+    let log_dir = options.dir.join(LOG_DIR);
+    fs::create_dir_all(&log_dir)?;
+    let database = Database::open(&options.dir)?;
+    let position = position_of(&database)?;
+    eprintln!(
+        "database of group '{}' at {}",
+        database.group(),
+        position.seqno
+    );
+    let host = Arc::new(StoreHost::new(database, options.planted));
+    let mode = match options.bootstrap {
+        true => StartMode::Bootstrap,
+        false => StartMode::Join,
+    };
+    let node = Node::start(config(&options, log_dir, position), mode, host.clone())?;
+    host.attach(&node);
+    flush_now_and_then(host.clone());
+    serve::start(&options, node.clone(), host.clone())?;
+    join::join(&options.dir, &node, &host)?;
+    // The other threads work; they end with the process.
+    loop {
+        std::thread::park();
+    }
+}
+
+fn position_of(database: &Database) -> Result<DatabasePosition, Failure> {
+    Ok(match database.group() {
+        "" => DatabasePosition {
+            group: GroupId::NONE,
+            seqno: Seqno::UNDEFINED,
+        },
+        group => DatabasePosition {
+            group: group.parse()?,
+            seqno: Seqno(database.position()),
+        },
+    })
+}
+
+fn config(options: &Options, log_dir: PathBuf, database: DatabasePosition) -> NodeConfig {
+    NodeConfig {
+        name: options.name.clone(),
+        cluster_name: "chaos".to_owned(),
+        listen: options.address.clone(),
+        address: options.address.clone(),
+        incoming: options.address.clone(),
+        seeds: options.seeds.clone(),
+        log_dir,
+        log: LogOptions {
+            segment_bytes: 1 << 20,
+            cache_bytes: 1 << 20,
+            ..LogOptions::default()
+        },
+        timing: Timing {
+            heartbeat_us: 50_000,
+            promise_us: 400_000,
+            clock_drift_ppm: 20_000,
+            election_timeout_min_us: 700_000,
+            election_timeout_max_us: 1_400_000,
+            retry_us: 200_000,
+        },
+        limits: Limits::default(),
+        chunk_bytes: CHUNK_BYTES,
+        suspect: Duration::from_secs(2),
+        pending_bytes: 8 << 20,
+        certification_span: 100_000,
+        database,
+    }
+}
+
+fn flush_now_and_then(host: Arc<StoreHost>) {
+    std::thread::spawn(move || {
+        loop {
+            std::thread::sleep(FLUSH_PERIOD);
+            host.flush();
+        }
+    });
+}

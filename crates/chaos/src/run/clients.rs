@@ -1,0 +1,182 @@
+//! Clients: each works at one member, one thing after the other, and writes down what it was told.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+use synod_oracle::{Evidence, Read, Told};
+
+use super::process::Connection;
+use crate::protocol::{Command, Reply};
+
+/// Rows of the table: few, so that transactions meet.
+const ROWS: u32 = 60;
+/// A member that does not answer for so long: its client gives up, and never knows.
+const ANSWER_LIMIT: Duration = Duration::from_secs(6);
+
+/// What all clients share.
+pub(crate) struct Ledger {
+    evidence: Mutex<Evidence>,
+    next_id: AtomicU64,
+    /// Highest position that a client was told of.
+    acknowledged: AtomicI64,
+    last_success: Mutex<Instant>,
+    pub(crate) counts: Counts,
+}
+
+/// How often what was answered.
+#[derive(Default)]
+pub(crate) struct Counts {
+    pub(crate) committed: AtomicU64,
+    pub(crate) refused: AtomicU64,
+    pub(crate) unknown: AtomicU64,
+    pub(crate) reads: AtomicU64,
+}
+
+impl Ledger {
+    pub(crate) fn new() -> Ledger {
+        Ledger {
+            evidence: Mutex::default(),
+            next_id: AtomicU64::new(1),
+            acknowledged: AtomicI64::new(0),
+            last_success: Mutex::new(Instant::now()),
+            counts: Counts::default(),
+        }
+    }
+
+    pub(crate) fn evidence(&self) -> MutexGuard<'_, Evidence> {
+        self.evidence.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Highest position that a client was told of.
+    pub(crate) fn acknowledged(&self) -> i64 {
+        self.acknowledged.load(Ordering::SeqCst)
+    }
+
+    /// When a transaction was acknowledged last.
+    pub(crate) fn last_success(&self) -> Instant {
+        *self
+            .last_success
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Commits a transaction, and writes down what was said.
+    pub(crate) fn write(
+        &self,
+        connection: &mut Connection,
+        rows: Vec<u32>,
+        padding: usize,
+        total_order: bool,
+    ) -> std::io::Result<Told> {
+        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+        self.evidence().told.insert(id, Told::Unknown);
+        let answer = connection.ask(&Command::Write {
+            id,
+            rows,
+            padding,
+            total_order,
+        });
+        let told = match &answer {
+            Ok(Reply::Committed { position }) => Told::Committed {
+                position: *position,
+            },
+            Ok(Reply::Refused { .. }) => Told::Refused,
+            _ => Told::Unknown,
+        };
+        self.note(id, told);
+        answer.map(|_| told)
+    }
+
+    fn note(&self, id: u64, told: Told) {
+        let count = match told {
+            Told::Committed { position } => {
+                self.acknowledged.fetch_max(position, Ordering::SeqCst);
+                *self
+                    .last_success
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner) = Instant::now();
+                &self.counts.committed
+            }
+            Told::Refused => &self.counts.refused,
+            Told::Unknown => &self.counts.unknown,
+        };
+        count.fetch_add(1, Ordering::Relaxed);
+        self.evidence().told.insert(id, told);
+    }
+
+    fn read(&self, connection: &mut Connection, member: &str, row: u32) -> std::io::Result<()> {
+        let floor = self.acknowledged();
+        if let Reply::Row { version, position } = connection.ask(&Command::Read { row })? {
+            self.counts.reads.fetch_add(1, Ordering::Relaxed);
+            self.evidence().reads.push(Read {
+                member: member.to_owned(),
+                floor,
+                position,
+                row,
+                version,
+            });
+        }
+        Ok(())
+    }
+}
+
+/// A running client. It ends soon after `stop` was raised.
+pub(crate) fn spawn(
+    ledger: Arc<Ledger>,
+    stop: Arc<AtomicBool>,
+    member: String,
+    dir: PathBuf,
+    seed: u64,
+) -> JoinHandle<()> {
+    thread::spawn(move || {
+        let mut rng = SmallRng::seed_from_u64(seed);
+        while !stop.load(Ordering::Acquire) {
+            // Any error ends the connection: the member is gone, or does not answer.
+            if work(&ledger, &stop, &member, &dir, &mut rng).is_err() {
+                thread::sleep(Duration::from_millis(20));
+            }
+        }
+    })
+}
+
+fn work(
+    ledger: &Ledger,
+    stop: &AtomicBool,
+    member: &str,
+    dir: &Path,
+    rng: &mut SmallRng,
+) -> std::io::Result<()> {
+    let mut connection = Connection::open(dir, ANSWER_LIMIT)?;
+    while !stop.load(Ordering::Acquire) {
+        if rng.random_bool(0.3) {
+            ledger.read(&mut connection, member, rng.random_range(0..ROWS))?;
+        } else {
+            let (rows, padding) = (draw_rows(rng), draw_padding(rng));
+            ledger.write(&mut connection, rows, padding, rng.random_bool(0.01))?;
+        }
+        thread::sleep(Duration::from_millis(rng.random_range(0..8)));
+    }
+    Ok(())
+}
+
+fn draw_rows(rng: &mut SmallRng) -> Vec<u32> {
+    let count = rng.random_range(1..=3);
+    let mut rows: Vec<u32> = (0..count).map(|_| rng.random_range(0..ROWS)).collect();
+    rows.sort_unstable();
+    rows.dedup();
+    rows
+}
+
+/// Mostly small; now and then an action in many chunks.
+fn draw_padding(rng: &mut SmallRng) -> usize {
+    match rng.random_range(0..100) {
+        0..95 => rng.random_range(0..500),
+        95..99 => rng.random_range(10_000..60_000),
+        _ => rng.random_range(100_000..600_000),
+    }
+}
