@@ -12,7 +12,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use synod_node::{
-    DatabasePosition, GroupId, Limits, LogOptions, Node, NodeConfig, Seqno, StartMode, Timing,
+    DatabasePosition, GroupId, Limits, LogOptions, Node, NodeConfig, OUR_VERSIONS, Seqno,
+    StartMode, Timing,
 };
 
 use crate::database::Database;
@@ -141,6 +142,7 @@ fn config(options: &Options, log_dir: PathBuf, database: DatabasePosition) -> No
         pending_bytes: 8 << 20,
         certification_span: 100_000,
         database,
+        versions: OUR_VERSIONS,
     }
 }
 

@@ -87,15 +87,33 @@ impl Driver {
             self.core.set_eligible(from, false);
             self.update_view();
         }
-        if !self.presence.leaving.contains(&from) {
-            self.presence.leaving.push(from);
-        }
+        let now = self.now();
+        self.presence.leaving.entry(from).or_insert(now);
         self.continue_leaves();
+    }
+
+    /// Whether a majority of the voters without this one has answered since then. A configuration is in
+    /// force when it is appended: without their majority it could never be committed, nor anything
+    /// after it, and the leaver's return would not help. Then it had better go as if it had crashed.
+    fn stands_without(&self, leaver: MemberId, since: Time) -> bool {
+        let answered: Vec<MemberId> = self
+            .core
+            .progress()
+            .filter(|progress| progress.last_heard.is_some_and(|at| at > since))
+            .map(|progress| progress.member)
+            .chain([self.me.member])
+            .collect();
+        let config = &self.core.config().config;
+        let (here, gone): (Vec<MemberId>, Vec<MemberId>) = config
+            .voters()
+            .filter(|id| *id != leaver)
+            .partition(|id| answered.contains(id));
+        here.len() > gone.len()
     }
 
     /// Takes leavers out of the voters, one at a time, and lets those go that are out.
     pub(super) fn continue_leaves(&mut self) {
-        for member in self.presence.leaving.clone() {
+        for (member, asked) in self.presence.leaving.clone() {
             let config = self.core.config();
             let votes = config
                 .config
@@ -103,12 +121,14 @@ impl Driver {
                 .get(&member)
                 .is_some_and(|m| m.role == Role::Voter);
             if votes {
-                // Refused while another change is under way: the next tick tries again.
-                let _ = self
-                    .core
-                    .change_config(self.now(), ConfigChange::Demote(member));
+                if self.stands_without(member, asked) {
+                    // Refused while another change is under way: the next tick tries again.
+                    let _ = self
+                        .core
+                        .change_config(self.now(), ConfigChange::Demote(member));
+                }
             } else if config.index <= self.core.commit_index() {
-                self.presence.leaving.retain(|id| *id != member);
+                self.presence.leaving.remove(&member);
                 self.send(member, PeerMessage::LeaveReply { ok: true });
             }
         }

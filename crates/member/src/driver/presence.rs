@@ -22,8 +22,8 @@ pub(super) struct Presence {
     present: BTreeMap<MemberId, ViewMember>,
     heard: BTreeMap<MemberId, Time>,
     reports: BTreeMap<MemberId, Report>,
-    /// Members that asked to leave and still vote.
-    pub(super) leaving: Vec<MemberId>,
+    /// Members that asked to leave and still vote, and when they asked.
+    pub(super) leaving: BTreeMap<MemberId, Time>,
 }
 
 impl Presence {
@@ -52,7 +52,7 @@ impl Presence {
 
     pub(super) fn enter(&mut self, now: Time, member: ViewMember) {
         self.heard(now, member.member);
-        self.leaving.retain(|id| *id != member.member);
+        self.leaving.remove(&member.member);
         self.present.insert(member.member, member);
     }
 

@@ -45,6 +45,22 @@ fn leader_that_leaves_hands_over_first() {
     group.check_same_history();
 }
 
+/// With the leaver out, the voters left would be the leader and a dead one: they could commit nothing,
+/// not even that, and the leaver's return would not help.
+#[test]
+fn leaving_beside_a_dead_voter_keeps_the_vote_so_that_the_return_is_enough() {
+    let mut group = Group::of(3, "lastvote");
+    let leader = group.leader();
+    let others: Vec<usize> = (0..3).filter(|at| *at != leader).collect();
+    group.members[others[0]].stop();
+    group.members[others[1]].leave();
+    assert_eq!(voters(&group.members[leader]), 3);
+    group.members[others[1]].start(StartMode::Join).unwrap();
+    group.members[others[1]].take_part();
+    seqno_of(group.members[others[1]].order("k", "v"));
+    group.check_same_history();
+}
+
 #[test]
 fn last_member_leaves_without_waiting() {
     let mut group = Group::of(1, "last");
