@@ -1,6 +1,8 @@
 //! What a leader does beyond the protocol: it judges proposals, announces views, and keeps an eye on
 //! the members.
 
+use std::collections::BTreeSet;
+
 use bytes::Bytes;
 use synod_certify::Verdict;
 use synod_consensus::{
@@ -258,7 +260,11 @@ impl Driver {
         let mut members = self.presence.members();
         members.retain(|m| config.members.get(&m.member).is_some_and(|c| c.has_data));
         let latest = self.views.latest();
-        if latest.is_some_and(|view| view.members == members) {
+        let adrift = latest.map_or_else(BTreeSet::new, |view| self.presence.adrift(view));
+        // Taken out of one view, they are in the next again. A leader stays, and repeats the view.
+        members.retain(|m| m.member == self.me.member || !adrift.contains(&m.member));
+        let repeats = adrift.contains(&self.me.member);
+        if !repeats && latest.is_some_and(|view| view.members == members) {
             return;
         }
         let number = latest.map_or(1, |view| view.number + 1);

@@ -1,11 +1,11 @@
 //! Who is present, as a leader keeps track of it, and the views in the log.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use synod_consensus::{EntryKind, LogIndex, MemberId, SessionId, Time};
 use synod_log::LogReader;
-use synod_wire::Report;
+use synod_wire::{DataState, Report};
 
 use crate::view::{View, ViewMember};
 
@@ -95,6 +95,23 @@ impl Presence {
 
     pub(super) fn report(&mut self, report: Report) {
         self.reports.insert(report.member, report);
+    }
+
+    /// Members of the latest view whose hosts have been in it, and were told since that the group
+    /// was lost. They need to come back in a view of its own place in the history: what a host gives
+    /// up because the group is lost (unfinished transactions of its own and of others) must be given
+    /// up everywhere at one position.
+    pub(super) fn adrift(&self, latest: &View) -> BTreeSet<MemberId> {
+        let is_adrift = |report: &&Report| {
+            report.state == DataState::Disconnected
+                && report.applied >= latest.seqno
+                && latest.contains(report.member, report.session)
+        };
+        self.reports
+            .values()
+            .filter(is_adrift)
+            .map(|r| r.member)
+            .collect()
     }
 
     /// Whether every present member has reported in its present session.
@@ -272,6 +289,26 @@ mod tests {
             !presence.is_alive(Time(7), MemberId(3), LONG),
             "never heard of"
         );
+    }
+
+    #[test]
+    fn adrift_is_who_was_in_the_view_and_has_lost_the_group_since() {
+        let mut presence = Presence::default();
+        let latest = view(7);
+        let report = |id, session, applied, state| Report {
+            member: MemberId(id),
+            session: SessionId(session),
+            applied: Seqno(applied),
+            state,
+            ..Report::default()
+        };
+        presence.report(report(1, 1, 7, DataState::Synced));
+        presence.report(report(2, 1, 6, DataState::Disconnected));
+        assert!(presence.adrift(&latest).is_empty(), "not in it yet");
+        presence.report(report(2, 1, 7, DataState::Disconnected));
+        assert_eq!(presence.adrift(&latest), BTreeSet::from([MemberId(2)]));
+        presence.report(report(2, 5, 9, DataState::Disconnected));
+        assert!(presence.adrift(&latest).is_empty(), "another session");
     }
 
     #[test]

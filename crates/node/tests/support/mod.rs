@@ -271,8 +271,8 @@ impl Member {
         let node = self.node();
         let last = self.last();
         assert!(node.can_deliver_after(last), "the log has what is missing");
-        node.deliver_after(last).unwrap();
         node.set_data_state(DataState::Synced);
+        node.deliver_after(last).unwrap();
         self.config.database.group = self.node().status().group;
     }
 
