@@ -25,10 +25,27 @@ pub enum Fate {
     /// The group was lost before the outcome was known. It may still turn out to be ordered; it is
     /// then delivered like another member's.
     Unknown,
+    /// There was no group to propose it to: it is nowhere, and will never be.
+    NotProposed,
+}
+
+/// How long an action is waited for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Patience {
+    /// Until the group is lost; then its fate is unknown.
+    #[default]
+    UntilGroupIsLost,
+    /// Until its fate is known, however long the group is lost, or the node stops. For an action
+    /// that its origin could not finish after giving it up.
+    UntilFateIsKnown,
 }
 
 /// Somebody who waits for an action's fate. Never blocks.
 pub trait Client: Send + Sync {
+    /// How long it waits.
+    fn patience(&self) -> Patience {
+        Patience::default()
+    }
     /// Whether the fate is known already, or nobody waits for it any longer.
     fn is_decided(&self) -> bool;
     /// Decides. The first decision stands; returns whether this was it.

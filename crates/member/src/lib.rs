@@ -32,6 +32,7 @@ mod client;
 mod config;
 mod deliver;
 mod driver;
+mod former;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
@@ -48,10 +49,11 @@ mod view;
 
 pub use action::{Action, Cutter, PayloadError, Piece, cut};
 pub use catchup::CatchUp;
-pub use client::{Client, Fate, Outcome, Waiter};
+pub use client::{Client, Fate, Outcome, Patience, Waiter};
 pub use config::{DatabasePosition, MemberConfig, StartMode};
 pub use deliver::{DeliverError, Delivered, Deliverer};
 pub use driver::{Driver, Event, LeaveDone, Links, Load, Me, ReadDone, Reply, Submission};
+pub use former::sessions_between;
 pub use host::{Delivery, DonorRequest, Host, Level, MemberStatus, TransferNews};
 pub use outside::{Disk, Network, Observer};
 pub use shared::{NodeStatus, Shared, lock};

@@ -222,7 +222,7 @@ impl Shared {
     }
 
     /// The last commit known here, whether its entry can be read already or not.
-    pub(crate) fn committed(&self) -> (LogIndex, Seqno) {
+    pub fn committed(&self) -> (LogIndex, Seqno) {
         let commit = lock(&self.commit);
         (commit.index, self.commit_seqno())
     }

@@ -1,4 +1,4 @@
-//! Wakes the delivery thread when there may be more to deliver.
+//! Wakes whoever waits for the log to move on: delivery above all.
 
 use std::sync::{Condvar, Mutex, PoisonError};
 

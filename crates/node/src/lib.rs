@@ -38,6 +38,6 @@ pub use synod_consensus::{
 pub use synod_log::LogOptions;
 pub use synod_member::{
     Action, DatabasePosition, Delivery, DonorRequest, Fate, Host, Level, MemberStatus, NodeStatus,
-    PayloadError, StartMode, TransferNews, View, ViewMember,
+    Patience, PayloadError, StartMode, TransferNews, View, ViewMember,
 };
 pub use synod_wire::{DataState, OUR_VERSIONS};

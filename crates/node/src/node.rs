@@ -1,5 +1,6 @@
 //! The handle to a running node, and how it starts and stops.
 
+use std::collections::BTreeSet;
 use std::net::{TcpListener, ToSocketAddrs};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -11,8 +12,8 @@ use synod_consensus::{EntryKind, GroupId, MemberId, Seqno, SessionId};
 use synod_log::{Files, LogReader, RealFiles};
 use synod_member::{
     Action, DatabasePosition, Deliverer, Drawn, Driver, Event, Host, LeaveDone, Level, Links, Me,
-    NodeStatus, Piece, ReadDone, Shared, Snapshot, Start, StartMode, Storage, Submission, Tuning,
-    Waiter, cut, lock,
+    NodeStatus, Patience, Piece, ReadDone, Shared, Snapshot, Start, StartMode, Storage, Submission,
+    Tuning, Waiter, cut, lock, sessions_between,
 };
 use synod_wire::{DataState, LocalIdentity, OUR_VERSIONS, StateOffer, StateRequest, StateResult};
 
@@ -198,7 +199,12 @@ impl Node {
 
     /// Hands an action to the group. Waits while too many bytes are on their way.
     pub fn submit(&self, action: &Action) -> Arc<Pending> {
-        let pending = Arc::new(Pending::new(self.shared.epoch().clone()));
+        self.submit_with(action, Patience::default())
+    }
+
+    /// As [`Node::submit`], with another patience.
+    pub fn submit_with(&self, action: &Action, patience: Patience) -> Arc<Pending> {
+        let pending = Arc::new(Pending::new(self.shared.epoch().clone(), patience));
         let epoch = self.shared.epoch().load(Ordering::Acquire);
         let snapshot = self.shared.hold_snapshot(Seqno(action.last_seen));
         let number = self.next_chunked.fetch_add(1, Ordering::Relaxed);
@@ -275,6 +281,30 @@ impl Node {
     /// Whether this member's own log has, or will have, every action after `seqno`.
     pub fn can_deliver_after(&self, seqno: Seqno) -> bool {
         seqno.next() >= self.shared.first_seqno(&self.reader)
+    }
+
+    /// Sessions that proposed an action or were present after `after`, up to `up_to`: both in the
+    /// history that this member has. Waits until it has it; empty if the node stops before.
+    ///
+    /// # Errors
+    /// If the log cannot be read.
+    pub fn sessions_between(
+        &self,
+        after: Seqno,
+        up_to: Seqno,
+    ) -> Result<BTreeSet<(MemberId, SessionId)>, NodeError> {
+        let mut committed_at = None;
+        while let Some(seen) = self.bell.rung() {
+            let (index, seqno) = self.shared.committed();
+            if committed_at.is_none() && seqno >= up_to {
+                committed_at = Some(index);
+            }
+            if committed_at.is_some_and(|index| self.shared.readable() >= index) {
+                return Ok(sessions_between(&self.reader, after, up_to)?);
+            }
+            self.bell.wait_after(seen);
+        }
+        Ok(BTreeSet::new())
     }
 
     /// Tells what the database does, for donor choice and promotion to voter.

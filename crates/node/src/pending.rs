@@ -3,7 +3,7 @@
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
-use synod_member::{Client, Fate, Outcome, lock};
+use synod_member::{Client, Fate, Outcome, Patience, lock};
 
 /// What [`Pending::wait`] saw.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,10 +25,11 @@ struct State {
 pub struct Pending {
     state: Mutex<State>,
     changed: Condvar,
+    patience: Patience,
 }
 
 impl Pending {
-    pub(crate) fn new(epoch: Arc<AtomicU64>) -> Pending {
+    pub(crate) fn new(epoch: Arc<AtomicU64>, patience: Patience) -> Pending {
         let state = State {
             outcome: Outcome::new(epoch),
             interrupted: false,
@@ -36,6 +37,7 @@ impl Pending {
         Pending {
             state: Mutex::new(state),
             changed: Condvar::new(),
+            patience,
         }
     }
 
@@ -81,6 +83,10 @@ impl Pending {
 }
 
 impl Client for Pending {
+    fn patience(&self) -> Patience {
+        self.patience
+    }
+
     fn is_decided(&self) -> bool {
         self.fate().is_some()
     }

@@ -15,7 +15,7 @@ use crate::transaction::applied_handle;
 use crate::write_set::WriteSet;
 
 /// Why an applier's work did not go on as usual.
-enum Stop {
+pub(crate) enum Stop {
     /// The server wants fewer appliers.
     ExitLoop,
     /// The action could not be applied: the data of this server are in doubt.
@@ -127,6 +127,9 @@ impl Connection {
             conn,
             data,
         } = write_set;
+        if self.passes_own_fragment(seqno, origin, flags)? {
+            return Ok(());
+        }
         let meta = self.meta(seqno, depends_on, origin_uuid(origin), trx, conn);
         let handle = applied_handle(trx, seqno);
         let exit = match self.callbacks.apply(ctx, &handle, flags, &data, &meta) {
@@ -151,12 +154,14 @@ impl Connection {
         let seqno = view.seqno.0;
         let shown = self.server_view(view, ViewStatus::Primary, seqno);
         let present = shown.my_index.is_some();
+        self.lose_streams(view);
         let refused = |error| Stop::Refused(format!("view at {seqno}: {error}"));
         self.callbacks.view(ctx, &shown).map_err(refused)?;
         let back = self.update(|state| {
             state.view = Some(view.clone());
             let back = present && !state.shown_primary && state.in_order;
-            state.shown_primary = true;
+            // One without this server is a step on the way back.
+            state.shown_primary |= present;
             state.in_order |= present;
             back
         });
@@ -173,7 +178,7 @@ impl Connection {
 
     fn do_task(&self, ctx: RecvContext, task: Task) -> Result<(), Stop> {
         match task {
-            Task::ShowPrimary => self.show_primary(ctx),
+            Task::ShowLost => self.show_lost(ctx),
             Task::Synced => self.show_synced(),
             Task::Donate(request) => {
                 self.donate_copy(ctx, &request);
@@ -182,45 +187,30 @@ impl Connection {
         }
     }
 
-    /// Tells the server whether the group has a quorum, if it does not know.
-    fn show_primary(&self, ctx: RecvContext) -> Result<(), Stop> {
-        let primary = self.is_primary();
+    /// Tells the server that the group is lost, if it does not know.
+    ///
+    /// That it is back is never told like this, out of order: a second primary view with the same
+    /// members makes the server roll back all streamed transactions, which only every member at the
+    /// same position may do. The leader orders a view for it.
+    fn show_lost(&self, ctx: RecvContext) -> Result<(), Stop> {
         let (shown, view) = {
             let state = self.state();
             (state.shown_primary, state.view.clone())
         };
-        let Some(view) = view.filter(|_| shown != primary) else {
+        let Some(view) = view.filter(|_| shown && !self.is_primary()) else {
             return Ok(());
         };
         let released = self.sequencer.released();
-        let status = if primary {
-            ViewStatus::Primary
-        } else {
-            ViewStatus::NonPrimary
-        };
-        let mut server_view = self.server_view(&view, status, released);
-        if primary && server_view.my_index.is_none() {
-            // Taken out of the view meanwhile: a new view is on its way.
-            return Ok(());
-        }
-        if !primary {
-            let own = server_view
-                .my_index
-                .map(|index| server_view.members[index].clone());
-            server_view.my_index = own.as_ref().map(|_| 0);
-            server_view.members = own.into_iter().collect();
-        }
+        let mut server_view = self.server_view(&view, ViewStatus::NonPrimary, released);
+        let own = server_view
+            .my_index
+            .map(|index| server_view.members[index].clone());
+        server_view.my_index = own.as_ref().map(|_| 0);
+        server_view.members = own.into_iter().collect();
         let refused = |error| Stop::Refused(format!("view without a position: {error}"));
         self.callbacks.view(ctx, &server_view).map_err(refused)?;
-        self.update(|state| state.shown_primary = primary);
-        if primary {
-            self.set_local(LocalState::Joined);
-            self.sequencer.add_task(0, Task::Synced);
-        } else {
-            self.set_local(LocalState::Initialized);
-        }
-        // It may have changed back during the callback, when the state still said the old.
-        self.follow_primary();
+        self.update(|state| state.shown_primary = false);
+        self.set_local(LocalState::Initialized);
         Ok(())
     }
 

@@ -2,8 +2,7 @@
 
 use wsrep_sys as sys;
 
-/// The bits of `wsrep_provider_capabilities`. Streaming replication is not among them yet: the server
-/// then refuses `wsrep_trx_fragment_size` with an error that names it.
+/// The bits of `wsrep_provider_capabilities`.
 pub(crate) const CAPABILITIES: u32 = sys::WSREP_CAP_MULTI_MASTER
     | sys::WSREP_CAP_CERTIFICATION
     | sys::WSREP_CAP_PARALLEL_APPLYING
@@ -11,4 +10,5 @@ pub(crate) const CAPABILITIES: u32 = sys::WSREP_CAP_MULTI_MASTER
     | sys::WSREP_CAP_ISOLATION
     | sys::WSREP_CAP_PAUSE
     | sys::WSREP_CAP_CAUSAL_READS
-    | sys::WSREP_CAP_INCREMENTAL_WRITESET;
+    | sys::WSREP_CAP_INCREMENTAL_WRITESET
+    | sys::WSREP_CAP_STREAMING;

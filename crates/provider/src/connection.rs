@@ -5,7 +5,7 @@
 //! the server's ever waits for, is held across a callback or a wait.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -21,6 +21,7 @@ use crate::position::PositionKeeper;
 use crate::sequence::{Sequencer, Task};
 use crate::settings::Settings;
 use crate::status::LocalState;
+use crate::stream_ends::StreamEnd;
 use crate::total_order::Statements;
 use crate::transaction::Transactions;
 
@@ -70,6 +71,8 @@ pub(crate) struct State {
     pub(crate) donation: Option<Donation>,
     /// How many times the server has stepped out of flow control.
     pub(crate) desyncs: u32,
+    /// Streamed transactions to roll back everywhere. The first one is being seen to.
+    pub(crate) stream_ends: VecDeque<StreamEnd>,
     /// The final view was shown.
     pub(crate) ended: bool,
 }
@@ -112,6 +115,10 @@ pub(crate) struct Connection {
     pub(crate) joining: AtomicBool,
     /// The final view is being, or was, shown.
     pub(crate) final_view: AtomicBool,
+    /// Streamed transactions of this server that began before this position were given up by all.
+    pub(crate) streams_lost_before: AtomicI64,
+    /// Tells the group of streamed transactions that are rolled back.
+    pub(crate) stream_ender: Mutex<Option<JoinHandle<()>>>,
     /// Ends the node once everybody else is gone.
     pub(crate) closer: Mutex<Option<JoinHandle<()>>>,
     /// Held while the node is being stopped.
@@ -147,6 +154,8 @@ impl Connection {
             serial,
             joining: AtomicBool::new(false),
             final_view: AtomicBool::new(false),
+            streams_lost_before: AtomicI64::new(-1),
+            stream_ender: Mutex::new(None),
             closer: Mutex::new(None),
             stopping: Arc::default(),
             node: OnceLock::new(),
@@ -259,20 +268,21 @@ impl Connection {
 
     /// A leader with a quorum is heard, or not.
     pub(crate) fn set_primary(&self, primary: bool) {
-        self.primary.store(primary, Ordering::SeqCst);
+        // Under the lock, so that nobody who has just looked goes to sleep.
+        self.update(|_| self.primary.store(primary, Ordering::SeqCst));
         self.follow_primary();
     }
 
-    /// Has the server told, if it believes otherwise. Not before its first view: until then it is
-    /// busy joining.
+    /// Has the server told that the group is lost, if it believes otherwise. Not before its first
+    /// view: until then it is busy joining. That the group is back it learns from a view in order.
     pub(crate) fn follow_primary(&self) {
-        let primary = self.is_primary();
+        let lost = !self.is_primary();
         let believes_otherwise = {
             let state = self.state();
-            state.in_order && state.shown_primary != primary
+            state.in_order && state.shown_primary && lost
         };
         if believes_otherwise {
-            self.sequencer.add_task(0, Task::ShowPrimary);
+            self.sequencer.add_task(0, Task::ShowLost);
         }
     }
 

@@ -177,16 +177,14 @@ impl Connection {
         }
     }
 
-    /// Waits for [`Connection::close_in_background`], if that was begun.
+    /// Waits for this connection's threads, once the node is stopped or being stopped.
     pub(crate) fn join_closer(&self) {
-        let thread = self
-            .closer
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
-        if let Some(thread) = thread {
-            // A thread that panicked has said so.
-            let _ = thread.join();
+        for thread in [&self.closer, &self.stream_ender] {
+            let thread = thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+            if let Some(thread) = thread {
+                // A thread that panicked has said so.
+                let _ = thread.join();
+            }
         }
     }
 

@@ -6,7 +6,7 @@
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use synod_node::{MemberId, Seqno, SessionId, TransferNews, View as GroupView};
+use synod_node::{MemberId, Seqno, SessionId, TransferNews, View as GroupView, ViewMember};
 
 use crate::api::{LogLevel, RecvContext, ViewStatus};
 use crate::connection::{Connection, Received};
@@ -127,11 +127,35 @@ impl Connection {
         self.position.changing(self.group());
         self.update(|state| state.tracked = true);
         if missing > 0 {
-            let synthetic = self.server_view(view, ViewStatus::Primary, position);
+            let then = self.view_of_the_past(view, position)?;
+            let synthetic = self.server_view(&then, ViewStatus::Primary, position);
             self.callbacks.view(ctx, &synthetic)?;
             self.update(|state| state.shown_primary = true);
         }
         Ok(())
+    }
+
+    /// A view for a server that is behind: whoever takes part in the history that it is about to be
+    /// shown, up to `view`. The server rolls back the streamed transactions of members that are not in
+    /// its view, and of all members if two views in a row have the same; but what follows may continue
+    /// or commit any of them. So sessions that are over by now are in it, and one that never was.
+    fn view_of_the_past(&self, view: &GroupView, position: i64) -> Result<GroupView, JoinEnd> {
+        let node = self.node().ok_or("no node is running")?;
+        let mut sessions = node.sessions_between(Seqno(position), view.seqno)?;
+        sessions.insert((node.identity().0, SessionId(0)));
+        let mut then = view.clone();
+        for (member, session) in sessions {
+            if !then.contains(member, session) {
+                then.members.push(ViewMember {
+                    member,
+                    session,
+                    name: "former session".to_owned(),
+                    incoming: String::new(),
+                });
+            }
+        }
+        then.members.sort_by_key(|m| (m.member, m.session));
+        Ok(then)
     }
 
     /// Gets a full copy by the server's own scripts.

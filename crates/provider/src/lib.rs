@@ -33,6 +33,8 @@ mod sequence;
 mod settings;
 pub mod status;
 mod status_inputs;
+mod stream;
+mod stream_ends;
 mod total_order;
 mod transaction;
 mod write_set;

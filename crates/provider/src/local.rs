@@ -2,33 +2,24 @@
 
 use bytes::Bytes;
 use synod_node::{Action, Class, Fate, Origin, Pending, Waited};
-use wsrep_sys as sys;
 
 use crate::api::{
     AbortOutcome, CertifyOutcome, LogLevel, ReplayContext, Status, TrxHandle, TrxMeta, WsFlags,
 };
 use crate::connection::Connection;
 use crate::sequence::{Entered, NoApplier, Queued};
+use crate::stream;
 use crate::transaction::{Gathered, Phase, Transaction, is_applied};
 use crate::write_set::WriteSet;
 
-const WHOLE: WsFlags = WsFlags(sys::WSREP_FLAG_TRX_START | sys::WSREP_FLAG_TRX_END);
-
 impl Connection {
-    /// Has the group order a transaction.
+    /// Has the group order a transaction, or a fragment of one.
     pub(crate) fn certify(
         &self,
         conn: u64,
         handle: &mut TrxHandle,
         flags: WsFlags,
     ) -> CertifyOutcome {
-        if !flags.contains(WHOLE) {
-            self.log(
-                LogLevel::Warn,
-                "streaming replication is not available yet: set wsrep_trx_fragment_size=0",
-            );
-            return outcome(Status::NotImplemented);
-        }
         let transaction = self.transactions.open(handle);
         let action = match self.make_action(conn, &transaction, flags) {
             Ok(action) => action,
@@ -40,7 +31,7 @@ impl Connection {
         let Some(node) = self.node() else {
             return outcome(Status::ConnFail);
         };
-        let pending = node.submit(&action);
+        let pending = node.submit_with(&action, stream::patience(&transaction.lock()));
         {
             let mut gathered = transaction.lock();
             gathered.submitted = action.data;
@@ -61,6 +52,9 @@ impl Connection {
         waited: Waited,
     ) -> CertifyOutcome {
         let mut gathered = transaction.lock();
+        if gathered.is_fragment() {
+            return self.fragment_certified(transaction, gathered, pending, waited);
+        }
         match waited {
             Waited::Interrupted => {
                 gathered.phase = Phase::AwaitingReplay(pending);
@@ -84,19 +78,23 @@ impl Connection {
             Waited::Fate(fate) => {
                 gathered.phase = Phase::Failed;
                 let conn = gathered.conn;
+                let is_streamed = gathered.stream.is_some();
                 drop(gathered);
+                if is_streamed && fate == Fate::Unknown {
+                    self.lost_sight_of_commit(transaction.trx_id);
+                }
                 outcome(self.refused(transaction.trx_id, conn, fate))
             }
         }
     }
 
     /// What to answer for an action that was not ordered.
-    fn refused(&self, trx: u64, conn: u64, fate: Fate) -> Status {
+    pub(crate) fn refused(&self, trx: u64, conn: u64, fate: Fate) -> Status {
         let why = match fate {
             Fate::Conflict => "it conflicts with an action ordered before it",
             Fate::TooOld => "its snapshot is older than the certification history",
             Fate::Rejected => return Status::NodeFail,
-            Fate::Unknown | Fate::Ordered { .. } => return Status::ConnFail,
+            Fate::Unknown | Fate::NotProposed | Fate::Ordered { .. } => return Status::ConnFail,
         };
         self.counters.local_cert_failures.one();
         if self.settings.log_conflicts() {
@@ -118,14 +116,16 @@ impl Connection {
     ) -> Result<Action, Status> {
         let last_seen = self.sequencer.released();
         let mut gathered = transaction.lock();
-        if gathered.must_abort {
+        if gathered.must_abort || self.has_lost(&gathered) {
             return Err(Status::TrxFail);
         }
+        let flags = self.note_fragment(transaction.trx_id, &mut gathered, flags);
         let bytes = (gathered.keys.encoded_len() + gathered.data.len()) as u64;
         if bytes > self.settings.write_set_bytes_max() {
             return Err(Status::SizeExceeded);
         }
-        if !self.begin_flight() {
+        // A failed fragment is still in flight.
+        if !self.is_of_this_order(&gathered) && !self.begin_flight() {
             return Err(Status::ConnFail);
         }
         gathered.serial = Some(self.serial);
@@ -158,13 +158,18 @@ impl Connection {
         })
     }
 
-    fn local_meta(&self, transaction: &Transaction, gathered: &Gathered, seqno: i64) -> TrxMeta {
+    pub(crate) fn local_meta(
+        &self,
+        transaction: &Transaction,
+        gathered: &Gathered,
+        seqno: i64,
+    ) -> TrxMeta {
         let (trx, conn) = (transaction.trx_id, gathered.conn);
         self.meta(seqno, gathered.depends_on, self.own_uuid(), trx, conn)
     }
 
     /// Whether the transaction's place in the order is one of this connection's.
-    fn is_of_this_order(&self, gathered: &Gathered) -> bool {
+    pub(crate) fn is_of_this_order(&self, gathered: &Gathered) -> bool {
         gathered.serial == Some(self.serial)
     }
 
@@ -177,13 +182,18 @@ impl Connection {
         let Some(transaction) = self.transactions.get(handle) else {
             return Status::TrxMissing;
         };
-        let is_replaying = {
+        let (is_replaying, aborted) = {
             let mut gathered = transaction.lock();
+            // The server replays what was aborted, but never a fragment.
+            let aborted = match gathered.is_fragment() {
+                true => Status::TrxFail,
+                false => Status::BfAbort,
+            };
             if !self.is_of_this_order(&gathered) {
                 gathered.must_abort = true;
-                return Status::BfAbort;
+                return aborted;
             }
-            matches!(gathered.phase, Phase::Replaying(_))
+            (matches!(gathered.phase, Phase::Replaying(_)), aborted)
         };
         let interrupt = (!is_replaying).then_some(&transaction.interrupted);
         let result = self.sequencer.enter(seqno, interrupt);
@@ -191,9 +201,12 @@ impl Connection {
         match result {
             Entered::Yes if !is_replaying => gathered.phase = Phase::Entered(seqno),
             Entered::Yes => {}
-            Entered::Interrupted | Entered::Stopped => gathered.must_abort = true,
+            Entered::Interrupted | Entered::Stopped => {
+                gathered.must_abort = true;
+                return aborted;
+            }
         }
-        entered(result)
+        Status::Ok
     }
 
     /// Ends a transaction's turn. With an error it does not end: nothing after an action that this
@@ -228,7 +241,7 @@ impl Connection {
         Status::Ok
     }
 
-    /// A transaction is over.
+    /// A transaction is over, or a fragment of one that goes on.
     pub(crate) fn release_transaction(&self, handle: &mut TrxHandle) -> Status {
         let Some(transaction) = self.transactions.get(handle) else {
             handle.opaque = None;
@@ -236,6 +249,9 @@ impl Connection {
         };
         let (phase, is_in_flight) = {
             let mut gathered = transaction.lock();
+            if let (true, &Phase::Left(seqno)) = (gathered.is_fragment(), &gathered.phase) {
+                return self.release_fragment(gathered, seqno);
+            }
             let is_in_flight = self.is_of_this_order(&gathered);
             gathered.serial = None;
             (
@@ -252,6 +268,9 @@ impl Connection {
     }
 
     fn finish_transaction(&self, transaction: &Transaction, phase: Phase) {
+        if transaction.lock().stream.is_some() {
+            return self.finish_stream(transaction, phase);
+        }
         match phase {
             Phase::Left(seqno) => {
                 self.counters.local_commits.one();
@@ -272,6 +291,12 @@ impl Connection {
     /// An ordered transaction that its client will not finish: it is applied like another member's,
     /// since the other members have it.
     fn hand_to_applier(&self, transaction: &Transaction, seqno: i64) {
+        let data = transaction.lock().submitted.clone();
+        self.adopt(seqno, data);
+    }
+
+    /// An applier of this server shall apply this server's own action.
+    pub(crate) fn adopt(&self, seqno: i64, data: Bytes) {
         let (member, session) = self.node().map(|node| node.identity()).unwrap_or_default();
         let adopted = self.sequencer.adopt(Queued::Action {
             seqno,
@@ -281,7 +306,7 @@ impl Connection {
                 session,
                 number: 0,
             },
-            data: transaction.lock().submitted.clone(),
+            data,
         });
         if let Err(NoApplier) = adopted {
             self.fail(&format!(
@@ -347,16 +372,21 @@ impl Connection {
             (gathered.phase.clone(), gathered.conn)
         };
         match phase {
-            Phase::Ordered(seqno) => Some(seqno),
+            Phase::Ordered(seqno) => self.unless_lost(transaction, seqno),
             Phase::Certifying(pending) | Phase::AwaitingReplay(pending) => {
                 let fate = pending.wait_for_fate();
                 let mut gathered = transaction.lock();
                 if let Fate::Ordered { seqno, depends_on } = fate {
                     gathered.depends_on = depends_on.0;
-                    return Some(seqno.0);
+                    drop(gathered);
+                    return self.unless_lost(transaction, seqno.0);
                 }
                 gathered.phase = Phase::Failed;
+                let is_streamed = gathered.stream.is_some();
                 drop(gathered);
+                if is_streamed && fate == Fate::Unknown {
+                    self.lost_sight_of_commit(transaction.trx_id);
+                }
                 // Whatever it was, the client is told to try again.
                 let _ = self.refused(transaction.trx_id, conn, fate);
                 None
@@ -376,6 +406,9 @@ impl Connection {
             return abort_outcome(Status::Ok, -1);
         };
         let mut gathered = transaction.lock();
+        if gathered.is_fragment() {
+            return self.abort_fragment(&transaction, gathered);
+        }
         match gathered.phase.clone() {
             Phase::Executing | Phase::Submitting => {
                 gathered.must_abort = true;
@@ -428,11 +461,11 @@ fn is_before(victim: i64, bf_seqno: i64) -> bool {
     bf_seqno >= 0 && victim < bf_seqno
 }
 
-fn outcome(status: Status) -> CertifyOutcome {
+pub(crate) fn outcome(status: Status) -> CertifyOutcome {
     CertifyOutcome { status, meta: None }
 }
 
-fn abort_outcome(status: Status, victim_seqno: i64) -> AbortOutcome {
+pub(crate) fn abort_outcome(status: Status, victim_seqno: i64) -> AbortOutcome {
     AbortOutcome {
         status,
         victim_seqno,

@@ -22,6 +22,7 @@ use crate::options::{ClusterUrl, Defaults, Options, Update, key};
 use crate::position::PositionKeeper;
 use crate::settings::Settings;
 use crate::status;
+use crate::stream_ends::StreamEnd;
 use crate::transaction::Transactions;
 
 /// See the module.
@@ -180,6 +181,9 @@ impl Provider {
         ));
         let node = Node::start(config, mode, connection.clone()).map_err(|e| e.to_string())?;
         connection.set_node(node.clone());
+        connection
+            .start_stream_ends()
+            .map_err(|error| format!("cannot start a thread: {error}"))?;
         match self.wait_until_joined(&connection, &node.status()) {
             Ok(()) => Ok(connection),
             Err(why) => {
@@ -398,10 +402,10 @@ impl ProviderApi for Provider {
         self.with(unknown, |connection| connection.abort(bf_seqno, victim))
     }
 
-    fn rollback(&self, _trx: u64) -> Status {
-        // Only for streamed transactions. Their fragments are refused, so there is nothing to undo;
-        // any other answer would make the server ask again and again.
-        Status::Ok
+    fn rollback(&self, trx: u64) -> Status {
+        self.with(Status::ConnFail, |connection| {
+            connection.end_stream(StreamEnd::of(trx))
+        })
     }
 
     fn append_key(&self, handle: &mut TrxHandle, parts: &[&[u8]], kind: u32) -> Status {

@@ -72,7 +72,7 @@ impl Connection {
         let (seqno, depends_on) = match node.submit(&action).wait_for_fate() {
             Fate::Ordered { seqno, depends_on } => (seqno.0, depends_on.0),
             Fate::Conflict | Fate::TooOld | Fate::Rejected => return Err(Status::TrxFail),
-            Fate::Unknown => return Err(Status::ConnFail),
+            Fate::Unknown | Fate::NotProposed => return Err(Status::ConnFail),
         };
         let trx = sys::WSREP_UNDEFINED_TRX_ID;
         match self.sequencer.enter_alone(seqno) {

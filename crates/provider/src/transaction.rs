@@ -5,6 +5,9 @@
 //!      │                       │             │ abort                │ abort           (release ends it)
 //!      └── abort: must_abort ──┘             └────► AwaitingReplay ◄┘ ──replay──► Replaying ──► Left
 //! ```
+//! A streamed transaction goes round: after each of its fragments but the last, its release leads from
+//! Left back to Executing. An aborted fragment is not replayed, see `stream.rs`.
+//!
 //! A transaction's own thread drives it; another thread may abort it at any time and must not wait.
 
 use std::collections::HashMap;
@@ -40,6 +43,15 @@ pub(crate) enum Phase {
     Failed,
 }
 
+/// What a streamed transaction has beyond others: parts of it are with the group while it runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stream {
+    /// Serial number of the connection it streams over.
+    pub(crate) serial: u64,
+    /// Place of its first fragment, once that is ordered.
+    pub(crate) first: Option<i64>,
+}
+
 /// What a transaction has gathered.
 #[derive(Debug)]
 pub(crate) struct Gathered {
@@ -62,6 +74,15 @@ pub(crate) struct Gathered {
     /// Serial number of the connection it was submitted on; its place in the order means nothing to
     /// any other.
     pub(crate) serial: Option<u64>,
+    /// Set with the first fragment.
+    pub(crate) stream: Option<Stream>,
+}
+
+impl Gathered {
+    /// Whether what was certified last does not end the transaction.
+    pub(crate) fn is_fragment(&self) -> bool {
+        self.stream.is_some() && !self.flags.contains(WsFlags::TRX_END)
+    }
 }
 
 /// One local transaction.
@@ -89,6 +110,7 @@ impl Transaction {
                 depends_on: -1,
                 must_abort: false,
                 serial: None,
+                stream: None,
             }),
         }
     }

@@ -106,7 +106,7 @@ impl Server {
             Fate::Conflict => refused("conflict"),
             Fate::TooOld => refused("snapshot too old"),
             Fate::Rejected => refused("rejected"),
-            Fate::Unknown => Reply::Unknown,
+            Fate::Unknown | Fate::NotProposed => Reply::Unknown,
         };
         self.host.release(rows);
         reply

@@ -9,7 +9,7 @@ use synod_consensus::{EntryHeader, EntryKind, MemberId, Origin, Term};
 use synod_wire::{PeerMessage, Propose, RefusedWhy};
 
 use super::{Driver, Submission};
-use crate::client::{Fate, Waiter};
+use crate::client::{Fate, Patience, Waiter};
 use crate::host::Level;
 use crate::snapshots::Snapshot;
 
@@ -33,7 +33,8 @@ impl Driver {
         } = submission;
         let given_up = waiter.is_decided();
         if given_up || !self.links.shared.is_primary() || self.leaving.is_some() {
-            waiter.decide(Fate::Unknown);
+            // Without its last piece an action is never ordered.
+            waiter.decide(Fate::NotProposed);
             return;
         }
         let number = self.outbox.submit();
@@ -137,9 +138,13 @@ impl Driver {
         }
     }
 
-    /// The group is lost: nobody waits any longer. What was proposed may still be ordered.
+    /// The group is lost: nobody waits any longer, but for those with more patience, whose
+    /// proposals are sent again once there is a leader. What was proposed may still be ordered.
     pub(super) fn abandon_submissions(&mut self) {
-        let numbers: Vec<u64> = self.submitted.keys().copied().collect();
+        let hasty = |(number, submitted): (&u64, &Submitted)| {
+            (submitted.waiter.patience() == Patience::UntilGroupIsLost).then_some(*number)
+        };
+        let numbers: Vec<u64> = self.submitted.iter().filter_map(hasty).collect();
         for number in &numbers {
             self.outbox.forget(*number);
         }

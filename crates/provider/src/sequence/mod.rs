@@ -201,7 +201,7 @@ impl Sequencer {
             "seqnos leave the order one by one, after entering"
         );
         state.left = seqno;
-        state.wake_next();
+        self.move_on(&mut state);
     }
 
     /// Passes the order with something that needs nothing done in it, everything before being released.
@@ -210,7 +210,25 @@ impl Sequencer {
         assert_eq!(state.left + 1, seqno, "a view is a barrier");
         state.entered = seqno;
         state.left = seqno;
+        self.move_on(&mut state);
+    }
+
+    /// There is nothing to do at `seqno` on this server: it passes the order by itself when its turn
+    /// comes, and is released.
+    pub(crate) fn skip(&self, seqno: i64) {
+        let mut state = self.lock();
+        assert!(seqno > state.entered, "{seqno} has had its turn");
+        // Whoever ends the order waits for it.
+        state.locals.insert(seqno);
+        state.void.insert(seqno);
+        self.move_on(&mut state);
+    }
+
+    /// After something has left the order, or may enter it again.
+    fn move_on(&self, state: &mut State) {
         state.wake_next();
+        self.released.store(state.released, Ordering::Release);
+        self.wake_pauses(state);
     }
 
     /// The action at `seqno` is completely finished.
@@ -271,8 +289,7 @@ impl Sequencer {
     pub(crate) fn resume(&self) {
         let mut state = self.lock();
         state.pause_at = None;
-        state.wake_next();
+        self.move_on(&mut state);
         state.wake_worker();
-        self.wake_pauses(&state);
     }
 }

@@ -10,8 +10,8 @@ use super::waiting::Queued;
 /// Unordered work for an applier's thread.
 #[derive(Clone, Debug)]
 pub(crate) enum Task {
-    /// Show the server whether the group has a quorum.
-    ShowPrimary,
+    /// Show the server that the group is lost.
+    ShowLost,
     /// The server has caught up.
     Synced,
     /// Give a joiner a copy.

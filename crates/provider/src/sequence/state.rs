@@ -50,6 +50,8 @@ pub(super) struct State {
     pub(super) running: BTreeSet<i64>,
     /// Delivered, finished by their own clients, and not released.
     pub(super) locals: BTreeSet<i64>,
+    /// Have nothing to do here: each passes when its turn comes.
+    pub(super) void: BTreeSet<i64>,
     /// Highest seqno delivered.
     pub(super) delivered: i64,
     /// Not ordered; each once everything up to its position is released.
@@ -78,6 +80,7 @@ impl State {
             room_wanted: false,
             running: BTreeSet::new(),
             locals: BTreeSet::new(),
+            void: BTreeSet::new(),
             delivered: position,
             tasks: VecDeque::new(),
             task_running: false,
@@ -100,7 +103,10 @@ impl State {
     }
 
     pub(super) fn is_idle(&self) -> bool {
-        self.queue.is_empty() && self.running.is_empty() && self.locals.is_empty()
+        self.queue.is_empty()
+            && self.running.is_empty()
+            && self.locals.is_empty()
+            && self.void.is_empty()
     }
 
     pub(super) fn next_ticket(&mut self) -> u64 {
@@ -151,7 +157,17 @@ impl State {
         self.running.range(seqno.saturating_add(1)..).count()
     }
 
-    pub(super) fn wake_next(&self) {
+    /// The order has moved, or may again: lets pass what has nothing to do, and wakes who is next.
+    pub(super) fn wake_next(&mut self) {
+        while let Some(seqno) = self.void.first().copied() {
+            if !self.may_enter(seqno) || self.never_enters(seqno) {
+                break;
+            }
+            self.void.remove(&seqno);
+            self.entered = seqno;
+            self.left = seqno;
+            self.release(seqno);
+        }
         if let Some(gate) = self.enter_waiters.get(&(self.left + 1)) {
             gate.wake();
         }

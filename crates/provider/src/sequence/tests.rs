@@ -174,6 +174,43 @@ fn action_waits_for_what_it_depends_on_to_be_released_not_only_left() {
 }
 
 #[test]
+fn what_has_nothing_to_do_passes_when_its_turn_comes() {
+    let sequencer = sequencer(1);
+    assert!(sequencer.push_local(2));
+    sequencer.skip(2);
+    sequencer.skip(3);
+    assert_eq!(sequencer.released(), 0);
+    assert_eq!(sequencer.enter(1, None), Entered::Yes);
+    sequencer.leave(1);
+    assert_eq!(sequencer.released(), 0, "after what is before it");
+    sequencer.release(1);
+    assert_eq!(sequencer.released(), 3);
+    assert!(sequencer.is_settled());
+    assert_eq!(sequencer.enter(4, None), Entered::Yes);
+}
+
+#[test]
+fn what_has_nothing_to_do_waits_for_the_end_of_a_pause_and_is_waited_for_at_the_end() {
+    let sequencer = sequencer(1);
+    assert_eq!(sequencer.pause(), Some(0));
+    sequencer.skip(1);
+    assert_eq!(sequencer.released(), 0);
+    sequencer.resume();
+    assert_eq!(sequencer.released(), 1);
+    sequencer.skip(3);
+    sequencer.stop(far());
+    assert_eq!(
+        sequencer.enter(2, None),
+        Entered::Yes,
+        "it is before what is to finish"
+    );
+    sequencer.leave(2);
+    sequencer.release(2);
+    sequencer.finish();
+    assert_eq!(sequencer.released(), 3);
+}
+
+#[test]
 fn ready_action_overtakes_one_that_waits() {
     let sequencer = sequencer(3);
     sequencer.push(action(1, 0));

@@ -6,4 +6,5 @@ mod ending;
 mod joining;
 mod one_member;
 mod server;
+mod streaming;
 mod two_members;

@@ -345,25 +345,6 @@ fn size_of_write_sets_is_bounded_at_run_time() {
 }
 
 #[test]
-fn streaming_is_refused_and_needs_no_rollback() {
-    let server = Server::bootstrapped("n1", 1);
-    let mut trx = server.begin("a");
-    assert_eq!(trx.certify_as(0x40), WSREP_NOT_IMPLEMENTED);
-    assert!(
-        server
-            .inner
-            .logged("streaming replication is not available yet")
-    );
-    // SAFETY: valid arguments.
-    let rolled_back = unsafe {
-        let t: *const wsrep_t = server.inner.t();
-        (*t).rollback.unwrap()(t.cast_mut(), trx.id(), std::ptr::null())
-    };
-    assert_eq!(rolled_back, WSREP_OK);
-    trx.release();
-}
-
-#[test]
 fn wrong_options_are_refused_by_name() {
     let server = Server::new("n1");
     assert_eq!(server.set_options("synod.log_dri=/x"), WSREP_NODE_FAIL);

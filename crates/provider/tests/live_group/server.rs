@@ -2,6 +2,7 @@
 //! the server does in its callbacks. Everything that waits has a limit.
 
 use std::cell::Cell;
+use std::collections::HashMap;
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -45,6 +46,20 @@ pub(crate) enum Seen {
     NotApplied {
         seqno: i64,
     },
+    /// Part of a transaction that goes on.
+    Fragment {
+        seqno: i64,
+        data: String,
+    },
+    /// What was open of a streamed transaction is gone; `None`: nothing was.
+    RolledBack {
+        seqno: i64,
+        data: Option<String>,
+    },
+    /// Nothing was known of the streamed transaction that this continues or commits.
+    Unknown {
+        seqno: i64,
+    },
     RequestedCopy,
     Donates {
         to: String,
@@ -80,6 +95,14 @@ pub(crate) struct Inner {
     changed: Condvar,
     hook: Mutex<Option<Hook>>,
     copy_request: Mutex<&'static [u8]>,
+    open: Mutex<OpenStreams>,
+}
+
+/// What the server holds of streamed transactions, and when it gives them up.
+#[derive(Default)]
+struct OpenStreams {
+    data: HashMap<([u8; 16], u64), String>,
+    members: Vec<[u8; 16]>,
 }
 
 // SAFETY: the table is not changed after loading; its functions may be called from any thread.
@@ -156,6 +179,7 @@ impl Server {
             changed: Condvar::new(),
             hook: Mutex::default(),
             copy_request: Mutex::new(b"fake\0here\0"),
+            open: Mutex::default(),
         }));
         let server = Server {
             inner,
@@ -475,6 +499,27 @@ impl Inner {
         }
     }
 
+    /// What is open of streamed transactions of others.
+    pub(crate) fn open_streams(&self) -> Vec<String> {
+        self.open.lock().unwrap().data.values().cloned().collect()
+    }
+
+    /// The table of streamed transactions, as it is on disk.
+    pub(crate) fn held_streams(&self) -> HashMap<([u8; 16], u64), String> {
+        self.open.lock().unwrap().data.clone()
+    }
+
+    /// The engine starts with such a table.
+    pub(crate) fn hold_streams(&self, held: HashMap<([u8; 16], u64), String>) {
+        self.open.lock().unwrap().data = held;
+    }
+
+    /// `rollback`
+    pub(crate) fn rollback(&self, trx: u64) -> wsrep_status_t {
+        // SAFETY: valid arguments.
+        unsafe { self.t().rollback.unwrap()(self.table, trx, ptr::null()) }
+    }
+
     /// The error log.
     pub(crate) fn log_lines(&self) -> Vec<(i32, String)> {
         self.log.lock().unwrap().clone()
@@ -497,6 +542,50 @@ impl Inner {
         assert_eq!(trx.append_key(row), WSREP_OK);
         assert_eq!(trx.append_data(row.as_bytes()), WSREP_OK);
         trx
+    }
+
+    /// Gives up what MariaDB gives up at a primary view: streamed transactions of members that are
+    /// gone, and all of them if the members are those of the view before.
+    fn see_members(&self, members: Vec<[u8; 16]>) {
+        let mut open = self.open.lock().unwrap();
+        let repeated = open.members == members;
+        open.data
+            .retain(|(node, _), _| !repeated && members.contains(node));
+        open.members = members;
+    }
+
+    /// What MariaDB does with a fragment, a commit after fragments, or a rollback of them, in its
+    /// place in the order.
+    fn see_streamed(&self, flags: u32, meta: &wsrep_trx_meta_t, data: String) {
+        let (seqno, id) = (meta.gtid.seqno, (meta.stid.node.data, meta.stid.trx));
+        let open = &mut self.open.lock().unwrap().data;
+        let seen = match flags {
+            0x40 | 0x48 => {
+                let before = open.insert(id, data.clone());
+                assert_eq!(before, None, "{seqno} begins a transaction that is open");
+                Seen::Fragment { seqno, data }
+            }
+            0x00 | 0x08 => match open.get_mut(&id) {
+                Some(known) => {
+                    known.push_str(&data);
+                    Seen::Fragment { seqno, data }
+                }
+                None => Seen::Unknown { seqno },
+            },
+            0x01 | 0x09 => match open.remove(&id) {
+                Some(known) => Seen::Applied {
+                    seqno,
+                    data: known + &data,
+                },
+                None => Seen::Unknown { seqno },
+            },
+            0x0a => Seen::RolledBack {
+                seqno,
+                data: open.remove(&id),
+            },
+            other => panic!("flags {other:#x} at {seqno}"),
+        };
+        self.see(seen);
     }
 
     /// `last_committed_id`
@@ -618,6 +707,32 @@ impl Trx {
         }
     }
 
+    /// Certifies what is appended as a fragment, and goes on; its seqno.
+    pub(crate) fn stream(&mut self, flags: u32) -> i64 {
+        assert_eq!(
+            self.certify_as(flags),
+            WSREP_OK,
+            "{:?}",
+            self.inner.log_lines()
+        );
+        assert_eq!((self.enter(), self.leave()), (WSREP_OK, WSREP_OK));
+        assert_eq!(self.end_fragment(), WSREP_OK);
+        self.seqno()
+    }
+
+    /// `release` after a fragment.
+    pub(crate) fn end_fragment(&mut self) -> wsrep_status_t {
+        // SAFETY: valid arguments.
+        let status = unsafe { self.inner.t().release.unwrap()(self.inner.table, &mut self.handle) };
+        assert!(!self.handle.opaque.is_null(), "the transaction goes on");
+        status
+    }
+
+    pub(crate) fn add(&mut self, row: &str) {
+        assert_eq!(self.append_key(row), WSREP_OK);
+        assert_eq!(self.append_data(row.as_bytes()), WSREP_OK);
+    }
+
     pub(crate) fn release(&mut self) {
         // SAFETY: valid arguments.
         let status = unsafe { self.inner.t().release.unwrap()(self.inner.table, &mut self.handle) };
@@ -702,6 +817,18 @@ unsafe fn inner(ctx: *mut c_void) -> &'static Inner {
 
 /// # Safety
 /// A view of the provider.
+unsafe fn member_ids(view: &wsrep_view_info_t) -> Vec<[u8; 16]> {
+    let count = usize::try_from(view.memb_num).expect("a number of members");
+    // SAFETY: the view has this many members behind its header.
+    unsafe {
+        let first = ptr::from_ref(view).byte_add(WSREP_VIEW_HEADER_SIZE);
+        let first = first.cast::<wsrep_member_info_t>();
+        (0..count).map(|at| (*first.add(at)).id.data).collect()
+    }
+}
+
+/// # Safety
+/// A view of the provider.
 unsafe fn own_id(view: &wsrep_view_info_t) -> [u8; 16] {
     let index = usize::try_from(view.my_idx).expect("connected with an own place");
     // SAFETY: the view has this many members behind its header.
@@ -734,6 +861,10 @@ unsafe extern "C-unwind" fn on_view(
     assert_eq!(app_ctx, recv_ctx, "the context of the calling thread");
     // SAFETY: as the interface says.
     let (server, view) = unsafe { (inner(app_ctx), &*view) };
+    if view.status == WSREP_VIEW_PRIMARY {
+        // SAFETY: a view.
+        server.see_members(unsafe { member_ids(view) });
+    }
     server.see(Seen::View {
         status: view.status,
         seqno: view.state_id.seqno,
@@ -800,8 +931,12 @@ unsafe extern "C-unwind" fn on_apply(
     // SAFETY: as the interface says.
     let (server, handle, data, meta) = unsafe { (inner(recv_ctx), &*handle, &*data, &*meta) };
     assert!(!handle.opaque.is_null());
-    // SAFETY: the bytes of the buffer.
-    let bytes = unsafe { std::slice::from_raw_parts(data.ptr.cast::<u8>(), data.len) };
+    let bytes = match data.len {
+        // It may have no address.
+        0 => &[],
+        // SAFETY: the bytes of the buffer.
+        len => unsafe { std::slice::from_raw_parts(data.ptr.cast::<u8>(), len) },
+    };
     let data = String::from_utf8_lossy(bytes).into_owned();
     let seqno = meta.gtid.seqno;
     assert!(
@@ -822,7 +957,6 @@ unsafe extern "C-unwind" fn on_apply(
         assert_eq!(leave(ptr::null()), WSREP_OK);
         return WSREP_CB_SUCCESS;
     }
-    assert_eq!(flags, 0x41);
     let hook = server.hook.lock().unwrap().clone();
     let verdict = match hook {
         Some(hook) => hook(&Applying {
@@ -842,7 +976,10 @@ unsafe extern "C-unwind" fn on_apply(
         server.see(Seen::NotApplied { seqno });
         return WSREP_CB_FAILURE;
     }
-    server.see(Seen::Applied { seqno, data });
+    match flags {
+        0x41 => server.see(Seen::Applied { seqno, data }),
+        _ => server.see_streamed(flags, meta, data),
+    }
     assert_eq!(leave(ptr::null()), WSREP_OK);
     // SAFETY: room for the result.
     unsafe { *exit_loop = wsrep_bool_t::from(verdict == Verdict::CommitAndExit) };

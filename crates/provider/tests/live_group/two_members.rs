@@ -10,7 +10,7 @@ use wsrep_sys::*;
 use crate::server::*;
 
 /// Two synced members with the same data. The second has some appliers.
-fn pair(appliers: usize) -> (Server, Server) {
+pub(crate) fn pair(appliers: usize) -> (Server, Server) {
     let one = Server::bootstrapped("n1", 2);
     let two = Server::new("n2");
     two.set_copy_request(b"trivial\0\0");

@@ -1,0 +1,47 @@
+//! Who took part in a stretch of history.
+
+use std::collections::BTreeSet;
+
+use synod_consensus::{EntryKind, MemberId, Seqno, SessionId};
+use synod_log::{LogError, LogReader};
+
+use crate::view::View;
+
+/// Bytes read from the log at a time.
+const READ_BYTES: usize = 1 << 20;
+
+/// Sessions whose actions are ordered after `after` and up to `up_to`, and those present in views
+/// there. What a server keeps open of any other session is of no use to what follows `after`.
+///
+/// # Errors
+/// If the log cannot be read.
+pub fn sessions_between(
+    reader: &LogReader,
+    after: Seqno,
+    up_to: Seqno,
+) -> Result<BTreeSet<(MemberId, SessionId)>, LogError> {
+    let mut sessions = BTreeSet::new();
+    if after >= up_to {
+        return Ok(sessions);
+    }
+    let mut next = reader.seek_seqno(after.next())?;
+    let end = reader.seek_seqno(up_to)?;
+    while next <= end {
+        for entry in reader.read(next, end, READ_BYTES)? {
+            let header = entry.header;
+            next = header.index.next();
+            match header.kind {
+                EntryKind::Action => {
+                    sessions.insert((header.origin.member, header.origin.session));
+                }
+                EntryKind::View => {
+                    // A broken one is reported where it is delivered.
+                    let view = View::decode(header.seqno, entry.payload).unwrap_or_default();
+                    sessions.extend(view.members.iter().map(|m| (m.member, m.session)));
+                }
+                EntryKind::NoOp | EntryKind::Config | EntryKind::Chunk | EntryKind::Discard => {}
+            }
+        }
+    }
+    Ok(sessions)
+}
