@@ -5,7 +5,7 @@ use stateright::{Model, Property};
 use crate::bounds::{Bounds, BoundsError};
 use crate::mistake::Mistake;
 use crate::rules::{disk, election, membership, network, replication};
-use crate::state::{Broken, Left, Member, Role, State, Term};
+use crate::state::{Broken, Left, Member, State, Term};
 use crate::symmetry::Renamings;
 
 /// A group of members within bounds, perhaps with a rule broken.
@@ -229,16 +229,5 @@ impl Model for Group {
 
     fn format_action(&self, step: &Step) -> String {
         format!("{step:?}")
-    }
-}
-
-impl Role {
-    /// For comparisons that do not depend on what members are called.
-    pub(crate) fn rank(self) -> u8 {
-        match self {
-            Role::Follower => 0,
-            Role::Candidate { .. } => 1,
-            Role::Leader => 2,
-        }
     }
 }

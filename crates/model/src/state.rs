@@ -129,6 +129,17 @@ impl Broken {
     }
 }
 
+impl Role {
+    /// For comparisons that do not depend on what members are called.
+    pub(crate) fn rank(self) -> u8 {
+        match self {
+            Role::Follower => 0,
+            Role::Candidate { .. } => 1,
+            Role::Leader => 2,
+        }
+    }
+}
+
 impl State {
     /// The record of a term.
     pub(crate) fn term(&self, term: u8) -> &Term {
