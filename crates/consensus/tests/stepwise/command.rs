@@ -82,6 +82,19 @@ pub enum Change {
     Replace(MemberId, MemberId),
 }
 
+impl Change {
+    /// Whom it is about.
+    pub fn members(&self) -> impl Iterator<Item = MemberId> + use<> {
+        let (one, other) = match self {
+            Change::Add(id) | Change::Promote(id) | Change::Demote(id) | Change::Remove(id) => {
+                (*id, None)
+            }
+            Change::Replace(old, new) => (*old, Some(*new)),
+        };
+        std::iter::once(one).chain(other)
+    }
+}
+
 #[derive(Clone, Copy)]
 pub enum Handling {
     Deliver,

@@ -4,7 +4,10 @@
 
 #![allow(unreachable_pub)]
 
+mod clock;
 pub mod command;
+mod network;
+mod report;
 pub mod script;
 pub mod show;
 pub mod world;
