@@ -13,7 +13,8 @@ use crate::types::{EntryHeader, MemberId, SessionId, Term};
 /// 2. After a change of term nothing is sent until the first entry of the new term is committed *in
 ///    this member's own log*. All entries of older terms that survived are then before it, and have
 ///    been reported by [`Outbox::committed`]; all others can never commit any more (Raft, sections
-///    5.4.2 and 5.4.3). What is still outstanding is sent again, in number order.
+///    5.4.2 and 5.4.3). What is still outstanding is sent again, in number order. A log that starts
+///    after an entry of the new term has that behind it: see [`Outbox::log_starts_after`].
 /// 3. Within a term the leader recognises numbers (see [`crate::Intake`]), so sending again after a
 ///    broken connection orders nothing twice.
 /// 4. A refusal counts only in the term the proposal was last sent in: one of an older term may
@@ -110,10 +111,18 @@ impl Outbox {
         self.outstanding.remove(&number);
     }
 
-    /// This member's log was dropped and started again behind some base, so that committed entries
-    /// were skipped unseen. Nothing outstanding may be sent again: it may be among them. Returns the
-    /// numbers concerned; their fate stays unknown to this session.
-    pub fn log_reset(&mut self) -> Vec<u64> {
+    /// This member's log starts after an entry of this term, at a start or a reset. That entry is
+    /// committed, so it counts for rule 2: it may be the last one of a quiet group, and the next would
+    /// be a long time coming.
+    pub fn log_starts_after(&mut self, base: Term) {
+        self.committed_term = self.committed_term.max(base);
+    }
+
+    /// This member's log was dropped and started again behind an entry of this term, so that committed
+    /// entries were skipped unseen. Nothing outstanding may be sent again: it may be among them. Returns
+    /// the numbers concerned; their fate stays unknown to this session.
+    pub fn log_reset(&mut self, base: Term) -> Vec<u64> {
+        self.log_starts_after(base);
         std::mem::take(&mut self.outstanding).into_iter().collect()
     }
 
@@ -183,6 +192,23 @@ mod tests {
         assert_eq!(drain(&mut outbox), [(1, 1)]);
         outbox.submit();
         assert_eq!(drain(&mut outbox), [(1, 2)]);
+    }
+
+    #[test]
+    fn log_that_starts_in_the_term_need_not_wait_for_another_commit() {
+        let mut started = outbox();
+        started.log_starts_after(Term(2));
+        let mut reset = outbox();
+        reset.leader_changed(Term(2), Some(LEADER));
+        reset.submit();
+        assert_eq!(reset.log_reset(Term(2)), [1]);
+        for (mut outbox, number) in [(started, 1), (reset, 2)] {
+            outbox.leader_changed(Term(2), Some(LEADER));
+            outbox.submit();
+            assert_eq!(drain(&mut outbox), [(2, number)]);
+            outbox.leader_changed(Term(3), Some(LEADER));
+            assert_eq!(drain(&mut outbox), [], "the next term is another matter");
+        }
     }
 
     #[test]

@@ -250,7 +250,7 @@ impl World {
             return;
         }
         let process = self.process(id);
-        let numbers = process.outbox.log_reset();
+        let numbers = process.outbox.log_reset(process.core.base().last.term);
         if !numbers.is_empty() {
             process.lock_epoch += 1;
         }

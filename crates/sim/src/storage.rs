@@ -128,9 +128,11 @@ impl World {
         let now_us = self.now_us;
         let last = opened.reader.last_index();
         let base = core.base().clone();
+        let mut outbox = Outbox::new(id, session);
+        outbox.log_starts_after(base.last.term);
         let process = Process {
             session,
-            outbox: Outbox::new(id, session),
+            outbox,
             intake: Intake::new(),
             ingest,
             staged: Staged::default(),

@@ -285,9 +285,11 @@ impl Sim {
         let state = self.node_mut(node);
         assert!(state.core.is_none() && !state.gone);
         let recovered = state.disk.durable.recovered(recovered_headers);
-        state.delivered = recovered.base.last.index;
+        let base = recovered.base.last;
+        state.delivered = base.index;
         state.core = Some(Core::new(params, recovered, local));
         state.outbox = Outbox::new(node, session);
+        state.outbox.log_starts_after(base.term);
         state.intake = Intake::new();
         state.session = session;
         self.drain(node);
@@ -704,7 +706,8 @@ impl Sim {
         state.writes += 1;
         if reset {
             state.delivered = state.disk.written.base.last.index;
-            state.outbox.log_reset();
+            let base = state.disk.written.base.last.term;
+            state.outbox.log_reset(base);
             self.resets += 1;
         }
         self.start_sync(node);

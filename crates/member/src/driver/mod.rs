@@ -144,8 +144,10 @@ impl Driver {
             let mut status = lock(&links.shared.status);
             (status.member, status.session, status.group) = (me.member, me.session, group);
         }
+        let mut outbox = Outbox::new(me.member, me.session);
+        outbox.log_starts_after(core.base().last.term);
         Driver {
-            outbox: Outbox::new(me.member, me.session),
+            outbox,
             intake: Intake::default(),
             ingest,
             staged: Staged::new(tuning.staged_bytes),

@@ -90,7 +90,7 @@ impl Driver {
     /// The log began anew, behind entries that this member has not seen: what it proposed may be
     /// among them, so it is not sent again.
     pub(super) fn forget_unseen(&mut self) {
-        let numbers = self.outbox.log_reset();
+        let numbers = self.outbox.log_reset(self.core.base().last.term);
         self.give_up(&numbers);
     }
 
