@@ -24,6 +24,7 @@ mod member_codec;
 pub mod message;
 mod message_codec;
 pub mod stream;
+pub mod tls;
 mod version;
 
 pub use error::{DecodeError, EncodeError, FrameError, HandshakeError, StreamError};

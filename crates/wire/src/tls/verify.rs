@@ -1,0 +1,226 @@
+//! Whether a peer's certificate is good.
+//!
+//! The path is built and checked by `webpki`, with two additions for certificates that operators of
+//! Galera have and `webpki` does not judge: one that stands itself in `socket.ssl_ca`, and one of X.509
+//! version 1, which has no extensions and may therefore only be signed by an authority directly.
+
+use std::sync::Arc;
+
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{WebPkiSupportedAlgorithms, verify_tls13_signature_with_raw_key};
+use rustls::pki_types::{CertificateDer, ServerName, TrustAnchor, UnixTime};
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::{
+    CertificateError, DigitallySignedStruct, DistinguishedName, Error, OtherError,
+    PeerIncompatible, SignatureScheme,
+};
+use webpki::{EndEntityCert, KeyUsage};
+
+use super::certificate::{Certificate, DatesError};
+
+/// What a member's certificate must be good for: calling, and being called.
+pub(super) const USAGES: [Usage; 2] = [Usage::Client, Usage::Server];
+
+/// Which end a certificate's holder is.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Usage {
+    Client,
+    Server,
+}
+
+/// Checks peers at either end.
+#[derive(Debug)]
+pub(super) struct PeerVerifier {
+    authorities: Vec<CertificateDer<'static>>,
+    anchors: Vec<TrustAnchor<'static>>,
+    algorithms: WebPkiSupportedAlgorithms,
+}
+
+impl PeerVerifier {
+    /// # Errors
+    /// If an authority cannot be understood, or all have expired.
+    pub(super) fn new(
+        authorities: Vec<CertificateDer<'static>>,
+        algorithms: WebPkiSupportedAlgorithms,
+    ) -> Result<PeerVerifier, String> {
+        let mut verifier = PeerVerifier {
+            authorities: Vec::new(),
+            anchors: Vec::new(),
+            algorithms,
+        };
+        let mut last_problem = String::new();
+        for der in authorities {
+            let certificate = Certificate::parse(&der)?;
+            if let Err(problem) = certificate.check_dates(UnixTime::now()) {
+                last_problem = problem.to_string();
+                continue;
+            }
+            if certificate.may_sign() {
+                let anchor = webpki::anchor_from_trusted_cert(&der)
+                    .map_err(|error| format!("'{}': {error}", certificate.subject()))?;
+                verifier.anchors.push(anchor.to_owned());
+            }
+            verifier.authorities.push(der);
+        }
+        match verifier.authorities.is_empty() {
+            true => Err(last_problem),
+            false => Ok(verifier),
+        }
+    }
+
+    /// Judges a certificate that came with others that may lie between it and an authority.
+    ///
+    /// # Errors
+    /// [`Error::InvalidCertificate`] with the reason.
+    pub(super) fn check(
+        &self,
+        leaf: &CertificateDer<'_>,
+        between: &[CertificateDer<'_>],
+        now: UnixTime,
+        usage: Usage,
+    ) -> Result<(), Error> {
+        let certificate = Certificate::parse(leaf).map_err(|_| CertificateError::BadEncoding)?;
+        certificate.check_dates(now).map_err(|error| match error {
+            DatesError::Expired(_) => CertificateError::Expired,
+            DatesError::NotYet(_) => CertificateError::NotValidYet,
+        })?;
+        if self.authorities.iter().any(|der| der == leaf) {
+            return Ok(());
+        }
+        if certificate.is_version_1() {
+            return match self.has_signed(&certificate) {
+                true => Ok(()),
+                false => Err(CertificateError::UnknownIssuer.into()),
+            };
+        }
+        let usage = match usage {
+            Usage::Client => KeyUsage::client_auth(),
+            Usage::Server => KeyUsage::server_auth(),
+        };
+        let leaf = EndEntityCert::try_from(leaf).map_err(refusal)?;
+        leaf.verify_for_usage(
+            self.algorithms.all,
+            &self.anchors,
+            between,
+            now,
+            usage,
+            None,
+            None,
+        )
+        .map_err(refusal)?;
+        Ok(())
+    }
+
+    /// Whether one of the authorities itself has signed it.
+    fn has_signed(&self, certificate: &Certificate<'_>) -> bool {
+        let authorities = self.authorities.iter();
+        authorities
+            .filter_map(|der| Certificate::parse(der).ok())
+            .any(|authority| {
+                authority.may_sign() && certificate.is_signed_by(&authority, &self.algorithms)
+            })
+    }
+
+    /// Whether the peer has the key of its certificate.
+    fn check_possession(
+        &self,
+        message: &[u8],
+        leaf: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let certificate = Certificate::parse(leaf).map_err(|_| CertificateError::BadEncoding)?;
+        let key = certificate.public_key();
+        verify_tls13_signature_with_raw_key(message, &key, signed, &self.algorithms)
+    }
+}
+
+fn refusal(error: webpki::Error) -> CertificateError {
+    match error {
+        webpki::Error::UnknownIssuer => CertificateError::UnknownIssuer,
+        webpki::Error::CertExpired { .. } => CertificateError::Expired,
+        webpki::Error::CertNotValidYet { .. } => CertificateError::NotValidYet,
+        webpki::Error::InvalidSignatureForPublicKey => CertificateError::BadSignature,
+        webpki::Error::RequiredEkuNotFoundContext(_) => CertificateError::InvalidPurpose,
+        other => CertificateError::Other(OtherError(Arc::new(other))),
+    }
+}
+
+/// Only TLS 1.3 is spoken.
+fn no_tls12() -> Error {
+    PeerIncompatible::Tls12NotOffered.into()
+}
+
+impl ServerCertVerifier for PeerVerifier {
+    fn verify_server_cert(
+        &self,
+        leaf: &CertificateDer<'_>,
+        between: &[CertificateDer<'_>],
+        _name: &ServerName<'_>,
+        _ocsp: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        self.check(leaf, between, now, Usage::Server)?;
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _message: &[u8],
+        _leaf: &CertificateDer<'_>,
+        _signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        Err(no_tls12())
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        leaf: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.check_possession(message, leaf, signed)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.algorithms.supported_schemes()
+    }
+}
+
+impl ClientCertVerifier for PeerVerifier {
+    /// Every member has one certificate: there is nothing to choose by.
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        &[]
+    }
+
+    fn verify_client_cert(
+        &self,
+        leaf: &CertificateDer<'_>,
+        between: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> Result<ClientCertVerified, Error> {
+        self.check(leaf, between, now, Usage::Client)?;
+        Ok(ClientCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _message: &[u8],
+        _leaf: &CertificateDer<'_>,
+        _signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        Err(no_tls12())
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        leaf: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.check_possession(message, leaf, signed)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.algorithms.supported_schemes()
+    }
+}
