@@ -6,6 +6,7 @@ use std::time::Duration;
 use synod_consensus::{GroupId, Limits, Timing, VersionRange};
 use synod_log::LogOptions;
 use synod_member::{DatabasePosition, MemberConfig, StartError};
+use synod_wire::tls::{TlsError, TlsFiles};
 
 /// Settings of a node. Validated by whoever parses them; see `docs/options.md` for the operator's
 /// view.
@@ -40,11 +41,23 @@ pub struct NodeConfig {
     pub pending_bytes: usize,
     /// Bound on the entries of certification history.
     pub certification_span: u64,
+    /// How connections between members are encrypted; `None`: they are not.
+    pub tls: Option<TlsConfig>,
     /// Where the database is.
     pub database: DatabasePosition,
     /// Versions of the group's protocol that this member takes part in: [`crate::OUR_VERSIONS`],
     /// unless a test plays another program.
     pub versions: VersionRange,
+}
+
+/// Encryption of connections between members.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsConfig {
+    /// The certificates. Read at start and by [`crate::Node::reload_tls`].
+    pub files: TlsFiles,
+    /// Also take part with members that do not encrypt: for the time of going from one to the other.
+    /// Who can change traffic can then keep members from encrypting.
+    pub accept_plain: bool,
 }
 
 impl NodeConfig {
@@ -108,6 +121,9 @@ pub enum NodeError {
         /// Why not.
         source: std::io::Error,
     },
+    /// Connections cannot be encrypted as they should be.
+    #[error("{0}")]
+    Tls(#[from] TlsError),
     /// A thread could not be started.
     #[error("cannot start thread {name}: {source}")]
     Thread {

@@ -26,7 +26,7 @@ mod pending;
 mod recover;
 mod threads;
 
-pub use config::{NodeConfig, NodeError};
+pub use config::{NodeConfig, NodeError, TlsConfig};
 pub use node::Node;
 pub use pending::{Pending, Waited};
 
@@ -40,4 +40,5 @@ pub use synod_member::{
     Action, DatabasePosition, Delivery, DonorRequest, Fate, Host, Level, MemberStatus, NodeStatus,
     Patience, PayloadError, StartMode, TransferNews, View, ViewMember,
 };
+pub use synod_wire::tls::{TlsError, TlsFiles, names_tls13_suite};
 pub use synod_wire::{DataState, OUR_VERSIONS};

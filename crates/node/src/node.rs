@@ -15,6 +15,7 @@ use synod_member::{
     NodeStatus, Patience, Piece, ReadDone, Shared, Snapshot, Start, StartMode, Storage, Submission,
     Tuning, Waiter, cut, lock, sessions_between,
 };
+use synod_wire::tls::TlsError;
 use synod_wire::{DataState, LocalIdentity, OUR_VERSIONS, StateOffer, StateRequest, StateResult};
 
 use crate::bell::Bell;
@@ -22,7 +23,7 @@ use crate::budget::{ByteBudget, Share};
 use crate::config::{NodeConfig, NodeError};
 use crate::core_thread::{Clock, CoreThread, DiskQueues, Incoming, PeerNetwork};
 use crate::disk_threads::{LogThread, deliver, serve_catch_up};
-use crate::peers::{Peers, PeersStart};
+use crate::peers::{Peers, PeersStart, Security};
 use crate::pending::Pending;
 use crate::recover;
 use crate::threads::spawn_vital;
@@ -71,6 +72,9 @@ impl Node {
         mode: StartMode,
         host: Arc<dyn Host>,
     ) -> Result<Arc<Node>, NodeError> {
+        // Before anything is opened: a member that should encrypt never goes on without.
+        let security = Security::new(config.tls.clone())?;
+        host.log(Level::Info, &security.summary());
         let listener = listen(&config.listen)?;
         let mut opened = recover::open(files, &config, &host)?;
         let clock = Clock::start();
@@ -102,6 +106,7 @@ impl Node {
             },
             address: config.address.clone(),
             listener,
+            security,
             seeds: config.seeds.clone(),
             events: events.clone(),
             inbound_budget: inbound_budget.clone(),
@@ -305,6 +310,15 @@ impl Node {
             self.bell.wait_after(seen);
         }
         Ok(BTreeSet::new())
+    }
+
+    /// Reads the certificates again, for connections opened from now on; those that are open stay as
+    /// they are.
+    ///
+    /// # Errors
+    /// What is wrong with the files; the certificates in use stay.
+    pub fn reload_tls(&self) -> Result<(), TlsError> {
+        self.peers.reload_tls()
     }
 
     /// Tells what the database does, for donor choice and promotion to voter.

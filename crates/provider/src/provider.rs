@@ -18,7 +18,7 @@ use crate::api::{
 use crate::capabilities::CAPABILITIES;
 use crate::connection::{Connection, Received, Shared};
 use crate::counters::Counters;
-use crate::options::{ClusterUrl, Defaults, Options, Update, key};
+use crate::options::{ClusterUrl, Defaults, Options, Update, Value, key};
 use crate::position::PositionKeeper;
 use crate::settings::Settings;
 use crate::status;
@@ -103,12 +103,6 @@ impl Provider {
 
     fn node_config(&self, name: &str, url: &ClusterUrl) -> NodeConfig {
         let options = self.options();
-        let listen = options.listen_address();
-        let port = listen.port.unwrap_or_default();
-        let mut host = options.text(key::BASE_HOST).to_owned();
-        if host.is_empty() {
-            host = host_of(&self.args.node_incoming);
-        }
         let log_dir = match options.text(key::LOG_DIR) {
             "" => PathBuf::from(&self.args.data_dir),
             dir => PathBuf::from(dir),
@@ -117,12 +111,8 @@ impl Provider {
         NodeConfig {
             name: self.args.node_name.clone(),
             cluster_name: name.to_owned(),
-            listen: format!("{}:{port}", listen.host_text()),
-            address: if host.contains(':') {
-                format!("[{host}]:{port}")
-            } else {
-                format!("{host}:{port}")
-            },
+            listen: options.listen_address().to_string(),
+            address: options.own_address(&self.args.node_incoming).to_string(),
             incoming: self.args.node_incoming.clone(),
             seeds: url.peers.iter().map(ToString::to_string).collect(),
             log_dir,
@@ -145,6 +135,7 @@ impl Provider {
             suspect: options.duration(key::EVS_SUSPECT_TIMEOUT),
             pending_bytes: to_usize(options.unsigned(key::MAX_PENDING_SIZE)),
             certification_span: options.unsigned(key::CERTIFICATION_SPAN),
+            tls: options.tls(),
             database: self.position.current(),
             versions: OUR_VERSIONS,
         }
@@ -249,6 +240,22 @@ impl Provider {
         }
     }
 
+    /// Obeys `socket.ssl_reload`, if it was set. Without a connection there is nothing to do: the next
+    /// one reads the files.
+    fn reload_certificates(&self, update: &Update) -> Status {
+        let wanted = update.value(key::SOCKET_SSL_RELOAD) == Some(&Value::Bool(true));
+        let connection = self.connection().filter(|_| wanted);
+        match connection.as_ref().and_then(|connection| connection.node()) {
+            None => Status::Ok,
+            Some(node) => match node.reload_tls() {
+                Ok(()) => Status::Ok,
+                Err(error) => self.log_error(format!(
+                    "socket.ssl_reload: {error}. The certificates read before stay in use"
+                )),
+            },
+        }
+    }
+
     /// What changed options mean for what runs. The rest is read where it is used.
     fn apply_update(&self, update: &Update) {
         log_notices(&self.callbacks, update);
@@ -269,17 +276,6 @@ fn to_usize(number: u64) -> usize {
 
 fn micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
-}
-
-/// The host part of `host:port`.
-fn host_of(address: &str) -> String {
-    let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
-    let host = host.trim_start_matches('[').trim_end_matches(']');
-    if host.is_empty() {
-        "127.0.0.1".to_owned()
-    } else {
-        host.to_owned()
-    }
 }
 
 /// `wsrep_sst_donor`: names in order of preference; a comma at the end allows anybody else.
@@ -309,7 +305,7 @@ impl ProviderApi for Provider {
         match result {
             Ok(update) => {
                 self.apply_update(&update);
-                Status::Ok
+                self.reload_certificates(&update)
             }
             Err(error) => self.log_error(error.to_string()),
         }

@@ -143,6 +143,7 @@ fn config(options: &Options, log_dir: PathBuf, database: DatabasePosition) -> No
         certification_span: 100_000,
         database,
         versions: OUR_VERSIONS,
+        tls: None,
     }
 }
 

@@ -13,7 +13,9 @@ use synod_wire::{
 };
 
 use super::callers::{Admission, twin_text};
+use super::channel::Channel;
 use super::dial::{HANDSHAKE_LIMIT, IO_LIMIT, Timed, prepare};
+use super::security::SecurityError;
 use super::{INBOUND_MAX, Peers};
 
 /// Pause after a failed accept (out of file descriptors, say).
@@ -51,7 +53,7 @@ fn start(peers: &Arc<Peers>, stream: TcpStream, from: SocketAddr) {
     };
     let serving = peers.clone();
     let started = peers.run("synod-in", move || {
-        serve(&serving, &stream, id, from);
+        serve(&serving, stream, id, from);
         serving.forget(id);
     });
     if let Err(error) = started {
@@ -66,6 +68,8 @@ enum InboundError {
     #[error("{0}")]
     Io(#[from] io::Error),
     #[error("{0}")]
+    Security(#[from] SecurityError),
+    #[error("{0}")]
     Handshake(#[from] HandshakeError),
     #[error("{0}")]
     Stream(#[from] synod_wire::StreamError),
@@ -75,18 +79,17 @@ enum InboundError {
     Twin,
 }
 
-fn serve(peers: &Arc<Peers>, stream: &TcpStream, id: u64, from: SocketAddr) {
-    let mut reader = FrameReader::new(Timed::new(stream, HANDSHAKE_LIMIT), HANDSHAKE_FRAME_MAX);
-    let greeted = greet(peers, stream, &mut reader, from);
+fn serve(peers: &Arc<Peers>, stream: TcpStream, id: u64, from: SocketAddr) {
     let Admitted {
         hello,
         version,
         alone,
-    } = match greeted {
+        mut reader,
+    } = match greet(peers, stream, from) {
         Ok(Some(admitted)) => admitted,
         Ok(None) => return,
         Err(error) => {
-            if !peers.is_stopping() {
+            if !peers.is_stopping() && is_worth_saying(peers, &error, from) {
                 let text = format!("connection from {from} refused: {error}");
                 peers.host.log(Level::Warning, &text);
             }
@@ -102,7 +105,7 @@ fn converse(
     peers: &Arc<Peers>,
     hello: &Hello,
     (version, alone): (u16, bool),
-    reader: &mut FrameReader<Timed<'_>>,
+    reader: &mut FrameReader<Channel>,
     (id, from): (u64, SocketAddr),
 ) {
     if !peers.introduced(id, hello.group) {
@@ -148,12 +151,21 @@ fn converse(
     }
 }
 
+/// A peer with a wrong certificate goes on calling, several times a second.
+fn is_worth_saying(peers: &Peers, error: &InboundError, from: SocketAddr) -> bool {
+    let InboundError::Security(error) = error else {
+        return true;
+    };
+    lock(&peers.complaints).is_news(from.ip(), &error.to_string(), Instant::now())
+}
+
 /// A caller that was let in.
 struct Admitted {
     hello: Hello,
     version: u16,
     /// See [`Admission::Welcome`].
     alone: bool,
+    reader: FrameReader<Channel>,
 }
 
 /// The handshake; `None` if the caller was refused. If it was not, [`Callers::closed`] is owed.
@@ -161,16 +173,20 @@ struct Admitted {
 /// [`Callers::closed`]: super::callers::Callers::closed
 fn greet(
     peers: &Peers,
-    stream: &TcpStream,
-    reader: &mut FrameReader<Timed<'_>>,
+    stream: TcpStream,
     from: SocketAddr,
 ) -> Result<Option<Admitted>, InboundError> {
-    prepare(stream)?;
+    prepare(&stream)?;
     stream.set_write_timeout(Some(IO_LIMIT))?;
-    let hello = read_hello(reader)?;
+    let socket = Timed::new(stream, HANDSHAKE_LIMIT);
+    let channel = peers.security.secure_incoming(socket)?;
+    let mut reader = FrameReader::new(channel, HANDSHAKE_FRAME_MAX);
+    let hello = read_hello(&mut reader)?;
     let mut reply = lock(&peers.identity).answer(&hello);
-    if !peers.host.allows(&from.ip().to_string()) {
-        let text = format!("{} is not in the allowlist", from.ip());
+    // An IPv4 caller of a socket for both: the list has the address in its usual form.
+    let ip = from.ip().to_canonical();
+    if !peers.host.allows(&ip.to_string()) {
+        let text = format!("{ip} is not in the allowlist");
         reply = HelloReply::Refused {
             reason: RefuseReason::NotAllowed,
             text,
@@ -198,7 +214,7 @@ fn greet(
             }
         }
     }
-    let told = tell(stream, reader, &reply);
+    let told = tell(reader.get_mut(), &reply);
     match reply {
         HelloReply::Welcome { version, .. } => {
             if let Err(error) = told {
@@ -209,6 +225,7 @@ fn greet(
                 hello,
                 version,
                 alone,
+                reader,
             }))
         }
         HelloReply::Refused { reason, text } => {
@@ -222,13 +239,12 @@ fn greet(
     }
 }
 
-fn tell(
-    stream: &TcpStream,
-    reader: &mut FrameReader<Timed<'_>>,
-    reply: &HelloReply,
-) -> Result<(), InboundError> {
-    write_reply(&mut FrameWriter::new(stream, HANDSHAKE_FRAME_MAX), reply)?;
-    reader.get_mut().no_limit()?;
+fn tell(channel: &mut Channel, reply: &HelloReply) -> Result<(), InboundError> {
+    write_reply(
+        &mut FrameWriter::new(&mut *channel, HANDSHAKE_FRAME_MAX),
+        reply,
+    )?;
+    channel.no_limit()?;
     Ok(())
 }
 
@@ -236,7 +252,7 @@ fn receive(
     peers: &Peers,
     hello: &Hello,
     version: u16,
-    reader: &mut FrameReader<Timed<'_>>,
+    reader: &mut FrameReader<Channel>,
     received_any: &mut bool,
 ) -> Result<(), InboundError> {
     while let Some(frame) = reader.read_frame()? {

@@ -11,6 +11,7 @@ use synod_member::{Event, Host, Level, lock};
 use synod_wire::{FrameWriter, HelloReply, Lane, PeerMessage, RefuseReason, StreamError};
 
 use super::Peers;
+use super::channel::Channel;
 use super::dial::dial;
 
 /// Bytes waiting for one lane. Beyond this the receiver has stopped reading: the connection is given
@@ -216,7 +217,7 @@ impl Link {
     }
 
     /// The lane has a connection now.
-    fn opened(&self, lane: Lane, opened: &Opened<'_>) -> bool {
+    fn opened(&self, lane: Lane, opened: &Opened) -> bool {
         let mut state = lock(&self.lanes[lane as usize].state);
         state.queue.clear();
         state.bytes = 0;
@@ -224,7 +225,7 @@ impl Link {
         state.connection += 1;
         state.opened_at = Some(Instant::now());
         state.group = opened.group;
-        state.stream = opened.stream.try_clone().ok();
+        state.stream = opened.channel.stream().try_clone().ok();
         state.stream.is_some()
     }
 
@@ -260,11 +261,12 @@ fn weight(message: &PeerMessage) -> usize {
 /// Keeps one lane connected until the link is closed.
 pub(super) fn run(peers: &Peers, link: &Link, lane: Lane) {
     let mut pause = RETRY_MIN;
+    let mut said = None;
     while !link.is_closed() && !peers.is_stopping() {
         let address = lock(&link.address).clone();
         match dial(peers, &address, lane) {
             Ok((
-                stream,
+                channel,
                 HelloReply::Welcome {
                     version,
                     member,
@@ -272,13 +274,13 @@ pub(super) fn run(peers: &Peers, link: &Link, lane: Lane) {
                     ..
                 },
             )) if member == link.member => {
-                pause = RETRY_MIN;
+                (pause, said) = (RETRY_MIN, None);
                 let opened = Opened {
-                    stream: &stream,
+                    channel,
                     version,
                     group,
                 };
-                serve(peers, link, lane, &opened);
+                serve(peers, link, lane, opened);
             }
             Ok((_, HelloReply::Welcome { .. })) => pause = RETRY_MAX,
             Ok((_, HelloReply::Refused { reason, text })) => {
@@ -287,25 +289,32 @@ pub(super) fn run(peers: &Peers, link: &Link, lane: Lane) {
                     peers.refused(&address, reason, &text);
                 }
             }
-            Err(_) => pause = (pause * 2).min(RETRY_MAX),
+            Err(error) => {
+                pause = (pause * 2).min(RETRY_MAX);
+                // That nobody answers is what happens to members; that they do not trust each other
+                // is for the operator to mend.
+                let text = error.trouble();
+                if let Some(text) = text.as_ref().filter(|_| text != said) {
+                    let text = format!("cannot call {address}: {text}");
+                    peers.host.log(Level::Warning, &text);
+                }
+                said = text;
+            }
         }
         link.pause(lane, pause);
     }
 }
 
 /// A connection on which the greeting is over.
-struct Opened<'a> {
-    stream: &'a TcpStream,
+struct Opened {
+    channel: Channel,
     version: u16,
     /// The peer's.
     group: GroupId,
 }
 
-fn serve(peers: &Peers, link: &Link, lane: Lane, opened: &Opened<'_>) {
-    let Opened {
-        stream, version, ..
-    } = *opened;
-    if !link.opened(lane, opened) {
+fn serve(peers: &Peers, link: &Link, lane: Lane, opened: Opened) {
+    if !link.opened(lane, &opened) {
         return;
     }
     // Looked at only now: whoever sets the group closes the connections it finds.
@@ -320,7 +329,10 @@ fn serve(peers: &Peers, link: &Link, lane: Lane, opened: &Opened<'_>) {
             connection,
         });
     }
-    let mut writer = FrameWriter::new(stream, peers.limits.of(lane));
+    let Opened {
+        channel, version, ..
+    } = opened;
+    let mut writer = FrameWriter::new(channel, peers.limits.of(lane));
     while let Some(messages) = link.take(lane) {
         if let Err(error) = write_all(peers, &mut writer, version, &messages) {
             peers.host.log(
@@ -334,7 +346,7 @@ fn serve(peers: &Peers, link: &Link, lane: Lane, opened: &Opened<'_>) {
         }
     }
     link.shut(lane);
-    let _ = stream.shutdown(Shutdown::Both);
+    let _ = writer.get_ref().stream().shutdown(Shutdown::Both);
     peers.tell(Event::LinkDown {
         member: link.member,
     });
@@ -342,7 +354,7 @@ fn serve(peers: &Peers, link: &Link, lane: Lane, opened: &Opened<'_>) {
 
 fn write_all(
     peers: &Peers,
-    writer: &mut FrameWriter<&TcpStream>,
+    writer: &mut FrameWriter<Channel>,
     version: u16,
     messages: &VecDeque<PeerMessage>,
 ) -> Result<(), StreamError> {

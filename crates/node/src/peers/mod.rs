@@ -6,9 +6,12 @@
 //! Members not known yet are looked for by [`seek`].
 
 mod callers;
+mod channel;
+mod complaints;
 mod dial;
 mod inbound;
 mod link;
+mod security;
 mod seek;
 
 use std::collections::HashMap;
@@ -21,6 +24,7 @@ use crossbeam_channel::Sender;
 use socket2::SockRef;
 use synod_consensus::{GroupId, MemberId};
 use synod_member::{Event, Host, lock};
+use synod_wire::tls::TlsError;
 use synod_wire::{FrameLimits, Hello, HelloReply, Lane, LocalIdentity, PeerMessage, RefuseReason};
 
 use crate::budget::ByteBudget;
@@ -28,7 +32,9 @@ use crate::config::NodeError;
 use crate::core_thread::Incoming;
 use crate::threads::spawn;
 use callers::Callers;
+use complaints::Complaints;
 use link::Link;
+pub(crate) use security::Security;
 
 /// Connections served at a time; more are refused.
 const INBOUND_MAX: usize = 512;
@@ -49,6 +55,8 @@ pub(crate) struct Peers {
     /// Where this member listens, as peers see it.
     address: String,
     limits: FrameLimits,
+    security: Security,
+    complaints: Mutex<Complaints>,
     events: Sender<Incoming>,
     inbound_budget: Arc<ByteBudget>,
     host: Arc<dyn Host>,
@@ -69,6 +77,7 @@ pub(crate) struct PeersStart {
     pub(crate) identity: LocalIdentity,
     pub(crate) address: String,
     pub(crate) listener: TcpListener,
+    pub(crate) security: Security,
     pub(crate) seeds: Vec<String>,
     pub(crate) events: Sender<Incoming>,
     pub(crate) inbound_budget: Arc<ByteBudget>,
@@ -82,6 +91,7 @@ impl Peers {
             identity,
             address,
             listener,
+            security,
             seeds,
             events,
             inbound_budget,
@@ -91,6 +101,8 @@ impl Peers {
             identity: Mutex::new(identity),
             address,
             limits: FrameLimits::default(),
+            security,
+            complaints: Mutex::default(),
             events,
             inbound_budget,
             host,
@@ -218,6 +230,14 @@ impl Peers {
                 let _ = open.stream.shutdown(Shutdown::Both);
             }
         }
+    }
+
+    /// See [`Security::reload`].
+    pub(crate) fn reload_tls(&self) -> Result<(), TlsError> {
+        self.security.reload()?;
+        self.host
+            .log(synod_member::Level::Info, &self.security.summary());
+        Ok(())
     }
 
     /// The group is found.

@@ -1,10 +1,14 @@
 //! Whole groups in this process: real threads, sockets and files, and no database.
 
+#[path = "../../../wire/tests/support/certificates.rs"]
+mod certificates;
 #[path = "../support/mod.rs"]
 mod support;
 
+mod addresses;
 mod copies;
 mod crashes;
+mod encryption;
 mod membership;
 mod ordering;
 mod refusals;

@@ -2,7 +2,7 @@
 
 use synod_node::StartMode;
 
-use crate::support::{Group, Member, eventually, free_port, seqno_of};
+use crate::support::{Group, Member, eventually, free_address, seqno_of};
 
 fn voters(member: &Member) -> usize {
     let status = member.node().status();
@@ -171,7 +171,7 @@ fn lone_member_that_moved_announces_its_new_address() {
     let mut group = Group::of(1, "moved");
     let member = &mut group.members[0];
     member.stop();
-    let moved = format!("127.0.0.1:{}", free_port());
+    let moved = free_address(std::net::Ipv4Addr::LOCALHOST.into());
     member.config.address.clone_from(&moved);
     member.config.listen.clone_from(&moved);
     member.start(StartMode::Join).unwrap();

@@ -3,7 +3,7 @@
 
 pub(crate) mod gate;
 
-use std::net::TcpListener;
+use std::net::{IpAddr, Ipv4Addr, TcpListener};
 use std::ops::ControlFlow;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
@@ -33,6 +33,10 @@ pub(crate) struct Record {
     pub(crate) lines: Vec<(Level, String)>,
     pub(crate) donations: Vec<DonorRequest>,
     pub(crate) news: Vec<(u64, TransferNews)>,
+    /// Addresses of callers that it was asked about.
+    pub(crate) callers: Vec<String>,
+    /// The host's allowlist is one that nobody is on.
+    pub(crate) allows_nobody: bool,
     /// The host refuses deliveries from now on.
     stopped: bool,
     node: Weak<Node>,
@@ -152,8 +156,9 @@ impl Host for Recorder {
         self.change(|record| record.news.push((id, news)));
     }
 
-    fn allows(&self, _ip: &str) -> bool {
-        true
+    fn allows(&self, ip: &str) -> bool {
+        self.change(|record| record.callers.push(ip.to_owned()));
+        !self.lock().allows_nobody
     }
 
     fn failed(&self, why: &str) {
@@ -173,9 +178,10 @@ pub(crate) fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     }
 }
 
-pub(crate) fn free_port() -> u16 {
-    let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
-    listener.local_addr().unwrap().port()
+/// Where a member can listen on this machine, as `host:port`.
+pub(crate) fn free_address(ip: IpAddr) -> String {
+    let listener = TcpListener::bind((ip, 0)).unwrap();
+    listener.local_addr().unwrap().to_string()
 }
 
 /// One member: its disk, its database, and its node while it runs.
@@ -189,7 +195,7 @@ pub(crate) struct Member {
 impl Member {
     pub(crate) fn new(name: &str, cluster_name: &str) -> Member {
         let dir = tempfile::tempdir().unwrap();
-        let address = format!("127.0.0.1:{}", free_port());
+        let address = free_address(Ipv4Addr::LOCALHOST.into());
         let config = NodeConfig {
             name: name.to_owned(),
             cluster_name: cluster_name.to_owned(),
@@ -215,6 +221,7 @@ impl Member {
             suspect: SUSPECT,
             pending_bytes: 8 << 20,
             certification_span: 100_000,
+            tls: None,
             database: DatabasePosition {
                 group: GroupId::NONE,
                 seqno: Seqno::UNDEFINED,
@@ -372,9 +379,21 @@ impl Group {
 
     /// Members that know of each other and do not run.
     pub(crate) fn prepared(size: usize, name: &str) -> Group {
+        Group::prepared_by(size, name, |_| {})
+    }
+
+    /// As [`Group::prepared`], with settings of their own.
+    pub(crate) fn prepared_by(
+        size: usize,
+        name: &str,
+        mut change: impl FnMut(&mut NodeConfig),
+    ) -> Group {
         let mut members: Vec<Member> = (1..=size)
             .map(|i| Member::new(&format!("node{i}"), name))
             .collect();
+        for member in &mut members {
+            change(&mut member.config);
+        }
         let seeds: Vec<String> = members.iter().map(|m| m.config.address.clone()).collect();
         for member in &mut members {
             member.config.seeds.clone_from(&seeds);

@@ -1,8 +1,6 @@
 //! The options of Galera 26.4, in its order, and what they mean here.
 
-use super::table::{
-    DefaultValue, NO_TLS, OptionSpec, address, bool, duration, fraction, int, text,
-};
+use super::table::{DefaultValue, OptionSpec, address, bool, duration, fraction, int, text};
 
 const LEADER_CERTIFIES: &str = "the certification window is kept by the leader";
 const NO_LAYER: &str = "there is no group communication layer below the log";
@@ -99,15 +97,15 @@ pub(super) const GALERA: [OptionSpec; 94] = [
     int("repl.max_ws_size", "2147483647", 0, 2147483647).dynamic().unit("bytes").works("Largest write set."),
     int("repl.proto_max", "11", 0, i64::MAX).ignored("Protocol version.", "versions are agreed between peers"),
     int("socket.checksum", "2", 0, 2).ignored("Message checksums.", CHECKSUMS),
-    bool("socket.dynamic", "false").hidden().refused("Accept plain and encrypted connections.", NO_TLS),
+    bool("socket.dynamic", "false").hidden().works("With socket.ssl: also take part with members that do not encrypt, for the time of changing over. Calls are encrypted where the peer can."),
     text("socket.recv_buf_size", "auto").unit("bytes").ignored("Socket buffer.", SYSTEM_BUFFERS),
     text("socket.send_buf_size", "auto").unit("bytes").ignored("Socket buffer.", SYSTEM_BUFFERS),
-    bool("socket.ssl", "no").hidden().refused("Encrypt connections between peers.", NO_TLS),
-    text("socket.ssl_ca", "").hidden().unit("path").refused("Certificate authority.", NO_TLS),
-    text("socket.ssl_cert", "").hidden().unit("path").refused("Certificate.", NO_TLS),
-    text("socket.ssl_cipher", "").hidden().refused("Ciphers.", NO_TLS),
+    bool("socket.ssl", "no").hidden().works("Encrypt connections between members (TLS 1.3, certificates at both ends). Not set: yes if socket.ssl_cert and socket.ssl_key are."),
+    text("socket.ssl_ca", "").hidden().unit("path").works("Authorities that sign members' certificates (PEM). Empty: only the certificate in socket.ssl_cert itself is accepted, so all members use the same."),
+    text("socket.ssl_cert", "").hidden().unit("path").works("This member's certificate, then those between it and the authority (PEM)."),
+    text("socket.ssl_cipher", "").hidden().works("Cipher suites of TLS 1.3, separated by colons; empty: all. Names of older versions have no effect."),
     bool("socket.ssl_compression", "no").hidden().ignored("TLS compression.", "TLS has no compression any more"),
-    text("socket.ssl_key", "").hidden().unit("path").refused("Private key.", NO_TLS),
-    text("socket.ssl_password_file", "").hidden().unit("path").refused("Password of the private key.", NO_TLS),
-    bool("socket.ssl_reload", "no").trigger().hidden().refused("Load certificates again.", NO_TLS),
+    text("socket.ssl_key", "").hidden().unit("path").works("Private key of socket.ssl_cert (PEM)."),
+    text("socket.ssl_password_file", "").hidden().unit("path").works("File whose first line decrypts socket.ssl_key."),
+    bool("socket.ssl_reload", "no").trigger().hidden().works("Read the certificates again; connections opened from then on use them."),
 ];

@@ -88,6 +88,22 @@ keys! {
     REPL_CAUSAL_READ_TIMEOUT: DurationKey = "repl.causal_read_timeout";
     /// `repl.max_ws_size`
     REPL_MAX_WS_SIZE: IntKey = "repl.max_ws_size";
+    /// `socket.dynamic`
+    SOCKET_DYNAMIC: BoolKey = "socket.dynamic";
+    /// `socket.ssl`
+    SOCKET_SSL: BoolKey = "socket.ssl";
+    /// `socket.ssl_ca`
+    SOCKET_SSL_CA: TextKey = "socket.ssl_ca";
+    /// `socket.ssl_cert`
+    SOCKET_SSL_CERT: TextKey = "socket.ssl_cert";
+    /// `socket.ssl_cipher`
+    SOCKET_SSL_CIPHER: TextKey = "socket.ssl_cipher";
+    /// `socket.ssl_key`
+    SOCKET_SSL_KEY: TextKey = "socket.ssl_key";
+    /// `socket.ssl_password_file`
+    SOCKET_SSL_PASSWORD_FILE: TextKey = "socket.ssl_password_file";
+    /// `socket.ssl_reload`
+    SOCKET_SSL_RELOAD: BoolKey = "socket.ssl_reload";
     /// `synod.apply_queue_size`
     APPLY_QUEUE_SIZE: IntKey = "synod.apply_queue_size";
     /// `synod.certification_span`

@@ -11,6 +11,7 @@
 
 mod address;
 mod document;
+mod encryption;
 mod error;
 mod galera;
 pub mod key;
@@ -31,6 +32,8 @@ pub use url::{ClusterUrl, UrlError};
 pub use value::{Kind, Value};
 
 use key::{AddressKey, BoolKey, DurationKey, IntKey, Key, TextKey};
+
+const RELOAD: &str = "socket.ssl_reload";
 
 /// What some defaults depend on: arguments of `init`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -119,10 +122,11 @@ impl Options {
     /// All options as `name = value; `, Galera's in Galera's order, then ours. Given to
     /// [`Options::new`], it makes the same options.
     pub fn to_text(&self) -> String {
-        let listed = SPECS
-            .iter()
-            .zip(&self.slots)
-            .filter(|(spec, slot)| spec.listed || slot.is_set);
+        let listed = SPECS.iter().zip(&self.slots).filter(|(spec, slot)| {
+            // FLUSH SSL has the certificates read again only where it finds this name.
+            let reloads = spec.name == RELOAD && self.encrypts();
+            spec.listed || slot.is_set || reloads
+        });
         listed
             .map(|(spec, slot)| format!("{} = {}; ", spec.name, list::escaped(&slot.text)))
             .collect()
@@ -188,6 +192,20 @@ impl Options {
         }
     }
 
+    /// Where peers reach this member: `base_host`, or the host of `fallback` (`host:port`, IPv6 in
+    /// brackets), and the port listened on.
+    pub fn own_address(&self, fallback: &str) -> Address {
+        let parse = |text: &str| Address::parse(text).ok();
+        let host = parse(self.text(key::BASE_HOST))
+            .or_else(|| parse(fallback))
+            .map_or_else(|| "127.0.0.1".to_owned(), |address| address.host);
+        Address {
+            host,
+            port: self.listen_address().port,
+            tls: false,
+        }
+    }
+
     /// Whether somebody has set the option.
     pub fn is_set(&self, key: impl Key) -> bool {
         self.slots[key.index()].is_set
@@ -222,6 +240,12 @@ impl Options {
         }
         next.fill_dependent();
         next.check_timing()?;
+        next.check_encryption()?;
+        let known = self.encryption_notices();
+        let notices = next.encryption_notices();
+        update
+            .notices
+            .extend(notices.into_iter().filter(|notice| !known.contains(notice)));
         *self = next;
         Ok(update)
     }
@@ -254,9 +278,12 @@ impl Options {
 
         let base_port = self.int(key::BASE_PORT);
         let base_host = self.text(key::BASE_HOST).to_owned();
+        // A member that the others know by an IPv6 address must be found there.
+        let is_ipv6 = Address::parse(&base_host).is_ok_and(|address| address.host.contains(':'));
+        let any = if is_ipv6 { "[::]" } else { "0.0.0.0" };
         self.default_to(
             DefaultValue::AnyAtBasePort,
-            format!("tcp://0.0.0.0:{base_port}"),
+            format!("tcp://{any}:{base_port}"),
         );
         let ist = if base_host.is_empty() {
             String::new()
@@ -319,22 +346,6 @@ fn check(spec: &'static OptionSpec, text: &str, phase: Phase) -> Result<Value, O
                 reason,
             })
         }
-        _ => check_address(spec, text, value),
-    }
-}
-
-/// A TLS address would promise encryption.
-fn check_address(
-    spec: &'static OptionSpec,
-    text: &str,
-    value: Value,
-) -> Result<Value, OptionsError> {
-    match &value {
-        Value::Address(Some(address)) if address.tls => Err(OptionsError::Refused {
-            name: spec.name,
-            value: text.to_owned(),
-            reason: table::NO_TLS,
-        }),
         _ => Ok(value),
     }
 }

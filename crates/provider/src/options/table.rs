@@ -4,11 +4,6 @@ use super::galera::GALERA;
 use super::own::OWN;
 use super::value::Kind;
 
-/// Why TLS options are refused: accepting them would leave traffic in clear that the operator takes for
-/// encrypted.
-pub(super) const NO_TLS: &str =
-    "TLS between peers is not available yet; remove the option, or use a private network";
-
 /// When an option can be set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Settable {

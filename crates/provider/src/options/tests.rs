@@ -170,21 +170,105 @@ fn options_without_meaning_are_accepted_with_a_notice() {
 }
 
 #[test]
-fn encryption_is_refused_as_long_as_there_is_none() {
-    let cases = [
-        "socket.ssl=yes",
-        "socket.ssl_key=/k.pem",
-        "socket.ssl_reload=1",
-        "gmcast.listen_addr=ssl://0.0.0.0:4567",
-    ];
-    for text in cases {
-        assert!(refused(text).to_string().contains("TLS"), "{text}");
-    }
+fn encryption_has_galeras_options() {
+    assert_eq!(options("").tls(), None);
+    let set = options(
+        "socket.ssl=yes;socket.ssl_cert=/c.pem;socket.ssl_key=/k.pem;socket.ssl_ca=/ca.pem;\
+         socket.ssl_password_file=/p;socket.dynamic=yes;socket.ssl_cipher=TLS_AES_128_GCM_SHA256",
+    );
+    let tls = set.tls().unwrap();
+    assert_eq!(tls.files.certificate.to_str(), Some("/c.pem"));
+    assert_eq!(tls.files.key.to_str(), Some("/k.pem"));
+    let path = |path: &str| Some(std::path::PathBuf::from(path));
+    assert_eq!(tls.files.authorities, path("/ca.pem"));
+    assert_eq!(tls.files.password, path("/p"));
+    assert_eq!(tls.files.ciphers, "TLS_AES_128_GCM_SHA256");
+    assert!(tls.accept_plain);
+}
+
+#[test]
+fn certificate_and_key_are_used_unless_the_operator_says_no() {
+    let files = "socket.ssl_cert=/c.pem;socket.ssl_key=/k.pem";
+    assert!(options(files).tls().is_some());
+    assert!(options("socket.ssl_cert=/c.pem").tls().is_none());
+    assert!(options(&format!("{files};socket.ssl=no")).tls().is_none());
+    // Then a missing file is found out when it is read, not passed over.
+    assert!(options("socket.ssl=yes").tls().is_some());
+}
+
+#[test]
+fn encryption_options_without_effect_come_with_a_notice() {
+    let names = |text: &str| -> Vec<&str> {
+        let (_, update) = Options::new(defaults(), text).unwrap();
+        update.notices.iter().map(|notice| notice.name).collect()
+    };
+    assert_eq!(names("socket.dynamic=yes"), ["socket.dynamic"]);
+    assert_eq!(names("socket.dynamic=yes;socket.ssl=yes"), [""; 0]);
+    let cipher = "socket.ssl=yes;socket.ssl_cipher=AES128-SHA256";
+    assert_eq!(names(cipher), ["socket.ssl_cipher"]);
+    let compression = "socket.ssl=yes;socket.ssl_compression=yes";
+    assert_eq!(names(compression), ["socket.ssl_compression"]);
+}
+
+#[test]
+fn address_does_not_promise_encryption_that_is_off() {
+    let address = "gmcast.listen_addr=ssl://0.0.0.0:4567";
+    assert!(refused(address).to_string().contains("socket.ssl=yes"));
+    let both = options(&format!("{address};socket.ssl=yes"));
+    assert_eq!(both.listen_address().to_string(), "0.0.0.0:4567");
     assert!(matches!(
         refused("gcache.encryption=on"),
         OptionsError::Refused { .. }
     ));
-    options("socket.ssl=no; gcache.encryption=off");
+}
+
+#[test]
+fn reload_is_listed_where_there_is_something_to_reload() {
+    // The server looks for the name before it asks for it (FLUSH SSL).
+    assert!(!options("").to_text().contains("socket.ssl_reload"));
+    let mut with = options("socket.ssl=yes");
+    assert!(with.to_text().contains("socket.ssl_reload = no; "));
+    let update = with.set("socket.ssl_reload=1").unwrap();
+    assert_eq!(
+        update.value(key::SOCKET_SSL_RELOAD),
+        Some(&Value::Bool(true))
+    );
+    assert!(with.to_text().contains("socket.ssl_reload = no; "));
+}
+
+#[test]
+fn member_with_an_ipv6_address_listens_on_and_tells_ipv6() {
+    let given = Defaults {
+        node_address: "[fd00::7]:5000".to_owned(),
+        ..defaults()
+    };
+    let (options, _) = Options::new(given, "").unwrap();
+    assert_eq!(options.listen_address().to_string(), "[::]:5000");
+    assert_eq!(options.own_address("h:1").to_string(), "[fd00::7]:5000");
+    let listed = options.to_text();
+    assert!(
+        listed.contains("gmcast.listen_addr = tcp://[::]:5000; "),
+        "{listed}"
+    );
+}
+
+#[test]
+fn own_address_is_the_node_address_or_where_clients_come() {
+    let own = |node: &str, text: &str, fallback: &str| {
+        let given = Defaults {
+            node_address: node.to_owned(),
+            ..defaults()
+        };
+        let (options, _) = Options::new(given, text).unwrap();
+        options.own_address(fallback).to_string()
+    };
+    assert_eq!(own("10.0.0.1", "", "c:3306"), "10.0.0.1:4567");
+    assert_eq!(own("", "", "c:3306"), "c:4567");
+    assert_eq!(own("", "", "[::1]:3306"), "[::1]:4567");
+    assert_eq!(own("", "", ":3306"), "127.0.0.1:4567");
+    assert_eq!(own("", "base_host=::1;base_port=7", "c:3306"), "[::1]:7");
+    let listen = "base_host=[::1];gmcast.listen_addr=tcp://[::1]:8";
+    assert_eq!(own("", listen, ""), "[::1]:8");
 }
 
 #[test]

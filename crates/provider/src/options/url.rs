@@ -4,6 +4,9 @@ use std::fmt;
 
 use super::address::Address;
 
+/// Encryption is not a matter of single members.
+const NO_SCHEME: &str = "write it without ssl://; the option socket.ssl encrypts all connections";
+
 /// A parsed `wsrep_cluster_address`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClusterUrl {
@@ -107,7 +110,7 @@ fn parse_peer(text: &str, default_port: u16) -> Result<Peer, UrlError> {
     };
     let address = Address::parse(text).map_err(bad)?;
     if address.tls {
-        return Err(bad(super::table::NO_TLS.to_owned()));
+        return Err(bad(NO_SCHEME.to_owned()));
     }
     match address.port {
         Some(0) => Err(bad("nobody listens on port 0".to_owned())),

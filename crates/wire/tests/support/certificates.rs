@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 
 use graviola::signing::eddsa::Ed25519SigningKey;
 use rcgen::{
@@ -71,6 +72,8 @@ pub(crate) enum Kind {
     Expired,
     NotYetValid,
     ServerOnly,
+    /// Expires so soon.
+    ValidFor(Duration),
 }
 
 impl Authority {
@@ -102,6 +105,10 @@ impl Authority {
             Kind::Expired => params.not_after = date_time_ymd(2020, 1, 1),
             Kind::NotYetValid => params.not_before = date_time_ymd(2500, 1, 1),
             Kind::ServerOnly => {}
+            Kind::ValidFor(time) => {
+                let now = SystemTime::UNIX_EPOCH.elapsed().unwrap();
+                params.not_after = date_time_ymd(1970, 1, 1) + now + time;
+            }
         }
         if kind != Kind::ServerOnly {
             let client = ExtendedKeyUsagePurpose::ClientAuth;

@@ -1,0 +1,60 @@
+//! Who may call from where, and members with IPv6 addresses.
+
+use std::net::Ipv6Addr;
+
+use synod_node::StartMode;
+
+use crate::support::{Group, Member, free_address, seqno_of};
+
+#[test]
+fn group_on_ipv6_forms_orders_and_forms_again() {
+    let mut group = Group::prepared_by(3, "six", |config| {
+        config.address = free_address(Ipv6Addr::LOCALHOST.into());
+        config.listen.clone_from(&config.address);
+        assert!(config.address.starts_with("[::1]:"));
+    })
+    .begin();
+    seqno_of(group.members[1].order("a", "before"));
+    let at = group.follower();
+    group.members[at].stop();
+    seqno_of(group.members[group.leader()].order("b", "meanwhile"));
+    group.members[at].start(StartMode::Join).unwrap();
+    group.members[at].take_part();
+    group.wait_complete();
+    group.check_same_history();
+    let asked = group.members[at].host.lock().callers.clone();
+    assert!(asked.iter().all(|ip| ip == "::1"), "{asked:?}");
+}
+
+#[test]
+fn caller_that_is_not_on_the_list_is_refused_and_both_sides_say_so() {
+    let home = Group::of(1, "list");
+    home.members[0].host.lock().allows_nobody = true;
+    let mut stray = Member::new("stray", "list");
+    stray.config.seeds = vec![home.members[0].config.address.clone()];
+    stray.start(StartMode::Join).unwrap();
+    stray.host.wait("refusal", |record| record.failed.is_some());
+    let why = stray.host.lock().failed.clone().unwrap();
+    assert!(why.contains("127.0.0.1 is not in the allowlist"), "{why}");
+    let host = home.members[0].host.lock();
+    assert!(host.says("connection from stray"));
+    assert!(host.says("127.0.0.1 is not in the allowlist"));
+}
+
+#[test]
+fn list_is_asked_for_the_ipv4_address_of_a_caller_of_both() {
+    let mut home = Group::prepared_by(1, "both", |config| {
+        let port = config.address.rsplit_once(':').unwrap().1.to_owned();
+        config.listen = format!("[::]:{port}");
+    })
+    .begin();
+    let mut second = Member::new("second", "both");
+    second.config.seeds = vec![home.members[0].config.address.clone()];
+    second.start(StartMode::Join).unwrap();
+    second.take_part();
+    home.members.push(second);
+    home.wait_complete();
+    let asked = home.members[0].host.lock().callers.clone();
+    assert!(!asked.is_empty());
+    assert!(asked.iter().all(|ip| ip == "127.0.0.1"), "{asked:?}");
+}

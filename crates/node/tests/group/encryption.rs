@@ -1,0 +1,186 @@
+//! Groups whose members encrypt, and members that do not fit in.
+
+use std::fs;
+use std::io::Write;
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use synod_node::{NodeConfig, NodeError, StartMode, TlsConfig};
+
+use crate::certificates::{Authority, Kind};
+use crate::support::{CHUNK_BYTES, Group, Member, eventually, seqno_of};
+
+fn encrypted(authority: &Authority, name: &str, kind: Kind) -> Option<TlsConfig> {
+    Some(TlsConfig {
+        files: authority.issue(name, kind),
+        accept_plain: false,
+    })
+}
+
+fn encrypt(authority: &Authority) -> impl FnMut(&mut NodeConfig) {
+    |config| config.tls = encrypted(authority, &config.name, Kind::Good)
+}
+
+/// A newcomer that has been told where the group is.
+fn stray(group: &Group, name: &str) -> Member {
+    let mut stray = Member::new("stray", name);
+    stray.config.seeds = vec![group.members[0].config.address.clone()];
+    stray
+}
+
+#[test]
+fn encrypted_group_orders_large_and_small_and_forms_again() {
+    let authority = Authority::new("ca");
+    let mut group = Group::prepared_by(3, "tls", encrypt(&authority)).begin();
+    for member in &group.members {
+        let host = member.host.lock();
+        assert!(host.says("encrypted by TLS 1.3") && host.says(&member.config.name));
+    }
+    for round in 0..20_usize {
+        let data = vec![round as u8; 1 + round * CHUNK_BYTES / 4];
+        seqno_of(group.members[round % 3].order(&format!("k{round}"), data));
+    }
+    let leader = group.leader();
+    group.members[leader].stop();
+    seqno_of(group.members[group.leader()].order("after", "the leader's end"));
+    group.members[leader].start(StartMode::Join).unwrap();
+    group.members[leader].take_part();
+    group.wait_complete();
+    group.check_same_history();
+}
+
+#[test]
+fn member_of_another_authority_is_refused_and_both_sides_say_so() {
+    let (ours, other) = (Authority::new("ours"), Authority::new("other"));
+    let home = Group::prepared_by(1, "authority", encrypt(&ours)).begin();
+    let mut stray = stray(&home, "authority");
+    stray.config.tls = encrypted(&other, "stray", Kind::Good);
+    stray.start(StartMode::Join).unwrap();
+    stray.host.wait("the refusal", |record| {
+        record.says("its certificate is refused: none of the authorities")
+    });
+    home.members[0].host.wait("the refusal", |record| {
+        record.says("it refuses this member's certificate")
+    });
+    seqno_of(home.members[0].order("k", "v"));
+    assert_eq!(stray.host.lock().joined, 0);
+}
+
+#[test]
+fn member_in_clear_is_refused_by_an_encrypted_group() {
+    let authority = Authority::new("ca");
+    let home = Group::prepared_by(1, "strict", encrypt(&authority)).begin();
+    let mut stray = stray(&home, "strict");
+    stray.start(StartMode::Join).unwrap();
+    stray.host.wait("refusal", |record| record.failed.is_some());
+    let why = stray.host.lock().failed.clone().unwrap();
+    assert!(why.contains("set socket.ssl"), "{why}");
+    assert!(stray.host.lock().says("are not encrypted"));
+    home.members[0].host.wait("the refusal", |record| {
+        record.says("it does not encrypt its connections, this member does")
+    });
+    seqno_of(home.members[0].order("k", "v"));
+}
+
+#[test]
+fn encrypting_member_is_refused_by_a_group_in_clear() {
+    let authority = Authority::new("ca");
+    let home = Group::of(1, "clear");
+    let mut stray = stray(&home, "clear");
+    stray.config.tls = encrypted(&authority, "stray", Kind::Good);
+    stray.start(StartMode::Join).unwrap();
+    stray.host.wait("the refusal", |record| {
+        record.says("it does not encrypt its connections, this member does")
+    });
+    home.members[0].host.wait("the refusal", |record| {
+        record.says("it encrypts its connections (socket.ssl there), this member does not")
+    });
+    assert_eq!(stray.host.lock().joined, 0);
+}
+
+#[test]
+fn expired_certificate_is_refused_until_a_new_one_is_loaded() {
+    let authority = Authority::new("ca");
+    let mut group = Group::prepared_by(2, "expiry", encrypt(&authority));
+    let life = Duration::from_secs(8);
+    group.members[1].config.tls = encrypted(&authority, "node2", Kind::ValidFor(life));
+    let expiry = Instant::now() + life + Duration::from_secs(2);
+    let mut group = group.begin();
+    eventually("expiry", || Instant::now() > expiry);
+    // Connections that are open stay so.
+    seqno_of(group.members[0].order("k", "1"));
+    group.members[0].stop();
+    group.members[0].start(StartMode::Join).unwrap();
+    group.members[0].host.wait("the refusal", |record| {
+        record.says("its certificate is refused: it has expired")
+    });
+    group.members[1].host.wait("the refusal", |record| {
+        record.says("it refuses this member's certificate (socket.ssl_cert): it has expired")
+    });
+
+    // With the old files there is nothing to load, and nothing is lost.
+    let error = group.members[1].node().reload_tls().unwrap_err();
+    assert!(error.to_string().contains("expired at"), "{error}");
+    authority.issue("node2", Kind::Good);
+    group.members[1].node().reload_tls().unwrap();
+    group.members[0].take_part();
+    group.wait_complete();
+    seqno_of(group.members[0].order("k", "2"));
+    group.check_same_history();
+}
+
+#[test]
+fn group_goes_from_clear_to_encrypted_one_member_at_a_time() {
+    let authority = Authority::new("ca");
+    let mut group = Group::of(3, "rolling");
+    for accept_plain in [true, false] {
+        for at in 0..3 {
+            let member = &mut group.members[at];
+            member.stop();
+            let mut tls = encrypted(&authority, &member.config.name, Kind::Good);
+            tls.as_mut().unwrap().accept_plain = accept_plain;
+            member.config.tls = tls;
+            member.start(StartMode::Join).unwrap();
+            member.take_part();
+            group.wait_complete();
+            seqno_of(group.members[at].order(&format!("{accept_plain}{at}"), "v"));
+        }
+    }
+    group.check_same_history();
+    let mut late = stray(&group, "rolling");
+    late.start(StartMode::Join).unwrap();
+    late.host.wait("refusal", |record| record.failed.is_some());
+}
+
+#[test]
+fn member_that_should_encrypt_and_cannot_does_not_start() {
+    let authority = Authority::new("ca");
+    let mut member = Member::new("one", "missing");
+    member.config.tls = encrypted(&authority, "one", Kind::Good);
+    let key = &member.config.tls.as_ref().unwrap().files.key;
+    fs::remove_file(key).unwrap();
+    let error = member.start(StartMode::Bootstrap).unwrap_err();
+    assert!(matches!(error, NodeError::Tls(_)), "{error}");
+    let text = error.to_string();
+    assert!(
+        text.contains("one.key") && text.contains("socket.ssl_key"),
+        "{text}"
+    );
+}
+
+#[test]
+fn caller_that_begins_a_handshake_and_waits_is_hung_up_on() {
+    let authority = Authority::new("ca");
+    let home = Group::prepared_by(1, "slow", encrypt(&authority)).begin();
+    let began = Instant::now();
+    let mut slow = TcpStream::connect(&home.members[0].config.address).unwrap();
+    slow.write_all(&[0x16, 3, 1, 1, 0]).unwrap();
+    let silent = TcpStream::connect(&home.members[0].config.address).unwrap();
+    home.members[0].host.wait("being hung up on", |record| {
+        let lines = record.lines.iter().map(|(_, line)| line);
+        lines.filter(|line| line.contains("took too long")).count() == 2
+    });
+    assert!(began.elapsed() < Duration::from_secs(10));
+    drop((slow, silent));
+    seqno_of(home.members[0].order("k", "v"));
+}
