@@ -261,7 +261,7 @@ mod tests {
     fn returning_member_replaces_its_former_session() {
         let mut presence = Presence::default();
         presence.begin(Time(5), Some(&view(1)), member(1, 1));
-        presence.leaving.push(MemberId(2));
+        presence.leaving.insert(MemberId(2), Time(7));
         presence.enter(Time(5), member(2, 5));
         assert!(presence.leaving.is_empty());
         assert!(!presence.exit(MemberId(2), SessionId(1)), "an old session");

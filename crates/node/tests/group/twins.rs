@@ -2,7 +2,7 @@
 
 use synod_node::{NodeError, Seqno, StartMode};
 
-use crate::support::{Group, Member, free_port, seqno_of};
+use crate::support::{Group, Member, free_address, seqno_of};
 
 /// A member with a copy of another's log; its database is a copy, too.
 fn clone_of(original: &Member, seeds: &[String]) -> Member {
@@ -66,7 +66,7 @@ fn copied_log_is_refused_by_the_others_while_they_hear_the_original() {
     let mut copy = clone_of(&group.members[at], &seeds);
     // It tells the same address, which it cannot have: nobody answers it there but the original.
     copy.config.address = group.members[at].config.address.clone();
-    copy.config.listen = format!("127.0.0.1:{}", free_port());
+    copy.config.listen = free_address(std::net::Ipv4Addr::LOCALHOST.into());
     group.members[at].start(StartMode::Join).unwrap();
     group.members[at].take_part();
     group.wait_complete();
