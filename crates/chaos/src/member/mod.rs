@@ -55,6 +55,9 @@ pub(crate) struct Options {
     /// Begin a new group.
     #[arg(long)]
     bootstrap: bool,
+    /// `LogOptions::retain_bytes`.
+    #[arg(long)]
+    retain_bytes: u64,
     /// Process to end with.
     #[arg(long)]
     parent: i32,
@@ -126,6 +129,7 @@ fn config(options: &Options, log_dir: PathBuf, database: DatabasePosition) -> No
         log: LogOptions {
             segment_bytes: 1 << 20,
             cache_bytes: 1 << 20,
+            retain_bytes: options.retain_bytes,
             ..LogOptions::default()
         },
         timing: Timing {

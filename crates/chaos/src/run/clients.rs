@@ -157,7 +157,11 @@ fn work(
             ledger.read(&mut connection, member, rng.random_range(0..ROWS))?;
         } else {
             let (rows, padding) = (draw_rows(rng), draw_padding(rng));
-            ledger.write(&mut connection, rows, padding, rng.random_bool(0.01))?;
+            let told = ledger.write(&mut connection, rows, padding, rng.random_bool(0.01))?;
+            if told == Told::Refused {
+                // As clients do; and a member that is not synced yet has other things to do.
+                thread::sleep(Duration::from_millis(rng.random_range(0..30)));
+            }
         }
         thread::sleep(Duration::from_millis(rng.random_range(0..8)));
     }

@@ -7,10 +7,9 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::process::{Connection, Life, Member};
+use super::process::{Connection, Life, Member, Settings};
 use super::story::Story;
 use super::trouble::Trouble;
-use crate::member::Planted;
 use crate::protocol::{Command, Reply, Status};
 
 /// A member that does not answer for so long is asked again later.
@@ -29,7 +28,7 @@ enum Due {
 pub(crate) struct Group {
     dir: PathBuf,
     addresses: Vec<String>,
-    planted: Option<Planted>,
+    settings: Settings,
     story: Arc<Story>,
     pub(crate) members: Vec<Member>,
     /// What each said last, since it was started.
@@ -43,16 +42,11 @@ pub(crate) struct Group {
 
 impl Group {
     /// No members yet, room for so many.
-    pub(crate) fn new(
-        dir: &Path,
-        room: usize,
-        planted: Option<Planted>,
-        story: Arc<Story>,
-    ) -> Group {
+    pub(crate) fn new(dir: &Path, room: usize, settings: Settings, story: Arc<Story>) -> Group {
         Group {
             dir: dir.to_owned(),
             addresses: addresses(room),
-            planted,
+            settings,
             story,
             members: Vec::new(),
             statuses: Vec::new(),
@@ -65,7 +59,7 @@ impl Group {
     /// Starts one more member; the first begins the group.
     pub(crate) fn add(&mut self) -> io::Result<()> {
         let at = self.members.len();
-        let mut member = Member::new(&self.dir, at, &self.addresses, self.planted)?;
+        let mut member = Member::new(&self.dir, at, &self.addresses, self.settings)?;
         member.start(at == 0)?;
         self.story.tell(format!("start {at}"));
         self.members.push(member);

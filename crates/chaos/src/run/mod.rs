@@ -26,7 +26,7 @@ use crate::parent::die_with;
 use crate::protocol::{Command, Reply};
 use clients::Ledger;
 use group::Group;
-use process::{Connection, Member};
+use process::{Connection, Member, Settings};
 use progress::Progress;
 use story::Story;
 
@@ -61,6 +61,10 @@ pub(crate) struct Options {
     /// While a majority lives, a transaction must be committed within so many seconds.
     #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u64).range(3..=3600))]
     progress_seconds: u64,
+    /// Each log keeps about so many MiB (twice as many if somebody needs them): members that fall behind
+    /// need a full copy then.
+    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u64).range(2..=4096))]
+    retain_mib: u64,
     /// Where logs and databases are; kept. Otherwise a temporary directory, kept after a failure.
     #[arg(long)]
     dir: Option<PathBuf>,
@@ -138,13 +142,17 @@ struct Run<'a> {
 impl<'a> Run<'a> {
     fn new(options: &'a Options, seed: u64, dir: &'a Path) -> io::Result<Run<'a>> {
         let story = Arc::new(Story::new(dir)?);
+        let settings = Settings {
+            planted: options.planted,
+            retain_bytes: options.retain_mib << 20,
+        };
         let room = usize::from(options.members + options.joiners);
         Ok(Run {
             options,
             seed,
             dir,
             rng: SmallRng::seed_from_u64(seed),
-            group: Group::new(dir, room, options.planted, story.clone()),
+            group: Group::new(dir, room, settings, story.clone()),
             story,
             ledger: Arc::new(Ledger::new()),
             progress: Progress::new(Duration::from_secs(options.progress_seconds)),
@@ -375,13 +383,14 @@ impl<'a> Run<'a> {
         }
         println!(
             "\nlogs, databases and evidence are kept in {}\nagain: synod-chaos run --seed {} --seconds {} \
-             --members {} --joiners {} --clients {}",
+             --members {} --joiners {} --clients {} --retain-mib {}",
             self.dir.display(),
             self.seed,
             self.options.seconds,
             self.options.members,
             self.options.joiners,
             self.options.clients,
+            self.options.retain_mib,
         );
     }
 

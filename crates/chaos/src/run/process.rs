@@ -25,13 +25,21 @@ pub(crate) enum Life {
     Leaving,
 }
 
+/// What all members are started with.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Settings {
+    pub(crate) planted: Option<Planted>,
+    /// `LogOptions::retain_bytes`.
+    pub(crate) retain_bytes: u64,
+}
+
 /// See the module. Dropped, it takes its process with it.
 pub(crate) struct Member {
     pub(crate) name: String,
     pub(crate) dir: PathBuf,
     address: String,
     seeds: Vec<String>,
-    planted: Option<Planted>,
+    settings: Settings,
     child: Option<Child>,
     pub(crate) life: Life,
 }
@@ -41,7 +49,7 @@ impl Member {
         run_dir: &Path,
         at: usize,
         addresses: &[String],
-        planted: Option<Planted>,
+        settings: Settings,
     ) -> io::Result<Member> {
         let name = format!("m{at}");
         let dir = run_dir.join(&name);
@@ -53,7 +61,7 @@ impl Member {
             dir,
             address,
             seeds,
-            planted,
+            settings,
             child: None,
             life: Life::Down,
         })
@@ -77,6 +85,7 @@ impl Member {
             .arg(&self.dir)
             .args(["--name", &self.name, "--address", &self.address])
             .args(["--seeds", &self.seeds.join(",")])
+            .args(["--retain-bytes", &self.settings.retain_bytes.to_string()])
             .args(["--parent", &std::process::id().to_string()])
             .stdin(Stdio::null())
             .stdout(output.try_clone()?)
@@ -84,7 +93,7 @@ impl Member {
         if bootstrap {
             process.arg("--bootstrap");
         }
-        if let Some(planted) = self.planted {
+        if let Some(planted) = self.settings.planted {
             use clap::ValueEnum;
             let value = planted.to_possible_value();
             let name = value.as_ref().map_or("", |value| value.get_name());
