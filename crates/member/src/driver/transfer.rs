@@ -24,8 +24,10 @@ impl Driver {
         }
     }
 
+    /// From a joiner, to the leader; or from the leader, which may be the joiner itself, to a donor.
     pub(super) fn handle_state_request(&mut self, from: MemberId, request: StateRequest) {
-        if from == request.joiner {
+        let is_from_leader = self.core.leader() == Some(from);
+        if from == request.joiner && !is_from_leader {
             self.choose_donor(request);
         } else {
             self.donate(request);

@@ -1,6 +1,7 @@
 //! Leaving, returning, and coming back as somebody else.
 
-use synod_node::StartMode;
+use bytes::Bytes;
+use synod_node::{Seqno, StartMode};
 
 use crate::support::{Group, Member, eventually, free_address, seqno_of};
 
@@ -59,6 +60,29 @@ fn leaving_beside_a_dead_voter_keeps_the_vote_so_that_the_return_is_enough() {
     group.members[others[1]].take_part();
     seqno_of(group.members[others[1]].order("k", "v"));
     group.check_same_history();
+}
+
+/// As any member; it may have lost its database and kept its log.
+#[test]
+fn leader_that_needs_a_full_copy_finds_a_donor() {
+    let group = Group::of(3, "leadercopy");
+    let leader = group.leader();
+    let node = group.members[leader].node();
+    let donor_asked = || {
+        let others = group
+            .members
+            .iter()
+            .enumerate()
+            .filter(|(at, _)| *at != leader);
+        let asked = |m: &Member| m.host.lock().donations.first().map(|d| d.joiner);
+        others.filter_map(|(_, m)| asked(m)).next()
+    };
+    eventually("a donor is asked", || {
+        // Until all members have told the leader that they are synced, there is none.
+        node.request_state(Seqno(1), Vec::new(), true, Bytes::from_static(b"me"));
+        donor_asked().is_some()
+    });
+    assert_eq!(donor_asked(), Some(node.identity().0));
 }
 
 #[test]
