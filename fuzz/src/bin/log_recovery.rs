@@ -102,7 +102,7 @@ fn check_going_on(files: &MemoryFiles, last: EntryId, seqno: Seqno) {
     let entry = Entry::new(header, Bytes::from_static(b"one more")).expect("a small entry");
     opened
         .writer
-        .append(&[entry.clone()])
+        .append(std::slice::from_ref(&entry))
         .expect("an entry that follows");
     opened.writer.sync().expect("memory can be synced");
     drop(opened);
