@@ -36,8 +36,27 @@ pub(super) struct Joining {
     refusals: BTreeSet<String>,
     /// Since when addresses refuse this member for good, and none welcomes it.
     refused_since: Option<Time>,
-    /// Since when the group says that somebody has this member's name.
-    name_taken_since: Option<Time>,
+    name_taken: NameTaken,
+}
+
+/// Answers that somebody has this member's name. It may be this member's own former self, whose death
+/// the group has not noticed yet: only answers that keep coming count.
+#[derive(Default)]
+struct NameTaken {
+    since: Option<Time>,
+    last: Option<Time>,
+}
+
+impl NameTaken {
+    /// One more; how long they have been coming without a pause of more than `pause_max`.
+    fn again(&mut self, now: Time, pause_max: Duration) -> Duration {
+        let goes_on = |last: Time| now.since(last) <= pause_max;
+        if !self.last.is_some_and(goes_on) {
+            self.since = None;
+        }
+        self.last = Some(now);
+        now.since(*self.since.get_or_insert(now))
+    }
 }
 
 impl Joining {
@@ -48,7 +67,7 @@ impl Joining {
             contacts: Vec::new(),
             refusals: BTreeSet::new(),
             refused_since: None,
-            name_taken_since: None,
+            name_taken: NameTaken::default(),
         }
     }
 }
@@ -179,6 +198,16 @@ impl Driver {
     }
 
     pub(super) fn handle_join_reply(&mut self, reply: JoinReply) {
+        let name_is_taken = matches!(
+            reply,
+            JoinReply::Refused {
+                reason: JoinRefused::NameTaken,
+                ..
+            }
+        );
+        if !name_is_taken {
+            self.joining.name_taken = NameTaken::default();
+        }
         match reply {
             JoinReply::Accepted { group, .. } => self.accepted_by(group),
             JoinReply::NotLeader {
@@ -202,11 +231,10 @@ impl Driver {
         }
     }
 
-    /// Somebody has this member's name. It may be this member's own former self, whose death the
-    /// group has not noticed yet.
     fn name_taken(&mut self, text: &str) {
-        let since = *self.joining.name_taken_since.get_or_insert(self.now);
-        self.refused(text, self.now.since(since) > self.config.suspect * 2);
+        let suspect = self.config.suspect;
+        let lasting = self.joining.name_taken.again(self.now, suspect);
+        self.refused(text, lasting > suspect * 2);
     }
 
     fn accepted_by(&mut self, group: GroupId) {
@@ -312,6 +340,9 @@ impl Driver {
         if let Some((id, _)) = namesake
             && (*id == self.me.member || self.is_alive(*id))
         {
+            if self.presence.is_granted(*id) {
+                return Err(retry("this leader has not heard of the namesake yet"));
+            }
             let text = format!(
                 "a live member is called '{}' already: give this server another wsrep_node_name",
                 join.name
@@ -439,4 +470,22 @@ fn retry(text: &str) -> JoinReply {
 
 fn retry_config(error: &ConfigError) -> JoinReply {
     retry(&error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_answers_that_keep_coming_say_that_a_name_is_taken() {
+        let at = |ms| Time(7).plus(Duration::from_millis(ms));
+        let pause_max = Duration::from_secs(2);
+        let mut taken = NameTaken::default();
+        let mut again = |ms| taken.again(at(ms), pause_max).as_millis();
+        assert_eq!(again(0), 0);
+        assert_eq!(again(500), 500);
+        assert_eq!(again(2500), 2500);
+        assert_eq!(again(4501), 0, "this process or the leader stood still");
+        assert_eq!(again(6000), 1499);
+    }
 }

@@ -21,6 +21,8 @@ const READ_BYTES: usize = 4 << 20;
 pub(super) struct Presence {
     present: BTreeMap<MemberId, ViewMember>,
     heard: BTreeMap<MemberId, Time>,
+    /// Members in `heard` that said nothing yet: they are granted time.
+    granted: BTreeSet<MemberId>,
     reports: BTreeMap<MemberId, Report>,
     /// Members that asked to leave and still vote, and when they asked.
     pub(super) leaving: BTreeMap<MemberId, Time>,
@@ -29,7 +31,19 @@ pub(super) struct Presence {
 impl Presence {
     /// A message of this member arrived.
     pub(super) fn heard(&mut self, now: Time, member: MemberId) {
+        self.granted.remove(&member);
         self.heard.insert(member, now);
+    }
+
+    /// Nothing is known of this member yet; it has time to be heard of.
+    fn grant(&mut self, now: Time, member: MemberId) {
+        self.granted.insert(member);
+        self.heard.insert(member, now);
+    }
+
+    /// Whether a member that [`Presence::is_alive`] only has the benefit of the doubt.
+    pub(super) fn is_granted(&self, member: MemberId) -> bool {
+        self.granted.contains(&member)
     }
 
     /// Whether the member was heard of within `limit`.
@@ -45,7 +59,7 @@ impl Presence {
         self.leaving.clear();
         for member in view.iter().flat_map(|view| &view.members) {
             self.present.insert(member.member, member.clone());
-            self.heard(now, member.member);
+            self.grant(now, member.member);
         }
         self.enter(now, me);
     }
@@ -255,6 +269,17 @@ mod tests {
         presence.enter(Time(5), member(9, 9));
         presence.begin(Time(5), Some(&view(4)), member(2, 7));
         assert_eq!(present(&presence), [(1, 1), (2, 7)]);
+    }
+
+    #[test]
+    fn members_of_the_latest_view_have_the_benefit_of_the_doubt_until_they_speak() {
+        let mut presence = Presence::default();
+        presence.heard(Time(7), MemberId(2));
+        presence.begin(Time(7), Some(&view(1)), member(1, 1));
+        assert!(presence.is_alive(Time(7), MemberId(2), LONG) && presence.is_granted(MemberId(2)));
+        presence.heard(Time(7), MemberId(2));
+        assert!(presence.is_alive(Time(7), MemberId(2), LONG) && !presence.is_granted(MemberId(2)));
+        assert!(!presence.is_granted(MemberId(1)), "the leader itself");
     }
 
     #[test]
