@@ -120,7 +120,7 @@ impl Log {
         dir: &Path,
         options: LogOptions,
     ) -> Result<Opened, LogError> {
-        Log::open_or_repair(files, dir, options, &mut |_| false)
+        Opening::open(files, dir, options, None)
     }
 
     /// As [`Log::open`]; but if the log is damaged and `consent` agrees to the plan, it is opened under
@@ -137,28 +137,7 @@ impl Log {
         options: LogOptions,
         consent: Consent<'_>,
     ) -> Result<Opened, LogError> {
-        options.check()?;
-        files
-            .create_dir(dir)
-            .map_err(|error| LogError::io("create", dir, 0, error))?;
-        let lock = lock(&*files, dir)?;
-        let mut opening = Opening {
-            files,
-            dir: dir.to_owned(),
-            options,
-            repair: None,
-        };
-        opening.carry_out_repair()?;
-        let created = opening.prepare()?;
-        let (control, replayed) = match opening.replay() {
-            Ok(found) => found,
-            Err(error @ LogError::Damaged { .. }) => {
-                opening.begin_repair(error, consent)?;
-                opening.replay()?
-            }
-            Err(error) => return Err(error),
-        };
-        opening.finish(control, replayed, lock, created)
+        Opening::open(files, dir, options, Some(consent))
     }
 }
 
@@ -255,13 +234,43 @@ struct Opening {
 }
 
 impl Opening {
+    fn open(
+        files: Arc<dyn Files>,
+        dir: &Path,
+        options: LogOptions,
+        consent: Option<Consent<'_>>,
+    ) -> Result<Opened, LogError> {
+        options.check()?;
+        files
+            .create_dir(dir)
+            .map_err(|error| LogError::io("create", dir, 0, error))?;
+        let lock = lock(&*files, dir)?;
+        let mut opening = Opening {
+            files,
+            dir: dir.to_owned(),
+            options,
+            repair: None,
+        };
+        opening.carry_out_repair()?;
+        let created = opening.prepare()?;
+        let (control, replayed) = match opening.replay() {
+            Ok(found) => found,
+            Err(error) => {
+                opening.begin_repair(error, consent)?;
+                opening.replay()?
+            }
+        };
+        opening.finish(control, replayed, lock, created)
+    }
+
     /// Finishes a repair that was decided before a crash.
     fn carry_out_repair(&self) -> Result<(), LogError> {
         let ControlFound::Good(control) = Control::read(&*self.files, &self.dir)? else {
             return Ok(());
         };
         let numbers = list_segments(&*self.files, &self.dir)?;
-        repair::carry_out(&*self.files, &self.dir, control, &numbers).map(drop)
+        let size = self.options.segment_bytes;
+        repair::carry_out(&*self.files, &self.dir, control, &numbers, size)
     }
 
     fn replay(&self) -> Result<(Control, Replayed), LogError> {
@@ -272,11 +281,17 @@ impl Opening {
         Ok((control, replayed))
     }
 
-    fn begin_repair(&mut self, error: LogError, consent: Consent<'_>) -> Result<(), LogError> {
+    fn begin_repair(
+        &mut self,
+        error: LogError,
+        consent: Option<Consent<'_>>,
+    ) -> Result<(), LogError> {
+        let (LogError::Damaged { .. }, Some(consent)) = (&error, consent) else {
+            return Err(error);
+        };
         let (control, numbers) = self.read_directory()?;
         let (files, dir) = (&*self.files, &self.dir);
-        let size = self.options.segment_bytes;
-        let plan = repair::plan(files, dir, size, &control, &numbers, error)?;
+        let plan = repair::plan(files, dir, &control, &numbers, error)?;
         if !consent(&plan) {
             return Err(plan.damage);
         }

@@ -32,6 +32,9 @@ use crate::writer::install_segment;
 /// else.
 const TERMS_OUT_OF_REACH: u64 = 1 << 32;
 
+/// The consensus core takes no higher ones.
+const TERM_MAX: Term = Term(u64::MAX / 2);
+
 /// A repair that is possible, for whoever decides whether to make it.
 #[derive(Clone, Debug)]
 pub struct RepairPlan {
@@ -89,7 +92,6 @@ impl RepairPlan {
 pub(crate) fn plan(
     files: &dyn Files,
     dir: &Path,
-    segment_bytes: u64,
     control: &Control,
     numbers: &[u64],
     error: LogError,
@@ -124,7 +126,6 @@ pub(crate) fn plan(
     };
     let cut = SegmentHeader {
         id: random(files, dir)?,
-        size: segment_bytes,
         member: control.identity.member,
         group: control.identity.group,
         vote: promised.vote,
@@ -173,6 +174,9 @@ fn end_of(good: &Replayed, control: &Control) -> StreamPosition {
 fn out_of_reach(before: &[Term], behind: Term) -> Option<Promised> {
     let highest = before.iter().copied().fold(behind, Term::max);
     let term = Term(highest.0.checked_add(TERMS_OUT_OF_REACH)?);
+    if term > TERM_MAX {
+        return None;
+    }
     Some(Promised {
         vote: HardState {
             term,
@@ -242,9 +246,14 @@ pub(crate) fn carry_out(
     dir: &Path,
     mut control: Control,
     numbers: &[u64],
-) -> Result<Control, LogError> {
-    let Some(cut) = control.cut.take() else {
-        return Ok(control);
+    segment_bytes: u64,
+) -> Result<(), LogError> {
+    let Some(decided) = control.cut.take() else {
+        return Ok(());
+    };
+    let cut = SegmentHeader {
+        size: segment_bytes,
+        ..*decided
     };
     let installed = numbers.contains(&cut.number)
         && open_segment(files, dir, cut.number).is_ok_and(|segment| segment.header.id == cut.id);
@@ -257,8 +266,7 @@ pub(crate) fn carry_out(
         segment: cut.number,
         offset: SEGMENT_HEADER_BYTES,
     };
-    control.write(files, dir)?;
-    Ok(control)
+    control.write(files, dir)
 }
 
 /// Durable on return, so that the new segment is never among the old ones.

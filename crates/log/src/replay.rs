@@ -12,7 +12,7 @@ use synod_consensus::{
 
 use crate::LogError;
 use crate::control::{Control, StreamPosition};
-use crate::files::{File, Files, OpenMode, read_full_at};
+use crate::files::{File, Files, OpenMode, read_what_can_be};
 use crate::index::StreamIndex;
 use crate::record::{BATCH_HEADER_BYTES, Bad, BatchHeader, Record};
 use crate::recovery::{StopDecision, StopFacts, Successor, decide_stop};
@@ -163,7 +163,7 @@ pub(crate) fn open_segment(
     let read = (|| {
         let file = files.open(&path, OpenMode::Read)?;
         let mut bytes = vec![0; HEADER_READ_BYTES];
-        let len = read_full_at(&*file, &mut bytes, 0)?;
+        let len = read_what_can_be(&*file, &mut bytes, 0)?;
         bytes.truncate(len);
         let size = file.len()?;
         Ok((file, bytes, size))

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::files::{File, read_full_at};
+use crate::files::{File, read_what_can_be};
 use crate::record::{
     BATCH_HEADER_BYTES, Bad, BatchHeader, ENTRY_FIXED_BYTES, Outline, PREFIX_BYTES, Place, Record,
 };
@@ -37,7 +37,7 @@ impl BlockReader {
         if !self.holds(offset, len) {
             let want = self.available(offset, len.max(self.block_bytes));
             let mut block = vec![0; want];
-            let read = read_full_at(&*self.file, &mut block, offset)?;
+            let read = read_what_can_be(&*self.file, &mut block, offset)?;
             block.truncate(read);
             (self.block, self.block_at) = (block.into(), offset);
         }

@@ -347,6 +347,38 @@ fn damaged_control_file_cannot_be_repaired() {
 }
 
 #[test]
+fn unreadable_sectors_are_damage_like_any_other() {
+    let (files, entries, promised) = written(4, 9000);
+    for (number, bytes) in [(2, 8192..12_288), (3, 4096..8192), (4, 4096..4608)] {
+        let image = files.crash(u64::MAX);
+        let faulty = FaultyFiles::new(Arc::new(image.clone()));
+        faulty.unreadable(&segment(number), bytes.clone());
+        let what = format!("segment {number}, {bytes:?}");
+        let refused = try_open(&faulty).map(drop);
+        assert!(
+            matches!(refused, Err(LogError::Damaged { .. })),
+            "{what}: {refused:?}"
+        );
+        let opened = open_repairing(&faulty).unwrap_or_else(|error| panic!("{what}: {error}"));
+        let found = all(&opened.reader);
+        assert!(
+            entries.starts_with(&found) && found.len() < entries.len(),
+            "{what}"
+        );
+        assert_eq!(
+            opened.recovered.vote, promised,
+            "{what}: other pages tell it"
+        );
+        assert_eq!(
+            opened.recovered.repair,
+            entries.last().map(|e| e.header.id())
+        );
+        drop(opened);
+        check_repaired(&image, &entries, promised, &what);
+    }
+}
+
+#[test]
 fn second_damage_during_a_repair_keeps_the_first_mark() {
     let (files, entries, promised) = written(4, 9000);
     let last = entries.last().unwrap().header.id();

@@ -1,7 +1,8 @@
 //! Wraps other files and fails chosen operations.
 
 use std::io;
-use std::path::Path;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::SystemTime;
@@ -66,11 +67,13 @@ struct Plan(Mutex<State>);
 #[derive(Default)]
 struct State {
     faults: Vec<(Fault, u64)>,
+    unreadable: Vec<(PathBuf, Range<u64>)>,
     changes: u64,
 }
 
 struct FaultyFile {
     inner: Arc<dyn File>,
+    path: PathBuf,
     plan: Arc<Plan>,
 }
 
@@ -88,9 +91,17 @@ impl FaultyFiles {
         self.plan.state().faults.push((fault, 0));
     }
 
+    /// Sectors of a file that the disk cannot read: reads that touch them fail with an I/O error.
+    pub fn unreadable(&self, path: &Path, bytes: Range<u64>) {
+        let entry = (path.to_owned(), bytes);
+        self.plan.state().unreadable.push(entry);
+    }
+
     /// Forgets all planned failures.
     pub fn heal(&self) {
-        self.plan.state().faults.clear();
+        let mut state = self.plan.state();
+        state.faults.clear();
+        state.unreadable.clear();
     }
 
     /// How many changing operations there were.
@@ -102,6 +113,17 @@ impl FaultyFiles {
 impl Plan {
     fn state(&self) -> std::sync::MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn check_readable(&self, path: &Path, offset: u64, len: usize) -> io::Result<()> {
+        let end = offset.saturating_add(len as u64); // usize is at most 64 bits
+        let touches = |bad: &Range<u64>| bad.start < end && offset < bad.end;
+        let state = self.state();
+        let mut bad = state.unreadable.iter();
+        match bad.any(|(file, range)| file == path && touches(range)) {
+            true => Err(io::Error::from_raw_os_error(super::EIO)),
+            false => Ok(()),
+        }
     }
 
     /// Counts an operation; answers how many bytes a write may store.
@@ -142,6 +164,7 @@ impl Files for FaultyFiles {
         let inner = self.inner.open(path, mode)?;
         Ok(Arc::new(FaultyFile {
             inner,
+            path: path.to_owned(),
             plan: self.plan.clone(),
         }))
     }
@@ -185,6 +208,7 @@ impl Files for FaultyFiles {
 impl File for FaultyFile {
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
         self.plan.pass(Op::Read)?;
+        self.plan.check_readable(&self.path, offset, buf.len())?;
         self.inner.read_at(buf, offset)
     }
 

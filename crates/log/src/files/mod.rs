@@ -121,3 +121,37 @@ pub(crate) fn read_full_at(file: &dyn File, buf: &mut [u8], offset: u64) -> io::
     }
     Ok(done)
 }
+
+/// The number of Linux for "I/O error": the disk cannot read a sector.
+const EIO: i32 = 5;
+/// Unreadable places are skipped in pieces of this size.
+const PAGE_BYTES: usize = 4096;
+
+/// Whether the disk has lost what was to be read.
+pub(crate) fn is_unreadable(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(EIO)
+}
+
+/// As [`read_full_at`], but what the disk cannot read is filled with ones: bytes that are no record, and
+/// not blank either.
+pub(crate) fn read_what_can_be(file: &dyn File, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+    match read_full_at(file, buf, offset) {
+        Err(error) if is_unreadable(&error) => {}
+        other => return other,
+    }
+    let mut done = 0;
+    while done < buf.len() {
+        let at = offset + done as u64; // usize is at most 64 bits
+        let page_left = PAGE_BYTES - (at % PAGE_BYTES as u64) as usize; // below a page
+        let len = page_left.min(buf.len() - done);
+        let piece = &mut buf[done..done + len];
+        match read_full_at(file, piece, at) {
+            Ok(read) if read < len => return Ok(done + read),
+            Ok(_) => {}
+            Err(error) if is_unreadable(&error) => piece.fill(0xff),
+            Err(error) => return Err(error),
+        }
+        done += len;
+    }
+    Ok(done)
+}
