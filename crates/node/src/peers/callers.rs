@@ -15,8 +15,10 @@ use synod_member::lock;
 
 /// Whoever was heard within this time lives.
 const ALIVE: Duration = Duration::from_secs(1);
-/// What is heard so long after somebody else has called in the member's name was not on its way before.
-const GRACE: Duration = Duration::from_millis(500);
+/// What is heard so long after somebody else has called in the member's name was not on its way before:
+/// nothing waits longer in the buffers of a connection. Until then the caller has to wait, so that
+/// there is no haste.
+const GRACE: Duration = Duration::from_secs(3);
 
 /// The callers of a node, by member and session.
 #[derive(Default)]
@@ -158,9 +160,11 @@ mod tests {
         assert_eq!(callers.opened(M, OLD, start), ALONE, "its other lane");
         assert!(callers.heard(M, OLD, after(start, 100)));
         assert_eq!(callers.opened(M, NEW, after(start, 200)), Admission::Wait);
-        assert!(callers.heard(M, OLD, after(start, 1100)));
-        assert_eq!(callers.opened(M, NEW, after(start, 1200)), Admission::Twin);
-        assert_eq!(callers.opened(M, OLD, after(start, 1300)), ALONE);
+        assert!(callers.heard(M, OLD, after(start, 3100)));
+        assert_eq!(callers.opened(M, NEW, after(start, 3200)), Admission::Wait);
+        assert!(callers.heard(M, OLD, after(start, 3300)));
+        assert_eq!(callers.opened(M, NEW, after(start, 3400)), Admission::Twin);
+        assert_eq!(callers.opened(M, OLD, after(start, 3500)), ALONE);
     }
 
     #[test]
