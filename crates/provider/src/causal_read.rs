@@ -20,7 +20,11 @@ impl Connection {
             Some(gtid) => Some(gtid.seqno),
             None => {
                 self.counters.causal_reads.one();
-                self.group_position(deadline)
+                // What this server has asked the group to do came before the read, too.
+                match self.wait_streams_ended(deadline) {
+                    true => self.group_position(deadline),
+                    false => None,
+                }
             }
         };
         let reached = target.is_some_and(|seqno| self.sequencer.wait_released(seqno, deadline));

@@ -73,6 +73,8 @@ pub(crate) struct State {
     pub(crate) desyncs: u32,
     /// Streamed transactions to roll back everywhere. The first one is being seen to.
     pub(crate) stream_ends: VecDeque<StreamEnd>,
+    /// How many of them there have been.
+    pub(crate) stream_ends_done: u64,
     /// The final view was shown.
     pub(crate) ended: bool,
 }

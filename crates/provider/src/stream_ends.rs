@@ -64,6 +64,19 @@ impl Connection {
         Status::Ok
     }
 
+    /// Waits until the rollbacks asked for so far are ordered; false on the deadline, or if this
+    /// server leaves or has lost the group.
+    pub(crate) fn wait_streams_ended(&self, deadline: Option<Instant>) -> bool {
+        let mut wanted = None;
+        let ended = self.wait_for(deadline, |state| {
+            let asked_for = state.stream_ends_done + state.stream_ends.len() as u64;
+            let wanted = *wanted.get_or_insert(asked_for);
+            let hopeless = !self.is_primary();
+            (hopeless || state.stream_ends_done >= wanted).then_some(!hopeless)
+        });
+        ended.unwrap_or(false)
+    }
+
     /// Starts the thread.
     ///
     /// # Errors
@@ -93,7 +106,10 @@ impl Connection {
             }
             // Earlier fragments may be with the others whatever became of that one.
             self.order_rollback(end.trx);
-            self.update(|state| state.stream_ends.pop_front());
+            self.update(|state| {
+                state.stream_ends.pop_front();
+                state.stream_ends_done += 1;
+            });
         }
     }
 
