@@ -131,6 +131,99 @@ fn applier_that_dies_and_returns_still_commits_what_is_open() {
     });
 }
 
+/// Longer than `evs.suspect_timeout`: a frozen member leaves the view.
+const ABSENCE: Duration = Duration::from_secs(8);
+
+/// Stops nodes where they are for a while, as a hanging machine does.
+fn freeze(cluster: &mut TestCluster, nodes: &[u8]) -> Outcome {
+    let signal = |name: &str| -> Outcome {
+        for node in nodes {
+            let pid = cluster.pid(*node).map(|pid| pid.to_string());
+            let args = [name.to_owned(), pid.unwrap_or_default()];
+            let status = std::process::Command::new("kill").args(args).status();
+            let done = status.why(name)?.success();
+            ensure(done, || format!("kill {name} node{node}"))?;
+        }
+        Ok(())
+    };
+    signal("-STOP")?;
+    // The time is what is tested: nobody must come back before the others have noticed.
+    std::thread::sleep(ABSENCE);
+    signal("-CONT")?;
+    cluster.await_synced(&ALL, &|_, _| ()).why("synced")
+}
+
+#[test]
+fn frozen_member_keeps_what_others_have_open() {
+    CLUSTER.scenario("freeze an applier", |cluster| {
+        let table = table(cluster, "frozen_applier")?;
+        let leader = cluster.leader();
+        for frozen in [leader, cluster.follower()] {
+            let origin = cluster.others(frozen)[0];
+            let first = 10_000 * u32::from(frozen);
+            let mut conn = streaming(cluster, origin, "rows", 10)?;
+            insert(&mut conn, &table, first, first + 500)?;
+            await_kept(cluster, &[frozen], |n| n > 10)?;
+            freeze(cluster, &[frozen])?;
+            insert(&mut conn, &table, first + 500, first + 1000)?;
+            conn.query_drop("COMMIT").why("commit")?;
+        }
+        check_rows(cluster, &table, 2000)
+    });
+}
+
+#[test]
+fn frozen_origin_has_lost_what_it_had_open() {
+    CLUSTER.scenario("freeze the origin", |cluster| {
+        let table = table(cluster, "frozen_origin")?;
+        let origin = cluster.follower();
+        let mut conn = streaming(cluster, origin, "rows", 10)?;
+        insert(&mut conn, &table, 0, 500)?;
+        await_kept(cluster, &ALL, |n| n > 10)?;
+        freeze(cluster, &[origin])?;
+        let ended = insert(&mut conn, &table, 500, 600)
+            .and_then(|()| conn.query_drop("COMMIT").why("commit"));
+        ensure(ended.is_err(), || "it has committed".into())?;
+        check_rows(cluster, &table, 0)
+    });
+}
+
+#[test]
+fn lost_majority_leaves_all_members_alike() {
+    CLUSTER.scenario("freeze a majority", |cluster| {
+        let table = table(cluster, "frozen_majority")?;
+        for (round, origin) in [cluster.leader(), cluster.follower()]
+            .into_iter()
+            .enumerate()
+        {
+            let first = 10_000 * u32::try_from(round).unwrap_or_default();
+            let mut conn = streaming(cluster, origin, "rows", 10)?;
+            insert(&mut conn, &table, first, first + 500)?;
+            await_kept(cluster, &ALL, |n| n > 10)?;
+            freeze(cluster, &cluster.others(origin))?;
+            // Whether it survives is not promised; that all agree about it is.
+            let ended = insert(&mut conn, &table, first + 500, first + 600)
+                .and_then(|()| conn.query_drop("COMMIT").why("commit"));
+            eprintln!("  open at node{origin}: {ended:?}");
+            drop(conn);
+            await_kept(cluster, &ALL, |n| n == 0)?;
+            agreement::check(cluster, &ALL)?;
+            let sql = format!("INSERT INTO {table} VALUES ({}, 'free')", first + 5);
+            let found = cluster.rows(
+                2,
+                &format!("SELECT COUNT(*) FROM {table} WHERE id >= {first}"),
+            )?;
+            ensure(found == [if ended.is_ok() { "600" } else { "0" }], || {
+                format!("{found:?} rows after {ended:?}")
+            })?;
+            if ended.is_err() {
+                cluster.execute(2, &sql)?;
+            }
+        }
+        Ok(())
+    });
+}
+
 #[test]
 fn joiner_takes_over_what_is_open_with_its_copy() {
     CLUSTER.scenario("join while streaming", |cluster| {
