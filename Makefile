@@ -3,6 +3,7 @@
 #   make demo      install what is missing, build, start three servers, say what to try
 #   make test      all tests, the end-to-end ones last (they need the packages, and minutes)
 #   make fuzz      every decoder against made-up bytes, FUZZ_SECONDS=30 each
+#   make compat    MariaDB's own Galera suites (COMPAT="--suite wsrep" for one; takes an hour or more)
 #   make bench     commit latency next to Galera's library, on the same servers
 #
 # Options of the demo:  make demo DEMO="--dir /var/tmp/my-demo" UP="--base-port 23306"
@@ -10,9 +11,10 @@
 CARGO ?= cargo
 DEMO ?=
 UP ?=
+COMPAT ?=
 SYNOD = target/release/synod
 
-.PHONY: demo test unit e2e fuzz bench build lint licences packages test-packages clean
+.PHONY: demo test unit e2e fuzz compat bench build lint licences packages test-packages compat-packages clean
 
 demo: packages build
 	$(SYNOD) demo $(DEMO) up $(UP)
@@ -32,6 +34,9 @@ e2e: build
 fuzz:
 	scripts/fuzz
 
+compat: compat-packages build
+	$(CARGO) run --release -p synod-compat -- $(COMPAT)
+
 bench: test-packages build
 	$(CARGO) run --release -p synod-e2e --example commit_latency
 
@@ -48,6 +53,9 @@ packages:
 
 test-packages:
 	scripts/install-packages --with-tests
+
+compat-packages:
+	scripts/install-packages --with-suites
 
 clean:
 	$(CARGO) clean
