@@ -35,7 +35,7 @@ pub struct Member {
     pub role: Role,
     /// Whether it has a database (a logger has none).
     pub has_data: bool,
-    /// Unique in the group; what operators call it (`wsrep_node_name`).
+    /// What operators call it (`wsrep_node_name`). Unique in the group together with the address.
     pub name: String,
     /// `host:port` where its peers reach it.
     pub address: String,
@@ -91,8 +91,8 @@ impl Config {
     ///     u64 id (not zero)
     ///     u8  role (0 voter, 1 learner)
     ///     u8  has data (0, 1)
-    ///     u16 length of the name, name (UTF-8; unique)
-    ///     u16 length of the address, address (UTF-8)
+    ///     u16 length of the name, name (UTF-8)
+    ///     u16 length of the address, address (UTF-8); with the name, unique
     ///     u16 oldest, u16 newest protocol version it speaks
     /// ```
     ///
@@ -143,7 +143,7 @@ impl Config {
             protocol,
             ..Config::default()
         };
-        let mut names = BTreeSet::new();
+        let mut seats = BTreeSet::new();
         for _ in 0..count {
             let (id, member) = reader.member()?;
             let highest = config
@@ -153,8 +153,9 @@ impl Config {
             if id <= highest {
                 return Err(DecodeConfigError::MemberOrder { id });
             }
-            if !names.insert(member.name.clone()) {
-                return Err(DecodeConfigError::DuplicateName { name: member.name });
+            if !seats.insert((member.name.clone(), member.address.clone())) {
+                let Member { name, address, .. } = member;
+                return Err(DecodeConfigError::DuplicateSeat { name, address });
             }
             config.members.insert(id, member);
         }
@@ -197,11 +198,13 @@ pub enum DecodeConfigError {
         /// The member.
         id: MemberId,
     },
-    /// Two members with one name.
-    #[error("member name '{name}' is twice in an encoded configuration")]
-    DuplicateName {
+    /// Two members with one name and one address.
+    #[error("member '{name}' at {address} is twice in an encoded configuration")]
+    DuplicateSeat {
         /// The name.
         name: String,
+        /// The address.
+        address: String,
     },
     /// A flag or role with an unknown value.
     #[error("unknown value {found} for {field} in an encoded configuration")]
@@ -356,9 +359,14 @@ mod tests {
     #[test]
     fn duplicates_are_refused() {
         let mut config = two_members();
-        config.members.get_mut(&MemberId(9)).expect("there").name = "a".to_owned();
-        let duplicate = DecodeConfigError::DuplicateName {
+        let second = config.members.get_mut(&MemberId(9)).expect("there");
+        second.name = "a".to_owned();
+        assert_eq!(Config::decode(&config.encode()).as_ref(), Ok(&config));
+        let second = config.members.get_mut(&MemberId(9)).expect("there");
+        second.address = "a.example:4567".to_owned();
+        let duplicate = DecodeConfigError::DuplicateSeat {
             name: "a".to_owned(),
+            address: "a.example:4567".to_owned(),
         };
         assert_eq!(Config::decode(&config.encode()), Err(duplicate));
 

@@ -222,7 +222,7 @@ fn add_learner(config: &mut Config, id: MemberId, member: &Member) -> Result<(),
     if config.members.contains_key(&id) {
         return Err(ConfigError::AlreadySo { id });
     }
-    check_name(config, id, &member.name)?;
+    check_seat(config, id, member)?;
     if config.members.len() >= MEMBERS_MAX {
         return Err(ConfigError::Invalid {
             reason: "the group has 1024 members",
@@ -279,7 +279,7 @@ fn update(
         ..member.clone()
     };
     check_member(id, &updated).map_err(|reason| ConfigError::Invalid { reason })?;
-    check_name(config, id, name)?;
+    check_seat(config, id, &updated)?;
     config.members.insert(id, updated);
     Ok(())
 }
@@ -307,14 +307,17 @@ fn check_protocol(config: &Config) -> Result<(), ConfigError> {
     }
 }
 
-fn check_name(config: &Config, id: MemberId, name: &str) -> Result<(), ConfigError> {
-    match config
+/// Members may share a name or, for a while, an address; not both.
+fn check_seat(config: &Config, id: MemberId, new: &Member) -> Result<(), ConfigError> {
+    let is_same = |member: &Member| member.name == new.name && member.address == new.address;
+    let holder = config
         .members
         .iter()
-        .find(|(other, member)| **other != id && member.name == name)
-    {
-        Some((other, _)) => Err(ConfigError::NameInUse {
-            name: name.to_owned(),
+        .find(|(other, member)| **other != id && is_same(member));
+    match holder {
+        Some((other, _)) => Err(ConfigError::SeatTaken {
+            name: new.name.clone(),
+            address: new.address.clone(),
             id: *other,
         }),
         None => Ok(()),

@@ -204,12 +204,14 @@ pub enum ConfigError {
     /// Nobody would be left to vote.
     #[error("no voter would be left")]
     NoVoterLeft,
-    /// Another member has that name.
-    #[error("member {id} has the name '{name}' already")]
-    NameInUse {
+    /// Another member has that name and that address.
+    #[error("member {id} is called '{name}' and reached at {address} already")]
+    SeatTaken {
         /// The name.
         name: String,
-        /// Whose it is.
+        /// The address.
+        address: String,
+        /// Whose they are.
         id: MemberId,
     },
     /// Id zero, a text of more than 1024 bytes, or more than 1024 members.

@@ -1034,8 +1034,12 @@ fn changes_that_make_no_sense_are_refused() {
         id: id(9),
         member: member(1),
     };
-    let name = "node1".to_owned();
-    assert_eq!(refused(twice), ConfigError::NameInUse { name, id: id(1) });
+    let taken = ConfigError::SeatTaken {
+        name: "node1".to_owned(),
+        address: "node1:4567".to_owned(),
+        id: id(1),
+    };
+    assert_eq!(refused(twice), taken);
     let again = ConfigChange::AddLearner {
         id: id(1),
         member: member(8),

@@ -333,25 +333,7 @@ impl Driver {
                 text,
             });
         }
-        let namesake = config
-            .members
-            .iter()
-            .find(|(id, m)| **id != from && m.name == join.name);
-        if let Some((id, _)) = namesake
-            && (*id == self.me.member || self.is_alive(*id))
-        {
-            if self.presence.is_granted(*id) {
-                return Err(retry("this leader has not heard of the namesake yet"));
-            }
-            let text = format!(
-                "a live member is called '{}' already: give this server another wsrep_node_name",
-                join.name
-            );
-            return Err(JoinReply::Refused {
-                reason: JoinRefused::NameTaken,
-                text,
-            });
-        }
+        let predecessor = self.predecessor(from, join)?;
         let member = Member {
             role: Role::Learner,
             has_data: join.has_data,
@@ -359,7 +341,7 @@ impl Driver {
             address: join.address.clone(),
             versions: join.versions,
         };
-        let change = match (config.members.get(&from), namesake) {
+        let change = match (config.members.get(&from), predecessor) {
             (Some(known), _)
                 if known.name == join.name
                     && known.address == join.address
@@ -373,8 +355,8 @@ impl Driver {
                 address: join.address.clone(),
                 versions: join.versions,
             },
-            (None, Some((old, _))) => ConfigChange::Replace {
-                old: *old,
+            (None, Some(old)) => ConfigChange::Replace {
+                old,
                 id: from,
                 member,
             },
@@ -399,6 +381,39 @@ impl Driver {
             .change_config(self.now(), change)
             .map_err(|error| retry_config(&error))?;
         Ok(())
+    }
+
+    /// Who the joiner was before it lost its log: the member of its name at its address, or the absent
+    /// and only one of its name, if it has moved. A name that several members have says nothing about
+    /// anybody: servers that were not given one are called after their host.
+    fn predecessor(&self, from: MemberId, join: &Join) -> Result<Option<MemberId>, JoinReply> {
+        let config = &self.core.config().config;
+        let is_live = |id| id == self.me.member || self.is_alive(id);
+        // In the benefit of the doubt: this leader has not heard of it yet.
+        let is_unclear = |id| id != self.me.member && is_live(id) && self.presence.is_granted(id);
+        let namesakes: Vec<(MemberId, &Member)> = config
+            .members
+            .iter()
+            .filter(|(id, member)| **id != from && member.name == join.name)
+            .map(|(id, member)| (*id, member))
+            .collect();
+        let in_place = namesakes.iter().find(|(_, m)| m.address == join.address);
+        match (in_place, namesakes.as_slice()) {
+            (Some((id, _)), _) | (None, [(id, _)]) if is_unclear(*id) => {
+                Err(retry("this leader has not heard of the namesake yet"))
+            }
+            (Some((id, _)), _) if is_live(*id) => Err(JoinReply::Refused {
+                reason: JoinRefused::NameTaken,
+                text: format!(
+                    "a live member is called '{}' and reached at {} already: give this server a \
+                     wsrep_node_name and a wsrep_node_address of its own",
+                    join.name, join.address
+                ),
+            }),
+            (Some((id, _)), _) => Ok(Some(*id)),
+            (None, [(id, _)]) if !is_live(*id) => Ok(Some(*id)),
+            (None, _) => Ok(None),
+        }
     }
 
     /// Where a new member's log shall start: late, but early enough for what its database lacks.
@@ -434,6 +449,18 @@ impl Driver {
         }
     }
 
+    /// Members of one name work, but operators and `wsrep_sst_donor` cannot tell them apart.
+    fn tell_shared_name(&self) {
+        let own = &self.config.name;
+        let named = |member: &&ViewMember| member.name == *own;
+        if self.committed_view.members.iter().filter(named).count() > 1 {
+            let text = format!(
+                "another member is called '{own}', too: give each server a wsrep_node_name of its own"
+            );
+            self.log(Level::Info, text);
+        }
+    }
+
     /// A committed view is in force.
     pub(super) fn view_committed(&mut self) {
         let Some(view) = self.views.committed(self.last_committed) else {
@@ -456,6 +483,7 @@ impl Driver {
         if self.is_present() && !self.joined_host {
             self.joined_host = true;
             self.links.peers.stop_seeking();
+            self.tell_shared_name();
             self.watch_primary();
             self.links.host.joined(&self.committed_view);
         }

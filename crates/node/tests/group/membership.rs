@@ -127,21 +127,31 @@ fn member_that_lost_its_log_returns_under_its_name_as_somebody_else() {
 }
 
 #[test]
-fn name_of_a_live_member_is_refused_with_a_clear_text() {
-    let mut group = Group::of(2, "names");
-    let mut twin = Member::new("node1", "names");
-    twin.config.seeds = vec![group.members[0].config.address.clone()];
-    twin.start(StartMode::Join).unwrap();
-    twin.host.wait("refusal", |record| record.failed.is_some());
-    let why = twin.host.lock().failed.clone().unwrap();
-    assert!(
-        why.contains("'node1'") && why.contains("wsrep_node_name"),
-        "{why}"
-    );
-    twin.stop();
-    seqno_of(group.members[1].order("k", "v"));
+fn servers_of_one_name_are_told_and_none_takes_an_absent_ones_place() {
+    let mut group = Group::prepared(3, "shared");
+    for member in &mut group.members {
+        member.config.name = "host".to_owned();
+    }
+    let mut group = group.begin();
+    let told = "another member is called 'host'";
+    assert!(group.members[2].host.lock().says(told));
+    let absent = group.follower();
+    let absent_id = group.members[absent].node().identity().0;
+    group.members[absent].stop();
+    let leader = group.leader();
+    eventually("its absence is noticed", || {
+        group.members[leader].host.lock().view_names().len() == 2
+    });
+    let mut newcomer = Member::new("host", "shared");
+    newcomer.config.seeds = vec![group.members[leader].config.address.clone()];
+    newcomer.start(StartMode::Join).unwrap();
+    newcomer.take_part();
+    group.members.push(newcomer);
+    group.wait_complete();
+    let status = group.members[leader].node().status();
+    assert!(status.members.iter().any(|m| m.member == absent_id));
+    assert_eq!(status.members.len(), 4);
     group.check_same_history();
-    group.members.clear();
 }
 
 #[test]
