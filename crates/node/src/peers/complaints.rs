@@ -6,26 +6,25 @@ use std::time::{Duration, Instant};
 
 /// The same is said again after so long.
 const AGAIN_AFTER: Duration = Duration::from_secs(60);
-/// Callers remembered; when there are more, all are forgotten.
-const CALLERS_MAX: usize = 64;
+/// Complaints remembered; when there are more, all are forgotten.
+const REMEMBERED_MAX: usize = 64;
 
 /// What was said of whom, and when.
 #[derive(Default)]
-pub(super) struct Complaints(HashMap<IpAddr, (String, Instant)>);
+pub(super) struct Complaints(HashMap<(IpAddr, String), Instant>);
 
 impl Complaints {
     /// Whether a complaint is new enough for the log.
     pub(super) fn is_news(&mut self, caller: IpAddr, text: &str, now: Instant) -> bool {
-        if let Some((last, at)) = self.0.get(&caller)
-            && last == text
-            && now.saturating_duration_since(*at) < AGAIN_AFTER
-        {
+        let complaint = (caller, text.to_owned());
+        let last = self.0.get(&complaint);
+        if last.is_some_and(|at| now.saturating_duration_since(*at) < AGAIN_AFTER) {
             return false;
         }
-        if self.0.len() >= CALLERS_MAX {
+        if self.0.len() >= REMEMBERED_MAX {
             self.0.clear();
         }
-        self.0.insert(caller, (text.to_owned(), now));
+        self.0.insert(complaint, now);
         true
     }
 }
@@ -42,6 +41,7 @@ mod tests {
         assert!(complaints.is_news(caller, "a", now));
         assert!(!complaints.is_news(caller, "a", now + Duration::from_secs(59)));
         assert!(complaints.is_news(caller, "b", now));
+        assert!(!complaints.is_news(caller, "a", now));
         assert!(complaints.is_news(IpAddr::from([10, 0, 0, 2]), "b", now));
         assert!(complaints.is_news(caller, "b", now + AGAIN_AFTER));
     }
@@ -52,6 +52,6 @@ mod tests {
         for caller in 0..10_000_u32 {
             complaints.is_news(IpAddr::from(caller.to_be_bytes()), "a", Instant::now());
         }
-        assert!(complaints.0.len() <= CALLERS_MAX);
+        assert!(complaints.0.len() <= REMEMBERED_MAX);
     }
 }

@@ -153,10 +153,14 @@ fn converse(
 
 /// A peer with a wrong certificate goes on calling, several times a second.
 fn is_worth_saying(peers: &Peers, error: &InboundError, from: SocketAddr) -> bool {
-    let InboundError::Security(error) = error else {
-        return true;
-    };
-    lock(&peers.complaints).is_news(from.ip(), &error.to_string(), Instant::now())
+    match error {
+        InboundError::Security(error) => is_news(peers, from, &error.to_string()),
+        _ => true,
+    }
+}
+
+fn is_news(peers: &Peers, from: SocketAddr, complaint: &str) -> bool {
+    lock(&peers.complaints).is_news(from.ip(), complaint, Instant::now())
 }
 
 /// A caller that was let in.
@@ -230,7 +234,9 @@ fn greet(
         }
         HelloReply::Refused { reason, text } => {
             told?;
-            if !matches!(reason, RefuseReason::Self_ | RefuseReason::Busy) {
+            let complaint = format!("{}: {text}", hello.name);
+            let is_routine = matches!(reason, RefuseReason::Self_ | RefuseReason::Busy);
+            if !is_routine && is_news(peers, from, &complaint) {
                 let text = format!("connection from {} ({from}) refused: {text}", hello.name);
                 peers.host.log(Level::Warning, &text);
             }
