@@ -98,6 +98,26 @@ fn big_transactions_commit_or_roll_back_as_a_whole() {
 }
 
 #[test]
+fn what_a_client_leaves_open_is_rolled_back_everywhere() {
+    CLUSTER.scenario("clients that go", |cluster| {
+        let table = table(cluster, "left")?;
+        for killed in [false, true] {
+            let mut conn = streaming(cluster, 1, "rows", 10)?;
+            insert(&mut conn, &table, 0, 300)?;
+            await_kept(cluster, &[2, 3], |n| n > 10)?;
+            if killed {
+                cluster.execute(1, &format!("KILL {}", conn.connection_id()))?;
+            } else {
+                drop(conn);
+            }
+            await_kept(cluster, &ALL, |n| n == 0)?;
+        }
+        cluster.execute(3, &format!("INSERT INTO {table} VALUES (1, 'free')"))?;
+        check_rows(cluster, &table, 1)
+    });
+}
+
+#[test]
 fn what_a_dead_origin_had_open_is_rolled_back_everywhere() {
     CLUSTER.scenario("kill the origin", |cluster| {
         let table = table(cluster, "dead_origin")?;

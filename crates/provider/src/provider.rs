@@ -172,9 +172,10 @@ impl Provider {
         ));
         let node = Node::start(config, mode, connection.clone()).map_err(|e| e.to_string())?;
         connection.set_node(node.clone());
-        connection
-            .start_stream_ends()
-            .map_err(|error| format!("cannot start a thread: {error}"))?;
+        if let Err(error) = connection.start_stream_ends() {
+            connection.shut_down();
+            return Err(format!("cannot start thread synod-streams: {error}"));
+        }
         match self.wait_until_joined(&connection, &node.status()) {
             Ok(()) => Ok(connection),
             Err(why) => {

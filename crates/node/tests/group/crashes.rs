@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use synod_log::files::{Fault, FaultKind, Op};
 use synod_log::{FaultyFiles, RealFiles};
-use synod_node::{Delivery, Fate, Node, Seqno, StartMode};
+use synod_node::{Delivery, Fate, Node, Patience, Seqno, StartMode};
 
 use crate::support::{Group, SUSPECT, history, seqno_of};
 
@@ -196,6 +196,13 @@ fn losing_the_quorum_ends_what_is_pending_and_its_return_restores_the_group() {
     }
     let began = Instant::now();
     let pending = group.members[survivor].submit("k", "alone");
+    let patient = {
+        let member = &group.members[survivor];
+        let action = crate::support::action("p", member.last(), "patient");
+        member
+            .node()
+            .submit_with(&action, Patience::UntilFateIsKnown)
+    };
     group.members[survivor]
         .host
         .wait("no primary any more", |record| {
@@ -203,12 +210,14 @@ fn losing_the_quorum_ends_what_is_pending_and_its_return_restores_the_group() {
         });
     assert_eq!(pending.wait_for_fate(), Fate::Unknown);
     assert!(began.elapsed() < SUSPECT * 3, "took {:?}", began.elapsed());
+    assert_eq!(patient.fate(), None, "it waits for what becomes of it");
     let late = group.members[survivor].order("k", "late");
     assert_eq!(late, Fate::NotProposed, "nothing is taken without a group");
     rejoin(&mut group, down[0]);
     group.members[survivor]
         .host
         .wait("primary again", |record| record.primary == Some(true));
+    seqno_of(patient.wait_for_fate());
     seqno_of(group.members[survivor].order("k2", "v"));
     rejoin(&mut group, down[1]);
     group.wait_complete();
