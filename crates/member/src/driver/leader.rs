@@ -256,14 +256,16 @@ impl Driver {
                 format!("{name} was not heard of for {suspect:?}: it leaves the view"),
             );
         }
+        self.presence.report(self.own_report());
         let config = &self.core.config().config;
         let mut members = self.presence.members();
         members.retain(|m| config.members.get(&m.member).is_some_and(|c| c.has_data));
         let latest = self.views.latest();
         let adrift = latest.map_or_else(BTreeSet::new, |view| self.presence.adrift(view));
-        // Taken out of one view, they are in the next again. A leader stays, and repeats the view.
-        members.retain(|m| m.member == self.me.member || !adrift.contains(&m.member));
+        // Who is taken out of one view is in the next again. If the leader itself was without the
+        // group, there was none, and the view is repeated.
         let repeats = adrift.contains(&self.me.member);
+        members.retain(|m| repeats || !adrift.contains(&m.member));
         if !repeats && latest.is_some_and(|view| view.members == members) {
             return;
         }
