@@ -141,7 +141,10 @@ impl Core {
                 && timing.election_timeout_min_us < timing.election_timeout_max_us,
             "promise < shortest election timeout < longest: {timing:?}"
         );
-        let (hard, repair) = (recovered.vote, recovered.repair);
+        let (mut hard, repair) = (recovered.vote, recovered.repair);
+        if synod_planted::is(synod_planted::Bug::ForgetVote) {
+            hard.voted_for = None;
+        }
         let log = LogView::recover(recovered);
         assert!(
             repair.is_none_or(|until| until.term <= hard.term),
@@ -154,7 +157,10 @@ impl Core {
             log.last().term,
             hard.term
         );
-        let promise_until = now.plus_us(timing.promise_us);
+        let promise_until = match synod_planted::is(synod_planted::Bug::NoPromiseAfterRestart) {
+            true => now,
+            false => now.plus_us(timing.promise_us),
+        };
         let mut core = Core {
             id,
             limits,

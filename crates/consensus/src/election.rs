@@ -137,7 +137,9 @@ impl Core {
     /// Whether a vote for anybody but the current leader would break a promise. A leader promises
     /// itself; it stops leading when it loses its quorum.
     pub(crate) fn is_promised(&self) -> bool {
-        self.now < self.promise_until || self.is_leader()
+        let promised =
+            self.now < self.promise_until && !synod_planted::is(synod_planted::Bug::BreakPromise);
+        promised || self.is_leader()
     }
 
     /// A live leader of the current term was heard. False if that cannot be: somebody else leads it.
@@ -284,7 +286,8 @@ impl Core {
     /// (dissertation, section 4.1, "servers process incoming RPC requests without consulting their
     /// current configurations"). The *candidate* counts by its own configuration.
     pub(crate) fn handle_vote(&mut self, from: MemberId, last: EntryId, transfer: bool) {
-        let free = self.hard.voted_for.is_none_or(|member| member == from);
+        let free = self.hard.voted_for.is_none_or(|member| member == from)
+            || synod_planted::is(synod_planted::Bug::VoteTwice);
         let kept = transfer || !self.is_promised();
         let granted = free && kept && !self.is_leader() && self.is_up_to_date(last);
         if granted {

@@ -71,7 +71,11 @@ impl Intake {
 
     /// What to do with a proposal tagged `tag`.
     pub fn check(&mut self, tag: Term, origin: Origin) -> IntakeVerdict {
-        if tag != self.term || tag == Term(0) || origin.number == 0 {
+        if tag == self.term && synod_planted::is(synod_planted::Bug::ResendWithoutDedup) {
+            return IntakeVerdict::New;
+        }
+        let stale = tag != self.term && !synod_planted::is(synod_planted::Bug::AcceptStaleProposal);
+        if stale || tag == Term(0) || origin.number == 0 {
             return IntakeVerdict::WrongTerm;
         }
         let Some(member) = self.members.get(&origin.member) else {

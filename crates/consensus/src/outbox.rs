@@ -103,7 +103,9 @@ impl Outbox {
     /// The leader of `term` refused the proposal. True if that resolves it; false if it is not
     /// outstanding or the refusal is of another term than the proposal was last sent in.
     pub fn refused(&mut self, term: Term, number: u64) -> bool {
-        term == self.term && number < self.unsent_from && self.outstanding.remove(&number)
+        let is_current =
+            term == self.term || synod_planted::is(synod_planted::Bug::BelieveOldRefusal);
+        is_current && number < self.unsent_from && self.outstanding.remove(&number)
     }
 
     /// The caller no longer cares (its fate may stay unknown): never send it again.

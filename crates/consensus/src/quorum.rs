@@ -11,7 +11,11 @@ pub(crate) fn majority(voters: usize) -> usize {
 /// check-quorum (values are times), read rounds (values are rounds).
 pub(crate) fn reached_by_majority<T: Ord + Copy>(mut values: Vec<T>) -> Option<T> {
     values.sort_unstable_by(|a, b| b.cmp(a));
-    values.get(majority(values.len()) - 1).copied()
+    let enough = match synod_planted::is(synod_planted::Bug::HalfIsMajority) {
+        true => values.len().div_ceil(2),
+        false => majority(values.len()),
+    };
+    values.get(enough.checked_sub(1)?).copied()
 }
 
 #[cfg(test)]

@@ -317,9 +317,13 @@ impl Core {
             self.counters.malformed += 1;
             return None;
         }
+        let begun = match synod_planted::is(synod_planted::Bug::LeaseFromReceiveTime) {
+            true => now,
+            false => sent_at,
+        };
         let peer = self.leading_mut()?.peers.get_mut(&from)?;
         peer.last_heard = Some(now);
-        peer.echoed = peer.echoed.max(Some(sent_at));
+        peer.echoed = peer.echoed.max(Some(begun));
         Some(peer)
     }
 
@@ -381,9 +385,15 @@ impl Core {
             return;
         };
         let config = &self.log.config().config;
-        let durable = self.durability.index();
+        let durable = match synod_planted::is(synod_planted::Bug::CountOwnDiskEarly) {
+            true => self.log.last().index,
+            false => self.durability.index(),
+        };
         let index = leading.quorum(self.id, config, durable, |peer| peer.match_index);
-        if index <= self.commit || self.log.term_at(index) != Some(self.hard.term) {
+        let is_own = self.log.term_at(index) == Some(self.hard.term);
+        if index <= self.commit
+            || !(is_own || synod_planted::is(synod_planted::Bug::CommitOlderTerms))
+        {
             return;
         }
         let uncommitted = self.log.headers_from(self.commit.next());

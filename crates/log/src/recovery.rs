@@ -156,6 +156,10 @@ const STOP_TABLE: [StopRow; 6] = {
 
 /// Decides about the end of the good batches of a segment.
 pub(crate) fn decide_stop(facts: StopFacts) -> StopDecision {
+    let facts = StopFacts {
+        below_floor: facts.below_floor && !synod_planted::is(synod_planted::Bug::CutDamage),
+        ..facts
+    };
     stop_matches(facts).next().unwrap_or(StopDecision::Damaged)
 }
 

@@ -36,33 +36,43 @@ pub struct Action {
 
 /// The certification part and the last data of an action entry.
 #[derive(Clone, Debug)]
-pub(crate) struct ActionPiece {
-    pub(crate) class: Class,
-    pub(crate) epoch: u64,
-    pub(crate) last_seen: i64,
+pub struct ActionPiece {
+    /// How it conflicts.
+    pub class: Class,
+    /// Of the origin's locks: actions of one process and epoch do not conflict with each other.
+    pub epoch: u64,
+    /// What the origin had seen.
+    pub last_seen: i64,
     /// The origin's number of an action in chunks; zero: the piece is the whole action.
-    pub(crate) chunked: u64,
+    pub chunked: u64,
     /// How many chunks came before.
-    pub(crate) chunks: u32,
-    pub(crate) keys: Bytes,
-    pub(crate) data: Bytes,
+    pub chunks: u32,
+    /// The rest of the keys.
+    pub keys: Bytes,
+    /// The rest of the data.
+    pub data: Bytes,
 }
 
 /// What a chunk carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Part {
+pub enum Part {
+    /// Keys.
     Keys = 0,
+    /// Data for the host.
     Data = 1,
 }
 
 /// One chunk.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Chunk {
-    pub(crate) part: Part,
+pub struct Chunk {
+    /// Of what.
+    pub part: Part,
     /// How many chunks of the action come before this one.
-    pub(crate) ordinal: u32,
-    pub(crate) chunked: u64,
-    pub(crate) bytes: Bytes,
+    pub ordinal: u32,
+    /// The origin's number of the action.
+    pub chunked: u64,
+    /// It.
+    pub bytes: Bytes,
 }
 
 /// A payload that is not what its entry kind says.
@@ -100,7 +110,11 @@ impl ActionPiece {
         out.freeze()
     }
 
-    pub(crate) fn decode(mut payload: Bytes) -> Result<ActionPiece, PayloadError> {
+    /// Reads the payload of an action entry.
+    ///
+    /// # Errors
+    /// If it is none.
+    pub fn decode(mut payload: Bytes) -> Result<ActionPiece, PayloadError> {
         const WHAT: &str = "action";
         if payload.len() < ACTION_HEADER_BYTES {
             return Err(bad(WHAT, format!("{} bytes are too few", payload.len())));
@@ -144,7 +158,11 @@ impl Chunk {
         out.freeze()
     }
 
-    pub(crate) fn decode(mut payload: Bytes) -> Result<Chunk, PayloadError> {
+    /// Reads the payload of a chunk entry.
+    ///
+    /// # Errors
+    /// If it is none.
+    pub fn decode(mut payload: Bytes) -> Result<Chunk, PayloadError> {
         const WHAT: &str = "chunk";
         if payload.len() < CHUNK_HEADER_BYTES {
             return Err(bad(WHAT, format!("{} bytes are too few", payload.len())));

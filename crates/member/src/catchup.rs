@@ -9,13 +9,13 @@ use synod_wire::PeerMessage;
 use crate::driver::append_message;
 use crate::host::{Host, Level};
 
-/// Payload bytes in one message.
-pub(crate) const CATCH_UP_BYTES: usize = 4 << 20;
-
 /// A range that some follower needs.
+#[derive(Clone, Copy, Debug)]
 pub struct CatchUp {
     pub(crate) from: MemberId,
     pub(crate) range: SendEntries,
+    /// Payload bytes in one message.
+    pub(crate) bytes_max: usize,
 }
 
 impl CatchUp {
@@ -34,13 +34,12 @@ impl CatchUp {
         reader: &LogReader,
         host: &Arc<dyn Host>,
     ) -> Result<Option<PeerMessage>, LogError> {
-        let CatchUp { from, range } = self;
-        let bytes = if range.may_cut {
-            CATCH_UP_BYTES
-        } else {
-            usize::MAX
-        };
-        match reader.read(range.first, range.last, bytes) {
+        let CatchUp {
+            from,
+            range,
+            bytes_max,
+        } = self;
+        match reader.read(range.first, range.last, *bytes_max) {
             Ok(entries) if !entries.is_empty() => {
                 let entries: Vec<&Entry> = entries.iter().collect();
                 Ok(Some(append_message(*from, range, &entries)))

@@ -15,15 +15,18 @@ use crate::action::{ActionPiece, Chunk, Part, PayloadError};
 
 /// Names an action in chunks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct OpenId {
-    pub(crate) member: MemberId,
-    pub(crate) session: SessionId,
+pub struct OpenId {
+    /// The origin.
+    pub member: MemberId,
+    /// Its process.
+    pub session: SessionId,
     /// The origin's number for the action.
-    pub(crate) chunked: u64,
+    pub chunked: u64,
 }
 
 impl OpenId {
-    fn of(origin: &Origin, chunked: u64) -> OpenId {
+    /// The action of this origin and number.
+    pub fn of(origin: &Origin, chunked: u64) -> OpenId {
         OpenId {
             member: origin.member,
             session: origin.session,
@@ -39,7 +42,11 @@ impl OpenId {
         out.freeze()
     }
 
-    pub(crate) fn decode(mut payload: Bytes) -> Result<OpenId, PayloadError> {
+    /// Reads the payload of a discard entry.
+    ///
+    /// # Errors
+    /// If it is none.
+    pub fn decode(mut payload: Bytes) -> Result<OpenId, PayloadError> {
         if payload.len() != 24 {
             return Err(PayloadError {
                 what: "discard",
@@ -172,6 +179,19 @@ impl Ingestor {
         }
     }
 
+    /// The planted bug: takes an entry in as one without keys.
+    pub(crate) fn pretend(&mut self, header: &EntryHeader) {
+        self.last_index = header.index;
+        if header.kind.is_ordered() {
+            self.last_seqno = header.seqno;
+            self.ingest_as(
+                header.seqno,
+                &KeySet::new(),
+                Class::WriteSet { pa_unsafe: false },
+            );
+        }
+    }
+
     fn ingest_action(&mut self, header: &EntryHeader, payload: &Bytes) -> Result<(), PayloadError> {
         let parsed = ActionPiece::decode(payload.clone())
             .and_then(|piece| Ok((self.keys_of(&header.origin, &piece)?, piece)));
@@ -279,7 +299,9 @@ impl Ingestor {
         };
         let next_seqno = first_gone.next_seqno;
         self.trail.truncate(kept);
-        self.certifier.rollback(next_seqno.0);
+        if !synod_planted::is(synod_planted::Bug::NoCertificationRollback) {
+            self.certifier.rollback(next_seqno.0);
+        }
         self.last_seqno = next_seqno.prev();
         self.last_index = from.prev();
         self.open.retain(|_, open| {

@@ -47,7 +47,7 @@ mod storage;
 mod tuning;
 mod view;
 
-pub use action::{Action, Cutter, PayloadError, Piece, cut};
+pub use action::{Action, ActionPiece, Chunk, Cutter, Part, PayloadError, Piece, cut};
 pub use catchup::CatchUp;
 pub use client::{Client, Fate, Outcome, Patience, Waiter};
 pub use config::{DatabasePosition, MemberConfig, StartMode};
@@ -55,6 +55,7 @@ pub use deliver::{DeliverError, Delivered, Deliverer};
 pub use driver::{Driver, Event, LeaveDone, Links, Load, Me, ReadDone, Reply, Submission};
 pub use former::sessions_between;
 pub use host::{Delivery, DonorRequest, Host, Level, MemberStatus, TransferNews};
+pub use ingest::OpenId;
 pub use outside::{Disk, Network, Observer};
 pub use shared::{NodeStatus, Shared, lock};
 pub use snapshots::Snapshot;

@@ -208,6 +208,10 @@ fn warm_ingestor(
             Ok(entries) => {
                 for entry in entries {
                     next = entry.header.index.next();
+                    if synod_planted::is(synod_planted::Bug::ColdCertification) {
+                        ingest.pretend(&entry.header);
+                        continue;
+                    }
                     if let Err(error) = ingest.appended(now, &entry.header, &entry.payload) {
                         let text = format!("entry {}: {error}", entry.header.id());
                         host.log(Level::Debug, &text);

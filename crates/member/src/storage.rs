@@ -106,6 +106,11 @@ impl Storage {
         self.batch_bytes < BATCH_BYTES_MAX
     }
 
+    /// Whether anything was written that [`Storage::sync`] would report.
+    pub fn needs_sync(&self) -> bool {
+        self.last_ticket.is_some()
+    }
+
     /// Does one job; `wall` is the wall clock, for the age of what is dropped. Answers where the log
     /// starts if that has changed: [`crate::Event::Purged`]. Nothing is durable before
     /// [`Storage::sync`].
@@ -179,12 +184,16 @@ impl Storage {
                 Ok(Some(ticket))
             }
             Job::Truncate { ticket, era, from } => {
-                self.writer.truncate(from)?;
+                if !synod_planted::is(synod_planted::Bug::LoseTruncate) {
+                    self.writer.truncate(from)?;
+                }
                 self.shared.log_written(era, from.prev());
                 Ok(Some(ticket))
             }
             Job::Vote { ticket, vote } => {
-                self.writer.save_vote(vote)?;
+                if !synod_planted::is(synod_planted::Bug::SkipVote) {
+                    self.writer.save_vote(vote)?;
+                }
                 Ok(Some(ticket))
             }
             Job::Reset { ticket, era, base } => {

@@ -11,6 +11,8 @@ pub struct Tuning {
     pub warm_entries: u64,
     /// A new member's log starts this many entries before the end, if it needs no more.
     pub join_backlog: u64,
+    /// Payload bytes in one message to a member far behind.
+    pub catch_up_bytes: usize,
     /// Period of the slow work: reports, views, retention.
     pub slow_tick: Duration,
     /// How often the log looks for something to drop.
@@ -27,6 +29,7 @@ impl Default for Tuning {
             staged_bytes: 32 << 20,
             warm_entries: 20_000,
             join_backlog: 1000,
+            catch_up_bytes: 4 << 20,
             slow_tick: Duration::from_millis(250),
             retention_period: Duration::from_secs(5),
             flush_margin: Duration::from_secs(60),

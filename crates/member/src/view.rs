@@ -56,7 +56,11 @@ impl View {
         out.freeze()
     }
 
-    pub(crate) fn decode(seqno: Seqno, mut payload: Bytes) -> Result<View, PayloadError> {
+    /// Reads the payload of a view entry.
+    ///
+    /// # Errors
+    /// If it is none.
+    pub fn decode(seqno: Seqno, mut payload: Bytes) -> Result<View, PayloadError> {
         let bad = |why: &str| PayloadError {
             what: "view",
             why: why.to_owned(),

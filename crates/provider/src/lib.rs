@@ -38,3 +38,9 @@ mod stream_ends;
 mod total_order;
 mod transaction;
 mod write_set;
+
+// Whatever else is built at the same time: no bug is ever planted in what servers load.
+const _: () = assert!(
+    !synod_planted::ENABLED,
+    "libsynod.so must be built without the feature 'planted'"
+);

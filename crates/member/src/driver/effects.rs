@@ -11,7 +11,7 @@ use synod_log::Entry;
 use synod_wire::PeerMessage;
 
 use super::Driver;
-use crate::catchup::{CATCH_UP_BYTES, CatchUp};
+use crate::catchup::CatchUp;
 use crate::host::Level;
 use crate::storage::Job;
 use crate::view::View;
@@ -124,13 +124,14 @@ impl Driver {
 
     fn send_entries(&mut self, range: SendEntries) {
         let bytes_max = match range.may_cut {
-            true => CATCH_UP_BYTES,
+            true => self.tuning.catch_up_bytes,
             false => usize::MAX,
         };
         let Some(entries) = self.staged.range(range.first, range.last, bytes_max) else {
             self.links.disk.read(CatchUp {
                 from: self.me.member,
                 range,
+                bytes_max,
             });
             return;
         };

@@ -4,7 +4,7 @@ use std::any::Any;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use synod_consensus::{EntryKind, GroupId, LogBase, MemberId, Seqno, WriteTicket};
+use synod_consensus::{ConfigChange, EntryKind, GroupId, LogBase, MemberId, Seqno, WriteTicket};
 use synod_log::LogError;
 use synod_wire::{DataState, PeerMessage, StateOffer, StateRequest, StateResult};
 
@@ -117,6 +117,10 @@ pub enum Event {
         /// How it went.
         result: StateResult,
     },
+    /// An operator wants another configuration; done if this member leads and may.
+    ChangeConfig(ConfigChange),
+    /// An operator wants another leader (none: whoever is fit); done if this member leads.
+    TransferLeadership(Option<MemberId>),
     /// Leave the group in good order.
     Leave(LeaveDone),
     /// Stop at once.

@@ -45,9 +45,10 @@ impl Flushed {
             sample.applied_at.get_or_insert(now);
         }
         let is_flushed = |sample: &Sample| {
-            sample
-                .applied_at
-                .is_some_and(|at| now.since(at) >= self.margin)
+            sample.applied_at.is_some_and(|at| {
+                now.since(at) >= self.margin
+                    || synod_planted::is(synod_planted::Bug::RetainUnflushed)
+            })
         };
         while self.samples.front().is_some_and(is_flushed) {
             if let Some(sample) = self.samples.pop_front() {

@@ -13,6 +13,7 @@ mod inspect;
 mod join;
 mod leader;
 mod leave;
+mod operator;
 mod origin;
 mod presence;
 mod protocol;
@@ -288,6 +289,8 @@ impl Driver {
             Event::RequestState(request) => self.request_state(request),
             Event::StateOffer { joiner, offer } => self.answer_offer(joiner, offer),
             Event::StateResult { joiner, result } => self.answer_result(joiner, result),
+            Event::ChangeConfig(change) => self.operate_config(change),
+            Event::TransferLeadership(to) => self.operate_transfer(to),
             Event::Leave(done) => self.begin_leave(done),
             Event::Stop => self.stopped = true,
         }

@@ -90,6 +90,9 @@ impl Driver {
     /// The log began anew, behind entries that this member has not seen: what it proposed may be
     /// among them, so it is not sent again.
     pub(super) fn forget_unseen(&mut self) {
+        if synod_planted::is(synod_planted::Bug::ResendAfterReset) {
+            return;
+        }
         let numbers = self.outbox.log_reset(self.core.base().last.term);
         self.give_up(&numbers);
     }
@@ -133,7 +136,8 @@ impl Driver {
         // Attached before the decision: the client may finish before this thread goes on, and the
         // delivery thread must find it either way.
         self.links.shared.attach_local(header.seqno);
-        if !submitted.waiter.decide(fate) {
+        if !submitted.waiter.decide(fate) && !synod_planted::is(synod_planted::Bug::LeaveToTheDead)
+        {
             self.links.shared.take_local(header.seqno);
         }
     }
@@ -152,7 +156,7 @@ impl Driver {
     }
 
     fn give_up(&mut self, numbers: &[u64]) {
-        if !numbers.is_empty() {
+        if !numbers.is_empty() && !synod_planted::is(synod_planted::Bug::NoEpoch) {
             // Before the clients let go of their locks.
             self.links.shared.epoch().fetch_add(1, Ordering::AcqRel);
         }
