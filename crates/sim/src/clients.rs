@@ -1,15 +1,18 @@
 //! Clients, and the oracle of what they were told: transactions on rows with local locks, and causal
 //! reads. A transaction whose client gave up, or whose member died, is unknown, never absent.
 
-use bytes::Bytes;
+use std::sync::{Arc, Mutex};
+
 use rand::Rng;
 use synod_certify::{Class, KeyType};
-use synod_consensus::{EntryHeader, EntryId, EntryKind, MemberId, Seqno, SessionId};
+use synod_consensus::{EntryId, MemberId, Seqno, SessionId};
+use synod_member::{
+    Action, Event as Input, Fate, Outcome, ReadDone, Submission, Waiter, cut, lock,
+};
 
-use crate::action::{Piece, Row, TABLES, cut, row_keys, table_keys};
+use crate::action::{Content, Row, TABLES, row_keys, table_keys};
+use crate::deeds::Caller;
 use crate::invariants::quorum::durable_on_quorum;
-use crate::member::Submitted;
-use crate::planted::Planted;
 use crate::trace::What;
 use crate::world::{Event, World};
 
@@ -17,11 +20,11 @@ use crate::world::{Event, World};
 const IN_FLIGHT_MAX: usize = 48;
 
 /// What a client waits for.
-#[derive(Clone, Debug)]
 pub(crate) struct Transaction {
     pub(crate) member: MemberId,
     pub(crate) session: SessionId,
     pub(crate) rows: Vec<Row>,
+    pub(crate) caller: Arc<Caller>,
 }
 
 impl World {
@@ -55,28 +58,19 @@ impl World {
         }
         let committed = self.commit_index();
         let read = self.checks.reads.ask(id, committed);
-        if self.planted(Planted::LocalRead) {
-            let (index, seqno) = (self.core(id).commit_index(), self.process(id).commit_seqno);
-            let known = self.checks.committed.get(index);
-            let checked = self.checks.reads.answer(id, read, index, seqno, known);
-            return self.judge(checked);
-        }
-        self.with_core(id, |core, now| core.read(now, read));
+        let reply = self.process(id).deeds.reply_to(read);
+        self.tell(id, Input::Read(ReadDone { id: read, reply }));
     }
 
     /// A client at a member commits a transaction.
     pub(crate) fn submit(&mut self, id: MemberId) -> bool {
         let node = self.node(id);
-        let busy = node
-            .process
-            .as_ref()
-            .is_none_or(|p| p.submitted.len() >= IN_FLIGHT_MAX);
+        let asleep = node.paused_until_us > self.now_us;
+        let waiting = node.process.as_ref().map(|p| p.driver.load().submitted);
+        let busy = waiting.is_none_or(|count| count >= IN_FLIGHT_MAX);
         // Servers without a database of the group take no clients.
-        let ready = node
-            .process
-            .as_ref()
-            .is_some_and(|p| p.deliver_next.is_some());
-        if busy || !ready || node.database.copying || node.paused_until_us > self.now_us {
+        let ready = node.process.as_ref().is_some_and(|p| p.deliverer.is_some());
+        if busy || !ready || asleep {
             return false;
         }
         let Some((rows, class)) = self.draw_transaction(id) else {
@@ -101,20 +95,23 @@ impl World {
             };
             keys.append(&[b"db", &table, &row.to_le_bytes()], how);
         }
-        let process = self.process(id);
-        let (epoch, chunked) = (process.lock_epoch, process.next_chunked);
-        process.next_chunked += 1;
-        let piece = Piece {
-            class,
-            epoch,
-            last_seen,
-            chunked: 0,
-            chunks: 0,
-            keys: Bytes::from(keys.encode()),
-            rows: rows.clone(),
+        self.next_transaction += 1;
+        let filler = match self.chance(0.3) {
+            true => self.rng.random_range(0..600),
+            false => 0,
         };
-        let (chunks, last) = cut(piece, chunked, self.options.chunk_bytes);
-        self.hand_over(id, rows, chunks, last);
+        let content = Content {
+            transaction: self.next_transaction,
+            rows,
+            filler,
+        };
+        let action = Action {
+            class,
+            keys,
+            last_seen,
+            data: content.encode(),
+        };
+        self.hand_over(id, content, &action);
         true
     }
 
@@ -138,65 +135,95 @@ impl World {
         Some((rows, Class::WriteSet { pa_unsafe }))
     }
 
-    fn hand_over(&mut self, id: MemberId, rows: Vec<Row>, chunks: Vec<Bytes>, last: Bytes) {
-        self.next_transaction += 1;
-        let transaction = self.next_transaction;
-        if !chunks.is_empty() {
-            self.coverage.count("action in chunks");
-        }
+    fn hand_over(&mut self, id: MemberId, content: Content, action: &Action) {
+        let Content {
+            transaction, rows, ..
+        } = content;
+        let chunk_bytes = self.options.chunk_bytes;
         let process = self.process(id);
-        process.locks.extend(rows.iter().copied());
         let session = process.session;
-        let pieces = chunks
-            .into_iter()
-            .map(|payload| (EntryKind::Chunk, payload));
-        let mut number = 0;
-        for (kind, payload) in pieces.chain([(EntryKind::Action, last)]) {
-            number = process.outbox.submit();
-            process.submitted.insert(
-                number,
-                Submitted {
-                    kind,
-                    payload,
-                    transaction,
-                },
-            );
-        }
-        self.transactions.insert(
+        process.locks.extend(rows.iter().copied());
+        let epoch = process.shared.epoch().clone();
+        let caller = Arc::new(Caller {
             transaction,
-            Transaction {
-                member: id,
-                session,
-                rows,
+            deeds: process.deeds.clone(),
+            outcome: Mutex::new(Outcome::new(epoch.clone())),
+        });
+        let snapshot = process.shared.hold_snapshot(Seqno(action.last_seen));
+        let number = process.number();
+        let epoch = epoch.load(std::sync::atomic::Ordering::Acquire);
+        let known = Transaction {
+            member: id,
+            session,
+            rows,
+            caller: caller.clone(),
+        };
+        self.transactions.insert(transaction, known);
+        self.coverage.count("transaction");
+        self.note(
+            id,
+            What::Proposed {
+                number: transaction,
             },
         );
-        self.coverage.count("transaction");
-        self.note(id, What::Proposed { number });
         let timeout_us = self.options.workload.timeout_us;
         self.schedule(timeout_us, Event::GiveUp { transaction });
+        let mut pieces = 0;
+        for piece in cut(action, epoch, chunk_bytes, number) {
+            pieces += 1;
+            let (kind, payload) = piece.into_proposal();
+            let submission = Submission {
+                kind,
+                payload,
+                waiter: Waiter::new(caller.clone()),
+                snapshot: snapshot.clone(),
+                held: None,
+            };
+            self.tell_only(id, Input::Submit(submission));
+        }
+        if pieces > 1 {
+            self.coverage.count("action in chunks");
+        }
         self.settle(id);
     }
 
     // --- what clients are told --------------------------------------------------------------
 
-    /// An entry of this session was committed.
-    pub(crate) fn own_committed(&mut self, id: MemberId, number: u64, header: &EntryHeader) {
-        let Some(submitted) = self.process(id).submitted.remove(&number) else {
-            return;
-        };
-        if header.kind != EntryKind::Action {
-            return;
-        }
-        let seqno = header.seqno;
-        self.note(id, What::Ordered { number, seqno });
-        let checked = self.checks.once.acknowledged(&header.origin, seqno);
-        self.judge(checked);
-        self.check_acknowledged(header.id());
-        if self.transactions.contains_key(&submitted.transaction) {
-            self.coverage.count("transaction acknowledged");
-            self.process(id)
-                .attached
-                .insert(seqno, submitted.transaction);
+    /// A client's action has a fate.
+    pub(crate) fn decided(&mut self, id: MemberId, transaction: u64, fate: Fate) {
+        match fate {
+            Fate::Ordered { seqno, .. } => {
+                let number = transaction;
+                self.note(id, What::Ordered { number, seqno });
+                self.coverage.count("transaction acknowledged");
+                match self.checks.history.entry_of(transaction, seqno) {
+                    Ok(entry) => self.check_acknowledged(entry),
+                    Err(violation) => self.judge(Err(violation)),
+                }
+                self.process(id).attached.insert(seqno, transaction);
+            }
+            Fate::Conflict | Fate::TooOld | Fate::Rejected | Fate::NotProposed => {
+                let name = match fate {
+                    Fate::Conflict => "conflict",
+                    Fate::TooOld => "snapshot too old",
+                    Fate::NotProposed => "no group to propose to",
+                    _ => "proposal malformed",
+                };
+                self.coverage.count(name);
+                self.note(
+                    id,
+                    What::RefusedWrite {
+                        number: transaction,
+                    },
+                );
+                let checked = self.checks.history.refused(transaction);
+                self.judge(checked);
+                self.finish(transaction);
+            }
+            Fate::Unknown => {
+                self.coverage.count("transaction unknown");
+                self.finish(transaction);
+            }
         }
     }
 
@@ -207,36 +234,13 @@ impl World {
         self.judge(checked);
     }
 
-    /// The leader refused a piece of a transaction.
-    pub(crate) fn client_refused(&mut self, id: MemberId, number: u64, submitted: &Submitted) {
-        self.coverage.count("transaction refused");
-        self.note(id, What::RefusedWrite { number });
-        if submitted.kind == EntryKind::Action {
-            self.finish(submitted.transaction);
-            return;
-        }
-        // Without one of its chunks the action cannot be ordered; its last piece will be refused.
-        self.unknown(submitted.transaction);
-    }
-
     /// Nobody waits any longer: locks go, and later transactions are no longer its siblings.
     pub(crate) fn give_up(&mut self, transaction: u64) {
         let Some(known) = self.transactions.get(&transaction) else {
             return;
         };
-        let (id, session) = (known.member, known.session);
-        let same = self
-            .node(id)
-            .process
-            .as_ref()
-            .is_some_and(|p| p.session == session);
-        if same
-            && self
-                .node(id)
-                .process
-                .as_ref()
-                .is_some_and(|p| p.attached.values().any(|t| *t == transaction))
-        {
+        let (id, caller) = (known.member, known.caller.clone());
+        if lock(&caller.outcome).give_up() != Fate::Unknown {
             // It knows its fate, and only waits for the database.
             return;
         }
@@ -247,28 +251,13 @@ impl World {
                 number: transaction,
             },
         );
-        self.unknown(transaction);
+        self.finish(transaction);
     }
 
-    /// The fate of a transaction stays unknown to its client.
-    pub(crate) fn unknown(&mut self, transaction: u64) {
-        let Some(known) = self.transactions.get(&transaction) else {
-            return;
-        };
-        let (id, session) = (known.member, known.session);
-        let keep_epoch = self.planted(Planted::NoEpoch);
-        if let Some(process) = self
-            .node_mut(id)
-            .process
-            .as_mut()
-            .filter(|p| p.session == session)
-        {
-            // Before the locks go.
-            if !keep_epoch {
-                process.lock_epoch += 1;
-            }
-        }
-        self.finish(transaction);
+    /// The process of these clients has ended.
+    pub(crate) fn clients_of_the_dead(&mut self, id: MemberId, session: SessionId) {
+        let theirs = |known: &Transaction| (known.member, known.session) == (id, session);
+        self.transactions.retain(|_, known| !theirs(known));
     }
 
     /// A transaction is over: its locks go.
@@ -286,10 +275,8 @@ impl World {
 
     /// Whether any proposal of this member is without an outcome.
     pub(crate) fn has_open_proposals(&self, id: MemberId) -> bool {
-        self.node(id)
-            .process
-            .as_ref()
-            .is_some_and(|p| p.outbox.oldest_outstanding().is_some())
+        let process = self.node(id).process.as_ref();
+        process.is_some_and(|p| p.driver.load().submitted > 0)
     }
 
     /// Seqno of the last committed action.

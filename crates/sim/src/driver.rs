@@ -1,165 +1,116 @@
-//! The simulated core thread: the same calls as `synod-node`'s driver makes, in the same order, with
-//! its surroundings replaced. See `docs/simulation.md` for what is production code here.
+//! Running a member: events go into its driver, and its deeds are looked at, checked and done.
 
-use bytes::Bytes;
-use rand::Rng;
+use std::sync::atomic::Ordering;
+
 use synod_consensus::{
-    Append, Body, Config, ConfigAt, Effect, EntryHeader, EntryId, EntryKind, LogIndex, MemberId,
-    Message, Origin, RoleChange, RoleName, SendEntries, Seqno, WriteOp, WriteTicket,
+    AppendOutcome, Body, Effect, EntryId, EntryKind, LogIndex, MemberId, Message, RoleChange,
+    RoleName, WriteOp,
 };
-use synod_log::Entry;
+use synod_member::{Driver, Event as Input, Job, Level};
+use synod_wire::PeerMessage;
 
+use crate::deeds::{Deed, Seen};
 use crate::invariants::bounds::{Held, within};
 use crate::invariants::committed::Committed;
 use crate::invariants::durable_first::may_leave;
 use crate::invariants::election::Election;
 use crate::invariants::quorum::durable_on_quorum;
 use crate::invariants::{Violation, require};
-use crate::member::{Job, Wire};
-use crate::planted::Planted;
 use crate::trace::What;
 use crate::world::{Event, World};
 
 /// Name of a message for the trace.
-pub(crate) fn kind_of(wire: &Wire) -> &'static str {
-    match wire {
-        Wire::Core { message, .. } => match &message.body {
-            Body::PreVote { .. } => "pre-vote",
-            Body::PreVoteReply { .. } => "pre-vote reply",
-            Body::Vote { .. } => "vote",
-            Body::VoteReply { granted: true } => "vote granted",
-            Body::VoteReply { granted: false } => "vote refused",
-            Body::Append(_) => "append",
-            Body::AppendReply(_) => "append reply",
-            Body::Heartbeat { .. } => "heartbeat",
-            Body::HeartbeatReply { .. } => "heartbeat reply",
-            Body::InstallBase { .. } => "install base",
-            Body::TimeoutNow => "timeout now",
-            Body::Read { .. } => "read",
-            Body::ReadReply { .. } => "read reply",
-        },
-        Wire::Propose(_) => "propose",
-        Wire::Refused { .. } => "refused",
-        Wire::Join { .. } => "join",
-        Wire::Report { .. } => "report",
-        Wire::Status { .. } => "status",
+pub(crate) fn kind_of(message: &PeerMessage) -> &'static str {
+    match message {
+        PeerMessage::Consensus(message) | PeerMessage::Append { message, .. } => {
+            match &message.body {
+                Body::PreVote { .. } => "pre-vote",
+                Body::PreVoteReply { .. } => "pre-vote reply",
+                Body::Vote { .. } => "vote",
+                Body::VoteReply { granted: true } => "vote granted",
+                Body::VoteReply { granted: false } => "vote refused",
+                Body::Append(_) => "append",
+                Body::AppendReply(_) => "append reply",
+                Body::Heartbeat { .. } => "heartbeat",
+                Body::HeartbeatReply { .. } => "heartbeat reply",
+                Body::InstallBase { .. } => "install base",
+                Body::TimeoutNow => "timeout now",
+                Body::Read { .. } => "read",
+                Body::ReadReply { .. } => "read reply",
+            }
+        }
+        PeerMessage::Propose(_) => "propose",
+        PeerMessage::ProposeRefused { .. } => "refused",
+        PeerMessage::Join(_) => "join",
+        PeerMessage::JoinReply(_) => "join reply",
+        PeerMessage::Leave { .. } => "leave",
+        PeerMessage::LeaveReply { .. } => "leave reply",
+        PeerMessage::Report(_) => "report",
+        PeerMessage::Status(_) => "status",
+        PeerMessage::StateRequest(_) => "state request",
+        PeerMessage::StateOffer(_) => "state offer",
+        PeerMessage::StateResult(_) => "state result",
     }
 }
 
-fn index_of(wire: &Wire) -> LogIndex {
-    match wire {
-        Wire::Core { message, .. } => match &message.body {
-            Body::Append(append) => append.entries.last().map_or(append.prev.index, |e| e.index),
-            Body::AppendReply(reply) => match reply.outcome {
-                synod_consensus::AppendOutcome::Durable { index } => index,
-                synod_consensus::AppendOutcome::Rejected { hint, .. } => hint.index,
-            },
-            Body::Heartbeat { commit, .. } => *commit,
-            Body::InstallBase { base, .. } => base.last.index,
-            _ => LogIndex(0),
+/// The message of the protocol in it, if any.
+pub(crate) fn protocol(message: &PeerMessage) -> Option<&Message> {
+    match message {
+        PeerMessage::Consensus(message) | PeerMessage::Append { message, .. } => Some(message),
+        _ => None,
+    }
+}
+
+pub(crate) fn index_of(message: &PeerMessage) -> LogIndex {
+    match protocol(message).map(|message| &message.body) {
+        Some(Body::Append(append)) => append.entries.last().map_or(append.prev.index, |e| e.index),
+        Some(Body::AppendReply(reply)) => match reply.outcome {
+            AppendOutcome::Durable { index } => index,
+            AppendOutcome::Rejected { hint, .. } => hint.index,
         },
+        Some(Body::Heartbeat { commit, .. }) => *commit,
+        Some(Body::InstallBase { base, .. }) => base.last.index,
         _ => LogIndex(0),
     }
 }
 
 impl World {
-    pub(crate) fn planted(&self, bug: Planted) -> bool {
-        self.options.planted == Some(bug)
-    }
-
     // --- inputs -----------------------------------------------------------------------------
 
-    /// A message of a peer.
-    pub(crate) fn arrives(&mut self, from: MemberId, to: MemberId, wire: Wire) {
-        let term = match &wire {
-            Wire::Core { message, .. } => message.term,
-            _ => Default::default(),
-        };
-        let (kind, index) = (kind_of(&wire), index_of(&wire));
-        self.note(
-            to,
-            What::Received {
-                from,
-                kind,
-                term,
-                index,
-            },
-        );
-        let now_us = self.now_us;
-        if let Some(present) = self.process(to).presence.get_mut(&from) {
-            present.heard_us = now_us;
+    /// Tells a member something. Its next turn comes at once, or after some more has come in.
+    pub(crate) fn tell(&mut self, id: MemberId, input: Input) {
+        if !self.is_up(id) {
+            return;
         }
-        match wire {
-            Wire::Core { message, payloads } => self.handle_consensus(to, message, payloads),
-            Wire::Propose(propose) => self.handle_propose(to, from, propose),
-            Wire::Refused {
-                term,
-                session,
-                number,
-            } => {
-                if session == self.process(to).session {
-                    self.proposal_refused(to, term, number);
-                }
-            }
-            Wire::Join {
-                session,
-                name,
-                has_data,
-                last,
-            } => {
-                self.handle_join(to, from, session, name, has_data, last);
-            }
-            Wire::Report {
-                session,
-                applied,
-                eligible,
-            } => {
-                self.handle_report(to, from, session, applied, eligible);
-            }
-            Wire::Status { term, low_water } => {
-                let process = self.process(to);
-                if term == process.core.term() && process.core.leader() == Some(from) {
-                    process.slowest_applied = low_water;
-                    if let Some(low_water) = low_water {
-                        process.ingest.advance_window(low_water);
-                    }
-                }
-            }
+        self.drive(id, |driver, now| driver.handle(now, input));
+        self.settle(id);
+    }
+
+    /// As [`World::tell`], of an event that others go with.
+    pub(crate) fn tell_only(&mut self, id: MemberId, input: Input) {
+        if self.is_up(id) {
+            self.drive(id, |driver, now| driver.handle(now, input));
         }
     }
 
-    fn handle_consensus(&mut self, to: MemberId, mut message: Message, payloads: Vec<Bytes>) {
-        let mut configs = Vec::new();
-        if let Body::Append(append) = &message.body {
-            for (header, payload) in append.entries.iter().zip(payloads) {
-                if header.kind == EntryKind::Config {
-                    match Config::decode(&payload) {
-                        Ok(config) => configs.push((header.index, config)),
-                        Err(_) => return,
-                    }
-                }
-                self.process(to)
-                    .arriving
-                    .insert((header.term, header.index), payload);
-            }
-        }
-        let local = self.local(to);
-        if self.planted(Planted::LeaseFromReceiveTime) {
-            match &mut message.body {
-                Body::HeartbeatReply { sent_at, .. } => *sent_at = local,
-                Body::AppendReply(reply) => reply.sent_at = local,
-                _ => {}
-            }
-        }
-        // The core wants its effects performed before it is given the next message.
-        self.perform_core_effects(to);
-        self.remember_voters(to);
-        self.process(to)
-            .core
-            .handle_message_with(local, message, &configs);
-        self.perform_core_effects(to);
-        if let Some(process) = self.node_mut(to).process.as_mut() {
-            process.arriving.clear();
+    /// Calls the driver, and does what it did.
+    pub(crate) fn drive(
+        &mut self,
+        id: MemberId,
+        call: impl FnOnce(&mut Driver, synod_consensus::Time),
+    ) {
+        let now = self.local(id);
+        self.note_window(id);
+        call(&mut self.process(id).driver, now);
+        self.note_window(id);
+        self.do_deeds(id);
+    }
+
+    fn note_window(&mut self, id: MemberId) {
+        let process = self.process(id);
+        let start = process.driver.certified_from();
+        if process.windows.last() != Some(&start) {
+            process.windows.push(start);
         }
     }
 
@@ -179,41 +130,9 @@ impl World {
         }
     }
 
-    /// One turn of the core thread.
+    /// One turn of the member, and of what else waits for something to do.
     pub(crate) fn turn(&mut self, id: MemberId) {
-        self.remember_voters(id);
-        let local = self.local(id);
-        let process = self.process(id);
-        if process.core.poll_timeout().is_some_and(|at| at <= local) {
-            process.core.handle_tick(local);
-        }
-        self.perform(id);
-    }
-
-    /// An input is about to be given to the core.
-    pub(crate) fn remember_voters(&mut self, id: MemberId) {
-        let process = self.process(id);
-        let config = process.core.config();
-        if process
-            .voters
-            .last()
-            .is_none_or(|(index, _)| *index != config.index)
-        {
-            let voters = config.config.voters().collect();
-            process.voters.push((config.index, voters));
-        }
-    }
-
-    /// Performs effects and sends proposals until there is nothing left to do.
-    pub(crate) fn perform(&mut self, id: MemberId) {
-        while self.is_up(id) && self.violation.is_none() {
-            self.perform_core_effects(id);
-            let ordered = self.retry_deferred(id);
-            let sent = self.send_proposals(id);
-            if !ordered && !sent {
-                break;
-            }
-        }
+        self.drive(id, Driver::turn);
         if !self.is_up(id) || self.violation.is_some() {
             return;
         }
@@ -228,104 +147,163 @@ impl World {
         let Some(process) = node.process.as_mut() else {
             return;
         };
-        let wake = process.core.poll_timeout();
-        process.tick_at_us = wake.map(|at| node.clock.global(at).max(now_us + 1));
+        let kept = process.voters.len().saturating_sub(1);
+        process.voters.drain(..kept);
+        let kept = process.windows.len().saturating_sub(1);
+        process.windows.drain(..kept);
+        let wake = process.driver.wake_at();
+        process.tick_at_us = Some(node.clock.global(wake).max(now_us + 1));
+    }
+
+    // --- deeds ------------------------------------------------------------------------------
+
+    /// Looks at, checks and does what the process did since the last call.
+    pub(crate) fn do_deeds(&mut self, id: MemberId) {
+        let mut failed = None;
+        while self.violation.is_none() && self.is_up(id) {
+            let Some(deed) = self.process(id).deeds.next() else {
+                break;
+            };
+            match deed {
+                Deed::Effect(seen) => self.effect(id, seen),
+                Deed::Send { to, over, message } => self.sends(id, to, over, message),
+                Deed::Connect(other) => self.reconnect_later(id, other),
+                Deed::SetGroup => self.introduce(id),
+                Deed::StopSeeking => self.process(id).is_seeking = false,
+                Deed::Write(job) => self.queue_job(id, job),
+                Deed::Read(request) => {
+                    self.coverage.count("catch-up from disk");
+                    self.process(id).catch_ups.push_back(request);
+                    if self.process(id).catch_ups.len() == 1 {
+                        self.read_next(id);
+                    }
+                }
+                Deed::Decided { transaction, fate } => self.decided(id, transaction, fate),
+                Deed::Answered { read, seqno } => {
+                    let checked = self.checks.reads.told(id, read, seqno);
+                    self.judge(checked);
+                }
+                Deed::Joined(view) => self.joined(id, &view),
+                Deed::Donate(request) => self.donate(id, &request),
+                Deed::News { id: number, news } => self.copy_news(id, number, news),
+                Deed::Failed(why) => failed = Some(why),
+                Deed::Left => failed = Some("left".to_owned()),
+                Deed::Delivered(delivery) => self.delivered(id, &delivery),
+                Deed::Said(level, text) => {
+                    if level > Level::Debug {
+                        self.note(id, What::Said { text });
+                    }
+                }
+            }
+        }
+        if self.is_up(id)
+            && self.violation.is_none()
+            && (failed.is_some() || self.process(id).driver.is_stopped())
+        {
+            self.stopped(id, failed.unwrap_or_default());
+        }
+    }
+
+    /// Sends a message, after a look whether it may leave.
+    fn sends(&mut self, id: MemberId, to: MemberId, over: Option<u64>, message: PeerMessage) {
+        if let Some(message) = protocol(&message) {
+            let ledger = &self.node(id).ledger;
+            let checked = may_leave(message, &ledger.written, &ledger.durable);
+            self.judge(checked);
+        }
+        let other = over.is_some_and(|over| over != self.net.connection(id, to));
+        if !other {
+            self.send(id, to, &message);
+        }
+    }
+
+    fn queue_job(&mut self, id: MemberId, job: Job) {
+        if let Job::Append { entries, .. } = &job {
+            for entry in entries {
+                self.checks.payloads.put(entry);
+            }
+        }
+        self.process(id).jobs.push_back(job);
+    }
+
+    /// The process cannot or will not go on; it is started again after a while.
+    fn stopped(&mut self, id: MemberId, why: String) {
+        match why.as_str() {
+            "left" => self.coverage.count("left in good order"),
+            _ => self.coverage.count("member stopped"),
+        }
+        self.note(id, What::Refused { why });
+        self.end_process(id);
+        self.restart_later(id);
     }
 
     // --- effects ----------------------------------------------------------------------------
 
-    pub(crate) fn perform_core_effects(&mut self, id: MemberId) {
-        while self.violation.is_none() {
-            let Some(effect) = self.process(id).core.poll_effect() else {
-                break;
-            };
-            match effect {
-                Effect::Write { ticket, op } => self.write(id, ticket, op),
-                Effect::Send(message) => self.send_core(id, message, Vec::new()),
-                Effect::SendEntries(range) => self.send_entries(id, &range),
-                Effect::Committed { index } => self.committed(id, index),
-                Effect::Role(change) => self.role_changed(id, change),
-                Effect::Config(config) => self.config_changed(id, &config),
-                Effect::ReadReady {
-                    id: read,
-                    index,
-                    seqno,
-                } => {
-                    self.note(id, What::Read { id: read, index });
-                    let known = self.checks.committed.get(index);
-                    let checked = self.checks.reads.answer(id, read, index, seqno, known);
-                    self.judge(checked);
+    fn effect(&mut self, id: MemberId, seen: Seen) {
+        match &seen.effect {
+            Effect::Write { ticket, op } => {
+                self.check_write(id, &seen, op);
+                let ticket = *ticket;
+                if let Effect::Write { op, .. } = &seen.effect {
+                    self.node_mut(id).ledger.write(ticket, op);
                 }
             }
-        }
-        self.remember_voters(id);
-        let voters = &mut self.process(id).voters;
-        voters.drain(..voters.len() - 1);
-    }
-
-    fn write(&mut self, id: MemberId, ticket: WriteTicket, op: WriteOp) {
-        let early = self.planted(Planted::CountOwnDiskEarly)
-            && self.process(id).core.is_leader()
-            && matches!(op, WriteOp::Append(_));
-        self.check_write(id, &op);
-        let skipped = match &op {
-            WriteOp::Vote(_) => self.planted(Planted::SkipVote),
-            WriteOp::Truncate { .. } => self.planted(Planted::LoseTruncate),
-            WriteOp::Append(_) | WriteOp::Reset(_) => false,
-        };
-        if !skipped || matches!(op, WriteOp::Truncate { .. }) {
-            self.node_mut(id).ledger.write(ticket, &op);
-        }
-        let job = match op {
-            WriteOp::Append(headers) => {
-                let entries = headers
-                    .iter()
-                    .map(|header| self.stage(id, header))
-                    .collect();
-                let era = self.process(id).readable.era;
-                Job::Append {
-                    ticket,
-                    era,
-                    entries,
-                }
+            Effect::Committed { index } => self.committed(id, *index, &seen),
+            Effect::Role(change) => self.role_changed(id, *change),
+            Effect::Config(config) => {
+                self.coverage.count("configuration in force");
+                let voters: Vec<MemberId> = config.config.voters().collect();
+                let (index, count) = (config.index, voters.len());
+                self.process(id).voters.push((index, voters));
+                let voters = count;
+                self.note(id, What::Config { index, voters });
             }
-            WriteOp::Truncate { from } => {
-                let process = self.process(id);
-                process.staged.truncate(from);
-                process.ingest.truncated(from);
-                process.views.retain(|(index, _)| *index < from);
-                process.readable.cut(from);
-                let era = process.readable.era;
-                Job::Truncate { ticket, era, from }
+            Effect::ReadReady {
+                id: read,
+                index,
+                seqno,
+            } => {
+                let (id_of_read, index, seqno) = (*read, *index, *seqno);
+                self.note(
+                    id,
+                    What::Read {
+                        id: id_of_read,
+                        index,
+                    },
+                );
+                let known = self.checks.committed.get(index);
+                let checked = self
+                    .checks
+                    .reads
+                    .answer(id, id_of_read, index, seqno, known);
+                self.judge(checked);
             }
-            WriteOp::Vote(vote) => Job::Vote { ticket, vote },
-            WriteOp::Reset(base) => {
-                self.log_began_anew(id, base.last.index, base.seqno);
-                let era = self.process(id).readable.era;
-                Job::Reset { ticket, era, base }
-            }
-        };
-        let job = match skipped {
-            true => Job::Nothing { ticket },
-            false => job,
-        };
-        self.process(id).jobs.push_back(job);
-        if early {
-            let local = self.local(id);
-            self.process(id).core.persisted(local, ticket);
+            Effect::Send(_) | Effect::SendEntries(_) => {}
         }
     }
 
     /// The rules about what is written.
-    fn check_write(&mut self, id: MemberId, op: &WriteOp) {
+    fn check_write(&mut self, id: MemberId, seen: &Seen, op: &WriteOp) {
         match op {
             WriteOp::Append(headers) => {
                 let mut before = self.node(id).ledger.written.last();
+                let leads = self.checks.election.leader_of(seen.term) == Some(id);
+                let windows = match leads {
+                    true => self.process(id).windows.clone(),
+                    false => Vec::new(),
+                };
                 for header in headers {
                     let (is_new, checked) = self.checks.log_matching.written(header, before);
                     self.judge(checked);
-                    if is_new && header.kind == EntryKind::Config {
-                        self.check_config(id, header);
+                    if is_new && leads && header.kind == EntryKind::Action {
+                        self.checks.certified.judged(header.id(), &windows);
+                    }
+                    let config = seen.configs.iter().find(|(at, ..)| *at == header.id());
+                    if let Some((entry, config, before)) = config.filter(|_| is_new) {
+                        let committed = self.commit_index();
+                        let made = &mut self.checks.config_change;
+                        let checked = made.made(*entry, config, *before, committed);
+                        self.judge(checked);
                     }
                     before = header.id();
                 }
@@ -339,215 +317,47 @@ impl World {
             WriteOp::Vote(_) => {}
             WriteOp::Reset(base) => {
                 self.coverage.count("log reset");
+                self.process(id).committed = base.last.index;
                 let checked = self.checks.committed.base(id, base.last);
                 self.judge(checked);
             }
         }
     }
 
-    fn check_config(&mut self, id: MemberId, header: &EntryHeader) {
-        let core = self.core(id);
-        let Some(config) = core.config_at(header.index).cloned() else {
-            return;
-        };
-        let before = core
-            .config_at(header.index.prev())
-            .filter(|at| at.index > LogIndex(0));
-        let before = before.and_then(|at| {
-            Some(EntryId {
-                term: core.term_at(at.index)?,
-                index: at.index,
-            })
-        });
-        let committed = self.commit_index();
-        let made = &mut self.checks.config_change;
-        let checked = made.made(header.id(), &config.config, before, committed);
-        self.judge(checked);
-    }
-
-    /// Finds an entry's payload, and has certification see the entry if it has not.
-    fn stage(&mut self, id: MemberId, header: &EntryHeader) -> Entry {
-        let payload = self.payload_of(id, header);
-        let process = self.process(id);
-        if process
-            .staged
-            .get(header.index)
-            .is_none_or(|entry| entry.header != *header)
-        {
-            process.staged.put(*header, payload.clone());
-        }
-        self.ingest_entry(id, header, &payload);
-        Entry {
-            header: *header,
-            payload,
-        }
-    }
-
-    fn payload_of(&mut self, id: MemberId, header: &EntryHeader) -> Bytes {
-        let process = self.process(id);
-        if let Some(payload) = process.arriving.remove(&(header.term, header.index)) {
-            return payload;
-        }
-        if let Some(entry) = process
-            .staged
-            .get(header.index)
-            .filter(|e| e.header == *header)
-        {
-            return entry.payload.clone();
-        }
-        match header.kind {
-            EntryKind::NoOp => Bytes::new(),
-            EntryKind::Config => {
-                let config = process.core.config_at(header.index);
-                Bytes::from(config.expect("the core made this entry").config.encode())
-            }
-            EntryKind::View | EntryKind::Action | EntryKind::Chunk | EntryKind::Discard => {
-                panic!("entry {} has no payload at hand", header.id())
-            }
-        }
-    }
-
-    /// Shows an appended entry to certification and to the view bookkeeping, once.
-    pub(crate) fn ingest_entry(&mut self, id: MemberId, header: &EntryHeader, payload: &Bytes) {
-        let now_us = self.now_us;
-        let process = self.process(id);
-        if header.index <= process.ingest.last_index() {
-            return;
-        }
-        process.ingest.appended(header, payload, now_us);
-        if header.kind == EntryKind::View {
-            let view = crate::joining::decode_view(payload);
-            process.views.push_back((header.index, view));
-        }
-    }
-
-    fn send_core(&mut self, id: MemberId, message: Message, payloads: Vec<Bytes>) {
-        let ledger = &self.node(id).ledger;
-        let checked = may_leave(&message, &ledger.written, &ledger.durable);
-        self.judge(checked);
-        let to = message.to;
-        self.send(id, to, Wire::Core { message, payloads });
-    }
-
-    /// From memory if all entries are there, otherwise from the log, as the catch-up thread does.
-    fn send_entries(&mut self, id: MemberId, range: &SendEntries) {
-        let staged = self.process(id).staged.range(range.first, range.last);
-        let mut entries = match staged {
-            Some(entries) => entries,
-            None => {
-                self.coverage.count("catch-up from disk");
-                let reader = self.process(id).reader.clone();
-                match reader.read(range.first, range.last, usize::MAX) {
-                    Ok(entries) => entries,
-                    // Not written yet or cut: the core finds out and asks for something else.
-                    Err(_) => return,
-                }
-            }
-        };
-        let is_cut = entries
-            .first()
-            .is_none_or(|entry| entry.header.index != range.first);
-        let whole = entries
-            .last()
-            .is_some_and(|entry| entry.header.index == range.last);
-        if is_cut || !(whole || range.may_cut) {
-            return;
-        }
-        if range.may_cut {
-            let keep = self.rng.random_range(1..=entries.len());
-            entries.truncate(keep);
-        }
-        let append = Append {
-            prev: range.prev,
-            entries: entries.iter().map(|entry| entry.header).collect(),
-            commit: range.commit,
-            leader_durable: range.leader_durable,
-            sent_at: range.sent_at,
-        };
-        let (to, term) = (range.to, range.term);
-        let message = Message {
-            from: id,
-            to,
-            term,
-            body: Body::Append(append),
-        };
-        self.send_core(
-            id,
-            message,
-            entries.into_iter().map(|entry| entry.payload).collect(),
-        );
-    }
-
-    fn committed(&mut self, id: MemberId, index: LogIndex) {
+    fn committed(&mut self, id: MemberId, index: LogIndex, seen: &Seen) {
         self.note(id, What::Committed { index });
-        let first = self.process(id).last_committed.next();
-        let mut seqno = None;
         if index > self.commit_index() {
-            self.check_quorum(id, index);
+            let entry = seen.entries.last().copied().flatten();
+            self.check_quorum(id, index, entry, seen);
         }
-        for at in (first.0..=index.0).map(LogIndex) {
-            let entry = self.process(id).staged.get(at).cloned();
-            let Some(Entry { header, payload }) = entry else {
-                // Written before this start: none of this session's.
-                self.written_before(id, at);
-                continue;
-            };
-            seqno = Some(header.seqno);
-            self.check_commit(id, &header, &payload);
-            if let Some(number) = self.process(id).outbox.committed(&header) {
-                self.own_committed(id, number, &header);
-            }
-            self.process(id).ingest.committed(&header);
+        for entry in seen.entries.iter().flatten() {
+            self.check_commit(id, *entry, seen);
         }
-        let process = self.process(id);
-        process.last_committed = index;
-        process.readable.committed = index;
-        let read = || process.reader.header(index).ok().map(|header| header.seqno);
-        process.commit_seqno = seqno.or_else(read).unwrap_or(process.core.base().seqno);
-        self.trim_staged(id);
-    }
-
-    /// The outbox wants to know of every commit; of this one only the term is known.
-    fn written_before(&mut self, id: MemberId, index: LogIndex) {
-        let Some(term) = self.process(id).core.term_at(index) else {
-            return;
-        };
-        self.process(id).outbox.committed(&EntryHeader {
-            term,
-            index,
-            seqno: Seqno(0),
-            kind: EntryKind::NoOp,
-            origin: Origin::default(),
-            depends_on: Seqno::UNDEFINED,
-            payload_len: 0,
-            payload_crc: 0,
-        });
-        // For the checkers, the log has the rest.
-        let reader = self.process(id).reader.clone();
-        let entries = reader.read(index, index, 1).unwrap_or_default();
-        if let Some(entry) = entries.first().filter(|entry| entry.header.index == index) {
-            self.check_commit(id, &entry.header, &entry.payload);
-        }
+        self.process(id).committed = index;
     }
 
     /// Shows a committed entry to the checkers.
-    fn check_commit(&mut self, id: MemberId, header: &EntryHeader, payload: &Bytes) {
-        let term = self.core(id).term();
-        let (is_first, checked) = self.checks.committed.commit(id, header, term);
+    fn check_commit(&mut self, id: MemberId, entry: EntryId, seen: &Seen) {
+        let Some((header, payload)) = self.checks.payloads.get(entry) else {
+            return self.judge(Err(Violation {
+                rule: "what is committed was written",
+                what: format!("{id} commits {entry}, which nobody wrote"),
+            }));
+        };
+        let (is_first, checked) = self.checks.committed.commit(id, &header, seen.term);
         self.judge(checked);
         if is_first {
-            let checked = self.checks.once.committed(header);
+            let checked = self.checks.once.committed(&header);
             self.judge(checked);
-            let checked = self.checks.certified.committed(header, payload);
+            let (certified, history) = (&mut self.checks.certified, &mut self.checks.history);
+            let checked = certified.committed(&header, &payload, history);
             self.judge(checked);
         }
     }
 
-    fn check_quorum(&mut self, id: MemberId, index: LogIndex) {
-        let process = self.process(id);
-        let (core, candidates) = (&process.core, process.voters.clone());
-        let term = core.term();
-        let entry = core.term_at(index).map(|term| EntryId { term, index });
+    fn check_quorum(&mut self, id: MemberId, index: LogIndex, entry: Option<EntryId>, seen: &Seen) {
+        let candidates = self.process(id).voters.clone();
+        let term = seen.term;
         // It may have stepped down since: removed by what it committed, or without a quorum.
         let leads = self.checks.election.leader_of(term) == Some(id);
         let checked = require(leads, "leaders commit first", || {
@@ -569,13 +379,6 @@ impl World {
         self.judge(checked);
     }
 
-    pub(crate) fn trim_staged(&mut self, id: MemberId) {
-        let bytes_max = self.options.staged_bytes;
-        let process = self.process(id);
-        let done = process.last_committed.min(process.core.durable_index());
-        process.staged.trim(done.next(), bytes_max);
-    }
-
     fn role_changed(&mut self, id: MemberId, change: RoleChange) {
         let role = match change.role {
             RoleName::Follower => "follower",
@@ -589,19 +392,13 @@ impl World {
             let checked = self.checks.election.leader(term, leader);
             self.judge(checked);
         }
-        self.process(id).outbox.leader_changed(term, leader);
         if change.role == RoleName::Leader {
             self.coverage.count("election won");
-            self.process(id).intake.new_term(term);
-            self.check_new_leader(id);
-            self.begin_leading(id);
-        } else {
-            self.process(id).deferred.clear();
+            self.check_new_leader(id, term);
         }
     }
 
-    fn check_new_leader(&mut self, id: MemberId) {
-        let term = self.core(id).term();
+    fn check_new_leader(&mut self, id: MemberId, term: synod_consensus::Term) {
         let written = &self.node(id).ledger.written;
         let committed: &Committed = &self.checks.committed;
         let checked = Election::complete(term, committed.entries(), |entry| written.has(entry));
@@ -613,29 +410,6 @@ impl World {
                 self.judge(checked);
             }
         }
-    }
-
-    fn config_changed(&mut self, id: MemberId, config: &ConfigAt) {
-        self.coverage.count("configuration in force");
-        let voters = config.config.voters().count();
-        let index = config.index;
-        self.note(id, What::Config { index, voters });
-    }
-
-    /// The log starts anew: what was known of the old one is void.
-    fn log_began_anew(&mut self, id: MemberId, index: LogIndex, seqno: Seqno) {
-        self.process(id).readable.cut(LogIndex(0));
-        self.forget_unseen(id);
-        let limits = self.cert_limits();
-        let ingest = self.new_ingestor(index, seqno, limits);
-        let process = self.process(id);
-        process.staged.clear();
-        process.ingest = ingest;
-        process.views.clear();
-        process.last_committed = index;
-        process.readable.committed = index;
-        process.commit_seqno = seqno;
-        process.deliver_next = None;
     }
 
     // --- what must hold after every turn ----------------------------------------------------
@@ -669,10 +443,12 @@ impl World {
     fn held(&mut self, id: MemberId) -> Vec<Held> {
         let staged_max = self.options.staged_bytes as u64;
         let running = self.nodes.values().filter_map(|node| node.process.as_ref());
-        let outstanding: usize = running.map(|process| process.submitted.len()).sum();
+        let outstanding: usize = running.map(|p| p.driver.load().submitted).sum();
         let process = self.process(id);
-        let kept_from = process.last_committed.min(process.core.durable_index());
-        let kept = process.core.last_id().index.0 - kept_from.0.min(process.core.last_id().index.0);
+        let (core, load) = (process.driver.core(), process.driver.load());
+        let last = core.last_id().index;
+        let kept_from = process.committed.min(core.durable_index()).min(last);
+        let kept = last.0 - kept_from.0;
         let held = |what, found: usize, max: u64| Held {
             what,
             found: found as u64,
@@ -681,25 +457,26 @@ impl World {
         vec![
             held(
                 "staged bytes",
-                process.staged.bytes,
+                load.staged_bytes,
                 staged_max + (kept + 1) * 4096,
             ),
             // Proposals of processes that are gone are forgotten in the next term only.
             held(
                 "deferred proposals",
-                process.deferred.len(),
+                load.deferred,
                 outstanding as u64 + 2048,
             ),
-            held(
-                "certification bytes",
-                process.ingest.memory_bytes(),
-                64 << 20,
-            ),
+            held("certification bytes", load.certification_bytes, 64 << 20),
             held(
                 "answers dropped",
-                process.core.counters().waiting_overflow as usize,
+                core.counters().waiting_overflow as usize,
                 0,
             ),
         ]
+    }
+
+    /// Whether the log has moved since the last look.
+    pub(crate) fn has_moved(&mut self, id: MemberId) -> bool {
+        self.process(id).deeds.moved.load(Ordering::Relaxed)
     }
 }

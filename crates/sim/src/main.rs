@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
-use synod_sim::{Coverage, Failed, Fault, Options, Passed, Planted, options_of, run};
+use synod_planted::Bug;
+use synod_sim::{Coverage, Failed, Fault, Options, Passed, options_of, run};
 
 const USAGE: &str = "\
 usage: synod-sim --seeds FIRST..LAST [--jobs N] [options]
@@ -18,7 +19,8 @@ options (in place of what the seed draws):
   --safety-ms N                           how long faults go on
   --trouble-ms N                          mean time between two troubles
   --no-faults                             none at all
-  --planted NAME                          a bug put in on purpose; 'list' shows their names";
+  --planted NAME                          a bug put in on purpose; 'list' shows their names
+                                          (in builds with --features planted)";
 
 /// What the command line asks for.
 #[derive(Clone, Debug)]
@@ -41,7 +43,7 @@ struct Change {
     safety_ms: Option<u64>,
     trouble_ms: Option<u64>,
     no_faults: bool,
-    planted: Option<Planted>,
+    planted: Option<Bug>,
 }
 
 impl Change {
@@ -66,7 +68,6 @@ impl Change {
         if self.no_faults {
             options.faults.clear();
         }
-        options.planted = self.planted;
     }
 }
 
@@ -145,9 +146,12 @@ fn number<T: std::str::FromStr>(text: &str) -> Result<T, String> {
         .map_err(|_| format!("'{text}' is not a number"))
 }
 
-fn planted(name: &str) -> Result<Planted, String> {
-    Planted::from_name(name).ok_or_else(|| {
-        let names: Vec<String> = Planted::ALL.iter().map(|bug| bug.name()).collect();
+fn planted(name: &str) -> Result<Bug, String> {
+    if !synod_planted::ENABLED {
+        return Err("this build has no planted bugs: build it with --features planted".to_owned());
+    }
+    Bug::from_name(name).ok_or_else(|| {
+        let names: Vec<String> = Bug::ALL.iter().map(|bug| bug.name()).collect();
         format!("planted bugs are: {}", names.join(", "))
     })
 }
@@ -155,6 +159,8 @@ fn planted(name: &str) -> Result<Planted, String> {
 fn run_seed(seed: u64, arguments: &Arguments) -> Result<Passed, Box<Failed>> {
     let mut options = options_of(seed);
     arguments.change.apply(&mut options);
+    #[cfg(feature = "planted")]
+    synod_planted::plant(arguments.change.planted);
     run(seed, options, arguments.trace)
 }
 

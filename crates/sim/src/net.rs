@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use rand::Rng;
 use rand::rngs::SmallRng;
-use synod_consensus::MemberId;
+use synod_consensus::{GroupId, MemberId};
 
 use crate::options::{Fault, Options};
 
@@ -22,6 +22,16 @@ struct Link {
     slow: u64,
 }
 
+/// The connection between two members: the lower id first.
+#[derive(Debug, Default)]
+struct Connection {
+    /// How often it was made.
+    number: u64,
+    is_up: bool,
+    /// The groups they were in when it was made.
+    groups: (GroupId, GroupId),
+}
+
 /// When a message arrives.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Arrivals {
@@ -33,8 +43,7 @@ pub(crate) struct Arrivals {
 pub(crate) struct Network {
     blocked: BTreeSet<(MemberId, MemberId)>,
     links: BTreeMap<(MemberId, MemberId), Link>,
-    /// How often the connection between two members (the lower id first) was made.
-    connections: BTreeMap<(MemberId, MemberId), u64>,
+    connections: BTreeMap<(MemberId, MemberId), Connection>,
     /// No loss, duplicates or slowness any more.
     pub(crate) healed: bool,
 }
@@ -96,19 +105,57 @@ impl Network {
         link.map_or(0, |link| link.busy_until_us.saturating_sub(now_us))
     }
 
-    /// The connection between two members; what was sent over an earlier one does not arrive.
+    /// The number of the connection between two members; what was sent over an earlier one does not
+    /// arrive.
     pub(crate) fn connection(&self, a: MemberId, b: MemberId) -> u64 {
-        self.connections.get(&pair(a, b)).copied().unwrap_or(0)
+        self.connections.get(&pair(a, b)).map_or(0, |c| c.number)
     }
 
-    /// The connection breaks and is made again: what is on its way is lost.
-    pub(crate) fn reset(&mut self, a: MemberId, b: MemberId) {
-        *self.connections.entry(pair(a, b)).or_default() += 1;
+    pub(crate) fn is_connected(&self, a: MemberId, b: MemberId) -> bool {
+        self.connections.get(&pair(a, b)).is_some_and(|c| c.is_up)
+    }
+
+    /// The group `of` was in when it connected to `to`.
+    pub(crate) fn group(&self, of: MemberId, to: MemberId) -> GroupId {
+        let groups = self.connections.get(&pair(of, to)).map(|c| c.groups);
+        groups.map_or(
+            GroupId::NONE,
+            |(low, high)| if of < to { low } else { high },
+        )
+    }
+
+    pub(crate) fn connected_to(&self, id: MemberId) -> Vec<MemberId> {
+        let up = self.connections.iter().filter(|(_, c)| c.is_up);
+        up.filter_map(|((a, b), _)| match id {
+            id if id == *a => Some(*b),
+            id if id == *b => Some(*a),
+            _ => None,
+        })
+        .collect()
+    }
+
+    /// Two members connect, being in these groups; the connection's number.
+    pub(crate) fn connect(&mut self, a: MemberId, b: MemberId, groups: (GroupId, GroupId)) -> u64 {
+        let groups = if a < b { groups } else { (groups.1, groups.0) };
+        let connection = self.connections.entry(pair(a, b)).or_default();
+        connection.number += 1;
+        (connection.is_up, connection.groups) = (true, groups);
+        connection.number
+    }
+
+    /// The connection breaks: what is on its way is lost. False if there was none.
+    pub(crate) fn disconnect(&mut self, a: MemberId, b: MemberId) -> bool {
         for way in [(a, b), (b, a)] {
             if let Some(link) = self.links.get_mut(&way) {
                 (link.busy_until_us, link.last_arrival_us) = (0, 0);
             }
         }
+        let Some(connection) = self.connections.get_mut(&pair(a, b)) else {
+            return false;
+        };
+        // Also what was sent before the other end noticed.
+        connection.number += 1;
+        std::mem::take(&mut connection.is_up)
     }
 
     pub(crate) fn block(&mut self, from: MemberId, to: MemberId) {

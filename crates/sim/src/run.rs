@@ -9,8 +9,9 @@ use std::sync::{Arc, Once};
 
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
-use synod_consensus::{Member, MemberId, Role, VersionRange};
+use synod_consensus::MemberId;
 use synod_log::{FaultyFiles, Log, MemoryFiles};
+use synod_member::StartMode;
 
 use crate::clock::Clock;
 use crate::image::{Image, Ledger};
@@ -20,7 +21,7 @@ use crate::options::{Fault, Options, OptionsError};
 use crate::report::{Failed, Passed};
 use crate::storage::LOG_DIR;
 use crate::trace::What;
-use crate::world::{Event, GROUP, MS, SECOND, World};
+use crate::world::{Event, MS, SECOND, World};
 
 /// The options that a seed draws.
 pub fn options_of(seed: u64) -> Options {
@@ -153,16 +154,7 @@ impl World {
 
     fn add_founder(&mut self) -> MemberId {
         let founder = self.new_node("node1".to_owned(), true, true);
-        let me = Member {
-            role: Role::Voter,
-            has_data: true,
-            name: "node1".to_owned(),
-            address: "node1".to_owned(),
-            versions: VersionRange { min: 1, max: 1 },
-        };
-        self.start(founder);
-        let begun = self.with_core(founder, |core, now| core.bootstrap(now, me));
-        assert!(begun.is_ok(), "a blank log can found a group: {begun:?}");
+        self.start_as(founder, StartMode::Bootstrap);
         founder
     }
 
@@ -178,11 +170,7 @@ impl World {
         let faulty = FaultyFiles::new(Arc::new(files.clone()));
         let dir = Path::new(LOG_DIR);
         let made = Log::open(Arc::new(faulty.clone()), dir, self.log_options());
-        let mut opened = made.expect("a blank good disk takes a log");
-        opened
-            .writer
-            .set_group(GROUP)
-            .expect("a new log belongs to no group");
+        let opened = made.expect("a blank good disk takes a log");
         let id = opened.identity.member;
         let ledger = Ledger::recovered(Image::of(&opened.recovered));
         drop(opened);
@@ -199,10 +187,10 @@ impl World {
             epoch: 0,
             paused_until_us: 0,
             gone: false,
-            removed: false,
             database: Database::default(),
             slow_disk: 0,
             disk_fault: false,
+            wall_ahead: false,
         };
         self.nodes.insert(id, node);
         id
@@ -224,6 +212,12 @@ impl World {
     fn heal(&mut self) -> BTreeSet<MemberId> {
         self.calm = true;
         self.net.healed = true;
+        if self.has(Fault::Leave) {
+            // Nobody goes on leaving, or is taken out of the voters although it is to stay.
+            for id in self.up() {
+                self.end_process(id);
+            }
+        }
         let core = self.draw_core();
         self.net.unblock_all();
         let all: Vec<MemberId> = self.nodes.keys().copied().collect();
@@ -281,11 +275,7 @@ impl World {
             let inside = voters.iter().filter(|voter| core.contains(voter)).count();
             // Who was heard until now may still be promoted, and then does not answer.
             let may_come = |(id, node): &(&MemberId, &Node)| {
-                node.wants_vote
-                    && !node.gone
-                    && !node.removed
-                    && !core.contains(id)
-                    && !voters.contains(id)
+                node.wants_vote && !node.gone && !core.contains(id) && !voters.contains(id)
             };
             inside > (voters.len() + self.nodes.iter().filter(may_come).count()) / 2
         };
@@ -371,7 +361,7 @@ impl World {
                     let Some(process) = self.node(*id).process.as_ref() else {
                         return false;
                     };
-                    let (node, core) = (self.node(*id), &process.core);
+                    let (node, core) = (self.node(*id), process.driver.core());
                     core.commit_index() == last
                         && core.durable_index() == last
                         && core.leader() == Some(leader)
@@ -414,28 +404,20 @@ impl World {
         use std::fmt::Write;
         let mut text = String::new();
         for (id, node) in &self.nodes {
-            let Node {
-                name,
-                gone,
-                removed,
-                ..
-            } = node;
+            let Node { name, gone, .. } = node;
             let applied = node.database.applied;
             // Writing to a string cannot fail.
-            let _ = write!(
-                text,
-                "{id} {name} gone {gone} removed {removed} applied {applied}: "
-            );
+            let _ = write!(text, "{id} {name} gone {gone} applied {applied}: ");
             let Some(process) = &node.process else {
                 let _ = writeln!(text, "down");
                 continue;
             };
-            let core = &process.core;
+            let core = process.driver.core();
             let voters: Vec<MemberId> = core.config().config.voters().collect();
             let _ = writeln!(
                 text,
                 "{:?} term {} leader {:?} commit {} last {} durable {} base {} config {} {voters:?} \
-                 open {:?} deliver {:?} copying {} {:?}",
+                 load {:?} delivers {} copying {} {:?}",
                 core.role(),
                 core.term(),
                 core.leader(),
@@ -444,8 +426,8 @@ impl World {
                 core.durable_index(),
                 core.base().last,
                 core.config().index,
-                process.outbox.oldest_outstanding(),
-                process.deliver_next,
+                process.driver.load(),
+                process.deliverer.is_some(),
                 node.database.copying,
                 core.counters(),
             );

@@ -1,27 +1,31 @@
-//! The simulated log thread: gathers what came in while the last sync ran, writes it, syncs once, and
-//! reports, as the node's `storage.rs` does. The log is the real one, on files in memory.
+//! The machine under a member: opening its log, and the disk's time. What is written and read, and in
+//! which order, is production's; here a sync takes virtual time, and may never return.
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use synod_certify::CertLimits;
-use synod_consensus::{
-    Core, CoreParams, EntryKind, Intake, LogIndex, MemberId, Outbox, Seqno, SessionId, Time,
-    WriteTicket,
+use synod_consensus::{GroupId, MemberId, Seqno, SessionId};
+use synod_log::{Log, LogError, LogOptions, Opened};
+use synod_member::{
+    DatabasePosition, Drawn, Driver, Event as Input, Host, IDLE, Job, Links, MemberConfig, Shared,
+    Start, StartMode, Storage, Tuning,
 };
-use synod_log::{Log, LogError, LogOptions, LogReader, Opened};
+use synod_wire::OUR_VERSIONS;
 
+use crate::deeds::{Deeds, Eye, Side};
 use crate::image::{Image, Ledger};
-use crate::ingest::Ingestor;
 use crate::invariants::{Violation, recovery};
-use crate::member::{Job, Process, Readable, Staged};
-use crate::planted::Planted;
+use crate::member::Process;
 use crate::trace::What;
-use crate::world::{Event, MS, SECOND, World};
+use crate::world::{Event, GROUP, MS, SECOND, World};
 
 /// Where each member's log is, on its own files.
 pub(crate) const LOG_DIR: &str = "log";
+/// The wall clock at the world's beginning, as `MemoryFiles` has it.
+const WALL_BEGIN_S: u64 = 1_800_000_000;
+/// Older than any log's contents may get.
+const WALL_AHEAD: Duration = Duration::from_secs(30 * 24 * 3600);
 
 impl World {
     pub(crate) fn log_options(&self) -> LogOptions {
@@ -34,58 +38,41 @@ impl World {
         }
     }
 
-    pub(crate) fn cert_limits(&self) -> CertLimits {
-        CertLimits {
-            span_max: self.options.span_max,
-            ..CertLimits::default()
-        }
-    }
-
-    pub(crate) fn new_ingestor(
-        &self,
-        index: LogIndex,
-        seqno: Seqno,
-        limits: CertLimits,
-    ) -> Ingestor {
-        let mut ingest = Ingestor::new(index, seqno, limits);
-        ingest.generous = self.planted(Planted::WindowOffByOne);
-        ingest.keeps_cut = self.planted(Planted::NoCertificationRollback);
-        ingest
-    }
-
     // --- starting ---------------------------------------------------------------------------
 
     /// Opens a member's log and starts its process.
     pub(crate) fn start(&mut self, id: MemberId) {
+        self.start_as(id, StartMode::Join);
+    }
+
+    pub(crate) fn start_as(&mut self, id: MemberId, mode: StartMode) {
         let node = self.node(id);
         if node.is_up() || node.gone {
             return;
         }
         let dir = Path::new(LOG_DIR);
         let files = Arc::new(node.faulty.clone());
-        let mut opened = match Log::open(files, dir, self.log_options()) {
+        let opened = match Log::open(files, dir, self.log_options()) {
             Ok(opened) => opened,
             Err(error) => return self.refused_to_start(id, &error),
         };
         let found = Image::of(&opened.recovered);
         let checked = recovery::after_crash(id, &self.node(id).ledger, &found);
         self.judge(checked);
-        if opened.identity.member != id && !self.planted(Planted::KeepIdentity) {
+        if opened.identity.member != id {
             self.judge(Err(Violation {
                 rule: "a log keeps its identity",
                 what: format!("{id} comes back as {}", opened.identity.member),
             }));
+            return;
         }
         if opened.report.cut.is_some() {
             self.coverage.count("torn tail cut");
         }
-        if self.planted(Planted::ForgetVote) {
-            opened.recovered.vote.voted_for = None;
-        }
         let (last, term) = (found.last(), found.vote.term);
         self.note(id, What::Started { last, term });
         self.node_mut(id).ledger = Ledger::recovered(found);
-        self.begin_process(id, opened);
+        self.begin_process(id, mode, opened);
     }
 
     /// A log that does not open: to be tried again if that may help.
@@ -105,268 +92,257 @@ impl World {
         self.free_disk(id);
     }
 
-    fn begin_process(&mut self, id: MemberId, opened: Opened) {
-        self.next_session += 1;
-        let session = SessionId(self.next_session);
-        let seed = rand::Rng::random(&mut self.rng);
-        let (local, limits) = (self.local(id), self.cert_limits());
-        let params = CoreParams {
-            id,
+    fn member_config(&self, id: MemberId) -> MemberConfig {
+        let node = self.node(id);
+        let database = match node.database.applied {
+            Seqno(0) => DatabasePosition {
+                group: GroupId::NONE,
+                seqno: Seqno::UNDEFINED,
+            },
+            seqno => DatabasePosition {
+                group: GROUP,
+                seqno,
+            },
+        };
+        MemberConfig {
+            name: node.name.clone(),
+            cluster_name: "simulation".to_owned(),
+            address: node.name.clone(),
+            incoming: String::new(),
+            has_data: node.has_data,
             timing: self.options.timing.clone(),
             limits: self.options.limits.clone(),
-            seed,
+            suspect: self.options.suspect(),
+            certification_span: self.options.span_max,
+            database,
+            versions: OUR_VERSIONS,
+        }
+    }
+
+    fn tuning(&self) -> Tuning {
+        let options = &self.options;
+        Tuning {
+            staged_bytes: options.staged_bytes,
+            warm_entries: options.warm_entries,
+            join_backlog: 20,
+            catch_up_bytes: options.catch_up_bytes,
+            slow_tick: Duration::from_micros(options.timing.heartbeat_us * 5 / 2),
+            retention_period: Duration::from_micros(options.timing.heartbeat_us * 15),
+            flush_margin: Duration::from_micros(2 * FLUSH_US),
+            stale_chunks: Duration::from_micros(options.timing.heartbeat_us * 50),
+        }
+    }
+
+    fn begin_process(&mut self, id: MemberId, mode: StartMode, mut opened: Opened) {
+        self.next_session += 1;
+        let session = SessionId(self.next_session);
+        let drawn = Drawn {
+            session,
+            seed: rand::Rng::random(&mut self.rng),
+            group: GROUP,
         };
-        // The planted bug lets the promise of a restarted voter be over before it begins.
-        let begin = match self.planted(Planted::NoPromiseAfterRestart) {
-            true => Time(local.0.saturating_sub(self.options.timing.promise_us)),
-            false => local,
+        let local = self.local(id);
+        let deeds = Deeds::new(id, self.wants.clone());
+        let host: Arc<dyn Host> = deeds.clone();
+        let (config, tuning) = (self.member_config(id), self.tuning());
+        let start = Start::new(config, tuning, mode, drawn, &mut opened, &host, local);
+        let start = match start {
+            Ok(start) => start,
+            Err(error) => {
+                return self.judge(Err(Violation {
+                    rule: "a member starts with its own log",
+                    what: format!("{id}: {error}"),
+                }));
+            }
         };
-        let core = Core::new(params, opened.recovered, begin);
-        let ingest = self.warm_ingestor(&core, &opened.reader, limits);
-        let config = core.config();
+        let (reader, writer) = (opened.reader, opened.writer);
+        let (written, applied) = (reader.last_index(), start.database().seqno);
+        let committed = reader.first_index().prev();
+        let shared = Arc::new(Shared::new(written, applied, deeds.on_move()));
+        let links = Links {
+            peers: Box::new(Side(deeds.clone())),
+            disk: Box::new(Side(deeds.clone())),
+            host: host.clone(),
+            shared: shared.clone(),
+            reader: reader.clone(),
+            observer: Some(Box::new(Eye {
+                deeds: deeds.clone(),
+                committed,
+            })),
+        };
+        let driver = Driver::new(start, links, local);
+        let storage = Storage::new(writer, reader.clone(), host, shared.clone());
+        let config = driver.core().config();
         let voters = vec![(config.index, config.config.voters().collect())];
-        let now_us = self.now_us;
-        let last = opened.reader.last_index();
-        let base = core.base().clone();
-        let mut outbox = Outbox::new(id, session);
-        outbox.log_starts_after(base.last.term);
+        let windows = vec![driver.certified_from()];
         let process = Process {
             session,
-            outbox,
-            intake: Intake::new(),
-            ingest,
-            staged: Staged::default(),
-            deferred: Default::default(),
-            arriving: Default::default(),
-            submitted: Default::default(),
-            views: crate::joining::views_in(&opened.reader),
-            presence: Default::default(),
-            slowest_applied: None,
-            last_committed: core.commit_index(),
-            commit_seqno: base.seqno,
-            readable: Readable {
-                committed: core.commit_index(),
-                written: last,
-                era: 0,
-            },
-            writer: opened.writer,
-            reader: opened.reader,
+            driver,
+            storage,
+            deliverer: None,
+            reader,
+            shared,
+            deeds,
             jobs: Default::default(),
-            syncing: None,
-            last_write_us: now_us,
-            floor_due: false,
-            deliver_next: None,
-            delivered: base.last.index,
-            flushed: base.last.index,
-            applying: false,
-            lock_epoch: 1,
+            catch_ups: Default::default(),
+            is_syncing: false,
+            batches: 0,
+            is_applying: false,
+            is_seeking: true,
+            is_leaving: false,
+            committed,
+            asked: None,
             locks: Default::default(),
             attached: Default::default(),
-            next_chunked: 1,
+            next_number: 0,
             tick_at_us: None,
             turn_planned: false,
             voters,
-            core,
+            windows,
         };
         let node = self.node_mut(id);
         node.epoch += 1;
         node.database.copying = false;
         node.process = Some(Box::new(process));
-        let epoch = node.epoch;
-        self.schedule(MS, Event::SlowTick { node: id, epoch });
-        self.perform(id);
+        let (node, epoch) = (id, self.node(id).epoch);
+        self.schedule(1, Event::Seek { node, epoch });
+        self.drive(id, Driver::begin);
+        self.settle(id);
+        self.opened_for_business(id);
         for other in self.up().into_iter().filter(|other| *other != id) {
             self.reconnect(id, other);
         }
     }
 
-    /// Certification state as far as the end of the log tells it.
-    fn warm_ingestor(&mut self, core: &Core, reader: &LogReader, limits: CertLimits) -> Ingestor {
-        let (base, last) = (core.base(), core.last_id().index);
-        let warm = last.0.saturating_sub(self.options.warm_entries);
-        let start = LogIndex(warm.max(base.last.index.0));
-        let seqno = match start == base.last.index {
-            true => base.seqno,
-            false => reader
-                .header(start)
-                .map_or(core.last_seqno(), |header| header.seqno),
-        };
-        let cold = self.planted(Planted::ColdCertification);
-        let mut ingest = self.new_ingestor(start, seqno, limits);
-        let mut next = start.next();
-        while next <= last {
-            let Ok(entries) = reader.read(next, last, 64 << 10) else {
-                return self.new_ingestor(last, core.last_seqno(), limits);
-            };
-            for entry in entries {
-                next = entry.header.index.next();
-                let mut payload = entry.payload;
-                if cold && entry.header.kind == EntryKind::Action {
-                    payload = without_keys(payload);
-                }
-                ingest.appended(&entry.header, &payload, self.now_us);
-            }
-        }
-        ingest
-    }
-
     // --- writing ----------------------------------------------------------------------------
+
+    fn wall(&self, id: MemberId) -> SystemTime {
+        let now = Duration::from_secs(WALL_BEGIN_S) + Duration::from_micros(self.now_us);
+        let ahead = match self.node(id).wall_ahead {
+            true => WALL_AHEAD,
+            false => Duration::ZERO,
+        };
+        UNIX_EPOCH + now + ahead
+    }
 
     /// Takes what is waiting, unless a sync is under way.
     pub(crate) fn pump_disk(&mut self, id: MemberId) {
-        if self.process(id).syncing.is_some() || self.process(id).jobs.is_empty() {
+        if self.process(id).is_syncing || self.process(id).jobs.is_empty() {
             return;
         }
-        let mut last_ticket = None;
+        let wall = self.wall(id);
         loop {
-            let is_retain = matches!(self.process(id).jobs.front(), Some(Job::Retain { .. }));
-            if is_retain && last_ticket.is_some() {
+            let process = self.process(id);
+            let is_retain = matches!(process.jobs.front(), Some(Job::Retain(_)));
+            if is_retain && process.storage.needs_sync() {
+                // Dropping syncs by itself, which the ledger would not notice.
                 break;
             }
-            let Some(job) = self.process(id).jobs.pop_front() else {
+            if !process.storage.has_room() {
+                break;
+            }
+            let Some(job) = process.jobs.pop_front() else {
                 break;
             };
-            match self.write_job(id, job) {
-                Ok(ticket) => last_ticket = ticket.or(last_ticket),
-                Err(error) => return self.storage_failed(id, &error),
-            }
-        }
-        let Some(ticket) = last_ticket else {
-            return;
-        };
-        let sync_us = self.options.sync_us;
-        let slow = self.node(id).slow_disk;
-        let after_us = self.draw(sync_us) + slow;
-        let (node, epoch) = (id, self.node(id).epoch);
-        self.process(id).syncing = Some(ticket);
-        self.schedule(after_us, Event::Synced { node, epoch });
-        if self.planted(Planted::AckBeforeSync) {
-            let local = self.local(id);
-            self.process(id).core.persisted(local, ticket);
-            self.perform_core_effects(id);
-        }
-    }
-
-    fn write_job(&mut self, id: MemberId, job: Job) -> Result<Option<WriteTicket>, LogError> {
-        let process = self.process(id);
-        match job {
-            Job::Append {
-                ticket,
-                era,
-                entries,
-            } => {
-                process.writer.append(&entries)?;
-                if let Some(last) = entries.last() {
-                    process.readable.written(era, last.header.index);
-                }
-                Ok(Some(ticket))
-            }
-            Job::Truncate { ticket, era, from } => {
-                process.writer.truncate(from)?;
-                process.readable.written(era, from.prev());
-                Ok(Some(ticket))
-            }
-            Job::Vote { ticket, vote } => {
-                process.writer.save_vote(vote)?;
-                Ok(Some(ticket))
-            }
-            Job::Reset { ticket, era, base } => {
-                let index = base.last.index;
-                process.writer.reset(base)?;
-                process.readable.written(era, index);
-                Ok(Some(ticket))
-            }
-            Job::Nothing { ticket } => Ok(Some(ticket)),
-            Job::Retain {
-                keep_from,
-                keep_after,
-                committed,
-                configs,
-                force,
-            } => {
-                let now = UNIX_EPOCH + Duration::from_secs(1_800_000_000);
-                let slowest = keep_after
-                    .filter(|seqno| *seqno > 0)
-                    .and_then(|seqno| process.reader.seek_seqno(Seqno(seqno)).ok());
-                let keep_from = slowest.map_or(keep_from, |index| index.min(keep_from));
-                let point = process.writer.retention_point(keep_from, now);
-                let up_to = match (point, force) {
-                    (Some(point), false) => point.up_to.min(committed),
-                    (None, false) => return Ok(None),
-                    (_, true) => keep_from.min(committed),
-                };
-                let config_at = |index: LogIndex| {
-                    configs
-                        .iter()
-                        .rev()
-                        .find(|config| config.index <= index)
-                        .cloned()
-                };
-                let base = process.writer.purge(up_to, &config_at)?;
-                if let Some(base) = base {
+            match process.storage.write(job, wall) {
+                Ok(None) => {}
+                Ok(Some(base)) => {
                     let last = base.last;
-                    process.core.purged(base);
                     self.node_mut(id).ledger.purged(last);
                     self.coverage.count("log purged");
                     self.note(id, What::Purged { index: last.index });
+                    self.tell_only(id, Input::Purged(base));
                 }
-                Ok(None)
+                Err(error) => return self.storage_failed(id, &error),
+            }
+            if !self.is_up(id) {
+                return;
+            }
+            if is_retain {
+                self.node_mut(id).wall_ahead = false;
             }
         }
+        if !self.process(id).storage.needs_sync() {
+            return;
+        }
+        let sync_us = self.options.sync_us;
+        let after_us = self.draw(sync_us) + self.node(id).slow_disk;
+        let (node, epoch) = (id, self.node(id).epoch);
+        let process = self.process(id);
+        (process.is_syncing, process.batches) = (true, process.batches + 1);
+        self.schedule(after_us, Event::Synced { node, epoch });
     }
 
     /// The sync under way returns.
     pub(crate) fn synced(&mut self, id: MemberId) {
-        let Some(ticket) = self.process(id).syncing.take() else {
-            return;
+        let process = self.process(id);
+        process.is_syncing = false;
+        let batch = process.batches;
+        let ticket = match process.storage.sync() {
+            Ok(ticket) => ticket,
+            Err(error) => return self.storage_failed(id, &error),
         };
-        if let Err(error) = self.process(id).writer.sync() {
-            if self.planted(Planted::IgnoreFailedSync) {
-                let local = self.local(id);
-                self.process(id).core.persisted(local, ticket);
-                return self.settle(id);
-            }
-            return self.storage_failed(id, &error);
-        }
-        let now_us = self.now_us;
+        let Some(ticket) = ticket else { return };
         let node = self.node_mut(id);
         node.ledger.synced(ticket);
         let last = node.ledger.durable.last().index;
+        let ticket_number = ticket.0;
         self.note(
             id,
             What::Synced {
-                ticket: ticket.0,
+                ticket: ticket_number,
                 last,
             },
         );
-        let local = self.local(id);
-        self.remember_voters(id);
-        let process = self.process(id);
-        (process.floor_due, process.last_write_us) = (true, now_us);
-        process.core.persisted(local, ticket);
-        self.trim_staged(id);
-        self.pump_disk(id);
+        let (node, epoch) = (id, self.node(id).epoch);
+        let idle_us = IDLE.as_micros() as u64;
+        self.schedule(idle_us, Event::Idle { node, epoch, batch });
+        self.tell_only(id, Input::Persisted(ticket));
+        if self.is_up(id) {
+            self.pump_disk(id);
+        }
         if self.is_up(id) {
             self.settle(id);
         }
     }
 
     /// After a while without writes, the last batch is covered by a floor.
-    pub(crate) fn idle_floor(&mut self, id: MemberId) {
-        let now_us = self.now_us;
+    pub(crate) fn idle(&mut self, id: MemberId, batch: u64) {
         let process = self.process(id);
-        let idle = process.syncing.is_none()
-            && process.jobs.is_empty()
-            && process.floor_due
-            && now_us > process.last_write_us + SECOND;
-        if !idle {
+        if process.is_syncing || !process.jobs.is_empty() || process.batches != batch {
             return;
         }
-        process.floor_due = false;
-        match process.writer.write_floor() {
-            Ok(()) => self.node_mut(id).ledger.floor_stated(),
+        match process.storage.idle() {
+            Ok(true) => self.node_mut(id).ledger.floor_stated(),
+            Ok(false) => {}
             Err(error) => self.storage_failed(id, &error),
         }
+    }
+
+    /// The next range to be read for a member far behind: one after the other.
+    pub(crate) fn read_next(&mut self, id: MemberId) {
+        let (node, epoch) = (id, self.node(id).epoch);
+        let after_us = self.draw((10, 500));
+        self.schedule(after_us, Event::CatchUp { node, epoch });
+    }
+
+    /// The range is read.
+    pub(crate) fn catch_up(&mut self, id: MemberId) {
+        let process = self.process(id);
+        let Some(request) = process.catch_ups.pop_front() else {
+            return;
+        };
+        if !process.catch_ups.is_empty() {
+            self.read_next(id);
+        }
+        let process = self.process(id);
+        let host: Arc<dyn Host> = process.deeds.clone();
+        match request.answer(&process.reader, &host) {
+            Ok(Some(message)) => self.send(id, request.to(), &message),
+            Ok(None) => {}
+            Err(damage) => self.storage_failed(id, &damage),
+        }
+        self.do_deeds(id);
     }
 
     /// The log does not work any more: the member stops, and says why.
@@ -379,55 +355,60 @@ impl World {
             }));
             return;
         }
-        self.note(id, What::Fenced { why });
         self.coverage.count("member fenced");
         // After a failed sync the page cache may show what the disk does not have.
         self.node(id).files.lose_unsynced_silently();
-        self.end_process(id);
-        let epoch = self.node(id).epoch;
-        let after_us = self.draw((100 * MS, 2 * SECOND));
-        self.schedule(after_us, Event::Start { node: id, epoch });
         self.free_disk(id);
+        self.tell_only(id, Input::StorageFailed(why.clone()));
+        if self.is_up(id) {
+            self.judge(Err(Violation {
+                rule: "a member without a log stops",
+                what: format!("{id} goes on although {why}"),
+            }));
+        }
     }
 
     /// The operator frees space, or the disk works again, after a while or never.
     pub(crate) fn free_disk(&mut self, id: MemberId) {
         if self.calm || self.chance(0.7) {
-            self.node(id).faulty.heal();
             // A write that failed half-way may have left anything it was writing.
+            self.node(id).faulty.heal();
         }
     }
 
     /// A process ends; what it had not synced stays in the page cache.
     pub(crate) fn end_process(&mut self, id: MemberId) {
+        let peers = self.net.connected_to(id);
+        for other in &peers {
+            self.net.disconnect(id, *other);
+        }
+        self.wants.forget(id);
         let node = self.node_mut(id);
         node.epoch += 1;
         node.paused_until_us = 0;
         let Some(process) = node.process.take() else {
             return;
         };
-        let lost: Vec<u64> = process.submitted.values().map(|s| s.transaction).collect();
+        let session = process.session;
         drop(process);
-        for transaction in lost {
-            self.unknown(transaction);
-        }
+        self.clients_of_the_dead(id, session);
         self.checks.reads.forget(id);
-        for other in self.up() {
+        // The others notice, or not before the member is back.
+        for other in peers {
             if self.chance(0.9) {
-                self.with_core(other, |core, now| core.peer_disconnected(now, id));
+                self.tell(other, Input::LinkDown { member: id });
             }
+        }
+    }
+
+    /// Databases flush by themselves, whatever their servers do.
+    pub(crate) fn flush_databases(&mut self) {
+        let before_us = self.now_us.saturating_sub(FLUSH_US);
+        for node in self.nodes.values_mut() {
+            node.database.flush_before(before_us);
         }
     }
 }
 
-/// An action that claims to touch nothing.
-fn without_keys(payload: bytes::Bytes) -> bytes::Bytes {
-    match crate::action::Piece::decode(payload.clone()) {
-        Ok(mut piece) => {
-            piece.keys = synod_certify::KeySet::new().encode().into();
-            piece.chunked = 0;
-            piece.encode()
-        }
-        Err(_) => payload,
-    }
-}
+/// Databases flush what they applied within this time.
+pub(crate) const FLUSH_US: u64 = 150 * MS;

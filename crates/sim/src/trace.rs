@@ -99,6 +99,10 @@ pub enum What {
     Operator {
         name: &'static str,
     },
+    /// A line for the member's log.
+    Said {
+        text: String,
+    },
     Phase {
         name: &'static str,
     },
@@ -107,7 +111,14 @@ pub enum What {
 impl What {
     /// Whether it happens all the time, so that it would crowd everything else out of a report.
     fn is_background(&self) -> bool {
-        const ALWAYS: [&str; 5] = ["heartbeat", "heartbeat reply", "report", "status", "join"];
+        const ALWAYS: [&str; 6] = [
+            "heartbeat",
+            "heartbeat reply",
+            "report",
+            "status",
+            "join",
+            "join reply",
+        ];
         match self {
             What::Received { kind, .. } | What::Lost { kind, .. } => ALWAYS.contains(kind),
             _ => false,

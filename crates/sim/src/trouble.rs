@@ -8,14 +8,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rand::Rng;
-use synod_consensus::{ConfigChange, LogIndex, MemberId, Role};
+use synod_consensus::{ConfigChange, MemberId, Role};
 use synod_log::files::{Fault as FileFault, FaultKind, Op};
 use synod_log::{FaultyFiles, Files, Log, MemoryFiles};
+use synod_member::Event as Input;
 
 use crate::image::Image;
 use crate::invariants::recovery;
+use crate::member::Node;
 use crate::options::Fault;
-use crate::planted::Planted;
 use crate::storage::LOG_DIR;
 use crate::trace::What;
 use crate::world::{Event, MS, SECOND, World};
@@ -97,6 +98,7 @@ impl World {
             Fault::Members => self.change_members(),
             Fault::Transfer => self.transfer(),
             Fault::Purge => self.purge(live),
+            Fault::Leave => self.leave(live),
         }
     }
 
@@ -130,7 +132,7 @@ impl World {
 
     // --- processes and machines -------------------------------------------------------------
 
-    fn restart_later(&mut self, id: MemberId) {
+    pub(crate) fn restart_later(&mut self, id: MemberId) {
         let epoch = self.node(id).epoch;
         let range = if self.chance(0.5) {
             (0, 50 * MS)
@@ -149,7 +151,7 @@ impl World {
         self.note(id, What::Crashed);
         self.tear_sync(id);
         self.end_process(id);
-        self.database_after_crash(id, true);
+        self.database_after_crash(id);
         self.restart_later(id);
     }
 
@@ -162,13 +164,13 @@ impl World {
         self.tear_sync(id);
         self.end_process(id);
         self.lose_unsynced(id);
-        self.database_after_crash(id, true);
+        self.database_after_crash(id);
         self.restart_later(id);
     }
 
     /// The end comes in the middle of a write, perhaps.
     fn tear_sync(&mut self, id: MemberId) {
-        if self.process(id).syncing.is_none() || !self.chance(0.7) {
+        if !self.process(id).is_syncing || !self.chance(0.7) {
             return;
         }
         let nth = self.draw((1, 4));
@@ -196,9 +198,7 @@ impl World {
             });
         }
         self.coverage.count("torn write");
-        let ticket = self.process(id).syncing;
-        let done = self.process(id).writer.sync();
-        if let (Ok(()), Some(ticket)) = (done, ticket) {
+        if let Ok(Some(ticket)) = self.process(id).storage.sync() {
             // It was quicker than the fault.
             self.node_mut(id).ledger.synced(ticket);
         }
@@ -338,6 +338,10 @@ impl World {
         let config = core.config();
         let members = &config.config.members;
         let lost = |member: &MemberId| self.nodes.get(member).is_none_or(|node| node.gone);
+        let leaving = |node: &Node| node.process.as_ref().is_some_and(|p| p.is_leaving);
+        if self.nodes.values().any(leaving) {
+            return false;
+        }
         config.index <= core.commit_index()
             && config.config.voters().count() >= 3
             && members.contains_key(&id)
@@ -345,14 +349,14 @@ impl World {
             // Every life of a disk that is configured anywhere is still there, or replaced for good.
             && self.nodes.iter().filter(|(_, node)| !node.gone).all(|(_, node)| {
                 node.process.as_ref().is_none_or(|p| {
-                    !p.core.config().config.members.keys().any(lost)
+                    !p.driver.core().config().config.members.keys().any(lost)
                 })
             })
     }
 
     /// A disk is lost; its member comes back with a new one, under the same name.
     fn wipe(&mut self, id: MemberId) {
-        if self.node(id).gone || self.node(id).removed || !self.may_lose_disk(id) {
+        if self.node(id).gone || !self.may_lose_disk(id) {
             return;
         }
         self.hit(id, Fault::Wipe);
@@ -364,24 +368,10 @@ impl World {
             self.end_process(id);
         }
         self.note(id, What::Wiped);
-        if self.planted(Planted::KeepIdentity) {
-            return self.blank_disk(id);
-        }
         let node = self.node_mut(id);
         node.gone = true;
         let (name, has_data, wants_vote) = (node.name.clone(), node.has_data, node.wants_vote);
         self.add_member(name, has_data, wants_vote);
-    }
-
-    /// The planted bug: the blank disk gets the old identity.
-    fn blank_disk(&mut self, id: MemberId) {
-        let seed = self.rng.random();
-        let files = MemoryFiles::new(seed);
-        self.set_files(id, files);
-        let node = self.node_mut(id);
-        node.ledger = Default::default();
-        node.database = Default::default();
-        self.restart_later(id);
     }
 
     /// Bytes change on the disk of a member that is down. Whatever was below a floor is noticed, and
@@ -469,13 +459,7 @@ impl World {
         };
         let choice = self.rng.random_range(0..5);
         let change = match choice {
-            0 if self
-                .nodes
-                .values()
-                .filter(|n| !n.gone && !n.removed)
-                .count()
-                < 9 =>
-            {
+            0 if self.nodes.values().filter(|n| !n.gone).count() < 9 => {
                 let name = format!("added{}", self.nodes.len());
                 let (has_data, wants_vote) = (self.chance(0.7), self.chance(0.6));
                 self.hit(leader, Fault::Members);
@@ -504,14 +488,32 @@ impl World {
                 name: if removes { "remove" } else { "change" },
             },
         );
-        let local = self.local(leader);
         // Refusals are fine.
-        let done = self.process(leader).core.change_config(local, change);
-        if done.is_ok() && removes {
-            // The operator does not start it again, nor let it in.
-            self.node_mut(some).removed = true;
+        self.tell(leader, Input::ChangeConfig(change));
+        let gone = |world: &World| {
+            let config = &world.core(leader).config().config;
+            !config.members.contains_key(&some)
+        };
+        if removes && self.is_up(leader) && self.is_up(some) && gone(self) {
+            // The operator stops it. When it is started again, it asks to be let in.
+            self.end_process(some);
+            self.restart_later(some);
         }
-        self.settle(leader);
+    }
+
+    /// An operator stops a member in good order.
+    fn leave(&mut self, id: MemberId) {
+        let config = match self.ready_leader() {
+            Some(leader) => self.core(leader).config().config.clone(),
+            None => return,
+        };
+        if !self.survives_without(&config, id) {
+            return;
+        }
+        self.hit(id, Fault::Leave);
+        self.process(id).is_leaving = true;
+        let done = self.process(id).deeds.left();
+        self.tell(id, Input::Leave(done));
     }
 
     /// Whether the voters whose disks are not lost stay a majority without this member.
@@ -519,7 +521,7 @@ impl World {
         let rest: Vec<MemberId> = config.voters().filter(|id| *id != without).collect();
         let good = rest
             .iter()
-            .filter(|id| self.nodes.get(id).is_some_and(|n| !n.gone && !n.removed))
+            .filter(|id| self.nodes.get(id).is_some_and(|n| !n.gone))
             .count();
         rest.len() >= 2 && good > rest.len() / 2 && good == rest.len()
     }
@@ -530,17 +532,12 @@ impl World {
         };
         self.hit(leader, Fault::Transfer);
         // Refusals are fine.
-        let _ = self.with_core(leader, |core, now| core.transfer_leadership(now, None));
+        self.tell(leader, Input::TransferLeadership(None));
     }
 
+    /// The wall clock tells that all of the log is old: at the next look, whatever is not needed goes.
     fn purge(&mut self, id: MemberId) {
-        let committed = self.process(id).last_committed;
-        if committed <= LogIndex(1) {
-            return;
-        }
         self.hit(id, Fault::Purge);
-        let up_to = LogIndex(self.rng.random_range(1..=committed.0));
-        self.retain(id, Some(up_to));
-        self.settle(id);
+        self.node_mut(id).wall_ahead = true;
     }
 }

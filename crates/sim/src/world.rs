@@ -3,14 +3,17 @@
 //! same seed gives the same run.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
+use bytes::Bytes;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
-use synod_consensus::{Core, GroupId, LogIndex, MemberId, Time};
+use synod_consensus::{Core, GroupId, LogIndex, MemberId, Seqno, Time};
 
 use crate::clients::Transaction;
+use crate::deeds::Wants;
 use crate::invariants::{Checked, Invariants, Violation};
-use crate::member::{Node, Process, Wire};
+use crate::member::{Node, Process};
 use crate::net::Network;
 use crate::options::{Fault, Options};
 use crate::report::Coverage;
@@ -28,7 +31,8 @@ pub(crate) enum Event {
         from: MemberId,
         to: MemberId,
         connection: u64,
-        wire: Wire,
+        group: GroupId,
+        frame: Bytes,
     },
     Turn {
         node: MemberId,
@@ -42,12 +46,31 @@ pub(crate) enum Event {
         node: MemberId,
         epoch: u64,
     },
+    /// Nothing was written since this batch.
+    Idle {
+        node: MemberId,
+        epoch: u64,
+        batch: u64,
+    },
+    CatchUp {
+        node: MemberId,
+        epoch: u64,
+    },
+    /// A donor has sent all.
     Copied {
         node: MemberId,
         epoch: u64,
-        donor: MemberId,
+        joiner: MemberId,
+        number: u64,
     },
-    SlowTick {
+    /// A joiner's patience is over.
+    AskAgain {
+        node: MemberId,
+        epoch: u64,
+        number: u64,
+        after: Seqno,
+    },
+    Seek {
         node: MemberId,
         epoch: u64,
     },
@@ -82,8 +105,10 @@ pub(crate) struct World {
     pub(crate) violation: Option<Violation>,
     /// No more troubles and clients.
     pub(crate) calm: bool,
+    /// Who keeps connections to whom.
+    pub(crate) wants: Arc<Wants>,
     /// Connections that are about to be made again.
-    reconnecting: BTreeSet<(MemberId, MemberId)>,
+    pub(crate) reconnecting: BTreeSet<(MemberId, MemberId)>,
     queue: BTreeMap<(u64, u64), Event>,
     events: u64,
 }
@@ -105,6 +130,7 @@ impl World {
             next_session: 0,
             violation: None,
             calm: false,
+            wants: Arc::default(),
             reconnecting: BTreeSet::new(),
             queue: BTreeMap::new(),
             events: 0,
@@ -165,12 +191,8 @@ impl World {
     }
 
     pub(crate) fn core(&self, id: MemberId) -> &Core {
-        &self
-            .node(id)
-            .process
-            .as_ref()
-            .expect("the member is up")
-            .core
+        let process = self.node(id).process.as_ref();
+        process.expect("the member is up").driver.core()
     }
 
     pub(crate) fn is_up(&self, id: MemberId) -> bool {
@@ -285,8 +307,11 @@ impl World {
             Event::Turn { node, epoch }
             | Event::Synced { node, epoch }
             | Event::Apply { node, epoch }
+            | Event::Idle { node, epoch, .. }
+            | Event::CatchUp { node, epoch }
             | Event::Copied { node, epoch, .. }
-            | Event::SlowTick { node, epoch } => (*node, Some(*epoch)),
+            | Event::AskAgain { node, epoch, .. }
+            | Event::Seek { node, epoch } => (*node, Some(*epoch)),
             Event::Start { node, epoch } => {
                 let (node, epoch) = (*node, *epoch);
                 if !self.is_up(node) && self.node(node).epoch == epoch {
@@ -310,11 +335,11 @@ impl World {
                 from,
                 to,
                 connection,
-                wire,
+                group,
+                frame,
             } => {
                 if self.net.connection(from, to) == connection {
-                    self.arrives(from, to, wire);
-                    self.settle(to);
+                    self.arrives(from, to, group, &frame);
                 }
             }
             Event::Turn { node, .. } => {
@@ -323,105 +348,26 @@ impl World {
             }
             Event::Synced { node, .. } => self.synced(node),
             Event::Apply { node, .. } => self.apply(node),
-            Event::Copied { node, donor, .. } => self.copied(node, donor),
-            Event::SlowTick { node, .. } => self.slow_tick(node),
+            Event::Idle { node, batch, .. } => self.idle(node, batch),
+            Event::CatchUp { node, .. } => self.catch_up(node),
+            Event::Copied {
+                node,
+                joiner,
+                number,
+                ..
+            } => self.copied(node, joiner, number),
+            Event::AskAgain {
+                node,
+                number,
+                after,
+                ..
+            } => self.ask_again(node, number, after),
+            Event::Seek { node, .. } => self.seek(node),
             Event::Start { .. }
             | Event::Reconnect { .. }
             | Event::GiveUp { .. }
             | Event::Work
             | Event::Trouble => {}
-        }
-    }
-
-    // --- network ----------------------------------------------------------------------------
-
-    /// Hands a message to the network.
-    pub(crate) fn send(&mut self, from: MemberId, to: MemberId, wire: Wire) {
-        if !self.nodes.contains_key(&to) || from == to {
-            return;
-        }
-        // A lane that is full takes no more bulk; what protects the connection is not queued there.
-        let is_bulk = matches!(&wire, Wire::Core { payloads, .. } if !payloads.is_empty());
-        if is_bulk && self.net.backlog_us(self.now_us, (from, to)) > 2 * SECOND {
-            self.note_lost(to, &wire);
-            return;
-        }
-        let (now_us, bytes) = (self.now_us, wire.bytes());
-        let way = (from, to);
-        let arrivals = self
-            .net
-            .carry(&mut self.rng, &self.options, now_us, way, bytes);
-        let connection = self.net.connection(from, to);
-        let Some(first) = arrivals.first else {
-            self.coverage.count("message lost");
-            self.note_lost(to, &wire);
-            // Only what the protocol repeats by itself may vanish without a trace.
-            if !matches!(wire, Wire::Core { .. }) {
-                self.reconnect_later(from, to);
-            }
-            return;
-        };
-        if let Some(second) = arrivals.second {
-            self.coverage.count("message duplicated");
-            let wire = wire.clone();
-            self.schedule_at(
-                second,
-                Event::Arrives {
-                    from,
-                    to,
-                    connection,
-                    wire,
-                },
-            );
-        }
-        self.schedule_at(
-            first,
-            Event::Arrives {
-                from,
-                to,
-                connection,
-                wire,
-            },
-        );
-    }
-
-    fn note_lost(&mut self, to: MemberId, wire: &Wire) {
-        let kind = crate::driver::kind_of(wire);
-        self.note(to, What::Lost { to, kind });
-    }
-
-    fn reconnect_later(&mut self, from: MemberId, to: MemberId) {
-        let (a, b) = (from.min(to), from.max(to));
-        if self.reconnecting.insert((a, b)) {
-            let after_us = self.draw((10 * MS, 200 * MS));
-            self.schedule(after_us, Event::Reconnect { a, b });
-        }
-    }
-
-    /// A connection broke, and is made again if the network allows.
-    pub(crate) fn reconnect(&mut self, a: MemberId, b: MemberId) {
-        self.net.reset(a, b);
-        for (me, other) in [(a, b), (b, a)] {
-            if self.is_up(me) {
-                self.with_core(me, |core, now| core.peer_disconnected(now, other));
-            }
-        }
-        if self.net.is_blocked(a, b) || self.net.is_blocked(b, a) {
-            return;
-        }
-        for (me, other) in [(a, b), (b, a)] {
-            if self.is_up(me) && self.is_up(other) {
-                self.with_core(me, |core, now| core.peer_connected(now, other));
-                self.repeat_proposals(me, other);
-                self.settle(me);
-            }
-        }
-    }
-
-    /// All connections work again.
-    pub(crate) fn heal_network(&mut self) {
-        for (a, b) in self.net.unblock_all() {
-            self.reconnect(a, b);
         }
     }
 
@@ -435,18 +381,5 @@ impl World {
         let name = fault.name();
         self.coverage.count(name);
         self.note(member, What::Fault { name });
-    }
-
-    /// Changes the core of a member and performs what follows at the next occasion.
-    pub(crate) fn with_core<T>(
-        &mut self,
-        id: MemberId,
-        call: impl FnOnce(&mut Core, Time) -> T,
-    ) -> T {
-        let local = self.local(id);
-        self.remember_voters(id);
-        let result = call(&mut self.process(id).core, local);
-        self.settle(id);
-        result
     }
 }

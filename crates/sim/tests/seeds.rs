@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use synod_sim::{Coverage, Fault, OptionsError, options_of, run};
 
 const SEEDS: u64 = 300;
-/// So that the whole takes less than 90 s without optimisation on two cores.
+/// Short, so that there can be many.
 const SAFETY_US_MAX: u64 = 1_500_000;
 
 /// A shorter run of a seed than the program's, with troubles close together.
@@ -39,7 +39,7 @@ fn random_seeds_break_no_rule() {
     let total = total.into_inner().unwrap();
     // The test would be worth nothing if the faults prevented all work, or did not happen.
     assert!(
-        total.of("transaction acknowledged") > 50 * SEEDS,
+        total.of("transaction acknowledged") > 40 * SEEDS,
         "{total:?}"
     );
     assert!(total.of("election won") > 2 * SEEDS, "{total:?}");
@@ -136,7 +136,8 @@ fn options_that_make_no_sense_are_refused() {
 #[test]
 fn failure_tells_everything_needed_to_see_it_again() {
     let mut options = options_of(1);
-    options.planted = Some(synod_sim::Planted::AckBeforeSync);
+    // Nobody comes to rest that fast.
+    options.liveness_us = 1;
     let failed = run(1, options, false).unwrap_err();
     let text = failed.to_string();
     for part in [

@@ -2,19 +2,18 @@
 //! conflicts with one it had not seen, and `depends_on` is exactly right.
 //!
 //! The plain certifier keeps every hold on every key for ever; it has no window, no rollback and no
-//! cleaning. Only the window's start at the moment of the verdict is taken from the leader, and the
-//! last action whose keys it did not know (it began in the middle of its chunks), which it must take
-//! for one that everything depends on.
+//! cleaning. Only where the window may have begun at the moment of the verdict is taken from the leader.
+//! It takes an action in chunks for one that everything depends on if it began in the middle of them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use synod_certify::{Class, Fingerprint, KeySet, KeyType, Relation, Source, relation};
-use synod_consensus::{EntryHeader, EntryId, EntryKind};
+use synod_consensus::{EntryHeader, EntryId, EntryKind, Seqno};
+use synod_member::{ActionPiece, Chunk, OpenId, Part};
 
-use super::{Checked, Violation, require};
-use crate::action::{Chunk, Piece, Row};
-use crate::ingest::{OpenId, request};
+use super::{Checked, Violation, history::History, require};
+use crate::action::{Content, Row};
 
 const RULE: &str = "verdicts are those of a plain certifier";
 
@@ -32,16 +31,25 @@ pub(crate) struct Certified {
     barrier: i64,
     /// Seqnos of the writes to each row.
     rows: BTreeMap<Row, Vec<i64>>,
-    chunks: BTreeMap<OpenId, Vec<u8>>,
-    /// Start of the window, and the last action without known keys, when a leader judged an entry.
-    windows: BTreeMap<EntryId, (i64, i64)>,
-    pub(crate) checked: u64,
+    /// Keys and data of unfinished actions.
+    chunks: BTreeMap<OpenId, (Vec<u8>, Vec<u8>)>,
+    /// Where the window may have begun when a leader judged an entry.
+    windows: BTreeMap<EntryId, Vec<Seqno>>,
+    /// Actions in chunks: whoever began in the middle of one does not know its keys.
+    chunked: BTreeSet<i64>,
+}
+
+/// An action as the checkers see it: whole.
+struct Whole {
+    piece: ActionPiece,
+    keys: KeySet,
+    content: Content,
 }
 
 impl Certified {
-    /// A leader has judged and appended an entry.
-    pub(crate) fn judged(&mut self, entry: EntryId, by: (i64, i64)) {
-        self.windows.insert(entry, by);
+    /// A leader has judged and appended an entry, with the window beginning at one of these.
+    pub(crate) fn judged(&mut self, entry: EntryId, windows: &[Seqno]) {
+        self.windows.insert(entry, windows.to_vec());
     }
 
     /// Seqno of the last write to a row at or before `seqno`; zero if there was none.
@@ -54,10 +62,16 @@ impl Certified {
     }
 
     /// An entry is committed for the first time.
-    pub(crate) fn committed(&mut self, header: &EntryHeader, payload: &Bytes) -> Checked {
+    pub(crate) fn committed(
+        &mut self,
+        header: &EntryHeader,
+        payload: &Bytes,
+        history: &mut History,
+    ) -> Checked {
         match header.kind {
             EntryKind::NoOp | EntryKind::Config => Ok(()),
             EntryKind::View => {
+                history.view(header, payload)?;
                 self.barrier = header.seqno.0;
                 let before = header.seqno.0 - 1;
                 let right = header.depends_on.0 == before;
@@ -67,47 +81,50 @@ impl Certified {
             }
             EntryKind::Chunk => self.chunk(header, payload),
             EntryKind::Discard => {
-                self.chunks
-                    .retain(|id, _| Some(*id) != OpenId::decode(payload));
+                let id = OpenId::decode(payload.clone()).map_err(|e| unreadable(header, &e))?;
+                self.chunks.remove(&id);
                 Ok(())
             }
-            EntryKind::Action => self.action(header, payload),
+            EntryKind::Action => self.action(header, payload, history),
         }
     }
 
     fn chunk(&mut self, header: &EntryHeader, payload: &Bytes) -> Checked {
         let chunk = Chunk::decode(payload.clone()).map_err(|error| unreadable(header, &error))?;
         let id = OpenId::of(&header.origin, chunk.chunked);
-        self.chunks
-            .entry(id)
-            .or_default()
-            .extend_from_slice(&chunk.keys);
+        let (keys, data) = self.chunks.entry(id).or_default();
+        match chunk.part {
+            Part::Keys => keys.extend_from_slice(&chunk.bytes),
+            Part::Data => data.extend_from_slice(&chunk.bytes),
+        }
         Ok(())
     }
 
-    fn action(&mut self, header: &EntryHeader, payload: &Bytes) -> Checked {
-        self.checked += 1;
-        let piece = Piece::decode(payload.clone()).map_err(|error| unreadable(header, &error))?;
+    fn action(&mut self, header: &EntryHeader, payload: &Bytes, history: &mut History) -> Checked {
+        let piece =
+            ActionPiece::decode(payload.clone()).map_err(|error| unreadable(header, &error))?;
         let id = OpenId::of(&header.origin, piece.chunked);
-        let mut encoded = self.chunks.remove(&id).unwrap_or_default();
-        encoded.extend_from_slice(&piece.keys);
-        let keys = KeySet::decode(&encoded).map_err(|error| unreadable(header, &error))?;
-        let window = self.windows.get(&header.id()).copied().unwrap_or_default();
-        let judged = self.judge(header, &piece, &keys, window);
-        let lost = self.lost_update(header, &piece);
-        self.record(header, &piece, &keys);
+        let (mut keys, mut data) = self.chunks.remove(&id).unwrap_or_default();
+        keys.extend_from_slice(&piece.keys);
+        data.extend_from_slice(&piece.data);
+        let content = history.action(header, data.into())?;
+        let keys = KeySet::decode(&keys).map_err(|error| unreadable(header, &error))?;
+        let whole = Whole {
+            piece,
+            keys,
+            content,
+        };
+        let windows = self.windows.get(&header.id()).cloned().unwrap_or_default();
+        let judged = self.judge(header, &whole, &windows);
+        let lost = self.lost_update(header, &whole);
+        self.record(header, &whole);
         judged.and(lost)
     }
 
-    fn judge(
-        &self,
-        header: &EntryHeader,
-        piece: &Piece,
-        keys: &KeySet,
-        (window, blind): (i64, i64),
-    ) -> Checked {
-        let source = request(&header.origin, piece, keys).source;
-        let (mut any, mut conflict) = (window.max(self.barrier), 0);
+    fn judge(&self, header: &EntryHeader, whole: &Whole, windows: &[Seqno]) -> Checked {
+        let Whole { piece, keys, .. } = whole;
+        let source = source_of(header, piece);
+        let (mut any, mut conflict) = (self.barrier, 0);
         let runs_alone = piece.class != Class::WriteSet { pa_unsafe: false };
         for key in keys {
             for found in KeyType::ALL {
@@ -131,24 +148,34 @@ impl Certified {
             format!("{header:?} had seen {seen} only, and conflicts with {conflict}")
         })?;
         let before = header.seqno.0 - 1;
-        let expected = match runs_alone {
-            true => before,
-            false => any.min(before),
-        };
-        let cautious = expected.max(blind).min(before);
         let found = header.depends_on.0;
-        require(found == expected || found == cautious, RULE, || {
-            format!("{header:?} has to depend on {expected} (window from {window})")
+        let from = |window: i64| match runs_alone {
+            true => before,
+            false => any.max(window).min(before),
+        };
+        // It moves with every action that is appended.
+        let (first, last) = (windows.iter().min(), windows.iter().max());
+        let exact =
+            first.is_some_and(|w| from(w.0) <= found) && last.is_some_and(|w| found <= from(w.0));
+        // Behind an action whose keys the leader did not know.
+        let cautious = found > from(0) && self.chunked.contains(&found);
+        require(exact || cautious, RULE, || {
+            let expected = from(0);
+            format!("{header:?} has to depend on {expected} (window from {windows:?})")
         })
     }
 
     /// First committer wins: nobody wrote a row between what the transaction saw and itself.
-    fn lost_update(&self, header: &EntryHeader, piece: &Piece) -> Checked {
+    fn lost_update(&self, header: &EntryHeader, whole: &Whole) -> Checked {
+        let Whole { piece, content, .. } = whole;
         if !matches!(piece.class, Class::WriteSet { .. }) {
             return Ok(());
         }
         let latest = |row: &Row| self.version(*row, header.seqno.0 - 1);
-        let lost = piece.rows.iter().find(|row| latest(row) > piece.last_seen);
+        let lost = content
+            .rows
+            .iter()
+            .find(|row| latest(row) > piece.last_seen);
         require(lost.is_none(), "no update is lost", || {
             let row = lost.copied().unwrap_or_default();
             let (seen, write) = (piece.last_seen, latest(&row));
@@ -156,12 +183,20 @@ impl Certified {
         })
     }
 
-    fn record(&mut self, header: &EntryHeader, piece: &Piece, keys: &KeySet) {
+    fn record(&mut self, header: &EntryHeader, whole: &Whole) {
+        let Whole {
+            piece,
+            keys,
+            content,
+        } = whole;
         let seqno = header.seqno.0;
         let source = match piece.class {
-            Class::WriteSet { .. } => Some(request(&header.origin, piece, keys).source),
+            Class::WriteSet { .. } => Some(source_of(header, piece)),
             Class::TotalOrder | Class::Barrier => None,
         };
+        if piece.chunked != 0 {
+            self.chunked.insert(seqno);
+        }
         if piece.class != (Class::WriteSet { pa_unsafe: false }) {
             self.barrier = seqno;
         }
@@ -169,9 +204,18 @@ impl Certified {
             let holds = self.holds.entry((key.fingerprint, key.kind)).or_default();
             holds.push(Hold { seqno, source });
         }
-        for row in &piece.rows {
+        for row in &content.rows {
             self.rows.entry(*row).or_default().push(seqno);
         }
+    }
+}
+
+/// Whose locks protect an action: those of its origin's process, as long as none were given up.
+fn source_of(header: &EntryHeader, piece: &ActionPiece) -> Source {
+    let origin = &header.origin;
+    Source {
+        member: origin.member.0 ^ origin.session.0,
+        epoch: piece.epoch,
     }
 }
 

@@ -9,8 +9,10 @@ pub(crate) mod committed;
 pub(crate) mod config_change;
 pub(crate) mod durable_first;
 pub(crate) mod election;
+pub(crate) mod history;
 pub(crate) mod log_matching;
 pub(crate) mod once;
+pub(crate) mod payloads;
 pub(crate) mod quorum;
 pub(crate) mod reads;
 pub(crate) mod recovery;
@@ -53,6 +55,8 @@ pub(crate) struct Invariants {
     pub(crate) config_change: config_change::ConfigChanges,
     pub(crate) once: once::Once,
     pub(crate) certified: certified::Certified,
+    pub(crate) history: history::History,
+    pub(crate) payloads: payloads::Payloads,
     pub(crate) quorums: quorum::Quorums,
     pub(crate) reads: reads::Reads,
 }

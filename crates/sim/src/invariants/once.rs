@@ -1,7 +1,6 @@
-//! A proposal is ordered at most once; what its client was told is true. A write that timed out is
-//! unknown, never absent.
+//! A proposal is ordered at most once.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use synod_consensus::{EntryHeader, Origin, Seqno};
 
@@ -17,7 +16,6 @@ fn name(origin: &Origin) -> Name {
 #[derive(Default)]
 pub(crate) struct Once {
     ordered: BTreeMap<Name, Seqno>,
-    refused: BTreeSet<Name>,
 }
 
 impl Once {
@@ -34,28 +32,6 @@ impl Once {
                 "{origin:?} is committed at seqno {before:?} and {}",
                 header.seqno
             )
-        })?;
-        let refused = self.refused.contains(&name);
-        require(!refused, "refused means absent", || {
-            format!("{:?} was refused, and is committed", header.origin)
-        })
-    }
-
-    /// A client was told that its write was refused.
-    pub(crate) fn refused(&mut self, origin: &Origin) -> Checked {
-        let name = name(origin);
-        self.refused.insert(name);
-        let ordered = self.ordered.get(&name);
-        require(ordered.is_none(), "refused means absent", || {
-            format!("{origin:?} is refused, but it is committed at {ordered:?}")
-        })
-    }
-
-    /// A client was told that its write is committed.
-    pub(crate) fn acknowledged(&self, origin: &Origin, seqno: Seqno) -> Checked {
-        let known = self.ordered.get(&name(origin)).copied();
-        require(known == Some(seqno), "acknowledged means committed", || {
-            format!("{origin:?} is acknowledged at seqno {seqno}, but committed at {known:?}")
         })
     }
 }

@@ -11,7 +11,8 @@ use super::{Checked, Violation, require};
 pub(crate) struct Reads {
     asked: BTreeMap<u64, (MemberId, LogIndex)>,
     next: u64,
-    pub(crate) answered: u64,
+    /// Given by the protocol, and not passed on yet.
+    answers: BTreeMap<u64, Seqno>,
 }
 
 impl Reads {
@@ -37,7 +38,7 @@ impl Reads {
                 what: format!("{member} gets an answer to {id}, which nobody asks"),
             });
         };
-        self.answered += 1;
+        self.answers.insert(id, seqno);
         require(asker == member, "reads are answered once", || {
             format!("{member} gets the answer to a question of {asker}")
         })?;
@@ -47,6 +48,14 @@ impl Reads {
         let right = committed.is_none_or(|header| header.seqno == seqno);
         require(right, "no stale read", || {
             format!("{member} reads at {index} as seqno {seqno}, committed is {committed:?}")
+        })
+    }
+
+    /// Whoever asked is told a position: that of the answer.
+    pub(crate) fn told(&mut self, member: MemberId, id: u64, seqno: Seqno) -> Checked {
+        let answer = self.answers.remove(&id);
+        require(answer == Some(seqno), "reads are answered once", || {
+            format!("{member} tells {seqno} as the answer to {id}, which was {answer:?}")
         })
     }
 

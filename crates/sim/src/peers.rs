@@ -1,0 +1,226 @@
+//! Connections between the members: who finds whom, what is told about it, and messages as bytes on
+//! their way.
+
+use bytes::{Bytes, BytesMut};
+use synod_consensus::{GroupId, MemberId};
+use synod_member::Event as Input;
+use synod_wire::{FrameDecoder, FrameLimits, Lane, OUR_VERSIONS, PeerMessage};
+
+use crate::driver::{index_of, kind_of, protocol};
+use crate::invariants::Violation;
+use crate::trace::What;
+use crate::world::{Event, MS, SECOND, World};
+
+/// Between two rounds of looking for the group.
+const SEEK_US: u64 = 500 * MS;
+
+impl World {
+    // --- messages ---------------------------------------------------------------------------
+
+    /// Hands a message to the network.
+    pub(crate) fn send(&mut self, from: MemberId, to: MemberId, message: &PeerMessage) {
+        let known = self.wants.has(from, to) && self.net.is_connected(from, to);
+        if from == to || !known {
+            return;
+        }
+        // A lane that is full takes no more bulk; what protects the connection is not queued there.
+        let is_bulk = message.lane() == Lane::Bulk && !matches!(message, PeerMessage::Propose(_));
+        if is_bulk && self.net.backlog_us(self.now_us, (from, to)) > 2 * SECOND {
+            self.note_lost(to, message);
+            return;
+        }
+        let frame = match encode(message) {
+            Ok(frame) => frame,
+            Err(why) => return self.garbled(from, why),
+        };
+        let (now_us, bytes) = (self.now_us, frame.len() as u64);
+        let way = (from, to);
+        let arrivals = self
+            .net
+            .carry(&mut self.rng, &self.options, now_us, way, bytes);
+        let connection = self.net.connection(from, to);
+        let group = self.net.group(from, to);
+        let Some(first) = arrivals.first else {
+            self.coverage.count("message lost");
+            self.note_lost(to, message);
+            // Only what the protocol repeats by itself may vanish without a trace.
+            if protocol(message).is_none() {
+                self.reconnect_later(from, to);
+            }
+            return;
+        };
+        for at in [Some(first), arrivals.second].into_iter().flatten() {
+            let frame = frame.clone();
+            self.schedule_at(
+                at,
+                Event::Arrives {
+                    from,
+                    to,
+                    connection,
+                    group,
+                    frame,
+                },
+            );
+        }
+        if arrivals.second.is_some() {
+            self.coverage.count("message duplicated");
+        }
+    }
+
+    /// A frame of a peer.
+    pub(crate) fn arrives(&mut self, from: MemberId, to: MemberId, group: GroupId, frame: &Bytes) {
+        let message = match decode(frame) {
+            Ok(message) => message,
+            Err(why) => return self.garbled(from, why),
+        };
+        let term = protocol(&message).map_or(Default::default(), |message| message.term);
+        let (kind, index) = (kind_of(&message), index_of(&message));
+        self.note(
+            to,
+            What::Received {
+                from,
+                kind,
+                term,
+                index,
+            },
+        );
+        self.tell(
+            to,
+            Input::Peer {
+                from,
+                group,
+                message,
+            },
+        );
+    }
+
+    fn garbled(&mut self, from: MemberId, why: String) {
+        self.judge(Err(Violation {
+            rule: "messages survive the wire",
+            what: format!("of {from}: {why}"),
+        }));
+    }
+
+    fn note_lost(&mut self, to: MemberId, message: &PeerMessage) {
+        let kind = kind_of(message);
+        self.note(to, What::Lost { to, kind });
+    }
+
+    // --- connections ------------------------------------------------------------------------
+
+    /// Two members connect (again) soon.
+    pub(crate) fn reconnect_later(&mut self, from: MemberId, to: MemberId) {
+        let (a, b) = (from.min(to), from.max(to));
+        if a != b && self.reconnecting.insert((a, b)) {
+            let after_us = self.draw((MS, 200 * MS));
+            self.schedule(after_us, Event::Reconnect { a, b });
+        }
+    }
+
+    /// A connection breaks if there is one, and is made again if the network allows.
+    pub(crate) fn reconnect(&mut self, a: MemberId, b: MemberId) {
+        self.disconnect(a, b);
+        self.wants.tried(a, b);
+        let wanted = self.wants.has(a, b) || self.wants.has(b, a);
+        let blocked = self.net.is_blocked(a, b) || self.net.is_blocked(b, a);
+        if !wanted || blocked || !self.is_up(a) || !self.is_up(b) {
+            return;
+        }
+        let paused = [a, b].map(|id| self.node(id).paused_until_us);
+        if paused.iter().any(|until| *until > self.now_us) {
+            return self.reconnect_later(a, b);
+        }
+        let groups = [a, b].map(|id| self.process(id).driver.group());
+        let connection = self.net.connect(a, b, (groups[0], groups[1]));
+        for (me, other, group) in [(a, b, groups[1]), (b, a, groups[0])] {
+            let address = self.node(other).name.clone();
+            let found = Input::Found {
+                member: other,
+                address,
+                group,
+            };
+            self.tell_only(me, found);
+            self.tell_only(me, Input::Called { member: other });
+            let up = Input::LinkUp {
+                member: other,
+                connection,
+            };
+            self.tell(me, up);
+        }
+    }
+
+    /// A connection breaks, and both ends notice.
+    fn disconnect(&mut self, a: MemberId, b: MemberId) {
+        if !self.net.disconnect(a, b) {
+            return;
+        }
+        for (me, other) in [(a, b), (b, a)] {
+            self.tell(me, Input::LinkDown { member: other });
+        }
+    }
+
+    /// All connections work again.
+    pub(crate) fn heal_network(&mut self) {
+        for (a, b) in self.net.unblock_all() {
+            self.reconnect(a, b);
+        }
+    }
+
+    /// The member has found its group: whoever knows it as a stranger is told so.
+    pub(crate) fn introduce(&mut self, id: MemberId) {
+        for other in self.net.connected_to(id) {
+            self.reconnect_later(id, other);
+        }
+    }
+
+    // --- finding the group ------------------------------------------------------------------
+
+    /// Calls every member there is, as their addresses are known to operators.
+    pub(crate) fn seek(&mut self, id: MemberId) {
+        if !self.process(id).is_seeking {
+            return;
+        }
+        let (node, epoch) = (id, self.node(id).epoch);
+        self.schedule(SEEK_US, Event::Seek { node, epoch });
+        for other in self.up().into_iter().filter(|other| *other != id) {
+            let blocked = self.net.is_blocked(id, other) || self.net.is_blocked(other, id);
+            let asleep = self.node(other).paused_until_us > self.now_us;
+            if blocked || asleep || self.net.is_connected(id, other) {
+                continue;
+            }
+            let (member, address) = (other, self.node(other).name.clone());
+            let group = self.process(other).driver.group();
+            self.tell(
+                id,
+                Input::Found {
+                    member,
+                    address,
+                    group,
+                },
+            );
+            if !self.is_up(id) {
+                return;
+            }
+        }
+    }
+}
+
+fn encode(message: &PeerMessage) -> Result<Bytes, String> {
+    let mut segments = Vec::new();
+    message
+        .encode(OUR_VERSIONS.max, &mut segments)
+        .map_err(|error| error.to_string())?;
+    let mut frame = BytesMut::with_capacity(segments.iter().map(Bytes::len).sum());
+    for segment in segments {
+        frame.extend_from_slice(&segment);
+    }
+    Ok(frame.freeze())
+}
+
+fn decode(frame: &Bytes) -> Result<PeerMessage, String> {
+    let mut decoder = FrameDecoder::new(FrameLimits::default().of(Lane::Bulk));
+    decoder.feed(frame);
+    let whole = decoder.next_frame().map_err(|error| error.to_string())?;
+    let whole = whole.ok_or("a frame is cut short")?;
+    PeerMessage::decode(OUR_VERSIONS.max, whole).map_err(|error| error.to_string())
+}

@@ -1,0 +1,278 @@
+//! The program a simulated member runs in: a database that is only a position, and what production's
+//! provider does at a join, in the same order.
+
+use synod_consensus::{MemberId, Seqno};
+use synod_log::LogError;
+use synod_member::{
+    DeliverError, Delivered, Deliverer, Delivery, DonorRequest, Event as Input, Me, TransferNews,
+    View,
+};
+use synod_wire::{DataState, StateOffer, StateRequest, StateResult};
+
+use crate::invariants::Violation;
+use crate::options::Fault;
+use crate::trace::What;
+use crate::world::{Event, MS, SECOND, World};
+
+/// Entries applied at one time, at most.
+const AT_ONCE: u64 = 8;
+/// A copy that nobody has spoken of for so long is asked for again.
+const COPY_PATIENCE_US: u64 = 3 * SECOND;
+
+impl World {
+    // --- joining ----------------------------------------------------------------------------
+
+    /// The process has started. A logger has no database to wait for.
+    pub(crate) fn opened_for_business(&mut self, id: MemberId) {
+        if self.is_up(id) && !self.node(id).has_data {
+            self.tell(id, Input::DataState(DataState::Joined));
+        }
+    }
+
+    /// The group has this member: its database follows the log, or is replaced by a copy.
+    pub(crate) fn joined(&mut self, id: MemberId, view: &View) {
+        self.coverage.count("joined");
+        let applied = self.node(id).database.applied;
+        let process = self.process(id);
+        let first = process.shared.first_seqno(&process.reader);
+        if applied.next() >= first {
+            return self.deliver_after(id, applied);
+        }
+        self.ask_for_copy(id, view.seqno);
+    }
+
+    fn deliver_after(&mut self, id: MemberId, after: Seqno) {
+        let wants_vote = self.node(id).wants_vote;
+        let process = self.process(id);
+        let me = Me {
+            member: id,
+            session: process.session,
+        };
+        let (reader, shared) = (process.reader.clone(), process.shared.clone());
+        let host = process.deeds.clone();
+        process.deliverer = Some(Deliverer::new(reader, shared, host, me, after));
+        process.shared.set_applied(after);
+        // Whoever shall not vote does not say that its database is there.
+        if wants_vote {
+            self.tell(id, Input::DataState(DataState::Synced));
+        }
+    }
+
+    // --- delivery ---------------------------------------------------------------------------
+
+    /// Goes on applying if there is something to apply.
+    pub(crate) fn pump_delivery(&mut self, id: MemberId) {
+        let node = self.node(id);
+        if !node.has_data {
+            // A logger has applied everything, always.
+            let process = self.process(id);
+            let committed = process.shared.commit_seqno();
+            return process.shared.set_applied(committed);
+        }
+        let moved = self.has_moved(id);
+        let process = self.process(id);
+        if process.is_applying || process.deliverer.is_none() || !moved {
+            return;
+        }
+        process.is_applying = true;
+        let slow = self.has(Fault::SlowApply) && !self.calm;
+        let after_us = self.draw(if slow { (MS, 200 * MS) } else { (50, 2 * MS) });
+        let (node, epoch) = (id, self.node(id).epoch);
+        self.schedule(after_us, Event::Apply { node, epoch });
+    }
+
+    /// Applies what is committed and written here.
+    pub(crate) fn apply(&mut self, id: MemberId) {
+        let process = self.process(id);
+        process.is_applying = false;
+        let moved = std::sync::atomic::Ordering::Relaxed;
+        process.deeds.moved.store(false, moved);
+        let Some(deliverer) = process.deliverer.as_mut() else {
+            return self.settle(id);
+        };
+        match deliverer.step(AT_ONCE) {
+            Ok(Delivered::Some) => process.deeds.moved.store(true, moved),
+            Ok(Delivered::Nothing | Delivered::Stopped) => {}
+            Err(error) => return self.delivery_failed(id, &error),
+        }
+        self.do_deeds(id);
+        if self.is_up(id) && self.violation.is_none() {
+            let applied = self.node(id).database.applied;
+            self.note(id, What::Applied { seqno: applied });
+            self.settle(id);
+        }
+    }
+
+    /// What the database needs next is not in the log.
+    fn delivery_failed(&mut self, id: MemberId, error: &DeliverError) {
+        let why = error.to_string();
+        let behind = matches!(
+            error,
+            DeliverError::Purged { .. }
+                | DeliverError::MissingChunks { .. }
+                | DeliverError::Log(LogError::SeqnoPurged { .. } | LogError::Purged { .. })
+        );
+        if !behind {
+            return self.judge(Err(Violation {
+                rule: "committed entries can be read",
+                what: format!("{id}: {why}"),
+            }));
+        }
+        // The log began anew beyond it. The operator follows the advice that was logged.
+        self.coverage.count("database behind the log");
+        self.note(id, What::Refused { why });
+        self.end_process(id);
+        self.node_mut(id).database.replace(Seqno(0));
+        self.restart_later(id);
+    }
+
+    /// The host is handed something.
+    pub(crate) fn delivered(&mut self, id: MemberId, delivery: &Delivery) {
+        let applied = self.node(id).database.applied;
+        let checked = self.checks.history.delivered(id, applied, delivery);
+        self.judge(checked);
+        let seqno = delivery.seqno();
+        let now_us = self.now_us;
+        self.node_mut(id).database.apply(now_us, seqno);
+        self.process(id).shared.set_applied(seqno);
+        let waiting = self.process(id).attached.remove(&seqno);
+        let own = matches!(delivery, Delivery::Action { data: None, .. });
+        if own != waiting.is_some() {
+            self.judge(Err(Violation {
+                rule: "an action is finished once: by its client, or by an applier",
+                what: format!("{id} at {seqno}: left to the client: {own}, waits: {waiting:?}"),
+            }));
+        }
+        if let Some(transaction) = waiting {
+            self.finish(transaction);
+        }
+    }
+
+    // --- full copies ------------------------------------------------------------------------
+
+    /// What the database lacks is in no log that this member can read: another database is copied.
+    fn ask_for_copy(&mut self, id: MemberId, after: Seqno) {
+        self.node_mut(id).database.copying = true;
+        let now_us = self.now_us;
+        let process = self.process(id);
+        let number = process.number();
+        process.asked = Some((number, now_us));
+        let session = process.session;
+        self.coverage.count("full copy asked for");
+        self.tell(id, Input::DataState(DataState::Joining));
+        let request = StateRequest {
+            id: number,
+            joiner: id,
+            session,
+            after,
+            preferred: Vec::new(),
+            any_donor: true,
+            request: Vec::new().into(),
+        };
+        self.tell(id, Input::RequestState(request));
+        if self.is_up(id) {
+            let (node, epoch) = (id, self.node(id).epoch);
+            self.schedule(
+                COPY_PATIENCE_US,
+                Event::AskAgain {
+                    node,
+                    epoch,
+                    number,
+                    after,
+                },
+            );
+        }
+    }
+
+    /// Nobody has answered.
+    pub(crate) fn ask_again(&mut self, id: MemberId, number: u64, after: Seqno) {
+        if self
+            .process(id)
+            .asked
+            .is_some_and(|(asked, _)| asked == number)
+        {
+            self.ask_for_copy(id, after);
+        }
+    }
+
+    /// A joiner asks this member for a copy.
+    pub(crate) fn donate(&mut self, id: MemberId, request: &DonorRequest) {
+        let node = self.node(id);
+        let fit = node.has_data && !node.database.copying && node.database.applied >= request.after;
+        let (joiner, number) = (request.joiner, request.id);
+        let offer = StateOffer {
+            id: number,
+            donor: id,
+            accepted: fit,
+            text: String::new(),
+        };
+        self.tell(id, Input::StateOffer { joiner, offer });
+        if fit && self.is_up(id) {
+            let (node, epoch) = (id, self.node(id).epoch);
+            let after_us = self.draw((20 * MS, SECOND));
+            self.schedule(
+                after_us,
+                Event::Copied {
+                    node,
+                    epoch,
+                    joiner,
+                    number,
+                },
+            );
+        }
+    }
+
+    /// The donor has finished.
+    pub(crate) fn copied(&mut self, id: MemberId, joiner: MemberId, number: u64) {
+        let seqno = self.node(id).database.applied;
+        let result = StateResult {
+            id: number,
+            ok: true,
+            code: 0,
+            seqno,
+            text: String::new(),
+        };
+        self.tell(id, Input::StateResult { joiner, result });
+    }
+
+    /// About the copy this member asked for.
+    pub(crate) fn copy_news(&mut self, id: MemberId, number: u64, news: TransferNews) {
+        let current = self
+            .process(id)
+            .asked
+            .is_some_and(|(asked, _)| asked == number);
+        if !current {
+            return;
+        }
+        match news {
+            TransferNews::Accepted { .. } => {}
+            // Asked again when patience ends.
+            TransferNews::NoDonor { .. } | TransferNews::Failed { .. } => {
+                self.coverage.count("no full copy yet");
+            }
+            TransferNews::Done { seqno } => {
+                self.process(id).asked = None;
+                let database = &mut self.node_mut(id).database;
+                database.copying = false;
+                database.replace(seqno);
+                self.coverage.count("full copy");
+                self.note(id, What::Copied { seqno });
+                self.deliver_after(id, seqno);
+            }
+        }
+    }
+
+    /// The machine lost its power: the database comes back somewhere between what it had flushed
+    /// and what it had applied.
+    pub(crate) fn database_after_crash(&mut self, id: MemberId) {
+        self.flush_databases();
+        let database = &self.node(id).database;
+        if database.copying {
+            // Half a copy is no copy.
+            return self.node_mut(id).database.replace(Seqno(0));
+        }
+        let (durable, applied) = (database.durable.0.max(0), database.applied.0.max(0));
+        let back = self.draw((durable as u64, applied.max(durable) as u64)) as i64;
+        self.node_mut(id).database.replace(Seqno(back));
+    }
+}
