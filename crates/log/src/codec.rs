@@ -75,8 +75,15 @@ impl<'a> Fields<'a> {
         })
     }
 
-    pub(crate) fn id(&mut self) -> Option<EntryId> {
+    /// Of an entry that is there.
+    pub(crate) fn held(&mut self) -> Option<EntryId> {
         let (term, index) = (Term(self.u64()?), self.index()?);
+        Some(EntryId { term, index })
+    }
+
+    /// Of an entry that may be beyond all that are there.
+    pub(crate) fn id(&mut self) -> Option<EntryId> {
+        let (term, index) = (Term(self.u64()?), LogIndex(self.u64()?));
         Some(EntryId { term, index })
     }
 

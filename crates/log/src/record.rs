@@ -253,7 +253,7 @@ impl BatchHeader {
         let header = (|| {
             let (number, floor, records_bytes) = (fields.u64()?, fields.u64()?, fields.u64()?);
             let (records, _reserved) = (fields.u32()?, fields.u32()?);
-            let (vote, last) = (fields.vote()?, fields.id()?);
+            let (vote, last) = (fields.vote()?, fields.held()?);
             Some(BatchHeader {
                 number,
                 floor,

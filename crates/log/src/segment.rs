@@ -134,7 +134,7 @@ fn decode_fields(fields: &mut Fields<'_>) -> Option<SegmentHeader> {
         member,
         group,
         predecessor: (predecessor.number != 0).then_some(predecessor),
-        last: fields.id()?,
+        last: fields.held()?,
         seqno: fields.seqno()?,
         vote: fields.vote()?,
         first_batch: fields.counter()?,

@@ -5,7 +5,7 @@ use synod_planted::{Bug, plant};
 use synod_sim::{options_of, run};
 
 /// Most seeds that a bug may survive.
-const SEEDS: u64 = 60;
+const SEEDS: u64 = 200;
 /// Runs are long enough for these bugs.
 const SAFETY_US: u64 = 3_000_000;
 

@@ -236,7 +236,7 @@ impl Driver {
             .peers
             .keep_only(&|member| members.contains_key(&member));
         let links = &self.links.peers;
-        self.connections.retain(|member, _| links.knows(*member));
+        self.connections.retain(|member| links.knows(member));
     }
 
     /// The log starts anew: what was known of the old one is void.

@@ -5,6 +5,7 @@
 //! [`Driver::wake_at`] at the latest. Nothing here waits for a disk, a socket or the host, and time is
 //! an argument.
 
+mod connections;
 mod deferred;
 mod effects;
 mod event;
@@ -47,6 +48,7 @@ use crate::staged::Staged;
 use crate::start::Start;
 use crate::tuning::Tuning;
 use crate::view::View;
+use connections::Connections;
 use deferred::Deferred;
 use flushed::Flushed;
 use join::Joining;
@@ -102,7 +104,7 @@ pub struct Driver {
     /// Proposals waiting for room in the leader's log.
     deferred: Deferred,
     /// The connection over which proposals go to a member, see `Event::LinkUp`.
-    connections: BTreeMap<MemberId, u64>,
+    connections: Connections,
     /// See `Shared::log_cut`.
     era: u64,
     reads: Reads,
@@ -168,7 +170,7 @@ impl Driver {
             arriving: BTreeMap::new(),
             submitted: BTreeMap::new(),
             deferred: Deferred::default(),
-            connections: BTreeMap::new(),
+            connections: Connections::default(),
             era: 0,
             reads: Reads::default(),
             unanswered: Unanswered::default(),
@@ -255,7 +257,7 @@ impl Driver {
                 }
             }
             Event::LinkUp { member, connection } => {
-                self.connections.insert(member, connection);
+                self.connections.up(member, connection);
                 self.core.peer_connected(self.now(), member);
                 self.repeat_proposals(member);
                 self.repeat_transfer_messages(member);

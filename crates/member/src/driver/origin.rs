@@ -71,9 +71,9 @@ impl Driver {
             };
             if send.to == self.me.member {
                 self.handle_propose(self.me.member, propose);
-            } else if let Some(connection) = self.connections.get(&send.to) {
+            } else if let Some(connection) = self.connections.to(send.to) {
                 let message = PeerMessage::Propose(propose);
-                self.links.peers.send_over(send.to, *connection, message);
+                self.links.peers.send_over(send.to, connection, message);
             }
         }
         sent

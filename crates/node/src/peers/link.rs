@@ -49,7 +49,7 @@ struct LaneState {
     bytes: usize,
     /// The open connection.
     stream: Option<TcpStream>,
-    /// How many connections there were.
+    /// Its number; of all connections that this member has opened.
     connection: u64,
     /// The group of the peer at the other end of `stream`.
     group: GroupId,
@@ -217,12 +217,12 @@ impl Link {
     }
 
     /// The lane has a connection now.
-    fn opened(&self, lane: Lane, opened: &Opened) -> bool {
+    fn opened(&self, lane: Lane, opened: &Opened, number: u64) -> bool {
         let mut state = lock(&self.lanes[lane as usize].state);
         state.queue.clear();
         state.bytes = 0;
         state.reset = false;
-        state.connection += 1;
+        state.connection = number;
         state.opened_at = Some(Instant::now());
         state.group = opened.group;
         state.stream = opened.channel.stream().try_clone().ok();
@@ -314,7 +314,8 @@ struct Opened {
 }
 
 fn serve(peers: &Peers, link: &Link, lane: Lane, opened: Opened) {
-    if !link.opened(lane, &opened) {
+    let number = peers.next_connection.fetch_add(1, Ordering::Relaxed);
+    if !link.opened(lane, &opened, number) {
         return;
     }
     // Looked at only now: whoever sets the group closes the connections it finds.

@@ -65,6 +65,8 @@ pub(crate) struct Peers {
     /// Connections opened by others, and by this member while they are greeting.
     open: Mutex<HashMap<u64, Open>>,
     next_open: AtomicU64,
+    /// See [`Event::LinkUp`].
+    next_connection: AtomicU64,
     listener: TcpListener,
     stopping: AtomicBool,
     seeking: Mutex<bool>,
@@ -110,6 +112,7 @@ impl Peers {
             callers: Callers::default(),
             open: Mutex::new(HashMap::new()),
             next_open: AtomicU64::new(1),
+            next_connection: AtomicU64::new(1),
             listener,
             stopping: AtomicBool::new(false),
             seeking: Mutex::new(true),

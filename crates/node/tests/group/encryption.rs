@@ -125,7 +125,7 @@ fn expired_certificate_is_refused_until_a_new_one_is_loaded() {
     group.members[1].node().reload_tls().unwrap();
     group.members[0].take_part();
     group.wait_complete();
-    seqno_of(group.members[0].order("k", "2"));
+    seqno_of(group.members[0].order("after", "2"));
     group.check_same_history();
 }
 
