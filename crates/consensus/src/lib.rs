@@ -49,7 +49,7 @@ pub use intake::{Intake, IntakeVerdict};
 pub use message::{Append, AppendOutcome, AppendReply, Body, LogBase, Message};
 pub use outbox::{Outbox, SendProposal};
 pub use params::{
-    BootstrapError, ConfigChange, ConfigError, CoreParams, Counters, Limits, Progress,
+    BootstrapError, ConfigChange, ConfigError, CoreParams, Counters, ForceError, Limits, Progress,
     ProgressMode, Proposal, ProposeError, Timing, TransferError,
 };
 pub use protocol::VersionRange;

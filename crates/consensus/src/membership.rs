@@ -11,7 +11,7 @@ use crate::config::{Config, MEMBERS_MAX, Member, Role, TEXT_BYTES_MAX};
 use crate::core::{Core, State};
 use crate::effect::Effect;
 use crate::message::Body;
-use crate::params::{BootstrapError, ConfigChange, ConfigError};
+use crate::params::{BootstrapError, ConfigChange, ConfigError, ForceError};
 use crate::progress::Peer;
 use crate::protocol::VersionRange;
 use crate::types::{LogIndex, MemberId, Time};
@@ -45,6 +45,38 @@ impl Core {
         );
         // A candidacy in a log that belongs to nobody yet: the vote is on its way to the disk before
         // the entry.
+        self.campaign(false);
+        self.append_config(config);
+        Ok(())
+    }
+
+    /// Goes on alone, by order of an operator who knows that the other voters are lost, or accepts what
+    /// follows if they are not: makes this member the only voter and the others learners, in a new term.
+    /// Leads as soon as that is durable. Others that come back follow, and vote again once they have
+    /// caught up.
+    ///
+    /// **Not safe** as everything else here is: what a majority has committed and this member has not
+    /// is lost, and if that majority lives on, there are two histories. Members notice that when they
+    /// meet, and the one that would have to give up what it has committed stops.
+    ///
+    /// # Errors
+    /// There is a leader, or this member is no voter: it may lack anything.
+    pub fn force(&mut self, now: Time) -> Result<(), ForceError> {
+        self.observe(now);
+        if let Some(leader) = self.leader {
+            return Err(ForceError::HasLeader { leader });
+        }
+        let mut config = self.log.config().config.clone();
+        if !config.is_voter(self.id) {
+            return Err(ForceError::NoVoter);
+        }
+        for (id, member) in &mut config.members {
+            member.role = match *id == self.id {
+                true => Role::Voter,
+                false => Role::Learner,
+            };
+        }
+        // As for a new group: the vote is on its way to the disk before the entry.
         self.campaign(false);
         self.append_config(config);
         Ok(())

@@ -239,6 +239,20 @@ pub enum BootstrapError {
     },
 }
 
+/// Why a member does not go on alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ForceError {
+    /// The group works.
+    #[error("member {leader} leads the group")]
+    HasLeader {
+        /// Who.
+        leader: MemberId,
+    },
+    /// It may lack what the voters have committed.
+    #[error("this member is no voter")]
+    NoVoter,
+}
+
 /// Why leadership is not handed over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TransferError {

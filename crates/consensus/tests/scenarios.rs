@@ -5,9 +5,9 @@ mod harness;
 use harness::{MS, Options, SECOND, Sim, id, member};
 use synod_consensus::{
     Append, AppendOutcome, AppendReply, Body, BootstrapError, Config, ConfigChange, ConfigError,
-    Core, CoreParams, Effect, EntryHeader, EntryId, EntryKind, HardState, Limits, LogBase,
-    LogIndex, MemberId, Message, Origin, ProgressMode, Proposal, ProposeError, Recovered, Role,
-    RoleName, Seqno, Term, Time, Timing, TransferError, VersionRange, WriteOp, WriteTicket,
+    Core, CoreParams, Effect, EntryHeader, EntryId, EntryKind, ForceError, HardState, Limits,
+    LogBase, LogIndex, MemberId, Message, Origin, ProgressMode, Proposal, ProposeError, Recovered,
+    Role, RoleName, Seqno, Term, Time, Timing, TransferError, VersionRange, WriteOp, WriteTicket,
 };
 
 fn three() -> Sim {
@@ -1306,4 +1306,50 @@ fn read_waits_for_a_leader() {
     sim.crash(id(1));
     let read = sim.read(id(2));
     sim.expect("answer", 5 * SECOND, |sim| sim.is_read_done(read));
+}
+
+// --- going on alone ---------------------------------------------------------------------------
+
+#[test]
+fn survivor_goes_on_alone_by_order_and_the_lost_come_back() {
+    let mut sim = three();
+    work(&mut sim, id(1), 5);
+    settle(&mut sim);
+    let before = sim.seqno();
+    sim.crash(id(2));
+    sim.crash(id(3));
+    sim.expect("no leader", 10 * SECOND, |sim| {
+        sim.core(id(1)).leader().is_none()
+    });
+    sim.with(id(1), |core, now| core.force(now))
+        .expect("forced");
+    sim.expect("leads alone", 5 * SECOND, |sim| {
+        sim.core(id(1)).is_ready_leader()
+    });
+    work(&mut sim, id(1), 5);
+    sim.expect("nothing was lost", SECOND, |sim| {
+        sim.seqno().0 == before.0 + 5
+    });
+    let voters = |sim: &Sim| sim.core(id(1)).config().config.voters().count();
+    assert_eq!(voters(&sim), 1);
+    for lost in [id(2), id(3)] {
+        sim.start(lost);
+        sim.with(id(1), |core, _| core.set_eligible(lost, true));
+    }
+    sim.expect("three voters again", 20 * SECOND, |sim| voters(sim) == 3);
+    settle(&mut sim);
+}
+
+#[test]
+fn nobody_goes_on_alone_while_the_group_works_or_without_a_vote() {
+    let mut sim = three();
+    let leader = sim.leader().expect("leads");
+    let follower = if leader == id(1) { id(2) } else { id(1) };
+    for member in [leader, follower] {
+        let refused = sim.with(member, |core, now| core.force(now));
+        assert_eq!(refused, Err(ForceError::HasLeader { leader }));
+    }
+    sim.add_node(id(9));
+    let refused = sim.with(id(9), |core, now| core.force(now));
+    assert_eq!(refused, Err(ForceError::NoVoter));
 }

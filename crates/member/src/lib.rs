@@ -52,7 +52,10 @@ pub use catchup::CatchUp;
 pub use client::{Client, Fate, Outcome, Patience, Waiter};
 pub use config::{DatabasePosition, MemberConfig, StartMode};
 pub use deliver::{DeliverError, Delivered, Deliverer};
-pub use driver::{Driver, Event, LeaveDone, Links, Load, Me, ReadDone, Reply, Submission};
+pub use driver::{
+    Driver, Event, ForceDone, LeaveDone, Links, Load, Me, ReadDone, Reply, Submission,
+    SurvivorPolicy,
+};
 pub use former::sessions_between;
 pub use host::{Delivery, DonorRequest, Host, Level, MemberStatus, TransferNews};
 pub use ingest::OpenId;

@@ -32,13 +32,13 @@ pub use pending::{Pending, Waited};
 
 pub use synod_certify::{Class, KeySet, KeyType};
 pub use synod_consensus::{
-    GroupId, Limits, LogIndex, MemberId, Origin, RoleName, Seqno, SessionId, Term, Timing,
-    VersionRange,
+    ForceError, GroupId, Limits, LogIndex, MemberId, Origin, RoleName, Seqno, SessionId, Term,
+    Timing, VersionRange,
 };
 pub use synod_log::LogOptions;
 pub use synod_member::{
     Action, DatabasePosition, Delivery, DonorRequest, Fate, Host, Level, MemberStatus, NodeStatus,
-    Patience, PayloadError, StartMode, TransferNews, View, ViewMember,
+    Patience, PayloadError, StartMode, SurvivorPolicy, TransferNews, View, ViewMember,
 };
 pub use synod_wire::tls::{TlsError, TlsFiles, names_tls13_suite};
 pub use synod_wire::{DataState, OUR_VERSIONS};

@@ -8,12 +8,12 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Sender, bounded, unbounded};
-use synod_consensus::{EntryKind, GroupId, MemberId, Seqno, SessionId};
+use synod_consensus::{EntryKind, ForceError, GroupId, MemberId, Seqno, SessionId};
 use synod_log::{Files, LogReader, RealFiles};
 use synod_member::{
-    Action, DatabasePosition, Deliverer, Drawn, Driver, Event, Host, LeaveDone, Level, Links, Me,
-    NodeStatus, Patience, Piece, ReadDone, Shared, Snapshot, Start, StartMode, Storage, Submission,
-    Tuning, Waiter, cut, lock, sessions_between,
+    Action, DatabasePosition, Deliverer, Drawn, Driver, Event, ForceDone, Host, LeaveDone, Level,
+    Links, Me, NodeStatus, Patience, Piece, ReadDone, Shared, Snapshot, Start, StartMode, Storage,
+    Submission, SurvivorPolicy, Tuning, Waiter, cut, lock, sessions_between,
 };
 use synod_wire::tls::TlsError;
 use synod_wire::{DataState, LocalIdentity, OUR_VERSIONS, StateOffer, StateRequest, StateResult};
@@ -319,6 +319,32 @@ impl Node {
     /// What is wrong with the files; the certificates in use stay.
     pub fn reload_tls(&self) -> Result<(), TlsError> {
         self.peers.reload_tls()
+    }
+
+    /// Cuts this member off from all others, in both directions, or lets it have contact again: for
+    /// tests, and for operators who want to see what a partition does.
+    pub fn set_isolated(&self, isolated: bool) {
+        self.peers.set_isolated(isolated);
+    }
+
+    /// Makes this member primary without a majority of the voters: see
+    /// [`synod_consensus::Core::force`] for what that costs.
+    ///
+    /// # Errors
+    /// The group has a leader, or this member is no voter.
+    pub fn force_primary(&self) -> Result<(), ForceError> {
+        let (done, answer) = bounded(1);
+        self.tell(Event::Force(ForceDone(Box::new(move |result| {
+            // Whoever asked may have gone.
+            let _ = done.send(result);
+        }))));
+        // A node that has stopped has nothing to go on with.
+        answer.recv().unwrap_or(Err(ForceError::NoVoter))
+    }
+
+    /// What to do when the majority is gone, from now on.
+    pub fn set_survivor_policy(&self, policy: SurvivorPolicy) {
+        self.tell(Event::SurvivorPolicy(policy));
     }
 
     /// Tells what the database does, for donor choice and promotion to voter.

@@ -4,10 +4,13 @@ use std::any::Any;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use synod_consensus::{ConfigChange, EntryKind, GroupId, LogBase, MemberId, Seqno, WriteTicket};
+use synod_consensus::{
+    ConfigChange, EntryKind, ForceError, GroupId, LogBase, MemberId, Seqno, WriteTicket,
+};
 use synod_log::LogError;
 use synod_wire::{DataState, PeerMessage, StateOffer, StateRequest, StateResult};
 
+use super::survivor::SurvivorPolicy;
 use crate::client::Waiter;
 use crate::snapshots::Snapshot;
 
@@ -38,6 +41,9 @@ pub struct ReadDone {
 
 /// Told when this member is out of the voters, or cannot be.
 pub struct LeaveDone(pub Box<dyn FnOnce() + Send>);
+
+/// Told whether this member goes on without a majority.
+pub struct ForceDone(pub Box<dyn FnOnce(Result<(), ForceError>) + Send>);
 
 /// See the module.
 pub enum Event {
@@ -121,6 +127,10 @@ pub enum Event {
     ChangeConfig(ConfigChange),
     /// An operator wants another leader (none: whoever is fit); done if this member leads.
     TransferLeadership(Option<MemberId>),
+    /// Go on without the others, now.
+    Force(ForceDone),
+    /// Whether to go on without the others whenever they are not heard of for too long.
+    SurvivorPolicy(SurvivorPolicy),
     /// Leave the group in good order.
     Leave(LeaveDone),
     /// Stop at once.

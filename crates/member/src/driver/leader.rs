@@ -199,8 +199,16 @@ impl Driver {
     }
 
     pub(super) fn begin_leading(&mut self) {
-        let me = self.as_view_member();
-        self.presence.begin(self.now, self.views.latest(), me);
+        let (view, me) = (self.views.latest(), self.as_view_member());
+        match std::mem::take(&mut self.forced) {
+            false => self.presence.begin(self.now, view, me),
+            // The others were waited for before, or the operator knows better.
+            true => {
+                let limit = self.config.suspect;
+                self.presence
+                    .begin_without_the_silent(self.now, view, me, limit);
+            }
+        }
     }
 
     pub(super) fn lead_slow_tick(&mut self) {

@@ -21,6 +21,7 @@ mod protocol;
 mod reads;
 mod repair;
 mod status;
+mod survivor;
 mod transfer;
 mod unanswered;
 
@@ -36,7 +37,7 @@ use synod_log::LogReader;
 use synod_wire::{DataState, PeerMessage};
 
 pub(crate) use effects::append_message;
-pub use event::{Event, LeaveDone, ReadDone, Reply, Submission};
+pub use event::{Event, ForceDone, LeaveDone, ReadDone, Reply, Submission};
 pub use inspect::Load;
 
 use crate::config::MemberConfig;
@@ -57,6 +58,7 @@ use origin::Submitted;
 use presence::{Presence, ViewTrail};
 use reads::Reads;
 use repair::RepairWatch;
+pub use survivor::SurvivorPolicy;
 use unanswered::Unanswered;
 
 /// Who this member is.
@@ -127,6 +129,10 @@ pub struct Driver {
     /// The term this member leads.
     led: Option<Term>,
     next_slow_tick: Time,
+    /// What to do without a majority.
+    survivor_policy: SurvivorPolicy,
+    /// The next leadership of this member is by order.
+    forced: bool,
     joined_host: bool,
     stopped: bool,
 }
@@ -183,6 +189,8 @@ impl Driver {
             next_retention: now,
             flushed: Flushed::new(tuning.flush_margin),
             slowest_applied: None,
+            survivor_policy: SurvivorPolicy::default(),
+            forced: false,
             joined_host: false,
             stopped: false,
         }
@@ -293,6 +301,11 @@ impl Driver {
             Event::StateResult { joiner, result } => self.answer_result(joiner, result),
             Event::ChangeConfig(change) => self.operate_config(change),
             Event::TransferLeadership(to) => self.operate_transfer(to),
+            Event::Force(done) => {
+                let forced = self.force();
+                (done.0)(forced);
+            }
+            Event::SurvivorPolicy(policy) => self.survivor_policy = policy,
             Event::Leave(done) => self.begin_leave(done),
             Event::Stop => self.stopped = true,
         }
@@ -415,6 +428,7 @@ impl Driver {
     }
 
     fn slow_tick(&mut self) {
+        self.watch_survivors();
         self.watch_primary();
         self.watch_repair();
         self.send_join_if_needed();

@@ -64,6 +64,24 @@ impl Presence {
         self.enter(now, me);
     }
 
+    /// Starts from those of the latest view that were heard of within `limit`.
+    pub(super) fn begin_without_the_silent(
+        &mut self,
+        now: Time,
+        view: Option<&View>,
+        me: ViewMember,
+        limit: Duration,
+    ) {
+        self.present.clear();
+        self.leaving.clear();
+        for member in view.iter().flat_map(|view| &view.members) {
+            if self.is_alive(now, member.member, limit) {
+                self.present.insert(member.member, member.clone());
+            }
+        }
+        self.enter(now, me);
+    }
+
     pub(super) fn enter(&mut self, now: Time, member: ViewMember) {
         self.heard(now, member.member);
         self.leaving.remove(&member.member);

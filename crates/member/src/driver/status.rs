@@ -105,7 +105,7 @@ impl Driver {
                     .unwrap_or_default(),
                 self.voter_names()
             );
-            self.log(Level::Warning, text);
+            self.log(Level::Info, text);
             self.abandon_submissions();
         }
         self.links.host.primary_changed(primary);

@@ -105,7 +105,7 @@ fn greet(channel: &mut Channel, hello: &Hello) -> Result<HelloReply, HandshakeEr
 fn connect(peers: &Peers, address: &str) -> io::Result<TcpStream> {
     let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
     for candidate in address.to_socket_addrs()? {
-        if peers.is_stopping() {
+        if peers.is_stopping() || peers.is_isolated() {
             break;
         }
         match TcpStream::connect_timeout(&candidate, CONNECT_LIMIT) {

@@ -43,7 +43,7 @@ pub(super) fn accept(peers: &Arc<Peers>) {
 
 fn start(peers: &Arc<Peers>, stream: TcpStream, from: SocketAddr) {
     let Some(id) = peers.remember(&stream, INBOUND_MAX) else {
-        if !peers.is_stopping() {
+        if !peers.is_stopping() && !peers.is_isolated() {
             peers.host.log(
                 Level::Warning,
                 &format!("too many connections: refusing {from}"),
@@ -90,8 +90,12 @@ fn serve(peers: &Arc<Peers>, stream: TcpStream, id: u64, from: SocketAddr) {
         Ok(None) => return,
         Err(error) => {
             if !peers.is_stopping() && is_worth_saying(peers, &error, from) {
+                let level = match error {
+                    InboundError::Handshake(HandshakeError::Ended) => Level::Info,
+                    _ => Level::Warning,
+                };
                 let text = format!("connection from {from} refused: {error}");
-                peers.host.log(Level::Warning, &text);
+                peers.host.log(level, &text);
             }
             return;
         }

@@ -318,9 +318,11 @@ fn serve(peers: &Peers, link: &Link, lane: Lane, opened: Opened) {
     if !link.opened(lane, &opened, number) {
         return;
     }
-    // Looked at only now: whoever sets the group closes the connections it finds.
+    // Looked at only now: whoever sets the group, or isolates this node, closes the connections it
+    // finds.
     let own = lock(&peers.identity).group;
-    if own != GroupId::NONE && opened.group != GroupId::NONE && opened.group != own {
+    let is_foreign = own != GroupId::NONE && opened.group != GroupId::NONE && opened.group != own;
+    if is_foreign || peers.is_isolated() {
         link.shut(lane);
         return;
     }

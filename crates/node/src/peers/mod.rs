@@ -69,6 +69,8 @@ pub(crate) struct Peers {
     next_connection: AtomicU64,
     listener: TcpListener,
     stopping: AtomicBool,
+    /// Cut off from everybody on purpose.
+    isolated: AtomicBool,
     seeking: Mutex<bool>,
     seek_changed: Condvar,
     threads: Mutex<Vec<JoinHandle<()>>>,
@@ -115,6 +117,7 @@ impl Peers {
             next_connection: AtomicU64::new(1),
             listener,
             stopping: AtomicBool::new(false),
+            isolated: AtomicBool::new(false),
             seeking: Mutex::new(true),
             seek_changed: Condvar::new(),
             threads: Mutex::new(Vec::new()),
@@ -243,6 +246,23 @@ impl Peers {
         Ok(())
     }
 
+    /// Cuts this member off from all others, in both directions, or lets it have contact again.
+    pub(crate) fn set_isolated(&self, isolated: bool) {
+        self.isolated.store(isolated, Ordering::SeqCst);
+        for link in lock(&self.links).values() {
+            link.reset();
+        }
+        if isolated {
+            for open in lock(&self.open).values() {
+                let _ = open.stream.shutdown(Shutdown::Both);
+            }
+        }
+    }
+
+    fn is_isolated(&self) -> bool {
+        self.isolated.load(Ordering::SeqCst)
+    }
+
     /// The group is found.
     pub(crate) fn stop_seeking(&self) {
         *lock(&self.seeking) = false;
@@ -281,8 +301,8 @@ impl Peers {
         let handle = stream.try_clone().ok()?;
         let id = self.next_open.fetch_add(1, Ordering::Relaxed);
         let mut open = lock(&self.open);
-        // Checked under the lock: whoever stops this node closes what it finds there.
-        if self.is_stopping() || open.len() >= open_max {
+        // Checked under the lock: whoever stops or isolates this node closes what it finds there.
+        if self.is_stopping() || self.is_isolated() || open.len() >= open_max {
             return None;
         }
         let (stream, group) = (handle, None);

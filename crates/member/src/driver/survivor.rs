@@ -1,0 +1,67 @@
+//! Going on without a majority, by order of an operator.
+
+use synod_consensus::{ForceError, MemberId};
+
+use super::Driver;
+use crate::host::Level;
+
+/// What a member does when the majority is gone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SurvivorPolicy {
+    /// Nothing: it waits until it hears a majority again. The only safe one.
+    #[default]
+    Wait,
+    /// Goes on if at least half of the voters are still connected: what is left of two may serve.
+    GoOnWithHalf,
+    /// Goes on whoever is gone.
+    GoOn,
+}
+
+impl Driver {
+    /// Makes this member the only voter.
+    pub(super) fn force(&mut self) -> Result<(), ForceError> {
+        self.core.force(self.now())?;
+        self.forced = true;
+        self.log(
+            Level::Info,
+            "going on without the other voters, as ordered: what they have committed and this member \
+             has not seen is lost",
+        );
+        Ok(())
+    }
+
+    /// Follows the policy at the moment when this member would stop being primary: clients that wait
+    /// for a commit go on waiting, and get it.
+    pub(super) fn watch_survivors(&mut self) {
+        let Some(since) = self.leaderless_since else {
+            return;
+        };
+        let is_lost = self.now.since(since) >= self.config.suspect;
+        let waits = self.survivor_policy == SurvivorPolicy::Wait;
+        if waits || !is_lost || self.leaving.is_some() || !self.joined_host {
+            return;
+        }
+        let voters: Vec<MemberId> = self.core.config().config.voters().collect();
+        let me = self.me.member;
+        let is_here = |id: &MemberId| {
+            *id == me
+                || self
+                    .presence
+                    .is_alive(self.now, *id, self.config.suspect / 2)
+        };
+        let here = voters.iter().filter(|id| is_here(id)).count();
+        let enough = match self.survivor_policy {
+            SurvivorPolicy::Wait => false,
+            SurvivorPolicy::GoOnWithHalf => here * 2 >= voters.len(),
+            SurvivorPolicy::GoOn => true,
+        };
+        // Of those that see each other, one.
+        let is_first = voters.iter().find(|id| is_here(id)) == Some(&me);
+        if enough && is_first && self.core.leader().is_none() {
+            self.leaderless_since = Some(self.now);
+            if let Err(error) = self.force() {
+                self.log(Level::Info, format!("cannot go on alone: {error}"));
+            }
+        }
+    }
+}

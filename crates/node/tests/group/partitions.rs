@@ -1,0 +1,93 @@
+//! Members cut off from each other, and going on without a majority by order.
+
+use synod_node::{ForceError, SurvivorPolicy};
+
+use crate::support::{Group, Member, SUSPECT, eventually, seqno_of};
+
+fn wait_primary(member: &Member, primary: bool) {
+    let what = format!("{} primary: {primary}", member.config.name);
+    member
+        .host
+        .wait(&what, |record| record.primary == Some(primary));
+}
+
+fn wait_view(member: &Member, size: usize) {
+    member
+        .host
+        .wait("the view", |record| record.view_names().len() == size);
+}
+
+#[test]
+fn isolated_member_is_out_until_it_has_contact_again() {
+    let group = Group::of(3, "isolated");
+    let at = group.leader();
+    let others: Vec<&Member> = (0..3)
+        .filter(|i| *i != at)
+        .map(|i| &group.members[i])
+        .collect();
+    group.members[at].node().set_isolated(true);
+    wait_primary(&group.members[at], false);
+    for other in &others {
+        wait_view(other, 2);
+    }
+    seqno_of(others[0].order("k", "meanwhile"));
+    group.members[at].node().set_isolated(false);
+    wait_primary(&group.members[at], true);
+    group.wait_complete();
+    group.check_same_history();
+}
+
+#[test]
+fn one_of_two_goes_on_where_that_was_ordered_and_the_other_joins_it() {
+    let group = Group::of(2, "half");
+    let (survivor, lost) = (&group.members[0], &group.members[1]);
+    survivor
+        .node()
+        .set_survivor_policy(SurvivorPolicy::GoOnWithHalf);
+    lost.node().set_isolated(true);
+    // Proposed before the loss is noticed: its client gets its answer.
+    let pending = survivor.submit("k", "waits");
+    seqno_of(pending.wait_for_fate());
+    wait_view(survivor, 1);
+    let never_lost = survivor.host.lock().primary != Some(false);
+    assert!(never_lost, "clients were not thrown out");
+    wait_primary(lost, false);
+    seqno_of(survivor.order("k", "alone"));
+    lost.node().set_isolated(false);
+    wait_primary(lost, true);
+    group.wait_complete();
+    group.check_same_history();
+}
+
+#[test]
+fn member_goes_on_when_told_to_and_only_without_a_leader() {
+    let mut group = Group::of(3, "forced");
+    let survivor = group.follower();
+    assert!(matches!(
+        group.members[survivor].node().force_primary(),
+        Err(ForceError::HasLeader { .. })
+    ));
+    for at in (0..3).filter(|at| *at != survivor) {
+        group.members[at].stop();
+    }
+    wait_primary(&group.members[survivor], false);
+    group.members[survivor].node().force_primary().unwrap();
+    wait_primary(&group.members[survivor], true);
+    seqno_of(group.members[survivor].order("k", "alone"));
+    let status = group.members[survivor].node().status();
+    assert_eq!(status.members.iter().filter(|m| m.voter).count(), 1);
+}
+
+#[test]
+fn without_an_order_half_waits() {
+    let group = Group::of(2, "waits");
+    group.members[1].node().set_isolated(true);
+    for member in &group.members {
+        wait_primary(member, false);
+    }
+    let began = std::time::Instant::now();
+    eventually("a while without a leader", || {
+        assert!(group.members.iter().all(|m| !m.is_leader()));
+        began.elapsed() > 2 * SUSPECT
+    });
+}
