@@ -39,8 +39,8 @@ pub(crate) struct Args {
     /// Directory for servers and logs; made if missing, its contents are replaced
     #[arg(long, value_name = "DIR", default_value = "/var/tmp/synod-compat")]
     pub(crate) work_dir: PathBuf,
-    /// First port; each parallel worker takes 30 from there
-    #[arg(long, default_value_t = 17000, value_parser = clap::value_parser!(u16).range(1024..=32000))]
+    /// First port, rounded up to what the test driver can use; each parallel worker takes 30
+    #[arg(long, default_value_t = 28000, value_parser = clap::value_parser!(u16).range(10000..=32000))]
     pub(crate) port_base: u16,
     /// Tests that run at the same time
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=16))]

@@ -18,8 +18,10 @@ const MARK: &str = "made-by-synod-compat";
 const SHUTDOWN_SECONDS: u8 = 60;
 /// Copies of the data of failed tests that are kept.
 const KEPT_DATA: u8 = 3;
-/// How many more ports each worker takes; the driver's own limit for the largest group.
-const PORTS_PER_WORKER: u8 = 30;
+/// Ports of each worker; what the driver takes for the largest group.
+const PORTS_PER_WORKER: u16 = 30;
+/// The driver counts ports in groups from here.
+const FIRST_PORT: u16 = 10000;
 
 /// Runs the selected tests and returns what became of each. What the driver writes also goes to a file
 /// in the work directory; a line for each run goes to standard output as it ends.
@@ -55,7 +57,7 @@ pub(crate) fn run(
         .arg(format!("--vardir={}", work.join("var").display()))
         .arg(format!("--tmpdir={}", work.join("tmp").display()))
         .args(["--force", "--max-test-fail=0", "--retry=0"])
-        .arg(format!("--port-base={}", args.port_base / 10 * 10))
+        .arg(format!("--build-thread={}", build_thread(args.port_base)))
         .arg(format!("--port-group-size={PORTS_PER_WORKER}"))
         .arg(format!("--parallel={}", args.parallel))
         .arg(format!("--testcase-timeout={}", args.test_minutes))
@@ -77,6 +79,13 @@ pub(crate) fn run(
     }
     user.apply(&mut command);
     follow(command, &work.join("driver.log"))
+}
+
+/// The driver's number for the group of ports that begins at this port or the next possible one.
+fn build_thread(port_base: u16) -> u16 {
+    port_base
+        .saturating_sub(FIRST_PORT)
+        .div_ceil(PORTS_PER_WORKER)
 }
 
 /// Runs the driver and reads what it writes until it ends.
@@ -173,6 +182,15 @@ fn absolute(path: &Path) -> Result<PathBuf, CompatError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ports_begin_no_earlier_than_asked_for() {
+        let first_port = |base| FIRST_PORT + build_thread(base) * PORTS_PER_WORKER;
+        assert_eq!(first_port(28000), 28000);
+        assert_eq!(first_port(28001), 28030);
+        assert_eq!(first_port(10000), 10000);
+        assert!(first_port(32000) <= 32767 - PORTS_PER_WORKER);
+    }
 
     #[test]
     fn directory_of_somebody_else_is_left_alone() {

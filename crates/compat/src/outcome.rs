@@ -144,8 +144,9 @@ fn parse_shutdown(line: &str) -> Option<Run> {
 
 /// Whether a test is skipped for a reason that has nothing to do with the provider.
 fn is_environment(reason: &str) -> bool {
-    const REASONS: [&str; 6] = [
+    const REASONS: [&str; 7] = [
         "Test needs --big-test",
+        "debug_sync is not available",
         "Requires debug build",
         "Not run for embedded server",
         "Test requires",

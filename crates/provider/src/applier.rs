@@ -209,7 +209,11 @@ impl Connection {
         server_view.members = own.into_iter().collect();
         let refused = |error| Stop::Refused(format!("view without a position: {error}"));
         self.callbacks.view(ctx, &server_view).map_err(refused)?;
-        self.update(|state| state.shown_primary = false);
+        self.update(|state| {
+            state.shown_primary = false;
+            // Who is out of the group is out of its flow control, whatever was asked for before.
+            state.desyncs = 0;
+        });
         self.set_local(LocalState::Initialized);
         Ok(())
     }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use synod_node::{
     GroupId, KeyType, Limits, LogOptions, Node, NodeConfig, NodeStatus, OUR_VERSIONS, StartMode,
-    Timing,
+    SurvivorPolicy, Timing,
 };
 use wsrep_sys as sys;
 
@@ -172,6 +172,7 @@ impl Provider {
         ));
         let node = Node::start(config, mode, connection.clone()).map_err(|e| e.to_string())?;
         connection.set_node(node.clone());
+        node.set_survivor_policy(self.survivor_policy());
         if let Err(error) = connection.start_stream_ends() {
             connection.shut_down();
             return Err(format!("cannot start thread synod-streams: {error}"));
@@ -257,6 +258,28 @@ impl Provider {
         }
     }
 
+    fn survivor_policy(&self) -> SurvivorPolicy {
+        let options = self.options();
+        match options.bool(key::PC_IGNORE_QUORUM) {
+            true => SurvivorPolicy::GoOn,
+            false if options.bool(key::PC_IGNORE_SB) => SurvivorPolicy::GoOnWithHalf,
+            false => SurvivorPolicy::Wait,
+        }
+    }
+
+    fn apply_to_node(&self, update: &Update, node: &Node) {
+        if let Some(Value::Int(number)) = update.value(key::GMCAST_ISOLATE) {
+            node.set_isolated(*number != 0);
+        }
+        node.set_survivor_policy(self.survivor_policy());
+        if let Some(Value::Bool(true)) = update.value(key::PC_BOOTSTRAP)
+            && let Err(error) = node.force_primary()
+        {
+            let text = format!("pc.bootstrap has nothing to do: {error}");
+            self.callbacks.log(LogLevel::Info, &text);
+        }
+    }
+
     /// What changed options mean for what runs. The rest is read where it is used.
     fn apply_update(&self, update: &Update) {
         log_notices(&self.callbacks, update);
@@ -265,8 +288,12 @@ impl Provider {
             self.settings.update(&options);
             to_usize(options.unsigned(key::APPLY_QUEUE_SIZE))
         };
-        if let Some(connection) = self.connection() {
-            connection.sequencer.set_queue_bytes_max(queue_bytes);
+        let Some(connection) = self.connection() else {
+            return;
+        };
+        connection.sequencer.set_queue_bytes_max(queue_bytes);
+        if let Some(node) = connection.node() {
+            self.apply_to_node(update, node);
         }
     }
 }

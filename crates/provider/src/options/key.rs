@@ -72,6 +72,8 @@ keys! {
     GCACHE_SIZE: IntKey = "gcache.size";
     /// `gcs.fc_limit`
     GCS_FC_LIMIT: IntKey = "gcs.fc_limit";
+    /// `gmcast.isolate`
+    GMCAST_ISOLATE: IntKey = "gmcast.isolate";
     /// `gmcast.listen_addr`
     GMCAST_LISTEN_ADDR: AddressKey = "gmcast.listen_addr";
     /// `gmcast.segment`
@@ -80,6 +82,8 @@ keys! {
     PC_BOOTSTRAP: BoolKey = "pc.bootstrap";
     /// `pc.ignore_sb`
     PC_IGNORE_SB: BoolKey = "pc.ignore_sb";
+    /// `pc.ignore_quorum`
+    PC_IGNORE_QUORUM: BoolKey = "pc.ignore_quorum";
     /// `pc.wait_prim`
     PC_WAIT_PRIM: BoolKey = "pc.wait_prim";
     /// `pc.wait_prim_timeout`

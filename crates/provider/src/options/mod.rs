@@ -225,7 +225,7 @@ impl Options {
         for (name, text) in pairs {
             let index = table::find(&name).ok_or_else(|| error::unknown(&name))?;
             let spec = &SPECS[index];
-            let value = check(spec, &text, phase)?;
+            let value = check(spec, &next.slots[index].value, &text, phase)?;
             update
                 .notices
                 .extend(notice(spec, &next.slots[index], &value));
@@ -329,15 +329,22 @@ impl Slot {
     }
 }
 
-fn check(spec: &'static OptionSpec, text: &str, phase: Phase) -> Result<Value, OptionsError> {
-    if phase == Phase::Running && spec.settable == Settable::AtStart {
-        return Err(OptionsError::ReadOnly { name: spec.name });
-    }
+fn check(
+    spec: &'static OptionSpec,
+    present: &Value,
+    text: &str,
+    phase: Phase,
+) -> Result<Value, OptionsError> {
     let value = value::parse(spec.kind, text).map_err(|reason| OptionsError::BadValue {
         name: spec.name,
         value: text.to_owned(),
         reason,
     })?;
+    // What it is already may be said again: operators put a whole saved list of options back.
+    let changes = *present != value;
+    if changes && phase == Phase::Running && spec.settable == Settable::AtStart {
+        return Err(OptionsError::ReadOnly { name: spec.name });
+    }
     match spec.meaning {
         Meaning::Refused(reason) if value != Slot::default_of(spec).value => {
             Err(OptionsError::Refused {

@@ -272,16 +272,6 @@ fn own_address_is_the_node_address_or_where_clients_come() {
 }
 
 #[test]
-fn minority_cannot_be_made_primary_by_option() {
-    assert!(matches!(
-        options("").set("pc.bootstrap=YES"),
-        Err(OptionsError::Refused { .. })
-    ));
-    let update = options("").set("pc.bootstrap=0").unwrap();
-    assert_eq!(update.value(key::PC_BOOTSTRAP), Some(&Value::Bool(false)));
-}
-
-#[test]
 fn lease_must_lie_between_heartbeat_and_election() {
     for text in [
         "synod.lease=PT2S",
@@ -304,6 +294,15 @@ fn options_for_start_cannot_be_set_at_run_time() {
 }
 
 #[test]
+fn saved_listing_can_be_put_back_at_run_time() {
+    let mut options = options("base_port=7000");
+    let saved = options.to_text();
+    let _ = options.set("gcs.fc_limit=3").unwrap();
+    let _ = options.set(&saved).unwrap();
+    assert_eq!(options.to_text(), saved);
+}
+
+#[test]
 fn refused_list_changes_nothing() {
     let mut options = options("");
     let before = options.to_text();
@@ -320,11 +319,9 @@ fn run_time_change_reports_what_changed() {
     assert_eq!(update.value(key::GCS_FC_LIMIT), Some(&Value::Int(1)));
     assert_eq!(update.value(key::BASE_PORT), None);
     assert_eq!(options.unsigned(key::REPL_MAX_WS_SIZE), 10_000);
-    assert!(
-        options.set("gmcast.isolate=1").is_err(),
-        "a live member cannot be cut off"
-    );
-    let _ = options.set("gmcast.isolate=0").unwrap();
+    let update = options.set("gmcast.isolate=1").unwrap();
+    assert_eq!(update.value(key::GMCAST_ISOLATE), Some(&Value::Int(1)));
+    assert!(options.set("gmcast.isolate=2").is_err());
     for blank in ["", " ", ";"] {
         assert_eq!(options.set(blank).unwrap(), Update::default());
     }

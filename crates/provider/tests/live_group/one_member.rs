@@ -349,7 +349,7 @@ fn wrong_options_are_refused_by_name() {
     let server = Server::new("n1");
     assert_eq!(server.set_options("synod.log_dri=/x"), WSREP_NODE_FAIL);
     assert!(server.inner.logged("did you mean 'synod.log_dir'"));
-    assert_eq!(server.set_options("gmcast.isolate=1"), WSREP_NODE_FAIL);
+    assert_eq!(server.set_options("gmcast.isolate=2"), WSREP_NODE_FAIL);
     assert_eq!(
         server.set_options("synod.log_dir=/x"),
         WSREP_NODE_FAIL,
