@@ -21,6 +21,9 @@ impl Connection {
         flags: WsFlags,
     ) -> CertifyOutcome {
         let transaction = self.transactions.open(handle);
+        // Nothing new leaves a paused server: it could not take its place, and what others order
+        // meanwhile would only make it a conflict.
+        self.sequencer.wait_resumed(&transaction.interrupted);
         let action = match self.make_action(conn, &transaction, flags) {
             Ok(action) => action,
             Err(status) => {
@@ -412,6 +415,7 @@ impl Connection {
         match gathered.phase.clone() {
             Phase::Executing | Phase::Submitting => {
                 gathered.must_abort = true;
+                self.sequencer.interrupt_pause(&transaction.interrupted);
                 abort_outcome(Status::Ok, -1)
             }
             Phase::Certifying(pending) => match pending.fate() {

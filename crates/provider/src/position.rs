@@ -24,6 +24,8 @@ pub(crate) struct PositionKeeper {
     data_dir: PathBuf,
     callbacks: Callbacks,
     current: Mutex<DatabasePosition>,
+    /// `safe_to_bootstrap: 1` in the file at start, which nobody but an operator writes.
+    may_go_on_alone: bool,
 }
 
 impl PositionKeeper {
@@ -38,6 +40,7 @@ impl PositionKeeper {
         callbacks: Callbacks,
     ) -> Result<PositionKeeper, GrastateError> {
         let saved = grastate::read(&data_dir)?;
+        let may_go_on_alone = saved.is_some_and(|saved| saved.safe_to_bootstrap);
         let (position, told) = start_position(start, saved);
         if let Some(told) = told {
             callbacks.log(LogLevel::Info, told);
@@ -47,7 +50,14 @@ impl PositionKeeper {
             data_dir,
             callbacks,
             current,
+            may_go_on_alone,
         })
+    }
+
+    /// Whether an operator has said in `grastate.dat`, as Galera's handbook has it after the loss of
+    /// all servers, that a group may be begun from this server's data.
+    pub(crate) fn may_go_on_alone(&self) -> bool {
+        self.may_go_on_alone
     }
 
     /// Where the database is, as far as that is known now.

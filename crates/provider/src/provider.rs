@@ -16,7 +16,7 @@ use crate::api::{
     RecvContext, ReplayContext, StatVar, Status, TrxHandle, TrxMeta, WsFlags,
 };
 use crate::capabilities::CAPABILITIES;
-use crate::connection::{Connection, Received, Shared};
+use crate::connection::{Connection, Received, Shared, State};
 use crate::counters::Counters;
 use crate::options::{ClusterUrl, Defaults, Options, Update, Value, key};
 use crate::position::PositionKeeper;
@@ -24,6 +24,9 @@ use crate::settings::Settings;
 use crate::status;
 use crate::stream_ends::StreamEnd;
 use crate::transaction::Transactions;
+
+/// Number of the connection that a starting server makes.
+const FIRST_SERIAL: u64 = 1;
 
 /// See the module.
 pub(crate) struct Provider {
@@ -65,7 +68,7 @@ pub fn create(args: InitArgs, callbacks: Callbacks) -> Result<Arc<dyn ProviderAp
         position: Arc::new(position),
         connection: RwLock::new(None),
         changing: Mutex::new(()),
-        next_serial: AtomicU64::new(1),
+        next_serial: AtomicU64::new(FIRST_SERIAL),
         counters: Arc::default(),
         transactions: Arc::default(),
     }))
@@ -177,6 +180,9 @@ impl Provider {
             connection.shut_down();
             return Err(format!("cannot start thread synod-streams: {error}"));
         }
+        if bootstrap && self.position.may_go_on_alone() {
+            self.begin_from_this_member(&connection, &node);
+        }
         match self.wait_until_joined(&connection, &node.status()) {
             Ok(()) => Ok(connection),
             Err(why) => {
@@ -199,6 +205,22 @@ impl Provider {
         Ok(())
     }
 
+    /// An operator begins the group anew from this server. If the group turns out to live, it joins.
+    fn begin_from_this_member(&self, connection: &Connection, node: &Node) {
+        let patience = self.options().duration(key::EVS_SUSPECT_TIMEOUT);
+        let joined = |state: &mut State| state.joined.is_some().then_some(());
+        if connection
+            .wait_for(Some(Instant::now() + patience), joined)
+            .is_some()
+        {
+            return;
+        }
+        if let Err(error) = node.force_primary() {
+            let text = format!("safe_to_bootstrap in grastate.dat has nothing to do: {error}");
+            self.callbacks.log(LogLevel::Info, &text);
+        }
+    }
+
     fn wait_until_joined(&self, connection: &Connection, node: &NodeStatus) -> Result<(), String> {
         let (is_member, limit, name) = {
             let options = self.options();
@@ -207,8 +229,10 @@ impl Provider {
             }
             let limit = options.duration(key::PC_WAIT_PRIM_TIMEOUT);
             let rejoin = options.duration(key::REJOIN_TIMEOUT);
+            // Whoever connects a running server anew waits at a client's prompt.
+            let is_start = connection.serial == FIRST_SERIAL;
             match node.group != GroupId::NONE {
-                true if rejoin > limit => (true, rejoin, "synod.rejoin_timeout"),
+                true if rejoin > limit && is_start => (true, rejoin, "synod.rejoin_timeout"),
                 is_member => (is_member, limit, "pc.wait_prim_timeout"),
             }
         };

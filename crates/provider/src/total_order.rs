@@ -67,6 +67,10 @@ impl Connection {
     ) -> Result<TrxMeta, Status> {
         let node = self.node().ok_or(Status::ConnFail)?;
         let action = self.statement(conn, keys, action, flags);
+        let bytes = (action.keys.encoded_len() + action.data.len()) as u64;
+        if bytes > self.settings.write_set_bytes_max() {
+            return Err(Status::SizeExceeded);
+        }
         self.counters.replicated.one();
         self.counters.replicated_bytes.add(action.data.len() as u64);
         let (seqno, depends_on) = match node.submit(&action).wait_for_fate() {

@@ -25,11 +25,22 @@ pub struct Peer {
     pub port: u16,
 }
 
+/// How Galera begins this error: log filters, those of the server's own tests among them, know it.
+fn galeras_words(url: &str) -> String {
+    match url.split_once("://") {
+        Some((scheme, _)) => format!("Backend not supported: {scheme}"),
+        None => "Invalid backend URI".to_owned(),
+    }
+}
+
 /// Why a cluster address cannot be used. The text is for the server's error log.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UrlError {
     /// Neither of the schemes.
-    #[error("cluster address '{url}' must begin with synod:// or gcomm://")]
+    #[error(
+        "{}: cluster address '{url}' must begin with synod:// or gcomm://",
+        galeras_words(url)
+    )]
     Scheme {
         /// The whole address.
         url: String,

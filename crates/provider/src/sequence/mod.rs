@@ -285,6 +285,21 @@ impl Sequencer {
         (state.released >= at).then_some(at)
     }
 
+    /// Waits out a pause, or until [`Sequencer::interrupt_pause`] sets the flag.
+    pub(crate) fn wait_resumed(&self, interrupt: &AtomicBool) {
+        let mut state = self.lock();
+        while state.pause_at.is_some() && state.is_open() && !interrupt.load(Ordering::Acquire) {
+            state = self.wait_for_pause(state);
+        }
+    }
+
+    /// Whoever waits out a pause with this flag goes on.
+    pub(crate) fn interrupt_pause(&self, flag: &AtomicBool) {
+        let state = self.lock();
+        flag.store(true, Ordering::Release);
+        self.wake_pauses(&state);
+    }
+
     /// Ends a pause.
     pub(crate) fn resume(&self) {
         let mut state = self.lock();

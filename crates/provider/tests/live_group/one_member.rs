@@ -340,6 +340,9 @@ fn size_of_write_sets_is_bounded_at_run_time() {
     assert_eq!(trx.append_data(&[0; 1]), WSREP_SIZE_EXCEEDED);
     assert_eq!(trx.certify(), WSREP_SIZE_EXCEEDED, "keys count");
     trx.release();
+    assert_eq!(server.set_options("repl.max_ws_size=20"), WSREP_OK);
+    let (status, _) = server.inner.execute_start(9, "db");
+    assert_eq!(status, WSREP_SIZE_EXCEEDED, "statements, too");
     assert_eq!(server.set_options("repl.max_ws_size=2147483647"), WSREP_OK);
     assert_eq!(server.write("a"), 2);
 }

@@ -272,3 +272,62 @@ fn apply_queue_is_bounded_at_run_time() {
     let last = one.inner.last_committed();
     assert_eq!(two.inner.sync_wait(Some(last), 30), (WSREP_OK, last.seqno));
 }
+
+#[test]
+fn group_is_begun_anew_from_one_of_two_only_where_an_operator_says_so() {
+    let (one, two) = pair(1);
+    one.write("a");
+    two.wait_applied("a");
+    // Neither can tell the other that it goes.
+    assert_eq!(one.set_options("gmcast.isolate=1"), WSREP_OK);
+    one.inner.until("without the other", |seen| {
+        let is_alone =
+            |s: &Seen| matches!(s, Seen::View { status, .. } if *status != WSREP_VIEW_PRIMARY);
+        seen.iter().any(is_alone)
+    });
+    let url = one.address();
+    let (dir, port) = one.stop();
+    drop(two);
+
+    let options = "pc.wait_prim_timeout=PT0.1S;synod.rejoin_timeout=PT3S";
+    let refused = Server::with("n1", &dir, port, UNDEFINED, options);
+    assert_eq!(refused.connect(&url, true), WSREP_NODE_FAIL);
+    let (dir, port) = refused.stop();
+
+    let file = dir.join("grastate.dat");
+    let text = std::fs::read_to_string(&file).unwrap();
+    let edited = text.replace("safe_to_bootstrap: 0", "safe_to_bootstrap: 1");
+    assert_ne!(edited, text);
+    std::fs::write(&file, edited).unwrap();
+    let again = Server::with("n1", &dir, port, UNDEFINED, "");
+    assert_eq!(again.connect(&url, true), WSREP_OK);
+    again.add_applier();
+    again.wait_synced(1);
+    again.write("b");
+}
+
+#[test]
+fn write_of_a_paused_server_waits_and_can_be_aborted() {
+    let (one, two) = pair(1);
+    assert!(one.pause() > 0);
+    let mut waiting = one.begin("a");
+    let waiting = std::thread::spawn(move || (waiting.certify(), waiting));
+    let mut victim = one.begin("b");
+    let id = victim.id();
+    let victim = std::thread::spawn(move || {
+        let status = victim.certify();
+        victim.release();
+        status
+    });
+    two.write("c");
+    assert_eq!(one.inner.abort(-1, id), (WSREP_OK, -1));
+    assert_eq!(victim.join().unwrap(), WSREP_TRX_FAIL);
+    assert!(!waiting.is_finished());
+    assert_eq!(one.simple(|t| t.resume.unwrap()), WSREP_OK);
+    let (status, mut waiting) = waiting.join().unwrap();
+    assert_eq!(status, WSREP_OK);
+    assert_eq!(waiting.enter(), WSREP_OK);
+    assert_eq!(waiting.leave(), WSREP_OK);
+    waiting.release();
+    two.wait_applied("a");
+}
