@@ -14,7 +14,7 @@ UP ?=
 COMPAT ?=
 SYNOD = target/release/synod
 
-.PHONY: demo test unit e2e fuzz compat bench build lint licences packages test-packages compat-packages clean
+.PHONY: demo test unit e2e fuzz compat compat-subset bench build lint licences packages test-packages compat-packages clean
 
 demo: packages build
 	$(SYNOD) demo $(DEMO) up $(UP)
@@ -38,6 +38,9 @@ fuzz:
 
 compat: compat-packages build
 	$(CARGO) run --release -p synod-compat -- $(COMPAT)
+
+compat-subset: compat-packages build
+	$(CARGO) run --release -p synod-compat -- --subset
 
 bench: test-packages build
 	$(CARGO) run --release -p synod-e2e --example commit_latency
