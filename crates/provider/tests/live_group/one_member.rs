@@ -307,9 +307,9 @@ fn pause_stops_commits_until_resume() {
     let server = Server::bootstrapped("n1", 1);
     assert_eq!(server.simple(|t| t.desync.unwrap()), WSREP_OK);
     assert_eq!(server.status("local_state_comment"), "Donor/Desynced");
-    assert_eq!(server.pause(), 1);
     let mut trx = server.begin("a");
     assert_eq!(trx.certify(), WSREP_OK);
+    assert_eq!(server.pause(), 1, "it has not begun to commit");
     let waiting = later(move || (trx.enter(), trx));
     assert_eq!(
         server.inner.sync_wait(upto(&server, 2), 0).0,
