@@ -4,7 +4,7 @@
 //! test <TAB> combination <TAB> expected result <TAB> reason
 //! ```
 //! A combination is what the driver prints in quotes, `-` for none, `*` for all, `shutdown` for lines that
-//! servers log while being stopped after the test. Runs without a row are expected to pass, or to be
+//! servers log while being stopped after the test, `state` for a state that the test leaves behind. Runs without a row are expected to pass, or to be
 //! skipped for a reason of the machine. `#` begins a comment.
 
 use std::collections::BTreeMap;

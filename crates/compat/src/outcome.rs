@@ -17,6 +17,10 @@ pub(crate) const NONE: &str = "-";
 /// Stands for what servers wrote into their logs while they were stopped after a test.
 pub(crate) const SHUTDOWN: &str = "shutdown";
 
+/// Stands for a server's state after a test that is not as before it.
+pub(crate) const STATE: &str = "state";
+
+const STATE_LINE: &str = "MTR's internal check of the test case '";
 const SHUTDOWN_LINE: &str =
     "***Warnings generated in error logs during shutdown after running tests:";
 /// The driver's last word; without it, it has not run everything.
@@ -87,7 +91,9 @@ impl Reader {
     /// Takes a line; returns the run that ended with it.
     pub(crate) fn line(&mut self, line: &str) -> Option<&Run> {
         self.is_complete |= line.starts_with(LAST_WORD);
-        let run = parse_run(line).or_else(|| parse_shutdown(line))?;
+        let run = parse_run(line)
+            .or_else(|| parse_state(line))
+            .or_else(|| parse_shutdown(line))?;
         self.outcome.runs.push(run);
         self.outcome.runs.last()
     }
@@ -125,6 +131,16 @@ fn parse_run(line: &str) -> Option<Run> {
         combination: combination.to_owned(),
         ending,
         comment: comment.to_owned(),
+    })
+}
+
+fn parse_state(line: &str) -> Option<Run> {
+    let (test, _) = line.strip_prefix(STATE_LINE)?.split_once("' failed")?;
+    Some(Run {
+        test: test.parse().ok()?,
+        combination: STATE.to_owned(),
+        ending: Ending::Failed,
+        comment: "the servers are not as they were before".to_owned(),
     })
 }
 
@@ -212,6 +228,15 @@ Completed: All 2 tests were successful.";
             short(text),
             ["galera.b shutdown Failed unexpected lines in error logs"]
         );
+    }
+
+    #[test]
+    fn state_left_behind_counts_against_its_test() {
+        let text = "\
+MTR's internal check of the test case 'galera.a' failed.
+Completed: All 1 tests were successful.";
+        let expected = "galera.a state Failed the servers are not as they were before";
+        assert_eq!(short(text), [expected]);
     }
 
     #[test]

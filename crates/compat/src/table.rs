@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use crate::comparison::{Comparison, Difference};
-use crate::outcome::{Ending, Outcome, SHUTDOWN, suite_order};
+use crate::outcome::{Ending, Outcome, Run, SHUTDOWN, STATE, suite_order};
 
 #[derive(Clone, Copy, Default)]
 struct Counts {
@@ -18,11 +18,8 @@ struct Counts {
 pub(crate) fn render(outcome: &Outcome, comparison: &Comparison) -> String {
     let mut suites: BTreeMap<(usize, String), Counts> = BTreeMap::new();
     let key = |suite: &str| (suite_order(suite), suite.to_owned());
-    for run in outcome
-        .runs
-        .iter()
-        .filter(|run| run.combination != SHUTDOWN)
-    {
+    let is_test = |run: &&Run| ![SHUTDOWN, STATE].contains(&run.combination.as_str());
+    for run in outcome.runs.iter().filter(is_test) {
         let counts = suites.entry(key(&run.test.suite)).or_default();
         match run.ending {
             Ending::Passed => counts.passed += 1,
@@ -70,7 +67,7 @@ fn line(suite: &str, counts: &Counts) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::outcome::{NONE, Run};
+    use crate::outcome::NONE;
 
     #[test]
     fn suites_are_counted_in_their_order() {

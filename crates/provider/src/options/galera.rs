@@ -67,7 +67,7 @@ pub(super) const GALERA: [OptionSpec; 94] = [
     bool("gcs.stateless", "no").hidden().ignored("Node without state.", NO_LAYER),
     bool("gcs.sync_donor", "no").ignored("Slow the group down for a donor.", BYTES_NOT_COUNTS),
     int("gcs.vote_policy", "0", 0, i64::MAX).hidden().ignored("Inconsistency vote.", "errors of one member are not put to a vote"),
-    int("gmcast.isolate", "0", 0, 1).dynamic().hidden().works("For tests: 1 cuts all traffic with peers, 0 allows it again."),
+    int("gmcast.isolate", "0", 0, 1).trigger().hidden().works("For tests: 1 cuts all traffic with peers, 0 allows it again."),
     address("gmcast.listen_addr", "").default(DefaultValue::AnyAtBasePort).works("Where to listen for peers."),
     text("gmcast.mcast_addr", "").ignored("Multicast.", NO_LAYER),
     int("gmcast.mcast_ttl", "1", 0, i64::MAX).ignored("Multicast.", NO_LAYER),
