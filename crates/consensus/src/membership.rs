@@ -60,7 +60,7 @@ impl Core {
     /// meet, and the one that would have to give up what it has committed stops.
     ///
     /// # Errors
-    /// There is a leader, or this member is no voter: it may lack anything.
+    /// There is a leader; or this member is no voter, or under repair: it may lack anything.
     pub fn force(&mut self, now: Time) -> Result<(), ForceError> {
         self.observe(now);
         if let Some(leader) = self.leader {
@@ -69,6 +69,9 @@ impl Core {
         let mut config = self.log.config().config.clone();
         if !config.is_voter(self.id) {
             return Err(ForceError::NoVoter);
+        }
+        if let Some(until) = self.repairing_until() {
+            return Err(ForceError::UnderRepair { until });
         }
         for (id, member) in &mut config.members {
             member.role = match *id == self.id {

@@ -3,7 +3,7 @@
 use crate::config::Member;
 use crate::message::LogBase;
 use crate::protocol::VersionRange;
-use crate::types::{EntryKind, LogIndex, MemberId, Origin, Seqno, Time};
+use crate::types::{EntryId, EntryKind, LogIndex, MemberId, Origin, Seqno, Time};
 
 /// Everything a [`crate::Core`] is started with, besides what is on its disk.
 #[derive(Clone, Debug)]
@@ -251,6 +251,12 @@ pub enum ForceError {
     /// It may lack what the voters have committed.
     #[error("this member is no voter")]
     NoVoter,
+    /// It lacks what it has acknowledged itself.
+    #[error("this member's log is under repair until entry {until}")]
+    UnderRepair {
+        /// What it has to reach.
+        until: EntryId,
+    },
 }
 
 /// Why leadership is not handed over.
