@@ -83,14 +83,16 @@ fn accept(listener: &TcpListener, target: &str, state: &Arc<State>) {
         let Ok(called) = TcpStream::connect(target) else {
             continue;
         };
-        for (from, to) in [(&caller, &called), (&called, &caller)] {
-            state.keep(from);
-            let (from, to) = (from.try_clone().unwrap(), to.try_clone().unwrap());
-            thread::spawn(move || forward(from, to));
-        }
-        // It may have been shut meanwhile.
+        state.keep(&caller);
+        state.keep(&called);
+        // It may have been shut meanwhile, when these two were not kept yet.
         if state.shut.load(Ordering::Acquire) {
             state.hang_up();
+            continue;
+        }
+        for (from, to) in [(&caller, &called), (&called, &caller)] {
+            let (from, to) = (from.try_clone().unwrap(), to.try_clone().unwrap());
+            thread::spawn(move || forward(from, to));
         }
     }
 }
