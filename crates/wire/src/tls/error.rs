@@ -170,7 +170,11 @@ pub(super) fn certificate_text(error: &rustls::Error) -> String {
         CertificateError::UnknownIssuer => {
             "none of the authorities in socket.ssl_ca has signed it".to_owned()
         }
-        CertificateError::BadSignature => "its signature is wrong".to_owned(),
+        CertificateError::BadSignature => {
+            "none of the authorities in socket.ssl_ca has signed it, though one has the name of the \
+             one that did"
+                .to_owned()
+        }
         CertificateError::InvalidPurpose | CertificateError::InvalidPurposeContext { .. } => {
             "its extended key usage must have both serverAuth and clientAuth, or be absent"
                 .to_owned()
