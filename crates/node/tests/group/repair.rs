@@ -13,10 +13,12 @@ use synod_node::{Fate, LogIndex, NodeError, Seqno, StartMode};
 use crate::support::{Group, Member, eventually, seqno_of};
 
 const PAYLOAD_BYTES: usize = 2000;
+const PAYLOAD_BYTE: u8 = 7;
+const DAMAGED_BYTES: usize = 16;
 
 fn fill(group: &Group, at: usize, count: usize) {
     for i in 0..count {
-        seqno_of(group.members[at].order(&format!("k{i}"), vec![7; PAYLOAD_BYTES]));
+        seqno_of(group.members[at].order(&format!("k{i}"), vec![PAYLOAD_BYTE; PAYLOAD_BYTES]));
     }
 }
 
@@ -24,20 +26,20 @@ fn segment(member: &Member, number: u64) -> PathBuf {
     member.dir.path().join(format!("synod-{number:016x}.log"))
 }
 
-/// Changes some bytes so far into a segment's content.
+/// Changes some bytes of an entry's payload, so far into a segment's content or soon after. Not of a
+/// batch's header: reading an entry passes over those.
 fn damage(member: &Member, number: u64, at: f64) -> PathBuf {
     let path = segment(member, number);
     let content = std::fs::read(&path).unwrap();
     let used = content.iter().rposition(|byte| *byte != 0).unwrap();
-    let offset = 4096 + ((used - 4096) as f64 * at) as u64;
+    let from = 4096 + ((used - 4096) as f64 * at) as usize;
+    let found = content[from..]
+        .windows(DAMAGED_BYTES)
+        .position(|bytes| bytes.iter().all(|byte| *byte == PAYLOAD_BYTE));
+    let from = from + found.expect("an entry of the test from there on");
+    let bad = [PAYLOAD_BYTE ^ 0x10; DAMAGED_BYTES];
     let file = OpenOptions::new().write(true).open(&path).unwrap();
-    // Wider than any padding, which carries nothing.
-    let from = usize::try_from(offset).unwrap();
-    let bad: Vec<u8> = content[from..from + 16]
-        .iter()
-        .map(|byte| byte ^ 0x10)
-        .collect();
-    file.write_all_at(&bad, offset).unwrap();
+    file.write_all_at(&bad, from as u64).unwrap();
     path
 }
 
@@ -182,7 +184,7 @@ fn damage_met_while_serving_stops_the_member_and_its_restart_repairs_it() {
     group.members[at].stop();
     // More than the leader keeps at hand, so that it has to read its disk.
     for i in 0..90 {
-        seqno_of(group.members[leader].order(&format!("k{i}"), vec![7; 500_000]));
+        seqno_of(group.members[leader].order(&format!("k{i}"), vec![PAYLOAD_BYTE; 500_000]));
     }
     let path = damage(&group.members[leader], 2, 0.5);
     group.members[at].start(StartMode::Join).unwrap();
