@@ -5,6 +5,7 @@
 //! data. Each has a thread of its own here ([`link`]) and one at the other side ([`inbound`]).
 //! Members not known yet are looked for by [`seek`].
 
+mod called;
 mod callers;
 mod channel;
 mod complaints;
@@ -15,10 +16,11 @@ mod security;
 mod seek;
 
 use std::collections::HashMap;
-use std::net::{Shutdown, TcpListener, TcpStream};
+use std::net::{IpAddr, Shutdown, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use crossbeam_channel::Sender;
 use socket2::SockRef;
@@ -31,6 +33,7 @@ use crate::budget::ByteBudget;
 use crate::config::NodeError;
 use crate::core_thread::Incoming;
 use crate::threads::spawn;
+use called::Called;
 use callers::Callers;
 use complaints::Complaints;
 use link::Link;
@@ -38,6 +41,9 @@ pub(crate) use security::Security;
 
 /// Connections served at a time; more are refused.
 const INBOUND_MAX: usize = 512;
+
+/// How long a caller who is not allowed to call waits for the end of a call to it.
+const ANSWER_LIMIT: Duration = Duration::from_secs(1);
 
 /// Members connected to at a time; more are not called. Strangers count until they go.
 const LINKS_MAX: usize = 256;
@@ -62,6 +68,7 @@ pub(crate) struct Peers {
     host: Arc<dyn Host>,
     links: Mutex<HashMap<MemberId, Arc<Link>>>,
     callers: Callers,
+    called: Called,
     /// Connections opened by others, and by this member while they are greeting.
     open: Mutex<HashMap<u64, Open>>,
     next_open: AtomicU64,
@@ -112,6 +119,7 @@ impl Peers {
             host,
             links: Mutex::new(HashMap::new()),
             callers: Callers::default(),
+            called: Called::default(),
             open: Mutex::new(HashMap::new()),
             next_open: AtomicU64::new(1),
             next_connection: AtomicU64::new(1),
@@ -179,6 +187,11 @@ impl Peers {
             text: format!("{address} refuses this member: {text}"),
             is_final: seek::is_final(reason),
         });
+    }
+
+    /// Whether a member may call from this host.
+    fn may_call(&self, member: MemberId, ip: IpAddr) -> bool {
+        self.host.allows(&ip.to_string()) || self.called.has_answered(member, ip, ANSWER_LIMIT)
     }
 
     /// Keeps a connection to this member from now on, at this address.

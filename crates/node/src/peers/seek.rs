@@ -1,13 +1,16 @@
 //! Looking for the group: call the configured addresses, learn who answers.
 
+use std::net::IpAddr;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
+use synod_consensus::MemberId;
 use synod_member::{Event, lock};
 use synod_wire::{HelloReply, Lane, RefuseReason};
 
 use super::Peers;
-use super::dial::dial;
+use super::channel::Channel;
+use super::dial::{DialError, dial};
 
 /// Between rounds.
 const PAUSE: Duration = Duration::from_millis(500);
@@ -33,7 +36,10 @@ pub(super) fn run(peers: &Arc<Peers>, seeds: &[String]) {
 }
 
 fn call(peers: &Arc<Peers>, seed: &str) {
-    match dial(peers, seed, Lane::Control) {
+    peers.called.begins();
+    let answer = dial(peers, seed, Lane::Control);
+    peers.called.ended(who_answered(&answer));
+    match answer {
         Ok((_, HelloReply::Welcome { member, group, .. })) => {
             peers.tell(Event::Found {
                 member,
@@ -53,6 +59,16 @@ fn call(peers: &Arc<Peers>, seed: &str) {
             text: format!("{seed} in wsrep_cluster_address does not answer: {error}"),
             is_final: false,
         }),
+    }
+}
+
+fn who_answered(answer: &Result<(Channel, HelloReply), DialError>) -> Option<(MemberId, IpAddr)> {
+    match answer {
+        Ok((channel, HelloReply::Welcome { member, .. })) => {
+            let at = channel.stream().peer_addr().ok()?;
+            Some((*member, at.ip().to_canonical()))
+        }
+        _ => None,
     }
 }
 

@@ -46,6 +46,25 @@ fn caller_that_is_not_on_the_list_is_refused_and_both_sides_say_so() {
 }
 
 #[test]
+fn who_allows_nobody_still_hears_those_it_calls_itself() {
+    let mut home = Group::of(1, "own-call");
+    let mut shy = Member::new("shy", "own-call");
+    shy.host.lock().allows_nobody = true;
+    shy.config.seeds = vec![home.members[0].config.address.clone()];
+    shy.start(StartMode::Join).unwrap();
+    shy.take_part();
+    home.members.push(shy);
+    home.wait_complete();
+    seqno_of(home.members[1].order("k", "from the shy one"));
+    let mut stray = Member::new("stray", "own-call");
+    stray.config.seeds = vec![home.members[1].config.address.clone()];
+    stray.start(StartMode::Join).unwrap();
+    stray.host.wait("refusal", |record| record.failed.is_some());
+    let why = stray.host.lock().failed.clone().unwrap();
+    assert!(why.contains("is not in the allowlist"), "{why}");
+}
+
+#[test]
 fn list_is_asked_for_the_ipv4_address_of_a_caller_of_both() {
     let mut home = Group::prepared_by(1, "both", |config| {
         let port = config.address.rsplit_once(':').unwrap().1.to_owned();
