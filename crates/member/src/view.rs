@@ -29,7 +29,8 @@ pub struct View {
     pub seqno: Seqno,
     /// Counts the group's views, from 1.
     pub number: u64,
-    /// Sorted by member id: the same order everywhere.
+    /// Sorted by session, then by member: where sessions' numbers begin with the time, in the order in
+    /// which they came. Whoever is lost and found again has its old place.
     pub members: Vec<ViewMember>,
 }
 

@@ -24,6 +24,7 @@ mod node;
 mod peers;
 mod pending;
 mod recover;
+mod session;
 mod threads;
 
 pub use config::{NodeConfig, NodeError, TlsConfig};

@@ -5,7 +5,7 @@ use std::net::{TcpListener, ToSocketAddrs};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use crossbeam_channel::{Sender, bounded, unbounded};
 use synod_consensus::{EntryKind, ForceError, GroupId, MemberId, Seqno, SessionId};
@@ -26,6 +26,7 @@ use crate::disk_threads::{LogThread, deliver, serve_catch_up};
 use crate::peers::{Peers, PeersStart, Security};
 use crate::pending::Pending;
 use crate::recover;
+use crate::session::new_session;
 use crate::threads::spawn_vital;
 
 /// Received and not handled, in bytes, all peers together.
@@ -462,7 +463,7 @@ fn listen(address: &str) -> Result<TcpListener, NodeError> {
 
 fn draw() -> Result<Drawn, NodeError> {
     Ok(Drawn {
-        session: SessionId(random_u64()?),
+        session: new_session(SystemTime::now(), random_u64()?),
         seed: random_u64()?,
         group: GroupId(random_uuid()?),
     })

@@ -384,15 +384,30 @@ impl Connection {
     }
 }
 
-/// A session's name in views and transaction ids: fresh for each connection to the group.
+/// A session's name in views and transaction ids: fresh for each connection to the group. Sorts as
+/// views do ([`GroupView::members`]): the server keeps the view in a table with this as its key, and
+/// after a copy it finds its own number by the table's order.
 pub(crate) fn session_uuid(member: MemberId, session: SessionId) -> Uuid {
     let mut bytes = [0; 16];
-    bytes[..8].copy_from_slice(&member.0.to_be_bytes());
-    bytes[8..].copy_from_slice(&session.0.to_be_bytes());
+    bytes[..8].copy_from_slice(&session.0.to_be_bytes());
+    bytes[8..].copy_from_slice(&member.0.to_be_bytes());
     Uuid(bytes)
 }
 
 /// Name of the session an action came from.
 pub(crate) fn origin_uuid(origin: &Origin) -> Uuid {
     session_uuid(origin.member, origin.session)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_sessions_sort_as_the_sessions_do() {
+        let uuid = |session, member| session_uuid(MemberId(member), SessionId(session)).0;
+        assert!(uuid(1 << 60, 9) < uuid((1 << 60) + 1, 3));
+        assert!(uuid(255, 1) < uuid(256, 1));
+        assert!(uuid(5, 1) < uuid(5, 2));
+    }
 }

@@ -154,7 +154,7 @@ impl Connection {
                 });
             }
         }
-        then.members.sort_by_key(|m| (m.member, m.session));
+        then.members.sort_by_key(|m| (m.session, m.member));
         Ok(then)
     }
 

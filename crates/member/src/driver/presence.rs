@@ -117,8 +117,11 @@ impl Presence {
         gone
     }
 
+    /// Present members in the order of [`View::members`].
     pub(super) fn members(&self) -> Vec<ViewMember> {
-        self.present.values().cloned().collect()
+        let mut members: Vec<ViewMember> = self.present.values().cloned().collect();
+        members.sort_by_key(|m| (m.session, m.member));
+        members
     }
 
     pub(super) fn get(&self, member: MemberId) -> Option<&ViewMember> {
@@ -311,6 +314,21 @@ mod tests {
         assert_eq!(present(&presence), [(1, 1), (2, 5)]);
         assert!(presence.exit(MemberId(2), SessionId(5)));
         assert_eq!(present(&presence), [(1, 1)]);
+    }
+
+    #[test]
+    fn members_are_in_the_order_in_which_their_sessions_began() {
+        let mut presence = Presence::default();
+        presence.begin(Time(5), None, member(7, 100));
+        presence.enter(Time(5), member(9, 200));
+        presence.enter(Time(5), member(3, 300));
+        assert_eq!(present(&presence), [(7, 100), (9, 200), (3, 300)]);
+        presence.exit(MemberId(7), SessionId(100));
+        presence.enter(Time(6), member(7, 100));
+        let (is_back, restarted) = ([(7, 100), (9, 200), (3, 300)], (7, 400));
+        assert_eq!(present(&presence), is_back);
+        presence.enter(Time(7), member(7, 400));
+        assert_eq!(present(&presence), [(9, 200), (3, 300), restarted]);
     }
 
     #[test]
