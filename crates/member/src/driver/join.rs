@@ -373,13 +373,14 @@ impl Driver {
             let base = self.base_for(join);
             self.core.set_install_base(from, base);
         }
+        self.core
+            .change_config(self.now(), change)
+            .map_err(|error| retry_config(&error))?;
+        // Not before: as long as the change is impossible, the joiner asks again and again.
         self.log(
             Level::Info,
             format!("{} joins from {}", join.name, join.address),
         );
-        self.core
-            .change_config(self.now(), change)
-            .map_err(|error| retry_config(&error))?;
         Ok(())
     }
 
