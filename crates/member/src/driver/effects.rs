@@ -193,6 +193,7 @@ impl Driver {
         if leads {
             self.intake.new_term(change.term);
             self.begin_leading();
+            self.lead_while_leaving();
         } else {
             self.deferred.clear();
         }

@@ -15,6 +15,8 @@ const LEAVE_LIMIT: Duration = Duration::from_secs(4);
 pub(super) struct Leaving {
     done: LeaveDone,
     deadline: Time,
+    /// Leadership is handed over from then on.
+    hand_over_from: Time,
 }
 
 impl Driver {
@@ -22,8 +24,17 @@ impl Driver {
         self.leaving = Some(Leaving {
             done,
             deadline: self.now.plus(LEAVE_LIMIT),
+            hand_over_from: self.now,
         });
         self.leave_tick();
+    }
+
+    /// A leaver that comes to lead was probably handed leadership by another one, which would get it back
+    /// at once: it gives others time to ask for leave first.
+    pub(super) fn lead_while_leaving(&mut self) {
+        if let Some(leaving) = &mut self.leaving {
+            leaving.hand_over_from = self.now.plus(self.tuning.slow_tick * 2);
+        }
     }
 
     /// Asks again, or gives up.
@@ -45,6 +56,9 @@ impl Driver {
         if !others_vote {
             self.finish_leave();
         } else if self.core.is_leader() {
+            if self.now < leaving.hand_over_from || !self.presence.leaving.is_empty() {
+                return;
+            }
             // Refused while one is under way, or nobody is fit: asked again at the next tick.
             let _ = self.core.transfer_leadership(self.now(), None);
         } else if let Some(leader) = self.core.leader() {

@@ -62,6 +62,29 @@ fn leaving_beside_a_dead_voter_keeps_the_vote_so_that_the_return_is_enough() {
     group.check_same_history();
 }
 
+/// Each would hand leadership to the other, which leaves as well and hands it back.
+#[test]
+fn members_that_leave_at_once_let_each_other_go() {
+    let group = Group::of(2, "allgo");
+    std::thread::scope(|scope| {
+        for member in &group.members {
+            scope.spawn(|| {
+                member.node().leave();
+                member.node().stop();
+            });
+        }
+    });
+    for member in &group.members {
+        let record = member.host.lock();
+        assert!(!record.says("without the group's consent"));
+        let elections = record
+            .lines
+            .iter()
+            .filter(|(_, line)| line.contains("the leader is"));
+        assert!(elections.count() <= 3);
+    }
+}
+
 /// As any member; it may have lost its database and kept its log.
 #[test]
 fn leader_that_needs_a_full_copy_finds_a_donor() {
