@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::latency::LatencyMeter;
+
 /// One count.
 #[derive(Debug, Default)]
 pub(crate) struct Counter(AtomicU64);
@@ -52,6 +54,8 @@ pub(crate) struct Counters {
     pub(crate) local_replays: Counter,
     /// Causal reads.
     pub(crate) causal_reads: Counter,
+    /// How long own actions take to be ordered.
+    pub(crate) latency: LatencyMeter,
     /// Ordered actions for the average below.
     pub(crate) certified: Counter,
     /// Sum of the distances of ordered actions to what they depend on.
@@ -78,6 +82,7 @@ impl Counters {
         ] {
             counter.clear();
         }
+        self.latency.reset();
     }
 
     /// As the status shows them.

@@ -24,6 +24,7 @@ mod ending;
 pub mod fuzzing;
 pub mod grastate;
 mod joining;
+mod latency;
 mod local;
 mod node_events;
 pub mod options;

@@ -1,5 +1,7 @@
 //! Local transactions: from their client's threads to the group and back.
 
+use std::time::Instant;
+
 use bytes::Bytes;
 use synod_node::{Action, Class, Fate, Origin, Pending, Waited};
 
@@ -34,6 +36,7 @@ impl Connection {
         let Some(node) = self.node() else {
             return outcome(Status::ConnFail);
         };
+        let submitted = Instant::now();
         let pending = node.submit_with(&action, stream::patience(&transaction.lock()));
         {
             let mut gathered = transaction.lock();
@@ -44,7 +47,19 @@ impl Connection {
             gathered.phase = Phase::Certifying(pending.clone());
         }
         let waited = pending.wait();
+        if let Waited::Fate(fate) = waited {
+            self.note_latency(submitted, fate);
+        }
         self.certified(&transaction, pending, waited)
+    }
+
+    /// An action was submitted then, and its fate is known now.
+    pub(crate) fn note_latency(&self, submitted: Instant, fate: Fate) {
+        if let Fate::Ordered { .. } = fate {
+            let now = Instant::now();
+            let (took, period) = (now - submitted, self.settings.stats_period());
+            self.counters.latency.note(now, took, period);
+        }
     }
 
     /// Notes the verdict and tells it.

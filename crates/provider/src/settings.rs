@@ -1,6 +1,7 @@
 //! Options that are read on hot paths, or by threads that cannot wait for the options' lock.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use crate::options::{Options, key};
 
@@ -10,6 +11,7 @@ pub(crate) struct Settings {
     write_set_bytes_max: AtomicU64,
     debug: AtomicBool,
     log_conflicts: AtomicBool,
+    stats_period_us: AtomicU64,
 }
 
 impl Settings {
@@ -21,6 +23,9 @@ impl Settings {
             .store(options.bool(key::DEBUG), Ordering::Relaxed);
         let log_conflicts = options.bool(key::CERT_LOG_CONFLICTS);
         self.log_conflicts.store(log_conflicts, Ordering::Relaxed);
+        let period = options.duration(key::EVS_STATS_REPORT_PERIOD).as_micros();
+        let period = u64::try_from(period).unwrap_or(u64::MAX);
+        self.stats_period_us.store(period, Ordering::Relaxed);
     }
 
     /// `repl.max_ws_size` in bytes.
@@ -31,6 +36,11 @@ impl Settings {
     /// `debug`
     pub(crate) fn debug(&self) -> bool {
         self.debug.load(Ordering::Relaxed)
+    }
+
+    /// `evs.stats_report_period`
+    pub(crate) fn stats_period(&self) -> Duration {
+        Duration::from_micros(self.stats_period_us.load(Ordering::Relaxed))
     }
 
     /// `cert.log_conflicts`

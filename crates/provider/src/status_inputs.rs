@@ -1,5 +1,7 @@
 //! Gathers what the status shows.
 
+use std::time::Instant;
+
 use synod_node::{DatabasePosition, NodeStatus, RoleName};
 
 use crate::api::Gtid;
@@ -69,6 +71,9 @@ pub(crate) fn gather(
         protocol: i64::from(status.protocol),
         cluster_weight: to_i64(status.members.iter().filter(|m| m.voter).count()),
         desync_count: i64::from(desyncs),
+        latency: counters
+            .latency
+            .shown(Instant::now(), connection.settings.stats_period()),
         operational: status.primary,
         member: connection.own_uuid(),
         segment,

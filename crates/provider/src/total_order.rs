@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
 
 use bytes::{Bytes, BytesMut};
 use synod_node::{Action, Class, Fate, KeySet, KeyType};
@@ -73,7 +74,10 @@ impl Connection {
         }
         self.counters.replicated.one();
         self.counters.replicated_bytes.add(action.data.len() as u64);
-        let (seqno, depends_on) = match node.submit(&action).wait_for_fate() {
+        let submitted = Instant::now();
+        let fate = node.submit(&action).wait_for_fate();
+        self.note_latency(submitted, fate);
+        let (seqno, depends_on) = match fate {
             Fate::Ordered { seqno, depends_on } => (seqno.0, depends_on.0),
             Fate::Conflict | Fate::TooOld | Fate::Rejected => return Err(Status::TrxFail),
             Fate::Unknown | Fate::NotProposed => return Err(Status::ConnFail),

@@ -36,7 +36,7 @@ pub(super) const GALERA: [OptionSpec; 94] = [
     duration("evs.keepalive_period", "PT1S").dynamic().ignored("Keepalive.", "see synod.heartbeat_period"),
     int("evs.max_install_timeouts", "3", 0, i64::MAX).ignored("View installation.", NO_LAYER),
     int("evs.send_window", "4", 1, i64::MAX).dynamic().ignored("Packets in flight.", NO_LAYER),
-    duration("evs.stats_report_period", "PT1M").ignored("Statistics.", NO_LAYER),
+    duration("evs.stats_report_period", "PT1M").works("`wsrep_evs_repl_latency` covers the present and the last period of this length."),
     duration("evs.suspect_timeout", "PT5S").works("A member that has not been heard for this long leaves the view."),
     bool("evs.use_aggregate", "true").ignored("Small packets.", NO_LAYER),
     int("evs.user_send_window", "2", 1, i64::MAX).dynamic().ignored("Packets in flight.", NO_LAYER),

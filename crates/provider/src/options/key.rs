@@ -66,6 +66,8 @@ keys! {
     EVS_INACTIVE_TIMEOUT: DurationKey = "evs.inactive_timeout";
     /// `evs.keepalive_period`
     EVS_KEEPALIVE_PERIOD: DurationKey = "evs.keepalive_period";
+    /// `evs.stats_report_period`
+    EVS_STATS_REPORT_PERIOD: DurationKey = "evs.stats_report_period";
     /// `evs.suspect_timeout`
     EVS_SUSPECT_TIMEOUT: DurationKey = "evs.suspect_timeout";
     /// `gcache.size`
