@@ -251,10 +251,17 @@ impl Provider {
                 (None, None) => None,
             }
         });
+        let last_resort = match is_member {
+            true => {
+                " If the others are lost for good, write 'safe_to_bootstrap: 1' into grastate.dat and \
+                 start this server with --wsrep-new-cluster: what only they had is lost then"
+            }
+            false => "",
+        };
         outcome.unwrap_or_else(|| {
             Err(format!(
                 "the group was not reached within {limit:?} ({name}): is a majority of its members \
-                 running, and is wsrep_cluster_address right?"
+                 running, and is wsrep_cluster_address right?{last_resort}"
             ))
         })
     }
