@@ -57,7 +57,8 @@ impl MemberId {
     pub const NONE: MemberId = MemberId(0);
 }
 
-/// One connection of a member's process to the group, drawn (non-zero) at each connect. Proposal numbers start again with each session.
+/// One connection of a member's process to the group, drawn (non-zero) at each connect.
+/// Proposal numbers start again with each session.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SessionId(pub u64);
 
