@@ -59,8 +59,9 @@ pub(crate) struct Peer {
 enum Mode {
     /// `sent`: when the outstanding probe went out. `empty`: without entries (a repetition).
     Probe { sent: Option<Time>, empty: bool },
-    /// `inflight`: last index and bytes of each message. `moved_at`: last progress.
+    /// `inflight`: last index and bytes of each message. `moved_at`: last progress. `since`: when it began.
     Stream {
+        since: Time,
         inflight: VecDeque<(LogIndex, u64)>,
         bytes: u64,
         moved_at: Time,
@@ -168,6 +169,7 @@ impl Peer {
                 inflight,
                 bytes,
                 moved_at,
+                since: _,
             } => {
                 let full = inflight.len() >= limits.inflight_messages_max.max(1)
                     || *bytes >= limits.inflight_bytes_max;
@@ -260,6 +262,7 @@ impl Peer {
                 inflight,
                 bytes,
                 moved_at,
+                since: _,
             } => {
                 while let Some(&(last, cost)) = inflight.front() {
                     if last > index {
@@ -303,7 +306,9 @@ impl Peer {
         self.forget_lost(refused, agreement, sent_at);
         let current = match &self.mode {
             Mode::Probe { .. } | Mode::CatchUp { .. } => refused == self.next.prev(),
-            Mode::Stream { .. } => refused > self.match_index,
+            // One of a message that went out before this stream says nothing of it. Where messages overtake
+            // each other there are many of those, and each would make all of the window go out again.
+            Mode::Stream { since, .. } => refused > self.match_index && sent_at >= *since,
             Mode::Install { .. } => false,
         };
         if !current {
@@ -406,6 +411,7 @@ impl Peer {
 impl Mode {
     fn stream(now: Time) -> Mode {
         Mode::Stream {
+            since: now,
             inflight: VecDeque::new(),
             bytes: 0,
             moved_at: now,
@@ -424,4 +430,72 @@ fn fit(log: &LogView, first: LogIndex, bytes_max: u64) -> (LogIndex, u64) {
         end = (header.index, bytes);
     }
     end
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::recovered::Recovered;
+    use crate::types::{EntryKind, Origin, Seqno, Term};
+
+    fn log(entries: u64) -> LogView {
+        let mut log = LogView::recover(Recovered::default());
+        for index in 1..=entries {
+            let header = EntryHeader {
+                term: Term(1),
+                index: LogIndex(index),
+                seqno: Seqno(0),
+                kind: EntryKind::NoOp,
+                origin: Origin::default(),
+                depends_on: Seqno::UNDEFINED,
+                payload_len: 0,
+                payload_crc: 0,
+            };
+            log.push(header, None);
+        }
+        log
+    }
+
+    /// What goes out now, by first index.
+    fn sent(peer: &mut Peer, log: &LogView, now: u64) -> Vec<u64> {
+        let limits = Limits {
+            append_bytes_max: 1,
+            ..Limits::default()
+        };
+        let next = || peer.poll(log, &limits, None, Time(now));
+        std::iter::from_fn(next)
+            .map(|outgoing| match outgoing {
+                Outgoing::Entries { first, .. } => first.0,
+                Outgoing::Empty { prev } => prev.index.next().0,
+                Outgoing::Install(base) => panic!("{base:?}"),
+            })
+            .collect()
+    }
+
+    fn refuse(peer: &mut Peer, refused: u64, sent_at: u64) -> bool {
+        let term = Term(1);
+        let index = LogIndex(1);
+        let hint = EntryId { term, index };
+        peer.rejected(LogIndex(refused), index, hint, Time(sent_at))
+    }
+
+    /// Messages overtake each other: the follower refuses all that come before their predecessors.
+    #[test]
+    fn window_goes_out_once_for_all_refusals_of_an_earlier_one() {
+        let log = log(6);
+        let mut peer = Peer::new(LogIndex(2), Time(0));
+        assert_eq!(sent(&mut peer, &log, 0), [2]);
+        peer.acknowledged(LogIndex(1), Time(10), &log);
+        assert_eq!(sent(&mut peer, &log, 10), [2, 3, 4, 5, 6]);
+        assert!(refuse(&mut peer, 3, 10));
+        assert_eq!(sent(&mut peer, &log, 20), [2], "a probe");
+        peer.acknowledged(LogIndex(2), Time(30), &log);
+        assert_eq!(sent(&mut peer, &log, 30), [3, 4, 5, 6]);
+        for refused in [5, 4] {
+            assert!(!refuse(&mut peer, refused, 10), "of the window before");
+            assert_eq!(sent(&mut peer, &log, 40), [0; 0]);
+        }
+        assert!(refuse(&mut peer, 5, 30), "of this one");
+        assert_eq!(sent(&mut peer, &log, 50), [3]);
+    }
 }

@@ -31,7 +31,7 @@ pub trait Disk: Send {
     /// For [`crate::Storage`]; answered by [`crate::Event::Persisted`] or
     /// [`crate::Event::StorageFailed`].
     fn write(&self, job: Job);
-    /// For [`crate::catchup::answer`]. Has a way to the disk that delays no write.
+    /// For [`CatchUp::answer`]; to be dropped after that. Few are outstanding at a time. Has a way to the disk that delays no write.
     fn read(&self, request: CatchUp);
 }
 

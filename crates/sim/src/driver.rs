@@ -1,12 +1,13 @@
 //! Running a member: events go into its driver, and its deeds are looked at, checked and done.
 
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::atomic::Ordering;
 
 use synod_consensus::{
     AppendOutcome, Body, Effect, EntryId, EntryKind, LogIndex, MemberId, Message, RoleChange,
     RoleName, WriteOp,
 };
-use synod_member::{Driver, Event as Input, Job, Level};
+use synod_member::{CatchUp, Driver, Event as Input, Job, Level};
 use synod_wire::PeerMessage;
 
 use crate::deeds::{Deed, Seen};
@@ -444,7 +445,10 @@ impl World {
         let staged_max = self.options.staged_bytes as u64;
         let running = self.nodes.values().filter_map(|node| node.process.as_ref());
         let outstanding: usize = running.map(|p| p.driver.load().submitted).sum();
+        // A window of them, and a probe and a long range beside it.
+        let ranges_max = self.options.limits.inflight_messages_max as u64 + 2;
         let process = self.process(id);
+        let (ranges, twice) = ranges_held(&process.catch_ups);
         let (core, load) = (process.driver.core(), process.driver.load());
         let last = core.last_id().index;
         let kept_from = process.committed.min(core.durable_index()).min(last);
@@ -472,6 +476,8 @@ impl World {
                 core.counters().waiting_overflow as usize,
                 0,
             ),
+            held("ranges to be read for one member", ranges, ranges_max),
+            held("ranges to be read that are asked for twice", twice, 0),
         ]
     }
 
@@ -479,4 +485,17 @@ impl World {
     pub(crate) fn has_moved(&mut self, id: MemberId) -> bool {
         self.process(id).deeds.moved.load(Ordering::Relaxed)
     }
+}
+
+/// Most ranges that wait to be read for one member, and how many repeat another one.
+fn ranges_held(requests: &VecDeque<CatchUp>) -> (usize, usize) {
+    let mut of_member: BTreeMap<MemberId, usize> = BTreeMap::new();
+    let mut different = BTreeSet::new();
+    for request in requests {
+        let range = request.range();
+        *of_member.entry(range.to).or_default() += 1;
+        different.insert((range.to, range.term, range.first, range.last));
+    }
+    let most = of_member.values().copied().max().unwrap_or(0);
+    (most, requests.len() - different.len())
 }

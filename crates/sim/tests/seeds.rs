@@ -56,6 +56,23 @@ fn random_seeds_break_no_rule() {
     }
 }
 
+/// Messages overtake each other, and a member far behind refuses most of what it gets: what is to be read
+/// for it must not grow faster than it is read.
+#[test]
+fn ranges_for_a_member_far_behind_are_bounded() {
+    let mut options = options_of(866);
+    options.safety_us = SAFETY_US_MAX;
+    options.faults = [Fault::Reordering].into();
+    options.delay_us = (1_000, 20_000);
+    // A window has many messages, of an entry each, and nearly all have to be read.
+    options.limits.inflight_messages_max = 256;
+    options.limits.append_bytes_max = 600;
+    options.staged_bytes = 500;
+    options.workload.period_us = 5_000;
+    let passed = run(866, options, false).unwrap_or_else(|failed| panic!("{failed}"));
+    assert!(passed.coverage.of("catch-up from disk") > 100);
+}
+
 #[test]
 fn equal_seeds_give_equal_runs() {
     for seed in 1..=6 {

@@ -11,7 +11,6 @@ use synod_log::Entry;
 use synod_wire::PeerMessage;
 
 use super::Driver;
-use crate::catchup::CatchUp;
 use crate::host::Level;
 use crate::storage::Job;
 use crate::view::View;
@@ -128,11 +127,12 @@ impl Driver {
             false => usize::MAX,
         };
         let Some(entries) = self.staged.range(range.first, range.last, bytes_max) else {
-            self.links.disk.read(CatchUp {
-                from: self.me.member,
-                range,
-                bytes_max,
-            });
+            // A window of them, and a probe and a long range beside it.
+            let most = self.config.limits.inflight_messages_max.saturating_add(2);
+            let request = self.reading.ask(self.me.member, range, bytes_max, most);
+            if let Some(request) = request {
+                self.links.disk.read(request);
+            }
             return;
         };
         let message = append_message(self.me.member, &range, &entries);

@@ -40,6 +40,7 @@ pub(crate) use effects::append_message;
 pub use event::{Event, ForceDone, LeaveDone, ReadDone, Reply, Submission};
 pub use inspect::Load;
 
+use crate::catchup::Outstanding;
 use crate::config::MemberConfig;
 use crate::host::{Host, Level};
 use crate::ingest::Ingestor;
@@ -97,6 +98,8 @@ pub struct Driver {
     intake: Intake,
     ingest: Ingestor,
     staged: Staged,
+    /// Ranges that are being read for members far behind.
+    reading: Outstanding,
     links: Links,
     /// Microseconds of this member's own clock, as of the input being handled.
     now: Time,
@@ -160,6 +163,7 @@ impl Driver {
             intake: Intake::default(),
             ingest,
             staged: Staged::new(tuning.staged_bytes),
+            reading: Outstanding::default(),
             presence: Presence::default(),
             views: ViewTrail::load(&links.reader),
             joining: Joining::new(mode),
