@@ -141,7 +141,10 @@ impl Core {
                 && timing.election_timeout_min_us < timing.election_timeout_max_us,
             "promise < shortest election timeout < longest: {timing:?}"
         );
-        let (mut hard, repair) = (recovered.vote, recovered.repair);
+        let (mut hard, mut repair) = (recovered.vote, recovered.repair);
+        if synod_planted::is(synod_planted::Bug::ForgetMark) {
+            repair = None;
+        }
         if synod_planted::is(synod_planted::Bug::ForgetVote) {
             hard.voted_for = None;
         }

@@ -39,7 +39,11 @@ impl Core {
     /// Whether a candidate's log is at least as complete as ours (by the last *entry*; Raft, 5.4.1), or as
     /// ours was before it was damaged.
     pub(crate) fn is_up_to_date(&self, candidate: EntryId) -> bool {
-        candidate >= self.log.last().max(self.repair.unwrap_or_default())
+        let mark = match synod_planted::is(synod_planted::Bug::VoteUnderRepair) {
+            true => EntryId::default(),
+            false => self.repair.unwrap_or_default(),
+        };
+        candidate >= self.log.last().max(mark)
             || synod_planted::is(synod_planted::Bug::VoteForShorterLog)
     }
 

@@ -392,7 +392,7 @@ impl Outline {
 
 fn complete_entry(header: EntryHeader, payload: Bytes) -> Result<Record, Bad> {
     let crc = crc32c::crc32c(&payload);
-    if crc != header.payload_crc {
+    if crc != header.payload_crc && !synod_planted::is(synod_planted::Bug::ServeDamage) {
         return Err(Bad::new(
             format!(
                 "payload checksum {:08x} at index {}",

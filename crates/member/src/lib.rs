@@ -14,7 +14,7 @@
 //! | [`Shared`]    | what the others see of the driver                           | no                   |
 //!
 //! ```text
-//! let mut opened = Log::open(...)?;
+//! let mut opened = open_log(...)?;
 //! let start = Start::new(config, tuning, mode, drawn, &mut opened, &host, now)?;
 //! let mut driver = Driver::new(start, links, now);
 //! driver.begin(now);
@@ -38,6 +38,7 @@ mod former;
 pub mod fuzzing;
 mod host;
 mod ingest;
+mod opening;
 mod outside;
 mod shared;
 mod snapshots;
@@ -59,6 +60,7 @@ pub use driver::{
 pub use former::sessions_between;
 pub use host::{Delivery, DonorRequest, Host, Level, MemberStatus, TransferNews};
 pub use ingest::OpenId;
+pub use opening::{OpenError, open_log};
 pub use outside::{Disk, Network, Observer};
 pub use shared::{NodeStatus, Shared, lock};
 pub use snapshots::Snapshot;

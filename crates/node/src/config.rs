@@ -1,11 +1,12 @@
 //! What a node is told at start.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use synod_consensus::{GroupId, Limits, Timing, VersionRange};
-use synod_log::LogOptions;
-use synod_member::{DatabasePosition, MemberConfig, StartError};
+use synod_log::{Files, LogOptions, Opened};
+use synod_member::{DatabasePosition, Host, MemberConfig, OpenError, StartError, open_log};
 use synod_wire::tls::{TlsError, TlsFiles};
 
 /// Settings of a node. Validated by whoever parses them; see `docs/options.md` for the operator's
@@ -78,6 +79,17 @@ impl NodeConfig {
         }
     }
 
+    /// Opens the log, or repairs it if somebody else may be there to repair it from.
+    pub(crate) fn open_log(
+        &self,
+        files: Arc<dyn Files>,
+        host: &Arc<dyn Host>,
+    ) -> Result<Opened, OpenError> {
+        let own = [&self.address, &self.listen];
+        let knows_others = self.seeds.iter().any(|seed| !own.contains(&seed));
+        open_log(files, &self.log_dir, self.log.clone(), knows_others, host)
+    }
+
     /// What stood in the way of a start with these settings.
     pub(crate) fn explain(&self, error: StartError) -> NodeError {
         match error {
@@ -94,23 +106,12 @@ impl NodeConfig {
 /// Why a node did not start.
 #[derive(Debug, thiserror::Error)]
 pub enum NodeError {
-    /// The log could not be opened.
+    /// The log was not opened.
+    #[error("{0}")]
+    Open(#[from] OpenError),
+    /// The log failed.
     #[error("{0}")]
     Log(#[from] synod_log::LogError),
-    /// The log is damaged, and nobody else surely has what is lost.
-    #[error(
-        "{} is damaged ({}), and this member is the group's only voter: no other member surely has what is lost, \
-         so nothing is changed. Restore the file from a copy made after this member's last stop. If there is none, what \
-         was committed after the damage is in the databases only: move the synod-*.log files of all servers away, begin \
-         a new group with the server whose database is most advanced, and let the others join",
-        log_dir.display(), damage.damage().unwrap_or_default()
-    )]
-    NobodyToRepairFrom {
-        /// Where the log is.
-        log_dir: PathBuf,
-        /// What is damaged.
-        damage: synod_log::LogError,
-    },
     /// The listening socket could not be opened.
     #[error(
         "cannot listen on {address}: {source}. Is another server using this port? Set another with the provider option 'base_port' or 'gmcast.listen_addr'"

@@ -22,7 +22,7 @@ impl LogThread {
     /// Runs until the sender of jobs is gone or the log fails.
     pub(crate) fn run(mut self) {
         if let Err(error) = self.serve() {
-            self.tell(log_failure(error));
+            self.tell(Event::log_failed(error));
         }
     }
 
@@ -65,14 +65,6 @@ impl LogThread {
             self.tell(Event::Persisted(ticket));
         }
         Ok(())
-    }
-}
-
-/// What the driver is told when the log cannot be used.
-fn log_failure(error: LogError) -> Event {
-    match error {
-        LogError::Damaged { .. } => Event::LogDamaged(error),
-        _ => Event::StorageFailed(error.to_string()),
     }
 }
 

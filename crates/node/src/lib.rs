@@ -23,7 +23,6 @@ mod disk_threads;
 mod node;
 mod peers;
 mod pending;
-mod recover;
 mod session;
 mod threads;
 
@@ -39,7 +38,7 @@ pub use synod_consensus::{
 pub use synod_log::LogOptions;
 pub use synod_member::{
     Action, DatabasePosition, Delivery, DonorRequest, Fate, Host, Level, MemberStatus, NodeStatus,
-    Patience, PayloadError, StartMode, SurvivorPolicy, TransferNews, View, ViewMember,
+    OpenError, Patience, PayloadError, StartMode, SurvivorPolicy, TransferNews, View, ViewMember,
 };
 pub use synod_wire::tls::{TlsError, TlsFiles, names_tls13_suite};
 pub use synod_wire::{DataState, OUR_VERSIONS};

@@ -25,7 +25,6 @@ use crate::core_thread::{Clock, CoreThread, DiskQueues, Incoming, PeerNetwork};
 use crate::disk_threads::{LogThread, deliver, serve_catch_up};
 use crate::peers::{Peers, PeersStart, Security};
 use crate::pending::Pending;
-use crate::recover;
 use crate::session::new_session;
 use crate::threads::spawn_vital;
 
@@ -77,7 +76,7 @@ impl Node {
         let security = Security::new(config.tls.clone())?;
         host.log(Level::Info, &security.summary());
         let listener = listen(&config.listen)?;
-        let mut opened = recover::open(files, &config, &host)?;
+        let mut opened = config.open_log(files, &host)?;
         let clock = Clock::start();
         let start = Start::new(
             config.member(),

@@ -53,6 +53,12 @@ pub enum Bug {
     LoseTruncate,
     /// log: damage below a floor is cut off like a torn tail.
     CutDamage,
+    /// consensus: a member with a damaged log forgets what it has lost.
+    ForgetMark,
+    /// consensus: a member under repair votes as if its log had never been longer.
+    VoteUnderRepair,
+    /// log: entries are read without a look at their checksum.
+    ServeDamage,
     /// certify: the snapshot counts as one action newer than it is.
     WindowOffByOne,
     /// member: after a truncation, certification keeps what the dropped entries did.
@@ -73,7 +79,7 @@ pub enum Bug {
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Bug; 29] = [
+    pub const ALL: [Bug; 32] = [
         Bug::AckBeforeSync,
         Bug::CountOwnDiskEarly,
         Bug::SkipVote,
@@ -95,6 +101,9 @@ impl Bug {
         Bug::IgnoreFailedSync,
         Bug::LoseTruncate,
         Bug::CutDamage,
+        Bug::ForgetMark,
+        Bug::VoteUnderRepair,
+        Bug::ServeDamage,
         Bug::WindowOffByOne,
         Bug::NoCertificationRollback,
         Bug::ColdCertification,

@@ -16,7 +16,7 @@ use crate::invariants::committed::Committed;
 use crate::invariants::durable_first::may_leave;
 use crate::invariants::election::Election;
 use crate::invariants::quorum::durable_on_quorum;
-use crate::invariants::{Violation, require};
+use crate::invariants::{Violation, repair, require};
 use crate::trace::What;
 use crate::world::{Event, World};
 
@@ -209,7 +209,10 @@ impl World {
     fn sends(&mut self, id: MemberId, to: MemberId, over: Option<u64>, message: PeerMessage) {
         if let Some(message) = protocol(&message) {
             let ledger = &self.node(id).ledger;
+            let owes = ledger.owes();
             let checked = may_leave(message, &ledger.written, &ledger.durable);
+            self.judge(checked);
+            let checked = self.checks.repairs.may_leave(message, owes);
             self.judge(checked);
         }
         let other = over.is_some_and(|over| over != self.net.connection(id, to));
@@ -221,7 +224,8 @@ impl World {
     fn queue_job(&mut self, id: MemberId, job: Job) {
         if let Job::Append { entries, .. } = &job {
             for entry in entries {
-                self.checks.payloads.put(entry);
+                let checked = self.checks.payloads.put(entry);
+                self.judge(checked);
             }
         }
         self.process(id).jobs.push_back(job);
@@ -229,6 +233,12 @@ impl World {
 
     /// The process cannot or will not go on; it is started again after a while.
     fn stopped(&mut self, id: MemberId, why: String) {
+        if let Some(damage) = self.node_mut(id).damage_met.take() {
+            let checked = require(why.contains(&damage), "damage is named", || {
+                format!("{id} stops because of {damage} and says: {why}")
+            });
+            self.judge(checked);
+        }
         match why.as_str() {
             "left" => self.coverage.count("left in good order"),
             _ => self.coverage.count("member stopped"),
@@ -438,6 +448,28 @@ impl World {
         }
         let held = self.held(id);
         self.judge(within(id, &held));
+        self.check_repair(id);
+    }
+
+    /// A member that lacks what it has lost knows that; one that is done has it.
+    fn check_repair(&mut self, id: MemberId) {
+        if self.node(id).ledger.owed.is_none() {
+            return;
+        }
+        let core = self.core(id);
+        if core.repairing_until().is_some() {
+            let checked = require(!core.is_leader(), "no leader under repair", || {
+                format!("{id} leads in term {}", core.term())
+            });
+            return self.judge(checked);
+        }
+        let committed = &self.checks.committed;
+        let checked = repair::is_whole(id, &self.node(id).ledger, |index| {
+            committed.get(index).map(synod_consensus::EntryHeader::id)
+        });
+        self.judge(checked);
+        self.coverage.count("repair complete");
+        self.node_mut(id).ledger.owed = None;
     }
 
     /// What grows with the load, and how much of it there may be. One payload is at most 4 KiB here.

@@ -57,6 +57,25 @@ impl Image {
         Some(EntryId { term, index })
     }
 
+    /// All entries, each with the one before.
+    pub(crate) fn ids(&self) -> impl DoubleEndedIterator<Item = (EntryId, EntryId)> + '_ {
+        let first = self.base.index.0 + 1;
+        (0..self.terms.len()).map(move |at| {
+            let id = EntryId {
+                term: self.terms[at],
+                index: LogIndex(first + at as u64),
+            };
+            let before = match at {
+                0 => self.base,
+                _ => EntryId {
+                    term: self.terms[at - 1],
+                    index: id.index.prev(),
+                },
+            };
+            (id, before)
+        })
+    }
+
     /// Whether a (committed) entry is held, or was before the log's start.
     pub(crate) fn has(&self, id: EntryId) -> bool {
         id.index <= self.base.index || self.id_at(id.index) == Some(id)
@@ -100,6 +119,25 @@ impl Image {
     }
 }
 
+/// What an opened log amounts to.
+#[derive(Clone, Debug)]
+pub(crate) struct Found {
+    pub(crate) image: Image,
+    /// It is under repair until it has reached this entry.
+    pub(crate) mark: Option<EntryId>,
+    /// A repair was begun since it was open last: damage was noticed.
+    pub(crate) repaired: bool,
+}
+
+/// What a damaged log has lost and its member still answers for, until it has come again.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Owed {
+    /// The last entry that was durable.
+    pub(crate) mark: EntryId,
+    /// What was durable, for each damage.
+    pub(crate) images: Vec<Image>,
+}
+
 /// A member's disk: what was written, and how much of it is durable.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ledger {
@@ -110,7 +148,16 @@ pub(crate) struct Ledger {
     pending: VecDeque<(WriteTicket, Op)>,
     /// What the last sync made durable, after `floor`.
     last_batch: Vec<Op>,
+    /// Bytes that matter were changed on the disk since the log was opened: it will not come back as it was.
+    pub(crate) harmed: bool,
+    /// A repair may have been begun, and was interrupted.
+    pub(crate) repair_torn: bool,
+    /// Lost by earlier damage.
+    pub(crate) owed: Option<Owed>,
 }
+
+/// A member that does not know its promises goes to a term at least so far above all others.
+const OUT_OF_REACH: u64 = 1 << 31;
 
 impl Ledger {
     pub(crate) fn recovered(image: Image) -> Ledger {
@@ -118,9 +165,20 @@ impl Ledger {
             written: image.clone(),
             durable: image.clone(),
             floor: image,
-            pending: VecDeque::new(),
-            last_batch: Vec::new(),
+            ..Ledger::default()
         }
+    }
+
+    /// The log was opened again, and this was found.
+    pub(crate) fn reopened(&self, found: Image) -> Ledger {
+        let mut owed = self.owed.clone();
+        if !self.may_recover(&found) {
+            let owed = owed.get_or_insert_default();
+            owed.mark = owed.mark.max(self.durable.last());
+            owed.images.push(self.durable.clone());
+        }
+        let ledger = Ledger::recovered(found);
+        Ledger { owed, ..ledger }
     }
 
     pub(crate) fn write(&mut self, ticket: WriteTicket, op: &WriteOp) {
@@ -166,24 +224,63 @@ impl Ledger {
         })
     }
 
+    /// Whether a log that comes back after bytes were changed on its disk answers for what was there: it is
+    /// whole; or damage was noticed, it has, or will wait for, the last entry, and knows its vote, or is beyond
+    /// all votes. With `floors_only`, what no floor covered may be missing without a trace.
+    pub(crate) fn is_answered_for(&self, found: &Found, floors_only: bool) -> bool {
+        let Found {
+            image: found,
+            mark,
+            repaired,
+        } = found;
+        let reach = mark.map_or(found.last(), |mark| mark.max(found.last()));
+        if self.owed.as_ref().is_some_and(|owed| reach < owed.mark) {
+            return false;
+        }
+        let answered = |image: &Image| {
+            if !repaired {
+                return image.same(found);
+            }
+            let (vote, found) = (image.vote, found.vote);
+            let beyond = found.term.0 >= vote.term.0.saturating_add(OUT_OF_REACH);
+            (vote == found || beyond) && image.last() <= reach
+        };
+        let pending = self.pending.iter().map(|(_, op)| op);
+        let (mut image, later): (Image, Vec<&Op>) = match floors_only {
+            true => (
+                self.floor.clone(),
+                self.last_batch.iter().chain(pending).collect(),
+            ),
+            false => (self.durable.clone(), pending.collect()),
+        };
+        answered(&image)
+            || later.into_iter().any(|op| {
+                image.apply(op);
+                answered(&image)
+            })
+    }
+
+    /// Whether an entry is on the disk, or was and is answered for.
+    pub(crate) fn vouches_for(&self, entry: EntryId) -> bool {
+        let mut owed = self.owed.iter().flat_map(|owed| &owed.images);
+        self.durable.has(entry) || owed.any(|image| image.has(entry))
+    }
+
+    /// The entry that the log has to reach before its member may take part as if nothing had happened.
+    pub(crate) fn owes(&self) -> Option<EntryId> {
+        let owed = self.owed.as_ref()?;
+        (self.durable.last() < owed.mark).then_some(owed.mark)
+    }
+
+    /// Whether damage has harmed this disk and not all of it is made good.
+    pub(crate) fn is_weak(&self) -> bool {
+        self.harmed || self.owed.is_some()
+    }
+
     /// Everything durable is stated to be so.
     pub(crate) fn floor_stated(&mut self) {
         self.floor.clone_from(&self.durable);
         self.last_batch.clear();
-    }
-
-    /// Whether damage to the disk may leave this unnoticed: nothing below the floor is missing.
-    pub(crate) fn keeps_floor(&self, found: &Image) -> bool {
-        let mut image = self.floor.clone();
-        let later = self
-            .last_batch
-            .iter()
-            .chain(self.pending.iter().map(|(_, op)| op));
-        image.same(found)
-            || later.into_iter().any(|op| {
-                image.apply(op);
-                image.same(found)
-            })
     }
 }
 
@@ -240,15 +337,50 @@ mod tests {
         ledger.synced(WriteTicket(1));
         ledger.write(WriteTicket(2), &vote(2));
         ledger.synced(WriteTicket(2));
-        let with_vote = |term| {
+        let forgets = |ledger: &Ledger, term| {
             let mut image = Image::default();
             image.vote.term = Term(term);
-            image
+            let found = Found {
+                image,
+                mark: None,
+                repaired: false,
+            };
+            !ledger.is_answered_for(&found, true)
         };
-        assert!(ledger.keeps_floor(&with_vote(1)) && ledger.keeps_floor(&with_vote(2)));
-        assert!(!ledger.keeps_floor(&with_vote(0)));
+        assert!(!forgets(&ledger, 1) && !forgets(&ledger, 2));
+        assert!(forgets(&ledger, 0));
         ledger.floor_stated();
-        assert!(!ledger.keeps_floor(&with_vote(1)));
+        assert!(forgets(&ledger, 1));
+    }
+
+    #[test]
+    fn damaged_log_answers_for_its_last_entry_and_its_vote() {
+        let mut ledger = Ledger::recovered(image(&[(1, 1), (1, 2)]));
+        ledger.durable.vote.term = Term(3);
+        let answers = |vote: u64, mark| {
+            let mut image = image(&[(1, 1)]);
+            image.vote.term = Term(vote);
+            let found = Found {
+                image,
+                mark,
+                repaired: true,
+            };
+            ledger.is_answered_for(&found, false)
+        };
+        assert!(answers(3, Some(id(1, 2))));
+        assert!(!answers(3, None), "the lost entry is forgotten");
+        assert!(!answers(2, Some(id(1, 2))), "the term is forgotten");
+        assert!(!answers(4, Some(id(1, 2))), "it may have voted in term 4");
+        assert!(answers(
+            3 + OUT_OF_REACH,
+            Some(id(3 + OUT_OF_REACH, u64::MAX))
+        ));
+        ledger.harmed = true;
+        let mut after = ledger.reopened(image(&[(1, 1)]));
+        assert_eq!(after.owes(), Some(id(1, 2)));
+        assert!(after.vouches_for(id(1, 2)) && !after.vouches_for(id(2, 2)));
+        after.durable.apply(&Op::Entry(id(4, 2)));
+        assert_eq!(after.owes(), None, "a later leader's log has all of it");
     }
 
     #[test]

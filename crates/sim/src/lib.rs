@@ -17,6 +17,7 @@ mod clients;
 mod clock;
 mod deeds;
 mod driver;
+mod harm;
 mod image;
 mod invariants;
 mod member;

@@ -34,6 +34,8 @@ pub(crate) struct Node {
     pub(crate) slow_disk: u64,
     /// A disk fault is planned, so errors of the log are no surprise.
     pub(crate) disk_fault: bool,
+    /// Damage that its process has met, and stops for.
+    pub(crate) damage_met: Option<String>,
     /// Its wall clock is far ahead: everything in the log is older than the log may grow.
     pub(crate) wall_ahead: bool,
 }

@@ -45,6 +45,10 @@ pub enum Fault {
     SlowDisk,
     /// Bytes change on the disk of a member that is down.
     BitRot,
+    /// Bytes change on the disk under a running member.
+    RotUnderway,
+    /// A write lands elsewhere on the disk: in the same file or in another one.
+    Astray,
     /// Writes fail for want of space.
     NoSpace,
     /// A sync fails.
@@ -69,7 +73,7 @@ pub enum Fault {
 
 impl Fault {
     /// All of them.
-    pub const ALL: [Fault; 25] = [
+    pub const ALL: [Fault; 27] = [
         Fault::Loss,
         Fault::Duplicates,
         Fault::Reordering,
@@ -85,6 +89,8 @@ impl Fault {
         Fault::Wipe,
         Fault::SlowDisk,
         Fault::BitRot,
+        Fault::RotUnderway,
+        Fault::Astray,
         Fault::NoSpace,
         Fault::FailedSync,
         Fault::TornRecovery,
@@ -115,6 +121,8 @@ impl Fault {
             Fault::Wipe => "wipe",
             Fault::SlowDisk => "slow disk",
             Fault::BitRot => "bit rot",
+            Fault::RotUnderway => "rot while running",
+            Fault::Astray => "misdirected write",
             Fault::NoSpace => "no space",
             Fault::FailedSync => "failed sync",
             Fault::TornRecovery => "torn recovery",

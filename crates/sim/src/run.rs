@@ -190,6 +190,7 @@ impl World {
             database: Database::default(),
             slow_disk: 0,
             disk_fault: false,
+            damage_met: None,
             wall_ahead: false,
         };
         self.nodes.insert(id, node);
@@ -269,26 +270,40 @@ impl World {
     }
 
     fn suffices(&self, core: &BTreeSet<MemberId>) -> bool {
-        let has_quorum = |id: &MemberId| {
-            let config = &self.core(*id).config().config;
-            let voters: Vec<MemberId> = config.voters().collect();
-            let inside = voters.iter().filter(|voter| core.contains(voter)).count();
-            // Who was heard until now may still be promoted, and then does not answer.
-            let may_come = |(id, node): &(&MemberId, &Node)| {
-                node.wants_vote && !node.gone && !core.contains(id) && !voters.contains(id)
-            };
-            inside > (voters.len() + self.nodes.iter().filter(may_come).count()) / 2
-        };
-        let with_config =
-            |id: &&MemberId| self.core(**id).config().config.voters().next().is_some();
         let with_data = core
             .iter()
             .any(|id| self.node(*id).has_data && !self.node(*id).database.copying);
         let up = core.iter().all(|id| self.is_up(*id));
-        up && with_data
-            && core.iter().filter(with_config).count() > 0
-            && core.iter().filter(with_config).all(has_quorum)
-            && self.newest_copy_inside(core)
+        up && with_data && self.can_elect(core) && self.newest_copy_inside(core)
+    }
+
+    /// Whether somebody of the core gets the votes of a majority of every configuration that some whole
+    /// member of it takes to be in force. A member under repair does not stand, and votes for none that has
+    /// not all it has lost.
+    fn can_elect(&self, core: &BTreeSet<MemberId>) -> bool {
+        let is_whole = |id: &MemberId| self.core(*id).repairing_until().is_none();
+        let whole = || core.iter().copied().filter(is_whole);
+        let stands = |id: &MemberId| self.core(*id).config().config.is_voter(*id);
+        let best = whole().filter(stands).map(|id| self.core(id).last_id());
+        let Some(best) = best.max() else {
+            return false;
+        };
+        let supports = |id: &MemberId| {
+            let reaches = |until| until <= best;
+            core.contains(id) && self.core(*id).repairing_until().is_none_or(reaches)
+        };
+        let has_quorum = |id: MemberId| {
+            let config = &self.core(id).config().config;
+            let voters: Vec<MemberId> = config.voters().collect();
+            let supporters = voters.iter().filter(|voter| supports(voter)).count();
+            // Who was heard until now may still be promoted, and then does not answer.
+            let may_come = |(id, node): &(&MemberId, &Node)| {
+                node.wants_vote && !node.gone && !core.contains(id) && !voters.contains(id)
+            };
+            supporters > (voters.len() + self.nodes.iter().filter(may_come).count()) / 2
+        };
+        let with_config = |id: &MemberId| self.core(*id).config().config.voters().next().is_some();
+        whole().filter(with_config).all(has_quorum)
     }
 
     /// What is in no log of the core any more must be in some database of it.
@@ -365,6 +380,7 @@ impl World {
                     core.commit_index() == last
                         && core.durable_index() == last
                         && core.leader() == Some(leader)
+                        && core.repairing_until().is_none()
                         && (!node.has_data || node.database.applied == last_seqno)
                         && !self.has_open_proposals(*id)
                         && !self.checks.reads.is_open(*id)

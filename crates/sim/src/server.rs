@@ -93,6 +93,9 @@ impl World {
         match deliverer.step(AT_ONCE) {
             Ok(Delivered::Some) => process.deeds.moved.store(true, moved),
             Ok(Delivered::Nothing | Delivered::Stopped) => {}
+            Err(DeliverError::Log(error @ LogError::Damaged { .. })) => {
+                return self.log_failed(id, error);
+            }
             Err(error) => return self.delivery_failed(id, &error),
         }
         self.do_deeds(id);

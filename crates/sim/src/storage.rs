@@ -6,16 +6,16 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use synod_consensus::{GroupId, MemberId, Seqno, SessionId};
-use synod_log::{Log, LogError, LogOptions, Opened};
+use synod_log::{Files, LogError, LogOptions, Opened};
 use synod_member::{
-    DatabasePosition, Drawn, Driver, Event as Input, Host, IDLE, Job, Links, MemberConfig, Shared,
-    Start, StartMode, Storage, Tuning,
+    DatabasePosition, Drawn, Driver, Event as Input, Host, IDLE, Job, Links, MemberConfig,
+    OpenError, Shared, Start, StartMode, Storage, Tuning, open_log,
 };
 use synod_wire::OUR_VERSIONS;
 
 use crate::deeds::{Deeds, Eye, Side};
-use crate::image::{Image, Ledger};
-use crate::invariants::{Violation, recovery};
+use crate::image::{Found, Image};
+use crate::invariants::{Violation, recovery, repair};
 use crate::member::Process;
 use crate::trace::What;
 use crate::world::{Event, GROUP, MS, SECOND, World};
@@ -50,15 +50,14 @@ impl World {
         if node.is_up() || node.gone {
             return;
         }
-        let dir = Path::new(LOG_DIR);
         let files = Arc::new(node.faulty.clone());
-        let opened = match Log::open(files, dir, self.log_options()) {
+        let deeds = Deeds::new(id, self.wants.clone());
+        let opened = match self.open(files, &deeds) {
             Ok(opened) => opened,
             Err(error) => return self.refused_to_start(id, &error),
         };
-        let found = Image::of(&opened.recovered);
-        let checked = recovery::after_crash(id, &self.node(id).ledger, &found);
-        self.judge(checked);
+        let found = self.found(id, &opened);
+        self.check_found(id, &opened, &found);
         if opened.identity.member != id {
             self.judge(Err(Violation {
                 rule: "a log keeps its identity",
@@ -69,14 +68,58 @@ impl World {
         if opened.report.cut.is_some() {
             self.coverage.count("torn tail cut");
         }
-        let (last, term) = (found.last(), found.vote.term);
+        let (last, term) = (found.image.last(), found.image.vote.term);
         self.note(id, What::Started { last, term });
-        self.node_mut(id).ledger = Ledger::recovered(found);
-        self.begin_process(id, mode, opened);
+        let node = self.node_mut(id);
+        node.ledger = node.ledger.reopened(found.image);
+        self.begin_process(id, mode, opened, deeds);
+    }
+
+    /// Opens a log as production does.
+    pub(crate) fn open(
+        &self,
+        files: Arc<dyn Files>,
+        deeds: &Arc<Deeds>,
+    ) -> Result<Opened, OpenError> {
+        let host: Arc<dyn Host> = deeds.clone();
+        let knows_others = self.nodes.len() > 1;
+        let options = self.log_options();
+        open_log(files, Path::new(LOG_DIR), options, knows_others, &host)
+    }
+
+    /// What a log amounts to.
+    pub(crate) fn found(&self, id: MemberId, opened: &Opened) -> Found {
+        Found {
+            image: Image::of(&opened.recovered),
+            mark: opened.recovered.repair,
+            repaired: opened.report.repair.is_some() || self.node(id).ledger.repair_torn,
+        }
+    }
+
+    /// The rules about what a log comes back as.
+    fn check_found(&mut self, id: MemberId, opened: &Opened, found: &Found) {
+        let ledger = &self.node(id).ledger;
+        let is_weak = ledger.is_weak();
+        let checked = match ledger.harmed {
+            true => repair::after_damage(id, ledger, found, true),
+            false => recovery::after_crash(id, ledger, &found.image),
+        };
+        self.judge(checked);
+        if let Some(repair) = &opened.report.repair {
+            self.coverage.count(match repair.known {
+                true => "repair begun, promises known",
+                false => "repair begun, promises unknown",
+            });
+        }
+        if is_weak {
+            let (matching, payloads) = (&self.checks.log_matching, &self.checks.payloads);
+            let checked = repair::kept_is_genuine(id, opened, &found.image, matching, payloads);
+            self.judge(checked);
+        }
     }
 
     /// A log that does not open: to be tried again if that may help.
-    fn refused_to_start(&mut self, id: MemberId, error: &LogError) {
+    fn refused_to_start(&mut self, id: MemberId, error: &OpenError) {
         let why = error.to_string();
         if !self.node(id).disk_fault {
             self.judge(Err(Violation {
@@ -133,7 +176,13 @@ impl World {
         }
     }
 
-    fn begin_process(&mut self, id: MemberId, mode: StartMode, mut opened: Opened) {
+    fn begin_process(
+        &mut self,
+        id: MemberId,
+        mode: StartMode,
+        mut opened: Opened,
+        deeds: Arc<Deeds>,
+    ) {
         self.next_session += 1;
         let session = SessionId(self.next_session);
         let drawn = Drawn {
@@ -142,7 +191,6 @@ impl World {
             group: GROUP,
         };
         let local = self.local(id);
-        let deeds = Deeds::new(id, self.wants.clone());
         let host: Arc<dyn Host> = deeds.clone();
         let (config, tuning) = (self.member_config(id), self.tuning());
         let start = Start::new(config, tuning, mode, drawn, &mut opened, &host, local);
@@ -253,7 +301,7 @@ impl World {
                     self.note(id, What::Purged { index: last.index });
                     self.tell_only(id, Input::Purged(base));
                 }
-                Err(error) => return self.storage_failed(id, &error),
+                Err(error) => return self.log_failed(id, error),
             }
             if !self.is_up(id) {
                 return;
@@ -280,7 +328,7 @@ impl World {
         let batch = process.batches;
         let ticket = match process.storage.sync() {
             Ok(ticket) => ticket,
-            Err(error) => return self.storage_failed(id, &error),
+            Err(error) => return self.log_failed(id, error),
         };
         let Some(ticket) = ticket else { return };
         let node = self.node_mut(id);
@@ -315,7 +363,7 @@ impl World {
         match process.storage.idle() {
             Ok(true) => self.node_mut(id).ledger.floor_stated(),
             Ok(false) => {}
-            Err(error) => self.storage_failed(id, &error),
+            Err(error) => self.log_failed(id, error),
         }
     }
 
@@ -340,26 +388,40 @@ impl World {
         match request.answer(&process.reader, &host) {
             Ok(Some(message)) => self.send(id, request.to(), &message),
             Ok(None) => {}
-            Err(damage) => self.storage_failed(id, &damage),
+            Err(damage) => self.log_failed(id, damage),
         }
         self.do_deeds(id);
     }
 
     /// The log does not work any more: the member stops, and says why.
-    fn storage_failed(&mut self, id: MemberId, error: &LogError) {
+    pub(crate) fn log_failed(&mut self, id: MemberId, error: LogError) {
         let why = error.to_string();
-        if !self.node(id).disk_fault {
+        let damage = error.damage();
+        let node = self.node(id);
+        let expected = match damage {
+            Some(_) => node.ledger.harmed,
+            None => node.disk_fault,
+        };
+        if !expected {
             self.judge(Err(Violation {
                 rule: "a log works on a good disk",
                 what: format!("{id}: {why}"),
             }));
             return;
         }
-        self.coverage.count("member fenced");
-        // After a failed sync the page cache may show what the disk does not have.
-        self.node(id).files.lose_unsynced_silently();
-        self.free_disk(id);
-        self.tell_only(id, Input::StorageFailed(why.clone()));
+        match damage {
+            Some(damage) => {
+                self.coverage.count("damage met while running");
+                self.node_mut(id).damage_met = Some(damage);
+            }
+            None => {
+                self.coverage.count("member fenced");
+                // After a failed sync the page cache may show what the disk does not have.
+                self.node(id).files.lose_unsynced_silently();
+                self.free_disk(id);
+            }
+        }
+        self.tell_only(id, Input::log_failed(error));
         if self.is_up(id) {
             self.judge(Err(Violation {
                 rule: "a member without a log stops",

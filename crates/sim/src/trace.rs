@@ -4,6 +4,7 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::hash::{Hash, Hasher};
+use std::path::PathBuf;
 
 use synod_consensus::{EntryId, LogIndex, MemberId, Seqno, Term};
 
@@ -95,6 +96,12 @@ pub enum What {
     },
     Fault {
         name: &'static str,
+    },
+    /// Bytes change on the disk.
+    Harmed {
+        path: PathBuf,
+        offset: u64,
+        bytes: usize,
     },
     Operator {
         name: &'static str,

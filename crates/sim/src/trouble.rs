@@ -4,20 +4,17 @@
 //! clocks within their bound, and lost or damaged disks of one member at a time (an atlas: a good copy
 //! of everything committed stays on a majority).
 
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rand::Rng;
 use synod_consensus::{ConfigChange, MemberId, Role};
 use synod_log::files::{Fault as FileFault, FaultKind, Op};
-use synod_log::{FaultyFiles, Files, Log, MemoryFiles};
+use synod_log::{FaultyFiles, MemoryFiles};
 use synod_member::Event as Input;
 
-use crate::image::Image;
-use crate::invariants::recovery;
+use crate::deeds::Deeds;
 use crate::member::Node;
 use crate::options::Fault;
-use crate::storage::LOG_DIR;
 use crate::trace::What;
 use crate::world::{Event, MS, SECOND, World};
 
@@ -90,7 +87,9 @@ impl World {
                 let slow_us = self.draw((MS, SECOND));
                 self.node_mut(live).slow_disk = slow_us;
             }
-            Fault::BitRot => self.rot(any),
+            Fault::BitRot => self.rot_somewhere(),
+            Fault::RotUnderway => self.rot(live, fault),
+            Fault::Astray => self.write_astray(any),
             Fault::NoSpace => self.break_disk(live, fault),
             Fault::FailedSync => self.break_disk(live, fault),
             Fault::TornRecovery => self.tear_recovery(any),
@@ -216,7 +215,7 @@ impl World {
         self.set_files(id, files);
     }
 
-    fn set_files(&mut self, id: MemberId, files: MemoryFiles) {
+    pub(crate) fn set_files(&mut self, id: MemberId, files: MemoryFiles) {
         let node = self.node_mut(id);
         node.faulty = FaultyFiles::new(Arc::new(files.clone()));
         node.files = files;
@@ -319,39 +318,15 @@ impl World {
             nth,
             kind,
         });
-        let opened = Log::open(
-            Arc::new(node.faulty.clone()),
-            Path::new(LOG_DIR),
-            self.log_options(),
-        );
-        drop(opened);
-        self.lose_unsynced(id);
-    }
-
-    /// Whether the group survives the loss of this disk for sure: nobody else's is lost or in doubt,
-    /// the configuration is settled, and it can spare a voter.
-    fn may_lose_disk(&self, id: MemberId) -> bool {
-        let Some(leader) = self.ready_leader().filter(|leader| *leader != id) else {
-            return false;
-        };
-        let core = self.core(leader);
-        let config = core.config();
-        let members = &config.config.members;
-        let lost = |member: &MemberId| self.nodes.get(member).is_none_or(|node| node.gone);
-        let leaving = |node: &Node| node.process.as_ref().is_some_and(|p| p.is_leaving);
-        if self.nodes.values().any(leaving) {
-            return false;
+        let harmed = node.ledger.harmed;
+        let files = Arc::new(node.faulty.clone());
+        let deeds = Deeds::new(id, self.wants.clone());
+        drop(self.open(files, &deeds));
+        if harmed {
+            self.coverage.count("torn repair");
+            self.node_mut(id).ledger.repair_torn = true;
         }
-        config.index <= core.commit_index()
-            && config.config.voters().count() >= 3
-            && members.contains_key(&id)
-            && !members.keys().any(lost)
-            // Every life of a disk that is configured anywhere is still there, or replaced for good.
-            && self.nodes.iter().filter(|(_, node)| !node.gone).all(|(_, node)| {
-                node.process.as_ref().is_none_or(|p| {
-                    !p.driver.core().config().config.members.keys().any(lost)
-                })
-            })
+        self.lose_unsynced(id);
     }
 
     /// A disk is lost; its member comes back with a new one, under the same name.
@@ -363,7 +338,7 @@ impl World {
         self.replace_disk(id);
     }
 
-    fn replace_disk(&mut self, id: MemberId) {
+    pub(crate) fn replace_disk(&mut self, id: MemberId) {
         if self.is_up(id) {
             self.end_process(id);
         }
@@ -372,68 +347,6 @@ impl World {
         node.gone = true;
         let (name, has_data, wants_vote) = (node.name.clone(), node.has_data, node.wants_vote);
         self.add_member(name, has_data, wants_vote);
-    }
-
-    /// Bytes change on the disk of a member that is down. Whatever was below a floor is noticed, and
-    /// then the disk is given up; damage above all floors looks like a torn tail, which no log can
-    /// tell: the atlas does not let that happen.
-    fn rot(&mut self, id: MemberId) {
-        let node = self.node(id);
-        if node.is_up() || node.gone || node.disk_fault {
-            return;
-        }
-        let rotten = node.files.crash(u64::MAX);
-        let paths: Vec<PathBuf> = rotten
-            .paths()
-            .into_iter()
-            .filter(|path| path != &Path::new(LOG_DIR).join("synod-lock.log"))
-            .collect();
-        let Some(path) = self
-            .pick(&(0..paths.len()).collect::<Vec<_>>())
-            .map(|at| paths[at].clone())
-        else {
-            return;
-        };
-        let Some(mut content) = rotten.content(&path) else {
-            return;
-        };
-        let used = content
-            .iter()
-            .rposition(|byte| *byte != 0)
-            .map_or(0, |at| at + 1);
-        if used == 0 {
-            return;
-        }
-        let at = self.rng.random_range(0..used);
-        content[at] ^= 1 << self.rng.random_range(0..8);
-        rotten.set_content(&path, content);
-        self.hit(id, Fault::BitRot);
-        let files: Arc<dyn Files> = Arc::new(rotten.clone());
-        let opened = Log::open(files, Path::new(LOG_DIR), self.log_options());
-        match opened {
-            Err(error) => {
-                let why = error.to_string();
-                self.note(id, What::Refused { why });
-                self.coverage.count("damage noticed");
-                if !self.may_lose_disk(id) {
-                    return;
-                }
-                self.replace_disk(id);
-            }
-            Ok(opened) => {
-                let found = Image::of(&opened.recovered);
-                drop(opened);
-                let ledger = &self.node(id).ledger;
-                let unharmed = ledger.may_recover(&found);
-                let checked = recovery::after_damage(id, ledger, &found);
-                self.judge(checked);
-                self.coverage.count(if unharmed {
-                    "damage without effect"
-                } else {
-                    "damage above floors"
-                });
-            }
-        }
     }
 
     // --- operators --------------------------------------------------------------------------
@@ -516,12 +429,13 @@ impl World {
         self.tell(id, Input::Leave(done));
     }
 
-    /// Whether the voters whose disks are not lost stay a majority without this member.
+    /// Whether the voters whose disks are neither lost nor damaged stay a majority without this member.
     fn survives_without(&self, config: &synod_consensus::Config, without: MemberId) -> bool {
         let rest: Vec<MemberId> = config.voters().filter(|id| *id != without).collect();
+        let is_good = |node: &Node| !node.gone && !node.ledger.is_weak();
         let good = rest
             .iter()
-            .filter(|id| self.nodes.get(id).is_some_and(|n| !n.gone))
+            .filter(|id| self.nodes.get(id).is_some_and(is_good))
             .count();
         rest.len() >= 2 && good > rest.len() / 2 && good == rest.len()
     }

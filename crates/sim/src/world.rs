@@ -225,11 +225,11 @@ impl World {
         self.checks.committed.index()
     }
 
-    /// Whether a disk holds an entry for sure.
+    /// Whether a disk holds an entry for sure, or did before it was damaged and its member answers for it.
     pub(crate) fn holds(&self, id: MemberId, entry: synod_consensus::EntryId) -> bool {
         self.nodes
             .get(&id)
-            .is_some_and(|node| node.ledger.durable.has(entry))
+            .is_some_and(|node| node.ledger.vouches_for(entry))
     }
 
     // --- time -------------------------------------------------------------------------------

@@ -68,3 +68,8 @@ fn wrong_delivery_is_found() {
 fn cut_damage_is_found() {
     are_found(&[Bug::CutDamage]);
 }
+
+#[test]
+fn damage_served_or_forgotten_is_found() {
+    are_found(&[Bug::ForgetMark, Bug::VoteUnderRepair, Bug::ServeDamage]);
+}

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -38,6 +39,8 @@ struct Inode {
     now: Vec<u8>,
     durable: Vec<u8>,
     changes: Vec<Change>,
+    /// Where each write went, oldest first.
+    written: Vec<Range<u64>>,
 }
 
 #[derive(Clone)]
@@ -147,9 +150,34 @@ impl MemoryFiles {
             now: content.clone(),
             durable: content,
             changes: Vec::new(),
+            written: Vec::new(),
         });
         disk.names.insert(path.to_owned(), inode);
         disk.durable_names.insert(path.to_owned(), inode);
+    }
+
+    /// Where each write to a file went, oldest first.
+    pub fn writes(&self, path: &Path) -> Vec<Range<u64>> {
+        let disk = locked(&self.disk);
+        let inode = disk.names.get(path).map(|inode| &disk.inodes[*inode]);
+        inode.map_or(Vec::new(), |inode| inode.written.clone())
+    }
+
+    /// Puts other bytes onto the disk itself, under whoever has the file open: what the disk does when it
+    /// loses bits, or a write goes astray. Bytes beyond the file's end are not put anywhere.
+    pub fn harm(&self, path: &Path, offset: u64, bytes: &[u8]) {
+        let mut disk = locked(&self.disk);
+        let Some(inode) = disk.names.get(path).copied() else {
+            return;
+        };
+        let inode = &mut disk.inodes[inode];
+        let offset = usize::try_from(offset).unwrap_or(usize::MAX);
+        for content in [&mut inode.now, &mut inode.durable] {
+            if let Some(place) = content.get_mut(offset..) {
+                let len = place.len().min(bytes.len());
+                place[..len].copy_from_slice(&bytes[..len]);
+            }
+        }
     }
 
     /// Paths of all files.
@@ -216,6 +244,7 @@ impl Inode {
             now: content.clone(),
             durable: content,
             changes: Vec::new(),
+            written: self.written.clone(),
         }
     }
 }
@@ -378,8 +407,10 @@ impl File for MemoryFile {
         if !self.writable {
             return Err(io::ErrorKind::PermissionDenied.into());
         }
+        let written = offset..offset.saturating_add(bytes.len() as u64); // usize is at most 64 bits
         let offset = position(offset)?;
         let inode = &mut locked(&self.disk).inodes[self.inode];
+        inode.written.push(written);
         write_into(&mut inode.now, offset, bytes);
         inode.changes.push(Change::Write {
             offset,
@@ -428,6 +459,24 @@ mod tests {
             b"syncedlater!"
         );
         assert_eq!(files.content(path).unwrap(), b"syncedlater!");
+    }
+
+    #[test]
+    fn harm_is_seen_through_open_files_and_outlives_a_power_cut() {
+        let files = MemoryFiles::new(1);
+        let path = Path::new("d/f");
+        let file = files.open(path, OpenMode::Create).unwrap();
+        files.sync_dir(Path::new("d")).unwrap();
+        file.write_at(b"0123", 0).unwrap();
+        file.write_at(b"4567", 4).unwrap();
+        file.sync_data().unwrap();
+        assert_eq!(files.writes(path), [0..4, 4..8]);
+        files.harm(path, 6, b"xyz");
+        let mut seen = [0; 8];
+        assert_eq!(file.read_at(&mut seen, 0).unwrap(), 8);
+        assert_eq!(&seen, b"012345xy");
+        assert_eq!(files.crash(0).content(path).unwrap(), b"012345xy");
+        assert_eq!(files.crash(0).writes(path), [0..4, 4..8]);
     }
 
     #[test]

@@ -136,3 +136,13 @@ pub enum Event {
     /// Stop at once.
     Stop,
 }
+
+impl Event {
+    /// The log cannot be used any more, for this reason.
+    pub fn log_failed(error: LogError) -> Event {
+        match error {
+            LogError::Damaged { .. } => Event::LogDamaged(error),
+            _ => Event::StorageFailed(error.to_string()),
+        }
+    }
+}

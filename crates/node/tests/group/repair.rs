@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use synod_log::{Entry, Log, LogOptions, RealFiles};
-use synod_node::{Fate, LogIndex, NodeError, Seqno, StartMode};
+use synod_node::{Fate, LogIndex, NodeError, OpenError, Seqno, StartMode};
 
 use crate::support::{Group, Member, eventually, seqno_of};
 
@@ -161,7 +161,10 @@ fn only_voter_with_a_damaged_log_is_refused_and_left_as_it_is() {
     let before = std::fs::read(&path).unwrap();
     let refused = group.members[0].start(StartMode::Join).unwrap_err();
     assert!(
-        matches!(refused, NodeError::NobodyToRepairFrom { .. }),
+        matches!(
+            refused,
+            NodeError::Open(OpenError::NobodyToRepairFrom { .. })
+        ),
         "{refused}"
     );
     let text = refused.to_string();

@@ -12,6 +12,11 @@ pub(crate) struct LogMatching {
 }
 
 impl LogMatching {
+    /// Whether somebody wrote this entry after that one.
+    pub(crate) fn has(&self, id: EntryId, before: EntryId) -> bool {
+        self.entries.get(&id).is_some_and(|known| known.1 == before)
+    }
+
     /// Somebody writes an entry after another one. Answers whether nobody did before.
     pub(crate) fn written(&mut self, header: &EntryHeader, before: EntryId) -> (bool, Checked) {
         let id = header.id();

@@ -16,6 +16,7 @@ pub(crate) mod payloads;
 pub(crate) mod quorum;
 pub(crate) mod reads;
 pub(crate) mod recovery;
+pub(crate) mod repair;
 pub(crate) mod seqno;
 
 use std::fmt;
@@ -59,4 +60,5 @@ pub(crate) struct Invariants {
     pub(crate) payloads: payloads::Payloads,
     pub(crate) quorums: quorum::Quorums,
     pub(crate) reads: reads::Reads,
+    pub(crate) repairs: repair::Repairs,
 }

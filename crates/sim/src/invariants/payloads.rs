@@ -6,6 +6,8 @@ use bytes::Bytes;
 use synod_consensus::{EntryHeader, EntryId};
 use synod_log::Entry;
 
+use super::{Checked, require};
+
 #[derive(Default)]
 pub(crate) struct Payloads {
     entries: BTreeMap<EntryId, (EntryHeader, Bytes)>,
@@ -13,9 +15,21 @@ pub(crate) struct Payloads {
 
 impl Payloads {
     /// Somebody is about to write an entry.
-    pub(crate) fn put(&mut self, entry: &Entry) {
+    pub(crate) fn put(&mut self, entry: &Entry) -> Checked {
         let known = self.entries.entry(entry.header.id());
         known.or_insert_with(|| (entry.header, entry.payload.clone()));
+        require(self.is_known(entry), "an entry has one content", || {
+            format!(
+                "{:?} is written with another content than first",
+                entry.header
+            )
+        })
+    }
+
+    /// Whether this entry, and its content, are as they were written first.
+    pub(crate) fn is_known(&self, entry: &Entry) -> bool {
+        let known = self.entries.get(&entry.header.id());
+        known.is_some_and(|(header, payload)| *header == entry.header && *payload == entry.payload)
     }
 
     pub(crate) fn get(&self, id: EntryId) -> Option<(EntryHeader, Bytes)> {

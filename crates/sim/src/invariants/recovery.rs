@@ -1,5 +1,5 @@
 //! A log comes back from a crash as a prefix of the stream of records that was written, at least
-//! with what was durable; damage below a floor is never cut off silently.
+//! with what was durable.
 
 use synod_consensus::MemberId;
 
@@ -24,12 +24,4 @@ pub(crate) fn after_crash(member: MemberId, ledger: &Ledger, found: &Image) -> C
             )
         },
     )
-}
-
-/// What was found after bytes changed on the disk, if that was not noticed.
-pub(crate) fn after_damage(member: MemberId, ledger: &Ledger, found: &Image) -> Checked {
-    require(ledger.keeps_floor(found), "damage is never cut", || {
-        let (floor, has) = (ledger.floor.last(), found.last());
-        format!("{member} comes back damaged with {has}, although {floor} was below a floor")
-    })
 }

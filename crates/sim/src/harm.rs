@@ -1,0 +1,288 @@
+//! Disks that harm what was written: bits that rot, writes that land elsewhere. And the atlas: whom that may
+//! happen to, so that the group can still be asked to come to rest.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rand::Rng;
+use synod_consensus::{Config, MemberId};
+use synod_log::MemoryFiles;
+
+use crate::deeds::Deeds;
+use crate::invariants::repair;
+use crate::member::Node;
+use crate::options::Fault;
+use crate::storage::LOG_DIR;
+use crate::trace::What;
+use crate::world::World;
+
+/// A write is looked for among so many of the last.
+const RECENT_WRITES: usize = 200;
+
+/// What becomes of the bytes of a file.
+struct Harm {
+    path: PathBuf,
+    offset: u64,
+    bytes: Vec<u8>,
+}
+
+/// What a harmed disk comes to when a log is opened on it.
+enum Trial {
+    /// Nothing that matters was harmed.
+    Whole,
+    /// The damage is noticed, and can be repaired.
+    Repairable,
+    /// The damage is noticed and cannot be repaired.
+    Refused(String),
+    /// Above all floors damage looks like a torn tail, which no log can tell.
+    Unnoticed,
+}
+
+/// The last writes whose bytes no later write has replaced.
+fn lasting_writes(writes: &[Range<u64>]) -> Vec<Range<u64>> {
+    let mut replaced: Vec<Range<u64>> = Vec::new();
+    let mut last = Vec::new();
+    for write in writes.iter().rev().take(RECENT_WRITES) {
+        let overlaps = |later: &Range<u64>| later.start < write.end && write.start < later.end;
+        if !replaced.iter().any(overlaps) {
+            last.push(write.clone());
+        }
+        replaced.push(write.clone());
+    }
+    last
+}
+
+/// Whether everything from some place to the end of the log is overwritten at once: then all headers are
+/// gone that could state a floor above that place, and a shorter log looks as good.
+fn takes_end(harm: &Harm, files: &MemoryFiles) -> bool {
+    let mut paths = files.paths();
+    paths.retain(|path| is_segment(path));
+    let content = paths.last().and_then(|newest| files.content(newest));
+    let Some(content) = content.filter(|_| paths.last() == Some(&harm.path)) else {
+        return false;
+    };
+    let used = content.iter().rposition(|byte| *byte != 0).unwrap_or(0) as u64; // usize is at most 64 bits
+    harm.bytes.len() > 1 && harm.offset <= used && used < harm.offset + harm.bytes.len() as u64
+}
+
+fn is_segment(path: &Path) -> bool {
+    let stem = path.file_stem().and_then(|stem| stem.to_str());
+    let number = stem.and_then(|stem| stem.strip_prefix("synod-"));
+    number.is_some_and(|number| number.len() == 16 && u64::from_str_radix(number, 16).is_ok())
+}
+
+impl World {
+    /// Bits change on the disk of somebody who is down.
+    pub(crate) fn rot_somewhere(&mut self) {
+        let is_down = |(_, node): &(&MemberId, &Node)| !node.is_up() && !node.gone;
+        let down: Vec<MemberId> = self
+            .nodes
+            .iter()
+            .filter(is_down)
+            .map(|(id, _)| *id)
+            .collect();
+        if let Some(id) = self.pick(&down) {
+            self.rot(id, Fault::BitRot);
+        }
+    }
+
+    /// Bits change on a disk.
+    pub(crate) fn rot(&mut self, id: MemberId, fault: Fault) {
+        let Some(path) = self.pick_file(id) else {
+            return;
+        };
+        let content = self.node(id).files.content(&path).unwrap_or_default();
+        let used = content.iter().rposition(|byte| *byte != 0);
+        // Now and then also what is still blank.
+        let reach = match self.chance(0.1) {
+            true => content.len(),
+            false => used.map_or(0, |at| at + 1),
+        };
+        if reach == 0 {
+            return;
+        }
+        let at = self.rng.random_range(0..reach);
+        let bit = 1 << self.rng.random_range(0..8);
+        let harm = Harm {
+            path,
+            offset: at as u64, // usize is at most 64 bits
+            bytes: vec![content[at] ^ bit],
+        };
+        self.harm(id, fault, &[harm]);
+    }
+
+    /// It turns out that a write went elsewhere: it is missing where it belongs, and has overwritten
+    /// something else.
+    pub(crate) fn write_astray(&mut self, id: MemberId) {
+        let (Some(from), Some(to)) = (self.pick_file(id), self.pick_file(id)) else {
+            return;
+        };
+        let files = self.node(id).files.clone();
+        let recent = lasting_writes(&files.writes(&from));
+        let content = files.content(&from).unwrap_or_default();
+        let room = files.content(&to).map_or(0, |to| to.len() as u64); // usize is at most 64 bits
+        let Some(at) = self.pick(&(0..recent.len()).collect::<Vec<_>>()) else {
+            return;
+        };
+        let Range { start, end } = recent[at].clone();
+        let place = |at: u64| usize::try_from(at).unwrap_or(usize::MAX).min(content.len());
+        let bytes = content[place(start)..place(end)].to_vec();
+        if bytes.is_empty() || room == 0 {
+            return;
+        }
+        // Whole sectors go astray, or parts of memory.
+        let offset = match self.chance(0.5) {
+            true => self.rng.random_range(0..room) & !511,
+            false => self.rng.random_range(0..room) & !7,
+        };
+        if (&to, offset) == (&from, start) {
+            return;
+        }
+        // Every write goes to where nothing was before.
+        let missing = Harm {
+            path: from,
+            offset: start,
+            bytes: vec![0; bytes.len()],
+        };
+        let landed = Harm {
+            path: to,
+            offset,
+            bytes,
+        };
+        self.harm(id, Fault::Astray, &[missing, landed]);
+    }
+
+    fn pick_file(&mut self, id: MemberId) -> Option<PathBuf> {
+        let mut paths = self.node(id).files.paths();
+        paths.retain(|path| path != &Path::new(LOG_DIR).join("synod-lock.log"));
+        if self.chance(0.8) {
+            paths.retain(|path| is_segment(path));
+        }
+        let at = self.pick(&(0..paths.len()).collect::<Vec<_>>())?;
+        Some(paths.swap_remove(at))
+    }
+
+    /// Harms a disk, unless the atlas forbids what would come of it.
+    fn harm(&mut self, id: MemberId, fault: Fault, harms: &[Harm]) {
+        let node = self.node(id);
+        if node.gone || node.disk_fault {
+            return;
+        }
+        let is_up = node.is_up();
+        let harmed = node.files.crash(u64::MAX);
+        for harm in harms {
+            harmed.harm(&harm.path, harm.offset, &harm.bytes);
+        }
+        self.hit(id, fault);
+        for harm in harms {
+            let (path, offset, bytes) = (harm.path.clone(), harm.offset, harm.bytes.len());
+            self.note(
+                id,
+                What::Harmed {
+                    path,
+                    offset,
+                    bytes,
+                },
+            );
+        }
+        let takes_end = harms
+            .iter()
+            .any(|harm| takes_end(harm, &self.node(id).files));
+        match self.trial(id, harmed, takes_end) {
+            Trial::Whole => {
+                self.coverage.count("damage without effect");
+                self.put(id, harms);
+            }
+            Trial::Unnoticed => self.coverage.count("damage above floors"),
+            Trial::Repairable => {
+                self.coverage.count("damage noticed");
+                if self.may_be_weak(id) {
+                    self.put(id, harms);
+                    self.node_mut(id).ledger.harmed = true;
+                }
+            }
+            Trial::Refused(why) => {
+                self.coverage.count("damage beyond repair");
+                if !is_up && self.may_lose_disk(id) {
+                    self.note(id, What::Refused { why });
+                    self.replace_disk(id);
+                }
+            }
+        }
+    }
+
+    fn put(&mut self, id: MemberId, harms: &[Harm]) {
+        for harm in harms {
+            let files = &self.node(id).files;
+            files.harm(&harm.path, harm.offset, &harm.bytes);
+        }
+    }
+
+    /// Opens the log on a copy of a harmed disk; `takes_end` says whether no statement may be left of how far
+    /// the log went.
+    fn trial(&mut self, id: MemberId, files: MemoryFiles, takes_end: bool) -> Trial {
+        let deeds = Deeds::new(id, self.wants.clone());
+        let opened = match self.open(Arc::new(files), &deeds) {
+            Ok(opened) => opened,
+            Err(error) => return Trial::Refused(error.to_string()),
+        };
+        let found = self.found(id, &opened);
+        drop(opened);
+        let ledger = &self.node(id).ledger;
+        let checked = repair::after_damage(id, ledger, &found, false);
+        let all = repair::after_damage(id, ledger, &found, true);
+        let whole = !found.repaired && ledger.may_recover(&found.image);
+        if !takes_end {
+            self.judge(checked);
+        }
+        match all {
+            Ok(()) if whole => Trial::Whole,
+            Ok(()) => Trial::Repairable,
+            Err(_) => Trial::Unnoticed,
+        }
+    }
+
+    // --- the atlas ----------------------------------------------------------------------------
+
+    /// The configuration if it is settled: every life of a disk that is configured anywhere is still there, or
+    /// replaced for good, and nobody is about to leave.
+    fn settled_config(&self) -> Option<&Config> {
+        let leader = self.ready_leader()?;
+        let core = self.core(leader);
+        let config = core.config();
+        let is_lost = |member: &MemberId| self.nodes.get(member).is_none_or(|node| node.gone);
+        let running = || self.nodes.values().filter_map(|node| node.process.as_ref());
+        let settled = config.index <= core.commit_index()
+            && !config.config.members.keys().any(is_lost)
+            && running().all(|process| {
+                let config = &process.driver.core().config().config;
+                !process.is_leaving && !config.members.keys().any(is_lost)
+            });
+        settled.then_some(&config.config)
+    }
+
+    /// Whether the voters with whole logs are a majority, not counting this member.
+    fn can_spare(&self, config: &Config, id: MemberId) -> bool {
+        let voters: BTreeSet<MemberId> = config.voters().collect();
+        let is_whole = |node: &Node| !node.gone && !node.ledger.is_weak();
+        let others = voters.iter().filter(|voter| **voter != id);
+        let whole = others.filter(|voter| self.nodes.get(voter).is_some_and(is_whole));
+        voters.len() >= 3 && config.members.contains_key(&id) && whole.count() > voters.len() / 2
+    }
+
+    /// Whether the group survives the loss of this disk for sure.
+    pub(crate) fn may_lose_disk(&self, id: MemberId) -> bool {
+        let leads = self.leader() == Some(id);
+        let config = self.settled_config();
+        !leads && config.is_some_and(|config| self.can_spare(config, id))
+    }
+
+    /// Whether the group survives it for sure if this log has to be repaired from others: of most voters the
+    /// logs stay whole.
+    fn may_be_weak(&self, id: MemberId) -> bool {
+        let config = self.settled_config();
+        config.is_some_and(|config| self.can_spare(config, id))
+    }
+}

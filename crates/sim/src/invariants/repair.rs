@@ -1,0 +1,127 @@
+//! A member whose log was damaged answers for what it has lost: until it has that again it does not stand,
+//! and votes only for members that have it (decision 007). What it keeps is what some leader's log began with.
+
+use std::collections::BTreeMap;
+
+use synod_consensus::{Body, EntryId, LogIndex, MemberId, Message, Term};
+use synod_log::{LogReader, Opened};
+
+use super::log_matching::LogMatching;
+use super::payloads::Payloads;
+use super::{Checked, require};
+use crate::image::{Found, Image, Ledger};
+
+/// Remembers how far the logs of candidates went.
+#[derive(Default)]
+pub(crate) struct Repairs {
+    asked: BTreeMap<(MemberId, Term), EntryId>,
+}
+
+impl Repairs {
+    /// A message is about to leave a member that has lost entries up to `owes`.
+    pub(crate) fn may_leave(&mut self, message: &Message, owes: Option<EntryId>) -> Checked {
+        match &message.body {
+            Body::Vote { last, .. } | Body::PreVote { last } => {
+                let asked = self.asked.entry((message.from, message.term));
+                let asked = asked.or_default();
+                *asked = (*asked).max(*last);
+                require(owes.is_none(), "no candidacy under repair", || {
+                    format!("{message:?} leaves a member that lacks entries up to {owes:?}")
+                })
+            }
+            Body::VoteReply { granted: true } | Body::PreVoteReply { granted: true } => {
+                let candidate = self.asked.get(&(message.to, message.term)).copied();
+                let reaches = owes.is_none() || candidate >= owes;
+                require(reaches, "no vote against what was lost", || {
+                    format!(
+                        "{message:?} leaves for {candidate:?} a member that lost up to {owes:?}"
+                    )
+                })
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// What was found after bytes had changed on the disk. Nothing that a floor covers may be forgotten; with
+/// `all`, nothing that was durable.
+pub(crate) fn after_damage(member: MemberId, ledger: &Ledger, found: &Found, all: bool) -> Checked {
+    let answered = ledger.is_answered_for(found, !all);
+    require(answered, "damage is never cut", || {
+        let (floor, durable) = (ledger.floor.last(), ledger.durable.last());
+        format!(
+            "{member} comes back damaged with {} and {:?}, under repair until {:?}; on its disk were {durable}, \
+             {floor} below a floor, {:?}",
+            found.image.last(),
+            found.image.vote,
+            found.mark,
+            ledger.durable.vote
+        )
+    })
+}
+
+/// What a log gives back is what was written: each entry as it was, after the one before it.
+pub(crate) fn kept_is_genuine(
+    member: MemberId,
+    opened: &Opened,
+    found: &Image,
+    matching: &LogMatching,
+    payloads: &Payloads,
+) -> Checked {
+    let strange = found.ids().find(|(id, before)| !matching.has(*id, *before));
+    require(strange.is_none(), "a log keeps what was written", || {
+        format!(
+            "{member} comes back with {strange:?}, an entry and its predecessor, which nobody wrote"
+        )
+    })?;
+    let reader = &opened.reader;
+    let changed = first_changed(reader, payloads);
+    require(changed.is_none(), "a log keeps what was written", || {
+        format!("{member} comes back with another content of {changed:?}")
+    })
+}
+
+fn first_changed(reader: &LogReader, payloads: &Payloads) -> Option<EntryId> {
+    let (first, last) = (reader.first_index(), reader.last_index());
+    let mut next = first;
+    while next <= last {
+        let entries = reader.read(next, LogIndex(u64::MAX), 1 << 20);
+        let entries = entries.unwrap_or_default();
+        let Some(end) = entries.last() else {
+            // Not readable although it was just opened.
+            return Some(EntryId {
+                term: Term(0),
+                index: next,
+            });
+        };
+        next = end.header.index.next();
+        let genuine = |entry: &&synod_log::Entry| payloads.is_known(entry);
+        if let Some(entry) = entries.iter().find(|entry| !genuine(entry)) {
+            return Some(entry.header.id());
+        }
+    }
+    None
+}
+
+/// A repair has ended: what was committed of the lost entries is there again. `committed` names the
+/// committed entry at an index.
+pub(crate) fn is_whole(
+    member: MemberId,
+    ledger: &Ledger,
+    committed: impl Fn(LogIndex) -> Option<EntryId>,
+) -> Checked {
+    let owes = ledger.owes();
+    require(owes.is_none(), "a repair ends at its mark", || {
+        let has = ledger.durable.last();
+        format!("{member} is done with its repair at {has}, but lost {owes:?}")
+    })?;
+    for image in ledger.owed.iter().flat_map(|owed| &owed.images) {
+        let lost = image.ids().map(|(id, _)| id);
+        let lost = lost.filter(|id| committed(id.index) == Some(*id)).last();
+        let has = lost.is_none_or(|id| ledger.durable.has(id));
+        require(has, "a repaired log has what it lost", || {
+            format!("{member} is done with its repair and lacks the committed {lost:?}")
+        })?;
+    }
+    Ok(())
+}
