@@ -1,6 +1,6 @@
 //! The state machine: its state, its inputs and outputs. The rules live in the sibling modules, one
 //! per concern: [`crate::election`], `replication` (leader), `following` (everybody else),
-//! `membership`, `transfer`, `read`.
+//! `membership`, `transfer`, `preference`, `read`.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -12,6 +12,7 @@ use crate::durability::Durability;
 use crate::effect::{Effect, RoleChange, RoleName, WriteOp, WriteTicket};
 use crate::message::{AppendOutcome, AppendReply, Body, LogBase, Message};
 use crate::params::{CoreParams, Counters, InstallBases, Limits, Progress, Timing};
+use crate::preference::{Precedence, Preferences};
 use crate::read::FollowerReads;
 use crate::recovered::Recovered;
 use crate::replication::Leading;
@@ -29,7 +30,8 @@ const WAITING_MAX: usize = 4096;
 ///   [`Core::persisted`], [`Core::peer_connected`], [`Core::peer_disconnected`], [`Core::purged`];
 /// - commands: [`Core::bootstrap`], [`Core::propose`], [`Core::change_config`],
 ///   [`Core::transfer_leadership`], [`Core::read`], [`Core::cancel_read`],
-///   [`Core::set_install_base`], [`Core::set_eligible`];
+///   [`Core::set_install_base`], [`Core::set_eligible`], [`Core::set_leader_preference`],
+///   [`Core::set_leader_weights`];
 /// - outputs: [`Core::poll_effect`] until `None`, then [`Core::poll_timeout`];
 /// - getters.
 ///
@@ -71,6 +73,8 @@ pub struct Core {
     pub(crate) promise_until: Time,
     /// When to ask for an election (again). Not used by a leader.
     pub(crate) election_at: Option<Time>,
+    pub(crate) precedence: Precedence,
+    pub(crate) preferences: Preferences,
     pub(crate) durability: Durability,
     waiting: VecDeque<Waiting>,
     effects: VecDeque<Effect>,
@@ -179,6 +183,8 @@ impl Core {
             leader_commit: LogIndex(0),
             promise_until,
             election_at: None,
+            precedence: Precedence::default(),
+            preferences: Preferences::default(),
             durability: Durability::new(log.last().index),
             waiting: VecDeque::new(),
             effects: VecDeque::new(),

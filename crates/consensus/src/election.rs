@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use crate::core::{Core, State};
 use crate::effect::RoleName;
 use crate::message::{AppendOutcome, AppendReply, Body, Message};
+use crate::preference::Precedence;
 use crate::quorum::majority;
 use crate::replication::Leading;
 use crate::types::{EntryId, HardState, LogIndex, MemberId, Term};
@@ -159,6 +160,7 @@ impl Core {
     }
 
     pub(crate) fn reset_election_timer(&mut self) {
+        self.precedence = Precedence::default();
         let (min, max) = (
             self.timing.election_timeout_min_us,
             self.timing.election_timeout_max_us,
@@ -187,7 +189,9 @@ impl Core {
             return self.election_in(self.timing.promise_us, 2 * self.timing.promise_us);
         }
         if self.may_stand() {
-            self.pre_campaign();
+            if !self.gives_precedence() {
+                self.pre_campaign();
+            }
         } else {
             // A learner, or a member under repair, only notes that nobody leads, and waits without a timer.
             self.become_follower(None);
@@ -202,6 +206,7 @@ impl Core {
         let jitter = self.random_us(0, self.timing.heartbeat_us);
         let at = self.now.plus_us(wait + jitter);
         self.election_at = self.election_at.map(|planned| planned.min(at));
+        self.precedence.is_hinted = true;
     }
 
     /// Asks whether an election could be won, without raising the term (dissertation, section 9.6).

@@ -31,6 +31,7 @@ mod membership;
 mod message;
 mod outbox;
 mod params;
+mod preference;
 mod progress;
 mod protocol;
 mod quorum;
@@ -52,6 +53,7 @@ pub use params::{
     BootstrapError, ConfigChange, ConfigError, CoreParams, Counters, ForceError, Limits, Progress,
     ProgressMode, Proposal, ProposeError, Timing, TransferError,
 };
+pub use preference::{LeaderPreference, LeaderWeight};
 pub use protocol::VersionRange;
 pub use recovered::Recovered;
 pub use types::{

@@ -101,7 +101,7 @@ impl Core {
         Ok(index)
     }
 
-    fn may_change_config(&self) -> Result<(), ConfigError> {
+    pub(crate) fn may_change_config(&self) -> Result<(), ConfigError> {
         let Some(leading) = self.leading() else {
             return Err(ConfigError::NotLeader {
                 leader: self.leader,

@@ -11,6 +11,7 @@ use crate::core::{Core, State};
 use crate::effect::{Effect, SendEntries};
 use crate::message::{Append, AppendOutcome, AppendReply, Body, LogBase};
 use crate::params::{Proposal, ProposeError};
+use crate::preference::Succession;
 use crate::progress::{Outgoing, Peer, cost_bytes};
 use crate::quorum::reached_by_majority;
 use crate::read::LeaderReads;
@@ -33,6 +34,7 @@ pub(crate) struct Leading {
     /// request may arrive at any time.
     pub(crate) lease_given_up: bool,
     pub(crate) reads: LeaderReads,
+    pub(crate) succession: Succession,
 }
 
 impl Leading {
@@ -45,6 +47,7 @@ impl Leading {
             transfer: None,
             lease_given_up: false,
             reads: LeaderReads::default(),
+            succession: Succession::default(),
         }
     }
 
@@ -433,6 +436,7 @@ impl Core {
         if leading.heartbeat_at <= now {
             self.send_heartbeats();
             self.maybe_promote();
+            self.consider_handover();
         }
         self.tick_transfer();
         self.tick_peers();
@@ -516,6 +520,7 @@ impl Core {
         if self.leader == Some(peer) {
             self.leader_disconnected();
         }
+        self.forget_weight(peer);
         if let Some(leading) = self.leading_mut() {
             if let Some(peer) = leading.peers.get_mut(&peer) {
                 peer.disconnected(now);

@@ -51,7 +51,13 @@ impl Core {
         Ok(to)
     }
 
-    /// The other voter with the most complete log among those heard from lately.
+    /// To whom leadership is being handed over.
+    pub fn transferring_to(&self) -> Option<MemberId> {
+        Some(self.leading()?.transfer.as_ref()?.to)
+    }
+
+    /// The other voter with the most complete log among those heard from lately; the heaviest of those
+    /// that have everything committed.
     pub(crate) fn best_successor(&self) -> Option<MemberId> {
         let leading = self.leading()?;
         let lately = |heard: Option<Time>| {
@@ -62,9 +68,11 @@ impl Core {
                 .peers
                 .get(&id)
                 .filter(|peer| lately(peer.last_heard))?;
-            Some((peer.match_index, id))
+            let has_all = peer.match_index >= self.commit;
+            let weight = self.weight_of(id).filter(|_| has_all);
+            Some((weight, peer.match_index, id))
         });
-        candidates.max().map(|(_, id)| id)
+        candidates.max().map(|(_, _, id)| id)
     }
 
     /// Asks the target to stand once its log is complete. From then on it may win in spite of all

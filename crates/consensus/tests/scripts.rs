@@ -97,6 +97,14 @@ fn commands_without_sense_are_named_by_file_and_line() {
         ("group 3\ntransfer n1 n7\n", "3: no member n7"),
         ("group 3\neligible n1 n7\n", "3: no member n7"),
         ("group 3\ndisconnect n1 n7\n", "3: no member n7"),
+        (
+            "group 3\nweight n1 101\n",
+            "3: '101' is no weight: 0 to 100",
+        ),
+        (
+            "group 3\nhandover n1 now\n",
+            "3: 'handover' needs: handover <member> optimistic|forced",
+        ),
         ("group 3\nappend-bytes 1\n", "3: members are up already"),
         ("group 3\npartition n1 | n2\n", "3: n3 is on no side"),
         (

@@ -13,9 +13,9 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use synod_consensus::{
     Append, AppendOutcome, Body, Config, ConfigChange, Core, CoreParams, Effect, EntryKind,
-    HardState, Intake, IntakeVerdict, Limits, LogBase, LogIndex, Member, MemberId, Message, Origin,
-    Outbox, Proposal, ProposeError, Role, RoleName, SendEntries, Seqno, SessionId, Term, Time,
-    Timing, VersionRange, WriteOp, WriteTicket,
+    HardState, Intake, IntakeVerdict, LeaderPreference, Limits, LogBase, LogIndex, Member,
+    MemberId, Message, Origin, Outbox, Proposal, ProposeError, Role, RoleName, SendEntries, Seqno,
+    SessionId, Term, Time, Timing, VersionRange, WriteOp, WriteTicket,
 };
 
 use disk::{Disk, Op};
@@ -143,6 +143,8 @@ pub struct Sim {
     pub sent: BTreeMap<&'static str, u64>,
     pub resolved: u64,
     pub resets: u64,
+    /// Everybody knows all weights, once there is one.
+    pub preferences: BTreeMap<MemberId, LeaderPreference>,
     /// What happened since it was emptied last, if somebody looks.
     pub seen: Option<Vec<Seen>>,
 }
@@ -181,6 +183,7 @@ impl Sim {
             sent: BTreeMap::new(),
             resolved: 0,
             resets: 0,
+            preferences: BTreeMap::new(),
             seen: None,
         }
     }
@@ -295,6 +298,29 @@ impl Sim {
         self.drain(node);
         if self.options.hints {
             self.hint_all(node, true);
+        }
+    }
+
+    /// This member has that preference, and all learn of its weight.
+    pub fn prefer(&mut self, node: MemberId, preference: LeaderPreference) {
+        self.preferences.insert(node, preference);
+        self.tell_weights();
+    }
+
+    /// As the driver does time and again.
+    pub fn tell_weights(&mut self) {
+        if self.preferences.is_empty() {
+            return;
+        }
+        let preferences = self.preferences.clone();
+        let of = |id: &MemberId| preferences.get(id).copied().unwrap_or_default();
+        let up = self.up();
+        let weights: BTreeMap<_, _> = up.iter().map(|id| (*id, of(id).weight)).collect();
+        for id in up {
+            self.with(id, |core, _| {
+                core.set_leader_preference(of(&id));
+                core.set_leader_weights(weights.clone());
+            });
         }
     }
 

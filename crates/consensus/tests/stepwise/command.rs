@@ -1,6 +1,6 @@
 //! What a script may say.
 
-use synod_consensus::{MemberId, Term};
+use synod_consensus::{LeaderWeight, MemberId, Term};
 
 use super::show::KINDS;
 
@@ -52,6 +52,10 @@ pub enum Command {
     Change(MemberId, Change),
     /// The leader may promote the second by itself.
     Eligible(MemberId, MemberId),
+    /// Everybody knows all weights from the first of these on.
+    Weight(MemberId, LeaderWeight),
+    /// Whether it hands over to heavier ones.
+    HandsOver(MemberId, bool),
     Purge(MemberId, u64),
     /// The second starts its log here, if the first has to tell it.
     Base(MemberId, MemberId, u64),
@@ -155,6 +159,8 @@ const USAGE: &[(&str, &str)] = &[
     ("remove", "<leader> <member>"),
     ("replace", "<leader> <old member> <new member>"),
     ("eligible", "<leader> <member>"),
+    ("weight", "<member> <0 to 100>"),
+    ("handover", "<member> optimistic|forced"),
     ("purge", "<member> <index>"),
     ("base", "<leader> <member> <index>"),
     ("status", ""),
@@ -211,6 +217,9 @@ fn parse_members(verb: &str, words: &[&str]) -> Parsed {
             let change = Change::Replace(member(b)?, member(c)?);
             Ok(Command::Change(a, change))
         })),
+        ("weight", [a, w]) => Some(member(a).and_then(|a| Ok(Command::Weight(a, weight(w)?)))),
+        ("handover", [a, "optimistic"]) => one(|a| Command::HandsOver(a, false), a),
+        ("handover", [a, "forced"]) => one(|a| Command::HandsOver(a, true), a),
         ("purge", [a, i]) => Some(member(a).and_then(|a| Ok(Command::Purge(a, number(i)?)))),
         ("base", [a, b, i]) => {
             Some(member(a).and_then(|a| Ok(Command::Base(a, member(b)?, number(i)?))))
@@ -283,6 +292,11 @@ fn member(text: &str) -> Result<MemberId, String> {
 
 fn number(text: &str) -> Result<u64, String> {
     text.parse().map_err(|_| format!("'{text}' is no number"))
+}
+
+fn weight(text: &str) -> Result<LeaderWeight, String> {
+    let weight = text.parse().ok().and_then(LeaderWeight::new);
+    weight.ok_or_else(|| format!("'{text}' is no weight: 0 to 100"))
 }
 
 /// In microseconds.

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use synod_consensus::{
-    Config, ConfigChange, Core, EntryHeader, EntryId, EntryKind, HardState, LogIndex, MemberId,
-    Origin, Seqno, SessionId,
+    Config, ConfigChange, Core, EntryHeader, EntryId, EntryKind, HardState, LeaderPreference,
+    LogIndex, MemberId, Origin, Seqno, SessionId,
 };
 
 use super::command::{Change, Command, DiskSpeed, Link, Stored};
@@ -102,6 +102,12 @@ impl World {
             Command::Eligible(node, learner) => {
                 self.known(learner)?;
                 self.call(node, |core, _| core.set_eligible(learner, true))?;
+            }
+            Command::Weight(node, weight) => {
+                self.prefer(node, |preference| preference.weight = weight)?;
+            }
+            Command::HandsOver(node, hands_over) => {
+                self.prefer(node, |preference| preference.hands_over = hands_over)?;
             }
             Command::Purge(node, index) => self.purge(node, LogIndex(index))?,
             Command::Base(node, to, index) => self.base(node, to, LogIndex(index))?,
@@ -263,6 +269,14 @@ impl World {
         };
         let result = self.call(node, |core, now| core.change_config(now, change))?;
         self.say_refused(result.map(|_| ()));
+        Ok(())
+    }
+
+    fn prefer(&mut self, node: MemberId, change: impl FnOnce(&mut LeaderPreference)) -> Done {
+        self.up(node)?;
+        let mut preference = self.sim.preferences.get(&node).copied().unwrap_or_default();
+        change(&mut preference);
+        self.sim.prefer(node, preference);
         Ok(())
     }
 

@@ -1,0 +1,251 @@
+//! Who leads, where members have weights. Scripts show the same step by step.
+
+mod harness;
+
+use harness::{MS, Options, SECOND, Sim, id};
+use synod_consensus::{ConfigChange, LeaderPreference, LeaderWeight, MemberId};
+
+/// From the death of a leader to the election of a member that nobody told of it and that waits for
+/// nobody: the longest timeout, and a little for the votes.
+const ORDINARY_US: u64 = 3 * SECOND + 500 * MS;
+/// See `precedence_us`.
+const STEP_US: u64 = 1500 * MS;
+/// Two election timeouts, and looks every 400 ms.
+const PATIENCE_US: u64 = 7 * SECOND;
+
+fn preference(weight: u8, hands_over: bool) -> LeaderPreference {
+    let weight = LeaderWeight::new(weight).expect("0 to 100");
+    LeaderPreference { weight, hands_over }
+}
+
+/// Members 1 to n with these weights; the first leads.
+fn group(seed: u64, hints: bool, weights: &[u8]) -> Sim {
+    let options = Options {
+        hints,
+        ..Options::default()
+    };
+    let mut sim = Sim::group(seed, weights.len() as u64, options);
+    for (n, weight) in (1..).zip(weights) {
+        sim.prefer(id(n), preference(*weight, false));
+    }
+    sim.run_for(SECOND);
+    sim
+}
+
+/// Who leads after these have died, and after how long.
+fn successor(sim: &mut Sim, dead: &[u64], limit_us: u64) -> (MemberId, u64) {
+    // Connections end after what they carried has arrived.
+    sim.expect("nothing on its way", SECOND, |sim| sim.queue.is_empty());
+    let since = sim.now;
+    dead.iter().for_each(|n| sim.crash(id(*n)));
+    sim.expect("another leader", limit_us, |sim| {
+        sim.ready_leader().is_some()
+    });
+    (sim.leader().expect("just seen"), sim.now - since)
+}
+
+fn leads(sim: &Sim, node: MemberId) -> bool {
+    sim.ready_leader() == Some(node)
+}
+
+// --- standing -----------------------------------------------------------------------------------
+
+#[test]
+fn heaviest_of_the_rest_follows_a_dead_leader_at_once_when_its_connections_break() {
+    for seed in 1..40 {
+        let mut sim = group(seed, true, &[100, 40, 80, 50, 50]);
+        let (next, took) = successor(&mut sim, &[1], 3 * SECOND);
+        assert_eq!(next, id(3), "seed {seed}");
+        assert!(took < 1200 * MS, "seed {seed}: {took} us");
+    }
+}
+
+#[test]
+fn heaviest_of_the_rest_follows_a_silent_leader_within_an_ordinary_timeout() {
+    for seed in 1..40 {
+        let mut sim = group(seed, false, &[100, 40, 80, 50, 50]);
+        let (next, took) = successor(&mut sim, &[1], 8 * SECOND);
+        assert_eq!(next, id(3), "seed {seed}");
+        assert!(took < ORDINARY_US, "seed {seed}: {took} us");
+    }
+}
+
+#[test]
+fn silence_of_all_preferred_members_costs_one_more_timeout_at_most() {
+    for seed in 1..20 {
+        let mut sim = group(seed, false, &[100, 90, 50, 50, 50]);
+        let (_, took) = successor(&mut sim, &[1, 2], 10 * SECOND);
+        assert!(took < ORDINARY_US + STEP_US, "seed {seed}: {took} us");
+        let mut sim = group(seed, false, &[100, 90, 80, 50, 50, 50, 50]);
+        let (_, took) = successor(&mut sim, &[1, 2, 3], 10 * SECOND);
+        assert!(took < ORDINARY_US + 2 * STEP_US, "seed {seed}: {took} us");
+    }
+}
+
+#[test]
+fn nobody_waits_for_preferred_members_whose_connections_broke() {
+    for seed in 1..20 {
+        let mut sim = group(seed, true, &[100, 90, 50, 50, 50]);
+        let (_, took) = successor(&mut sim, &[2, 1], 3 * SECOND);
+        assert!(took < 1800 * MS, "seed {seed}: {took} us");
+    }
+}
+
+#[test]
+fn preferred_member_that_cannot_win_keeps_nobody_from_it() {
+    let mut sim = group(3, false, &[50, 100, 50]);
+    // Its log stays behind those of the others.
+    sim.blocked.insert((id(1), id(2)));
+    for _ in 0..5 {
+        sim.submit(id(1));
+    }
+    sim.expect("commits", 5 * SECOND, |sim| {
+        sim.node(id(1)).outbox.oldest_outstanding().is_none()
+    });
+    sim.run_for(SECOND);
+    let (next, _) = successor(&mut sim, &[1], ORDINARY_US + STEP_US);
+    assert_eq!(next, id(3));
+}
+
+#[test]
+fn members_of_weight_zero_stand_when_nobody_else_has_for_some_time() {
+    for seed in 1..20 {
+        let mut sim = group(seed, false, &[50, 50, 0, 0, 0]);
+        let (_, took) = successor(&mut sim, &[1, 2], 12 * SECOND);
+        assert!(took > 6 * SECOND, "seed {seed}: {took} us");
+        assert!(took < ORDINARY_US + 4 * STEP_US, "seed {seed}: {took} us");
+    }
+}
+
+#[test]
+fn group_of_weight_zero_elects_as_any_other() {
+    for seed in 1..20 {
+        let mut sim = group(seed, false, &[0, 0, 0]);
+        let (_, took) = successor(&mut sim, &[1], 8 * SECOND);
+        assert!(took < ORDINARY_US, "seed {seed}: {took} us");
+    }
+}
+
+#[test]
+fn member_below_the_ordinary_lets_others_go_first_where_nobody_knows_any_weight_yet() {
+    for seed in 1..20 {
+        let mut sim = Sim::group(seed, 3, Options::default());
+        sim.run_for(SECOND);
+        for n in 1..=3 {
+            sim.crash(id(n));
+        }
+        for n in 1..=3 {
+            sim.start(id(n));
+        }
+        sim.with(id(1), |core, _| {
+            core.set_leader_preference(preference(10, false))
+        });
+        sim.with(id(2), |core, _| {
+            core.set_leader_preference(preference(10, false))
+        });
+        sim.expect("a leader", 8 * SECOND, |sim| sim.ready_leader().is_some());
+        assert!(leads(&sim, id(3)), "seed {seed}");
+    }
+}
+
+// --- handing over -------------------------------------------------------------------------------
+
+#[test]
+fn leader_hands_over_to_a_heavier_voter_only_if_it_should() {
+    let mut sim = group(5, true, &[50, 50, 80]);
+    sim.run_for(60 * SECOND);
+    assert!(leads(&sim, id(1)), "optimistic");
+    sim.prefer(id(1), preference(80, true));
+    sim.run_for(60 * SECOND);
+    assert!(leads(&sim, id(1)), "no lighter than the other");
+    sim.prefer(id(1), preference(50, true));
+    sim.expect("the heavier one", PATIENCE_US, |sim| leads(sim, id(3)));
+    let term = sim.core(id(3)).term();
+    sim.run_for(120 * SECOND);
+    assert_eq!(sim.core(id(3)).term(), term, "and that was all");
+}
+
+#[test]
+fn heaviest_of_several_is_chosen() {
+    let mut sim = group(6, true, &[10, 90, 70, 95, 50]);
+    sim.prefer(id(1), preference(10, true));
+    sim.expect("the heaviest", PATIENCE_US, |sim| leads(sim, id(4)));
+}
+
+#[test]
+fn leader_of_weight_zero_hands_over_in_any_case() {
+    let mut sim = group(7, true, &[0, 0, 1]);
+    sim.expect("the heavier one", PATIENCE_US, |sim| leads(sim, id(3)));
+}
+
+#[test]
+fn heavier_voter_is_given_time_to_keep_up_and_must() {
+    let mut sim = group(8, true, &[50, 100, 50]);
+    sim.prefer(id(1), preference(50, true));
+    sim.hold_disk(id(2), true);
+    let work = |sim: &mut Sim, seconds: u64| {
+        for _ in 0..10 * seconds {
+            sim.submit(id(1));
+            sim.run_for(100 * MS);
+        }
+    };
+    work(&mut sim, 30);
+    assert!(leads(&sim, id(1)), "its disk stands still");
+    sim.hold_disk(id(2), false);
+    work(&mut sim, 5);
+    assert!(leads(&sim, id(1)), "it has not kept up for long");
+    work(&mut sim, 3);
+    assert!(leads(&sim, id(2)));
+}
+
+#[test]
+fn heavier_learner_does_not_get_the_lead() {
+    let mut sim = group(9, true, &[50, 100, 50]);
+    sim.change(id(1), ConfigChange::Demote(id(2)));
+    sim.prefer(id(1), preference(50, true));
+    sim.run_for(30 * SECOND);
+    assert!(leads(&sim, id(1)));
+    sim.change(id(1), ConfigChange::Promote(id(2)));
+    sim.expect("the new voter", PATIENCE_US, |sim| leads(sim, id(2)));
+}
+
+#[test]
+fn preferred_member_that_fails_whenever_it_leads_gets_ever_fewer_chances() {
+    let mut sim = group(10, false, &[50, 100, 50]);
+    for n in [1, 3] {
+        sim.prefer(id(n), preference(50, true));
+    }
+    let (end, mut chances) = (sim.now + 600 * SECOND, 0);
+    while sim.now < end {
+        let got = sim.run_until(end - sim.now, |sim| leads(sim, id(2)));
+        if got {
+            chances += 1;
+            sim.isolate(&[id(2)]);
+            sim.expect("another leader", 10 * SECOND, |sim| {
+                sim.ready_leader().is_some_and(|leader| leader != id(2))
+            });
+            sim.heal_network();
+            sim.tell_weights();
+        }
+    }
+    // Two members hand over, each after 6, 12, 24, 48, 96, 192 s; every time 6 s would be 50 times.
+    assert!((3..=12).contains(&chances), "{chances} times");
+}
+
+#[test]
+fn leader_that_goes_prefers_the_heaviest_that_has_everything() {
+    let mut sim = group(11, true, &[50, 70, 90, 60, 50]);
+    let to = sim.with(id(1), |core, now| core.transfer_leadership(now, None));
+    assert_eq!(to, Ok(id(3)));
+    sim.expect("the heaviest", 2 * SECOND, |sim| leads(sim, id(3)));
+    sim.hold_disk(id(2), true);
+    for _ in 0..5 {
+        sim.submit(id(3));
+    }
+    sim.expect("commits", 5 * SECOND, |sim| {
+        sim.node(id(3)).outbox.oldest_outstanding().is_none()
+    });
+    sim.run_for(SECOND);
+    let to = sim.with(id(3), |core, now| core.transfer_leadership(now, None));
+    assert_eq!(to, Ok(id(4)), "the heavier one lags");
+}
