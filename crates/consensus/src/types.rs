@@ -151,6 +151,8 @@ pub enum EntryKind {
     Chunk = 4,
     /// The leader gives up on the unfinished chunks of a session that is gone.
     Discard = 5,
+    /// Which outcome of an action stands, after it has failed on some member.
+    Decision = 6,
 }
 
 impl EntryKind {
@@ -158,7 +160,11 @@ impl EntryKind {
     pub fn is_ordered(self) -> bool {
         match self {
             EntryKind::View | EntryKind::Action => true,
-            EntryKind::NoOp | EntryKind::Config | EntryKind::Chunk | EntryKind::Discard => false,
+            EntryKind::NoOp
+            | EntryKind::Config
+            | EntryKind::Chunk
+            | EntryKind::Discard
+            | EntryKind::Decision => false,
         }
     }
 
@@ -171,6 +177,7 @@ impl EntryKind {
             3 => EntryKind::Action,
             4 => EntryKind::Chunk,
             5 => EntryKind::Discard,
+            6 => EntryKind::Decision,
             _ => return None,
         })
     }

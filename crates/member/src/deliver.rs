@@ -11,6 +11,7 @@ use synod_consensus::{EntryKind, LogIndex, MemberId, Seqno};
 use synod_log::{Entry, LogError, LogReader};
 
 use crate::action::{ActionPiece, Chunk, Part, PayloadError};
+use crate::decision::Decision;
 use crate::driver::Me;
 use crate::host::{Delivery, Host};
 use crate::ingest::OpenId;
@@ -239,6 +240,11 @@ impl Deliverer {
             EntryKind::Discard => {
                 let id = OpenId::decode(entry.payload.clone()).map_err(broken)?;
                 self.open.remove(&id);
+                Ok(ControlFlow::Continue(()))
+            }
+            EntryKind::Decision => {
+                let decision = Decision::decode(entry.payload.clone()).map_err(broken)?;
+                self.host.deliver_decision(&decision);
                 Ok(ControlFlow::Continue(()))
             }
             EntryKind::View => {

@@ -39,7 +39,11 @@ pub fn sessions_between(
                     let view = View::decode(header.seqno, entry.payload).unwrap_or_default();
                     sessions.extend(view.members.iter().map(|m| (m.member, m.session)));
                 }
-                EntryKind::NoOp | EntryKind::Config | EntryKind::Chunk | EntryKind::Discard => {}
+                EntryKind::NoOp
+                | EntryKind::Config
+                | EntryKind::Chunk
+                | EntryKind::Discard
+                | EntryKind::Decision => {}
             }
         }
     }

@@ -6,6 +6,7 @@ use synod_certify::{Class, KeySet};
 use synod_consensus::Seqno;
 
 use crate::action::{Action, ActionPiece, Chunk, Part, Piece, cut};
+use crate::decision::Decision;
 use crate::view::View;
 
 /// Reserved bytes of actions and chunks, which nobody looks at.
@@ -29,6 +30,13 @@ pub fn check_chunk(payload: &[u8]) {
 pub fn check_view(payload: &[u8]) {
     if let Ok(view) = View::decode(Seqno(1), Bytes::copy_from_slice(payload)) {
         assert_eq!(view.encode(), payload);
+    }
+}
+
+/// As [`check_action`], for a decision.
+pub fn check_decision(payload: &[u8]) {
+    if let Ok(decision) = Decision::decode(Bytes::copy_from_slice(payload)) {
+        assert_eq!(decision.encode(), payload);
     }
 }
 

@@ -5,6 +5,7 @@ use std::ops::ControlFlow;
 use bytes::Bytes;
 use synod_consensus::{MemberId, Origin, Seqno, SessionId};
 
+use crate::decision::Decision;
 use crate::view::View;
 
 /// How much a line matters.
@@ -107,6 +108,11 @@ pub trait Host: Send + Sync {
     fn transfer_news(&self, id: u64, news: TransferNews);
     /// Whether a peer with this IP address may connect. Called from connection threads.
     fn allows(&self, ip: &str) -> bool;
+    /// Which outcome of an action stands, as soon as that is committed; for whoever waits with an error.
+    fn decided(&self, _decision: &Decision) {}
+    /// As [`Host::decided`], in its place among what is delivered, and also for what was decided
+    /// before this session. Called by whoever calls [`Host::deliver`], and may wait.
+    fn deliver_decision(&self, _decision: &Decision) {}
     /// The node has stopped for good: its disk failed, or the group refused it.
     fn failed(&self, why: &str);
 }

@@ -164,7 +164,7 @@ impl Ingestor {
             self.last_seqno = header.seqno;
         }
         match header.kind {
-            EntryKind::NoOp | EntryKind::Config => Ok(()),
+            EntryKind::NoOp | EntryKind::Config | EntryKind::Decision => Ok(()),
             EntryKind::View => {
                 self.ingest_as(header.seqno, &KeySet::new(), Class::Barrier);
                 Ok(())

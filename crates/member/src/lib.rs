@@ -30,6 +30,7 @@ mod action;
 mod catchup;
 mod client;
 mod config;
+mod decision;
 mod deliver;
 mod driver;
 mod former;
@@ -39,6 +40,7 @@ pub mod fuzzing;
 mod host;
 mod ingest;
 mod opening;
+mod outcome;
 mod outside;
 mod shared;
 mod snapshots;
@@ -52,6 +54,7 @@ pub use action::{Action, ActionPiece, Chunk, Cutter, Part, PayloadError, Piece, 
 pub use catchup::CatchUp;
 pub use client::{Client, Fate, Outcome, Patience, Waiter};
 pub use config::{DatabasePosition, MemberConfig, StartMode};
+pub use decision::{Answer, Decision, decision_about};
 pub use deliver::{DeliverError, Delivered, Deliverer};
 pub use driver::{
     Driver, Event, ForceDone, LeaveDone, Links, Load, Me, ReadDone, Reply, Submission,
@@ -61,6 +64,7 @@ pub use former::sessions_between;
 pub use host::{Delivery, DonorRequest, Host, Level, MemberStatus, TransferNews};
 pub use ingest::OpenId;
 pub use opening::{OpenError, open_log};
+pub use outcome::{ActionOutcome, VotePolicy};
 pub use outside::{Disk, Network, Observer};
 pub use shared::{NodeStatus, Shared, lock};
 pub use snapshots::Snapshot;

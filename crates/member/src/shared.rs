@@ -64,6 +64,8 @@ pub struct Shared {
     pub(crate) primary: AtomicBool,
     epoch: Arc<AtomicU64>,
     applied: AtomicI64,
+    /// The driver is to be told when this is applied.
+    awaited: AtomicI64,
     /// Size of the log on disk.
     pub(crate) log_bytes: AtomicU64,
     /// Last index delivered.
@@ -117,6 +119,7 @@ impl Shared {
             primary: AtomicBool::default(),
             epoch: Arc::default(),
             applied: AtomicI64::new(applied.0),
+            awaited: AtomicI64::new(i64::MAX),
             log_bytes: AtomicU64::default(),
             delivered: AtomicU64::default(),
             base_seqno: AtomicI64::default(),
@@ -136,14 +139,27 @@ impl Shared {
         &self.epoch
     }
 
-    /// Everything up to here is in the host's database.
-    pub fn set_applied(&self, seqno: Seqno) {
-        self.applied.store(seqno.0, Ordering::Release);
+    /// Everything up to here is in the host's database. Whether the driver waits for that: it wants
+    /// an [`crate::Event::Applied`].
+    pub fn set_applied(&self, seqno: Seqno) -> bool {
+        // Each side writes, then reads what the other has written.
+        self.applied.store(seqno.0, Ordering::SeqCst);
+        let awaited = self.awaited.load(Ordering::SeqCst);
+        seqno.0 >= awaited
+            && self
+                .awaited
+                .compare_exchange(awaited, i64::MAX, Ordering::SeqCst, Ordering::SeqCst)
+                .is_ok()
+    }
+
+    /// Has [`Shared::set_applied`] tell when this is applied, unless it is: look after the call.
+    pub(crate) fn call_when_applied(&self, seqno: Seqno) {
+        self.awaited.store(seqno.0, Ordering::SeqCst);
     }
 
     /// See [`Shared::set_applied`].
     pub fn applied(&self) -> Seqno {
-        Seqno(self.applied.load(Ordering::Acquire))
+        Seqno(self.applied.load(Ordering::SeqCst))
     }
 
     /// Seqno of the last committed action known here.

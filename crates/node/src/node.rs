@@ -11,9 +11,10 @@ use crossbeam_channel::{Sender, bounded, unbounded};
 use synod_consensus::{EntryKind, ForceError, GroupId, MemberId, Seqno, SessionId};
 use synod_log::{Files, LogReader, RealFiles};
 use synod_member::{
-    Action, DatabasePosition, Deliverer, Drawn, Driver, Event, ForceDone, Host, LeaveDone, Level,
-    Links, Me, NodeStatus, Patience, Piece, ReadDone, Shared, Snapshot, Start, StartMode, Storage,
-    Submission, SurvivorPolicy, Tuning, Waiter, cut, lock, sessions_between,
+    Action, ActionOutcome, DatabasePosition, Decision, Deliverer, Drawn, Driver, Event, ForceDone,
+    Host, LeaveDone, Level, Links, Me, NodeStatus, Patience, Piece, ReadDone, Shared, Snapshot,
+    Start, StartMode, Storage, Submission, SurvivorPolicy, Tuning, VotePolicy, Waiter, cut,
+    decision_about, lock, sessions_between,
 };
 use synod_wire::tls::TlsError;
 use synod_wire::{DataState, LocalIdentity, OUR_VERSIONS, StateOffer, StateRequest, StateResult};
@@ -354,7 +355,30 @@ impl Node {
 
     /// Everything up to here is in the database.
     pub fn set_applied(&self, seqno: Seqno) {
-        self.shared.set_applied(seqno);
+        if self.shared.set_applied(seqno) {
+            self.tell(Event::Applied);
+        }
+    }
+
+    /// An action has failed on the database, which does nothing more until [`Host::decided`] tells
+    /// whose outcome stands. For members whose database follows the group; one that is catching up
+    /// has no vote, see [`Node::decision_about`].
+    pub fn report_failure(&self, seqno: Seqno, outcome: ActionOutcome) {
+        self.tell(Event::ActionFailed { seqno, outcome });
+    }
+
+    /// What was decided about an action, as far as this member's log can be read.
+    ///
+    /// # Errors
+    /// If the log cannot be read.
+    pub fn decision_about(&self, seqno: Seqno) -> Result<Option<Decision>, NodeError> {
+        let end = self.shared.readable();
+        Ok(decision_about(&self.reader, seqno, end)?)
+    }
+
+    /// How outcomes are counted while this member leads.
+    pub fn set_vote_policy(&self, policy: VotePolicy) {
+        self.tell(Event::VotePolicy(policy));
     }
 
     /// Asks for a full copy that contains everything up to `after`. News comes through
@@ -429,12 +453,22 @@ impl Node {
 
     /// Leaves the group: hands leadership over, gets out of the voters. Bounded to a few seconds.
     pub fn leave(&self) {
+        self.leave_by(Event::Leave);
+    }
+
+    /// As [`Node::leave`], but waits until the others can do without this member's vote; it stands by
+    /// with its log until then. Ends when [`Node::leave`] or [`Node::stop`] is called meanwhile.
+    pub fn leave_when_spared(&self) {
+        self.leave_by(Event::LeaveWhenSpared);
+    }
+
+    fn leave_by(&self, event: fn(LeaveDone) -> Event) {
         let (done, left) = bounded(1);
-        self.tell(Event::Leave(LeaveDone(Box::new(move || {
+        self.tell(event(LeaveDone(Box::new(move || {
             // Whoever asked may have gone.
             let _ = done.send(());
         }))));
-        // An error means that the node has stopped already.
+        // An error means that the node has stopped already, or was told anew.
         let _ = left.recv();
     }
 

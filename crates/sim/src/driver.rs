@@ -51,6 +51,8 @@ pub(crate) fn kind_of(message: &PeerMessage) -> &'static str {
         PeerMessage::StateRequest(_) => "state request",
         PeerMessage::StateOffer(_) => "state offer",
         PeerMessage::StateResult(_) => "state result",
+        PeerMessage::Vote(_) => "vote on an action",
+        PeerMessage::VoteRequest { .. } => "vote request",
     }
 }
 

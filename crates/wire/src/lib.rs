@@ -33,7 +33,7 @@ pub use handshake::{LocalIdentity, read_hello, read_reply, write_hello, write_re
 pub use hello::{Hello, HelloReply, RefuseReason};
 pub use message::{
     DataState, Join, JoinRefused, JoinReply, Lane, PeerMessage, Propose, RefusedWhy, Report,
-    StateOffer, StateRequest, StateResult, StatusBroadcast,
+    StateOffer, StateRequest, StateResult, StatusBroadcast, Vote,
 };
 pub use stream::{FrameReader, FrameWriter};
 pub use version::{OUR_VERSIONS, choose_version};

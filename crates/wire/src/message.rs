@@ -60,6 +60,15 @@ pub enum PeerMessage {
     Report(Report),
     /// From the leader: what it knows of all members.
     Status(StatusBroadcast),
+    /// To the leader: how an action ended on the sender.
+    Vote(Vote),
+    /// From the leader: how did this action end on the receiver? Answered once it has.
+    VoteRequest {
+        /// The leader's term.
+        term: Term,
+        /// The action.
+        seqno: Seqno,
+    },
     /// A joiner asks the leader, and the leader the chosen donor, for a full copy.
     StateRequest(StateRequest),
     /// Which donor will send it, or that none will.
@@ -86,6 +95,8 @@ impl PeerMessage {
             | PeerMessage::LeaveReply { .. }
             | PeerMessage::Report(_)
             | PeerMessage::Status(_)
+            | PeerMessage::Vote(_)
+            | PeerMessage::VoteRequest { .. }
             | PeerMessage::StateRequest(_)
             | PeerMessage::StateOffer(_)
             | PeerMessage::StateResult(_) => Lane::Control,
@@ -247,6 +258,17 @@ pub struct StatusBroadcast {
     pub term: Term,
     /// The last report of each member.
     pub members: Vec<Report>,
+}
+
+/// How an action ended on a member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Vote {
+    /// The member's session.
+    pub session: SessionId,
+    /// The action.
+    pub seqno: Seqno,
+    /// Zero for success, otherwise a hash of the error.
+    pub outcome: u64,
 }
 
 /// A joiner needs a full copy.

@@ -15,7 +15,7 @@ use crate::frame::{self, Frame};
 use crate::member_codec::{MEMBERS_MAX, NAME_MAX};
 use crate::message::{
     DataState, Join, JoinRefused, JoinReply, PeerMessage, Propose, RefusedWhy, Report, StateOffer,
-    StateRequest, StateResult, StatusBroadcast,
+    StateRequest, StateResult, StatusBroadcast, Vote,
 };
 use crate::version::OUR_VERSIONS;
 
@@ -34,6 +34,8 @@ mod kind {
     pub(super) const STATE_REQUEST: u8 = 26;
     pub(super) const STATE_OFFER: u8 = 27;
     pub(super) const STATE_RESULT: u8 = 28;
+    pub(super) const VOTE: u8 = 29;
+    pub(super) const VOTE_REQUEST: u8 = 30;
 }
 
 /// Bytes of a [`Report`] with an empty address.
@@ -58,6 +60,8 @@ impl PeerMessage {
             PeerMessage::StateRequest(_) => kind::STATE_REQUEST,
             PeerMessage::StateOffer(_) => kind::STATE_OFFER,
             PeerMessage::StateResult(_) => kind::STATE_RESULT,
+            PeerMessage::Vote(_) => kind::VOTE,
+            PeerMessage::VoteRequest { .. } => kind::VOTE_REQUEST,
         }
     }
 
@@ -146,6 +150,15 @@ fn write_peer_message(w: &mut Writer, message: &PeerMessage) -> Result<(), Encod
             w.i64(result.seqno.0);
             w.text(&result.text);
         }
+        PeerMessage::Vote(vote) => {
+            w.u64(vote.session.0);
+            w.i64(vote.seqno.0);
+            w.u64(vote.outcome);
+        }
+        PeerMessage::VoteRequest { term, seqno } => {
+            w.u64(term.0);
+            w.i64(seqno.0);
+        }
     }
     Ok(())
 }
@@ -183,6 +196,15 @@ fn read_peer_message(r: &mut Reader, kind: u8) -> Result<PeerMessage, DecodeErro
             seqno: Seqno(r.i64()?),
             text: r.text()?,
         }),
+        kind::VOTE => PeerMessage::Vote(Vote {
+            session: SessionId(r.u64()?),
+            seqno: Seqno(r.i64()?),
+            outcome: r.u64()?,
+        }),
+        kind::VOTE_REQUEST => PeerMessage::VoteRequest {
+            term: Term(r.u64()?),
+            seqno: Seqno(r.i64()?),
+        },
         code => {
             return Err(DecodeError::UnknownCode {
                 what: "message",

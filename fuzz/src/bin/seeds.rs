@@ -149,7 +149,12 @@ fn entry_payloads() -> Vec<Vec<u8>> {
     let mut cutting = vec![4, 5];
     put_part(&mut cutting, b"abcdefghi");
     cutting.extend_from_slice(b"and some data that is longer than a chunk");
-    vec![action, chunk, view, write_set, cutting]
+    let mut decision = vec![5, 1];
+    decision.extend_from_slice(&17i64.to_le_bytes());
+    decision.extend_from_slice(&0u64.to_le_bytes());
+    decision.extend_from_slice(&1u16.to_le_bytes());
+    decision.extend_from_slice(&[3; 24]);
+    vec![action, chunk, view, decision, write_set, cutting]
 }
 
 fn key_sets() -> Vec<Vec<u8>> {

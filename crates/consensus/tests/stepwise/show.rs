@@ -101,7 +101,11 @@ impl Names {
             EntryKind::NoOp => "no-op",
             EntryKind::Config => "config",
             // Entries that were on a disk before the script have no names.
-            EntryKind::View | EntryKind::Action | EntryKind::Chunk | EntryKind::Discard => self
+            EntryKind::View
+            | EntryKind::Action
+            | EntryKind::Chunk
+            | EntryKind::Discard
+            | EntryKind::Decision => self
                 .proposals
                 .get(&header.origin)
                 .map_or("", String::as_str),

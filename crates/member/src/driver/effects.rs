@@ -11,6 +11,7 @@ use synod_log::Entry;
 use synod_wire::PeerMessage;
 
 use super::Driver;
+use crate::decision::Decision;
 use crate::host::Level;
 use crate::storage::Job;
 use crate::view::View;
@@ -50,6 +51,7 @@ impl Driver {
                 self.staged.truncate(from);
                 self.ingest.truncated(from);
                 self.views.truncated(from);
+                self.voting.truncated(from);
                 self.era = self.links.shared.log_cut(from);
                 let era = self.era;
                 Job::Truncate { ticket, era, from }
@@ -99,7 +101,11 @@ impl Driver {
                     .expect("the core made this entry");
                 Bytes::from(config.config.encode())
             }
-            EntryKind::View | EntryKind::Action | EntryKind::Chunk | EntryKind::Discard => {
+            EntryKind::View
+            | EntryKind::Action
+            | EntryKind::Chunk
+            | EntryKind::Discard
+            | EntryKind::Decision => {
                 panic!("entry {} has no payload at hand", header.id())
             }
         }
@@ -116,6 +122,12 @@ impl Driver {
         if header.kind == EntryKind::View {
             match View::decode(header.seqno, payload.clone()) {
                 Ok(view) => self.views.appended(header.index, view),
+                Err(error) => self.log(Level::Error, format!("entry {}: {error}", header.id())),
+            }
+        }
+        if header.kind == EntryKind::Decision {
+            match Decision::decode(payload.clone()) {
+                Ok(decision) => self.voting.appended(header.index, decision),
                 Err(error) => self.log(Level::Error, format!("entry {}: {error}", header.id())),
             }
         }
@@ -160,6 +172,7 @@ impl Driver {
             .publish_commit(index, seqno.unwrap_or(self.core.base().seqno));
         self.trim_staged();
         self.view_committed();
+        self.decisions_committed();
     }
 
     /// The outbox wants to know of every commit; of this one only the term is known.
@@ -202,6 +215,7 @@ impl Driver {
             self.watch_primary();
             self.send_join_if_needed();
             self.send_report();
+            self.vote_anew();
         } else if self.leaderless_since.is_none() {
             // A leader steps down in its own term when it has not heard a quorum for so long.
             let silence = match lost_quorum {
@@ -251,6 +265,7 @@ impl Driver {
         self.staged.clear();
         self.ingest = self.new_ingestor(index, seqno);
         self.views.clear();
+        self.voting.truncated(LogIndex(0));
         self.last_committed = index;
     }
 }

@@ -12,6 +12,7 @@ use synod_wire::{DataState, PeerMessage, StateOffer, StateRequest, StateResult};
 
 use super::survivor::SurvivorPolicy;
 use crate::client::Waiter;
+use crate::outcome::{ActionOutcome, VotePolicy};
 use crate::snapshots::Snapshot;
 
 /// A proposal of this member: a chunk or the last piece of an action.
@@ -131,8 +132,22 @@ pub enum Event {
     Force(ForceDone),
     /// Whether to go on without the others whenever they are not heard of for too long.
     SurvivorPolicy(SurvivorPolicy),
-    /// Leave the group in good order.
+    /// An action has failed on the host, which waits for [`crate::Host::decided`].
+    ActionFailed {
+        /// Which.
+        seqno: Seqno,
+        /// How.
+        outcome: ActionOutcome,
+    },
+    /// The host has applied what [`crate::Shared::set_applied`] was to tell of.
+    Applied,
+    /// How votes are counted while this member leads.
+    VotePolicy(VotePolicy),
+    /// Leave the group in good order; without the group's consent if that takes too long.
     Leave(LeaveDone),
+    /// As [`Event::Leave`], but as long as the others need this member's vote it keeps it, and its log,
+    /// without a database.
+    LeaveWhenSpared(LeaveDone),
     /// Stop at once.
     Stop,
 }

@@ -184,7 +184,7 @@ impl Driver {
     }
 
     /// Appends an entry of the leader's own.
-    fn append_own(&mut self, kind: EntryKind, payload: &Bytes) {
+    pub(super) fn append_own(&mut self, kind: EntryKind, payload: &Bytes) {
         let origin = Origin {
             member: self.me.member,
             session: SessionId(0),

@@ -9,21 +9,23 @@ use super::{Driver, LeaveDone};
 use crate::host::Level;
 
 /// A leaver does not wait longer than this for the group: it may be the group that is going.
-const LEAVE_LIMIT: Duration = Duration::from_secs(4);
+pub(super) const LEAVE_LIMIT: Duration = Duration::from_secs(4);
 
 /// This member is on its way out.
 pub(super) struct Leaving {
     done: LeaveDone,
-    deadline: Time,
+    /// When it goes without the group's consent; never, if there is none.
+    deadline: Option<Time>,
     /// Leadership is handed over from then on.
     hand_over_from: Time,
 }
 
 impl Driver {
-    pub(super) fn begin_leave(&mut self, done: LeaveDone) {
+    /// Begins to go. Whoever was told to go before is not waited for any longer.
+    pub(super) fn begin_leave(&mut self, done: LeaveDone, limit: Option<Duration>) {
         self.leaving = Some(Leaving {
             done,
-            deadline: self.now.plus(LEAVE_LIMIT),
+            deadline: limit.map(|limit| self.now.plus(limit)),
             hand_over_from: self.now,
         });
         self.leave_tick();
@@ -40,7 +42,7 @@ impl Driver {
     /// Asks again, or gives up.
     pub(super) fn leave_tick(&mut self) {
         let Some(leaving) = &self.leaving else { return };
-        if self.now >= leaving.deadline {
+        if leaving.deadline.is_some_and(|at| self.now >= at) {
             self.log(
                 Level::Info,
                 "leaving without the group's consent: it did not answer in time",

@@ -24,6 +24,7 @@ mod status;
 mod survivor;
 mod transfer;
 mod unanswered;
+mod voting;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -54,13 +55,14 @@ use connections::Connections;
 use deferred::Deferred;
 use flushed::Flushed;
 use join::Joining;
-use leave::Leaving;
+use leave::{LEAVE_LIMIT, Leaving};
 use origin::Submitted;
 use presence::{Presence, ViewTrail};
 use reads::Reads;
 use repair::RepairWatch;
 pub use survivor::SurvivorPolicy;
 use unanswered::Unanswered;
+use voting::Voting;
 
 /// Who this member is.
 #[derive(Clone, Copy, Debug)]
@@ -123,6 +125,7 @@ pub struct Driver {
     slowest_applied: Option<Seqno>,
     joining: Joining,
     unanswered: Unanswered,
+    voting: Voting,
     leaving: Option<Leaving>,
     data_state: DataState,
     last_committed: LogIndex,
@@ -184,6 +187,7 @@ impl Driver {
             era: 0,
             reads: Reads::default(),
             unanswered: Unanswered::default(),
+            voting: Voting::default(),
             leaving: None,
             data_state: DataState::Disconnected,
             leaderless_since: Some(now),
@@ -310,7 +314,11 @@ impl Driver {
                 (done.0)(forced);
             }
             Event::SurvivorPolicy(policy) => self.survivor_policy = policy,
-            Event::Leave(done) => self.begin_leave(done),
+            Event::ActionFailed { seqno, outcome } => self.action_failed(seqno, outcome),
+            Event::Applied => self.answer_questions(),
+            Event::VotePolicy(policy) => self.set_vote_policy(policy),
+            Event::Leave(done) => self.begin_leave(done, Some(LEAVE_LIMIT)),
+            Event::LeaveWhenSpared(done) => self.begin_leave(done, None),
             Event::Stop => self.stopped = true,
         }
     }
@@ -339,6 +347,10 @@ impl Driver {
             PeerMessage::LeaveReply { ok } => self.handle_leave_reply(ok),
             PeerMessage::Report(report) => self.handle_report(from, report),
             PeerMessage::Status(status) => self.handle_status(from, status),
+            PeerMessage::Vote(vote) => self.handle_vote(from, vote),
+            PeerMessage::VoteRequest { term, seqno } => {
+                self.handle_vote_request(from, term, seqno);
+            }
             PeerMessage::StateRequest(request) => self.handle_state_request(from, request),
             PeerMessage::StateOffer(offer) => self.handle_state_offer(offer),
             PeerMessage::StateResult(result) => self.handle_state_result(result),
@@ -438,6 +450,7 @@ impl Driver {
         self.send_join_if_needed();
         self.send_report();
         self.lead_slow_tick();
+        self.vote_tick();
         self.leave_tick();
         self.retain_log();
         self.drop_strangers();

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-use synod_consensus::{EntryKind, LogIndex, MemberId, SessionId, Time};
+use synod_consensus::{Config, EntryKind, LogIndex, MemberId, SessionId, Time};
 use synod_log::LogReader;
 use synod_wire::{DataState, Report};
 
@@ -24,6 +24,8 @@ pub(super) struct Presence {
     /// Members in `heard` that said nothing yet: they are granted time.
     granted: BTreeSet<MemberId>,
     reports: BTreeMap<MemberId, Report>,
+    /// Whoever has reported since this leadership began.
+    fresh: BTreeSet<MemberId>,
     /// Members that asked to leave and still vote, and when they asked.
     pub(super) leaving: BTreeMap<MemberId, Time>,
 }
@@ -57,6 +59,7 @@ impl Presence {
     pub(super) fn begin(&mut self, now: Time, view: Option<&View>, me: ViewMember) {
         self.present.clear();
         self.leaving.clear();
+        self.fresh.clear();
         for member in view.iter().flat_map(|view| &view.members) {
             self.present.insert(member.member, member.clone());
             self.grant(now, member.member);
@@ -74,6 +77,7 @@ impl Presence {
     ) {
         self.present.clear();
         self.leaving.clear();
+        self.fresh.clear();
         for member in view.iter().flat_map(|view| &view.members) {
             if self.is_alive(now, member.member, limit) {
                 self.present.insert(member.member, member.clone());
@@ -129,6 +133,7 @@ impl Presence {
     }
 
     pub(super) fn report(&mut self, report: Report) {
+        self.fresh.insert(report.member);
         self.reports.insert(report.member, report);
     }
 
@@ -147,6 +152,20 @@ impl Presence {
             .filter(is_adrift)
             .map(|r| r.member)
             .collect()
+    }
+
+    /// Present members whose databases follow the group, or that have not told otherwise: those whose
+    /// word is waited for when an action fails somewhere.
+    pub(super) fn electorate(&self, config: &Config) -> Vec<MemberId> {
+        let has_data = |id: &MemberId| config.members.get(id).is_some_and(|c| c.has_data);
+        let follows = |present: &&ViewMember| {
+            let id = present.member;
+            let report = self.reports.get(&id).filter(|_| self.fresh.contains(&id));
+            let report = report.filter(|report| report.session == present.session);
+            report.is_none_or(|r| matches!(r.state, DataState::Synced | DataState::Donor))
+        };
+        let members = self.present.values().filter(follows).map(|m| m.member);
+        members.filter(has_data).collect()
     }
 
     /// Whether every present member has reported in its present session.

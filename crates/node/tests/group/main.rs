@@ -15,3 +15,4 @@ mod partitions;
 mod refusals;
 mod repair;
 mod twins;
+mod voting;

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use synod_node::{
-    Action, Class, DataState, DatabasePosition, Delivery, DonorRequest, Fate, GroupId, Host,
-    KeySet, KeyType, Level, Limits, LogOptions, MemberId, Node, NodeConfig, NodeError,
+    Action, Class, DataState, DatabasePosition, Decision, Delivery, DonorRequest, Fate, GroupId,
+    Host, KeySet, KeyType, Level, Limits, LogOptions, MemberId, Node, NodeConfig, NodeError,
     OUR_VERSIONS, Origin, RoleName, Seqno, StartMode, Timing, TransferNews, View,
 };
 use tempfile::TempDir;
@@ -37,6 +37,12 @@ pub(crate) struct Record {
     pub(crate) callers: Vec<String>,
     /// The host's allowlist is one that nobody is on.
     pub(crate) allows_nobody: bool,
+    /// Which outcomes stand, as soon as that was known.
+    pub(crate) decisions: Vec<Decision>,
+    /// The same, in their places among the deliveries.
+    pub(crate) delivered_decisions: Vec<Decision>,
+    /// The database applies nothing after this.
+    pub(crate) applies_up_to: Option<Seqno>,
     /// The host refuses deliveries from now on.
     stopped: bool,
     node: Weak<Node>,
@@ -132,8 +138,10 @@ impl Host for Recorder {
                 flow = ControlFlow::Break(());
                 return;
             }
-            if let Some(node) = record.node.upgrade() {
-                node.set_applied(delivery.seqno());
+            let seqno = delivery.seqno();
+            let applies = record.applies_up_to.is_none_or(|last| seqno <= last);
+            if let Some(node) = record.node.upgrade().filter(|_| applies) {
+                node.set_applied(seqno);
             }
             record.deliveries.push(delivery);
         });
@@ -159,6 +167,14 @@ impl Host for Recorder {
     fn allows(&self, ip: &str) -> bool {
         self.change(|record| record.callers.push(ip.to_owned()));
         !self.lock().allows_nobody
+    }
+
+    fn decided(&self, decision: &Decision) {
+        self.change(|record| record.decisions.push(decision.clone()));
+    }
+
+    fn deliver_decision(&self, decision: &Decision) {
+        self.change(|record| record.delivered_decisions.push(decision.clone()));
     }
 
     fn failed(&self, why: &str) {
@@ -293,6 +309,21 @@ impl Member {
     pub(crate) fn forget_after(&self, seqno: Seqno) {
         self.host
             .change(|record| record.deliveries.retain(|d| d.seqno() <= seqno));
+    }
+
+    /// The database applies nothing more, until [`Member::go_on`].
+    pub(crate) fn hold(&self) {
+        self.host
+            .change(|record| record.applies_up_to = Some(record.last()));
+    }
+
+    /// The database applies what was delivered, and what will be.
+    pub(crate) fn go_on(&self) {
+        let node = self.node().clone();
+        self.host.change(|record| {
+            record.applies_up_to = None;
+            node.set_applied(record.last());
+        });
     }
 
     #[track_caller]

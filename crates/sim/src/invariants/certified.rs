@@ -69,7 +69,7 @@ impl Certified {
         history: &mut History,
     ) -> Checked {
         match header.kind {
-            EntryKind::NoOp | EntryKind::Config => Ok(()),
+            EntryKind::NoOp | EntryKind::Config | EntryKind::Decision => Ok(()),
             EntryKind::View => {
                 history.view(header, payload)?;
                 self.barrier = header.seqno.0;

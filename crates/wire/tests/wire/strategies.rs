@@ -10,7 +10,7 @@ use synod_consensus::{
 };
 use synod_wire::{
     DataState, Hello, HelloReply, Join, JoinRefused, JoinReply, Lane, PeerMessage, Propose,
-    RefuseReason, RefusedWhy, Report, StateOffer, StateRequest, StateResult, StatusBroadcast,
+    RefuseReason, RefusedWhy, Report, StateOffer, StateRequest, StateResult, StatusBroadcast, Vote,
 };
 
 fn member() -> impl Strategy<Value = MemberId> {
@@ -73,7 +73,7 @@ fn versions() -> impl Strategy<Value = VersionRange> {
 }
 
 fn entry() -> impl Strategy<Value = EntryHeader> {
-    let kind = (0..6u8).prop_map(|code| EntryKind::from_code(code).unwrap());
+    let kind = (0..7u8).prop_map(|code| EntryKind::from_code(code).unwrap());
     let parts = (term(), seqno(), kind, origin(), seqno(), any::<u32>());
     parts.prop_map(
         |(term, seqno, kind, origin, depends_on, payload_crc)| EntryHeader {
@@ -354,6 +354,11 @@ pub(crate) fn peer_message() -> impl Strategy<Value = PeerMessage> {
             }
         ),
         1 => state_result().prop_map(PeerMessage::StateResult),
+        1 => (session(), seqno(), any::<u64>()).prop_map(|(session, seqno, outcome)| {
+            PeerMessage::Vote(Vote { session, seqno, outcome })
+        }),
+        1 => (term(), seqno())
+            .prop_map(|(term, seqno)| PeerMessage::VoteRequest { term, seqno }),
     ]
 }
 

@@ -1,0 +1,174 @@
+//! Decisions: which outcome of an action stands, as the log has it.
+//!
+//! ```text
+//! version u8 | seqno i64 | outcome u64 | count u16 | count x (member u64, session u64, outcome u64)
+//! ```
+//! All numbers are little-endian. Answers ascend by member; who gave none is not listed.
+
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+use synod_consensus::{EntryKind, LogIndex, MemberId, Seqno, SessionId};
+use synod_log::{LogError, LogReader};
+
+use crate::action::PayloadError;
+use crate::outcome::ActionOutcome;
+
+const VERSION: u8 = 1;
+const HEADER_BYTES: usize = 1 + 8 + 8 + 2;
+const ANSWER_BYTES: usize = 24;
+/// Bytes read from the log at a time.
+const READ_BYTES: usize = 1 << 20;
+
+/// How an action ended on one member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// Which.
+    pub member: MemberId,
+    /// In which session.
+    pub session: SessionId,
+    /// How.
+    pub outcome: ActionOutcome,
+}
+
+/// Which outcome of an action stands. The first one in the log counts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Decision {
+    /// The action.
+    pub seqno: Seqno,
+    /// The members that had another one leave.
+    pub outcome: ActionOutcome,
+    /// What the decision was made on, by member.
+    pub answers: Vec<Answer>,
+}
+
+impl Decision {
+    /// How the action ended on this member in this session, if it was asked in time.
+    pub fn answer_of(&self, member: MemberId, session: SessionId) -> Option<ActionOutcome> {
+        let mut answers = self.answers.iter();
+        let own = answers.find(|answer| (answer.member, answer.session) == (member, session));
+        own.map(|answer| answer.outcome)
+    }
+
+    pub(crate) fn encode(&self) -> Bytes {
+        let bytes = HEADER_BYTES + ANSWER_BYTES * self.answers.len();
+        let mut out = BytesMut::with_capacity(bytes);
+        out.put_u8(VERSION);
+        out.put_i64_le(self.seqno.0);
+        out.put_u64_le(self.outcome.0);
+        let count = u16::try_from(self.answers.len()).expect("bounded by the group's size");
+        out.put_u16_le(count);
+        for answer in &self.answers {
+            out.put_u64_le(answer.member.0);
+            out.put_u64_le(answer.session.0);
+            out.put_u64_le(answer.outcome.0);
+        }
+        out.freeze()
+    }
+
+    /// Reads the payload of a decision entry.
+    ///
+    /// # Errors
+    /// If it is none.
+    pub fn decode(mut payload: Bytes) -> Result<Decision, PayloadError> {
+        let bad = |why: String| PayloadError {
+            what: "decision",
+            why,
+        };
+        if payload.len() < HEADER_BYTES {
+            return Err(bad(format!("{} bytes are too few", payload.len())));
+        }
+        let version = payload.get_u8();
+        if version != VERSION {
+            return Err(bad(format!(
+                "version {version}, this program knows {VERSION}"
+            )));
+        }
+        let seqno = Seqno(payload.get_i64_le());
+        let outcome = ActionOutcome(payload.get_u64_le());
+        let count = usize::from(payload.get_u16_le());
+        if payload.len() != count * ANSWER_BYTES {
+            return Err(bad(format!("{} bytes for {count} answers", payload.len())));
+        }
+        let answers = (0..count)
+            .map(|_| Answer {
+                member: MemberId(payload.get_u64_le()),
+                session: SessionId(payload.get_u64_le()),
+                outcome: ActionOutcome(payload.get_u64_le()),
+            })
+            .collect();
+        Ok(Decision {
+            seqno,
+            outcome,
+            answers,
+        })
+    }
+}
+
+/// The decision about an action in the log up to `end`, if there is one. Reads everything after the
+/// action: for a member that is behind and whose database has just failed.
+///
+/// # Errors
+/// If the log cannot be read.
+pub fn decision_about(
+    reader: &LogReader,
+    seqno: Seqno,
+    end: LogIndex,
+) -> Result<Option<Decision>, LogError> {
+    let mut next = reader.seek_seqno(seqno)?.next();
+    while next <= end {
+        let entries = reader.read(next, end, READ_BYTES)?;
+        if entries.is_empty() {
+            break;
+        }
+        for entry in entries {
+            next = entry.header.index.next();
+            if entry.header.kind != EntryKind::Decision {
+                continue;
+            }
+            // A broken one is reported where it is delivered.
+            let decision = Decision::decode(entry.payload).ok();
+            if let Some(found) = decision.filter(|decision| decision.seqno == seqno) {
+                return Ok(Some(found));
+            }
+        }
+    }
+    Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn decision() -> Decision {
+        let answer = |id, outcome| Answer {
+            member: MemberId(id),
+            session: SessionId(id + 10),
+            outcome: ActionOutcome(outcome),
+        };
+        Decision {
+            seqno: Seqno(42),
+            outcome: ActionOutcome(7),
+            answers: vec![answer(1, 7), answer(2, 0)],
+        }
+    }
+
+    #[test]
+    fn decision_survives_encoding_and_nothing_shorter_does() {
+        let payload = decision().encode();
+        assert_eq!(Decision::decode(payload.clone()).unwrap(), decision());
+        for len in 0..payload.len() {
+            assert!(Decision::decode(payload.slice(..len)).is_err(), "{len}");
+        }
+        let longer = [&payload[..], &[0]].concat();
+        assert!(Decision::decode(longer.into()).is_err());
+    }
+
+    #[test]
+    fn answers_are_of_one_session() {
+        let decision = decision();
+        let of = |id, session| decision.answer_of(MemberId(id), SessionId(session));
+        assert_eq!(of(1, 11), Some(ActionOutcome(7)));
+        assert_eq!(of(2, 12), Some(ActionOutcome::SUCCESS));
+        assert_eq!(of(2, 99), None);
+        assert_eq!(of(3, 13), None);
+    }
+}

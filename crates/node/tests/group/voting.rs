@@ -1,0 +1,234 @@
+//! An action fails on some members: all of them hear the same decision, and nobody else waits.
+
+use std::time::{Duration, Instant};
+
+use synod_node::{ActionOutcome, DataState, Decision, Seqno, StartMode, VotePolicy};
+
+use crate::support::{Group, Member, PATIENCE, SUSPECT, eventually, seqno_of};
+
+const X: ActionOutcome = ActionOutcome(77);
+const Y: ActionOutcome = ActionOutcome(88);
+
+/// Waits until a member has heard of a decision.
+fn decision(member: &Member, seqno: Seqno) -> Decision {
+    let is_about = |decision: &&Decision| decision.seqno == seqno;
+    member.host.wait("a decision", |record| {
+        record.decisions.iter().any(|d| is_about(&d))
+    });
+    let record = member.host.lock();
+    let mut about = record.decisions.iter().filter(is_about);
+    let found = about.next().unwrap().clone();
+    assert_eq!(about.count(), 0, "there is one");
+    found
+}
+
+fn hears_nothing(member: &Member, seqno: Seqno) -> bool {
+    let record = member.host.lock();
+    record.decisions.iter().all(|d| d.seqno != seqno)
+}
+
+/// Waits until all running members have heard of the decision, which is the same: what stands.
+fn stands(group: &Group, seqno: Seqno) -> ActionOutcome {
+    let decisions: Vec<Decision> = group.running().map(|m| decision(m, seqno)).collect();
+    for other in &decisions {
+        assert_eq!(other, &decisions[0]);
+    }
+    decisions[0].outcome
+}
+
+/// Has an action ordered that the members at these places cannot apply; the others can. Its seqno.
+fn order_failing(group: &Group, failing: &[usize], by: usize) -> Seqno {
+    for at in failing {
+        group.members[*at].hold();
+    }
+    let seqno = seqno_of(group.members[by].order("k", "v"));
+    for at in failing {
+        let member = &group.members[*at];
+        member.host.wait("the action", |r| r.last() >= seqno);
+        member.node().report_failure(seqno, X);
+    }
+    seqno
+}
+
+#[test]
+fn who_fails_alone_is_told_so_as_soon_as_the_others_have_answered() {
+    let group = Group::of(3, "alone");
+    for failing in [group.leader(), group.follower()] {
+        let by = (failing + 1) % 3;
+        let began = Instant::now();
+        let seqno = order_failing(&group, &[failing], by);
+        assert_eq!(stands(&group, seqno), ActionOutcome::SUCCESS);
+        assert!(began.elapsed() < SUSPECT, "nothing was waited for");
+        let answers = decision(&group.members[by], seqno).answers;
+        let member = group.members[failing].node().identity().0;
+        for answer in answers {
+            let failed = answer.member == member;
+            assert_eq!(answer.outcome == X, failed, "{answer:?}");
+        }
+        group.members[failing].go_on();
+    }
+}
+
+#[test]
+fn what_fails_alike_everywhere_stands() {
+    let group = Group::of(3, "alike");
+    let began = Instant::now();
+    let seqno = order_failing(&group, &[0, 1, 2], 1);
+    assert_eq!(stands(&group, seqno), X);
+    assert!(began.elapsed() < SUSPECT, "nothing was waited for");
+}
+
+#[test]
+fn who_succeeds_alone_hears_that_the_error_stands_unless_success_is_preferred() {
+    let group = Group::of(3, "prefer");
+    let seqno = order_failing(&group, &[0, 1], 2);
+    assert_eq!(stands(&group, seqno), X);
+    for member in &group.members {
+        member.go_on();
+        member.node().set_vote_policy(VotePolicy::SuccessOf(1));
+    }
+    let seqno = order_failing(&group, &[0, 1], 2);
+    assert_eq!(stands(&group, seqno), ActionOutcome::SUCCESS);
+}
+
+#[test]
+fn errors_that_differ_are_different_outcomes() {
+    let group = Group::of(3, "differ");
+    for member in &group.members {
+        member.hold();
+    }
+    let seqno = seqno_of(group.members[0].order("k", "v"));
+    for (member, outcome) in group.members.iter().zip([X, Y, X]) {
+        member.host.wait("the action", |r| r.last() >= seqno);
+        member.node().report_failure(seqno, outcome);
+    }
+    assert_eq!(stands(&group, seqno), X);
+}
+
+/// One of three says nothing: the two others have answered, and may differ.
+#[test]
+fn who_does_not_answer_is_left_out_and_nobody_else_waits() {
+    let group = Group::of(3, "silent");
+    let leader = group.leader();
+    let (failing, silent) = ((leader + 1) % 3, (leader + 2) % 3);
+    group.members[silent].hold();
+    let seqno = order_failing(&group, &[failing], leader);
+    assert!(hears_nothing(&group.members[leader], seqno));
+    seqno_of(group.members[leader].order("other", "goes on"));
+    seqno_of(group.members[silent].order("third", "goes on"));
+    assert_eq!(stands(&group, seqno), ActionOutcome::SUCCESS);
+}
+
+/// One word of three decides nothing, however long: the two others may both have succeeded.
+#[test]
+fn minority_decides_nothing_until_a_majority_has_answered() {
+    let group = Group::of(3, "minority");
+    let leader = group.leader();
+    let (failing, other) = ((leader + 1) % 3, (leader + 2) % 3);
+    group.members[leader].hold();
+    group.members[other].hold();
+    let seqno = order_failing(&group, &[failing], leader);
+    let until = Instant::now() + SUSPECT + Duration::from_secs(1);
+    let mut written = 0;
+    eventually("the bound", || {
+        written += 1;
+        seqno_of(group.members[leader].order(&format!("row {written}"), "goes on"));
+        assert!(hears_nothing(&group.members[failing], seqno));
+        Instant::now() > until
+    });
+    group.members[other].go_on();
+    assert_eq!(stands(&group, seqno), ActionOutcome::SUCCESS);
+}
+
+#[test]
+fn member_that_catches_up_is_not_waited_for() {
+    let group = Group::of(3, "behind");
+    let leader = group.leader();
+    let (failing, behind) = ((leader + 1) % 3, (leader + 2) % 3);
+    group.members[behind].hold();
+    group.members[behind]
+        .node()
+        .set_data_state(DataState::Joined);
+    // Whatever the leader has heard by the time of the vote, it hears of this before the bound.
+    let began = Instant::now();
+    let seqno = order_failing(&group, &[failing], leader);
+    assert_eq!(stands(&group, seqno), ActionOutcome::SUCCESS);
+    assert!(began.elapsed() < SUSPECT, "nobody was waited for");
+}
+
+#[test]
+fn vote_survives_its_leader() {
+    let mut group = Group::of(3, "newleader");
+    let leader = group.leader();
+    let (failing, other) = ((leader + 1) % 3, (leader + 2) % 3);
+    group.members[other].hold();
+    group.members[leader].hold();
+    let seqno = order_failing(&group, &[failing], leader);
+    group.members[leader]
+        .host
+        .wait("the question", |record| record.says("asking the others"));
+    group.members[leader].stop();
+    group.leader();
+    assert!(hears_nothing(&group.members[failing], seqno));
+    group.members[other].go_on();
+    assert_eq!(stands(&group, seqno), ActionOutcome::SUCCESS);
+}
+
+/// It may have the other outcome, or fail only now: either way it has to know.
+#[test]
+fn member_that_was_away_hears_the_decision_in_its_place_and_finds_it() {
+    let mut group = Group::of(3, "away");
+    let leader = group.leader();
+    let away = (leader + 1) % 3;
+    group.members[away].stop();
+    let seqno = {
+        let others: Vec<usize> = (0..3).filter(|at| *at != away).collect();
+        order_failing(&group, &others, leader)
+    };
+    assert_eq!(stands(&group, seqno), X);
+    group.members[leader].go_on();
+    let later = seqno_of(group.members[leader].order("later", "v"));
+    group.members[away].start(StartMode::Join).unwrap();
+    group.members[away].take_part();
+    let host = &group.members[away].host;
+    host.wait("what came later", |record| record.last() >= later);
+    let delivered = host.lock().delivered_decisions.clone();
+    let expected = decision(&group.members[leader], seqno);
+    assert_eq!(delivered, [expected.clone()], "before what came later");
+    let node = group.members[away].node();
+    assert_eq!(node.decision_about(seqno).unwrap(), Some(expected));
+    assert_eq!(node.decision_about(later).unwrap(), None);
+}
+
+/// Its database is of no use any more, but the others would have no majority without its vote.
+#[test]
+fn member_that_cannot_be_spared_votes_until_it_can() {
+    let mut group = Group::of(3, "spared");
+    let leader = group.leader();
+    let (leaver, dead) = ((leader + 1) % 3, (leader + 2) % 3);
+    group.members[dead].stop();
+    let node = group.members[leaver].node().clone();
+    let leaving = std::thread::spawn(move || node.leave_when_spared());
+    group.members[leader]
+        .host
+        .wait("the view without it", |r| r.view_names().len() == 1);
+    // Longer than who leaves in good order would wait.
+    let until = Instant::now() + Duration::from_secs(5);
+    let mut written = 0;
+    eventually("some time", || {
+        written += 1;
+        seqno_of(group.members[leader].order(&format!("row {written}"), "has a majority"));
+        assert!(!leaving.is_finished());
+        Instant::now() > until
+    });
+    group.members[dead].start(StartMode::Join).unwrap();
+    group.members[dead].take_part();
+    let deadline = Instant::now() + PATIENCE;
+    while !leaving.is_finished() {
+        assert!(Instant::now() < deadline, "it can be spared now");
+        std::thread::park_timeout(Duration::from_millis(5));
+    }
+    leaving.join().unwrap();
+    group.members[leaver].stop();
+    seqno_of(group.members[leader].order("last", "v"));
+}
