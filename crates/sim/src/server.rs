@@ -67,7 +67,8 @@ impl World {
             // A logger has applied everything, always.
             let process = self.process(id);
             let committed = process.shared.commit_seqno();
-            return process.shared.set_applied(committed);
+            process.shared.set_applied(committed);
+            return;
         }
         let moved = self.has_moved(id);
         let process = self.process(id);
