@@ -274,7 +274,7 @@ fn views_between(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use synod_consensus::Seqno;
+    use synod_consensus::{Member, Role, Seqno, VersionRange};
 
     const LONG: Duration = Duration::from_secs(3600);
 
@@ -389,6 +389,48 @@ mod tests {
         assert_eq!(presence.adrift(&latest), BTreeSet::from([MemberId(2)]));
         presence.report(report(2, 5, 9, DataState::Disconnected));
         assert!(presence.adrift(&latest).is_empty(), "another session");
+    }
+
+    #[test]
+    fn word_is_waited_for_of_whoever_has_not_said_that_it_is_behind() {
+        let mut config = Config::default();
+        for id in 1..=3 {
+            let member = Member {
+                role: Role::Voter,
+                has_data: id != 3,
+                name: format!("node{id}"),
+                address: String::new(),
+                versions: VersionRange { min: 1, max: 1 },
+            };
+            config.members.insert(MemberId(id), member);
+        }
+        let mut presence = Presence::default();
+        presence.begin(Time(5), Some(&view(1)), member(3, 1));
+        let ids = |presence: &Presence| -> Vec<u64> {
+            presence.electorate(&config).iter().map(|id| id.0).collect()
+        };
+        assert_eq!(ids(&presence), [1, 2], "the logger leads");
+        let report = |session, state| Report {
+            member: MemberId(2),
+            session: SessionId(session),
+            state,
+            ..Report::default()
+        };
+        for (state, counts) in [
+            (DataState::Disconnected, false),
+            (DataState::Joining, false),
+            (DataState::Donor, true),
+            (DataState::Joined, false),
+            (DataState::Synced, true),
+            (DataState::Error, false),
+        ] {
+            presence.report(report(1, state));
+            assert_eq!(ids(&presence).contains(&2), counts, "{state:?}");
+        }
+        presence.begin(Time(9), Some(&view(1)), member(3, 1));
+        assert_eq!(ids(&presence), [1, 2], "said to another leader");
+        presence.report(report(7, DataState::Joining));
+        assert_eq!(ids(&presence), [1, 2], "said by another session");
     }
 
     #[test]
