@@ -206,7 +206,7 @@ impl Driver {
         if leads {
             self.intake.new_term(change.term);
             self.begin_leading();
-            self.lead_while_leaving();
+            self.stay_for_leavers();
         } else {
             self.deferred.clear();
         }

@@ -16,8 +16,9 @@ pub(super) struct Leaving {
     done: LeaveDone,
     /// When it goes without the group's consent; never, if there is none.
     deadline: Option<Time>,
-    /// Leadership is handed over from then on.
-    hand_over_from: Time,
+    /// As a leader it stays until then: others may be about to ask for leave, or on their way out with
+    /// an answer that is not sent yet.
+    stay_until: Time,
 }
 
 impl Driver {
@@ -26,16 +27,17 @@ impl Driver {
         self.leaving = Some(Leaving {
             done,
             deadline: limit.map(|limit| self.now.plus(limit)),
-            hand_over_from: self.now,
+            stay_until: self.now,
         });
         self.leave_tick();
     }
 
-    /// A leaver that comes to lead was probably handed leadership by another one, which would get it back
-    /// at once: it gives others time to ask for leave first.
-    pub(super) fn lead_while_leaving(&mut self) {
+    /// A leaver does not go, nor hand leadership over, for a moment. If it has just come to lead, it was
+    /// probably handed leadership by another leaver, which would get it back at once. If it has just
+    /// let somebody go, the answer must get out.
+    pub(super) fn stay_for_leavers(&mut self) {
         if let Some(leaving) = &mut self.leaving {
-            leaving.hand_over_from = self.now.plus(self.tuning.slow_tick * 2);
+            leaving.stay_until = self.now.plus(self.tuning.slow_tick * 2);
         }
     }
 
@@ -55,12 +57,13 @@ impl Driver {
             .members
             .iter()
             .any(|(id, member)| *id != self.me.member && member.role == Role::Voter);
+        let stays = self.now < leaving.stay_until || !self.presence.leaving.is_empty();
+        if self.core.is_leader() && stays {
+            return;
+        }
         if !others_vote {
             self.finish_leave();
         } else if self.core.is_leader() {
-            if self.now < leaving.hand_over_from || !self.presence.leaving.is_empty() {
-                return;
-            }
             // Refused while one is under way, or nobody is fit: asked again at the next tick.
             let _ = self.core.transfer_leadership(self.now(), None);
         } else if let Some(leader) = self.core.leader() {
@@ -145,6 +148,7 @@ impl Driver {
                 }
             } else if config.index <= self.core.commit_index() {
                 self.presence.leaving.remove(&member);
+                self.stay_for_leavers();
                 self.send(member, PeerMessage::LeaveReply { ok: true });
             }
         }
