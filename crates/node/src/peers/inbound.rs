@@ -193,7 +193,7 @@ fn greet(
     let mut reply = lock(&peers.identity).answer(&hello);
     // An IPv4 caller of a socket for both: the list has the address in its usual form.
     let ip = from.ip().to_canonical();
-    if !peers.may_call(hello.member, ip) {
+    if !peers.deals_with(hello.member, hello.session, ip) {
         let text = format!("{ip} is not in the allowlist");
         reply = HelloReply::Refused {
             reason: RefuseReason::NotAllowed,

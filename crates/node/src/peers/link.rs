@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use synod_consensus::{GroupId, MemberId};
+use synod_consensus::{GroupId, MemberId, SessionId};
 use synod_member::{Event, Host, Level, lock};
 use synod_wire::{FrameWriter, HelloReply, Lane, PeerMessage, RefuseReason, StreamError};
 
@@ -270,10 +270,17 @@ pub(super) fn run(peers: &Peers, link: &Link, lane: Lane) {
                 HelloReply::Welcome {
                     version,
                     member,
+                    session,
                     group,
                     ..
                 },
             )) if member == link.member => {
+                if let Some(why) = objection(peers, member, session, &channel) {
+                    pause = RETRY_MAX;
+                    complain(peers, &address, &mut said, Some(why));
+                    link.pause(lane, pause);
+                    continue;
+                }
                 (pause, said) = (RETRY_MIN, None);
                 let opened = Opened {
                     channel,
@@ -293,16 +300,35 @@ pub(super) fn run(peers: &Peers, link: &Link, lane: Lane) {
                 pause = (pause * 2).min(RETRY_MAX);
                 // That nobody answers is what happens to members; that they do not trust each other
                 // is for the operator to mend.
-                let text = error.trouble();
-                if let Some(text) = text.as_ref().filter(|_| text != said) {
-                    let text = format!("cannot call {address}: {text}");
-                    peers.host.log(Level::Warning, &text);
-                }
-                said = text;
+                complain(peers, &address, &mut said, error.trouble());
             }
         }
         link.pause(lane, pause);
     }
+}
+
+/// Why this server has nothing to do with whoever answered.
+fn objection(
+    peers: &Peers,
+    member: MemberId,
+    session: SessionId,
+    channel: &Channel,
+) -> Option<String> {
+    let at = match channel.stream().peer_addr() {
+        Ok(at) => at.ip().to_canonical(),
+        Err(error) => return Some(error.to_string()),
+    };
+    let objects = !peers.deals_with(member, session, at);
+    objects.then(|| format!("{at} is not in the allowlist"))
+}
+
+/// Says what is in the way of a connection, once until it is something else.
+fn complain(peers: &Peers, address: &str, said: &mut Option<String>, now: Option<String>) {
+    if let Some(text) = now.as_ref().filter(|_| now != *said) {
+        let text = format!("cannot call {address}: {text}");
+        peers.host.log(Level::Warning, &text);
+    }
+    *said = now;
 }
 
 /// A connection on which the greeting is over.

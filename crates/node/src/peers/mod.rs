@@ -24,7 +24,7 @@ use std::time::Duration;
 
 use crossbeam_channel::Sender;
 use socket2::SockRef;
-use synod_consensus::{GroupId, MemberId};
+use synod_consensus::{GroupId, MemberId, SessionId};
 use synod_member::{Event, Host, lock};
 use synod_wire::tls::TlsError;
 use synod_wire::{FrameLimits, Hello, HelloReply, Lane, LocalIdentity, PeerMessage, RefuseReason};
@@ -189,9 +189,11 @@ impl Peers {
         });
     }
 
-    /// Whether a member may call from this host.
-    fn may_call(&self, member: MemberId, ip: IpAddr) -> bool {
-        self.host.allows(&ip.to_string()) || self.called.has_answered(member, ip, ANSWER_LIMIT)
+    /// Whether this server has to do with a member's process at this host: whether it may call, and is
+    /// called. (Who was only not listened to would go on getting the group's data.)
+    fn deals_with(&self, member: MemberId, session: SessionId, ip: IpAddr) -> bool {
+        let peer = (member, session, ip);
+        self.host.allows(&ip.to_string()) || self.called.has_answered(peer, ANSWER_LIMIT)
     }
 
     /// Keeps a connection to this member from now on, at this address.

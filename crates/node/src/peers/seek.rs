@@ -1,14 +1,13 @@
 //! Looking for the group: call the configured addresses, learn who answers.
 
-use std::net::IpAddr;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use synod_consensus::MemberId;
 use synod_member::{Event, lock};
 use synod_wire::{HelloReply, Lane, RefuseReason};
 
 use super::Peers;
+use super::called::Answer;
 use super::channel::Channel;
 use super::dial::{DialError, dial};
 
@@ -62,14 +61,18 @@ fn call(peers: &Arc<Peers>, seed: &str) {
     }
 }
 
-fn who_answered(answer: &Result<(Channel, HelloReply), DialError>) -> Option<(MemberId, IpAddr)> {
-    match answer {
-        Ok((channel, HelloReply::Welcome { member, .. })) => {
-            let at = channel.stream().peer_addr().ok()?;
-            Some((*member, at.ip().to_canonical()))
-        }
-        _ => None,
-    }
+fn who_answered(answer: &Result<(Channel, HelloReply), DialError>) -> Option<Answer> {
+    let Ok((
+        channel,
+        HelloReply::Welcome {
+            member, session, ..
+        },
+    )) = answer
+    else {
+        return None;
+    };
+    let at = channel.stream().peer_addr().ok()?;
+    Some((*member, *session, at.ip().to_canonical()))
 }
 
 /// Whether asking again cannot help.

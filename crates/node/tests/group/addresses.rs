@@ -64,6 +64,30 @@ fn who_allows_nobody_still_hears_those_it_calls_itself() {
     assert!(why.contains("is not in the allowlist"), "{why}");
 }
 
+/// It would go on getting the group's data.
+#[test]
+fn member_that_may_not_call_any_more_is_not_called_either() {
+    let mut group = Group::of(3, "taken-off");
+    let out = group.follower();
+    group.members[out].stop();
+    let others: Vec<usize> = (0..3).filter(|at| *at != out).collect();
+    for at in &others {
+        group.members[*at].host.lock().allows_nobody = true;
+    }
+    group.members[out].start(StartMode::Join).unwrap();
+    for at in &others {
+        let refusal = "connection from";
+        let host = &group.members[*at].host;
+        host.wait("a refused call", |record| record.says(refusal));
+        host.wait("a call not made", |record| record.says("cannot call"));
+    }
+    seqno_of(group.members[others[0]].order("k", "not for all"));
+    let status = group.members[out].node().status();
+    assert_eq!(status.leader_name, "", "it hears nobody");
+    let leader = group.members[others[0]].node().status();
+    assert!(status.commit_index < leader.commit_index);
+}
+
 #[test]
 fn list_is_asked_for_the_ipv4_address_of_a_caller_of_both() {
     let mut home = Group::prepared_by(1, "both", |config| {
