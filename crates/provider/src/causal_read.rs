@@ -11,6 +11,11 @@ const ASK_AGAIN: Duration = Duration::from_secs(5);
 impl Connection {
     /// Waits until this server has everything up to `upto`, or up to the group's present position.
     pub(crate) fn sync_wait(&self, upto: Option<Gtid>, timeout: Duration) -> (Status, Gtid) {
+        if !self.state().tracked {
+            // The database is being replaced, and who asks is most likely the script that does it: to wait
+            // for the end of that would be to wait for oneself.
+            return (Status::TrxFail, Gtid::UNDEFINED);
+        }
         // A time-out may be as long as the server can express.
         let deadline = Instant::now().checked_add(timeout);
         let target = match upto {
