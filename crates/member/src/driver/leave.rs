@@ -22,8 +22,12 @@ pub(super) struct Leaving {
 }
 
 impl Driver {
-    /// Begins to go. Whoever was told to go before is not waited for any longer.
+    /// Begins to go. Somebody who has all the time does not take the place of somebody in a hurry;
+    /// otherwise who comes last is told, and who came before at once.
     pub(super) fn begin_leave(&mut self, done: LeaveDone, limit: Option<Duration>) {
+        if limit.is_none() && self.leaving.is_some() {
+            return;
+        }
         self.leaving = Some(Leaving {
             done,
             deadline: limit.map(|limit| self.now.plus(limit)),

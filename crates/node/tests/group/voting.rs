@@ -232,3 +232,24 @@ fn member_that_cannot_be_spared_votes_until_it_can() {
     group.members[leaver].stop();
     seqno_of(group.members[leader].order("last", "v"));
 }
+
+/// A server that is thrown out and stopped at the same time tells its node both.
+#[test]
+fn leaving_in_a_hurry_is_not_ended_by_leaving_patiently() {
+    let mut group = Group::of(3, "hurry");
+    let leader = group.leader();
+    let (leaver, dead) = ((leader + 1) % 3, (leader + 2) % 3);
+    group.members[dead].stop();
+    let node = group.members[leaver].node().clone();
+    let began = Instant::now();
+    let hurried = node.clone();
+    let leaving = std::thread::spawn(move || hurried.leave());
+    group.members[leader]
+        .host
+        .wait("the view without it", |r| r.view_names().len() == 1);
+    assert!(!leaving.is_finished());
+    node.leave_when_spared();
+    leaving.join().unwrap();
+    // It cannot be spared, so it takes the whole of its time.
+    assert!(began.elapsed() > Duration::from_secs(3));
+}
