@@ -10,7 +10,7 @@
 //! believed: half a copy, or a database that differs from the others', has a position too.
 
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use synod_node::{DatabasePosition, GroupId, Seqno};
 
@@ -62,35 +62,44 @@ impl PositionKeeper {
 
     /// Where the database is, as far as that is known now.
     pub(crate) fn current(&self) -> DatabasePosition {
-        *self.current.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.lock()
     }
 
     /// The database begins to change.
     pub(crate) fn changing(&self, group: GroupId) {
-        self.set(DatabasePosition {
+        let position = DatabasePosition {
             group,
             seqno: UNKNOWN,
-        });
+        };
+        self.set(&mut self.lock(), position);
     }
 
-    /// The database is at rest.
+    /// The database is at rest. Not if it must not be used: that may have turned out on another thread
+    /// while the caller found it at rest.
     pub(crate) fn settled(&self, group: GroupId, seqno: i64) {
-        self.set(DatabasePosition {
-            group,
-            seqno: Seqno(seqno),
-        });
+        let mut current = self.lock();
+        if current.group == group {
+            let seqno = Seqno(seqno);
+            self.set(&mut current, DatabasePosition { group, seqno });
+        }
     }
 
     /// The database is being replaced, or must be: only a full copy helps.
     pub(crate) fn unusable(&self) {
-        self.set(DatabasePosition {
+        let position = DatabasePosition {
             group: GroupId::NONE,
             seqno: UNKNOWN,
-        });
+        };
+        self.set(&mut self.lock(), position);
     }
 
-    fn set(&self, position: DatabasePosition) {
-        *self.current.lock().unwrap_or_else(PoisonError::into_inner) = position;
+    fn lock(&self) -> MutexGuard<'_, DatabasePosition> {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Under the lock, so that the file ends as the position does.
+    fn set(&self, current: &mut DatabasePosition, position: DatabasePosition) {
+        *current = position;
         let saved = SavedPosition {
             group: position.group,
             seqno: position.seqno.0,
@@ -159,6 +168,49 @@ mod tests {
             group,
             seqno: Seqno(seqno),
         }
+    }
+
+    /// A keeper with a directory of its own.
+    fn keeper(name: &str) -> (PositionKeeper, PathBuf) {
+        let dir = format!("synod-position-{name}-{}", std::process::id());
+        let dir = std::env::temp_dir().join(dir);
+        std::fs::create_dir_all(&dir).unwrap();
+        let callbacks = Callbacks::none();
+        let keeper = PositionKeeper::load(dir.clone(), Gtid::UNDEFINED, callbacks).unwrap();
+        (keeper, dir)
+    }
+
+    #[test]
+    fn database_that_must_not_be_used_is_never_at_rest() {
+        let (keeper, dir) = keeper("unusable");
+        keeper.changing(GROUP);
+        keeper.unusable();
+        keeper.settled(GROUP, 9);
+        assert_eq!(keeper.current(), at(GroupId::NONE, -1));
+        assert_eq!(grastate::read(&dir).unwrap(), saved(GroupId::NONE, -1));
+        // Until it is replaced.
+        keeper.changing(GROUP);
+        keeper.settled(GROUP, 9);
+        assert_eq!(grastate::read(&dir).unwrap(), saved(GROUP, 9));
+        std::fs::remove_dir_all(dir).unwrap();
+    }
+
+    #[test]
+    fn file_says_what_the_last_of_several_threads_said() {
+        let (keeper, dir) = keeper("threads");
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..50 {
+                        keeper.changing(GROUP);
+                        keeper.unusable();
+                    }
+                });
+            }
+        });
+        let DatabasePosition { group, seqno } = keeper.current();
+        assert_eq!(grastate::read(&dir).unwrap(), saved(group, seqno.0));
+        std::fs::remove_dir_all(dir).unwrap();
     }
 
     #[test]
