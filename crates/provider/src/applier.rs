@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use bytes::Bytes;
 use synod_node::{Origin, View as GroupView};
 
-use crate::api::{ExitLoop, LogLevel, RecvContext, Status, ViewStatus};
+use crate::api::{ExitLoop, LogLevel, RecvContext, Status, View, ViewStatus};
 use crate::connection::{Connection, origin_uuid};
 use crate::joining::JoinEnd;
 use crate::sequence::{Queued, Sequencer, Task, Work};
@@ -200,15 +200,9 @@ impl Connection {
         let Some(view) = view.filter(|_| shown && !self.is_primary()) else {
             return Ok(());
         };
-        let released = self.sequencer.released();
-        let mut server_view = self.server_view(&view, ViewStatus::NonPrimary, released);
-        let own = server_view
-            .my_index
-            .map(|index| server_view.members[index].clone());
-        server_view.my_index = own.as_ref().map(|_| 0);
-        server_view.members = own.into_iter().collect();
         let refused = |error| Stop::Refused(format!("view without a position: {error}"));
-        self.callbacks.view(ctx, &server_view).map_err(refused)?;
+        let lost = self.lost_view(&view);
+        self.callbacks.view(ctx, &lost).map_err(refused)?;
         self.update(|state| {
             state.shown_primary = false;
             // Who is out of the group is out of its flow control, whatever was asked for before.
@@ -216,6 +210,16 @@ impl Connection {
         });
         self.set_local(LocalState::Initialized);
         Ok(())
+    }
+
+    /// What is left of a view when the group is lost: this server alone, if it was in it.
+    pub(crate) fn lost_view(&self, view: &GroupView) -> View {
+        let released = self.sequencer.released();
+        let mut lost = self.server_view(view, ViewStatus::NonPrimary, released);
+        let own = lost.my_index.map(|index| lost.members[index].clone());
+        lost.my_index = own.as_ref().map(|_| 0);
+        lost.members = own.into_iter().collect();
+        lost
     }
 
     /// The server has caught up.

@@ -24,6 +24,7 @@ use crate::status::LocalState;
 use crate::stream_ends::StreamEnd;
 use crate::total_order::Statements;
 use crate::transaction::Transactions;
+use crate::voting::Votes;
 
 /// Application protocol of MariaDB's write sets; the only one the server accepts in views.
 const APPLICATION_PROTOCOL: i32 = 4;
@@ -75,6 +76,8 @@ pub(crate) struct State {
     pub(crate) stream_ends: VecDeque<StreamEnd>,
     /// How many of them there have been.
     pub(crate) stream_ends_done: u64,
+    /// Which outcomes of actions stand.
+    pub(crate) votes: Votes,
     /// The final view was shown.
     pub(crate) ended: bool,
 }
@@ -119,6 +122,8 @@ pub(crate) struct Connection {
     pub(crate) final_view: AtomicBool,
     /// Streamed transactions of this server that began before this position were given up by all.
     pub(crate) streams_lost_before: AtomicI64,
+    /// The last action that was decided about.
+    pub(crate) last_decided: AtomicI64,
     /// Tells the group of streamed transactions that are rolled back.
     pub(crate) stream_ender: Mutex<Option<JoinHandle<()>>>,
     /// Ends the node once everybody else is gone.
@@ -157,6 +162,7 @@ impl Connection {
             joining: AtomicBool::new(false),
             final_view: AtomicBool::new(false),
             streams_lost_before: AtomicI64::new(-1),
+            last_decided: AtomicI64::new(-1),
             stream_ender: Mutex::new(None),
             closer: Mutex::new(None),
             stopping: Arc::default(),
@@ -329,8 +335,14 @@ impl Connection {
     /// The action is finished; remembers how far the database is.
     pub(crate) fn release(&self, seqno: i64) {
         self.sequencer.release(seqno);
-        if let Some(node) = self.node() {
-            node.set_applied(Seqno(self.sequencer.released()));
+        let Some(node) = self.node() else { return };
+        loop {
+            let released = self.sequencer.released();
+            node.set_applied(Seqno(released));
+            // Somebody who was further may have said so before.
+            if self.sequencer.released() == released {
+                return;
+            }
         }
     }
 

@@ -62,22 +62,31 @@ impl Connection {
     /// This server cannot apply what the others applied: it leaves, and says so. Nothing after the
     /// failed action gets into the database.
     pub(crate) fn inconsistent(&self, why: &str) {
+        // In words that operators' tools know from Galera.
+        self.leave_as_inconsistent(&format!("Inconsistency detected: {why}"));
+    }
+
+    /// As [`Connection::inconsistent`], in other words.
+    pub(crate) fn leave_as_inconsistent(&self, why: &str) {
         self.begin_closing();
-        self.sequencer.cut();
         let first = self.update(|state| {
             state.failure.get_or_insert_with(|| why.to_owned());
             std::mem::replace(&mut state.local, LocalState::Inconsistent)
                 != LocalState::Inconsistent
         });
+        if first {
+            // Before the appliers go: the last one saves the position of a database that is good.
+            self.position.unusable();
+        }
+        self.sequencer.cut();
         if !first {
             return;
         }
-        self.position.unusable();
         self.report(DataState::Error);
         self.log(
             LogLevel::Error,
             format!(
-                "this server leaves the group, since its data may differ from the others': {why}. \
+                "{why}. This server leaves the group, since its data may differ from the others'. \
                  Find out why before you go on; its data are kept as they are until the next start, \
                  which takes a full copy"
             ),
@@ -120,11 +129,26 @@ impl Connection {
         }
     }
 
+    /// A server that is thrown out is first shown that it has no group any more, as by Galera.
+    fn show_inconsistent(&self, ctx: RecvContext) {
+        let view = {
+            let state = self.state();
+            let thrown_out = state.local == LocalState::Inconsistent && state.shown_primary;
+            state.view.clone().filter(|_| thrown_out)
+        };
+        let Some(view) = view else { return };
+        if let Err(error) = self.callbacks.view(ctx, &self.lost_view(&view)) {
+            self.log(LogLevel::Error, format!("last view but one: {error}"));
+        }
+        self.update(|state| state.shown_primary = false);
+    }
+
     /// The final view, without which the server waits for ever. Once.
     fn show_end(&self, ctx: RecvContext) {
         if self.final_view.swap(true, Ordering::AcqRel) {
             return;
         }
+        self.show_inconsistent(ctx);
         let position = Gtid {
             group: self.group(),
             seqno: self.sequencer.released(),
@@ -157,7 +181,13 @@ impl Connection {
             return;
         };
         let stopping = self.stopping.clone();
+        let keeps_vote = self.state().local == LocalState::Inconsistent;
         let close = move || {
+            // The database differs from the others', the log does not: the vote that goes with it is
+            // kept until they can do without. Whoever closes the node meanwhile ends this.
+            if keeps_vote {
+                node.leave_when_spared();
+            }
             let _one = stopping.lock().unwrap_or_else(PoisonError::into_inner);
             node.leave();
             node.stop();

@@ -125,7 +125,10 @@ impl Connection {
         );
         self.sequencer.reset(position);
         self.position.changing(self.group());
-        self.update(|state| state.tracked = true);
+        self.update(|state| {
+            state.tracked = true;
+            state.votes.begin_at(position);
+        });
         if missing > 0 {
             let then = self.view_of_the_past(view, position)?;
             let synthetic = self.server_view(&then, ViewStatus::Primary, position);
@@ -202,6 +205,7 @@ impl Connection {
         self.position.changing(self.group());
         self.update(|state| {
             state.tracked = true;
+            state.votes.begin_at(position);
             if position >= view.seqno.0 {
                 // The copy contains the view: the server will not be shown it again.
                 state.view = Some(view.clone());

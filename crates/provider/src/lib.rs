@@ -38,6 +38,7 @@ mod stream;
 mod stream_ends;
 mod total_order;
 mod transaction;
+mod voting;
 mod write_set;
 
 // Whatever else is built at the same time: no bug is ever planted in what servers load.

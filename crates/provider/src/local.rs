@@ -227,25 +227,22 @@ impl Connection {
         Status::Ok
     }
 
-    /// Ends a transaction's turn. With an error it does not end: nothing after an action that this
-    /// server could not apply may get into its database.
+    /// Ends a transaction's turn. With an error it does so only if the group had the same one: nothing
+    /// after an action that this server alone could not apply may get into its database.
     pub(crate) fn commit_order_leave(
         &self,
         handle: &TrxHandle,
         meta: &TrxMeta,
         error: Option<&[u8]>,
-        is_isolated: bool,
     ) -> Status {
         let seqno = meta.gtid.seqno;
-        if let Some(text) = error.filter(|text| !text.is_empty() && !is_isolated) {
-            self.inconsistent(&format!(
-                "action {seqno} failed to apply: {}",
-                error_text(text)
-            ));
+        if let Some(error) = error.filter(|text| !text.is_empty())
+            && !self.may_go_on_after(seqno, error)
+        {
             return Status::NodeFail;
         }
         if is_applied(handle) {
-            self.sequencer.leave(seqno);
+            self.leave_order(seqno);
             return Status::Ok;
         }
         let Some(transaction) = self.transactions.get(handle) else {
@@ -255,8 +252,16 @@ impl Connection {
         if self.is_of_this_order(&gathered) {
             self.sequencer.leave(seqno);
             gathered.phase = Phase::Left(seqno);
+            drop(gathered);
+            self.ended(seqno);
         }
         Status::Ok
+    }
+
+    /// Lets the next seqno have its turn.
+    pub(crate) fn leave_order(&self, seqno: i64) {
+        self.sequencer.leave(seqno);
+        self.ended(seqno);
     }
 
     /// A transaction is over, or a fragment of one that goes on.

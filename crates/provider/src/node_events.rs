@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use synod_node::{Delivery, DonorRequest, Host, Level, TransferNews, View as GroupView};
+use synod_node::{Decision, Delivery, DonorRequest, Host, Level, TransferNews, View as GroupView};
 
 use crate::api::LogLevel;
 use crate::boundary::peer_ip_allowed;
@@ -73,6 +73,14 @@ impl Host for Connection {
 
     fn allows(&self, ip: &str) -> bool {
         peer_ip_allowed(ip)
+    }
+
+    fn decided(&self, decision: &Decision) {
+        self.note_decision(decision);
+    }
+
+    fn deliver_decision(&self, decision: &Decision) {
+        self.compare_decision(decision);
     }
 
     fn failed(&self, why: &str) {

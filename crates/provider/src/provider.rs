@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use synod_node::{
     GroupId, KeyType, Limits, LogOptions, Node, NodeConfig, NodeStatus, OUR_VERSIONS, StartMode,
-    SurvivorPolicy, Timing,
+    SurvivorPolicy, Timing, VotePolicy,
 };
 use wsrep_sys as sys;
 
@@ -176,6 +176,7 @@ impl Provider {
         let node = Node::start(config, mode, connection.clone()).map_err(|e| e.to_string())?;
         connection.set_node(node.clone());
         node.set_survivor_policy(self.survivor_policy());
+        node.set_vote_policy(self.vote_policy());
         if let Err(error) = connection.start_stream_ends() {
             connection.shut_down();
             return Err(format!("cannot start thread synod-streams: {error}"));
@@ -295,6 +296,13 @@ impl Provider {
             true => SurvivorPolicy::GoOn,
             false if options.bool(key::PC_IGNORE_SB) => SurvivorPolicy::GoOnWithHalf,
             false => SurvivorPolicy::Wait,
+        }
+    }
+
+    fn vote_policy(&self) -> VotePolicy {
+        match self.options().unsigned(key::GCS_VOTE_POLICY) {
+            0 => VotePolicy::MostFrequent,
+            enough => VotePolicy::SuccessOf(u32::try_from(enough).unwrap_or(u32::MAX)),
         }
     }
 
@@ -426,9 +434,8 @@ impl ProviderApi for Provider {
         meta: &TrxMeta,
         error: Option<&[u8]>,
     ) -> Status {
-        let isolated = handle.trx_id == sys::WSREP_UNDEFINED_TRX_ID;
         self.with(Status::ConnFail, |connection| {
-            connection.commit_order_leave(handle, meta, error, isolated)
+            connection.commit_order_leave(handle, meta, error)
         })
     }
 

@@ -8,9 +8,8 @@ use bytes::{Bytes, BytesMut};
 use synod_node::{Action, Class, Fate, KeySet, KeyType};
 use wsrep_sys as sys;
 
-use crate::api::{CertifyOutcome, LogLevel, Status, TrxMeta, WsFlags};
+use crate::api::{CertifyOutcome, Status, TrxMeta, WsFlags};
 use crate::connection::Connection;
-use crate::local::error_text;
 use crate::sequence::Entered;
 use crate::write_set::WriteSet;
 
@@ -115,17 +114,20 @@ impl Connection {
         }
     }
 
-    /// The statement is done. An error here is not an inconsistency: the server has decided by
-    /// `wsrep_ignore_apply_errors`, and the same statement fails alike everywhere.
+    /// The statement is done. An error that `wsrep_ignore_apply_errors` does not let pass is put to the
+    /// vote as any other: the same statement fails alike everywhere, or this server differs.
     pub(crate) fn to_execute_end(&self, conn: u64, error: Option<&[u8]>) -> Status {
         let Some(seqno) = self.statements.end(conn) else {
             return Status::TrxMissing;
         };
-        if let Some(text) = error.filter(|text| !text.is_empty()) {
-            let text = error_text(text);
-            self.log(LogLevel::Info, format!("statement {seqno} failed: {text}"));
+        if let Some(error) = error.filter(|text| !text.is_empty())
+            && !self.may_go_on_after(seqno, error)
+        {
+            // The client gets the statement's own error, whatever is answered here.
+            self.end_flight();
+            return Status::Ok;
         }
-        self.sequencer.leave(seqno);
+        self.leave_order(seqno);
         self.release(seqno);
         self.end_flight();
         Status::Ok

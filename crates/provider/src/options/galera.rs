@@ -66,7 +66,7 @@ pub(super) const GALERA: [OptionSpec; 94] = [
     fraction("gcs.recv_q_soft_limit", "0.25").ignored("Receive queue.", BYTES_NOT_COUNTS),
     bool("gcs.stateless", "no").hidden().ignored("Node without state.", NO_LAYER),
     bool("gcs.sync_donor", "no").ignored("Slow the group down for a donor.", BYTES_NOT_COUNTS),
-    int("gcs.vote_policy", "0", 0, i64::MAX).hidden().ignored("Inconsistency vote.", "errors of one member are not put to a vote"),
+    int("gcs.vote_policy", "0", 0, i64::MAX).hidden().works("When an action fails on some members: 0 lets the most frequent outcome stand; a larger number lets success stand if at least so many members had it. The leader's value counts: set it alike everywhere."),
     int("gmcast.isolate", "0", 0, 1).trigger().hidden().works("For tests: 1 cuts all traffic with peers, 0 allows it again."),
     address("gmcast.listen_addr", "").default(DefaultValue::AnyAtBasePort).works("Where to listen for peers."),
     text("gmcast.mcast_addr", "").ignored("Multicast.", NO_LAYER),

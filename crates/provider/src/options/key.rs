@@ -74,6 +74,8 @@ keys! {
     GCACHE_SIZE: IntKey = "gcache.size";
     /// `gcs.fc_limit`
     GCS_FC_LIMIT: IntKey = "gcs.fc_limit";
+    /// `gcs.vote_policy`
+    GCS_VOTE_POLICY: IntKey = "gcs.vote_policy";
     /// `gmcast.isolate`
     GMCAST_ISOLATE: IntKey = "gmcast.isolate";
     /// `gmcast.listen_addr`

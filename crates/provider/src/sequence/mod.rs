@@ -138,6 +138,11 @@ impl Sequencer {
         self.released.load(Ordering::Acquire)
     }
 
+    /// Everything up to here has left the order.
+    pub(crate) fn left(&self) -> i64 {
+        self.lock().left
+    }
+
     /// Waits for the turn of `seqno`. `interrupt`: a flag that [`Sequencer::interrupt`] sets.
     pub(crate) fn enter(&self, seqno: i64, interrupt: Option<&AtomicBool>) -> Entered {
         let mut state = self.lock();

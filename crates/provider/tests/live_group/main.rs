@@ -8,3 +8,4 @@ mod one_member;
 mod server;
 mod streaming;
 mod two_members;
+mod voting;

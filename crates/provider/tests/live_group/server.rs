@@ -15,6 +15,9 @@ use std::time::{Duration, Instant};
 use synod::boundary::fill_table;
 use wsrep_sys::*;
 
+/// How everything fails here that does.
+const ERROR: &[u8] = b" Can't find record in 't', Error_code: 1032;\0";
+
 /// Longer than anything takes here, unless it hangs.
 pub(crate) const LIMIT: Duration = Duration::from_secs(30);
 
@@ -44,6 +47,10 @@ pub(crate) enum Seen {
         seqno: i64,
     },
     NotApplied {
+        seqno: i64,
+    },
+    /// It failed, as it did on others.
+    FailedAlike {
         seqno: i64,
     },
     /// Part of a transaction that goes on.
@@ -649,6 +656,13 @@ impl Inner {
         // SAFETY: valid arguments.
         unsafe { self.t().to_execute_end.unwrap()(self.table, conn, ptr::null()) }
     }
+
+    /// `to_execute_end` of a statement that has failed, as it does in `apply_cb`.
+    pub(crate) fn execute_end_failed(&self, conn: u64) -> wsrep_status_t {
+        let error = buf(ERROR);
+        // SAFETY: valid arguments.
+        unsafe { self.t().to_execute_end.unwrap()(self.table, conn, &error) }
+    }
 }
 
 impl Trx {
@@ -950,13 +964,6 @@ unsafe extern "C-unwind" fn on_apply(
         // SAFETY: the provider's own values, back.
         unsafe { t.commit_order_leave.unwrap()(server.table, handle, meta, error) }
     };
-    if flags & WSREP_FLAG_ISOLATION != 0 {
-        assert_eq!(flags, 0x45);
-        assert_eq!(enter(), WSREP_OK);
-        server.see(Seen::Executed { seqno });
-        assert_eq!(leave(ptr::null()), WSREP_OK);
-        return WSREP_CB_SUCCESS;
-    }
     let hook = server.hook.lock().unwrap().clone();
     let verdict = match hook {
         Some(hook) => hook(&Applying {
@@ -971,12 +978,20 @@ unsafe extern "C-unwind" fn on_apply(
         return WSREP_CB_FAILURE;
     }
     if verdict == Verdict::Fail {
-        let error = buf(b" Can't find record in 't', Error_code: 1032;\0");
-        assert_eq!(leave(&error), WSREP_NODE_FAIL);
-        server.see(Seen::NotApplied { seqno });
-        return WSREP_CB_FAILURE;
+        return match leave(&buf(ERROR)) {
+            WSREP_OK => {
+                server.see(Seen::FailedAlike { seqno });
+                WSREP_CB_SUCCESS
+            }
+            other => {
+                assert_eq!(other, WSREP_NODE_FAIL);
+                server.see(Seen::NotApplied { seqno });
+                WSREP_CB_FAILURE
+            }
+        };
     }
     match flags {
+        0x45 => server.see(Seen::Executed { seqno }),
         0x41 => server.see(Seen::Applied { seqno, data }),
         _ => server.see_streamed(flags, meta, data),
     }

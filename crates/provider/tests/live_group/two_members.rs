@@ -211,7 +211,7 @@ fn member_that_cannot_apply_leaves_and_is_not_trusted_again() {
         "nothing after the failure gets in"
     );
     assert!(two.inner.logged(&format!(
-        "action {broken} failed to apply: Can't find record"
+        ":{broken}: it failed to apply here: Can't find record"
     )));
     let errors = two
         .inner

@@ -1,0 +1,244 @@
+//! When an action fails here: the group decides which outcome stands, and whoever has another one
+//! leaves.
+//!
+//! A server with an error waits in the order until it knows (`commit_order_leave`,
+//! `to_execute_end`); one without never waits, and may learn later that it should have had one. So
+//! each decision is compared with what happened here, whichever of the two comes last.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
+
+use synod_node::{ActionOutcome, Decision, Seqno};
+
+use crate::api::{Gtid, LogLevel};
+use crate::connection::Connection;
+use crate::local::error_text;
+use crate::status::LocalState;
+
+/// So many errors and decisions are remembered. They matter until the decision was delivered and its
+/// action has ended here.
+const PAST_MAX: usize = 1024;
+
+/// What has failed here, and what was decided.
+#[derive(Default)]
+pub(crate) struct Votes {
+    /// The first decision about each action.
+    decided: BTreeMap<i64, ActionOutcome>,
+    /// Actions that failed here, as they should.
+    failed: BTreeMap<i64, ActionOutcome>,
+    /// What happened up to here happened to the database before this connection.
+    begun_at: i64,
+}
+
+impl Votes {
+    /// The database is at `position` when the connection begins.
+    pub(crate) fn begin_at(&mut self, position: i64) {
+        self.begun_at = position;
+    }
+
+    fn note(&mut self, decision: &Decision) {
+        let stands = self.decided.entry(decision.seqno.0);
+        stands.or_insert(decision.outcome);
+        while self.decided.len() > PAST_MAX {
+            self.decided.pop_first();
+        }
+    }
+
+    fn fail(&mut self, seqno: i64, outcome: ActionOutcome) {
+        self.failed.insert(seqno, outcome);
+        while self.failed.len() > PAST_MAX {
+            self.failed.pop_first();
+        }
+    }
+
+    /// How an action has ended in this connection.
+    fn outcome(&self, seqno: i64) -> ActionOutcome {
+        let failed = self.failed.get(&seqno).copied();
+        failed.unwrap_or(ActionOutcome::SUCCESS)
+    }
+
+    /// Compares the decision about an action that has ended here, if there is one, with its outcome:
+    /// what stands instead.
+    fn compare(&self, seqno: i64) -> Option<ActionOutcome> {
+        let stands = *self.decided.get(&seqno)?;
+        (stands != self.outcome(seqno)).then_some(stands)
+    }
+}
+
+/// How this server gets to know whose outcome stands.
+enum Verdict {
+    Stands(ActionOutcome),
+    /// It does not, for this reason.
+    Unknown(&'static str),
+}
+
+impl Connection {
+    /// An action has failed here, within the order. Waits for the group's decision; whether the server
+    /// may go on. If not, it is on its way out of the group.
+    pub(crate) fn may_go_on_after(&self, seqno: i64, error: &[u8]) -> bool {
+        let own = ActionOutcome::of_error(error);
+        let text = error_text(error);
+        let why = match self.verdict_on(seqno, own) {
+            Verdict::Stands(outcome) if outcome == own => {
+                self.update(|state| state.votes.fail(seqno, own));
+                let line = format!("action {seqno} failed as it did on other servers: {text}");
+                self.log(LogLevel::Info, line);
+                return true;
+            }
+            // In words that operators' tools know from Galera.
+            Verdict::Stands(outcome) => format!(
+                "Inconsistent by consensus on {}: it failed to apply here: {text}, {outcome} stands",
+                self.gtid(seqno)
+            ),
+            Verdict::Unknown(why) => format!("action {seqno} failed to apply: {text}, {why}"),
+        };
+        self.inconsistent(&why);
+        false
+    }
+
+    fn verdict_on(&self, seqno: i64, own: ActionOutcome) -> Verdict {
+        if let Some(stands) = self.state().votes.decided.get(&seqno) {
+            return Verdict::Stands(*stands);
+        }
+        let Some(node) = self.node() else {
+            return Verdict::Unknown("there is no group to ask");
+        };
+        let follows = matches!(
+            self.state().local,
+            LocalState::Synced | LocalState::DonorDesynced
+        );
+        if !follows {
+            // The others have long had this action; what they decided, if anything, is in the log.
+            return match node.decision_about(Seqno(seqno)) {
+                Ok(Some(decision)) => Verdict::Stands(decision.outcome),
+                Ok(None) => Verdict::Unknown("it did not on the others"),
+                Err(_) => Verdict::Unknown("what the group decided cannot be read"),
+            };
+        }
+        node.report_failure(Seqno(seqno), own);
+        let heard = self.wait_for(None, |state| {
+            let stands = state.votes.decided.get(&seqno);
+            match stands {
+                Some(stands) => Some(Verdict::Stands(*stands)),
+                None if self.is_closing() => Some(Verdict::Unknown(
+                    "this server left before the group decided",
+                )),
+                None => None,
+            }
+        });
+        heard.unwrap_or(Verdict::Unknown("nothing was decided"))
+    }
+
+    /// Takes note of a decision, for whoever waits for it.
+    pub(crate) fn note_decision(&self, decision: &Decision) {
+        self.update(|state| state.votes.note(decision));
+        let seqno = decision.seqno.0;
+        self.last_decided.fetch_max(seqno, Ordering::SeqCst);
+    }
+
+    /// A decision in its place in the log: nothing that comes after it was delivered yet. If its action
+    /// has ended here, it is compared now, otherwise by [`Connection::ended`].
+    pub(crate) fn compare_decision(&self, decision: &Decision) {
+        let seqno = decision.seqno.0;
+        if self.state().votes.begun_at >= seqno {
+            return self.compare_before(decision);
+        }
+        self.note_decision(decision);
+        if self.sequencer.left() >= seqno {
+            self.compare(seqno);
+        }
+    }
+
+    /// The database had the action before this connection: only the decision itself tells how it ended
+    /// here. If it does not, the database is not trusted.
+    fn compare_before(&self, decision: &Decision) {
+        let Some(node) = self.node().filter(|_| !decision.outcome.is_success()) else {
+            return;
+        };
+        let member = node.identity().0;
+        let mut answers = decision.answers.iter();
+        let own = answers.find(|answer| answer.member == member);
+        if own.is_none_or(|answer| answer.outcome != decision.outcome) {
+            self.outvoted(decision.seqno.0, decision.outcome);
+        }
+    }
+
+    /// An action has left the order. Costs nothing unless something was decided that this server has
+    /// not come to yet.
+    pub(crate) fn ended(&self, seqno: i64) {
+        if seqno <= self.last_decided.load(Ordering::SeqCst) {
+            self.compare(seqno);
+        }
+    }
+
+    fn compare(&self, seqno: i64) {
+        let stands = self.state().votes.compare(seqno);
+        if let Some(outcome) = stands {
+            self.outvoted(seqno, outcome);
+        }
+    }
+
+    /// It was applied here, and should not have been. In words that operators' tools know from Galera.
+    fn outvoted(&self, seqno: i64, stands: ActionOutcome) {
+        let gtid = self.gtid(seqno);
+        self.leave_as_inconsistent(&format!(
+            "Vote 0 (success) on {gtid} is inconsistent with group. Leaving cluster. {stands} stands"
+        ));
+    }
+
+    fn gtid(&self, seqno: i64) -> Gtid {
+        Gtid {
+            group: self.group(),
+            seqno,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn decision(seqno: i64, outcome: u64) -> Decision {
+        Decision {
+            seqno: Seqno(seqno),
+            outcome: ActionOutcome(outcome),
+            answers: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn decisions_are_compared_with_what_happened_here() {
+        let mut votes = Votes::default();
+        assert_eq!(votes.compare(5), None, "nothing was decided");
+        votes.note(&decision(5, 0));
+        assert_eq!(votes.compare(5), None);
+        votes.note(&decision(6, 9));
+        assert_eq!(votes.compare(6), Some(ActionOutcome(9)), "not so here");
+        votes.fail(7, ActionOutcome(9));
+        votes.note(&decision(7, 9));
+        assert_eq!(votes.compare(7), None);
+    }
+
+    #[test]
+    fn first_decision_counts() {
+        let mut votes = Votes::default();
+        votes.note(&decision(5, 0));
+        assert_eq!(votes.compare(5), None);
+        votes.note(&decision(5, 9));
+        assert_eq!(votes.compare(5), None);
+    }
+
+    #[test]
+    fn what_is_remembered_is_bounded() {
+        let mut votes = Votes::default();
+        for seqno in 0..2 * PAST_MAX as i64 {
+            votes.fail(seqno, ActionOutcome(9));
+            votes.note(&decision(seqno, 9));
+        }
+        assert_eq!(
+            (votes.failed.len(), votes.decided.len()),
+            (PAST_MAX, PAST_MAX)
+        );
+        assert!(votes.failed.contains_key(&(2 * PAST_MAX as i64 - 1)));
+    }
+}

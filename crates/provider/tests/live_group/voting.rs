@@ -1,0 +1,187 @@
+//! Servers on which the same action ends differently: the group decides who stays.
+
+use std::sync::mpsc::channel;
+
+use wsrep_sys::*;
+
+use crate::server::*;
+use crate::two_members::pair;
+
+/// Three synced members with the same data.
+fn trio(options: &str) -> [Server; 3] {
+    let server = |name| Server::with(name, &new_dir(), free_port(), UNDEFINED, options);
+    let servers = ["n1", "n2", "n3"].map(server);
+    let address = servers[0].address();
+    for (at, server) in servers.iter().enumerate() {
+        server.set_copy_request(b"trivial\0\0");
+        let url = if at == 0 { "gcomm://" } else { &address };
+        assert_eq!(
+            server.connect(url, at == 0),
+            WSREP_OK,
+            "{:?}",
+            server.inner.log_lines()
+        );
+        server.add_applier();
+        server.add_applier();
+        server.wait_synced(1);
+    }
+    // The others have got it with their copy.
+    wait_size(&servers[0], 3);
+    servers
+}
+
+/// Everything that begins with this fails.
+fn fail(server: &Server, data: &'static str) {
+    server.on_apply(move |action| match action.data.starts_with(data) {
+        true => Verdict::Fail,
+        false => Verdict::Commit,
+    });
+}
+
+fn wait_size(server: &Server, size: i32) {
+    server.inner.until("the view", |seen| {
+        let mut views = seen.iter().rev().filter_map(|seen| match seen {
+            Seen::View {
+                status: WSREP_VIEW_PRIMARY,
+                members,
+                ..
+            } => Some(*members),
+            _ => None,
+        });
+        views.next() == Some(size)
+    });
+}
+
+fn has_left(server: &Server) {
+    server.wait_status("local_state_comment", "Inconsistent");
+    server.join_appliers();
+    assert_eq!(server.final_views(), 1);
+    assert!(
+        server.grastate().unwrap().0.starts_with("00000000-"),
+        "its data are not trusted again"
+    );
+    assert_eq!(server.begin("x").certify(), WSREP_CONN_FAIL);
+}
+
+#[test]
+fn statement_that_fails_alike_everywhere_throws_nobody_out() {
+    let servers = trio("");
+    fail(&servers[1], "ALTER");
+    fail(&servers[2], "ALTER");
+    let (status, meta) = servers[0].inner.execute_start(5, "db");
+    assert_eq!(status, WSREP_OK);
+    assert_eq!(servers[0].inner.execute_end_failed(5), WSREP_OK);
+    let failed = Seen::FailedAlike {
+        seqno: meta.gtid.seqno,
+    };
+    for server in &servers[1..] {
+        server.inner.until("its failure", |s| s.contains(&failed));
+    }
+    servers[1].write("all go on");
+    for server in [&servers[0], &servers[2]] {
+        server.wait_applied("all go on");
+        assert_eq!(server.status("local_state_comment"), "Synced");
+    }
+}
+
+#[test]
+fn server_on_which_a_statement_fails_alone_leaves() {
+    let (one, two) = pair(2);
+    let (status, meta) = one.inner.execute_start(5, "db");
+    assert_eq!(status, WSREP_OK);
+    assert_eq!(one.inner.execute_end_failed(5), WSREP_OK);
+    has_left(&one);
+    let executed = Seen::Executed {
+        seqno: meta.gtid.seqno,
+    };
+    two.inner.until("execution", |s| s.contains(&executed));
+    wait_size(&two, 1);
+    two.write("goes on");
+}
+
+/// It has committed, and its client was told so: what it wrote is in the log, and stays there; what
+/// stands is that its changes fit nowhere else.
+#[test]
+fn server_that_did_what_others_could_not_leaves_though_it_had_no_error() {
+    let servers = trio("");
+    fail(&servers[1], "odd");
+    fail(&servers[2], "odd");
+    let odd = servers[0].write("odd");
+    has_left(&servers[0]);
+    assert!(
+        servers[0]
+            .inner
+            .logged(&format!(":{odd} is inconsistent with group"))
+    );
+    for server in &servers[1..] {
+        wait_size(server, 2);
+        assert!(
+            server
+                .inner
+                .seen()
+                .contains(&Seen::FailedAlike { seqno: odd })
+        );
+    }
+    servers[1].write("goes on");
+    servers[2].wait_applied("goes on");
+}
+
+#[test]
+fn policy_lets_one_success_stand_against_more_errors() {
+    let servers = trio("gcs.vote_policy=1");
+    fail(&servers[1], "odd");
+    fail(&servers[2], "odd");
+    servers[0].write("odd");
+    has_left(&servers[1]);
+    has_left(&servers[2]);
+    wait_size(&servers[0], 1);
+    servers[0].write("goes on");
+}
+
+/// The others have decided before it gets there, and it has to agree with them.
+#[test]
+fn slow_server_is_judged_by_what_was_decided_without_it() {
+    let servers = trio("");
+    let (go, may_go) = channel::<()>();
+    let may_go = std::sync::Mutex::new(may_go);
+    servers[0].on_apply(move |action| {
+        if action.data == "before" {
+            may_go.lock().unwrap().recv_timeout(LIMIT).unwrap();
+        }
+        Verdict::Commit
+    });
+    fail(&servers[2], "odd");
+    servers[1].write("before");
+    let odd = servers[1].write("odd");
+    // One success and one error, and the third does not answer: success.
+    has_left(&servers[2]);
+    let not_there = servers[0].applied();
+    assert!(not_there.is_empty(), "{not_there:?}");
+    go.send(()).unwrap();
+    servers[0].wait_applied("odd");
+    servers[0].write("stays");
+    servers[1].wait_applied("stays");
+    assert!(servers[0].inner.last_committed().seqno > odd);
+}
+
+/// It waits for a decision that the others' answers do not allow yet.
+#[test]
+fn server_that_waits_for_a_decision_can_be_stopped() {
+    let (one, two) = pair(2);
+    fail(&two, "odd");
+    let mut odd = one.begin("odd");
+    assert_eq!((odd.certify(), odd.enter()), (WSREP_OK, WSREP_OK));
+    one.inner
+        .until("the question", |_| one.inner.logged("asking the others"));
+    assert!(
+        !two.inner
+            .seen()
+            .contains(&Seen::NotApplied { seqno: odd.seqno() })
+    );
+    assert_eq!(two.disconnect(), WSREP_OK);
+    has_left(&two);
+    assert_eq!(odd.leave(), WSREP_OK);
+    odd.release();
+    wait_size(&one, 1);
+    one.write("goes on");
+}
