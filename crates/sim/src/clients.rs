@@ -42,7 +42,7 @@ impl World {
             .filter(|id| self.node(*id).has_data)
             .collect();
         let Some(id) = self.pick(&up) else { return };
-        if self.chance(self.options.workload.reads) {
+        if self.chance(self.options.workload.reads) || self.now_us < self.quiet_until_us {
             self.read(id);
         } else {
             // Several at a time now and then.
@@ -96,8 +96,9 @@ impl World {
             keys.append(&[b"db", &table, &row.to_le_bytes()], how);
         }
         self.next_transaction += 1;
-        let filler = match self.chance(0.3) {
-            true => self.rng.random_range(0..600),
+        let (share, bytes_max) = self.options.workload.filler;
+        let filler = match self.chance(share) {
+            true => self.rng.random_range(0..bytes_max),
             false => 0,
         };
         let content = Content {

@@ -408,6 +408,7 @@ impl World {
         if change.role == RoleName::Leader {
             self.coverage.count("election won");
             self.check_new_leader(id, term);
+            self.spring_ambush(id);
         }
     }
 

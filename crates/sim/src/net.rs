@@ -44,6 +44,8 @@ pub(crate) struct Network {
     blocked: BTreeSet<(MemberId, MemberId)>,
     links: BTreeMap<(MemberId, MemberId), Link>,
     connections: BTreeMap<(MemberId, MemberId), Connection>,
+    /// How much later what these send arrives, in microseconds.
+    late: BTreeMap<MemberId, u64>,
     /// No loss, duplicates or slowness any more.
     pub(crate) healed: bool,
 }
@@ -79,6 +81,9 @@ impl Network {
         let mut delay = rng.random_range(min..=max);
         if slow_links {
             delay *= link.slow;
+        }
+        if !self.healed {
+            delay += self.late.get(&way.0).copied().unwrap_or(0);
         }
         let mut left = now_us;
         if bandwidth {
@@ -160,6 +165,11 @@ impl Network {
 
     pub(crate) fn block(&mut self, from: MemberId, to: MemberId) {
         self.blocked.insert((from, to));
+    }
+
+    /// What this member sends from now on takes so much longer.
+    pub(crate) fn delay(&mut self, member: MemberId, us: u64) {
+        self.late.insert(member, us);
     }
 
     pub(crate) fn is_blocked(&self, from: MemberId, to: MemberId) -> bool {

@@ -9,6 +9,8 @@ use rand::Rng;
 use rand::rngs::SmallRng;
 use synod_consensus::{Limits, Timing};
 
+use crate::scenes::Scene;
+
 /// Most members of any kind a simulated group may begin with.
 const MEMBERS_MAX: usize = 15;
 
@@ -154,6 +156,8 @@ pub struct Workload {
     pub reads: f64,
     /// A client that has waited for so long gives up, in microseconds.
     pub timeout_us: u64,
+    /// Share of transactions with more bytes than their rows need, and how many bytes at most.
+    pub filler: (f64, usize),
 }
 
 /// See the module. All rates are shares of one.
@@ -195,6 +199,8 @@ pub struct Options {
     pub workload: Workload,
     /// Kinds of trouble that may happen.
     pub faults: BTreeSet<Fault>,
+    /// Troubles of several steps that may happen beside them.
+    pub scenes: Vec<Scene>,
     /// Share of messages lost, if [`Fault::Loss`] is on.
     pub loss: f64,
     /// Share of messages duplicated, if [`Fault::Duplicates`] is on.
@@ -287,6 +293,7 @@ impl Options {
             liveness_us: 120_000_000,
             workload: draw_workload(rng),
             faults,
+            scenes: Vec::new(),
             loss: rng.random_range(0.0..0.15),
             duplicates: rng.random_range(0.0..0.2),
             delay_us,
@@ -331,6 +338,8 @@ impl Options {
         rate("total_order", self.workload.total_order, 1.0)?;
         rate("pa_unsafe", self.workload.pa_unsafe, 1.0)?;
         rate("reads", self.workload.reads, 1.0)?;
+        rate("filler", self.workload.filler.0, 1.0)?;
+        at_least("filler", self.workload.filler.1 as u64, 1)?;
         at_least("safety_us", self.safety_us, 1)?;
         at_least("liveness_us", self.liveness_us, 1)?;
         at_least("period_us", self.workload.period_us, 1)?;
@@ -382,12 +391,18 @@ fn draw_retention(rng: &mut SmallRng, faults: &BTreeSet<Fault>) -> u64 {
 }
 
 fn draw_timing(rng: &mut SmallRng) -> Timing {
-    let ms = 1_000 * pick(rng, &[1, 2, 5]);
+    let scale = pick(rng, &[1, 2, 5]);
+    timing(scale, pick(rng, &[20_000, 20_000, 100_000, 1_000_000]))
+}
+
+/// The protocol's times, so many times as long as the shortest; with a drift of 100% there is no lease, so
+/// that reads need rounds.
+pub(crate) fn timing(scale: u64, clock_drift_ppm: u32) -> Timing {
+    let ms = 1_000 * scale;
     Timing {
         heartbeat_us: 20 * ms,
         promise_us: 80 * ms,
-        // With a drift of 100% there is no lease, so that reads need rounds.
-        clock_drift_ppm: pick(rng, &[20_000, 20_000, 100_000, 1_000_000]),
+        clock_drift_ppm,
         election_timeout_min_us: 300 * ms,
         election_timeout_max_us: 600 * ms,
         retry_us: 100 * ms,
@@ -414,5 +429,6 @@ fn draw_workload(rng: &mut SmallRng) -> Workload {
         pa_unsafe: pick(rng, &[0.0, 0.02]),
         reads: pick(rng, &[0.02, 0.1, 0.4]),
         timeout_us: pick(rng, &[100_000, 1_000_000, 10_000_000]),
+        filler: (0.3, 600),
     }
 }

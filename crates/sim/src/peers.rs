@@ -217,7 +217,7 @@ fn encode(message: &PeerMessage) -> Result<Bytes, String> {
     Ok(frame.freeze())
 }
 
-fn decode(frame: &Bytes) -> Result<PeerMessage, String> {
+pub(crate) fn decode(frame: &Bytes) -> Result<PeerMessage, String> {
     let mut decoder = FrameDecoder::new(FrameLimits::default().of(Lane::Bulk));
     decoder.feed(frame);
     let whole = decoder.next_frame().map_err(|error| error.to_string())?;

@@ -14,6 +14,7 @@ use synod_log::{FaultyFiles, Log, MemoryFiles};
 use synod_member::StartMode;
 
 use crate::clock::Clock;
+use crate::flavour::Flavour;
 use crate::image::{Image, Ledger};
 use crate::invariants::Violation;
 use crate::member::{Database, Node};
@@ -25,7 +26,9 @@ use crate::world::{Event, MS, SECOND, World};
 
 /// The options that a seed draws.
 pub fn options_of(seed: u64) -> Options {
-    Options::draw(&mut SmallRng::seed_from_u64(seed))
+    let mut options = Options::draw(&mut SmallRng::seed_from_u64(seed));
+    Flavour::of(seed).season(seed, &mut options);
+    options
 }
 
 /// Runs one seed with these options; `print` shows every event.

@@ -15,7 +15,7 @@ use synod_wire::OUR_VERSIONS;
 
 use crate::deeds::{Deeds, Eye, Side};
 use crate::image::{Found, Image};
-use crate::invariants::{Violation, recovery, repair};
+use crate::invariants::{Violation, recovery, repair, retained};
 use crate::member::Process;
 use crate::trace::What;
 use crate::world::{Event, GROUP, MS, SECOND, World};
@@ -299,6 +299,7 @@ impl World {
                     self.node_mut(id).ledger.purged(last);
                     self.coverage.count("log purged");
                     self.note(id, What::Purged { index: last.index });
+                    self.check_retained(id);
                     self.tell_only(id, Input::Purged(base));
                 }
                 Err(error) => return self.log_failed(id, error),
@@ -319,6 +320,21 @@ impl World {
         let process = self.process(id);
         (process.is_syncing, process.batches) = (true, process.batches + 1);
         self.schedule(after_us, Event::Synced { node, epoch });
+    }
+
+    /// What was dropped is not gone for good.
+    fn check_retained(&mut self, id: MemberId) {
+        self.flush_databases();
+        let present = || self.nodes.values().filter(|node| !node.gone);
+        let logs = present().map(|node| {
+            let base = node.ledger.written.base.index;
+            let known = self.checks.committed.get(base);
+            known.map_or(Seqno(0), |header| header.seqno)
+        });
+        let whole = present().filter(|node| node.has_data && !node.database.copying);
+        let databases = whole.map(|node| node.database.durable);
+        let checked = retained::purged(id, logs, databases);
+        self.judge(checked);
     }
 
     /// The sync under way returns.

@@ -24,6 +24,9 @@ impl World {
         if self.calm {
             return;
         }
+        if let Some(length_us) = self.begin_scene() {
+            return self.schedule(length_us.max(1), Event::Trouble);
+        }
         let mean_us = self.options.trouble_us;
         let after_us = self.draw((1, 2 * mean_us));
         self.schedule(after_us, Event::Trouble);

@@ -17,6 +17,7 @@ use crate::member::{Node, Process};
 use crate::net::Network;
 use crate::options::{Fault, Options};
 use crate::report::Coverage;
+use crate::scenes::{Ambush, Move};
 use crate::trace::{Note, Trace, What};
 
 pub(crate) const MS: u64 = 1_000;
@@ -87,6 +88,8 @@ pub(crate) enum Event {
     },
     Work,
     Trouble,
+    /// A step of a scene.
+    Move(Move),
 }
 
 /// See the module.
@@ -109,6 +112,10 @@ pub(crate) struct World {
     pub(crate) wants: Arc<Wants>,
     /// Connections that are about to be made again.
     pub(crate) reconnecting: BTreeSet<(MemberId, MemberId)>,
+    /// Waits for the next leader.
+    pub(crate) ambush: Option<Ambush>,
+    /// Until then clients only read.
+    pub(crate) quiet_until_us: u64,
     queue: BTreeMap<(u64, u64), Event>,
     events: u64,
 }
@@ -132,6 +139,8 @@ impl World {
             calm: false,
             wants: Arc::default(),
             reconnecting: BTreeSet::new(),
+            ambush: None,
+            quiet_until_us: 0,
             queue: BTreeMap::new(),
             events: 0,
         }
@@ -232,6 +241,14 @@ impl World {
             .is_some_and(|node| node.ledger.vouches_for(entry))
     }
 
+    /// What is on its way to a member.
+    pub(crate) fn frames_to(&self, id: MemberId) -> impl Iterator<Item = &Bytes> {
+        self.queue.values().filter_map(move |event| match event {
+            Event::Arrives { to, frame, .. } if *to == id => Some(frame),
+            _ => None,
+        })
+    }
+
     // --- time -------------------------------------------------------------------------------
 
     pub(crate) fn schedule(&mut self, after_us: u64, event: Event) {
@@ -326,6 +343,7 @@ impl World {
             Event::GiveUp { transaction } => return self.give_up(*transaction),
             Event::Work => return self.work(),
             Event::Trouble => return self.trouble(),
+            Event::Move(step) => return self.make(*step),
         };
         if !self.addressee(id, epoch, &event) {
             return;
@@ -367,7 +385,8 @@ impl World {
             | Event::Reconnect { .. }
             | Event::GiveUp { .. }
             | Event::Work
-            | Event::Trouble => {}
+            | Event::Trouble
+            | Event::Move(_) => {}
         }
     }
 

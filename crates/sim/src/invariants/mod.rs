@@ -17,6 +17,7 @@ pub(crate) mod quorum;
 pub(crate) mod reads;
 pub(crate) mod recovery;
 pub(crate) mod repair;
+pub(crate) mod retained;
 pub(crate) mod seqno;
 
 use std::fmt;

@@ -1,0 +1,98 @@
+//! Flavours: some rules of the protocol matter only if several things happen at once. Half of all seeds are
+//! of a flavour that makes one such conjunction likely; the other half is as drawn.
+
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+
+use crate::options::{Fault, Options, timing};
+use crate::scenes::Scene;
+
+/// What a seed is for, beside what it has drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Flavour {
+    /// Nothing.
+    Plain,
+    /// Members that restart right after they have voted, and others that ask late.
+    Elections,
+    /// Leaders that are replaced at the first moment at which that may be.
+    Leases,
+    /// Leadership that moves all the time, and proposals that arrive when it has moved.
+    HandOvers,
+    /// Leaders that go on without the group.
+    LateLeaders,
+    /// Members that come back when nobody has in its log what they lack.
+    Absences,
+    /// Logs that hold as little as they may.
+    ShortLogs,
+}
+
+impl Flavour {
+    /// That of a seed.
+    pub(crate) fn of(seed: u64) -> Flavour {
+        match seed % 10 {
+            4 => Flavour::Absences,
+            5 => Flavour::Elections,
+            6 => Flavour::Leases,
+            7 => Flavour::HandOvers,
+            8 => Flavour::LateLeaders,
+            9 => Flavour::ShortLogs,
+            _ => Flavour::Plain,
+        }
+    }
+
+    /// Changes what was drawn.
+    pub(crate) fn season(self, seed: u64, options: &mut Options) {
+        if self == Flavour::Plain {
+            return;
+        }
+        let mut rng = SmallRng::seed_from_u64(seed ^ 0xf1a_0f1a_0f1a);
+        // Too much trouble of other kinds hides what a scene is about.
+        options.faults.retain(|_| rng.random_bool(0.5));
+        for fault in [Fault::Partition, Fault::OneWay, Fault::Pause] {
+            options.faults.remove(&fault);
+        }
+        options.timing = timing(1, 20_000);
+        options.trouble_us = 60_000;
+        options.delay_us = [(100, 400), (300, 3_000)][rng.random_range(0..2)];
+        options.sync_us = [(100, 600), (500, 5_000)][rng.random_range(0..2)];
+        options.gather = 0.0;
+        let workload = &mut options.workload;
+        (workload.period_us, workload.timeout_us) = (5_000, 10_000_000);
+        match self {
+            Flavour::Plain => {}
+            Flavour::Elections => options.scenes = vec![Scene::SplitVote],
+            Flavour::Leases => options.scenes = vec![Scene::CutOff, Scene::LateAnswers],
+            Flavour::HandOvers => {
+                options.scenes = vec![Scene::HandOvers];
+                options.faults.insert(Fault::Duplicates);
+                options.duplicates = 0.2;
+                options.chunk_bytes = 100;
+            }
+            Flavour::LateLeaders => {
+                options.scenes = vec![Scene::LateLeader];
+                // Many conflicts, of which nobody hears soon.
+                (workload.rows, workload.rows_per_action) = (40, 2);
+                workload.total_order = 0.0;
+                (options.delay_us, options.sync_us) = ((1_000, 20_000), (2_000, 30_000));
+            }
+            Flavour::Absences => {
+                options.scenes = vec![Scene::Away];
+                // Whoever comes back proposes again before its database notices that it is behind.
+                options.faults.insert(Fault::SlowApply);
+                options.retain_bytes = 64 << 20;
+                (options.delay_us, options.sync_us) = ((1_000, 20_000), (2_000, 30_000));
+                options.segment_bytes = 64 << 10;
+                workload.period_us = 20_000;
+                workload.filler = (1.0, 3_000);
+                workload.rows_per_action = workload.rows_per_action.min(3);
+            }
+            Flavour::ShortLogs => {
+                options.scenes = vec![Scene::ShortLogs];
+                (options.voters, options.loggers, options.learners) = (2, 1, 0);
+                options.segment_bytes = 64 << 10;
+                workload.filler = (1.0, 3_000);
+                workload.rows_per_action = workload.rows_per_action.min(3);
+            }
+        }
+    }
+}

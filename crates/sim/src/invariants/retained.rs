@@ -1,0 +1,27 @@
+//! Nothing is gone for good: what no log has any more is on the disk of some database, so that everything
+//! comes back even if all machines lose their power now (promise P1).
+
+use synod_consensus::{MemberId, Seqno};
+
+use super::{Checked, require};
+
+/// A member has dropped the beginning of its log. `logs`: the action after which each log begins;
+/// `databases`: how far each database has surely come on its own disk.
+pub(crate) fn purged(
+    member: MemberId,
+    logs: impl Iterator<Item = Seqno>,
+    databases: impl Iterator<Item = Seqno>,
+) -> Checked {
+    let longest = logs.min().unwrap_or(Seqno(0));
+    let newest = databases.max().unwrap_or(Seqno(0));
+    require(
+        longest <= newest,
+        "every action is in a log or a database",
+        || {
+            format!(
+                "{member} has dropped entries: the longest log begins after {longest}, but of all databases the \
+             newest has {newest} on its disk"
+            )
+        },
+    )
+}
