@@ -157,6 +157,8 @@ impl Connection {
         self.lose_streams(view);
         let refused = |error| Stop::Refused(format!("view at {seqno}: {error}"));
         self.callbacks.view(ctx, &shown).map_err(refused)?;
+        self.position
+            .set_last_member(present && view.members.len() == 1);
         let back = self.update(|state| {
             state.view = Some(view.clone());
             let back = present && !state.shown_primary && state.in_order;

@@ -13,6 +13,8 @@ use synod_consensus::GroupId;
 
 /// Name of the file.
 pub const FILE_NAME: &str = "grastate.dat";
+/// Line of a file whose `safe_to_bootstrap` is no order.
+const LAST_MEMBER: &str = "# set by the server: the other members have left";
 /// Where a new version is written before it takes the place of the old one. The end of the name keeps
 /// it from being deleted on a joiner.
 const TEMPORARY_NAME: &str = "new.grastate.dat";
@@ -26,6 +28,8 @@ pub struct SavedPosition {
     pub seqno: i64,
     /// Whether Galera's tools may start a group from this node.
     pub safe_to_bootstrap: bool,
+    /// It is the server that said so, because it was the only member left. Else it is an operator's order.
+    pub last_member: bool,
 }
 
 impl SavedPosition {
@@ -34,6 +38,7 @@ impl SavedPosition {
         group: GroupId::NONE,
         seqno: -1,
         safe_to_bootstrap: false,
+        last_member: false,
     };
 }
 
@@ -122,20 +127,28 @@ pub(crate) fn format(position: &SavedPosition) -> String {
         group,
         seqno,
         safe_to_bootstrap,
+        last_member,
     } = position;
     let safe = u8::from(*safe_to_bootstrap);
+    let remark = if *last_member {
+        format!("{LAST_MEMBER}\n")
+    } else {
+        String::new()
+    };
     format!(
         "# GALERA saved state\n\
          version: 2.1\n\
          uuid:    {group}\n\
          seqno:   {seqno}\n\
-         safe_to_bootstrap: {safe}\n"
+         safe_to_bootstrap: {safe}\n\
+         {remark}"
     )
 }
 
 pub(crate) fn parse(text: &str, path: &Path) -> Result<SavedPosition, GrastateError> {
     let mut position = SavedPosition::UNDEFINED;
     for (i, line) in text.lines().enumerate() {
+        position.last_member |= line.trim_end() == LAST_MEMBER;
         let line = line.split('#').next().unwrap_or_default();
         let Some((name, value)) = line.split_once(':') else {
             continue;
@@ -183,6 +196,7 @@ mod tests {
             group: UUID.parse().unwrap(),
             seqno,
             safe_to_bootstrap,
+            last_member: false,
         }
     }
 
@@ -223,6 +237,10 @@ mod tests {
             SavedPosition::UNDEFINED,
             position(7, false),
             position(8, true),
+            SavedPosition {
+                last_member: true,
+                ..position(9, true)
+            },
         ] {
             write(&dir.0, &saved).unwrap();
             assert_eq!(read(&dir.0).unwrap(), Some(saved));

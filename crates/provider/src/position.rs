@@ -19,12 +19,29 @@ use crate::grastate::{self, GrastateError, SavedPosition};
 
 const UNKNOWN: Seqno = Seqno(-1);
 
+/// What the file is to say.
+#[derive(Clone, Copy)]
+struct Known {
+    position: DatabasePosition,
+    /// This is the only member of the present view.
+    is_last_member: bool,
+}
+
+impl Known {
+    fn at(position: DatabasePosition) -> Known {
+        Known {
+            position,
+            is_last_member: false,
+        }
+    }
+}
+
 /// See the module.
 pub(crate) struct PositionKeeper {
     data_dir: PathBuf,
     callbacks: Callbacks,
-    current: Mutex<DatabasePosition>,
-    /// `safe_to_bootstrap: 1` in the file at start, which nobody but an operator writes.
+    current: Mutex<Known>,
+    /// `safe_to_bootstrap: 1` in the file at start, written by an operator.
     may_go_on_alone: bool,
 }
 
@@ -40,12 +57,13 @@ impl PositionKeeper {
         callbacks: Callbacks,
     ) -> Result<PositionKeeper, GrastateError> {
         let saved = grastate::read(&data_dir)?;
-        let may_go_on_alone = saved.is_some_and(|saved| saved.safe_to_bootstrap);
+        let may_go_on_alone =
+            saved.is_some_and(|saved| saved.safe_to_bootstrap && !saved.last_member);
         let (position, told) = start_position(start, saved);
         if let Some(told) = told {
             callbacks.log(LogLevel::Info, told);
         }
-        let current = Mutex::new(position);
+        let current = Mutex::new(Known::at(position));
         Ok(PositionKeeper {
             data_dir,
             callbacks,
@@ -62,7 +80,7 @@ impl PositionKeeper {
 
     /// Where the database is, as far as that is known now.
     pub(crate) fn current(&self) -> DatabasePosition {
-        *self.lock()
+        self.lock().position
     }
 
     /// The database begins to change.
@@ -71,39 +89,60 @@ impl PositionKeeper {
             group,
             seqno: UNKNOWN,
         };
-        self.set(&mut self.lock(), position);
+        self.set(&mut self.lock(), Known::at(position));
     }
 
     /// The database is at rest. Not if it must not be used: that may have turned out on another thread
     /// while the caller found it at rest.
     pub(crate) fn settled(&self, group: GroupId, seqno: i64) {
         let mut current = self.lock();
-        if current.group == group {
+        if current.position.group == group {
             let seqno = Seqno(seqno);
-            self.set(&mut current, DatabasePosition { group, seqno });
+            let position = DatabasePosition { group, seqno };
+            let is_last_member = current.is_last_member;
+            let known = Known {
+                position,
+                is_last_member,
+            };
+            self.set(&mut current, known);
         }
     }
 
     /// The database is being replaced, or must be: only a full copy helps.
     pub(crate) fn unusable(&self) {
-        let position = DatabasePosition {
-            group: GroupId::NONE,
-            seqno: UNKNOWN,
-        };
-        self.set(&mut self.lock(), position);
+        self.changing(GroupId::NONE);
     }
 
-    fn lock(&self) -> MutexGuard<'_, DatabasePosition> {
+    /// Whether a view has this member only. For Galera's tools, which look for the server to begin with
+    /// after a full stop; here it finds its way back without them.
+    pub(crate) fn set_last_member(&self, is_last_member: bool) {
+        let mut current = self.lock();
+        if current.is_last_member != is_last_member {
+            let position = current.position;
+            let known = Known {
+                position,
+                is_last_member,
+            };
+            self.set(&mut current, known);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Known> {
         self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Under the lock, so that the file ends as the position does.
-    fn set(&self, current: &mut DatabasePosition, position: DatabasePosition) {
-        *current = position;
+    fn set(&self, current: &mut Known, known: Known) {
+        *current = known;
+        let Known {
+            position,
+            is_last_member,
+        } = known;
         let saved = SavedPosition {
             group: position.group,
             seqno: position.seqno.0,
-            safe_to_bootstrap: false,
+            safe_to_bootstrap: is_last_member,
+            last_member: is_last_member,
         };
         if let Err(error) = grastate::write(&self.data_dir, &saved) {
             self.callbacks.log(LogLevel::Error, &error.to_string());
@@ -160,6 +199,7 @@ mod tests {
             group,
             seqno,
             safe_to_bootstrap: false,
+            last_member: false,
         })
     }
 

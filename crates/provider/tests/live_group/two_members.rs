@@ -27,6 +27,18 @@ pub(crate) fn pair(appliers: usize) -> (Server, Server) {
     (one, two)
 }
 
+/// Waits for what nobody announces.
+fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    let deadline = std::time::Instant::now() + LIMIT;
+    while !holds() {
+        assert!(
+            std::time::Instant::now() < deadline,
+            "waited in vain: {what}"
+        );
+        std::thread::park_timeout(std::time::Duration::from_millis(5));
+    }
+}
+
 /// Holds the first application of `row` until told.
 fn hold(server: &Server, row: &'static str) -> (Receiver<i64>, Sender<()>) {
     let (began, has_begun) = channel();
@@ -304,6 +316,33 @@ fn group_is_begun_anew_from_one_of_two_only_where_an_operator_says_so() {
     again.add_applier();
     again.wait_synced(1);
     again.write("b");
+}
+
+/// Galera's tools look for the mark after a full stop.
+#[test]
+fn last_member_is_marked_as_such_and_that_is_no_order() {
+    fn safe(server: &Server) -> bool {
+        let text = std::fs::read_to_string(server.dir.join("grastate.dat")).unwrap();
+        text.contains("safe_to_bootstrap: 1")
+    }
+    let (one, two) = pair(1);
+    assert!(!safe(&one) && !safe(&two));
+    let (dir, port) = two.stop();
+    one.wait_status("synod_voters", "1");
+    let lone = |s: &Seen| matches!(s, Seen::View { members: 1, status, .. } if *status == WSREP_VIEW_PRIMARY);
+    one.inner.until("a view without the other", |seen| {
+        seen.last().is_some_and(lone)
+    });
+    eventually("the mark", || safe(&one));
+    let url = one.address();
+    let two = Server::with("n2", &dir, port, UNDEFINED, "");
+    assert_eq!(two.connect(&url, false), WSREP_OK);
+    two.add_applier();
+    two.wait_synced(1);
+    eventually("no mark", || !safe(&one));
+    let (dir, _) = two.stop();
+    let text = std::fs::read_to_string(dir.join("grastate.dat")).unwrap();
+    assert!(text.contains("safe_to_bootstrap: 0"));
 }
 
 #[test]
