@@ -348,6 +348,11 @@ impl Node {
         self.tell(Event::SurvivorPolicy(policy));
     }
 
+    /// Changes how long a member may be silent, see [`NodeConfig::suspect`].
+    pub fn set_suspect(&self, limit: Duration) {
+        self.tell(Event::Suspect(limit));
+    }
+
     /// Tells what the database does, for donor choice and promotion to voter.
     pub fn set_data_state(&self, state: DataState) {
         self.tell(Event::DataState(state));

@@ -310,6 +310,9 @@ impl Provider {
         if let Some(Value::Int(number)) = update.value(key::GMCAST_ISOLATE) {
             node.set_isolated(*number != 0);
         }
+        if let Some(Value::Duration(limit)) = update.value(key::EVS_SUSPECT_TIMEOUT) {
+            node.set_suspect(*limit);
+        }
         node.set_survivor_policy(self.survivor_policy());
         if let Some(Value::Bool(true)) = update.value(key::PC_BOOTSTRAP)
             && let Err(error) = node.force_primary()

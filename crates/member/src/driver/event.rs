@@ -2,6 +2,7 @@
 
 use std::any::Any;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use synod_consensus::{
@@ -132,6 +133,8 @@ pub enum Event {
     Force(ForceDone),
     /// Whether to go on without the others whenever they are not heard of for too long.
     SurvivorPolicy(SurvivorPolicy),
+    /// Another limit of silence, see [`MemberConfig::suspect`](crate::MemberConfig::suspect).
+    Suspect(Duration),
     /// An action has failed on the host, which waits for [`crate::Host::decided`].
     ActionFailed {
         /// Which.

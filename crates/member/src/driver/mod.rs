@@ -314,6 +314,7 @@ impl Driver {
                 (done.0)(forced);
             }
             Event::SurvivorPolicy(policy) => self.survivor_policy = policy,
+            Event::Suspect(limit) => self.config.suspect = limit,
             Event::ActionFailed { seqno, outcome } => self.action_failed(seqno, outcome),
             Event::Applied => self.answer_questions(),
             Event::VotePolicy(policy) => self.set_vote_policy(policy),

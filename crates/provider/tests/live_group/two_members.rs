@@ -346,6 +346,22 @@ fn last_member_is_marked_as_such_and_that_is_no_order() {
 }
 
 #[test]
+fn member_may_be_silent_for_as_long_as_is_set_at_run_time() {
+    let (one, two) = pair(1);
+    assert_eq!(one.set_options("evs.suspect_timeout=PT0.7S"), WSREP_OK);
+    assert_eq!(two.set_options("evs.suspect_timeout=PT0.7S"), WSREP_OK);
+    let began = std::time::Instant::now();
+    assert_eq!(two.set_options("gmcast.isolate=1"), WSREP_OK);
+    two.inner.until("without the group", |seen| {
+        let lost =
+            |s: &Seen| matches!(s, Seen::View { status, .. } if *status != WSREP_VIEW_PRIMARY);
+        seen.iter().any(lost)
+    });
+    // The default is five seconds.
+    assert!(began.elapsed() < std::time::Duration::from_secs(4));
+}
+
+#[test]
 fn write_of_a_paused_server_waits_and_can_be_aborted() {
     let (one, two) = pair(1);
     assert!(one.pause() > 0);
