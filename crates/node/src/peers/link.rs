@@ -277,7 +277,7 @@ pub(super) fn run(peers: &Peers, link: &Link, lane: Lane) {
             )) if member == link.member => {
                 if let Some(why) = objection(peers, member, session, &channel) {
                     pause = RETRY_MAX;
-                    complain(peers, &address, &mut said, Some(why));
+                    complain(peers, Level::Info, &address, &mut said, Some(why));
                     link.pause(lane, pause);
                     continue;
                 }
@@ -300,7 +300,7 @@ pub(super) fn run(peers: &Peers, link: &Link, lane: Lane) {
                 pause = (pause * 2).min(RETRY_MAX);
                 // That nobody answers is what happens to members; that they do not trust each other
                 // is for the operator to mend.
-                complain(peers, &address, &mut said, error.trouble());
+                complain(peers, Level::Warning, &address, &mut said, error.trouble());
             }
         }
         link.pause(lane, pause);
@@ -323,10 +323,16 @@ fn objection(
 }
 
 /// Says what is in the way of a connection, once until it is something else.
-fn complain(peers: &Peers, address: &str, said: &mut Option<String>, now: Option<String>) {
+fn complain(
+    peers: &Peers,
+    level: Level,
+    address: &str,
+    said: &mut Option<String>,
+    now: Option<String>,
+) {
     if let Some(text) = now.as_ref().filter(|_| now != *said) {
         let text = format!("cannot call {address}: {text}");
-        peers.host.log(Level::Warning, &text);
+        peers.host.log(level, &text);
     }
     *said = now;
 }
