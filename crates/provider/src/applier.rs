@@ -98,6 +98,10 @@ impl Connection {
                 self.fail(&format!("cannot join the group: {why}"));
                 self.sequencer.cut();
             }
+            Err(JoinEnd::Unprepared(why)) => {
+                self.fail_saying(LogLevel::Info, &why);
+                self.sequencer.cut();
+            }
         }
     }
 

@@ -7,6 +7,9 @@ use crate::connection::{Connection, Donation};
 use crate::sequence::Task;
 use crate::status::LocalState;
 
+/// What a joiner is told, in place of the script's exit code, if the donor's server did not start it.
+const SERVER_REFUSED: i32 = 1;
+
 impl Connection {
     /// Starts the copy. Everything up to the joiner's view is released here.
     pub(crate) fn donate_copy(&self, ctx: RecvContext, request: &DonorRequest) {
@@ -55,7 +58,13 @@ impl Connection {
                 self.set_local(LocalState::Joined);
                 self.sequencer.add_task(0, Task::Synced);
                 let text = format!("the donor's server refused: {error}");
-                node.answer_state_request(request.id, request.joiner, false, text);
+                let (id, joiner) = (request.id, request.joiner);
+                match self.is_closing() {
+                    true => node.answer_state_request(id, joiner, false, text),
+                    // It would refuse the same request again, and so would others. The joiner says so and
+                    // stops; otherwise it would take a donor out of service every second.
+                    false => node.finish_donation(id, joiner, Seqno(-1), SERVER_REFUSED, text),
+                }
             }
         }
     }

@@ -47,6 +47,11 @@ impl Connection {
 
     /// The connection cannot go on, but the data are good.
     pub(crate) fn fail(&self, why: &str) {
+        self.fail_saying(LogLevel::Error, why);
+    }
+
+    /// As [`Connection::fail`]; how loudly, depends on who has said it already.
+    pub(crate) fn fail_saying(&self, level: LogLevel, why: &str) {
         self.begin_closing();
         let first = self.update(|state| {
             let first = state.failure.is_none();
@@ -54,7 +59,7 @@ impl Connection {
             first
         });
         if first {
-            self.log(LogLevel::Error, why);
+            self.log(level, why);
         }
         self.sequencer.stop(Instant::now() + DRAIN_LIMIT);
     }

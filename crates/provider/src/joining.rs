@@ -28,6 +28,8 @@ pub(crate) enum JoinEnd {
     Left,
     /// It is impossible; for the error log.
     Failed(String),
+    /// The server cannot get ready for a copy, and has said why in its own error lines.
+    Unprepared(String),
 }
 
 impl<E: std::fmt::Display> From<E> for JoinEnd {
@@ -165,7 +167,8 @@ impl Connection {
     fn take_copy(&self, view: &GroupView) -> Result<(), JoinEnd> {
         // The scripts make room first, and half a copy has a position too, which nobody must believe.
         self.position.unusable();
-        let Some(request) = self.callbacks.sst_request()? else {
+        let unprepared = |error| JoinEnd::Unprepared(format!("cannot join the group: {error}"));
+        let Some(request) = self.callbacks.sst_request().map_err(unprepared)? else {
             return Err(
                 "a full copy is needed, which a running server cannot take: restart it \
                         (without wsrep_start_position, so that it asks for a copy at start)"
