@@ -77,6 +77,14 @@ impl LogWriter {
         point
     }
 
+    /// Whether the log is beyond its hard bound, twice [`crate::LogOptions::retain_bytes`], by more than the
+    /// segment that is being written and the one prepared to follow it.
+    pub fn is_full(&self) -> bool {
+        let bound = self.options.retain_bytes.saturating_mul(2);
+        let current = self.options.segment_bytes.saturating_mul(2);
+        self.size_bytes() > bound.saturating_add(current)
+    }
+
     /// After a reset: the segments before it hold nothing live.
     pub(crate) fn drop_segments_before_reset(&mut self) -> Result<(), LogError> {
         let base = self.shared.state().base.clone();

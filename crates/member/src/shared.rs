@@ -68,6 +68,8 @@ pub struct Shared {
     awaited: AtomicI64,
     /// Size of the log on disk.
     pub(crate) log_bytes: AtomicU64,
+    /// See [`Shared::is_log_full`].
+    pub(crate) log_full: AtomicBool,
     /// Last index delivered.
     pub(crate) delivered: AtomicU64,
     /// The log begins after this action, once the log has caught up with the driver.
@@ -121,6 +123,7 @@ impl Shared {
             applied: AtomicI64::new(applied.0),
             awaited: AtomicI64::new(i64::MAX),
             log_bytes: AtomicU64::default(),
+            log_full: AtomicBool::default(),
             delivered: AtomicU64::default(),
             base_seqno: AtomicI64::default(),
             snapshots: Arc::default(),
@@ -178,6 +181,12 @@ impl Shared {
         status.commit_seqno = self.commit_seqno();
         status.log_bytes = self.log_bytes.load(Ordering::Acquire);
         status
+    }
+
+    /// Whether the log is beyond its disk bound: a leader takes no new actions, because what would have to be
+    /// dropped is on too few databases' disks.
+    pub fn is_log_full(&self) -> bool {
+        self.log_full.load(Ordering::Acquire)
     }
 
     /// The oldest action that this member's log has, or will have once what is under way is written.

@@ -64,6 +64,10 @@ pub struct Retain {
     pub(crate) keep_from: LogIndex,
     /// Nor anything after this action, which is as far as some other member has come.
     pub(crate) keep_after: Option<Seqno>,
+    /// Nothing after both of these goes, whatever space demands: what the own database has on its disk, ...
+    pub(crate) flushed: LogIndex,
+    /// ... and the action that most databases have on theirs.
+    pub(crate) spread: Seqno,
     /// Nothing after this index goes, whatever space demands.
     pub(crate) committed: LogIndex,
     /// The configurations in force at all entries up to `committed`, ascending.
@@ -168,6 +172,8 @@ impl Storage {
     fn note_size(&self) {
         let bytes = self.writer.size_bytes();
         self.shared.log_bytes.store(bytes, Ordering::Release);
+        let full = self.writer.is_full();
+        self.shared.log_full.store(full, Ordering::Release);
     }
 
     fn write_record(&mut self, job: Job) -> Result<Option<WriteTicket>, LogError> {
@@ -222,7 +228,7 @@ impl Storage {
         let Some(point) = self.writer.retention_point(keep_from, wall) else {
             return Ok(None);
         };
-        let up_to = point.up_to.min(retain.committed);
+        let up_to = point.up_to.min(self.droppable(retain));
         if point.forced && up_to >= keep_from {
             self.host.log(
                 Level::Warning,
@@ -240,6 +246,18 @@ impl Storage {
             self.note_size();
         }
         Ok(base)
+    }
+
+    /// What may go if it must: it comes back even if all machines lose their power now.
+    fn droppable(&self, retain: &Retain) -> LogIndex {
+        let spread = match self.reader.seek_seqno(retain.spread) {
+            Ok(index) => index,
+            // The databases are ahead of this log.
+            Err(LogError::SeqnoNotFound { .. }) => retain.committed,
+            // Gone already, or unreadable.
+            Err(_) => LogIndex(0),
+        };
+        retain.flushed.max(spread).min(retain.committed)
     }
 
     /// Takes the slowest other member into account, if the log still has what it lacks.

@@ -17,8 +17,9 @@ use crate::invariants::durable_first::may_leave;
 use crate::invariants::election::Election;
 use crate::invariants::quorum::durable_on_quorum;
 use crate::invariants::{Violation, repair, require};
+use crate::options::Options;
 use crate::trace::What;
-use crate::world::{Event, World};
+use crate::world::{Event, SECOND, World};
 
 /// Name of a message for the trace.
 pub(crate) fn kind_of(message: &PeerMessage) -> &'static str {
@@ -480,9 +481,23 @@ impl World {
         let staged_max = self.options.staged_bytes as u64;
         let running = self.nodes.values().filter_map(|node| node.process.as_ref());
         let outstanding: usize = running.map(|p| p.driver.load().submitted).sum();
+        // Beyond the bound, what was on its way when the log was found to be full.
+        let Options {
+            retain_bytes,
+            segment_bytes,
+            ..
+        } = self.options;
+        let now_us = self.now_us;
+        let log_max = match now_us.saturating_sub(self.process(id).since_us) > SECOND {
+            true => 2 * retain_bytes + 12 * segment_bytes,
+            // It does not know yet what databases have on their disks.
+            false => u64::MAX,
+        };
         // A window of them, and a probe and a long range beside it.
         let ranges_max = self.options.limits.inflight_messages_max as u64 + 2;
         let process = self.process(id);
+        let log_bytes = process.shared.status().log_bytes as usize;
+        let is_full = process.shared.is_log_full();
         let (ranges, twice) = ranges_held(&process.catch_ups);
         let (core, load) = (process.driver.core(), process.driver.load());
         let last = core.last_id().index;
@@ -493,7 +508,7 @@ impl World {
             found: found as u64,
             max,
         };
-        vec![
+        let all = vec![
             held(
                 "staged bytes",
                 load.staged_bytes,
@@ -511,9 +526,14 @@ impl World {
                 core.counters().waiting_overflow as usize,
                 0,
             ),
+            held("log bytes", log_bytes, log_max),
             held("ranges to be read for one member", ranges, ranges_max),
             held("ranges to be read that are asked for twice", twice, 0),
-        ]
+        ];
+        if is_full {
+            self.coverage.count("log full");
+        }
+        all
     }
 
     /// Whether the log has moved since the last look.

@@ -3,6 +3,7 @@
 
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
+use synod_consensus::Limits;
 
 use crate::options::{Fault, Options, timing};
 use crate::scenes::Scene;
@@ -78,21 +79,30 @@ impl Flavour {
             Flavour::Absences => {
                 options.scenes = vec![Scene::Away];
                 // Whoever comes back proposes again before its database notices that it is behind.
-                options.faults.insert(Fault::SlowApply);
-                options.retain_bytes = 64 << 20;
-                (options.delay_us, options.sync_us) = ((1_000, 20_000), (2_000, 30_000));
-                options.segment_bytes = 64 << 10;
-                workload.period_us = 20_000;
-                workload.filler = (1.0, 3_000);
-                workload.rows_per_action = workload.rows_per_action.min(3);
+                (options.delay_us, options.sync_us) = ((100, 400), (100, 600));
+                options.retain_bytes = 128 << 10;
+                write_much(options);
             }
             Flavour::ShortLogs => {
                 options.scenes = vec![Scene::ShortLogs];
-                (options.voters, options.loggers, options.learners) = (2, 1, 0);
-                options.segment_bytes = 64 << 10;
-                workload.filler = (1.0, 3_000);
-                workload.rows_per_action = workload.rows_per_action.min(3);
+                options.retain_bytes = 64 << 20;
+                write_much(options);
             }
         }
     }
+}
+
+/// A segment in less time than a database takes to flush, and nothing that slows down all else.
+fn write_much(options: &mut Options) {
+    (options.voters, options.loggers, options.learners) = (3, 0, 0);
+    options.faults.remove(&Fault::SlowApply);
+    options.faults.remove(&Fault::Bandwidth);
+    options.limits = Limits::default();
+    options.segment_bytes = 64 << 10;
+    options.chunk_bytes = 1 << 20;
+    let workload = &mut options.workload;
+    workload.period_us = 2_500;
+    workload.filler = (1.0, 3_000);
+    (workload.rows, workload.rows_per_action) = (500, 3);
+    workload.reads = 0.02;
 }

@@ -81,6 +81,8 @@ pub(crate) struct Process {
     pub(crate) deliverer: Option<Deliverer>,
     pub(crate) reader: LogReader,
     pub(crate) shared: Arc<Shared>,
+    /// When it was started.
+    pub(crate) since_us: u64,
     pub(crate) deeds: Arc<Deeds>,
     pub(crate) jobs: VecDeque<Job>,
     pub(crate) catch_ups: VecDeque<CatchUp>,

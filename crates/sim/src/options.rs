@@ -282,7 +282,7 @@ impl Options {
             limits: draw_limits(rng),
             segment_bytes: pick(rng, &[64 << 10, 64 << 10, 96 << 10, 256 << 10]),
             cache_bytes: pick(rng, &[0, 4 << 10, 1 << 20]),
-            retain_bytes: draw_retention(rng, &faults),
+            retain_bytes: pick(rng, &[128 << 10, 512 << 10, 64 << 20]),
             tail_headers_max: pick(rng, &[1, 7, 50, 4096]),
             warm_entries: pick(rng, &[3, 40, 10_000]),
             span_max: pick(rng, &[20, 200, 100_000]),
@@ -378,16 +378,6 @@ fn draw_members(rng: &mut SmallRng) -> (usize, usize, usize) {
     let loggers = pick(rng, &[0, 0, 0, 1, voting / 2]);
     let learners = pick(rng, &[0, 0, 1, 2]);
     (voting - loggers, loggers, learners)
-}
-
-/// Logs drop what is beyond twice this, whoever needs it. Flow control, which is not simulated, keeps
-/// databases from falling behind so far.
-fn draw_retention(rng: &mut SmallRng, faults: &BTreeSet<Fault>) -> u64 {
-    let drawn = pick(rng, &[128 << 10, 512 << 10, 64 << 20]);
-    match faults.contains(&Fault::SlowApply) {
-        true => 64 << 20,
-        false => drawn,
-    }
 }
 
 fn draw_timing(rng: &mut SmallRng) -> Timing {

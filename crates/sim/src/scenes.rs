@@ -24,7 +24,7 @@ pub enum Scene {
     HandOvers,
     /// What the leader says arrives late, all of it, so that it is replaced while it goes on refusing.
     LateLeader,
-    /// A member is away for so long that the others drop what it lacks from their logs.
+    /// A member is away while so much is written that the others drop what it lacks from their logs.
     Away,
     /// All logs drop whatever they may, again and again.
     ShortLogs,
@@ -200,18 +200,20 @@ impl World {
         let Some(member) = self.pick(&with_data) else {
             return 0;
         };
-        self.step_after(0, Move::Isolate { member });
-        // Nobody waits for it any longer; it has not yet noticed that for itself.
-        let forgotten_us = self.options.suspect().as_micros() as u64; // seconds
-        let round_us = 16 * timing.heartbeat_us;
-        for part in 0..3 {
-            self.step_after(forgotten_us + part * round_us / 3, Move::DropLogs);
+        // First it does not hear what becomes of its proposals, then they do not arrive either.
+        let all: Vec<MemberId> = self.nodes.keys().copied().collect();
+        for other in all.into_iter().filter(|other| *other != member) {
+            self.net.block(other, member);
         }
-        let length_us =
-            forgotten_us + round_us + self.draw((0, timing.election_timeout_min_us / 2));
+        self.step_after(20 * MS, Move::Isolate { member });
+        self.step_after(2 * timing.promise_us, Move::HandOver);
+        // Back before it gives up its proposals.
+        let length_us = self.draw((
+            timing.election_timeout_min_us,
+            2 * timing.election_timeout_min_us,
+        ));
         self.step_after(length_us, Move::Heal);
-        self.step_after(length_us + timing.promise_us, Move::HandOver);
-        length_us + timing.election_timeout_max_us
+        length_us + timing.promise_us
     }
 
     fn short_logs(&mut self) -> u64 {

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use synod_consensus::{GroupId, MemberId, Seqno, SessionId};
+use synod_consensus::{GroupId, LogBase, MemberId, Seqno, SessionId};
 use synod_log::{Files, LogError, LogOptions, Opened};
 use synod_member::{
     DatabasePosition, Drawn, Driver, Event as Input, Host, IDLE, Job, Links, MemberConfig,
@@ -230,6 +230,7 @@ impl World {
             deliverer: None,
             reader,
             shared,
+            since_us: self.now_us,
             deeds,
             jobs: Default::default(),
             catch_ups: Default::default(),
@@ -292,10 +293,12 @@ impl World {
             let Some(job) = process.jobs.pop_front() else {
                 break;
             };
+            let bytes = process.shared.status().log_bytes;
             match process.storage.write(job, wall) {
                 Ok(None) => {}
                 Ok(Some(base)) => {
                     let last = base.last;
+                    self.check_own_need(id, &base, bytes);
                     self.node_mut(id).ledger.purged(last);
                     self.coverage.count("log purged");
                     self.note(id, What::Purged { index: last.index });
@@ -320,6 +323,23 @@ impl World {
         let process = self.process(id);
         (process.is_syncing, process.batches) = (true, process.batches + 1);
         self.schedule(after_us, Event::Synced { node, epoch });
+    }
+
+    /// What the own database has not on its disk is dropped only if the log is too large, `bytes`.
+    fn check_own_need(&mut self, id: MemberId, base: &LogBase, bytes: u64) {
+        self.flush_databases();
+        let node = self.node(id);
+        let before = self
+            .checks
+            .committed
+            .get(node.ledger.written.base.index)
+            .map_or(Seqno(0), |header| header.seqno);
+        let durable = node.database.durable;
+        let needs = node.has_data && !node.database.copying && durable >= before;
+        if needs && bytes <= 2 * self.options.retain_bytes {
+            let checked = retained::own(id, base.seqno, durable);
+            self.judge(checked);
+        }
     }
 
     /// What was dropped is not gone for good.

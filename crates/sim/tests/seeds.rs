@@ -73,6 +73,30 @@ fn ranges_for_a_member_far_behind_are_bounded() {
     assert!(passed.coverage.of("catch-up from disk") > 100);
 }
 
+/// Databases apply slower than clients write, and logs are short: clients have to wait, or what the databases
+/// lack would be gone from all logs.
+#[test]
+fn logs_keep_what_slow_databases_lack() {
+    let mut slowed = 0;
+    for seed in 1..=4 {
+        let mut options = options_of(seed);
+        (options.voters, options.loggers, options.learners) = (3, 0, 0);
+        options.safety_us = 3_000_000;
+        options.faults = [Fault::SlowApply].into();
+        options.retain_bytes = 128 << 10;
+        options.segment_bytes = 64 << 10;
+        options.workload.period_us = 2_500;
+        options.workload.filler = (1.0, 3_000);
+        (options.workload.rows, options.workload.rows_per_action) = (5_000, 1);
+        (options.workload.reads, options.workload.total_order) = (0.02, 0.0);
+        (options.chunk_bytes, options.limits) = (1 << 20, Default::default());
+        let passed = run(seed, options, false).unwrap_or_else(|failed| panic!("{failed}"));
+        slowed += u64::from(passed.coverage.of("log full") > 0);
+        assert!(passed.coverage.of("transaction acknowledged") > 50);
+    }
+    assert!(slowed > 0, "no log was ever full");
+}
+
 #[test]
 fn equal_seeds_give_equal_runs() {
     for seed in 1..=6 {
@@ -97,7 +121,7 @@ fn groups_of_3_5_and_7_with_loggers_and_learners_are_drawn() {
     assert!(drawn.iter().any(|o| o.loggers > 0) && drawn.iter().any(|o| o.learners > 0));
     for fault in Fault::ALL {
         let on = drawn.iter().filter(|o| o.has(fault)).count();
-        assert!(on > 40 && on < 160, "{} is on in {on} of 199", fault.name());
+        assert!(on > 25 && on < 160, "{} is on in {on} of 199", fault.name());
     }
 }
 

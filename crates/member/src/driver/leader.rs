@@ -81,7 +81,7 @@ impl Driver {
                 return true;
             }
         }
-        if self.is_disk_behind() {
+        if self.is_disk_behind() || self.links.shared.is_log_full() {
             self.deferred.put_back(propose);
             return false;
         }
@@ -332,6 +332,8 @@ impl Driver {
         }
         self.advance_window(self.presence.reports().map(|r| r.applied).min());
         let members: Vec<Report> = self.presence.reports().cloned().collect();
+        self.spread
+            .note(self.now, &self.core.config().config, &members);
         let term = self.core.term();
         let others: Vec<MemberId> = self.core.config().config.members.keys().copied().collect();
         for member in others.into_iter().filter(|id| *id != self.me.member) {
@@ -347,6 +349,8 @@ impl Driver {
         if status.term == self.core.term() && self.core.leader() == Some(from) {
             self.slowest_applied = status.members.iter().map(|r| r.applied).min();
             self.advance_window(self.slowest_applied);
+            let config = &self.core.config().config;
+            self.spread.note(self.now, config, &status.members);
         }
     }
 
@@ -359,7 +363,8 @@ impl Driver {
 
     /// Lets the log drop what nobody needs.
     pub(super) fn retain_log(&mut self) {
-        if self.next_retention > self.now {
+        // A log that is full holds up clients: it is looked at as often as possible.
+        if self.next_retention > self.now && !self.links.shared.is_log_full() {
             return;
         }
         self.next_retention = self.now.plus(self.tuning.retention_period);
@@ -389,6 +394,8 @@ impl Driver {
             let retain = Retain {
                 keep_from,
                 keep_after,
+                flushed: self.flushed.index(),
+                spread: self.spread.flushed(),
                 committed,
                 configs: self.configs_up_to(committed),
             };

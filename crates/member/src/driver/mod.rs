@@ -20,6 +20,7 @@ mod presence;
 mod protocol;
 mod reads;
 mod repair;
+mod spread;
 mod status;
 mod survivor;
 mod transfer;
@@ -60,6 +61,7 @@ use origin::Submitted;
 use presence::{Presence, ViewTrail};
 use reads::Reads;
 use repair::RepairWatch;
+use spread::Spread;
 pub use survivor::SurvivorPolicy;
 use unanswered::Unanswered;
 use voting::Voting;
@@ -121,6 +123,7 @@ pub struct Driver {
     committed_view: View,
     next_retention: Time,
     flushed: Flushed,
+    spread: Spread,
     /// How far the slowest member present has applied, by the leader's word.
     slowest_applied: Option<Seqno>,
     joining: Joining,
@@ -196,6 +199,7 @@ impl Driver {
             next_slow_tick: now,
             next_retention: now,
             flushed: Flushed::new(tuning.flush_margin),
+            spread: Spread::new(tuning.flush_margin),
             slowest_applied: None,
             survivor_policy: SurvivorPolicy::default(),
             forced: false,

@@ -25,3 +25,16 @@ pub(crate) fn purged(
         },
     )
 }
+
+/// A member has dropped its log up to `base` although there was room.
+pub(crate) fn own(member: MemberId, base: Seqno, durable: Seqno) -> Checked {
+    require(
+        base <= durable,
+        "a log keeps what its database has not flushed",
+        || {
+            format!(
+                "{member} has dropped everything up to {base}, its database has {durable} on its disk"
+            )
+        },
+    )
+}
