@@ -270,6 +270,12 @@ impl Ingestor {
                 .open
                 .get(&id)
                 .ok_or_else(|| bad("its chunks are unknown".into()))?;
+            if open.closed.is_some() {
+                // Members forget the chunks when that commits, and would not know what to do with the rest.
+                return Err(bad(
+                    "its chunks were given up, or it is ordered already".into()
+                ));
+            }
             if open.chunks.len() != piece.chunks as usize {
                 let (found, expected) = (open.chunks.len(), piece.chunks);
                 return Err(bad(format!("{found} of {expected} chunks")));
@@ -593,7 +599,11 @@ mod tests {
         let [id] = stale.as_slice() else {
             panic!("one action is open")
         };
+        let last = piece("a", 0, 5, 1).encode();
+        assert!(log.ingest.certify(&origin(9), &last).is_ok());
         let header = log.append(EntryKind::Discard, &id.encode()).unwrap();
+        let late = log.ingest.certify(&origin(9), &last);
+        assert!(late.is_err(), "its chunks are as good as gone: {late:?}");
         assert!(log.ingest.stale(Time(2), Duration::ZERO).is_empty());
         log.ingest.committed(&header);
         assert_eq!(log.ingest.oldest_open_chunk(), None);
