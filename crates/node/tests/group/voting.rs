@@ -194,7 +194,11 @@ fn member_that_was_away_hears_the_decision_in_its_place_and_finds_it() {
     host.wait("what came later", |record| record.last() >= later);
     let delivered = host.lock().delivered_decisions.clone();
     let expected = decision(&group.members[leader], seqno);
-    assert_eq!(delivered, [expected.clone()], "before what came later");
+    assert_eq!(
+        delivered.as_slice(),
+        std::slice::from_ref(&expected),
+        "in its place"
+    );
     let node = group.members[away].node();
     assert_eq!(node.decision_about(seqno).unwrap(), Some(expected));
     assert_eq!(node.decision_about(later).unwrap(), None);
