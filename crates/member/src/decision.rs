@@ -103,35 +103,54 @@ impl Decision {
     }
 }
 
-/// The decision about an action in the log up to `end`, if there is one. Reads everything after the
-/// action: for a member that is behind and whose database has just failed.
-///
-/// # Errors
-/// If the log cannot be read.
-pub fn decision_about(
-    reader: &LogReader,
+/// Looks for the decision about an action in the log after it: for a member that is behind, whose
+/// decision may have been made before its session began.
+#[derive(Debug)]
+pub struct DecisionSearch {
     seqno: Seqno,
-    end: LogIndex,
-) -> Result<Option<Decision>, LogError> {
-    let mut next = reader.seek_seqno(seqno)?.next();
-    while next <= end {
-        let entries = reader.read(next, end, READ_BYTES)?;
-        if entries.is_empty() {
-            break;
-        }
-        for entry in entries {
-            next = entry.header.index.next();
-            if entry.header.kind != EntryKind::Decision {
-                continue;
-            }
-            // A broken one is reported where it is delivered.
-            let decision = Decision::decode(entry.payload).ok();
-            if let Some(found) = decision.filter(|decision| decision.seqno == seqno) {
-                return Ok(Some(found));
-            }
-        }
+    /// Where to go on.
+    next: Option<LogIndex>,
+}
+
+impl DecisionSearch {
+    /// Looks for the decision about this action.
+    pub fn new(seqno: Seqno) -> DecisionSearch {
+        DecisionSearch { seqno, next: None }
     }
-    Ok(None)
+
+    /// Reads on up to `end`; the decision, if it is there.
+    ///
+    /// # Errors
+    /// If the log cannot be read.
+    pub fn read_on(
+        &mut self,
+        reader: &LogReader,
+        end: LogIndex,
+    ) -> Result<Option<Decision>, LogError> {
+        let mut next = match self.next {
+            Some(next) => next,
+            None => reader.seek_seqno(self.seqno)?.next(),
+        };
+        while next <= end {
+            let entries = reader.read(next, end, READ_BYTES)?;
+            if entries.is_empty() {
+                break;
+            }
+            for entry in entries {
+                next = entry.header.index.next();
+                if entry.header.kind != EntryKind::Decision {
+                    continue;
+                }
+                // A broken one is reported where it is delivered.
+                let decision = Decision::decode(entry.payload).ok();
+                if let Some(found) = decision.filter(|found| found.seqno == self.seqno) {
+                    return Ok(Some(found));
+                }
+            }
+            self.next = Some(next);
+        }
+        Ok(None)
+    }
 }
 
 #[cfg(test)]

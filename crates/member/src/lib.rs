@@ -54,7 +54,7 @@ pub use action::{Action, ActionPiece, Chunk, Cutter, Part, PayloadError, Piece, 
 pub use catchup::CatchUp;
 pub use client::{Client, Fate, Outcome, Patience, Waiter};
 pub use config::{DatabasePosition, MemberConfig, StartMode};
-pub use decision::{Answer, Decision, decision_about};
+pub use decision::{Answer, Decision, DecisionSearch};
 pub use deliver::{DeliverError, Delivered, Deliverer};
 pub use driver::{
     Driver, Event, ForceDone, LeaveDone, Links, Load, Me, ReadDone, Reply, Submission,

@@ -37,9 +37,9 @@ pub use synod_consensus::{
 };
 pub use synod_log::LogOptions;
 pub use synod_member::{
-    Action, ActionOutcome, DatabasePosition, Decision, Delivery, DonorRequest, Fate, Host, Level,
-    MemberStatus, NodeStatus, OpenError, Patience, PayloadError, StartMode, SurvivorPolicy,
-    TransferNews, View, ViewMember, VotePolicy,
+    Action, ActionOutcome, DatabasePosition, Decision, DecisionSearch, Delivery, DonorRequest,
+    Fate, Host, Level, MemberStatus, NodeStatus, OpenError, Patience, PayloadError, StartMode,
+    SurvivorPolicy, TransferNews, View, ViewMember, VotePolicy,
 };
 pub use synod_wire::tls::{TlsError, TlsFiles, names_tls13_suite};
 pub use synod_wire::{DataState, OUR_VERSIONS};

@@ -11,10 +11,10 @@ use crossbeam_channel::{Sender, bounded, unbounded};
 use synod_consensus::{EntryKind, ForceError, GroupId, MemberId, Seqno, SessionId};
 use synod_log::{Files, LogReader, RealFiles};
 use synod_member::{
-    Action, ActionOutcome, DatabasePosition, Decision, Deliverer, Drawn, Driver, Event, ForceDone,
-    Host, LeaveDone, Level, Links, Me, NodeStatus, Patience, Piece, ReadDone, Shared, Snapshot,
-    Start, StartMode, Storage, Submission, SurvivorPolicy, Tuning, VotePolicy, Waiter, cut,
-    decision_about, lock, sessions_between,
+    Action, ActionOutcome, DatabasePosition, Decision, DecisionSearch, Deliverer, Drawn, Driver,
+    Event, ForceDone, Host, LeaveDone, Level, Links, Me, NodeStatus, Patience, Piece, ReadDone,
+    Shared, Snapshot, Start, StartMode, Storage, Submission, SurvivorPolicy, Tuning, VotePolicy,
+    Waiter, cut, lock, sessions_between,
 };
 use synod_wire::tls::TlsError;
 use synod_wire::{DataState, LocalIdentity, OUR_VERSIONS, StateOffer, StateRequest, StateResult};
@@ -366,19 +366,17 @@ impl Node {
     }
 
     /// An action has failed on the database, which does nothing more until [`Host::decided`] tells
-    /// whose outcome stands. For members whose database follows the group; one that is catching up
-    /// has no vote, see [`Node::decision_about`].
+    /// whose outcome stands. If it was decided before this session, only [`Node::search_on`] finds it.
     pub fn report_failure(&self, seqno: Seqno, outcome: ActionOutcome) {
         self.tell(Event::ActionFailed { seqno, outcome });
     }
 
-    /// What was decided about an action, as far as this member's log can be read.
+    /// Goes on with a search for a decision, as far as this member's log can be read by now.
     ///
     /// # Errors
     /// If the log cannot be read.
-    pub fn decision_about(&self, seqno: Seqno) -> Result<Option<Decision>, NodeError> {
-        let end = self.shared.readable();
-        Ok(decision_about(&self.reader, seqno, end)?)
+    pub fn search_on(&self, search: &mut DecisionSearch) -> Result<Option<Decision>, NodeError> {
+        Ok(search.read_on(&self.reader, self.shared.readable())?)
     }
 
     /// How outcomes are counted while this member leads.

@@ -7,17 +7,20 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
-use synod_node::{ActionOutcome, Decision, Seqno};
+use synod_node::{ActionOutcome, Decision, DecisionSearch, Seqno};
 
 use crate::api::{Gtid, LogLevel};
 use crate::connection::Connection;
 use crate::local::error_text;
-use crate::status::LocalState;
 
 /// So many errors and decisions are remembered. They matter until the decision was delivered and its
 /// action has ended here.
 const PAST_MAX: usize = 1024;
+
+/// How long a decision is waited for before the log is searched for it again.
+const SEARCH_PAUSE: Duration = Duration::from_millis(500);
 
 /// What has failed here, and what was decided.
 #[derive(Default)]
@@ -97,36 +100,32 @@ impl Connection {
     }
 
     fn verdict_on(&self, seqno: i64, own: ActionOutcome) -> Verdict {
-        if let Some(stands) = self.state().votes.decided.get(&seqno) {
-            return Verdict::Stands(*stands);
-        }
         let Some(node) = self.node() else {
             return Verdict::Unknown("there is no group to ask");
         };
-        let follows = matches!(
-            self.state().local,
-            LocalState::Synced | LocalState::DonorDesynced
-        );
-        if !follows {
-            // The others have long had this action; what they decided, if anything, is in the log.
-            return match node.decision_about(Seqno(seqno)) {
-                Ok(Some(decision)) => Verdict::Stands(decision.outcome),
-                Ok(None) => Verdict::Unknown("it did not on the others"),
-                Err(_) => Verdict::Unknown("what the group decided cannot be read"),
-            };
-        }
         node.report_failure(Seqno(seqno), own);
-        let heard = self.wait_for(None, |state| {
-            let stands = state.votes.decided.get(&seqno);
-            match stands {
-                Some(stands) => Some(Verdict::Stands(*stands)),
-                None if self.is_closing() => Some(Verdict::Unknown(
-                    "this server left before the group decided",
-                )),
-                None => None,
+        // The others may have had this action, and their vote, before this connection.
+        let mut search = DecisionSearch::new(Seqno(seqno));
+        loop {
+            match node.search_on(&mut search) {
+                Ok(Some(decision)) => return Verdict::Stands(decision.outcome),
+                Ok(None) => {}
+                Err(_) => return Verdict::Unknown("what the group decided cannot be read"),
             }
-        });
-        heard.unwrap_or(Verdict::Unknown("nothing was decided"))
+            let heard = self.wait_for(Some(Instant::now() + SEARCH_PAUSE), |state| {
+                let stands = state.votes.decided.get(&seqno);
+                match stands {
+                    Some(stands) => Some(Verdict::Stands(*stands)),
+                    None if self.is_closing() => Some(Verdict::Unknown(
+                        "this server left before the group decided",
+                    )),
+                    None => None,
+                }
+            });
+            if let Some(verdict) = heard {
+                return verdict;
+            }
+        }
     }
 
     /// Takes note of a decision, for whoever waits for it.

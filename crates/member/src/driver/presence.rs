@@ -154,18 +154,28 @@ impl Presence {
             .collect()
     }
 
-    /// Present members whose databases follow the group, or that have not told otherwise: those whose
-    /// word is waited for when an action fails somewhere.
-    pub(super) fn electorate(&self, config: &Config) -> Vec<MemberId> {
-        let has_data = |id: &MemberId| config.members.get(id).is_some_and(|c| c.has_data);
-        let follows = |present: &&ViewMember| {
-            let id = present.member;
-            let report = self.reports.get(&id).filter(|_| self.fresh.contains(&id));
-            let report = report.filter(|report| report.session == present.session);
-            report.is_none_or(|r| matches!(r.state, DataState::Synced | DataState::Donor))
-        };
-        let members = self.present.values().filter(follows).map(|m| m.member);
-        members.filter(has_data).collect()
+    /// Whose word counts when an action fails somewhere: present members whose databases follow the
+    /// group, or that have not told otherwise. If these are not most of those present, as after a
+    /// restart of the whole group, everybody's.
+    pub(super) fn electorate(&self, config: &Config) -> BTreeSet<MemberId> {
+        let present = self.present.values().filter(|present| {
+            let known = config.members.get(&present.member);
+            known.is_some_and(|member| member.has_data)
+        });
+        let (follow, behind): (BTreeSet<_>, BTreeSet<_>) =
+            present.map(|p| p.member).partition(|id| self.follows(*id));
+        match follow.len() > behind.len() {
+            true => follow,
+            false => &follow | &behind,
+        }
+    }
+
+    fn follows(&self, member: MemberId) -> bool {
+        let session = self.present.get(&member).map(|present| present.session);
+        let report = self.reports.get(&member);
+        let report = report.filter(|report| Some(report.session) == session);
+        let report = report.filter(|_| self.fresh.contains(&member));
+        report.is_none_or(|r| matches!(r.state, DataState::Synced | DataState::Donor))
     }
 
     /// Whether every present member has reported in its present session.
@@ -394,24 +404,26 @@ mod tests {
     #[test]
     fn word_is_waited_for_of_whoever_has_not_said_that_it_is_behind() {
         let mut config = Config::default();
-        for id in 1..=3 {
+        for id in 1..=4 {
             let member = Member {
                 role: Role::Voter,
-                has_data: id != 3,
+                has_data: id != 4,
                 name: format!("node{id}"),
                 address: String::new(),
                 versions: VersionRange { min: 1, max: 1 },
             };
             config.members.insert(MemberId(id), member);
         }
+        let mut view = view(1);
+        view.members.push(member(3, 1));
         let mut presence = Presence::default();
-        presence.begin(Time(5), Some(&view(1)), member(3, 1));
+        presence.begin(Time(5), Some(&view), member(4, 1));
         let ids = |presence: &Presence| -> Vec<u64> {
             presence.electorate(&config).iter().map(|id| id.0).collect()
         };
-        assert_eq!(ids(&presence), [1, 2], "the logger leads");
-        let report = |session, state| Report {
-            member: MemberId(2),
+        assert_eq!(ids(&presence), [1, 2, 3], "the logger leads");
+        let report = |id, session, state| Report {
+            member: MemberId(id),
             session: SessionId(session),
             state,
             ..Report::default()
@@ -424,12 +436,17 @@ mod tests {
             (DataState::Synced, true),
             (DataState::Error, false),
         ] {
-            presence.report(report(1, state));
+            presence.report(report(2, 1, state));
             assert_eq!(ids(&presence).contains(&2), counts, "{state:?}");
         }
-        presence.begin(Time(9), Some(&view(1)), member(3, 1));
-        assert_eq!(ids(&presence), [1, 2], "said to another leader");
-        presence.report(report(7, DataState::Joining));
+        presence.report(report(2, 1, DataState::Joining));
+        assert_eq!(ids(&presence), [1, 3]);
+        presence.report(report(3, 1, DataState::Joining));
+        assert_eq!(ids(&presence), [1, 2, 3], "most of them are behind");
+        presence.begin(Time(9), Some(&view), member(4, 1));
+        presence.report(report(3, 1, DataState::Joining));
+        assert_eq!(ids(&presence), [1, 2], "2 has told another leader");
+        presence.report(report(2, 7, DataState::Joining));
         assert_eq!(ids(&presence), [1, 2], "said by another session");
     }
 

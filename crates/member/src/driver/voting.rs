@@ -11,9 +11,11 @@
 //! again. Only the decision lasts: it is an entry, so that every member hears the same one, whoever
 //! leads when it is committed. The first one about an action counts.
 //!
-//! Whoever has no error to report never waits. Those asked are the members present whose databases
-//! follow the group; who does not answer within `evs.suspect_timeout` is left out if a majority of
-//! them has.
+//! Whoever has no error to report never waits. The answers that count are those of the members present
+//! whose databases follow the group, see [`Presence::electorate`]; who does not answer within
+//! `evs.suspect_timeout` is left out if a majority of them has.
+//!
+//! [`Presence::electorate`]: super::presence::Presence::electorate
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -244,14 +246,15 @@ impl Driver {
             self.voting.questions.remove(&seqno);
             return;
         }
-        let silent = asked.iter().filter(|id| !answers.contains_key(id)).count();
+        let counted = answers.iter().filter(|(id, _)| asked.contains(id));
+        let outcomes: Vec<ActionOutcome> = counted.map(|(_, (_, outcome))| *outcome).collect();
+        let silent = asked.len() - outcomes.len();
         let is_late = self.now.since(question.since) >= self.config.suspect;
-        let missing = match is_late && answers.len() > silent {
+        let missing = match is_late && outcomes.len() > silent {
             true => 0,
             false => silent,
         };
-        let outcomes = answers.values().map(|(_, outcome)| *outcome);
-        let Some(outcome) = ruling(outcomes, missing, self.voting.policy) else {
+        let Some(outcome) = ruling(outcomes.into_iter(), missing, self.voting.policy) else {
             return;
         };
         let answers = answers.iter().map(|(member, (session, outcome))| Answer {

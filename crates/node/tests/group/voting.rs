@@ -2,7 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use synod_node::{ActionOutcome, DataState, Decision, Seqno, StartMode, VotePolicy};
+use synod_node::{
+    ActionOutcome, DataState, Decision, DecisionSearch, Seqno, StartMode, VotePolicy,
+};
 
 use crate::support::{Group, Member, PATIENCE, SUSPECT, eventually, seqno_of};
 
@@ -156,6 +158,27 @@ fn member_that_catches_up_is_not_waited_for() {
     assert!(began.elapsed() < SUSPECT, "nobody was waited for");
 }
 
+/// It has a vote only where most members are behind: after the whole group was restarted.
+#[test]
+fn error_of_a_member_that_catches_up_counts_only_where_most_do() {
+    let group = Group::of(3, "restart");
+    let leader = group.leader();
+    let (one, two) = ((leader + 1) % 3, (leader + 2) % 3);
+    let (alone, both) = (ActionOutcome::SUCCESS, X);
+    for (behind, expected) in [(vec![one], alone), (vec![one, two], both)] {
+        for at in &behind {
+            group.members[*at].node().set_data_state(DataState::Joined);
+        }
+        // Without its word, nothing can be decided before it has heard who is behind.
+        group.members[leader].hold();
+        let seqno = order_failing(&group, &behind, leader);
+        assert_eq!(stands(&group, seqno), expected);
+        for member in &group.members {
+            member.go_on();
+        }
+    }
+}
+
 #[test]
 fn vote_survives_its_leader() {
     let mut group = Group::of(3, "newleader");
@@ -200,8 +223,9 @@ fn member_that_was_away_hears_the_decision_in_its_place_and_finds_it() {
         "in its place"
     );
     let node = group.members[away].node();
-    assert_eq!(node.decision_about(seqno).unwrap(), Some(expected));
-    assert_eq!(node.decision_about(later).unwrap(), None);
+    let find = |seqno| node.search_on(&mut DecisionSearch::new(seqno)).unwrap();
+    assert_eq!(find(seqno), Some(expected));
+    assert_eq!(find(later), None);
 }
 
 /// Its database is of no use any more, but the others would have no majority without its vote.

@@ -185,3 +185,51 @@ fn server_that_waits_for_a_decision_can_be_stopped() {
     wait_size(&one, 1);
     one.write("goes on");
 }
+
+/// It is behind and has no say, but what it repeats was decided before.
+#[test]
+fn server_that_repeats_what_failed_everywhere_may_fail_again() {
+    let (one, two) = pair(2);
+    fail(&two, "ALTER");
+    let (status, meta) = one.inner.execute_start(5, "db");
+    assert_eq!(status, WSREP_OK);
+    assert_eq!(one.inner.execute_end_failed(5), WSREP_OK);
+    one.write("later");
+    two.wait_applied("later");
+    let (dir, port) = two.stop();
+    let seqno = meta.gtid.seqno;
+    let before = wsrep_gtid_t {
+        seqno: seqno - 1,
+        ..meta.gtid
+    };
+    let two = Server::with("n2", &dir, port, before, "");
+    fail(&two, "ALTER");
+    assert_eq!(two.connect(&one.address(), false), WSREP_OK);
+    two.add_applier();
+    two.wait_synced(1);
+    assert!(two.inner.seen().contains(&Seen::FailedAlike { seqno }));
+    two.wait_applied("later");
+    two.write("goes on");
+    one.wait_applied("goes on");
+}
+
+/// Here it does not fail on anybody else.
+#[test]
+fn server_that_is_behind_and_fails_alone_leaves() {
+    let (one, two) = pair(2);
+    let odd = one.write("odd");
+    one.write("later");
+    two.wait_applied("later");
+    let group = one.inner.last_committed().uuid;
+    let (dir, port) = two.stop();
+    let seqno = odd - 1;
+    let before = wsrep_gtid_t { uuid: group, seqno };
+    let two = Server::with("n2", &dir, port, before, "");
+    fail(&two, "odd");
+    assert_eq!(two.connect(&one.address(), false), WSREP_OK);
+    two.add_applier();
+    has_left(&two);
+    assert!(two.applied().is_empty());
+    wait_size(&one, 1);
+    one.write("goes on");
+}
