@@ -72,6 +72,8 @@ pub(crate) struct Preferences {
     others: Option<BTreeMap<MemberId, LeaderWeight>>,
     /// The latest handover for the sake of a weight, and how often the patience doubled by then.
     handed_over: Option<(Time, u32)>,
+    /// How many there were.
+    handovers: u64,
 }
 
 /// A follower's way to its candidacy. Over when a leader is heard or a vote given.
@@ -113,12 +115,15 @@ impl Core {
 
     /// The weights of the other members, those that are fit to lead: no time is given to anybody else,
     /// and nothing handed over. Soft knowledge: it may be late and incomplete.
-    pub fn set_leader_weights(&mut self, others: BTreeMap<MemberId, LeaderWeight>) {
+    /// Answers whether they have changed.
+    pub fn set_leader_weights(&mut self, others: BTreeMap<MemberId, LeaderWeight>) -> bool {
         let others = Some(others);
-        if self.preferences.others != others {
+        let changed = self.preferences.others != others;
+        if changed {
             self.preferences.others = others;
             self.weights_changed();
         }
+        changed
     }
 
     /// The connection to a member broke: it will hardly stand. Its weight counts again when it is told
@@ -196,13 +201,18 @@ impl Core {
         steps * step_us
     }
 
-    /// Of another member that is fit to lead.
-    pub(crate) fn weight_of(&self, member: MemberId) -> Option<LeaderWeight> {
+    /// What was told last of another member that is fit to lead.
+    pub fn weight_of(&self, member: MemberId) -> Option<LeaderWeight> {
         let others = self.preferences.others.as_ref()?;
         others.get(&member).copied().filter(|_| member != self.id)
     }
 
     // --- handing over -----------------------------------------------------------------------
+
+    /// How often this member has begun to hand over for the sake of a weight since its start.
+    pub fn preferred_handovers(&self) -> u64 {
+        self.preferences.handovers
+    }
 
     /// Hands over to the heaviest voter that has kept up for some time, if this leader should. Looks once
     /// in a promise's time, when called often enough.
@@ -296,6 +306,7 @@ impl Core {
     fn note_handover(&mut self) {
         let doublings = (self.recent_doublings() + 1).min(DOUBLINGS_MAX);
         self.preferences.handed_over = Some((self.now, doublings));
+        self.preferences.handovers += 1;
         if let Some(leading) = self.leading_mut() {
             // If it comes to nothing, everybody begins anew.
             leading.succession = Succession::default();

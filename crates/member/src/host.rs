@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use bytes::Bytes;
-use synod_consensus::{MemberId, Origin, Seqno, SessionId};
+use synod_consensus::{LeaderWeight, MemberId, Origin, Seqno, SessionId};
 
 use crate::decision::Decision;
 use crate::view::View;
@@ -130,4 +130,6 @@ pub struct MemberStatus {
     pub address: String,
     /// Whether it votes.
     pub voter: bool,
+    /// How much it should lead; none if that is not known here, or it is not fit to lead now.
+    pub leader_weight: Option<LeaderWeight>,
 }

@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use synod_consensus::{GroupId, LogIndex, MemberId, RoleName, Seqno, SessionId, Term};
+use synod_consensus::{
+    GroupId, LeaderWeight, LogIndex, MemberId, RoleName, Seqno, SessionId, Term,
+};
 use synod_log::LogReader;
 
 use crate::host::MemberStatus;
@@ -30,6 +32,8 @@ pub struct NodeStatus {
     pub leader: Option<MemberId>,
     /// The leader's name, if known.
     pub leader_name: String,
+    /// How much this member should lead.
+    pub leader_weight: LeaderWeight,
     /// Commit index.
     pub commit_index: LogIndex,
     /// Last index in the log.

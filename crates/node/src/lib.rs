@@ -32,8 +32,8 @@ pub use pending::{Pending, Waited};
 
 pub use synod_certify::{Class, KeySet, KeyType};
 pub use synod_consensus::{
-    ForceError, GroupId, Limits, LogIndex, MemberId, Origin, RoleName, Seqno, SessionId, Term,
-    Timing, VersionRange,
+    ForceError, GroupId, LeaderPreference, LeaderWeight, Limits, LogIndex, MemberId, Origin,
+    RoleName, Seqno, SessionId, Term, Timing, VersionRange,
 };
 pub use synod_log::LogOptions;
 pub use synod_member::{

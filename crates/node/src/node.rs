@@ -8,7 +8,9 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 
 use crossbeam_channel::{Sender, bounded, unbounded};
-use synod_consensus::{EntryKind, ForceError, GroupId, MemberId, Seqno, SessionId};
+use synod_consensus::{
+    EntryKind, ForceError, GroupId, LeaderPreference, MemberId, Seqno, SessionId,
+};
 use synod_log::{Files, LogReader, RealFiles};
 use synod_member::{
     Action, ActionOutcome, DatabasePosition, Decision, DecisionSearch, Deliverer, Drawn, Driver,
@@ -351,6 +353,11 @@ impl Node {
     /// Changes how long a member may be silent, see [`NodeConfig::suspect`].
     pub fn set_suspect(&self, limit: Duration) {
         self.tell(Event::Suspect(limit));
+    }
+
+    /// How much this member should lead, and whether it hands over, from now on.
+    pub fn set_leader_preference(&self, preference: LeaderPreference) {
+        self.tell(Event::LeaderPreference(preference));
     }
 
     /// Tells what the database does, for donor choice and promotion to voter.

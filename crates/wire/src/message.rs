@@ -2,8 +2,8 @@
 
 use bytes::Bytes;
 use synod_consensus::{
-    Body, EntryId, EntryKind, GroupId, MemberId, Message, Origin, Seqno, SessionId, Term,
-    VersionRange,
+    Body, EntryId, EntryKind, GroupId, LeaderWeight, MemberId, Message, Origin, Seqno, SessionId,
+    Term, VersionRange,
 };
 
 /// Between two members there are two connections in each direction, so that control traffic never
@@ -234,7 +234,7 @@ pub enum DataState {
     Error = 5,
 }
 
-/// State of one member's database.
+/// State of one member's database, and how much it should lead.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     /// Whose.
@@ -249,6 +249,8 @@ pub struct Report {
     pub incoming: String,
     /// Delivered actions not applied yet.
     pub queue: u32,
+    /// How much it should lead.
+    pub weight: LeaderWeight,
 }
 
 /// What the leader knows of all members: for status tables and the choice of a donor.

@@ -2,7 +2,8 @@
 
 use bytes::Bytes;
 use synod_consensus::{
-    Append, Body, EntryKind, GroupId, MemberId, Message, Seqno, SessionId, Term, VersionRange,
+    Append, Body, EntryKind, GroupId, LeaderWeight, MemberId, Message, Seqno, SessionId, Term,
+    VersionRange,
 };
 
 use crate::codec::{Reader, Writer};
@@ -39,7 +40,7 @@ mod kind {
 }
 
 /// Bytes of a [`Report`] with an empty address.
-const REPORT_BYTES_MIN: usize = 8 + 8 + 1 + 8 + 2 + 4;
+const REPORT_BYTES_MIN: usize = 8 + 8 + 1 + 8 + 2 + 4 + 1;
 /// Bytes of an empty string.
 const STRING_BYTES_MIN: usize = 2;
 
@@ -459,6 +460,7 @@ fn write_report(w: &mut Writer, report: &Report) -> Result<(), EncodeError> {
     w.i64(report.applied.0);
     w.string("client address", &report.incoming, NAME_MAX)?;
     w.u32(report.queue);
+    w.u8(report.weight.get());
     Ok(())
 }
 
@@ -470,6 +472,15 @@ fn read_report(r: &mut Reader) -> Result<Report, DecodeError> {
         applied: Seqno(r.i64()?),
         incoming: r.string("client address", NAME_MAX)?,
         queue: r.u32()?,
+        weight: read_leader_weight(r)?,
+    })
+}
+
+fn read_leader_weight(r: &mut Reader) -> Result<LeaderWeight, DecodeError> {
+    let code = r.u8()?;
+    LeaderWeight::new(code).ok_or(DecodeError::UnknownCode {
+        what: "leader weight",
+        code,
     })
 }
 

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use synod_consensus::{
-    ConfigChange, EntryKind, ForceError, GroupId, LogBase, MemberId, Seqno, WriteTicket,
+    ConfigChange, EntryKind, ForceError, GroupId, LeaderPreference, LogBase, MemberId, Seqno,
+    WriteTicket,
 };
 use synod_log::LogError;
 use synod_wire::{DataState, PeerMessage, StateOffer, StateRequest, StateResult};
@@ -133,6 +134,8 @@ pub enum Event {
     Force(ForceDone),
     /// Whether to go on without the others whenever they are not heard of for too long.
     SurvivorPolicy(SurvivorPolicy),
+    /// What this member wants for itself when it comes to leading.
+    LeaderPreference(LeaderPreference),
     /// Another limit of silence, see [`MemberConfig::suspect`](crate::MemberConfig::suspect).
     Suspect(Duration),
     /// An action has failed on the host, which waits for [`crate::Host::decided`].

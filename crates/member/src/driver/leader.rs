@@ -220,6 +220,7 @@ impl Driver {
         self.raise_protocol();
         self.continue_leaves();
         self.discard_stale_chunks();
+        self.weigh_reports();
         self.broadcast_status();
     }
 
@@ -351,6 +352,7 @@ impl Driver {
             self.advance_window(self.slowest_applied);
             let config = &self.core.config().config;
             self.spread.note(self.now, config, &status.members);
+            self.weigh_status(&status.members);
         }
     }
 

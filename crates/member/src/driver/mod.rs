@@ -26,6 +26,7 @@ mod survivor;
 mod transfer;
 mod unanswered;
 mod voting;
+mod weights;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -140,6 +141,8 @@ pub struct Driver {
     next_slow_tick: Time,
     /// What to do without a majority.
     survivor_policy: SurvivorPolicy,
+    /// The handover that was told of.
+    told_handover: Option<MemberId>,
     /// The next leadership of this member is by order.
     forced: bool,
     joined_host: bool,
@@ -202,6 +205,7 @@ impl Driver {
             spread: Spread::new(tuning.flush_margin),
             slowest_applied: None,
             survivor_policy: SurvivorPolicy::default(),
+            told_handover: None,
             forced: false,
             joined_host: false,
             stopped: false,
@@ -318,6 +322,7 @@ impl Driver {
                 (done.0)(forced);
             }
             Event::SurvivorPolicy(policy) => self.survivor_policy = policy,
+            Event::LeaderPreference(preference) => self.prefer(preference),
             Event::Suspect(limit) => self.config.suspect = limit,
             Event::ActionFailed { seqno, outcome } => self.action_failed(seqno, outcome),
             Event::Applied => self.answer_questions(),
@@ -445,6 +450,7 @@ impl Driver {
                 break;
             }
         }
+        self.tell_handover();
         self.publish_status();
     }
 

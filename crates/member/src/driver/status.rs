@@ -26,6 +26,7 @@ impl Driver {
         status.last_index = self.core.last_id().index;
         status.pending = self.submitted.len();
         status.cert_keys = self.ingest.key_count();
+        status.leader_weight = self.core.leader_preference().weight;
         if status.leader != leader {
             status.leader = leader;
             status.leader_name = leader.map_or_else(String::new, |id| self.name_of(id));
@@ -47,6 +48,10 @@ impl Driver {
             name: member.name.clone(),
             address: member.address.clone(),
             voter: member.role == Role::Voter,
+            leader_weight: match *id == self.me.member {
+                true => Some(self.core.leader_preference().weight),
+                false => self.core.weight_of(*id),
+            },
         });
         let mut status = lock(&self.links.shared.status);
         status.members = members.collect();
@@ -78,6 +83,7 @@ impl Driver {
             applied: seen_by_all,
             incoming: self.config.incoming.clone(),
             queue: u32::try_from(committed.saturating_sub(applied.0).max(0)).unwrap_or(u32::MAX),
+            weight: self.core.leader_preference().weight,
         }
     }
 

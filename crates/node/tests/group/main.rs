@@ -16,3 +16,4 @@ mod refusals;
 mod repair;
 mod twins;
 mod voting;
+mod weights;

@@ -3,11 +3,12 @@
 use bytes::Bytes;
 use proptest::prelude::*;
 use synod_consensus::{
-    Append, Body, EntryHeader, EntryId, EntryKind, LogIndex, MemberId, Message, Origin, Seqno,
-    SessionId, Term, Time,
+    Append, Body, EntryHeader, EntryId, EntryKind, LeaderWeight, LogIndex, MemberId, Message,
+    Origin, Seqno, SessionId, Term, Time,
 };
 use synod_wire::{
-    DecodeError, EncodeError, Frame, FrameDecoder, Lane, PeerMessage, Propose, Report, StateResult,
+    DataState, DecodeError, EncodeError, Frame, FrameDecoder, Lane, PeerMessage, Propose, Report,
+    StateResult,
 };
 
 use crate::strategies::peer_message;
@@ -323,6 +324,20 @@ fn unknown_versions_and_kinds_are_refused() {
 }
 
 #[test]
+fn weight_above_100_is_refused() {
+    let Frame { kind, body } = parse(&frame_bytes(&PeerMessage::Report(Report::default())));
+    let mut body = body.to_vec();
+    let weight = body.last_mut().unwrap();
+    assert_eq!(std::mem::replace(weight, 101), 50, "the last byte");
+    let body = body.into();
+    let error = DecodeError::UnknownCode {
+        what: "leader weight",
+        code: 101,
+    };
+    assert_eq!(PeerMessage::decode(1, Frame { kind, body }), Err(error));
+}
+
+#[test]
 fn version_1_never_changes() {
     let hex = |bytes: &[u8]| {
         bytes
@@ -334,12 +349,32 @@ fn version_1_never_changes() {
         session: SessionId(0x0102_0304_0506_0708),
     };
     assert_eq!(hex(&frame_bytes(&leave)), LEAVE);
+    let report = Report {
+        member: MemberId(1),
+        session: SessionId(2),
+        state: DataState::Synced,
+        applied: Seqno(3),
+        incoming: "a:1".to_owned(),
+        queue: 4,
+        weight: LeaderWeight::new(70).unwrap(),
+    };
+    assert_eq!(hex(&frame_bytes(&PeerMessage::Report(report))), REPORT);
     assert_eq!(
         hex(&frame_bytes(&append_of(Bytes::from_static(b"payload")))),
         APPEND
     );
 }
 
+/// Member, session, state, position, address, queue, weight.
+const REPORT: &str = concat!(
+    "5379180023000000aee9184337a86fc1",
+    "01000000000000000200000000000000",
+    "04",
+    "0300000000000000",
+    "0300613a31",
+    "04000000",
+    "46",
+);
 const LEAVE: &str = "53791600080000001c02f926e92cd2330807060504030201";
 /// Header, sender to term, code, previous entry, commit to clock, count, entry, payload.
 const APPEND: &str = concat!(

@@ -5,8 +5,8 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use synod_consensus::{
     Append, AppendOutcome, AppendReply, Body, Config, ConfigAt, EntryHeader, EntryId, EntryKind,
-    GroupId, LogBase, LogIndex, Member, MemberId, Message, Origin, Role, Seqno, SessionId, Term,
-    Time, VersionRange,
+    GroupId, LeaderWeight, LogBase, LogIndex, Member, MemberId, Message, Origin, Role, Seqno,
+    SessionId, Term, Time, VersionRange,
 };
 use synod_wire::{
     DataState, Hello, HelloReply, Join, JoinRefused, JoinReply, Lane, PeerMessage, Propose,
@@ -289,15 +289,25 @@ fn report() -> impl Strategy<Value = Report> {
         Just(DataState::Synced),
         Just(DataState::Error),
     ];
-    let parts = (member(), session(), state, seqno(), text(), any::<u32>());
+    let weight = (0..=LeaderWeight::MAX).prop_map(|weight| LeaderWeight::new(weight).unwrap());
+    let parts = (
+        member(),
+        session(),
+        state,
+        seqno(),
+        text(),
+        any::<u32>(),
+        weight,
+    );
     parts.prop_map(
-        |(member, session, state, applied, incoming, queue)| Report {
+        |(member, session, state, applied, incoming, queue, weight)| Report {
             member,
             session,
             state,
             applied,
             incoming,
             queue,
+            weight,
         },
     )
 }
