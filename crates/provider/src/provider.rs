@@ -177,6 +177,7 @@ impl Provider {
         connection.set_node(node.clone());
         node.set_survivor_policy(self.survivor_policy());
         node.set_vote_policy(self.vote_policy());
+        node.set_leader_preference(self.options().leader_preference());
         if let Err(error) = connection.start_stream_ends() {
             connection.shut_down();
             return Err(format!("cannot start thread synod-streams: {error}"));
@@ -314,6 +315,7 @@ impl Provider {
             node.set_suspect(*limit);
         }
         node.set_survivor_policy(self.survivor_policy());
+        node.set_leader_preference(self.options().leader_preference());
         if let Some(Value::Bool(true)) = update.value(key::PC_BOOTSTRAP)
             && let Err(error) = node.force_primary()
         {

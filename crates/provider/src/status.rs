@@ -132,6 +132,8 @@ pub struct ConsensusStatus {
     pub log_first_seqno: i64,
     /// Number of voters.
     pub voters: u64,
+    /// How much this member should lead, 0 to 100.
+    pub leader_weight: u8,
 }
 
 /// Counters since start, or since the last reset where Galera resets them.
@@ -388,6 +390,7 @@ fn own(status: &ConsensusStatus, vars: &mut Vec<StatVar>) {
         int("synod_log_size_bytes", signed(status.log_size_bytes)),
         int("synod_log_first_seqno", status.log_first_seqno),
         int("synod_voters", signed(status.voters)),
+        int("synod_leader_weight", i64::from(status.leader_weight)),
     ]);
 }
 

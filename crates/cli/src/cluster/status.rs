@@ -29,6 +29,8 @@ pub struct NodeStatus {
     pub member_state: String,
     /// `leader`, `follower`, `learner` or `logger`.
     pub role: Option<String>,
+    /// How much it should lead, 0 to 100.
+    pub leader_weight: Option<u8>,
     /// Term of the leader it follows.
     pub term: Option<u64>,
     /// Highest log index it knows to be stored on a majority.
@@ -77,6 +79,7 @@ impl NodeStatus {
             port,
             member_state: text("wsrep_local_state_comment").unwrap_or_else(|| silent.into()),
             role: text("wsrep_synod_role").filter(|role| !role.is_empty()),
+            leader_weight: text("wsrep_synod_leader_weight").and_then(|value| value.parse().ok()),
             term: text("wsrep_synod_term").and_then(|value| value.parse().ok()),
             commit_index: text("wsrep_synod_commit_index").and_then(|value| value.parse().ok()),
             last_committed: text("wsrep_last_committed").and_then(|value| value.parse().ok()),
@@ -128,11 +131,12 @@ mod tests {
             ("wsrep_last_committed", "42"),
             ("wsrep_synod_role", "leader"),
             ("wsrep_synod_term", "5"),
+            ("wsrep_synod_leader_weight", "80"),
         ]);
         let status = NodeStatus::from_variables(1, 13306, Some(7), Some(&told));
         assert!(status.is_synced());
         let expected = r#"{"name":"node1","pid":7,"port":13306,"member_state":"Synced",
-            "role":"leader","term":5,"commit_index":null,"last_committed":42,"view_size":3,
+            "role":"leader","leader_weight":80,"term":5,"commit_index":null,"last_committed":42,"view_size":3,
             "primary":true}"#;
         let expected: serde_json::Value = serde_json::from_str(expected).unwrap();
         assert_eq!(serde_json::to_value(&status).unwrap(), expected);

@@ -57,11 +57,11 @@ pub(super) fn started(node: u8, started: Started) -> String {
 }
 
 fn table(status: &[NodeStatus]) -> String {
-    let head = ["name", "role", "address", "state", "seqno", "pid"].map(str::to_owned);
+    let head = ["name", "role", "weight", "address", "state", "seqno", "pid"].map(str::to_owned);
     let mut rows = vec![head];
     rows.extend(status.iter().map(row));
     let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or(0);
-    let widths: [usize; 6] = std::array::from_fn(width);
+    let widths: [usize; 7] = std::array::from_fn(width);
     let lines = rows.iter().map(|row| {
         let cells = row
             .iter()
@@ -72,7 +72,7 @@ fn table(status: &[NodeStatus]) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-fn row(node: &NodeStatus) -> [String; 6] {
+fn row(node: &NodeStatus) -> [String; 7] {
     let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".into());
     let cut_off = node.pid.is_some() && node.member_state != "starting" && !node.primary;
     let state = match cut_off {
@@ -82,6 +82,7 @@ fn row(node: &NodeStatus) -> [String; 6] {
     [
         node.name.clone(),
         or_dash(node.role.clone()),
+        or_dash(node.leader_weight.map(|weight| weight.to_string())),
         format!("127.0.0.1:{}", node.port),
         state,
         or_dash(node.last_committed.map(|seqno| seqno.to_string())),
@@ -142,6 +143,7 @@ mod tests {
                 "down".into()
             },
             role: primary.then(|| "leader".into()),
+            leader_weight: primary.then_some(50),
             term: None,
             commit_index: None,
             last_committed: pid.map(|_| 42),
@@ -156,10 +158,16 @@ mod tests {
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(
             lines[0],
-            "name   role    address          state   seqno  pid"
+            "name   role    weight  address          state   seqno  pid"
         );
-        assert_eq!(lines[1], "node1  leader  127.0.0.1:13306  Synced  42     7");
-        assert_eq!(lines[2], "node2  -       127.0.0.1:13306  down    -      -");
+        assert_eq!(
+            lines[1],
+            "node1  leader  50      127.0.0.1:13306  Synced  42     7"
+        );
+        assert_eq!(
+            lines[2],
+            "node2  -       -       127.0.0.1:13306  down    -      -"
+        );
     }
 
     #[test]

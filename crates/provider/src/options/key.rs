@@ -122,6 +122,10 @@ keys! {
     ELECTION_TIMEOUT: DurationKey = "synod.election_timeout";
     /// `synod.heartbeat_period`
     HEARTBEAT_PERIOD: DurationKey = "synod.heartbeat_period";
+    /// `synod.leader_handover`
+    LEADER_HANDOVER: BoolKey = "synod.leader_handover";
+    /// `synod.leader_weight`
+    LEADER_WEIGHT: IntKey = "synod.leader_weight";
     /// `synod.lease`
     LEASE: DurationKey = "synod.lease";
     /// `synod.listen_addr`

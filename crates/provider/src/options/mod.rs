@@ -24,6 +24,8 @@ mod value;
 
 use std::time::Duration;
 
+use synod_node::{LeaderPreference, LeaderWeight};
+
 pub use address::{Address, DEFAULT_PORT};
 pub use document::markdown_tables;
 pub use error::{Notice, OptionsError};
@@ -203,6 +205,16 @@ impl Options {
             host,
             port: self.listen_address().port,
             tls: false,
+        }
+    }
+
+    /// What `synod.leader_weight` and `synod.leader_handover` want for this member.
+    pub fn leader_preference(&self) -> LeaderPreference {
+        let weight = u8::try_from(self.int(key::LEADER_WEIGHT)).ok();
+        LeaderPreference {
+            // The table has the same bounds.
+            weight: weight.and_then(LeaderWeight::new).unwrap_or_default(),
+            hands_over: self.bool(key::LEADER_HANDOVER),
         }
     }
 

@@ -288,6 +288,21 @@ fn lease_must_lie_between_heartbeat_and_election() {
 }
 
 #[test]
+fn leader_weight_and_handover_can_be_set_at_any_time_within_bounds() {
+    let mut options = options("");
+    assert_eq!(options.leader_preference(), LeaderPreference::default());
+    let _ = options
+        .set("synod.leader_weight=0; synod.leader_handover=yes")
+        .unwrap();
+    let LeaderPreference { weight, hands_over } = options.leader_preference();
+    assert_eq!((weight.get(), hands_over), (0, true));
+    for text in ["synod.leader_weight=101", "synod.leader_weight=-1"] {
+        let refused = options.set(text).unwrap_err().to_string();
+        assert!(refused.contains("from 0 to 100"), "{refused}");
+    }
+}
+
+#[test]
 fn options_for_start_cannot_be_set_at_run_time() {
     let error = options("").set("base_port=1").unwrap_err();
     assert_eq!(error, OptionsError::ReadOnly { name: "base_port" });
