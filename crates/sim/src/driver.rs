@@ -136,9 +136,13 @@ impl World {
 
     /// One turn of the member, and of what else waits for something to do.
     pub(crate) fn turn(&mut self, id: MemberId) {
+        let handovers = self.core(id).preferred_handovers();
         self.drive(id, Driver::turn);
         if !self.is_up(id) || self.violation.is_some() {
             return;
+        }
+        if self.core(id).preferred_handovers() > handovers {
+            self.coverage.count("handed over for a weight");
         }
         self.pump_disk(id);
         if !self.is_up(id) {

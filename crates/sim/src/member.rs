@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use synod_consensus::{LogIndex, MemberId, Seqno, SessionId};
+use synod_consensus::{LeaderPreference, LogIndex, MemberId, Seqno, SessionId};
 use synod_log::{FaultyFiles, LogReader, MemoryFiles};
 use synod_member::{CatchUp, Deliverer, Driver, Job, Shared, Storage};
 
@@ -36,6 +36,8 @@ pub(crate) struct Node {
     pub(crate) disk_fault: bool,
     /// Damage that its process has met, and stops for.
     pub(crate) damage_met: Option<String>,
+    /// What its operator wants for it.
+    pub(crate) preference: LeaderPreference,
     /// Its wall clock is far ahead: everything in the log is older than the log may grow.
     pub(crate) wall_ahead: bool,
 }

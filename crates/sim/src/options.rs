@@ -71,11 +71,13 @@ pub enum Fault {
     Purge,
     /// Members leave in good order, and come back.
     Leave,
+    /// Operators change who should rather lead.
+    Weights,
 }
 
 impl Fault {
     /// All of them.
-    pub const ALL: [Fault; 27] = [
+    pub const ALL: [Fault; 28] = [
         Fault::Loss,
         Fault::Duplicates,
         Fault::Reordering,
@@ -103,6 +105,7 @@ impl Fault {
         Fault::Transfer,
         Fault::Purge,
         Fault::Leave,
+        Fault::Weights,
     ];
 
     /// A short name for reports.
@@ -135,6 +138,7 @@ impl Fault {
             Fault::Transfer => "transfer",
             Fault::Purge => "purge",
             Fault::Leave => "leave",
+            Fault::Weights => "weights",
         }
     }
 }

@@ -9,7 +9,7 @@ use std::sync::{Arc, Once};
 
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
-use synod_consensus::MemberId;
+use synod_consensus::{LeaderPreference, MemberId};
 use synod_log::{FaultyFiles, Log, MemoryFiles};
 use synod_member::StartMode;
 
@@ -102,6 +102,7 @@ impl World {
             return;
         }
         self.note(MemberId::NONE, What::Phase { name: "safety" });
+        self.weigh_all();
         self.schedule(1, Event::Work);
         self.schedule(1, Event::Trouble);
         let safety_us = self.options.safety_us;
@@ -194,6 +195,7 @@ impl World {
             slow_disk: 0,
             disk_fault: false,
             damage_met: None,
+            preference: LeaderPreference::default(),
             wall_ahead: false,
         };
         self.nodes.insert(id, node);

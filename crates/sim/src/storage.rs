@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use synod_consensus::{GroupId, LogBase, MemberId, Seqno, SessionId};
+use synod_consensus::{GroupId, LeaderPreference, LogBase, MemberId, Seqno, SessionId};
 use synod_log::{Files, LogError, LogOptions, Opened};
 use synod_member::{
     DatabasePosition, Drawn, Driver, Event as Input, Host, IDLE, Job, Links, MemberConfig,
@@ -258,6 +258,10 @@ impl World {
         self.drive(id, Driver::begin);
         self.settle(id);
         self.opened_for_business(id);
+        let preference = self.node(id).preference;
+        if preference != LeaderPreference::default() {
+            self.tell(id, Input::LeaderPreference(preference));
+        }
         for other in self.up().into_iter().filter(|other| *other != id) {
             self.reconnect(id, other);
         }

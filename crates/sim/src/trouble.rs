@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use rand::Rng;
-use synod_consensus::{ConfigChange, MemberId, Role};
+use synod_consensus::{ConfigChange, LeaderPreference, LeaderWeight, MemberId, Role};
 use synod_log::files::{Fault as FileFault, FaultKind, Op};
 use synod_log::{FaultyFiles, MemoryFiles};
 use synod_member::Event as Input;
@@ -101,6 +101,7 @@ impl World {
             Fault::Transfer => self.transfer(),
             Fault::Purge => self.purge(live),
             Fault::Leave => self.leave(live),
+            Fault::Weights => self.weigh(live),
         }
     }
 
@@ -450,6 +451,31 @@ impl World {
         self.hit(leader, Fault::Transfer);
         // Refusals are fine.
         self.tell(leader, Input::TransferLeadership(None));
+    }
+
+    /// An operator gives a member another weight; it keeps it over restarts.
+    fn weigh(&mut self, id: MemberId) {
+        let preference = self.draw_preference();
+        self.hit(id, Fault::Weights);
+        self.node_mut(id).preference = preference;
+        self.tell(id, Input::LeaderPreference(preference));
+    }
+
+    /// Operators have set up the members with weights.
+    pub(crate) fn weigh_all(&mut self) {
+        if self.options.has(Fault::Weights) {
+            for id in self.up() {
+                self.weigh(id);
+            }
+        }
+    }
+
+    fn draw_preference(&mut self) -> LeaderPreference {
+        let weight = self.pick(&[0, 1, 50, 51, 100]).and_then(LeaderWeight::new);
+        LeaderPreference {
+            weight: weight.unwrap_or_default(),
+            hands_over: self.chance(0.6),
+        }
     }
 
     /// The wall clock tells that all of the log is old: at the next look, whatever is not needed goes.
