@@ -103,8 +103,7 @@ mod tests {
             session: SessionId(1),
             state,
             applied: Seqno(applied),
-            incoming: String::new(),
-            queue: 0,
+            ..Report::default()
         }
     }
 
