@@ -12,7 +12,7 @@ use crate::files::Files;
 use crate::record::{BATCH_HEADER_BYTES, BatchHeader, Promised, Record};
 use crate::recovery::{EndDecision, EndFacts, decide_end};
 use crate::replay::{SegmentFile, check_owner, last_segment, open_segment};
-use crate::scan::{BlockReader, read_batch, search_batches};
+use crate::scan::{BlockReader, look_behind, read_batch, search_batches};
 use crate::segment::SEGMENT_HEADER_BYTES;
 
 const BLOCK_BYTES: usize = 1 << 20;
@@ -65,6 +65,7 @@ impl Behind<'_> {
             newest_segment_readable: segment.header.number == last,
             stated: stated.is_some(),
             floor_beyond: stated.is_some_and(|stated| floor > stated.end),
+            blank_beyond: self.is_blank_beyond(&segment, stated)?,
         });
         if decision == EndDecision::Exact {
             found.exact = stated.map(|stated| stated.promised);
@@ -144,6 +145,22 @@ impl Behind<'_> {
             Ok(())
         })?;
         Ok((newest, floor))
+    }
+
+    /// Whether nothing follows the place for which this is stated.
+    fn is_blank_beyond(
+        &self,
+        segment: &SegmentFile,
+        stated: Option<Stated>,
+    ) -> Result<bool, LogError> {
+        let Some(stated) = stated else {
+            return Ok(false);
+        };
+        let header = &segment.header;
+        let mut blocks = BlockReader::new(segment.file.clone(), header.size, BLOCK_BYTES);
+        look_behind(&mut blocks, header.id, stated.end)
+            .map(|behind| behind.blank)
+            .map_err(|error| LogError::io("read", &segment.path, 0, error))
     }
 
     fn search(

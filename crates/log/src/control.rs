@@ -5,18 +5,24 @@
 
 use std::path::Path;
 
-use synod_consensus::{EntryId, LogBase, MemberId};
+use synod_consensus::{EntryId, LogBase, MemberId, Term};
 
 use crate::codec::{Fields, PutFields, put_base, take_base};
 use crate::files::{Files, OpenMode, read_full_at, write_all_at};
 use crate::record::Bad;
-use crate::segment::{FORMAT_VERSION, SegmentHeader, control_path, control_temp_path};
+use crate::segment::{FORMAT_VERSION, SegmentHeader, USED_BYTES, control_path, control_temp_path};
 use crate::{Identity, LogError};
 
 const MAGIC: &[u8; 8] = b"SYNODCTL";
 /// Magic, version, checksum, body length.
 const PREFIX_BYTES: usize = 20;
 const FILE_BYTES_MAX: u64 = 1 << 20;
+
+/// A vote in a term so far above the one noted in the control file is written after that is noted. Elections
+/// never get there: only orders to go on without a majority, and repairs of members that do not know their
+/// promises, make terms jump.
+pub(crate) const TERMS_NOTED: u64 = 1 << 31;
+const REACHED_BYTES: usize = 8;
 
 /// A position in the stream of records. Segment zero: before the first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -40,6 +46,8 @@ pub(crate) struct Control {
     pub(crate) base: LogBase,
     /// Under repair until the log reaches this entry again.
     pub(crate) repair_until: Option<EntryId>,
+    /// The terms that the member has ever been in are less than [`TERMS_NOTED`] above this one.
+    pub(crate) reached: Term,
     /// A repair was decided and is to be carried out: what follows the good part of the log is set
     /// aside, and the stream goes on in this segment.
     pub(crate) cut: Option<Box<SegmentHeader>>,
@@ -64,6 +72,9 @@ impl Control {
         body.put_u64(self.floor.offset);
         put_base(&mut body, &self.base)?;
         body.put_id(self.repair_until.unwrap_or_default());
+        if self.reached != Term(0) {
+            body.put_u64(self.reached.0);
+        }
         if let Some(cut) = &self.cut {
             body.extend_from_slice(&cut.encode());
         }
@@ -164,9 +175,20 @@ fn decode_body(fields: &mut Fields<'_>) -> Option<Control> {
     };
     let base = take_base(fields)?;
     let until = fields.id()?;
-    let cut = match fields.is_empty() {
+    let rest = fields.rest();
+    // A header is much longer.
+    let (reached, rest) = match rest.len() % USED_BYTES {
+        REACHED_BYTES => rest.split_at(REACHED_BYTES),
+        _ => (&[][..], rest),
+    };
+    let reached = match reached.is_empty() {
+        true => 0,
+        // Zero has no encoding.
+        false => Fields::new(reached).u64().filter(|term| *term > 0)?,
+    };
+    let cut = match rest.is_empty() {
         true => None,
-        false => Some(Box::new(take_segment_header(fields.rest())?)),
+        false => Some(Box::new(take_segment_header(rest)?)),
     };
     Some(Control {
         identity,
@@ -174,6 +196,7 @@ fn decode_body(fields: &mut Fields<'_>) -> Option<Control> {
         floor,
         base,
         repair_until: (until != EntryId::default()).then_some(until),
+        reached: Term(reached),
         cut,
     })
 }
@@ -202,6 +225,7 @@ mod tests {
             floor: StreamPosition::default(),
             base: LogBase::default(),
             repair_until: None,
+            reached: Term(0),
             cut: None,
         };
         let mut with_segment = unstarted.clone();
@@ -257,6 +281,7 @@ mod tests {
             },
             base,
             repair_until: None,
+            reached: Term(0),
             cut: None,
         };
         let bytes = control.encode().unwrap();

@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use synod_consensus::{EntryHeader, GroupId, LogBase, LogIndex, MemberId, Recovered};
+use synod_consensus::{EntryHeader, GroupId, LogBase, LogIndex, MemberId, Recovered, Term};
 
 use crate::cache::Cache;
 use crate::control::{Control, ControlFound, StreamPosition};
@@ -346,6 +346,7 @@ impl Opening {
             floor: StreamPosition::default(),
             base: LogBase::default(),
             repair_until: None,
+            reached: Term(0),
             cut: None,
         })
     }

@@ -183,6 +183,8 @@ pub(crate) struct EndFacts {
     pub(crate) stated: bool,
     /// Some floor lies above the place for which it is stated.
     pub(crate) floor_beyond: bool,
+    /// Only zeros follow that place. Otherwise newer headers may have been there.
+    pub(crate) blank_beyond: bool,
 }
 
 /// Whether it is known what a member with a damaged log has promised.
@@ -201,6 +203,7 @@ pub(crate) fn decide_end(facts: EndFacts) -> EndDecision {
             newest_segment_readable: true,
             stated: true,
             floor_beyond: false,
+            blank_beyond: true,
         } => EndDecision::Exact,
         EndFacts { .. } => EndDecision::Unknown,
     }
@@ -255,14 +258,15 @@ mod tests {
 
     #[test]
     fn promises_are_known_only_if_the_newest_statement_covers_everything_durable() {
-        for bits in 0..8 {
+        for bits in 0..16 {
             let facts = EndFacts {
                 newest_segment_readable: bits & 1 != 0,
                 stated: bits & 2 != 0,
                 floor_beyond: bits & 4 != 0,
+                blank_beyond: bits & 8 != 0,
             };
             let exact = decide_end(facts) == EndDecision::Exact;
-            assert_eq!(exact, bits == 3, "{facts:?}");
+            assert_eq!(exact, bits == 3 + 8, "{facts:?}");
         }
     }
 }

@@ -17,7 +17,7 @@ use synod_consensus::{Config, EntryId, HardState, LogBase, LogIndex, MemberId, S
 
 use crate::LogError;
 use crate::behind::Behind;
-use crate::control::{Control, StreamPosition};
+use crate::control::{Control, StreamPosition, TERMS_NOTED};
 use crate::files::Files;
 use crate::prepare::make_spare;
 use crate::record::Promised;
@@ -28,9 +28,9 @@ use crate::segment::{
 };
 use crate::writer::install_segment;
 
-/// No group gets through so many terms: with an election every 100 ms it would take 13 years of nothing
-/// else.
-const TERMS_OUT_OF_REACH: u64 = 1 << 32;
+/// No group gets through so many terms by elections: with one every 100 ms it would take 13 years of nothing
+/// else. Where terms have jumped, the control file says so.
+const TERMS_OUT_OF_REACH: u64 = 2 * TERMS_NOTED;
 
 /// The consensus core takes no higher ones.
 const TERM_MAX: Term = Term(u64::MAX / 2);
@@ -109,7 +109,12 @@ pub(crate) fn plan(
         start: end_of(&good, control),
     };
     let found = behind.promised()?;
-    let before = [good.vote.term, good.last.term, control.base.last.term];
+    let before = [
+        good.vote.term,
+        good.last.term,
+        control.base.last.term,
+        control.reached,
+    ];
     let Some(promised) = found
         .exact
         .or_else(|| out_of_reach(&before, found.highest_term))
@@ -139,6 +144,9 @@ pub(crate) fn plan(
         repair_until: (until > cut.last).then_some(until),
         ..control.clone()
     };
+    if found.exact.is_none() {
+        decided.reached = promised.vote.term;
+    }
     if !keeps {
         (decided.base, decided.first_segment) = (good.base, cut.number);
     }

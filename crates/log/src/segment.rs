@@ -19,7 +19,7 @@ pub(crate) const SEGMENT_HEADER_BYTES: u64 = 4096;
 const MAGIC: &[u8; 8] = b"SYNODSEG";
 /// Magic, version, checksum, then these fields.
 const FIELDS_BYTES: usize = 144;
-const USED_BYTES: usize = 16 + FIELDS_BYTES;
+pub(crate) const USED_BYTES: usize = 16 + FIELDS_BYTES;
 
 /// First thing in every segment file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use synod_consensus::{Config, EntryKind, GroupId, HardState, LogBase, LogIndex};
 
-use crate::control::{Control, StreamPosition};
+use crate::control::{Control, StreamPosition, TERMS_NOTED};
 use crate::files::{FileLock, Files, write_all_at};
 use crate::prepare::SpareMaker;
 use crate::reader::LogReader;
@@ -193,6 +193,12 @@ impl LogWriter {
     /// Only [`LogError::Poisoned`].
     pub fn save_vote(&mut self, vote: HardState) -> Result<(), LogError> {
         self.usable()?;
+        let noted = self.control.reached.0.saturating_add(TERMS_NOTED);
+        if vote.term.0 >= noted {
+            self.control.reached = vote.term;
+            let done = self.write_control();
+            self.sticky(done)?;
+        }
         self.push(Record::Vote(vote), None)
     }
 

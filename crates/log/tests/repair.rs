@@ -433,3 +433,47 @@ fn repair_survives_a_cut_at_any_change() {
         }
     }
 }
+
+#[test]
+fn promises_are_unknown_if_something_unreadable_follows_the_newest_header() {
+    let files = MemoryFiles::new(1);
+    let mut opened = open(&files);
+    opened.writer.set_group(GroupId([7; 16])).unwrap();
+    opened.writer.save_vote(vote(1, 4)).unwrap();
+    let entries = actions(1, 1, 30, 500);
+    for entry in &entries {
+        opened.writer.append(std::slice::from_ref(entry)).unwrap();
+        opened.writer.sync().unwrap();
+    }
+    // No orderly stop, whose floor in the control file would tell.
+    let image = files.crash(u64::MAX);
+    let writes = image.writes(&segment(1));
+    let (lost, last) = (&writes[10], writes.last().unwrap());
+    let mut stray = vec![0; (lost.end - lost.start) as usize];
+    let content = image.content(&segment(1)).unwrap();
+    stray.copy_from_slice(&content[lost.start as usize..lost.end as usize]);
+    // One write went astray: it is missing where it belongs, and has taken the last headers.
+    image.harm(&segment(1), lost.start, &vec![0; stray.len()]);
+    image.harm(&segment(1), last.start + 100 - stray.len() as u64, &stray);
+    check_repaired(&image, &entries, vote(1, 4), "a stray write");
+}
+
+#[test]
+fn unknown_promises_are_beyond_terms_that_others_made_jump() {
+    let files = MemoryFiles::new(1);
+    let mut opened = open(&files);
+    opened.writer.set_group(GroupId([7; 16])).unwrap();
+    opened.writer.save_vote(vote(1, 4)).unwrap();
+    let entries = actions(1, 1, 10, 500);
+    opened.writer.append(&entries).unwrap();
+    opened.writer.sync().unwrap();
+    // Somebody was repaired without knowing its promises, or forced to lead.
+    let jumped = vote(3 * OUT_OF_REACH + 5, 4);
+    opened.writer.save_vote(jumped).unwrap();
+    opened.writer.sync().unwrap();
+    opened.writer.write_floor().unwrap();
+    opened.writer.close().unwrap();
+    // Not a header is left that could tell.
+    files.harm(&segment(1), 0, &[7; 40_000]);
+    check_repaired(&files, &entries, jumped, "after a jump");
+}
