@@ -232,7 +232,11 @@ impl Core {
     /// Stands for election. The requests leave, and the own vote counts, once term and vote are
     /// durable (Raft, section 5.2 and figure 2, "persistent state").
     pub(crate) fn campaign(&mut self, transfer: bool) {
-        let term = Term(self.hard.term.0 + 1);
+        self.campaign_in(Term(self.hard.term.0 + 1), transfer);
+    }
+
+    /// Stands for election in this term, which is above the present one.
+    pub(crate) fn campaign_in(&mut self, term: Term, transfer: bool) {
         self.enter_term(HardState {
             term,
             voted_for: Some(self.id),

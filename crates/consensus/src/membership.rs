@@ -7,6 +7,8 @@
 
 use std::collections::BTreeSet;
 
+use rand::Rng;
+
 use crate::config::{Config, MEMBERS_MAX, Member, Role, TEXT_BYTES_MAX};
 use crate::core::{Core, State};
 use crate::effect::Effect;
@@ -14,10 +16,14 @@ use crate::message::Body;
 use crate::params::{BootstrapError, ConfigChange, ConfigError, ForceError};
 use crate::progress::Peer;
 use crate::protocol::VersionRange;
-use crate::types::{LogIndex, MemberId, Time};
+use crate::types::{LogIndex, MemberId, Term, Time};
 
 /// A learner this many entries behind may become a voter: it will be level within a round trip.
 const PROMOTION_LAG_MAX: u64 = 1000;
+
+/// A forced leader's term is at least so far above all that its member knows: no group gets there by elections,
+/// nor by one repair of unknown promises (2^32), and there is room for 2^28 orders.
+const FORCED_TERMS: u64 = 1 << 34;
 
 impl Core {
     /// Starts a new group with this member as its only voter: appends that configuration as entry 1,
@@ -51,7 +57,8 @@ impl Core {
     }
 
     /// Goes on alone, by order of an operator who knows that the other voters are lost, or accepts what
-    /// follows if they are not: makes this member the only voter and the others learners, in a new term.
+    /// follows if they are not: makes this member the only voter and the others learners, in a term that nobody
+    /// else has led.
     /// Leads as soon as that is durable. Others that come back follow, and vote again once they have
     /// caught up.
     ///
@@ -80,9 +87,19 @@ impl Core {
             };
         }
         // As for a new group: the vote is on its way to the disk before the entry.
-        self.campaign(false);
+        let term = self.term_of_its_own();
+        self.campaign_in(term, false);
         self.append_config(config);
         Ok(())
+    }
+
+    /// A term that nobody else has led or will lead. The lost voters may have led terms that this member has
+    /// never heard of, and entries are named by term and index: in a term of theirs, their entries and this
+    /// member's would pass for the same. Drawn, so that two members that are forced without knowing of each
+    /// other lead different terms, too.
+    fn term_of_its_own(&mut self) -> Term {
+        let drawn = self.rng.random_range(0..FORCED_TERMS);
+        Term(self.hard.term.0 + FORCED_TERMS + drawn)
     }
 
     /// Changes the configuration; at most one change may be uncommitted. Returns the index of its
@@ -333,6 +350,7 @@ fn raise_protocol(config: &mut Config, protocol: u16) -> Result<(), ConfigError>
 fn check_protocol(config: &Config) -> Result<(), ConfigError> {
     let mut members = config.members.values();
     match members.find(|member| !member.versions.contains(config.protocol)) {
+        Some(_) if synod_planted::is(synod_planted::Bug::RiseTooHigh) => Ok(()),
         Some(member) => Err(ConfigError::Protocol {
             protocol: config.protocol,
             name: member.name.clone(),

@@ -44,6 +44,10 @@ impl Config {
     /// may rise to. An upgrade is over when the last member runs the new program.
     pub fn newer_protocol(&self) -> Option<u16> {
         let members = self.members.values();
+        if synod_planted::is(synod_planted::Bug::RiseTooHigh) {
+            let highest = members.map(|member| member.versions.max).max();
+            return highest.filter(|highest| *highest > self.protocol);
+        }
         let newest = members.clone().map(|member| member.versions.max).min()?;
         let spoken = members
             .into_iter()

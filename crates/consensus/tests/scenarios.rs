@@ -1339,6 +1339,37 @@ fn survivor_goes_on_alone_by_order_and_the_lost_come_back() {
 }
 
 #[test]
+fn forced_leader_leads_a_term_that_the_lost_have_not_led() {
+    let mut sim = three();
+    work(&mut sim, id(1), 5);
+    settle(&mut sim);
+    sim.isolate(&[id(1)]);
+    let before = sim.core(id(1)).term();
+    let led_beyond = |sim: &Sim| {
+        let leaders = [id(2), id(3)].into_iter();
+        let led = leaders.filter(|other| sim.core(*other).is_leader());
+        led.map(|other| sim.core(other).term()).max()
+    };
+    sim.expect("the others go on", 20 * SECOND, |sim| {
+        led_beyond(sim).is_some_and(|term| term > before)
+    });
+    let led = led_beyond(&sim).expect("they do");
+    sim.crash(id(2));
+    sim.crash(id(3));
+    sim.expect("no leader", 10 * SECOND, |sim| {
+        sim.core(id(1)).leader().is_none()
+    });
+    assert!(sim.core(id(1)).term() < led, "it has not heard of that");
+    sim.with(id(1), |core, now| core.force(now))
+        .expect("forced");
+    sim.expect("leads alone", 5 * SECOND, |sim| {
+        sim.core(id(1)).is_ready_leader()
+    });
+    // An entry is named by its term and index: nobody may take the one's for the other's.
+    assert!(sim.core(id(1)).term() > led);
+}
+
+#[test]
 fn nobody_goes_on_alone_while_the_group_works_or_without_a_vote() {
     let mut sim = three();
     let leader = sim.leader().expect("leads");

@@ -59,6 +59,10 @@ pub enum Bug {
     VoteUnderRepair,
     /// log: entries are read without a look at their checksum.
     ServeDamage,
+    /// consensus: the group's version rises to the newest that somebody speaks.
+    RiseTooHigh,
+    /// member: a program works on in a group whose version it does not speak.
+    IgnoreVersion,
     /// certify: the snapshot counts as one action newer than it is.
     WindowOffByOne,
     /// member: after a truncation, certification keeps what the dropped entries did.
@@ -79,7 +83,7 @@ pub enum Bug {
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Bug; 32] = [
+    pub const ALL: [Bug; 34] = [
         Bug::AckBeforeSync,
         Bug::CountOwnDiskEarly,
         Bug::SkipVote,
@@ -104,6 +108,8 @@ impl Bug {
         Bug::ForgetMark,
         Bug::VoteUnderRepair,
         Bug::ServeDamage,
+        Bug::RiseTooHigh,
+        Bug::IgnoreVersion,
         Bug::WindowOffByOne,
         Bug::NoCertificationRollback,
         Bug::ColdCertification,
