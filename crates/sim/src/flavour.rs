@@ -23,7 +23,7 @@ pub(crate) enum Flavour {
     LateLeaders,
     /// Members that come back when nobody has in its log what they lack.
     Absences,
-    /// Logs that hold as little as they may.
+    /// Logs that hold as little as they may, on bad disks.
     ShortLogs,
 }
 
@@ -84,7 +84,7 @@ impl Flavour {
                 write_much(options);
             }
             Flavour::ShortLogs => {
-                options.scenes = vec![Scene::ShortLogs];
+                options.scenes = vec![Scene::ShortLogs, Scene::BadSync];
                 options.retain_bytes = 64 << 20;
                 write_much(options);
             }

@@ -28,6 +28,8 @@ pub enum Scene {
     Away,
     /// All logs drop whatever they may, again and again.
     ShortLogs,
+    /// A sync fails, and the power right after it.
+    BadSync,
 }
 
 /// One step.
@@ -53,6 +55,10 @@ pub(crate) enum Move {
     DropLogs,
     /// Nobody writes for so long.
     Quiet { us: u64 },
+    /// Its next sync fails.
+    FailSync { member: MemberId },
+    /// Its power fails.
+    CutPower { member: MemberId },
     /// What this member sends takes so much longer; back to normal at zero.
     Delay { member: MemberId, us: u64 },
 }
@@ -91,6 +97,7 @@ impl World {
             Scene::LateLeader => self.late_leader(leader),
             Scene::Away => self.away(leader),
             Scene::ShortLogs => self.short_logs(),
+            Scene::BadSync => self.bad_sync(&others),
         })
     }
 
@@ -227,6 +234,15 @@ impl World {
         60 * heartbeat_us
     }
 
+    fn bad_sync(&mut self, others: &[MemberId]) -> u64 {
+        let member = others[self.rng.random_range(0..others.len())];
+        self.step_after(0, Move::FailSync { member });
+        let longest_us = 2 * self.options.sync_us.1;
+        let after_us = self.draw((0, longest_us));
+        self.step_after(after_us, Move::CutPower { member });
+        longest_us + self.options.timing.election_timeout_min_us
+    }
+
     // --- the steps --------------------------------------------------------------------------
 
     /// The next step of a scene.
@@ -270,6 +286,12 @@ impl World {
                     node.wall_ahead = true;
                 }
             }
+            Move::FailSync { member } => {
+                if self.is_up(member) {
+                    self.fail_sync(member, 1);
+                }
+            }
+            Move::CutPower { member } => self.power_cut(member),
             Move::Quiet { us } => self.quiet_until_us = self.now_us + us,
             Move::Delay { member, us } => self.net.delay(member, us),
         }
@@ -317,6 +339,7 @@ impl Scene {
             Scene::LateLeader => "late leader",
             Scene::Away => "away for long",
             Scene::ShortLogs => "short logs",
+            Scene::BadSync => "bad sync",
         }
     }
 }

@@ -295,13 +295,21 @@ impl World {
         }
         self.hit(id, fault);
         let nth = self.draw((1, 6));
-        let (op, kind) = match fault {
-            Fault::NoSpace => (
-                Op::Write,
-                FaultKind::Always(std::io::ErrorKind::StorageFull),
-            ),
-            _ => (Op::Sync, FaultKind::Once(std::io::ErrorKind::Other)),
-        };
+        if fault == Fault::FailedSync {
+            return self.fail_sync(id, nth);
+        }
+        let (op, kind) = (
+            Op::Write,
+            FaultKind::Always(std::io::ErrorKind::StorageFull),
+        );
+        let node = self.node_mut(id);
+        node.disk_fault = true;
+        node.faulty.plan(FileFault { op, nth, kind });
+    }
+
+    /// A sync of this member's disk will fail, this many after now.
+    pub(crate) fn fail_sync(&mut self, id: MemberId, nth: u64) {
+        let (op, kind) = (Op::Sync, FaultKind::Once(std::io::ErrorKind::Other));
         let node = self.node_mut(id);
         node.disk_fault = true;
         node.faulty.plan(FileFault { op, nth, kind });

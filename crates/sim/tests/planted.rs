@@ -38,6 +38,13 @@ fn promises_before_the_disk_are_found() {
 }
 
 #[test]
+fn forgotten_votes_and_broken_promises_are_found() {
+    are_found(&[Bug::ForgetVote, Bug::VoteTwice]);
+    are_found(&[Bug::NoPromiseAfterRestart, Bug::BreakPromise]);
+    are_found(&[Bug::LeaseFromReceiveTime]);
+}
+
+#[test]
 fn wrong_elections_and_commits_are_found() {
     are_found(&[Bug::VoteForShorterLog, Bug::AppendAnywhere]);
     are_found(&[
@@ -50,6 +57,8 @@ fn wrong_elections_and_commits_are_found() {
 #[test]
 fn proposals_ordered_twice_and_stale_reads_are_found() {
     are_found(&[Bug::ResendWithoutDedup, Bug::LocalRead]);
+    are_found(&[Bug::AcceptStaleProposal, Bug::ResendAfterReset]);
+    are_found(&[Bug::BelieveOldRefusal]);
 }
 
 #[test]
@@ -62,6 +71,11 @@ fn wrong_certification_is_found() {
 fn wrong_delivery_is_found() {
     are_found(&[Bug::DeliverUncommitted, Bug::LeaveToTheDead]);
     are_found(&[Bug::MissingChunks]);
+}
+
+#[test]
+fn wrong_retention_is_found() {
+    are_found(&[Bug::RetainUnflushed]);
 }
 
 #[test]
