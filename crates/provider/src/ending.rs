@@ -80,22 +80,20 @@ impl Connection {
                 != LocalState::Inconsistent
         });
         if first {
-            // Before the appliers go: the last one saves the position of a database that is good.
+            // Before the appliers go: the last one saves the position of a database that is good, and
+            // shows the server its last view.
             self.position.unusable();
+            self.report(DataState::Error);
+            self.log(
+                LogLevel::Error,
+                format!(
+                    "{why}. This server leaves the group, since its data may differ from the \
+                     others'. Find out why before you go on; its data are kept as they are until \
+                     the next start, which takes a full copy"
+                ),
+            );
         }
         self.sequencer.cut();
-        if !first {
-            return;
-        }
-        self.report(DataState::Error);
-        self.log(
-            LogLevel::Error,
-            format!(
-                "{why}. This server leaves the group, since its data may differ from the others'. \
-                 Find out why before you go on; its data are kept as they are until the next start, \
-                 which takes a full copy"
-            ),
-        );
     }
 
     /// A panic: acknowledge nothing more, let every thread go. Does not wait.
