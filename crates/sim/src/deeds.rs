@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use synod_consensus::{
-    Config, Core, Effect, EntryId, EntryKind, GroupId, LogIndex, MemberId, Seqno, Term, WriteOp,
+    Config, Core, Effect, EntryId, EntryKind, ForceError, GroupId, LogIndex, MemberId, Seqno, Term,
+    WriteOp,
 };
 use synod_member::{
     CatchUp, Client, Delivery, Disk, DonorRequest, Fate, Host, Job, Level, Network, Observer,
@@ -48,6 +49,8 @@ pub(crate) enum Deed {
     Failed(String),
     /// Out of the group in good order.
     Left,
+    /// Whether the member goes on without a majority.
+    Forced(Result<(), ForceError>),
     Delivered(Delivery),
     Said(Level, String),
 }
@@ -138,7 +141,7 @@ impl Deeds {
         })
     }
 
-    fn push(&self, deed: Deed) {
+    pub(crate) fn push(&self, deed: Deed) {
         lock(&self.queue).push_back(deed);
     }
 

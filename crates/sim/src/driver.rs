@@ -16,7 +16,7 @@ use crate::invariants::committed::Committed;
 use crate::invariants::durable_first::may_leave;
 use crate::invariants::election::Election;
 use crate::invariants::quorum::durable_on_quorum;
-use crate::invariants::{Violation, repair, require};
+use crate::invariants::{Violation, repair, require, versions};
 use crate::options::Options;
 use crate::trace::What;
 use crate::world::{Event, SECOND, World};
@@ -195,6 +195,7 @@ impl World {
                 Deed::Donate(request) => self.donate(id, &request),
                 Deed::News { id: number, news } => self.copy_news(id, number, news),
                 Deed::Failed(why) => failed = Some(why),
+                Deed::Forced(result) => self.forced(id, result),
                 Deed::Left => failed = Some("left".to_owned()),
                 Deed::Delivered(delivery) => self.delivered(id, &delivery),
                 Deed::Said(level, text) => {
@@ -246,6 +247,8 @@ impl World {
             });
             self.judge(checked);
         }
+        self.coverage
+            .count_if(why.contains("protocol version"), "program refused");
         match why.as_str() {
             "left" => self.coverage.count("left in good order"),
             _ => self.coverage.count("member stopped"),
@@ -318,9 +321,17 @@ impl World {
                     }
                     let config = seen.configs.iter().find(|(at, ..)| *at == header.id());
                     if let Some((entry, config, before)) = config.filter(|_| is_new) {
+                        self.coverage
+                            .count_if(config.protocol > 1, "configuration of version 2");
+                        let protocol =
+                            before.and_then(|before| self.checks.config_change.protocol(before));
+                        let checked = versions::made(*entry, config, protocol);
+                        self.judge(checked);
+                        let ordered = self.is_ordered(id, *entry, config.is_sole_voter(id));
                         let committed = self.commit_index();
                         let made = &mut self.checks.config_change;
-                        let checked = made.made(*entry, config, *before, committed);
+                        let before = before.filter(|_| !ordered);
+                        let checked = made.made(*entry, config, before, committed);
                         self.judge(checked);
                     }
                     before = header.id();
@@ -362,15 +373,8 @@ impl World {
                 what: format!("{id} commits {entry}, which nobody wrote"),
             }));
         };
-        let (is_first, checked) = self.checks.committed.commit(id, &header, seen.term);
+        let (_, checked) = self.checks.commit(id, &header, &payload, seen.term);
         self.judge(checked);
-        if is_first {
-            let checked = self.checks.once.committed(&header);
-            self.judge(checked);
-            let (certified, history) = (&mut self.checks.certified, &mut self.checks.history);
-            let checked = certified.committed(&header, &payload, history);
-            self.judge(checked);
-        }
     }
 
     fn check_quorum(&mut self, id: MemberId, index: LogIndex, entry: Option<EntryId>, seen: &Seen) {
@@ -457,6 +461,9 @@ impl World {
         let held = self.held(id);
         self.judge(within(id, &held));
         self.check_repair(id);
+        let spoken = self.node(id).versions;
+        let checked = versions::runs(id, &self.core(id).config().config, spoken);
+        self.judge(checked);
     }
 
     /// A member that lacks what it has lost knows that; one that is done has it.

@@ -54,17 +54,16 @@ fn lasting_writes(writes: &[Range<u64>]) -> Vec<Range<u64>> {
     last
 }
 
-/// Whether everything from some place to the end of the log is overwritten at once: then all headers are
+/// Whether everything from some place to the log's last header is overwritten at once: then all headers are
 /// gone that could state a floor above that place, and a shorter log looks as good.
 fn takes_end(harm: &Harm, files: &MemoryFiles) -> bool {
     let mut paths = files.paths();
     paths.retain(|path| is_segment(path));
-    let content = paths.last().and_then(|newest| files.content(newest));
-    let Some(content) = content.filter(|_| paths.last() == Some(&harm.path)) else {
-        return false;
-    };
-    let used = content.iter().rposition(|byte| *byte != 0).unwrap_or(0) as u64; // usize is at most 64 bits
-    harm.bytes.len() > 1 && harm.offset <= used && used < harm.offset + harm.bytes.len() as u64
+    let newest = paths.last().filter(|newest| **newest == harm.path);
+    let writes = newest.map_or(Vec::new(), |newest| files.writes(newest));
+    let end = harm.offset + harm.bytes.len() as u64; // usize is at most 64 bits
+    let covers = |last: &Range<u64>| harm.offset <= last.start && last.start < end;
+    harm.bytes.len() > 1 && writes.last().is_some_and(covers)
 }
 
 fn is_segment(path: &Path) -> bool {

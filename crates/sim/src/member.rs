@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use synod_consensus::{LeaderPreference, LogIndex, MemberId, Seqno, SessionId};
+use synod_consensus::{LeaderPreference, LogIndex, MemberId, Seqno, SessionId, VersionRange};
 use synod_log::{FaultyFiles, LogReader, MemoryFiles};
 use synod_member::{CatchUp, Deliverer, Driver, Job, Shared, Storage};
 
@@ -19,6 +19,8 @@ pub(crate) struct Node {
     pub(crate) has_data: bool,
     /// Whether it shall vote once it has caught up.
     pub(crate) wants_vote: bool,
+    /// Protocol versions that its program speaks.
+    pub(crate) versions: VersionRange,
     pub(crate) clock: Clock,
     pub(crate) files: MemoryFiles,
     pub(crate) faulty: FaultyFiles,

@@ -73,11 +73,15 @@ pub enum Fault {
     Leave,
     /// Operators change who should rather lead.
     Weights,
+    /// In the end most voters are lost, and an operator orders one of the rest to go on alone.
+    Forced,
+    /// Members run programs of different ages, which are replaced by newer and older ones.
+    Versions,
 }
 
 impl Fault {
     /// All of them.
-    pub const ALL: [Fault; 28] = [
+    pub const ALL: [Fault; 30] = [
         Fault::Loss,
         Fault::Duplicates,
         Fault::Reordering,
@@ -106,6 +110,8 @@ impl Fault {
         Fault::Purge,
         Fault::Leave,
         Fault::Weights,
+        Fault::Forced,
+        Fault::Versions,
     ];
 
     /// A short name for reports.
@@ -139,6 +145,8 @@ impl Fault {
             Fault::Purge => "purge",
             Fault::Leave => "leave",
             Fault::Weights => "weights",
+            Fault::Forced => "forced leadership",
+            Fault::Versions => "mixed versions",
         }
     }
 }

@@ -20,6 +20,12 @@ impl Coverage {
         *self.counts.entry(name).or_default() += 1;
     }
 
+    pub(crate) fn count_if(&mut self, condition: bool, name: &'static str) {
+        if condition {
+            self.count(name);
+        }
+    }
+
     /// Adds another run's counts; and for each name one run more, under the name with "seeds".
     pub fn add(&mut self, other: &Coverage) {
         for (name, count) in &other.counts {

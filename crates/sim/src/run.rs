@@ -111,7 +111,17 @@ impl World {
             return;
         }
         self.note(MemberId::NONE, What::Phase { name: "liveness" });
-        let core = self.heal();
+        self.calm = true;
+        self.net.healed = true;
+        self.finish_upgrade();
+        let alone = match self.has(Fault::Forced) && self.chance(0.5) {
+            true => self.go_on_alone(),
+            false => None,
+        };
+        let core = match alone {
+            Some(left) => left,
+            None => self.heal(),
+        };
         self.converge(&core);
     }
 
@@ -130,7 +140,7 @@ impl World {
         self.options.faults = faults
             .iter()
             .copied()
-            .filter(|f| *f == Fault::Drift)
+            .filter(|f| matches!(f, Fault::Drift | Fault::Versions))
             .collect();
         let founder = self.add_founder();
         for n in 1..voters + loggers + learners {
@@ -178,11 +188,12 @@ impl World {
         let id = opened.identity.member;
         let ledger = Ledger::recovered(Image::of(&opened.recovered));
         drop(opened);
-        let clock = self.draw_clock();
+        let (clock, versions) = (self.draw_clock(), self.draw_program());
         let node = Node {
             name,
             has_data,
             wants_vote,
+            versions,
             clock,
             files,
             faulty,
@@ -216,8 +227,6 @@ impl World {
 
     /// Everything is good again within a random core; the others stay as they are, cut off.
     fn heal(&mut self) -> BTreeSet<MemberId> {
-        self.calm = true;
-        self.net.healed = true;
         if self.has(Fault::Leave) {
             // Nobody goes on leaving, or is taken out of the voters although it is to stay.
             for id in self.up() {
@@ -259,6 +268,10 @@ impl World {
             .collect();
         for id in &all {
             self.node(*id).faulty.heal();
+            // What damage has done shows at a start.
+            if self.is_up(*id) && self.node(*id).ledger.harmed {
+                self.end_process(*id);
+            }
             self.start(*id);
         }
         let mut core: BTreeSet<MemberId> = BTreeSet::new();
@@ -374,6 +387,7 @@ impl World {
         );
         let last_seqno = self.last_seqno();
         config.index <= self.core(leader).commit_index()
+            && config.config.newer_protocol().is_none()
             && core
                 .iter()
                 .filter(|id| config.config.members.contains_key(id))

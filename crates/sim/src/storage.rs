@@ -11,7 +11,6 @@ use synod_member::{
     DatabasePosition, Drawn, Driver, Event as Input, Host, IDLE, Job, Links, MemberConfig,
     OpenError, Shared, Start, StartMode, Storage, Tuning, open_log,
 };
-use synod_wire::OUR_VERSIONS;
 
 use crate::deeds::{Deeds, Eye, Side};
 use crate::image::{Found, Image};
@@ -129,6 +128,8 @@ impl World {
             return;
         }
         self.note(id, What::Refused { why });
+        let ledger = &mut self.node_mut(id).ledger;
+        ledger.repair_torn |= ledger.harmed;
         let epoch = self.node(id).epoch;
         let after_us = self.draw((SECOND / 2, 2 * SECOND));
         self.schedule(after_us, Event::Start { node: id, epoch });
@@ -158,7 +159,7 @@ impl World {
             suspect: self.options.suspect(),
             certification_span: self.options.span_max,
             database,
-            versions: OUR_VERSIONS,
+            versions: node.versions,
         }
     }
 

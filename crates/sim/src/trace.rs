@@ -97,6 +97,10 @@ pub enum What {
     Fault {
         name: &'static str,
     },
+    /// A configuration by order of an operator.
+    Forced {
+        entry: EntryId,
+    },
     /// Bytes change on the disk.
     Harmed {
         path: PathBuf,

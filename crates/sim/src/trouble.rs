@@ -53,7 +53,9 @@ impl World {
             | Fault::SlowLinks
             | Fault::Bandwidth
             | Fault::SlowApply
-            | Fault::Drift => {}
+            | Fault::Drift
+            // This is at the end.
+            | Fault::Forced => {}
             Fault::Partition => self.partition(&all),
             Fault::OneWay => {
                 if let Some(other) = self.pick(&all).filter(|other| *other != any) {
@@ -102,6 +104,7 @@ impl World {
             Fault::Purge => self.purge(live),
             Fault::Leave => self.leave(live),
             Fault::Weights => self.weigh(live),
+            Fault::Versions => self.replace_program(),
         }
     }
 

@@ -106,6 +106,8 @@ pub(crate) struct World {
     pub(crate) next_transaction: u64,
     pub(crate) next_session: u64,
     pub(crate) violation: Option<Violation>,
+    /// Told to go on without a majority, and has not changed the configuration yet.
+    pub(crate) forced: Option<MemberId>,
     /// No more troubles and clients.
     pub(crate) calm: bool,
     /// Who keeps connections to whom.
@@ -136,6 +138,7 @@ impl World {
             next_transaction: 0,
             next_session: 0,
             violation: None,
+            forced: None,
             calm: false,
             wants: Arc::default(),
             reconnecting: BTreeSet::new(),

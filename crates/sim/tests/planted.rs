@@ -84,6 +84,11 @@ fn cut_damage_is_found() {
 }
 
 #[test]
+fn versions_that_somebody_does_not_speak_are_found() {
+    are_found(&[Bug::RiseTooHigh, Bug::IgnoreVersion]);
+}
+
+#[test]
 fn damage_served_or_forgotten_is_found() {
     are_found(&[Bug::ForgetMark, Bug::VoteUnderRepair, Bug::ServeDamage]);
 }

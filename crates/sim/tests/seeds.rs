@@ -51,6 +51,17 @@ fn random_seeds_break_no_rule() {
         "log reset",
         "full copy",
         "member fenced",
+        "repair complete",
+        "damage met while running",
+        "bit rot",
+        "rot while running",
+        "misdirected write",
+        "upgrade",
+        "downgrade",
+        "program refused",
+        "configuration of version 2",
+        "forced leadership",
+        "entries lost by order",
     ] {
         assert!(total.of(name) >= 5, "{name}: {total:?}");
     }

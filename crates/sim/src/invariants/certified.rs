@@ -47,6 +47,15 @@ struct Whole {
 }
 
 impl Certified {
+    /// To be told again what is committed. What leaders had judged stays.
+    pub(crate) fn forget_committed(&mut self) {
+        let windows = std::mem::take(&mut self.windows);
+        *self = Certified {
+            windows,
+            ..Certified::default()
+        };
+    }
+
     /// A leader has judged and appended an entry, with the window beginning at one of these.
     pub(crate) fn judged(&mut self, entry: EntryId, windows: &[Seqno]) {
         self.windows.insert(entry, windows.to_vec());

@@ -10,9 +10,15 @@ use super::{Checked, require};
 #[derive(Default)]
 pub(crate) struct ConfigChanges {
     voters: BTreeMap<EntryId, BTreeSet<MemberId>>,
+    protocols: BTreeMap<EntryId, u16>,
 }
 
 impl ConfigChanges {
+    /// The protocol version that this config entry has the group speak.
+    pub(crate) fn protocol(&self, entry: EntryId) -> Option<u16> {
+        self.protocols.get(&entry).copied()
+    }
+
     /// A leader made a config entry; `before` is the one before it in its log (none: the first), and
     /// everything up to `committed` is committed.
     pub(crate) fn made(
@@ -22,6 +28,7 @@ impl ConfigChanges {
         before: Option<EntryId>,
         committed: LogIndex,
     ) -> Checked {
+        self.protocols.insert(entry, config.protocol);
         let voters: BTreeSet<MemberId> = config.voters().collect();
         let Some(before) = before else {
             self.voters.insert(entry, voters);

@@ -24,6 +24,16 @@ pub(crate) struct History {
 }
 
 impl History {
+    /// To be told again what is committed. If some of it is lost, so are the grounds for refusals: the new
+    /// leader's log may have what was refused after the lost ones had replaced it.
+    pub(crate) fn forget_committed(&mut self, is_lost: bool) {
+        self.steps.clear();
+        self.ordered.clear();
+        if is_lost {
+            self.refused.clear();
+        }
+    }
+
     /// An action is committed for the first time; `data` is all of it.
     pub(crate) fn action(
         &mut self,

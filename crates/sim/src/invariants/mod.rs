@@ -19,8 +19,12 @@ pub(crate) mod recovery;
 pub(crate) mod repair;
 pub(crate) mod retained;
 pub(crate) mod seqno;
+pub(crate) mod versions;
 
 use std::fmt;
+
+use bytes::Bytes;
+use synod_consensus::{EntryHeader, LogIndex, MemberId, Term};
 
 /// A broken rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,4 +66,35 @@ pub(crate) struct Invariants {
     pub(crate) quorums: quorum::Quorums,
     pub(crate) reads: reads::Reads,
     pub(crate) repairs: repair::Repairs,
+}
+
+impl Invariants {
+    /// A member in a term commits an entry. Answers whether it is the first to do so.
+    pub(crate) fn commit(
+        &mut self,
+        member: MemberId,
+        header: &EntryHeader,
+        payload: &Bytes,
+        term: Term,
+    ) -> (bool, Checked) {
+        let (is_first, checked) = self.committed.commit(member, header, term);
+        if !is_first {
+            return (is_first, checked);
+        }
+        let checked = checked
+            .and(self.once.committed(header))
+            .and(self.certified.committed(header, payload, &mut self.history));
+        (is_first, checked)
+    }
+
+    /// An operator gives up what is committed after `cut`: the account of what is committed begins anew, to be
+    /// told again what is kept.
+    pub(crate) fn forget_committed(&mut self, cut: LogIndex) {
+        let is_lost = self.committed.index() > cut;
+        self.committed = committed::Committed::default();
+        self.once = once::Once::default();
+        self.certified.forget_committed();
+        self.history.forget_committed(is_lost);
+        self.quorums.forget_after(cut);
+    }
 }

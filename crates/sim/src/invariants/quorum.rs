@@ -31,6 +31,15 @@ impl Quorums {
         self.voters.push((index, voters.to_vec()));
     }
 
+    /// What was committed after `cut` is lost by order.
+    pub(crate) fn forget_after(&mut self, cut: LogIndex) {
+        let kept = self.voters.partition_point(|(up_to, _)| *up_to < cut);
+        self.voters.truncate(kept + 1);
+        if let Some((up_to, _)) = self.voters.get_mut(kept) {
+            *up_to = cut;
+        }
+    }
+
     /// The voters by whose disks an entry was committed.
     pub(crate) fn voters_of(&self, index: LogIndex) -> &[MemberId] {
         let at = self.voters.partition_point(|(up_to, _)| *up_to < index);
