@@ -500,7 +500,7 @@ impl World {
         } = self.options;
         let now_us = self.now_us;
         let log_max = match now_us.saturating_sub(self.process(id).since_us) > SECOND {
-            true => 2 * retain_bytes + 12 * segment_bytes,
+            true => 2 * retain_bytes + 20 * segment_bytes,
             // It does not know yet what databases have on their disks.
             false => u64::MAX,
         };

@@ -150,7 +150,7 @@ impl World {
     }
 
     /// A connection breaks, and both ends notice.
-    fn disconnect(&mut self, a: MemberId, b: MemberId) {
+    pub(crate) fn disconnect(&mut self, a: MemberId, b: MemberId) {
         if !self.net.disconnect(a, b) {
             return;
         }

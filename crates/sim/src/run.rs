@@ -240,6 +240,8 @@ impl World {
             for inside in &core {
                 self.net.block(*outside, *inside);
                 self.net.block(*inside, *outside);
+                // Nothing arrives any more either: it could be a configuration with more voters.
+                self.disconnect(*inside, *outside);
             }
         }
         for id in &core {
