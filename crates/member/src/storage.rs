@@ -229,23 +229,23 @@ impl Storage {
             return Ok(None);
         };
         let up_to = point.up_to.min(self.droppable(retain));
-        if point.forced && up_to >= keep_from {
+        let configs = &retain.configs;
+        let config_at = |index: LogIndex| configs.iter().rev().find(|c| c.index <= index).cloned();
+        let base = self.writer.purge(up_to, &config_at)?;
+        let Some(base) = base else { return Ok(None) };
+        self.note_size();
+        let dropped = base.last.index;
+        if point.forced && dropped >= keep_from {
             self.host.log(
                 Level::Warning,
                 &format!(
-                    "the log has reached its disk bound (synod.log_retain_size): dropping entries up to \
-                     {up_to} although a member still needs them from {keep_from}; that member will need \
+                    "the log has reached its disk bound (synod.log_retain_size): dropped entries up to \
+                     {dropped} although a member still needs them from {keep_from}; that member will need \
                      a full copy",
                 ),
             );
         }
-        let configs = &retain.configs;
-        let config_at = |index: LogIndex| configs.iter().rev().find(|c| c.index <= index).cloned();
-        let base = self.writer.purge(up_to, &config_at)?;
-        if base.is_some() {
-            self.note_size();
-        }
-        Ok(base)
+        Ok(Some(base))
     }
 
     /// What may go if it must: it comes back even if all machines lose their power now.

@@ -245,6 +245,9 @@ pub struct Report {
     pub state: DataState,
     /// Everything up to here is in its database.
     pub applied: Seqno,
+    /// Its transactions that are not ordered yet have seen everything up to here; never more than
+    /// `applied`.
+    pub seen: Seqno,
     /// `host:port` where database clients reach it; may be empty.
     pub incoming: String,
     /// Delivered actions not applied yet.

@@ -331,7 +331,7 @@ impl Driver {
             // Whoever has just come may be far behind: its write sets need the history.
             return;
         }
-        self.advance_window(self.presence.reports().map(|r| r.applied).min());
+        self.advance_window(self.presence.reports().map(|r| r.seen).min());
         let members: Vec<Report> = self.presence.reports().cloned().collect();
         self.spread
             .note(self.now, &self.core.config().config, &members);
@@ -349,7 +349,7 @@ impl Driver {
     pub(super) fn handle_status(&mut self, from: MemberId, status: StatusBroadcast) {
         if status.term == self.core.term() && self.core.leader() == Some(from) {
             self.slowest_applied = status.members.iter().map(|r| r.applied).min();
-            self.advance_window(self.slowest_applied);
+            self.advance_window(status.members.iter().map(|r| r.seen).min());
             let config = &self.core.config().config;
             self.spread.note(self.now, config, &status.members);
             self.weigh_status(&status.members);

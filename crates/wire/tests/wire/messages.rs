@@ -354,6 +354,7 @@ fn version_1_never_changes() {
         session: SessionId(2),
         state: DataState::Synced,
         applied: Seqno(3),
+        seen: Seqno(2),
         incoming: "a:1".to_owned(),
         queue: 4,
         weight: LeaderWeight::new(70).unwrap(),
@@ -365,12 +366,13 @@ fn version_1_never_changes() {
     );
 }
 
-/// Member, session, state, position, address, queue, weight.
+/// Member, session, state, applied, seen, address, queue, weight.
 const REPORT: &str = concat!(
-    "5379180023000000aee9184337a86fc1",
+    "537918002b000000bfa82b41226fc340",
     "01000000000000000200000000000000",
     "04",
     "0300000000000000",
+    "0200000000000000",
     "0300613a31",
     "04000000",
     "46",

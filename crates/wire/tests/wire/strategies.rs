@@ -295,16 +295,18 @@ fn report() -> impl Strategy<Value = Report> {
         session(),
         state,
         seqno(),
+        seqno(),
         text(),
         any::<u32>(),
         weight,
     );
     parts.prop_map(
-        |(member, session, state, applied, incoming, queue, weight)| Report {
+        |(member, session, state, applied, seen, incoming, queue, weight)| Report {
             member,
             session,
             state,
             applied,
+            seen,
             incoming,
             queue,
             weight,
