@@ -19,6 +19,10 @@ pub struct Tuning {
     pub retention_period: Duration,
     /// What the database applied so long ago has surely reached its own disk.
     pub flush_margin: Duration,
+    /// What most databases applied so long ago is surely on the disk of one of them. Shorter, for while a
+    /// log is full this is what clients wait for; InnoDB flushes every second
+    /// (`innodb_flush_log_at_timeout`).
+    pub spread_margin: Duration,
     /// An action in chunks that nobody continued for so long is given up.
     pub stale_chunks: Duration,
 }
@@ -33,6 +37,7 @@ impl Default for Tuning {
             slow_tick: Duration::from_millis(250),
             retention_period: Duration::from_secs(5),
             flush_margin: Duration::from_secs(60),
+            spread_margin: Duration::from_secs(10),
             stale_chunks: Duration::from_secs(60),
         }
     }

@@ -173,6 +173,7 @@ impl World {
             slow_tick: Duration::from_micros(options.timing.heartbeat_us * 5 / 2),
             retention_period: Duration::from_micros(options.timing.heartbeat_us * 15),
             flush_margin: Duration::from_micros(2 * FLUSH_US),
+            spread_margin: Duration::from_micros(2 * FLUSH_US),
             stale_chunks: Duration::from_micros(options.timing.heartbeat_us * 50),
         }
     }

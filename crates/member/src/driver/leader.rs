@@ -222,6 +222,24 @@ impl Driver {
         self.discard_stale_chunks();
         self.weigh_reports();
         self.broadcast_status();
+        self.tell_of_full_log();
+    }
+
+    /// Says why clients wait, and when that is over.
+    fn tell_of_full_log(&mut self) {
+        let is_full = self.links.shared.is_log_full();
+        if is_full == std::mem::replace(&mut self.told_log_full, is_full) {
+            return;
+        }
+        match is_full {
+            true => self.log(
+                Level::Warning,
+                "the log is larger than twice synod.log_retain_size, and most databases may not have \
+                 on their disks what it holds: nothing new is taken until they have"
+                    .to_owned(),
+            ),
+            false => self.log(Level::Info, "the log has room again".to_owned()),
+        }
     }
 
     /// Others tell the leader their name, address and program when they join; this is for a leader

@@ -141,6 +141,8 @@ pub struct Driver {
     next_slow_tick: Time,
     /// What to do without a majority.
     survivor_policy: SurvivorPolicy,
+    /// That clients wait for room in the log was told.
+    told_log_full: bool,
     /// The handover that was told of.
     told_handover: Option<MemberId>,
     /// The next leadership of this member is by order.
@@ -202,9 +204,10 @@ impl Driver {
             next_slow_tick: now,
             next_retention: now,
             flushed: Flushed::new(tuning.flush_margin),
-            spread: Spread::new(tuning.flush_margin),
+            spread: Spread::new(tuning.spread_margin),
             slowest_applied: None,
             survivor_policy: SurvivorPolicy::default(),
+            told_log_full: false,
             told_handover: None,
             forced: false,
             joined_host: false,
