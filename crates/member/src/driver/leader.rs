@@ -235,10 +235,9 @@ impl Driver {
             true => self.log(
                 Level::Warning,
                 "the log is larger than twice synod.log_retain_size, and most databases may not have \
-                 on their disks what it holds: nothing new is taken until they have"
-                    .to_owned(),
+                 on their disks what it holds: nothing new is taken until they have",
             ),
-            false => self.log(Level::Info, "the log has room again".to_owned()),
+            false => self.log(Level::Info, "the log has room again"),
         }
     }
 
