@@ -45,27 +45,22 @@ impl Connection {
             group: self.group(),
             seqno: request.after.0,
         };
+        let (id, joiner) = (request.id, request.joiner);
+        // With mysqldump the server comes back when everything is sent. The joiner would have asked another
+        // donor by then.
+        node.answer_state_request(id, joiner, true, String::new());
         let started = self
             .callbacks
             .sst_donate(ctx, &request.request, gtid, false);
-        match started {
-            Ok(()) => {
-                node.answer_state_request(request.id, request.joiner, true, String::new());
-            }
-            Err(error) => {
-                self.log(LogLevel::Error, format!("cannot give a copy: {error}"));
-                self.update(|state| state.donation = None);
-                self.set_local(LocalState::Joined);
-                self.sequencer.add_task(0, Task::Synced);
-                let text = format!("the donor's server refused: {error}");
-                let (id, joiner) = (request.id, request.joiner);
-                match self.is_closing() {
-                    true => node.answer_state_request(id, joiner, false, text),
-                    // It would refuse the same request again, and so would others. The joiner says so and
-                    // stops; otherwise it would take a donor out of service every second.
-                    false => node.finish_donation(id, joiner, Seqno(-1), SERVER_REFUSED, text),
-                }
-            }
+        if let Err(error) = started {
+            self.log(LogLevel::Error, format!("cannot give a copy: {error}"));
+            self.update(|state| state.donation = None);
+            self.set_local(LocalState::Joined);
+            self.sequencer.add_task(0, Task::Synced);
+            let text = format!("the donor's server refused: {error}");
+            // It would refuse the same request again, and so would others. The joiner says so and stops;
+            // otherwise it would take a donor out of service every second.
+            node.finish_donation(id, joiner, Seqno(-1), SERVER_REFUSED, text);
         }
     }
 

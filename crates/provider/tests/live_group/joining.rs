@@ -160,6 +160,23 @@ fn copy_that_contains_the_joiners_view_is_not_shown_it_again() {
     one.wait_applied("mine");
 }
 
+/// As with mysqldump: the donor's server comes back when all is sent, and the joiner has it.
+#[test]
+fn joiner_hears_of_its_donor_before_the_copy_is_over() {
+    let one = Server::bootstrapped("n1", 1);
+    one.donate_slowly(true);
+    let two = joiner(&one);
+    let after = wait_donates(&one);
+    two.inner.until("the donor's answer", |_| {
+        two.inner.logged("gives this member a copy")
+    });
+    one.donate_slowly(false);
+    one.copy_sent(position(&one, after), 0);
+    two.copy_received(position(&one, after), 0);
+    two.wait_synced(1);
+    one.wait_synced(2);
+}
+
 #[test]
 fn copy_may_be_newer_than_asked_for() {
     let one = Server::bootstrapped("n1", 1);

@@ -7,7 +7,7 @@ use std::ffi::{CStr, CString, c_char, c_void};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::ptr;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -102,6 +102,8 @@ pub(crate) struct Inner {
     changed: Condvar,
     hook: Mutex<Option<Hook>>,
     copy_request: Mutex<&'static [u8]>,
+    /// Giving a copy does not come back for now.
+    donates_slowly: AtomicBool,
     open: Mutex<OpenStreams>,
 }
 
@@ -186,6 +188,7 @@ impl Server {
             changed: Condvar::new(),
             hook: Mutex::default(),
             copy_request: Mutex::new(b"fake\0here\0"),
+            donates_slowly: AtomicBool::new(false),
             open: Mutex::default(),
         }));
         let server = Server {
@@ -405,6 +408,11 @@ impl Server {
     /// What is to happen in `apply_cb`.
     pub(crate) fn on_apply(&self, hook: impl Fn(&Applying<'_>) -> Verdict + Send + Sync + 'static) {
         *self.inner.hook.lock().unwrap() = Some(Arc::new(hook));
+    }
+
+    /// Whether giving a copy is to come back only when this is over.
+    pub(crate) fn donate_slowly(&self, slowly: bool) {
+        self.inner.donates_slowly.store(slowly, Ordering::SeqCst);
     }
 
     /// What the server answers to a request for a copy; empty: it cannot take one.
@@ -924,6 +932,9 @@ unsafe extern "C-unwind" fn on_sst_donate(
     server.see(Seen::Donates {
         to: String::from_utf8_lossy(bytes).into_owned(),
         seqno,
+    });
+    server.until("the end of a slow copy", |_| {
+        !server.donates_slowly.load(Ordering::SeqCst)
     });
     WSREP_CB_SUCCESS
 }
