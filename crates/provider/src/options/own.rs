@@ -18,7 +18,7 @@ pub(super) const OWN: [OptionSpec; 16] = [
     int("synod.log_cache_size", "64M", 1 << 20, i64::MAX).unit("bytes").works("Newest part of the log kept in memory."),
     text("synod.log_dir", "").unit("path").works("Directory of the durable log. Empty: the data directory, in files named synod-*.log, which full copies leave alone."),
     duration("synod.log_retain_age", "P7D").works("Log older than this may go if nobody needs it."),
-    int("synod.log_retain_size", "4G", 1 << 20, i64::MAX).unit("bytes").works("Log above this size goes, oldest first."),
+    int("synod.log_retain_size", "4G", 1 << 20, i64::MAX).unit("bytes").works("Log above this size goes, oldest first. At twice this size also what a member still needs, which then takes a full copy; but never what most databases have not on their disks: rather than that, clients wait."),
     int("synod.log_segment_size", "64M", 1 << 20, 4 << 30).unit("bytes").works("Size of one log file."),
     int("synod.max_pending_size", "256M", 1 << 20, i64::MAX).unit("bytes").works("Local write sets waiting for their verdict; more waits at the client."),
     duration("synod.rejoin_timeout", "PT10M").works("A member that belongs to a group already waits this long at start for a majority of it, if that is longer than pc.wait_prim_timeout."),
