@@ -2,13 +2,13 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Instant;
 
 use synod_log::files::{Fault, FaultKind, Op};
 use synod_log::{FaultyFiles, RealFiles};
-use synod_node::{Delivery, Fate, Node, Patience, Seqno, StartMode};
+use synod_node::{DataState, Delivery, Fate, Node, Patience, Seqno, StartMode};
 
 use crate::support::{Group, SUSPECT, history, seqno_of};
 
@@ -361,21 +361,35 @@ fn member_that_was_away_too_long_gets_the_end_of_the_log_and_goes_on_from_a_copy
 }
 
 #[test]
-fn log_is_bounded_even_if_nothing_is_delivered() {
+fn full_log_keeps_what_no_database_has_and_clients_wait_for_room() {
     let mut group = Group::prepared(1, "bounded");
     let member = &mut group.members[0];
     member.config.log.segment_bytes = 128 << 10;
     member.config.log.retain_bytes = 512 << 10;
     member.start(StartMode::Bootstrap).unwrap();
     member.host.wait("joining", |record| record.joined > 0);
-    for i in 0..40 {
-        seqno_of(member.order(&format!("k{i}"), vec![7; 100_000]));
-    }
-    crate::support::eventually("the log to shrink to its bound", || {
-        let bytes = member.node().status().log_bytes;
-        bytes > 0 && bytes <= (1 << 20) + (256 << 10)
+    let member = &*member;
+    let ordered = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for i in 0..18 {
+                seqno_of(member.order(&format!("k{i}"), vec![7; 100_000]));
+                ordered.fetch_add(1, Ordering::SeqCst);
+            }
+        });
+        // The database has been told to take nothing yet.
+        member.host.wait("a full log", |record| {
+            record.says("nothing new is taken until they have")
+        });
+        assert!(member.node().status().log_bytes < 2 << 20);
+        assert!(ordered.load(Ordering::SeqCst) < 18);
+        member.node().set_data_state(DataState::Synced);
+        member.node().deliver_after(member.last()).unwrap();
+        member
+            .host
+            .wait("room", |record| record.says("the log has room again"));
     });
-    seqno_of(member.order("k", "v"));
+    assert_eq!(ordered.load(Ordering::SeqCst), 18);
+    assert!(member.node().status().log_bytes < 2 << 20);
     assert!(member.host.lock().failed.is_none());
-    assert!(member.host.lock().says("disk bound"));
 }
