@@ -26,7 +26,7 @@ test: test-packages build unit e2e
 
 # The bugs of the second line are in no other build: the library does not compile with them.
 unit:
-	$(CARGO) test --workspace --exclude synod-e2e
+	$(CARGO) test --workspace --exclude synod-e2e --no-fail-fast
 	$(CARGO) test -p synod-sim --features planted --test planted
 
 # One test after the other: each uses all cores.

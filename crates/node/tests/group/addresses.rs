@@ -68,7 +68,7 @@ fn who_allows_nobody_still_hears_those_it_calls_itself() {
 #[test]
 fn member_that_may_not_call_any_more_is_not_called_either() {
     let mut group = Group::of(3, "taken-off");
-    let out = group.follower();
+    let (leader, out) = (group.leader(), group.follower());
     group.members[out].stop();
     let others: Vec<usize> = (0..3).filter(|at| *at != out).collect();
     for at in &others {
@@ -79,8 +79,11 @@ fn member_that_may_not_call_any_more_is_not_called_either() {
         let refusal = "connection from";
         let host = &group.members[*at].host;
         host.wait("a refused call", |record| record.says(refusal));
-        host.wait("a call not made", |record| record.says("cannot call"));
     }
+    // It has something to send; the other one need not notice that its connection is gone.
+    group.members[leader]
+        .host
+        .wait("a call not made", |record| record.says("cannot call"));
     seqno_of(group.members[others[0]].order("k", "not for all"));
     let status = group.members[out].node().status();
     assert_eq!(status.leader_name, "", "it hears nobody");
