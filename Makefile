@@ -29,9 +29,9 @@ unit:
 	$(CARGO) test --workspace --exclude synod-e2e --no-fail-fast
 	$(CARGO) test -p synod-sim --features planted --test planted
 
-# One test after the other: each uses all cores.
+# One test after the other: each uses all cores. The servers and 'synod' are release builds; the tests need not be.
 e2e: build
-	$(CARGO) test --release -p synod-e2e --no-fail-fast -- --test-threads=1 --nocapture
+	$(CARGO) test -p synod-e2e --no-fail-fast -- --test-threads=1 --nocapture
 
 fuzz:
 	scripts/fuzz
