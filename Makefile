@@ -24,9 +24,10 @@ build:
 
 test: test-packages build unit e2e
 
+# Groups of real threads wait more than they compute, so more tests run at a time than there are cores.
 # The bugs of the second line are in no other build: the library does not compile with them.
 unit:
-	$(CARGO) test --workspace --exclude synod-e2e --no-fail-fast
+	RUST_TEST_THREADS=4 $(CARGO) test --workspace --exclude synod-e2e --no-fail-fast
 	$(CARGO) test -p synod-sim --features planted --test planted
 
 # One test after the other: each uses all cores. The servers and 'synod' are release builds; the tests need not be.
