@@ -435,26 +435,8 @@ fn fit(log: &LogView, first: LogIndex, bytes_max: u64) -> (LogIndex, u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::recovered::Recovered;
-    use crate::types::{EntryKind, Origin, Seqno, Term};
-
-    fn log(entries: u64) -> LogView {
-        let mut log = LogView::recover(Recovered::default());
-        for index in 1..=entries {
-            let header = EntryHeader {
-                term: Term(1),
-                index: LogIndex(index),
-                seqno: Seqno(0),
-                kind: EntryKind::NoOp,
-                origin: Origin::default(),
-                depends_on: Seqno::UNDEFINED,
-                payload_len: 0,
-                payload_crc: 0,
-            };
-            log.push(header, None);
-        }
-        log
-    }
+    use crate::tail::tests::log;
+    use crate::types::Term;
 
     /// What goes out now, by first index.
     fn sent(peer: &mut Peer, log: &LogView, now: u64) -> Vec<u64> {
@@ -482,7 +464,7 @@ mod tests {
     /// Messages overtake each other: the follower refuses all that come before their predecessors.
     #[test]
     fn window_goes_out_once_for_all_refusals_of_an_earlier_one() {
-        let log = log(6);
+        let log = log(&[1; 6]);
         let mut peer = Peer::new(LogIndex(2), Time(0));
         assert_eq!(sent(&mut peer, &log, 0), [2]);
         peer.acknowledged(LogIndex(1), Time(10), &log);

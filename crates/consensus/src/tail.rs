@@ -298,7 +298,7 @@ impl LogView {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::types::Origin;
     use proptest::prelude::*;
@@ -316,7 +316,8 @@ mod tests {
         }
     }
 
-    fn log(terms: &[u64]) -> LogView {
+    /// A log of entries of these terms.
+    pub(crate) fn log(terms: &[u64]) -> LogView {
         let mut log = LogView::recover(Recovered::default());
         for (i, term) in terms.iter().enumerate() {
             log.push(header(*term, i as u64 + 1), None);
