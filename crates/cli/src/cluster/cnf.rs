@@ -45,6 +45,8 @@ binlog_format = ROW
 default_storage_engine = InnoDB
 innodb_autoinc_lock_mode = 2
 innodb_snapshot_isolation = ON
+# The server sometimes misses a transaction that is in an applier's way: this bounds how long it stays there.
+innodb_lock_wait_timeout = 10
 
 wsrep_on = ON
 wsrep_provider = {provider}
