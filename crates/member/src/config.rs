@@ -18,6 +18,9 @@ pub struct MemberConfig {
     pub incoming: String,
     /// Whether it has a database.
     pub has_data: bool,
+    /// Whether it shall vote, once it has caught up. If not, it stays a learner; who votes already goes on
+    /// voting.
+    pub wants_vote: bool,
     /// Protocol timing.
     pub timing: Timing,
     /// Protocol bounds.

@@ -64,9 +64,7 @@ pub struct Retain {
     pub(crate) keep_from: LogIndex,
     /// Nor anything after this action, which is as far as some other member has come.
     pub(crate) keep_after: Option<Seqno>,
-    /// Nothing after both of these goes, whatever space demands: what the own database has on its disk, ...
-    pub(crate) flushed: LogIndex,
-    /// ... and the action that most databases have on theirs.
+    /// Nor, whatever space demands, anything after this action: enough databases have it on their disks.
     pub(crate) spread: Seqno,
     /// Nothing after this index goes, whatever space demands.
     pub(crate) committed: LogIndex,
@@ -248,7 +246,8 @@ impl Storage {
         Ok(Some(base))
     }
 
-    /// What may go if it must: it comes back even if all machines lose their power now.
+    /// What may go if it must: it comes back even if all machines lose their power now, and a minority its
+    /// disks.
     fn droppable(&self, retain: &Retain) -> LogIndex {
         let spread = match self.reader.seek_seqno(retain.spread) {
             Ok(index) => index,
@@ -257,7 +256,7 @@ impl Storage {
             // Gone already, or unreadable.
             Err(_) => LogIndex(0),
         };
-        retain.flushed.max(spread).min(retain.committed)
+        spread.min(retain.committed)
     }
 
     /// Takes the slowest other member into account, if the log still has what it lacks.

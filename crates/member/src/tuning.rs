@@ -19,9 +19,8 @@ pub struct Tuning {
     pub retention_period: Duration,
     /// What the database applied so long ago has surely reached its own disk.
     pub flush_margin: Duration,
-    /// What most databases applied so long ago is surely on the disk of one of them. Shorter, for while a
-    /// log is full this is what clients wait for; InnoDB flushes every second
-    /// (`innodb_flush_log_at_timeout`).
+    /// The same, where it is one of several databases that have it. Shorter, for while a log is full this is
+    /// what clients wait for; InnoDB flushes every second (`innodb_flush_log_at_timeout`).
     pub spread_margin: Duration,
     /// An action in chunks that nobody continued for so long is given up.
     pub stale_chunks: Duration,

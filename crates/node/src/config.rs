@@ -46,6 +46,8 @@ pub struct NodeConfig {
     pub tls: Option<TlsConfig>,
     /// Where the database is.
     pub database: DatabasePosition,
+    /// Whether this member shall vote, once it has caught up.
+    pub wants_vote: bool,
     /// Versions of the group's protocol that this member takes part in: [`crate::OUR_VERSIONS`],
     /// unless a test plays another program.
     pub versions: VersionRange,
@@ -70,6 +72,7 @@ impl NodeConfig {
             address: self.address.clone(),
             incoming: self.incoming.clone(),
             has_data: true,
+            wants_vote: self.wants_vote,
             timing: self.timing.clone(),
             limits: self.limits.clone(),
             suspect: self.suspect,

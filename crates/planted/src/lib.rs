@@ -79,11 +79,13 @@ pub enum Bug {
     LeaveToTheDead,
     /// member: the log drops what the database has applied, flushed or not.
     RetainUnflushed,
+    /// member: the log drops by force what one database has.
+    RetainForOne,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Bug; 34] = [
+    pub const ALL: [Bug; 35] = [
         Bug::AckBeforeSync,
         Bug::CountOwnDiskEarly,
         Bug::SkipVote,
@@ -118,6 +120,7 @@ impl Bug {
         Bug::MissingChunks,
         Bug::LeaveToTheDead,
         Bug::RetainUnflushed,
+        Bug::RetainForOne,
     ];
 
     /// The name used on command lines.

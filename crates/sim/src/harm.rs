@@ -275,7 +275,35 @@ impl World {
     pub(crate) fn may_lose_disk(&self, id: MemberId) -> bool {
         let leads = self.leader() == Some(id);
         let config = self.settled_config();
-        !leads && config.is_some_and(|config| self.can_spare(config, id))
+        !leads
+            && config.is_some_and(|config| {
+                self.can_spare(config, id)
+                    && (self.has_databases_to_spare(config) || self.is_elsewhere(config, id))
+            })
+    }
+
+    /// Whether as many databases vote as must have what logs drop. With loggers in place of databases, what is
+    /// older than the logs may be in one database only (decision 016).
+    fn has_databases_to_spare(&self, config: &Config) -> bool {
+        let voters = config.voters().count();
+        let databases = config.voters().filter(|id| config.members[id].has_data);
+        databases.count() > (voters - 1) / 2 * 2
+    }
+
+    /// Whether a database and a log of others hold everything together.
+    fn is_elsewhere(&self, config: &Config, id: MemberId) -> bool {
+        let others = || {
+            let others = config.voters().filter(|other| *other != id);
+            others.filter_map(|other| self.nodes.get(&other))
+        };
+        let before_log = |node: &Node| {
+            let base = node.ledger.written.base.index;
+            self.checks.committed.get(base).map_or(0, |h| h.seqno.0)
+        };
+        let whole = others().filter(|node| node.has_data && !node.database.copying);
+        let newest = whole.map(|node| node.database.durable.0).max();
+        let longest = others().map(before_log).min();
+        newest >= longest
     }
 
     /// Whether the group survives it for sure if this log has to be repaired from others: of most voters the

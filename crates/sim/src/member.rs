@@ -50,6 +50,8 @@ pub(crate) struct Database {
     pub(crate) applied: Seqno,
     /// Survives a power cut.
     pub(crate) durable: Seqno,
+    /// The furthest it was, on its disk, before that was lost or a copy replaced it.
+    pub(crate) had: Seqno,
     /// Applied and not surely flushed: when, in the world's time.
     pub(crate) unflushed: VecDeque<(u64, Seqno)>,
     /// A full copy is on its way.
@@ -66,6 +68,7 @@ impl Database {
     pub(crate) fn flush_before(&mut self, us: u64) {
         while let Some((_, seqno)) = self.unflushed.front().filter(|(at, _)| *at < us) {
             self.durable = *seqno;
+            self.had = self.had.max(*seqno);
             self.unflushed.pop_front();
         }
     }
@@ -73,6 +76,7 @@ impl Database {
     /// It is at this position now, on its disk, too.
     pub(crate) fn replace(&mut self, seqno: Seqno) {
         (self.applied, self.durable) = (seqno, seqno);
+        self.had = self.had.max(seqno);
         self.unflushed.clear();
     }
 }

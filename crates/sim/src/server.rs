@@ -42,7 +42,6 @@ impl World {
     }
 
     fn deliver_after(&mut self, id: MemberId, after: Seqno) {
-        let wants_vote = self.node(id).wants_vote;
         let process = self.process(id);
         let me = Me {
             member: id,
@@ -52,10 +51,7 @@ impl World {
         let host = process.deeds.clone();
         process.deliverer = Some(Deliverer::new(reader, shared, host, me, after));
         process.shared.set_applied(after);
-        // Whoever shall not vote does not say that its database is there.
-        if wants_vote {
-            self.tell(id, Input::DataState(DataState::Synced));
-        }
+        self.tell(id, Input::DataState(DataState::Synced));
     }
 
     // --- delivery ---------------------------------------------------------------------------

@@ -154,6 +154,7 @@ impl World {
             address: node.name.clone(),
             incoming: String::new(),
             has_data: node.has_data,
+            wants_vote: node.wants_vote,
             timing: self.options.timing.clone(),
             limits: self.options.limits.clone(),
             suspect: self.options.suspect(),
@@ -305,6 +306,7 @@ impl World {
                 Ok(Some(base)) => {
                     let last = base.last;
                     self.check_own_need(id, &base, bytes);
+                    self.check_spread(id, &base);
                     self.node_mut(id).ledger.purged(last);
                     self.coverage.count("log purged");
                     self.note(id, What::Purged { index: last.index });
@@ -346,6 +348,23 @@ impl World {
             let checked = retained::own(id, base.seqno, durable);
             self.judge(checked);
         }
+    }
+
+    /// What was dropped is in enough databases for any minority to burn.
+    fn check_spread(&mut self, id: MemberId, base: &LogBase) {
+        self.flush_databases();
+        let core = self.core(id);
+        let now = core.config();
+        // It may have changed since this was decided.
+        let before = core.config_at(now.index.prev()).unwrap_or(now);
+        let judged = [now, before].map(|at| {
+            let databases = at.config.members.iter().filter(|(_, m)| m.has_data);
+            let voters = databases.filter(|(id, _)| at.config.is_voter(**id));
+            let had = voters.map(|(id, _)| self.nodes.get(id).map_or(Seqno(0), |n| n.database.had));
+            retained::spread(id, base.seqno, at.config.voters().count(), had.collect())
+        });
+        let [now, before] = judged;
+        self.judge(now.or(before));
     }
 
     /// What was dropped is not gone for good.

@@ -81,7 +81,7 @@ fn wrong_delivery_is_found() {
 
 #[test]
 fn wrong_retention_is_found() {
-    are_found(&[Bug::RetainUnflushed]);
+    are_found(&[Bug::RetainUnflushed, Bug::RetainForOne]);
 }
 
 #[test]

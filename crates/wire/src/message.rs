@@ -248,12 +248,16 @@ pub struct Report {
     /// Its transactions that are not ordered yet have seen everything up to here; never more than
     /// `applied`.
     pub seen: Seqno,
+    /// Its database has everything up to here on its own disk; zero while that is unknown.
+    pub durable: Seqno,
     /// `host:port` where database clients reach it; may be empty.
     pub incoming: String,
     /// Delivered actions not applied yet.
     pub queue: u32,
     /// How much it should lead.
     pub weight: LeaderWeight,
+    /// Whether it shall vote, once it has caught up.
+    pub wants_vote: bool,
 }
 
 /// What the leader knows of all members: for status tables and the choice of a donor.

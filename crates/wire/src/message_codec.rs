@@ -459,9 +459,11 @@ fn write_report(w: &mut Writer, report: &Report) -> Result<(), EncodeError> {
     w.u8(report.state as u8);
     w.i64(report.applied.0);
     w.i64(report.seen.0);
+    w.i64(report.durable.0);
     w.string("client address", &report.incoming, NAME_MAX)?;
     w.u32(report.queue);
     w.u8(report.weight.get());
+    w.bool(report.wants_vote);
     Ok(())
 }
 
@@ -472,9 +474,11 @@ fn read_report(r: &mut Reader) -> Result<Report, DecodeError> {
         state: read_data_state(r)?,
         applied: Seqno(r.i64()?),
         seen: Seqno(r.i64()?),
+        durable: Seqno(r.i64()?),
         incoming: r.string("client address", NAME_MAX)?,
         queue: r.u32()?,
         weight: read_leader_weight(r)?,
+        wants_vote: r.bool()?,
     })
 }
 

@@ -234,8 +234,8 @@ impl Driver {
         match is_full {
             true => self.log(
                 Level::Warning,
-                "the log is larger than twice synod.log_retain_size, and most databases may not have \
-                 on their disks what it holds: nothing new is taken until they have",
+                "the log is larger than twice synod.log_retain_size, and too few databases may have on \
+                 their disks what it holds (a majority of them must): nothing new is taken until they have",
             ),
             false => self.log(Level::Info, "the log has room again"),
         }
@@ -326,7 +326,8 @@ impl Driver {
             report.state,
             DataState::Joined | DataState::Synced | DataState::Donor
         );
-        self.core.set_eligible(from, has_database);
+        self.core
+            .set_eligible(from, has_database && report.wants_vote);
         self.presence.report(report);
     }
 
@@ -350,8 +351,7 @@ impl Driver {
         }
         self.advance_window(self.presence.reports().map(|r| r.seen).min());
         let members: Vec<Report> = self.presence.reports().cloned().collect();
-        self.spread
-            .note(self.now, &self.core.config().config, &members);
+        self.spread.note(&self.core.config().config, &members);
         let term = self.core.term();
         let others: Vec<MemberId> = self.core.config().config.members.keys().copied().collect();
         for member in others.into_iter().filter(|id| *id != self.me.member) {
@@ -368,7 +368,7 @@ impl Driver {
             self.slowest_applied = status.members.iter().map(|r| r.applied).min();
             self.advance_window(status.members.iter().map(|r| r.seen).min());
             let config = &self.core.config().config;
-            self.spread.note(self.now, config, &status.members);
+            self.spread.note(config, &status.members);
             self.weigh_status(&status.members);
         }
     }
@@ -413,8 +413,7 @@ impl Driver {
             let retain = Retain {
                 keep_from,
                 keep_after,
-                flushed: self.flushed.index(),
-                spread: self.spread.flushed(),
+                spread: self.spread.flushed(&self.core.config().config),
                 committed,
                 configs: self.configs_up_to(committed),
             };

@@ -7,6 +7,7 @@
 
 mod connections;
 mod deferred;
+mod durable;
 mod effects;
 mod event;
 mod flushed;
@@ -55,6 +56,7 @@ use crate::tuning::Tuning;
 use crate::view::View;
 use connections::Connections;
 use deferred::Deferred;
+use durable::Durable;
 use flushed::Flushed;
 use join::Joining;
 use leave::{LEAVE_LIMIT, Leaving};
@@ -125,6 +127,7 @@ pub struct Driver {
     next_retention: Time,
     flushed: Flushed,
     spread: Spread,
+    durable: Durable,
     /// How far the slowest member present has applied, by the leader's word.
     slowest_applied: Option<Seqno>,
     joining: Joining,
@@ -204,7 +207,8 @@ impl Driver {
             next_slow_tick: now,
             next_retention: now,
             flushed: Flushed::new(tuning.flush_margin),
-            spread: Spread::new(tuning.spread_margin),
+            spread: Spread::default(),
+            durable: Durable::new(tuning.spread_margin),
             slowest_applied: None,
             survivor_policy: SurvivorPolicy::default(),
             told_log_full: false,
@@ -462,6 +466,8 @@ impl Driver {
         self.watch_primary();
         self.watch_repair();
         self.send_join_if_needed();
+        self.durable
+            .note(self.now, self.data_state, self.links.shared.applied());
         self.send_report();
         self.lead_slow_tick();
         self.vote_tick();

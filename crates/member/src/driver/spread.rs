@@ -1,82 +1,73 @@
 //! How far what is committed has spread to databases: what a log may drop if it has to.
 //!
-//! A log that reaches its disk bound drops what some members still need. It must not drop what is nowhere
-//! else (promise P1): only what most databases of those present have surely flushed. If that is not
-//! enough, the leader takes no new actions until it is (`Driver::order`).
+//! A log that reaches its disk bound drops what some members still need. It must not drop what too few
+//! databases have (promise P1): the entries that brought an action are durable on a majority of the voters,
+//! and once their logs drop them, as many databases must have the action on their disks as make it survive
+//! the loss of any minority ([`needed`]). If that is not enough, the leader takes no new actions until it
+//! is (`Driver::order`).
 
-use std::collections::VecDeque;
-use std::time::Duration;
+use std::collections::BTreeMap;
 
-use synod_consensus::{Config, Seqno, Time};
+use synod_consensus::{Config, MemberId, Seqno};
 use synod_wire::{DataState, Report};
 
-/// Samples within one margin.
-const SAMPLES: u32 = 8;
-
-/// See the module.
+/// What each database has surely on its own disk. One that is away keeps what it had.
+#[derive(Default)]
 pub(super) struct Spread {
-    /// What was applied so long ago is flushed.
-    margin: Duration,
-    samples: VecDeque<(Time, Seqno)>,
-    flushed: Seqno,
+    flushed: BTreeMap<MemberId, Seqno>,
 }
 
 impl Spread {
-    pub(super) fn new(margin: Duration) -> Spread {
-        Spread {
-            margin,
-            samples: VecDeque::new(),
-            flushed: Seqno(0),
-        }
-    }
-
     /// Notes what the members present say of their databases.
-    pub(super) fn note(&mut self, now: Time, config: &Config, reports: &[Report]) {
-        if let Some(applied) = applied_by_most(config, reports) {
-            let step = self.margin / SAMPLES;
-            let is_due = |last: &(Time, Seqno)| now.since(last.0) >= step;
-            if self.samples.back().is_none_or(is_due) {
-                self.samples.push_back((now, applied));
-            }
+    pub(super) fn note(&mut self, config: &Config, reports: &[Report]) {
+        for report in reports {
+            let known = self.flushed.entry(report.member).or_default();
+            *known = match report.state {
+                // None, or one that a copy is to replace.
+                DataState::Joining | DataState::Error => Seqno(0),
+                _ => report.durable.max(*known),
+            };
         }
-        let margin = self.margin;
-        let is_flushed = |sample: &(Time, Seqno)| now.since(sample.0) >= margin;
-        while self.samples.front().is_some_and(is_flushed) {
-            if let Some((_, applied)) = self.samples.pop_front() {
-                self.flushed = self.flushed.max(applied);
-            }
-        }
+        let members = &config.members;
+        self.flushed
+            .retain(|member, _| members.contains_key(member));
     }
 
-    /// Most databases have this on their own disks.
-    pub(super) fn flushed(&self) -> Seqno {
-        self.flushed
+    /// Enough databases have this on their own disks.
+    pub(super) fn flushed(&self, config: &Config) -> Seqno {
+        let voters = config
+            .members
+            .iter()
+            .filter(|(id, m)| m.has_data && config.is_voter(**id));
+        let mut flushed: Vec<Seqno> = voters
+            .map(|(id, _)| self.flushed.get(id).copied().unwrap_or_default())
+            .collect();
+        flushed.sort_unstable_by(|a, b| b.cmp(a));
+        let last = needed(config.voters().count(), flushed.len()) - 1;
+        flushed.get(last).copied().unwrap_or_default()
     }
 }
 
-/// As far as more than half of the databases present have come; none if there is no database.
-fn applied_by_most(config: &Config, reports: &[Report]) -> Option<Seqno> {
-    let whole = |report: &&Report| {
-        let has_data = config
-            .members
-            .get(&report.member)
-            .is_some_and(|m| m.has_data);
-        has_data
-            && matches!(
-                report.state,
-                DataState::Joined | DataState::Synced | DataState::Donor
-            )
-    };
-    let mut applied: Vec<Seqno> = reports.iter().filter(whole).map(|r| r.applied).collect();
-    applied.sort_unstable();
-    // Of four, three have come as far as the second; of three, two.
-    applied.get(applied.len().checked_sub(1)? / 2).copied()
+/// How many of the voters' databases must have an action before logs may drop it by force.
+///
+/// With `voters` voters a group outlives the loss of any `f` of them, and goes on without any `f`. So `f + 1`
+/// databases, for one of them to be left (P1); but never more than there are when `f` are away, or logs would
+/// hold up the group for the sake of the dead (P5). The two differ only where loggers vote in place of
+/// databases.
+pub(super) fn needed(voters: usize, databases: usize) -> usize {
+    if synod_planted::is(synod_planted::Bug::RetainForOne) {
+        return 1;
+    }
+    let may_fail = voters.saturating_sub(1) / 2;
+    (may_fail + 1)
+        .min(databases.saturating_sub(may_fail))
+        .max(1)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use synod_consensus::{Member, MemberId, Role, SessionId, VersionRange};
+    use synod_consensus::{Member, Role, SessionId, VersionRange};
 
     fn config(with_data: &[u64], without: &[u64]) -> Config {
         let member = |id: u64, has_data| {
@@ -97,49 +88,71 @@ mod tests {
         }
     }
 
-    fn report(member: u64, applied: i64, state: DataState) -> Report {
+    fn report(member: u64, durable: i64, state: DataState) -> Report {
         Report {
             member: MemberId(member),
             session: SessionId(1),
             state,
-            applied: Seqno(applied),
+            applied: Seqno(durable + 5),
+            durable: Seqno(durable),
             ..Report::default()
         }
     }
 
-    #[test]
-    fn most_databases_count_and_nothing_else() {
-        let synced = |reports: &[(u64, i64)]| -> Vec<Report> {
-            let report = |(id, applied): &(u64, i64)| report(*id, *applied, DataState::Synced);
-            reports.iter().map(report).collect()
-        };
-        let three = config(&[1, 2, 3], &[4]);
-        let most = |reports: &[Report]| applied_by_most(&three, reports);
-        assert_eq!(most(&[]), None);
-        assert_eq!(most(&synced(&[(4, 99)])), None, "a logger");
-        assert_eq!(most(&synced(&[(1, 10), (2, 20), (3, 30)])), Some(Seqno(20)));
-        assert_eq!(most(&synced(&[(1, 10), (2, 20)])), Some(Seqno(10)));
-        let mut reports = synced(&[(1, 10), (2, 20), (3, 30)]);
-        reports[2].state = DataState::Joining;
-        assert_eq!(most(&reports), Some(Seqno(10)), "half a copy is none");
+    fn synced(reports: &[(u64, i64)]) -> Vec<Report> {
+        let report = |(id, durable): &(u64, i64)| report(*id, *durable, DataState::Synced);
+        reports.iter().map(report).collect()
     }
 
     #[test]
-    fn what_was_applied_counts_after_the_margin() {
-        let mut spread = Spread::new(Duration::from_secs(60));
-        let start = Time(1_000);
-        let config = config(&[1], &[]);
-        let mut note = |seconds: u64, applied: i64| {
-            let now = start.plus(Duration::from_secs(seconds));
-            spread.note(now, &config, &[report(1, applied, DataState::Synced)]);
-            assert!(spread.samples.len() <= SAMPLES as usize + 1);
-            spread.flushed()
+    fn loss_of_a_minority_leaves_a_database_and_its_absence_holds_up_nobody() {
+        assert_eq!(needed(1, 1), 1);
+        assert_eq!(needed(2, 2), 1, "nothing may fail");
+        assert_eq!(needed(3, 3), 2);
+        assert_eq!(needed(4, 4), 2);
+        assert_eq!(needed(5, 5), 3);
+        assert_eq!(needed(7, 7), 4);
+        assert_eq!(needed(3, 2), 1, "with a logger");
+        assert_eq!(needed(5, 4), 2, "with a logger");
+        assert_eq!(needed(1, 0), 1);
+    }
+
+    #[test]
+    fn voters_databases_count_and_nothing_else() {
+        let mut three = config(&[1, 2, 3], &[4]);
+        three.members.get_mut(&MemberId(4)).unwrap().role = Role::Learner;
+        let most = |reports: &[Report]| {
+            let mut spread = Spread::default();
+            spread.note(&three, reports);
+            spread.flushed(&three)
         };
-        assert_eq!(note(0, 5), Seqno(0));
-        for second in 1..60 {
-            assert_eq!(note(second, 5 + second as i64), Seqno(0));
-        }
-        assert_eq!(note(60, 100), Seqno(5));
-        assert!(note(70, 200) < Seqno(20));
+        assert_eq!(most(&[]), Seqno(0));
+        assert_eq!(most(&synced(&[(4, 99)])), Seqno(0), "not a voter");
+        assert_eq!(most(&synced(&[(1, 10), (2, 20), (3, 30)])), Seqno(20));
+        assert_eq!(most(&synced(&[(1, 10), (2, 20)])), Seqno(10));
+        assert_eq!(most(&synced(&[(1, 10)])), Seqno(0), "one of three");
+        let mut reports = synced(&[(1, 10), (2, 20), (3, 30)]);
+        reports[2].state = DataState::Joining;
+        assert_eq!(most(&reports), Seqno(10), "half a copy is none");
+    }
+
+    #[test]
+    fn database_that_is_away_keeps_what_it_had_until_a_copy_replaces_it() {
+        let three = config(&[1, 2, 3], &[]);
+        let mut spread = Spread::default();
+        let mut flushed = |reports: &[Report]| {
+            spread.note(&three, reports);
+            spread.flushed(&three)
+        };
+        assert_eq!(flushed(&synced(&[(1, 10), (2, 10), (3, 9)])), Seqno(10));
+        assert_eq!(
+            flushed(&synced(&[(1, 50)])),
+            Seqno(10),
+            "the others are away"
+        );
+        let mut reports = synced(&[(1, 60), (2, 0)]);
+        reports[1].state = DataState::Joining;
+        assert_eq!(flushed(&reports), Seqno(9), "what the third has");
+        assert_eq!(flushed(&synced(&[(1, 70), (2, 65)])), Seqno(65));
     }
 }

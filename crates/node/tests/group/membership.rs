@@ -115,6 +115,30 @@ fn leader_that_needs_a_full_copy_finds_a_donor() {
 }
 
 #[test]
+fn member_that_shall_not_vote_follows_and_never_counts() {
+    let mut group = Group::of(1, "learner");
+    let seed = group.members[0].config.address.clone();
+    for (name, wants_vote) in [("reader", false), ("second", true)] {
+        let mut member = Member::new(name, "learner");
+        member.config.seeds = vec![seed.clone()];
+        member.config.wants_vote = wants_vote;
+        member.start(StartMode::Join).unwrap();
+        member.take_part();
+        group.members.push(member);
+    }
+    group.members[2].wait_voter();
+    // Who came after it votes by now.
+    assert_eq!(voters(&group.members[0]), 2);
+    let seqno = seqno_of(group.members[1].order("k", "from the reader"));
+    for member in &group.members {
+        member.host.wait("the action", |r| r.last() >= seqno);
+    }
+    group.members[1].stop();
+    seqno_of(group.members[0].order("k", "without it"));
+    group.check_same_history();
+}
+
+#[test]
 fn last_member_leaves_without_waiting() {
     let mut group = Group::of(1, "last");
     group.members[0].leave();

@@ -237,6 +237,7 @@ impl Member {
             suspect: SUSPECT,
             pending_bytes: 8 << 20,
             certification_span: 100_000,
+            wants_vote: true,
             tls: None,
             database: DatabasePosition {
                 group: GroupId::NONE,

@@ -142,6 +142,8 @@ keys! {
     LOG_SEGMENT_SIZE: IntKey = "synod.log_segment_size";
     /// `synod.max_pending_size`
     MAX_PENDING_SIZE: IntKey = "synod.max_pending_size";
+    /// `synod.voter`
+    VOTER: BoolKey = "synod.voter";
     /// `synod.rejoin_timeout`
     REJOIN_TIMEOUT: DurationKey = "synod.rejoin_timeout";
 }

@@ -26,6 +26,30 @@ pub(crate) fn purged(
     )
 }
 
+/// A member has dropped its log up to `base`. `databases`: how far those of the `voters` ever were on their
+/// disks (a burnt disk is what the others are for).
+pub(crate) fn spread(
+    member: MemberId,
+    base: Seqno,
+    voters: usize,
+    databases: Vec<Seqno>,
+) -> Checked {
+    let minority = (voters - 1) / 2;
+    let left = databases.len().saturating_sub(minority);
+    let wanted = usize::clamp(left, 1, minority + 1);
+    let found = databases.iter().filter(|had| **had >= base).count();
+    require(
+        found >= wanted,
+        "what a log drops survives the loss of a minority",
+        || {
+            format!(
+                "{member} has dropped everything up to {base}, which {found} of the databases {databases:?} had; \
+                 with {voters} voters there must be {wanted}"
+            )
+        },
+    )
+}
+
 /// A member has dropped its log up to `base` although there was room.
 pub(crate) fn own(member: MemberId, base: Seqno, durable: Seqno) -> Checked {
     require(

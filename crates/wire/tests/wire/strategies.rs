@@ -294,22 +294,31 @@ fn report() -> impl Strategy<Value = Report> {
         member(),
         session(),
         state,
-        seqno(),
-        seqno(),
+        (seqno(), seqno(), seqno()),
         text(),
         any::<u32>(),
-        weight,
+        (weight, any::<bool>()),
     );
     parts.prop_map(
-        |(member, session, state, applied, seen, incoming, queue, weight)| Report {
+        |(
+            member,
+            session,
+            state,
+            (applied, seen, durable),
+            incoming,
+            queue,
+            (weight, wants_vote),
+        )| Report {
             member,
             session,
             state,
             applied,
             seen,
+            durable,
             incoming,
             queue,
             weight,
+            wants_vote,
         },
     )
 }
