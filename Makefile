@@ -1,7 +1,7 @@
 # The door to everything; '.ci/run' uses the same targets.
 #
 #   make demo      install what is missing, build, start three servers, say what to try
-#   make test      all tests, the end-to-end ones last (they need the packages, and minutes)
+#   make test      all tests, then the servers' own ones in a short selection (they need packages, and minutes)
 #   make fuzz      every decoder against made-up bytes, FUZZ_SECONDS=30 each
 #   make compat    MariaDB's own Galera suites (COMPAT="--suite wsrep" for one; takes an hour or more)
 #   make bench     commit latency next to Galera's library, on the same servers
@@ -22,7 +22,7 @@ demo: packages build
 build:
 	$(CARGO) build --release -p synod-provider -p synod-cli
 
-test: test-packages build unit e2e
+test: test-packages compat-packages build unit e2e compat-subset
 
 # Groups of real threads wait more than they compute, so more tests run at a time than there are cores.
 # The bugs of the second line are in no other build: the library does not compile with them.
@@ -41,7 +41,7 @@ compat: compat-packages build
 	$(CARGO) run --release -p synod-compat -- $(COMPAT)
 
 compat-subset: compat-packages build
-	$(CARGO) run --release -p synod-compat -- --subset
+	$(CARGO) run -p synod-compat -- --subset --parallel 2
 
 bench: test-packages build
 	$(CARGO) run --release -p synod-e2e --example commit_latency
