@@ -386,6 +386,11 @@ impl Core {
         self.log.last()
     }
 
+    /// Seqno at an entry, if that is still in memory.
+    pub fn seqno_at(&self, index: LogIndex) -> Option<Seqno> {
+        self.log.seqno_at(index)
+    }
+
     /// Seqno at the last entry: the next ordered action gets the one after it.
     pub fn last_seqno(&self) -> Seqno {
         self.log.last_seqno()

@@ -81,11 +81,13 @@ pub enum Bug {
     RetainUnflushed,
     /// member: the log drops by force what one database has.
     RetainForOne,
+    /// member: the log gives up, after an order to go on, what the database has applied.
+    UndoApplied,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Bug; 35] = [
+    pub const ALL: [Bug; 36] = [
         Bug::AckBeforeSync,
         Bug::CountOwnDiskEarly,
         Bug::SkipVote,
@@ -121,6 +123,7 @@ impl Bug {
         Bug::LeaveToTheDead,
         Bug::RetainUnflushed,
         Bug::RetainForOne,
+        Bug::UndoApplied,
     ];
 
     /// The name used on command lines.

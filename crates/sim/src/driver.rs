@@ -249,6 +249,9 @@ impl World {
         }
         self.coverage
             .count_if(why.contains("protocol version"), "program refused");
+        if why.contains("ordered to go on without a majority") {
+            self.give_up_database(id);
+        }
         match why.as_str() {
             "left" => self.coverage.count("left in good order"),
             _ => self.coverage.count("member stopped"),

@@ -2,7 +2,7 @@
 //! left to lead. What the lost ones had committed and this one has not is *lost by order*: it is taken out of
 //! the account, and everything else has to hold as ever, before and after.
 //!
-//! Operators do here what the documents tell them to: databases that hold lost actions are given up.
+//! Operators do here what members tell them to: a database that holds lost actions is given up.
 
 use synod_consensus::{EntryHeader, EntryId, ForceError, LogIndex, MemberId, Seqno};
 use synod_member::{Event as Input, ForceDone};
@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 
 use crate::deeds::Deed;
 use crate::image::Image;
-use crate::invariants::Violation;
+use crate::invariants::{Violation, require};
 use crate::options::Fault;
 use crate::trace::What;
 use crate::world::World;
@@ -121,22 +121,36 @@ impl World {
         }
     }
 
-    /// The disks of the others are lost; so is, to their operators, a log that begins behind the cut, and
-    /// a database that holds lost actions.
+    /// The disks of the others are lost; so is, to their operators, a log that begins behind the cut.
     fn give_up_disks(&mut self, left: &[MemberId], cut: LogIndex) {
         let kept = self.seqno_at(cut);
         let all: Vec<MemberId> = self.nodes.keys().copied().collect();
         for id in all {
             let node = self.node_mut(id);
+            node.database.holds_lost = node.database.applied > kept;
             let begins_behind = node.ledger.written.base.index > cut;
             if !left.contains(&id) || begins_behind {
                 node.gone = true;
-            } else if node.database.applied > kept {
-                node.database.replace(Seqno(0));
-                self.coverage
-                    .count("database given up after a forced start");
             }
         }
+    }
+
+    /// A member has stopped because its database holds what is lost. Its operator deletes that.
+    pub(crate) fn give_up_database(&mut self, id: MemberId) {
+        self.coverage
+            .count("database given up after a forced start");
+        self.node_mut(id).database.replace(Seqno(0));
+    }
+
+    /// A database is handed something.
+    pub(crate) fn check_not_lost(&mut self, id: MemberId) {
+        let holds_lost = self.node(id).database.holds_lost;
+        let checked = require(
+            !holds_lost,
+            "what is lost by order is in no database",
+            || format!("{id} goes on with a database that holds actions which the group has lost"),
+        );
+        self.judge(checked);
     }
 
     /// The member that was told to go on says whether it does.

@@ -50,6 +50,8 @@ pub(crate) struct Database {
     pub(crate) applied: Seqno,
     /// Survives a power cut.
     pub(crate) durable: Seqno,
+    /// It holds actions that were lost by order.
+    pub(crate) holds_lost: bool,
     /// The furthest it was, on its disk, before that was lost or a copy replaced it.
     pub(crate) had: Seqno,
     /// Applied and not surely flushed: when, in the world's time.
@@ -78,6 +80,7 @@ impl Database {
         (self.applied, self.durable) = (seqno, seqno);
         self.had = self.had.max(seqno);
         self.unflushed.clear();
+        self.holds_lost = false;
     }
 }
 

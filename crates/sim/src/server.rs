@@ -128,6 +128,7 @@ impl World {
 
     /// The host is handed something.
     pub(crate) fn delivered(&mut self, id: MemberId, delivery: &Delivery) {
+        self.check_not_lost(id);
         let applied = self.node(id).database.applied;
         let checked = self.checks.history.delivered(id, applied, delivery);
         self.judge(checked);

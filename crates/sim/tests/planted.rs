@@ -85,6 +85,11 @@ fn wrong_retention_is_found() {
 }
 
 #[test]
+fn databases_with_lost_actions_are_found() {
+    are_found(&[Bug::UndoApplied]);
+}
+
+#[test]
 fn cut_damage_is_found() {
     are_found(&[Bug::CutDamage]);
 }

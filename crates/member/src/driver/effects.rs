@@ -19,6 +19,11 @@ use crate::view::View;
 impl Driver {
     pub(super) fn perform_core_effects(&mut self) {
         while let Some(effect) = self.core.poll_effect() {
+            if let Effect::Write { op, .. } = &effect
+                && !self.may_write(op)
+            {
+                return;
+            }
             if let Some(observer) = &mut self.links.observer {
                 observer.effect(&self.core, &effect);
             }

@@ -1,6 +1,6 @@
 //! Going on without a majority, by order of an operator.
 
-use synod_consensus::{ForceError, MemberId};
+use synod_consensus::{ForceError, MemberId, Seqno, WriteOp};
 
 use super::Driver;
 use crate::host::Level;
@@ -28,6 +28,43 @@ impl Driver {
              has not seen is lost",
         );
         Ok(())
+    }
+
+    /// Whether this can be done to the log, or the group goes on without what is in the database here. Only
+    /// an order to go on brings that about: a leader that was elected has all that is committed (Raft,
+    /// section 5.4.3), so the core has nothing to undo that was ever applied.
+    pub(super) fn may_write(&mut self, op: &WriteOp) -> bool {
+        let WriteOp::Truncate { from } = op else {
+            return true;
+        };
+        let kept = self.core.seqno_at(from.prev());
+        let kept = kept.or_else(|| {
+            let header = self.links.reader.header(from.prev());
+            header.ok().map(|header| header.seqno)
+        });
+        let applied = self.applied();
+        let forgets = synod_planted::is(synod_planted::Bug::UndoApplied);
+        if forgets || kept.is_none_or(|kept| applied <= kept) {
+            return true;
+        }
+        let first_lost = kept.unwrap_or_default().next();
+        self.fail(&format!(
+            "the group was ordered to go on without a majority, and without the actions {first_lost} to \
+             {applied} that are in this member's database. Compare them by hand if they matter; then delete \
+             this member's data and start it again"
+        ));
+        false
+    }
+
+    /// What is in the database, whether or not it has joined already.
+    fn applied(&self) -> Seqno {
+        let shared = &self.links.shared;
+        let database = self.config.database;
+        let at_start = match database.group == self.group {
+            true => database.seqno,
+            false => Seqno(0),
+        };
+        shared.applied().max(at_start)
     }
 
     /// Follows the policy at the moment when this member would stop being primary: clients that wait
