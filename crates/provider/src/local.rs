@@ -638,6 +638,28 @@ mod tests {
     }
 
     #[test]
+    fn statement_that_executes_is_waited_for_until_it_wants_the_fragment_gone() {
+        let connection = Arc::new(connection());
+        let (_, transaction, _) = certifying(&connection);
+        {
+            let mut gathered = transaction.lock();
+            gathered.phase = Phase::Executing;
+            gathered.stream = Some(crate::transaction::Stream {
+                serial: connection.serial,
+                first: Some(4),
+            });
+        }
+        connection.sequencer.begin_alone(6);
+        let waits = {
+            let (connection, transaction) = (connection.clone(), transaction.clone());
+            std::thread::spawn(move || connection.sequencer.wait_clear(&transaction.interrupted))
+        };
+        assert_eq!(answer(connection.abort(6, TRX)), (Status::Ok, -1));
+        assert_eq!(waits.join().unwrap(), 5);
+        assert!(transaction.lock().must_abort);
+    }
+
+    #[test]
     fn replay_of_what_never_got_a_place_fails() {
         let connection = connection();
         let (handle, transaction, pending) = certifying(&connection);
