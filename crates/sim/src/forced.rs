@@ -121,13 +121,23 @@ impl World {
         }
     }
 
-    /// The disks of the others are lost; so is, to their operators, a log that begins behind the cut.
+    /// The disks of the others are lost; so is, to their operators, a log that begins behind the cut, and a
+    /// database with lost actions whose log is damaged.
     fn give_up_disks(&mut self, left: &[MemberId], cut: LogIndex) {
         let kept = self.seqno_at(cut);
         let all: Vec<MemberId> = self.nodes.keys().copied().collect();
         for id in all {
             let node = self.node_mut(id);
             node.database.holds_lost = node.database.applied > kept;
+            let (log_end, is_weak) = (node.ledger.written.last(), node.ledger.is_weak());
+            let known = self.checks.payloads.get(log_end);
+            let is_short =
+                known.is_some_and(|(header, _)| header.seqno < self.node(id).database.applied);
+            let node = self.node_mut(id);
+            if node.database.holds_lost && (is_weak || is_short) {
+                // Its log does not tell, so the documents do.
+                node.database.replace(Seqno(0));
+            }
             let begins_behind = node.ledger.written.base.index > cut;
             if !left.contains(&id) || begins_behind {
                 node.gone = true;

@@ -173,8 +173,9 @@ impl World {
             catch_up_bytes: options.catch_up_bytes,
             slow_tick: Duration::from_micros(options.timing.heartbeat_us * 5 / 2),
             retention_period: Duration::from_micros(options.timing.heartbeat_us * 15),
-            flush_margin: Duration::from_micros(2 * FLUSH_US),
-            spread_margin: Duration::from_micros(2 * FLUSH_US),
+            // Clocks may run at twice the speed.
+            flush_margin: Duration::from_micros(3 * FLUSH_US),
+            spread_margin: Duration::from_micros(3 * FLUSH_US),
             stale_chunks: Duration::from_micros(options.timing.heartbeat_us * 50),
         }
     }

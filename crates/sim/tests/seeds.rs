@@ -17,6 +17,21 @@ fn run_short(seed: u64) -> Result<synod_sim::Passed, Box<synod_sim::Failed>> {
     run(seed, options, false)
 }
 
+/// Seeds of full length that have found something (docs/simulation.md). What a seed draws changes with the
+/// simulator; then they are like any others.
+#[test]
+fn seeds_that_found_something_pass() {
+    let seeds = [
+        297, 1079, 1804, 2547, 20_388, 20_651, 22_504, 24_307, 26_478, 27_365, 29_660, 31_061,
+        31_563, 32_903,
+    ];
+    for seed in seeds {
+        if let Err(failed) = run(seed, options_of(seed), false) {
+            panic!("{failed}");
+        }
+    }
+}
+
 #[test]
 fn random_seeds_break_no_rule() {
     let (next, total) = (AtomicU64::new(1), Mutex::new(Coverage::default()));

@@ -1,11 +1,11 @@
 //! Finding the group, and becoming present in it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use synod_consensus::{
     ConfigChange, ConfigError, EntryId, GroupId, LogBase, LogIndex, Member, MemberId, Role, Seqno,
-    Time,
+    SessionId, Time,
 };
 use synod_wire::{Join, JoinRefused, JoinReply, PeerMessage};
 
@@ -36,18 +36,28 @@ pub(super) struct Joining {
     refusals: BTreeSet<String>,
     /// Since when addresses refuse this member for good, and none welcomes it.
     refused_since: Option<Time>,
-    name_taken: NameTaken,
+    /// Answers that somebody has this member's name. It may be this member's own former self, whose death
+    /// the group has not noticed yet: only answers that keep coming count.
+    name_taken: Recurring,
+    /// For a leader: who asks to be in a view that it is in.
+    missed_views: BTreeMap<MemberId, MissedView>,
 }
 
-/// Answers that somebody has this member's name. It may be this member's own former self, whose death
-/// the group has not noticed yet: only answers that keep coming count.
+/// Requests of a member that does not know of a view.
 #[derive(Default)]
-struct NameTaken {
+struct MissedView {
+    number: u64,
+    asks: Recurring,
+}
+
+/// Messages that mean something only if they keep coming.
+#[derive(Default)]
+struct Recurring {
     since: Option<Time>,
     last: Option<Time>,
 }
 
-impl NameTaken {
+impl Recurring {
     /// One more; how long they have been coming without a pause of more than `pause_max`.
     fn again(&mut self, now: Time, pause_max: Duration) -> Duration {
         let goes_on = |last: Time| now.since(last) <= pause_max;
@@ -67,7 +77,8 @@ impl Joining {
             contacts: Vec::new(),
             refusals: BTreeSet::new(),
             refused_since: None,
-            name_taken: NameTaken::default(),
+            name_taken: Recurring::default(),
+            missed_views: BTreeMap::new(),
         }
     }
 }
@@ -206,7 +217,7 @@ impl Driver {
             }
         );
         if !name_is_taken {
-            self.joining.name_taken = NameTaken::default();
+            self.joining.name_taken = Recurring::default();
         }
         match reply {
             JoinReply::Accepted { group, .. } => self.accepted_by(group),
@@ -288,6 +299,7 @@ impl Driver {
                     session,
                     name,
                     incoming,
+                    last,
                     ..
                 } = join;
                 let member = ViewMember {
@@ -296,6 +308,7 @@ impl Driver {
                     name,
                     incoming,
                 };
+                self.repeats_view |= self.has_missed_the_view(from, session, last.index);
                 self.presence.enter(self.now, member);
                 self.update_view();
                 JoinReply::Accepted {
@@ -305,6 +318,27 @@ impl Driver {
             }
             Err(reply) => reply,
         }
+    }
+
+    /// Whether a member keeps asking to be present although it is in the latest view, and its log goes
+    /// beyond that: its log began anew behind the view, so it will never see it.
+    fn has_missed_the_view(&mut self, from: MemberId, session: SessionId, last: LogIndex) -> bool {
+        let (view, index) = (self.views.latest(), self.views.latest_index());
+        let is_in_it = |view: &&View| view.contains(from, session) && index <= Some(last);
+        let Some(number) = view.filter(is_in_it).map(|view| view.number) else {
+            self.joining.missed_views.remove(&from);
+            return false;
+        };
+        let missed = self.joining.missed_views.entry(from).or_default();
+        if missed.number != number {
+            *missed = MissedView {
+                number,
+                asks: Recurring::default(),
+            };
+        }
+        // It may not know yet that the view is committed.
+        let suspect = self.config.suspect;
+        missed.asks.again(self.now, suspect) >= suspect / 2
     }
 
     fn name_the_leader(&self) -> JoinReply {
@@ -481,7 +515,8 @@ impl Driver {
         self.log(Level::Info, text);
         self.committed_view = view;
         self.publish_view();
-        if self.is_present() && !self.joined_host {
+        let is_first = self.is_present() && !self.joined_host;
+        if is_first && self.may_join(self.committed_view.seqno) {
             self.joined_host = true;
             self.links.peers.stop_seeking();
             self.tell_shared_name();
@@ -509,7 +544,7 @@ mod tests {
     fn only_answers_that_keep_coming_say_that_a_name_is_taken() {
         let at = |ms| Time(7).plus(Duration::from_millis(ms));
         let pause_max = Duration::from_secs(2);
-        let mut taken = NameTaken::default();
+        let mut taken = Recurring::default();
         let mut again = |ms| taken.again(at(ms), pause_max).as_millis();
         assert_eq!(again(0), 0);
         assert_eq!(again(500), 500);

@@ -290,7 +290,7 @@ impl Driver {
         let adrift = latest.map_or_else(BTreeSet::new, |view| self.presence.adrift(view));
         // Who is taken out of one view is in the next again. If the leader itself was without the
         // group, there was none, and the view is repeated.
-        let repeats = adrift.contains(&self.me.member);
+        let repeats = adrift.contains(&self.me.member) | std::mem::take(&mut self.repeats_view);
         members.retain(|m| repeats || !adrift.contains(&m.member));
         if !repeats && latest.is_some_and(|view| view.members == members) {
             return;

@@ -151,6 +151,8 @@ pub struct Driver {
     /// The next leadership of this member is by order.
     forced: bool,
     joined_host: bool,
+    /// Somebody has missed the latest view.
+    repeats_view: bool,
     stopped: bool,
 }
 
@@ -215,6 +217,7 @@ impl Driver {
             told_handover: None,
             forced: false,
             joined_host: false,
+            repeats_view: false,
             stopped: false,
         }
     }

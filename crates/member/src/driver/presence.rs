@@ -239,6 +239,11 @@ impl ViewTrail {
         self.views.back().map(|(_, view)| view)
     }
 
+    /// The newest view's entry.
+    pub(super) fn latest_index(&self) -> Option<LogIndex> {
+        self.views.back().map(|(index, _)| *index)
+    }
+
     /// The newest view at or below the commit index, if there is one; older ones are forgotten.
     pub(super) fn committed(&mut self, commit: LogIndex) -> Option<&View> {
         while self.views.get(1).is_some_and(|(index, _)| *index <= commit) {

@@ -47,13 +47,26 @@ impl Driver {
         if forgets || kept.is_none_or(|kept| applied <= kept) {
             return true;
         }
-        let first_lost = kept.unwrap_or_default().next();
-        self.fail(&format!(
-            "the group was ordered to go on without a majority, and without the actions {first_lost} to \
-             {applied} that are in this member's database. Compare them by hand if they matter; then delete \
-             this member's data and start it again"
-        ));
+        self.stop_with_lost(kept.unwrap_or_default().next(), applied);
         false
+    }
+
+    /// Whether the database goes with a view that has this member for the first time. Each view comes after
+    /// all that was ever committed before it, unless that was lost.
+    pub(super) fn may_join(&mut self, view: Seqno) -> bool {
+        let applied = self.applied();
+        if applied >= view {
+            self.stop_with_lost(view, applied);
+        }
+        applied < view
+    }
+
+    fn stop_with_lost(&mut self, first: Seqno, last: Seqno) {
+        self.fail(&format!(
+            "the group was ordered to go on without a majority, and without the actions {first} to {last} \
+             that are in this member's database. Compare them by hand if they matter; then delete this \
+             member's data and start it again"
+        ));
     }
 
     /// What is in the database, whether or not it has joined already.

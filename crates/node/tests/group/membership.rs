@@ -114,6 +114,25 @@ fn leader_that_needs_a_full_copy_finds_a_donor() {
     assert_eq!(donor_asked(), Some(node.identity().0));
 }
 
+/// It was ordered to go on without a majority, or the database is not from here.
+#[test]
+fn database_that_is_further_than_the_group_is_refused_by_its_own_member() {
+    let group = Group::of(1, "ahead");
+    let mut member = Member::new("ahead", "ahead");
+    member.config.seeds = vec![group.members[0].config.address.clone()];
+    member.config.database = synod_node::DatabasePosition {
+        group: group.members[0].node().status().group,
+        seqno: Seqno(1000),
+    };
+    member.start(StartMode::Join).unwrap();
+    member.host.wait("its end", |r| r.failed.is_some());
+    let why = member.host.lock().failed.clone().unwrap_or_default();
+    assert!(
+        why.contains("to 1000 that are in this member's database"),
+        "{why}"
+    );
+}
+
 #[test]
 fn member_that_shall_not_vote_follows_and_never_counts() {
     let mut group = Group::of(1, "learner");
