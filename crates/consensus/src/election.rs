@@ -173,9 +173,17 @@ impl Core {
     }
 
     /// A voter by its *own* latest configuration may stand (dissertation, section 4.1), unless its log is
-    /// under repair; others would only disturb.
+    /// under repair; others would only disturb. So may a member that this configuration takes out of the
+    /// voters, until that is committed: without the leader that ordered it, nobody else may have a log that
+    /// others can vote for (section 4.2.2). It does not count itself.
     pub(crate) fn may_stand(&self) -> bool {
-        self.log.config().config.is_voter(self.id) && self.repairing_until().is_none()
+        let latest = self.log.config();
+        let is_voter = || {
+            let before = self.log.config_at(latest.index.prev());
+            let was_voter = before.is_some_and(|before| before.config.is_voter(self.id));
+            latest.config.is_voter(self.id) || latest.index > self.commit && was_voter
+        };
+        self.repairing_until().is_none() && is_voter()
     }
 
     /// Nobody led for too long, or a round of votes led to nothing.

@@ -1129,6 +1129,31 @@ fn leader_that_removes_itself_hands_over() {
     work(&mut sim, id(2), 5);
 }
 
+/// Its log is longer than those of the others, who need its vote. It can only lead itself (dissertation, section
+/// 4.2.2), or nobody does until the old leader is back.
+#[test]
+fn member_whose_demotion_is_not_committed_stands_for_the_others() {
+    let mut sim = Sim::group(7, 4, Options::default());
+    settle_up(&mut sim, &[1, 2, 3, 4]);
+    sim.isolate(&[id(2), id(3)]);
+    sim.with(id(1), |core, now| {
+        core.change_config(now, ConfigChange::Demote(id(4)))
+    })
+    .expect("ok");
+    sim.expect("news of it", SECOND, |sim| {
+        !sim.core(id(4)).config().config.is_voter(id(4))
+    });
+    sim.crash(id(1));
+    sim.heal_network();
+    wait_for_other_leader(&mut sim, id(1), 10 * SECOND);
+    sim.expect("the change", 10 * SECOND, |sim| {
+        sim.leader().is_some_and(|leader| {
+            let core = sim.core(leader);
+            core.config().config.is_voter(leader) && core.config().index <= core.commit_index()
+        })
+    });
+}
+
 #[test]
 fn truncated_config_entry_restores_the_one_before() {
     let mut sim = three();
