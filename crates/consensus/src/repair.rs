@@ -25,6 +25,12 @@
 //! a leader, and everything before it is the same as in that leader's log (log matching). Were *e*
 //! behind *m* there, its term would be at least *m*'s; but *e* is not above *m*: so their terms are equal
 //! and the index of *e* is not higher, which contradicts. Hence the member holds *e* again.
+//!
+//! Why a leader need not know who is under repair when it changes the voters. It counts on a member that has
+//! answered it in its term, so that member's mark is of an earlier term, or an entry of this leader's own log. The
+//! new configuration is an entry of this leader's term, after all that. A candidate that has it reaches the
+//! mark and gets the vote; one that has it not does not go by it. Damage that its member has not met yet is
+//! no different from damage that comes later.
 
 use crate::core::Core;
 use crate::types::EntryId;

@@ -231,6 +231,41 @@ fn damaged_learner_is_repaired_and_may_become_a_voter() {
     settle(&mut sim);
 }
 
+/// Of three voters one is gone for good, and the fourth is made one while it votes for nobody from before its
+/// damage. Whoever needs its vote knows that it has one, so its log reaches the mark.
+#[test]
+fn voter_made_under_repair_votes_for_whoever_knows_that_it_is_one() {
+    // It takes a while to catch up.
+    let mut options = Options::default();
+    (
+        options.limits.append_bytes_max,
+        options.limits.inflight_messages_max,
+    ) = (1000, 1);
+    let mut sim = Sim::group(7, 3, options);
+    sim.add_node(id(4));
+    sim.add_learner(id(1), id(4));
+    work(&mut sim, id(1), 200);
+    settle(&mut sim);
+    sim.crash(id(4));
+    sim.damage(id(4), LogIndex(20), false);
+    sim.crash(id(3));
+    sim.run_for(5 * SECOND);
+    for n in [1, 2] {
+        sim.with(id(n), |core, _| core.set_eligible(id(4), true));
+    }
+    sim.start(id(4));
+    sim.expect("promotion", 20 * SECOND, |sim| {
+        let knows = |n| sim.node(id(n)).disk.durable.config().config.is_voter(id(4));
+        knows(1) && knows(2)
+    });
+    assert!(sim.core(id(4)).repairing_until().is_some());
+    for n in [1, 2, 4] {
+        sim.crash(id(n));
+        sim.start(id(n));
+    }
+    sim.expect("a leader", 20 * SECOND, |sim| sim.ready_leader().is_some());
+}
+
 #[test]
 fn member_that_lost_its_own_promotion_is_repaired() {
     let mut sim = three();

@@ -9,11 +9,13 @@ use std::sync::Arc;
 use rand::Rng;
 use synod_consensus::{Config, MemberId};
 use synod_log::MemoryFiles;
+use synod_wire::PeerMessage;
 
 use crate::deeds::Deeds;
 use crate::invariants::repair;
 use crate::member::Node;
 use crate::options::Fault;
+use crate::peers::decode;
 use crate::storage::LOG_DIR;
 use crate::trace::What;
 use crate::world::World;
@@ -246,14 +248,19 @@ impl World {
     // --- the atlas ----------------------------------------------------------------------------
 
     /// The configuration if it is settled: every life of a disk that is configured anywhere is still there, or
-    /// replaced for good, and nobody is about to leave.
+    /// replaced for good, and nobody is about to leave. Whoever has asked to is taken out of the voters as soon as
+    /// the others can do without it, which may be long after it has gone.
     fn settled_config(&self) -> Option<&Config> {
         let leader = self.ready_leader()?;
-        let core = self.core(leader);
+        let leads = self.node(leader).process.as_ref()?;
+        let core = leads.driver.core();
         let config = core.config();
         let is_lost = |member: &MemberId| self.nodes.get(member).is_none_or(|node| node.gone);
         let running = || self.nodes.values().filter_map(|node| node.process.as_ref());
+        let asks_to_leave = |frame| matches!(decode(frame), Ok(PeerMessage::Leave { .. }));
         let settled = config.index <= core.commit_index()
+            && leads.driver.leavers().next().is_none()
+            && !self.frames_to(leader).any(asks_to_leave)
             && !config.config.members.keys().any(is_lost)
             && running().all(|process| {
                 let config = &process.driver.core().config().config;
@@ -265,10 +272,20 @@ impl World {
     /// Whether the voters with whole logs are a majority, not counting this member.
     fn can_spare(&self, config: &Config, id: MemberId) -> bool {
         let voters: BTreeSet<MemberId> = config.voters().collect();
-        let is_whole = |node: &Node| !node.gone && !node.ledger.is_weak();
-        let others = voters.iter().filter(|voter| **voter != id);
-        let whole = others.filter(|voter| self.nodes.get(voter).is_some_and(is_whole));
-        voters.len() >= 3 && config.members.contains_key(&id) && whole.count() > voters.len() / 2
+        voters.len() >= 3 && config.members.contains_key(&id) && self.stands(&voters, Some(id))
+    }
+
+    /// Whether the members with whole logs, not counting `harmed`, are a majority of these voters, and stay one
+    /// whomever the group makes a voter: anybody who wants to be one and has caught up, and damage that
+    /// nobody has met yet does not stand in the way.
+    pub(crate) fn stands(&self, voters: &BTreeSet<MemberId>, harmed: Option<MemberId>) -> bool {
+        let is_weak = |id: &MemberId| harmed == Some(*id) || self.node(*id).ledger.is_weak();
+        let is_whole = |id: &&MemberId| !self.node(**id).gone && !is_weak(id);
+        let may_come = |(id, node): &(&MemberId, &Node)| {
+            node.wants_vote && !node.gone && is_weak(id) && !voters.contains(id)
+        };
+        let all = voters.len() + self.nodes.iter().filter(may_come).count();
+        voters.iter().filter(is_whole).count() > all / 2
     }
 
     /// Whether the group survives the loss of this disk for sure.

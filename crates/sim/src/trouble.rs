@@ -4,6 +4,7 @@
 //! clocks within their bound, and lost or damaged disks of one member at a time (an atlas: a good copy
 //! of everything committed stays on a majority).
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use rand::Rng;
@@ -402,7 +403,8 @@ impl World {
                 .members
                 .get(&some)
                 .is_some_and(|m| m.role == Role::Learner)
-                && !self.node(some).gone =>
+                && !self.node(some).gone
+                && self.stands_with(&config, some) =>
             {
                 ConfigChange::Promote(some)
             }
@@ -444,15 +446,19 @@ impl World {
         self.tell(id, Input::Leave(done));
     }
 
-    /// Whether the voters whose disks are neither lost nor damaged stay a majority without this member.
+    /// Whether no disk of the other voters is lost or damaged, and they stay a majority of whoever may vote.
     fn survives_without(&self, config: &synod_consensus::Config, without: MemberId) -> bool {
-        let rest: Vec<MemberId> = config.voters().filter(|id| *id != without).collect();
+        let rest: BTreeSet<MemberId> = config.voters().filter(|id| *id != without).collect();
         let is_good = |node: &Node| !node.gone && !node.ledger.is_weak();
-        let good = rest
-            .iter()
-            .filter(|id| self.nodes.get(id).is_some_and(is_good))
-            .count();
-        rest.len() >= 2 && good > rest.len() / 2 && good == rest.len()
+        let all_good = rest.iter().all(|id| is_good(self.node(*id)));
+        rest.len() >= 2 && all_good && self.stands(&rest, None)
+    }
+
+    /// Whether the voters with whole logs stay a majority with this member: where a disk is lost already, one more
+    /// voter with a damaged log is one too many.
+    fn stands_with(&self, config: &synod_consensus::Config, with: MemberId) -> bool {
+        let voters: BTreeSet<MemberId> = config.voters().chain([with]).collect();
+        self.stands(&voters, None)
     }
 
     fn transfer(&mut self) {

@@ -1,6 +1,6 @@
 //! A look into a driver, for metrics and checkers.
 
-use synod_consensus::{Core, GroupId, Seqno};
+use synod_consensus::{Core, GroupId, MemberId, Seqno};
 
 use super::Driver;
 
@@ -26,6 +26,11 @@ impl Driver {
     /// The group this member belongs to; `NONE` until it has found one.
     pub fn group(&self) -> GroupId {
         self.group
+    }
+
+    /// As a leader: members that asked to leave and still vote; they need not be there any more.
+    pub fn leavers(&self) -> impl Iterator<Item = MemberId> + '_ {
+        self.presence.leaving.keys().copied()
     }
 
     /// Start of the certification window: a verdict never depends on what was before.
