@@ -186,6 +186,30 @@ fn lost_batch_costs_only_what_was_in_it_and_the_rest_is_kept_until_then() {
 }
 
 #[test]
+fn lost_statement_of_a_floor_matters_once_something_was_written_behind_it() {
+    let files = MemoryFiles::new(1);
+    let mut opened = open(&files);
+    let entries = actions(1, 1, 2, 100);
+    opened.writer.append(&entries[..1]).unwrap();
+    opened.writer.sync().unwrap();
+    opened.writer.write_floor().unwrap();
+    let empty = files.writes(&segment(1)).pop().unwrap();
+    let zeros = vec![0; (empty.end - empty.start) as usize];
+    files.harm(&segment(1), empty.start, &zeros);
+    assert_eq!(all(&open(&files.crash(0)).reader), entries[..1]);
+
+    // The writer does not know, and goes on behind the gap.
+    opened.writer.append(&entries[1..]).unwrap();
+    opened.writer.sync().unwrap();
+    let image = files.crash(0);
+    assert!(matches!(try_open(&image), Err(LogError::Damaged { .. })));
+    let repaired = open_repairing(&image).unwrap();
+    assert_eq!(all(&repaired.reader), entries[..1]);
+    assert_eq!(repaired.recovered.repair, Some(id(1, 2)));
+    complete(&image, repaired, &entries, "behind the gap");
+}
+
+#[test]
 fn lost_vote_record_is_known_from_the_next_header() {
     let files = MemoryFiles::new(1);
     let mut writer = open(&files).writer;

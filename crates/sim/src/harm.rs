@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use rand::Rng;
 use synod_consensus::{Config, MemberId};
-use synod_log::MemoryFiles;
+use synod_log::{MemoryFiles, offline};
 use synod_wire::PeerMessage;
 
 use crate::deeds::Deeds;
@@ -34,6 +34,8 @@ struct Harm {
 enum Trial {
     /// Nothing that matters was harmed.
     Whole,
+    /// Nothing is lost, but the log ends sooner: with the empty batch gone that had stated the last floor.
+    Unstated,
     /// The damage is noticed, and can be repaired.
     Repairable,
     /// The damage is noticed and cannot be repaired.
@@ -72,6 +74,16 @@ fn is_segment(path: &Path) -> bool {
     let stem = path.file_stem().and_then(|stem| stem.to_str());
     let number = stem.and_then(|stem| stem.strip_prefix("synod-"));
     number.is_some_and(|number| number.len() == 16 && u64::from_str_radix(number, 16).is_ok())
+}
+
+/// How many batches can be read of a log, those that only state a floor among them.
+fn count_batches(files: &MemoryFiles) -> usize {
+    let mut lines = Vec::new();
+    // If there is damage, what comes before it was written.
+    let _ = offline::dump_with(files, Path::new(LOG_DIR), &mut lines, true);
+    let lines = lines.split(|byte| *byte == b'\n');
+    let batch: &[u8] = br#"{"type":"batch","#;
+    lines.filter(|line| line.starts_with(batch)).count()
 }
 
 impl World {
@@ -191,10 +203,27 @@ impl World {
         let takes_end = harms
             .iter()
             .any(|harm| takes_end(harm, &self.node(id).files));
+        let takes_end = takes_end || self.node(id).ledger.floor_lost;
         match self.trial(id, harmed, takes_end) {
             Trial::Whole => {
                 self.coverage.count("damage without effect");
                 self.put(id, harms);
+            }
+            // Who opens the log now goes on where it ends now.
+            Trial::Unstated if !is_up => {
+                self.coverage.count("statement of a floor lost");
+                self.put(id, harms);
+                self.node_mut(id).ledger.floor_lost = true;
+            }
+            // Who has it open writes on behind the gap. Then it is below a floor: at the next start it counts
+            // as damage, and all that was written behind it has to come again.
+            Trial::Unstated => {
+                self.coverage.count("statement of a floor lost");
+                if self.may_be_weak(id) {
+                    self.put(id, harms);
+                    let ledger = &mut self.node_mut(id).ledger;
+                    (ledger.harmed, ledger.floor_lost) = (true, true);
+                }
             }
             Trial::Unnoticed => self.coverage.count("damage above floors"),
             Trial::Repairable => {
@@ -225,6 +254,7 @@ impl World {
     /// the log went.
     fn trial(&mut self, id: MemberId, files: MemoryFiles, takes_end: bool) -> Trial {
         let deeds = Deeds::new(id, self.wants.clone());
+        let is_shorter = count_batches(&files) < count_batches(&self.node(id).files);
         let opened = match self.open(Arc::new(files), &deeds) {
             Ok(opened) => opened,
             Err(error) => return Trial::Refused(error.to_string()),
@@ -239,6 +269,7 @@ impl World {
             self.judge(checked);
         }
         match all {
+            Ok(()) if whole && is_shorter => Trial::Unstated,
             Ok(()) if whole => Trial::Whole,
             Ok(()) => Trial::Repairable,
             Err(_) => Trial::Unnoticed,
@@ -328,5 +359,39 @@ impl World {
     fn may_be_weak(&self, id: MemberId) -> bool {
         let config = self.settled_config();
         config.is_some_and(|config| self.can_spare(config, id))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use synod_consensus::{HardState, Term};
+    use synod_log::{Log, LogOptions};
+
+    #[test]
+    fn lost_statement_of_a_floor_makes_a_log_shorter() {
+        let files = MemoryFiles::new(1);
+        let options = LogOptions {
+            segment_bytes: 64 << 10,
+            ..LogOptions::default()
+        };
+        let opened = Log::open(Arc::new(files.clone()), Path::new(LOG_DIR), options);
+        let mut writer = opened.unwrap().writer;
+        let vote = HardState {
+            term: Term(1),
+            voted_for: None,
+        };
+        writer.save_vote(vote).unwrap();
+        writer.sync().unwrap();
+        assert_eq!(count_batches(&files), 1);
+        writer.write_floor().unwrap();
+        assert_eq!(count_batches(&files), 2);
+        let segment = files.paths().into_iter().find(|path| is_segment(path));
+        let segment = segment.unwrap();
+        let statement = files.writes(&segment).pop().unwrap();
+        files.harm(&segment, statement.end, &[1]);
+        assert_eq!(count_batches(&files), 2, "behind the end");
+        files.harm(&segment, statement.start, &[0]);
+        assert_eq!(count_batches(&files), 1);
     }
 }

@@ -148,6 +148,9 @@ pub(crate) struct Ledger {
     pending: VecDeque<(WriteTicket, Op)>,
     /// What the last sync made durable, after `floor`.
     last_batch: Vec<Op>,
+    /// The statement of `floor` was lost to harm, and none has taken its place: what the last batch holds may
+    /// vanish unnoticed again.
+    pub(crate) floor_lost: bool,
     /// Bytes that matter were changed on the disk since the log was opened: it will not come back as it was.
     pub(crate) harmed: bool,
     /// A repair may have been begun, and was interrupted.
@@ -196,8 +199,7 @@ impl Ledger {
 
     /// A sync covered everything up to this ticket.
     pub(crate) fn synced(&mut self, ticket: WriteTicket) {
-        self.floor.clone_from(&self.durable);
-        self.last_batch.clear();
+        self.floor_stated();
         while self.pending.front().is_some_and(|(t, _)| *t <= ticket) {
             if let Some((_, op)) = self.pending.pop_front() {
                 self.durable.apply(&op);
@@ -281,6 +283,7 @@ impl Ledger {
     pub(crate) fn floor_stated(&mut self) {
         self.floor.clone_from(&self.durable);
         self.last_batch.clear();
+        self.floor_lost = false;
     }
 }
 
@@ -351,6 +354,10 @@ mod tests {
         assert!(forgets(&ledger, 0));
         ledger.floor_stated();
         assert!(forgets(&ledger, 1));
+        ledger.floor_lost = true;
+        ledger.write(WriteTicket(3), &vote(3));
+        ledger.synced(WriteTicket(3));
+        assert!(!ledger.floor_lost, "the next batch states it again");
     }
 
     #[test]
