@@ -354,7 +354,7 @@ fn is_chunk_of(entry: &Entry, wanted: &OpenId) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::action::{Action, Piece, cut};
     use crate::host::{DonorRequest, Level, TransferNews};
@@ -364,7 +364,8 @@ mod tests {
     use synod_log::{Log, LogOptions, LogWriter, MemoryFiles};
 
     /// Takes so many deliveries, then stops.
-    struct Sink {
+    #[derive(Default)]
+    pub(crate) struct Sink {
         wanted: usize,
         taken: Mutex<Vec<Delivery>>,
     }

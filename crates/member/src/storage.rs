@@ -92,7 +92,7 @@ impl Storage {
         host: Arc<dyn Host>,
         shared: Arc<Shared>,
     ) -> Storage {
-        Storage {
+        let storage = Storage {
             writer,
             reader,
             host,
@@ -100,7 +100,9 @@ impl Storage {
             batch_bytes: 0,
             last_ticket: None,
             floor_due: false,
-        }
+        };
+        storage.note_size();
+        storage
     }
 
     /// Whether more may be written before the next sync, so that a sync is never long in coming.
@@ -277,5 +279,47 @@ fn job_bytes(job: &Job) -> usize {
         | Job::Reset { .. }
         | Job::SetGroup(_)
         | Job::Retain(_) => 128,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::deliver::tests::Sink;
+    use std::path::Path;
+    use synod_consensus::Term;
+    use synod_log::{Log, LogOptions, MemoryFiles};
+
+    #[test]
+    fn size_of_the_log_is_known_before_anything_is_written() {
+        let files = MemoryFiles::new(1);
+        let mut options = LogOptions {
+            segment_bytes: 256 << 10,
+            retain_bytes: 64 << 10,
+            ..LogOptions::default()
+        };
+        let open = |options| Log::open(Arc::new(files.clone()), Path::new("log"), options).unwrap();
+        let storage = |opened: synod_log::Opened| {
+            let shared = Arc::new(Shared::new(LogIndex(0), Seqno(0), || ()));
+            let host = Arc::new(Sink::default());
+            let storage = Storage::new(opened.writer, opened.reader, host, shared.clone());
+            (storage, shared)
+        };
+        let mut writer = open(options.clone()).writer;
+        while writer.size_bytes() < 5 * options.segment_bytes {
+            let vote = HardState {
+                term: Term(1),
+                voted_for: None,
+            };
+            (0..500).for_each(|_| writer.save_vote(vote).unwrap());
+            writer.sync().unwrap();
+        }
+        drop(writer);
+        let (_, shared) = storage(open(options.clone()));
+        assert_eq!(shared.status().log_bytes, 5 * options.segment_bytes);
+        assert!(shared.is_log_full());
+        options.retain_bytes = 1 << 30;
+        let (_, shared) = storage(open(options));
+        assert!(!shared.is_log_full());
     }
 }
