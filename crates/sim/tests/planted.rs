@@ -5,7 +5,7 @@ use synod_planted::{Bug, plant};
 use synod_sim::{Fault, options_of, run};
 
 /// Most seeds that a bug may survive.
-const SEEDS: u64 = 200;
+const SEEDS: u64 = 300;
 /// Runs are long enough for these bugs.
 const SAFETY_US: u64 = 3_000_000;
 
@@ -20,6 +20,10 @@ fn first_found(bug: Bug) -> Option<(u64, String)> {
         options.safety_us = SAFETY_US;
         if OF_REPAIR.contains(&bug) {
             options.faults.extend([Fault::BitRot, Fault::RotUnderway]);
+        }
+        if bug == Bug::UndoApplied {
+            // It shows only after an order to go on, which few seeds give.
+            options.faults.insert(Fault::Forced);
         }
         let failed = run(seed, options, false).err()?;
         Some((seed, failed.rule))

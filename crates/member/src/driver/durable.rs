@@ -41,7 +41,10 @@ impl Durable {
         if self.samples.back().is_none_or(is_due) {
             self.samples.push_back((now, applied));
         }
-        let is_flushed = |sample: &(Time, Seqno)| now.since(sample.0) >= self.margin;
+        let is_flushed = |sample: &(Time, Seqno)| {
+            now.since(sample.0) >= self.margin
+                || synod_planted::is(synod_planted::Bug::RetainUnflushed)
+        };
         while self.samples.front().is_some_and(is_flushed) {
             let (_, applied) = self.samples.pop_front().unwrap_or_default();
             self.seqno = self.seqno.max(applied);
