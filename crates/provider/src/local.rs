@@ -1,6 +1,6 @@
 //! Local transactions: from their client's threads to the group and back.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use bytes::Bytes;
 use synod_node::{Action, Class, Fate, Origin, Pending, Waited};
@@ -14,9 +14,6 @@ use crate::stream;
 use crate::transaction::{Gathered, Phase, Transaction, is_applied};
 use crate::write_set::WriteSet;
 
-/// A refused transaction waits no longer for what it conflicts with.
-const CONFLICT_PATIENCE: Duration = Duration::from_secs(1);
-
 impl Connection {
     /// Has the group order a transaction, or a fragment of one.
     pub(crate) fn certify(
@@ -27,12 +24,9 @@ impl Connection {
     ) -> CertifyOutcome {
         let transaction = self.transactions.open(handle);
         // Nothing new leaves a paused server: it could not take its place, and what others order
-        // meanwhile would only make it a conflict. So would a statement that executes just now; it may
-        // have given up its locks already.
-        // What has left the order is in the database, and whatever it touched was locked until then: this
-        // transaction has either seen it, or was aborted for it.
-        let last_seen = self.sequencer.wait_clear(&transaction.interrupted);
-        let action = match self.make_action(conn, &transaction, flags, last_seen) {
+        // meanwhile would only make it a conflict.
+        self.sequencer.wait_resumed(&transaction.interrupted);
+        let action = match self.make_action(conn, &transaction, flags) {
             Ok(action) => action,
             Err(status) => {
                 transaction.lock().phase = Phase::Failed;
@@ -107,28 +101,15 @@ impl Connection {
                 if is_streamed && fate == Fate::Unknown {
                     self.lost_sight_of_commit(transaction.trx_id);
                 }
-                if let Fate::Conflict { with } = fate {
-                    self.await_the_other(transaction, with.0);
-                }
                 outcome(self.refused(transaction.trx_id, conn, fate))
             }
         }
     }
 
-    /// A verdict may be here sooner than what it is about. If the client, or the server itself
-    /// (`wsrep_retry_autocommit`), tried again before that, it would only be refused again. If that
-    /// needs what this transaction holds, it aborts it.
-    fn await_the_other(&self, transaction: &Transaction, seqno: i64) {
-        let deadline = Instant::now() + CONFLICT_PATIENCE;
-        let interrupted = &transaction.interrupted;
-        self.sequencer
-            .wait_released_unless(seqno, Some(deadline), interrupted);
-    }
-
     /// What to answer for an action that was not ordered.
     pub(crate) fn refused(&self, trx: u64, conn: u64, fate: Fate) -> Status {
         let why = match fate {
-            Fate::Conflict { .. } => "it conflicts with an action ordered before it",
+            Fate::Conflict => "it conflicts with an action ordered before it",
             Fate::TooOld => "its snapshot is older than the certification history",
             Fate::Rejected => return Status::NodeFail,
             Fate::Unknown | Fate::NotProposed | Fate::Ordered { .. } => return Status::ConnFail,
@@ -150,8 +131,8 @@ impl Connection {
         conn: u64,
         transaction: &Transaction,
         flags: WsFlags,
-        last_seen: i64,
     ) -> Result<Action, Status> {
+        let last_seen = self.sequencer.released();
         let mut gathered = transaction.lock();
         if gathered.must_abort || self.has_lost(&gathered) {
             return Err(Status::TrxFail);
@@ -454,7 +435,7 @@ impl Connection {
         match gathered.phase.clone() {
             Phase::Executing | Phase::Submitting => {
                 gathered.must_abort = true;
-                self.sequencer.interrupt_clear(&transaction.interrupted);
+                self.sequencer.interrupt_pause(&transaction.interrupted);
                 abort_outcome(Status::Ok, -1)
             }
             Phase::Certifying(pending) => match pending.fate() {
@@ -488,12 +469,7 @@ impl Connection {
             Phase::Entered(seqno) | Phase::Left(seqno) | Phase::Replaying(seqno) => {
                 abort_outcome(Status::NotAllowed, seqno)
             }
-            Phase::AwaitingReplay(_) => abort_outcome(Status::NotAllowed, -1),
-            Phase::Failed => {
-                // On its way to its rollback: no more waiting.
-                self.sequencer.interrupt_release(&transaction.interrupted);
-                abort_outcome(Status::NotAllowed, -1)
-            }
+            Phase::AwaitingReplay(_) | Phase::Failed => abort_outcome(Status::NotAllowed, -1),
         }
     }
 }
@@ -611,52 +587,6 @@ mod tests {
         let outcome = connection.certified(&transaction, pending, Waited::Fate(fate));
         assert_eq!(outcome.status, Status::BfAbort);
         assert_eq!(outcome.meta.unwrap().gtid.seqno, 8);
-    }
-
-    #[test]
-    fn refused_transaction_waits_for_what_it_conflicts_with_until_that_needs_it_gone() {
-        let connection = Arc::new(connection());
-        let (_, transaction, pending) = certifying(&connection);
-        let refused = {
-            let (connection, transaction) = (connection.clone(), transaction.clone());
-            std::thread::spawn(move || {
-                let with = synod_node::Seqno(i64::MAX);
-                let fate = Waited::Fate(Fate::Conflict { with });
-                connection.certified(&transaction, pending, fate).status
-            })
-        };
-        while !matches!(transaction.lock().phase, Phase::Failed) {
-            std::thread::yield_now();
-        }
-        assert_eq!(answer(connection.abort(9, TRX)), (Status::NotAllowed, -1));
-        assert_eq!(refused.join().unwrap(), Status::TrxFail);
-        assert!(
-            transaction
-                .interrupted
-                .load(std::sync::atomic::Ordering::Acquire)
-        );
-    }
-
-    #[test]
-    fn statement_that_executes_is_waited_for_until_it_wants_the_fragment_gone() {
-        let connection = Arc::new(connection());
-        let (_, transaction, _) = certifying(&connection);
-        {
-            let mut gathered = transaction.lock();
-            gathered.phase = Phase::Executing;
-            gathered.stream = Some(crate::transaction::Stream {
-                serial: connection.serial,
-                first: Some(4),
-            });
-        }
-        connection.sequencer.begin_alone(6);
-        let waits = {
-            let (connection, transaction) = (connection.clone(), transaction.clone());
-            std::thread::spawn(move || connection.sequencer.wait_clear(&transaction.interrupted))
-        };
-        assert_eq!(answer(connection.abort(6, TRX)), (Status::Ok, -1));
-        assert_eq!(waits.join().unwrap(), 5);
-        assert!(transaction.lock().must_abort);
     }
 
     #[test]

@@ -238,11 +238,7 @@ impl Connection {
         mut gathered: MutexGuard<'_, Gathered>,
     ) -> AbortOutcome {
         let seqno = match &gathered.phase {
-            Phase::Executing | Phase::Submitting => {
-                // It may be waiting for just that statement which wants it gone.
-                self.sequencer.interrupt_clear(&transaction.interrupted);
-                -1
-            }
+            Phase::Executing | Phase::Submitting => -1,
             Phase::Certifying(pending) => {
                 pending.interrupt();
                 match pending.fate() {

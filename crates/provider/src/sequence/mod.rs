@@ -171,15 +171,10 @@ impl Sequencer {
         result
     }
 
-    /// What has `seqno` is a statement that executes alone.
-    pub(crate) fn begin_alone(&self, seqno: i64) {
-        self.lock().alone = seqno;
-    }
-
     /// Waits for the turn of `seqno` and until everything before it is released.
     pub(crate) fn enter_alone(&self, seqno: i64) -> Entered {
         match self.enter(seqno, None) {
-            Entered::Yes => self.begin_alone(seqno),
+            Entered::Yes => {}
             other => return other,
         }
         match self.wait_released(seqno - 1, None) {
@@ -251,16 +246,6 @@ impl Sequencer {
 
     /// Waits until everything up to `seqno` is released; false on the deadline or the end.
     pub(crate) fn wait_released(&self, seqno: i64, deadline: Option<Instant>) -> bool {
-        self.wait_released_unless(seqno, deadline, &AtomicBool::new(false))
-    }
-
-    /// As [`Sequencer::wait_released`], or until [`Sequencer::interrupt_release`] sets the flag.
-    pub(crate) fn wait_released_unless(
-        &self,
-        seqno: i64,
-        deadline: Option<Instant>,
-        interrupt: &AtomicBool,
-    ) -> bool {
         if self.released() >= seqno {
             return true;
         }
@@ -271,7 +256,7 @@ impl Sequencer {
                 break true;
             }
             let late = deadline.is_some_and(|at| Instant::now() >= at);
-            if late || interrupt.load(Ordering::Acquire) || state.never_released(seqno) {
+            if late || state.never_released(seqno) {
                 break false;
             }
             let waiter = state
@@ -305,31 +290,16 @@ impl Sequencer {
         (state.released >= at).then_some(at)
     }
 
-    /// Waits until nothing that goes on here keeps a transaction from its place: neither a pause nor a
-    /// statement that executes alone. Or until [`Sequencer::interrupt_clear`] sets the flag. Answers what
-    /// has left the order by then.
-    pub(crate) fn wait_clear(&self, interrupt: &AtomicBool) -> i64 {
+    /// Waits out a pause, or until [`Sequencer::interrupt_pause`] sets the flag.
+    pub(crate) fn wait_resumed(&self, interrupt: &AtomicBool) {
         let mut state = self.lock();
-        while (state.pause_at.is_some() || state.alone > state.left)
-            && state.is_open()
-            && !interrupt.load(Ordering::Acquire)
-        {
+        while state.pause_at.is_some() && state.is_open() && !interrupt.load(Ordering::Acquire) {
             state = self.wait_for_pause(state);
         }
-        state.left
     }
 
-    /// Whoever waits for a release with this flag goes on.
-    pub(crate) fn interrupt_release(&self, flag: &AtomicBool) {
-        let state = self.lock();
-        flag.store(true, Ordering::Release);
-        for gate in state.release_waiters.values() {
-            gate.wake();
-        }
-    }
-
-    /// Whoever waits until all is clear with this flag goes on.
-    pub(crate) fn interrupt_clear(&self, flag: &AtomicBool) {
+    /// Whoever waits out a pause with this flag goes on.
+    pub(crate) fn interrupt_pause(&self, flag: &AtomicBool) {
         let state = self.lock();
         flag.store(true, Ordering::Release);
         self.wake_pauses(&state);

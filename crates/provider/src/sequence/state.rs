@@ -35,8 +35,6 @@ pub(super) struct State {
     pub(super) left: i64,
     /// Has entered it.
     pub(super) entered: i64,
-    /// The last that executes, or has executed, alone (DDL).
-    pub(super) alone: i64,
     /// Who waits to enter; one thread per seqno.
     pub(super) enter_waiters: HashMap<i64, Gate>,
     /// Who waits for a release, by the seqno waited for.
@@ -74,7 +72,6 @@ impl State {
             released_ahead: BTreeSet::new(),
             left: position,
             entered: position,
-            alone: position,
             enter_waiters: HashMap::new(),
             release_waiters: BTreeMap::new(),
             tickets: 0,
@@ -98,7 +95,6 @@ impl State {
         self.released = position;
         self.left = position;
         self.entered = position;
-        self.alone = position;
         self.delivered = position;
     }
 

@@ -362,33 +362,6 @@ fn wait_for_a_release_ends_at_its_deadline() {
 }
 
 #[test]
-fn wait_for_a_release_ends_when_it_is_interrupted() {
-    let sequencer = sequencer(0);
-    let flag = Arc::new(AtomicBool::new(false));
-    let waits = {
-        let flag = flag.clone();
-        started(&sequencer, move |s| s.wait_released_unless(1, None, &flag))
-    };
-    until(&sequencer, |state| !state.release_waiters.is_empty());
-    sequencer.interrupt_release(&flag);
-    assert!(!result(&waits));
-    assert!(sequencer.lock().release_waiters.is_empty());
-}
-
-#[test]
-fn transaction_waits_until_a_statement_that_is_alone_has_left() {
-    let sequencer = sequencer(0);
-    assert_eq!(sequencer.wait_clear(&AtomicBool::new(false)), 0);
-    sequencer.begin_alone(1);
-    assert_eq!(sequencer.enter(1, None), Entered::Yes);
-    let waits = started(&sequencer, |s| s.wait_clear(&AtomicBool::new(false)));
-    until(&sequencer, |state| state.pause_waiters == 1);
-    assert_waits(&waits);
-    sequencer.leave(1);
-    assert_eq!(result(&waits), 1);
-}
-
-#[test]
 fn pause_waits_for_what_has_begun_and_holds_back_the_rest() {
     let sequencer = sequencer(4);
     for seqno in 1..=3 {
