@@ -20,7 +20,8 @@ fn failed(member: &Member, id: u64) -> bool {
 
 #[test]
 fn answers_that_got_lost_are_repeated_and_nobody_donates_twice() {
-    let mut group = Group::prepared(3, "copies");
+    // Nobody is taken for dead meanwhile: who leaves the view asks again when it is back.
+    let mut group = Group::prepared_by(3, "copies", |config| config.suspect = PATIENCE);
     let gate = Gate::to(group.members[2].config.listen.clone());
     group.members[2].config.address.clone_from(&gate.address);
     let group = group.begin();
