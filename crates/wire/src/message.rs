@@ -234,6 +234,16 @@ pub enum DataState {
     Error = 5,
 }
 
+impl DataState {
+    /// Whether the member has a database, with all that it says it has applied.
+    pub fn is_whole(self) -> bool {
+        matches!(
+            self,
+            DataState::Joined | DataState::Synced | DataState::Donor
+        )
+    }
+}
+
 /// State of one member's database, and how much it should lead.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {

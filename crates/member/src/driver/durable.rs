@@ -31,7 +31,7 @@ impl Durable {
 
     /// Notes that everything up to `applied` is in the database.
     pub(super) fn note(&mut self, now: Time, state: DataState, applied: Seqno) {
-        if !is_whole(state) {
+        if !state.is_whole() {
             // None yet, or one that a copy replaces.
             *self = Durable::new(self.margin);
             return;
@@ -55,14 +55,6 @@ impl Durable {
     pub(super) fn seqno(&self) -> Seqno {
         self.seqno
     }
-}
-
-/// Whether the database has all that it says it has applied.
-fn is_whole(state: DataState) -> bool {
-    matches!(
-        state,
-        DataState::Joined | DataState::Synced | DataState::Donor
-    )
 }
 
 #[cfg(test)]

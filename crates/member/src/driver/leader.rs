@@ -9,7 +9,7 @@ use synod_consensus::{
     ConfigAt, ConfigChange, EntryHeader, EntryKind, IntakeVerdict, LogIndex, MemberId, Origin,
     Proposal, ProposeError, Seqno, SessionId,
 };
-use synod_wire::{DataState, PeerMessage, Propose, RefusedWhy, Report, StatusBroadcast};
+use synod_wire::{PeerMessage, Propose, RefusedWhy, Report, StatusBroadcast};
 
 use super::Driver;
 use crate::host::Level;
@@ -322,12 +322,8 @@ impl Driver {
         if !self.core.is_leader() || report.member != from || !current {
             return;
         }
-        let has_database = matches!(
-            report.state,
-            DataState::Joined | DataState::Synced | DataState::Donor
-        );
         self.core
-            .set_eligible(from, has_database && report.wants_vote);
+            .set_eligible(from, report.state.is_whole() && report.wants_vote);
         self.presence.report(report);
     }
 

@@ -51,9 +51,9 @@ fn answers_that_got_lost_are_repeated_and_nobody_donates_twice() {
     donor
         .node()
         .finish_donation(asked.id, me, Seqno(-1), 5, "disk full".to_owned());
-    // Answered by the same thread, after both have gone into the wall. (Rarely, on a busy machine, they find
-    // a connection that is not broken yet, and nothing is lost.)
+    // Answered by the same thread, after both have gone into the wall.
     assert!(donor.node().read_position(PATIENCE).is_some());
+    assert!(!accepted(joiner, asked.id));
     gate.open();
     eventually("the offer", || accepted(joiner, asked.id));
     eventually("the result", || failed(joiner, asked.id));
