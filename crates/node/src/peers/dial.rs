@@ -123,7 +123,10 @@ pub(super) fn prepare(stream: &TcpStream) -> io::Result<()> {
         .with_time(Duration::from_secs(10))
         .with_interval(Duration::from_secs(5))
         .with_retries(3);
-    SockRef::from(stream).set_tcp_keepalive(&keepalive)
+    let socket = SockRef::from(stream);
+    // Otherwise the system would repeat for a quarter of an hour what nobody answers.
+    socket.set_tcp_user_timeout(Some(IO_LIMIT))?;
+    socket.set_tcp_keepalive(&keepalive)
 }
 
 /// A connection that is read until a deadline, or without one.

@@ -125,7 +125,7 @@ fn converse(
     }
     let link = peers.link(hello.member);
     if let Some(link) = &link {
-        link.inbound_opened();
+        link.inbound_opened(hello.session);
     }
     peers.tell(Event::Called {
         member: hello.member,
@@ -147,7 +147,6 @@ fn converse(
         link.inbound_closed();
         // A caller that only looked around leaves no trace; a peer that hung up is gone.
         if received_any || hello.lane == Lane::Bulk {
-            link.reset_stale();
             peers.tell(Event::LinkDown {
                 member: hello.member,
             });

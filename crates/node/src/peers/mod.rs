@@ -11,6 +11,7 @@ mod channel;
 mod complaints;
 mod dial;
 mod inbound;
+mod lane_queue;
 mod link;
 mod security;
 mod seek;

@@ -3,7 +3,6 @@
 use bytes::Bytes;
 use synod_node::{Seqno, TransferNews};
 
-use crate::support::gate::Gate;
 use crate::support::{Group, Member, PATIENCE, eventually};
 
 fn accepted(member: &Member, id: u64) -> bool {
@@ -22,8 +21,7 @@ fn failed(member: &Member, id: u64) -> bool {
 fn answers_that_got_lost_are_repeated_and_nobody_donates_twice() {
     // Nobody is taken for dead meanwhile: who leaves the view asks again when it is back.
     let mut group = Group::prepared_by(3, "copies", |config| config.suspect = PATIENCE);
-    let gate = Gate::to(group.members[2].config.listen.clone());
-    group.members[2].config.address.clone_from(&gate.address);
+    let gate = group.gate(2);
     let group = group.begin();
     let (donor, joiner) = (&group.members[1], &group.members[2]);
     let preferred = vec!["node2".to_owned()];

@@ -2,7 +2,7 @@
 
 use synod_node::{ForceError, SurvivorPolicy};
 
-use crate::support::{Group, Member, SUSPECT, eventually, seqno_of};
+use crate::support::{Group, Member, PATIENCE, SUSPECT, eventually, seqno_of};
 
 fn wait_primary(member: &Member, primary: bool) {
     let what = format!("{} primary: {primary}", member.config.name);
@@ -90,4 +90,15 @@ fn without_an_order_half_waits() {
         assert!(group.members.iter().all(|m| !m.is_leader()));
         began.elapsed() > 2 * SUSPECT
     });
+}
+
+#[test]
+fn connection_that_ends_while_nothing_is_sent_is_opened_anew() {
+    let mut group = Group::prepared_by(3, "idle", |config| config.suspect = PATIENCE);
+    let gate = group.gate(2);
+    let _group = group.begin();
+    let before = gate.forwarded();
+    gate.hang_up();
+    // Two lanes from each of the others, of which only the leader has anything to say.
+    eventually("all connections", || gate.forwarded() >= before + 4);
 }

@@ -2,7 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 
@@ -17,6 +17,7 @@ pub(crate) struct Gate {
 struct State {
     shut: AtomicBool,
     ended: AtomicBool,
+    forwarded: AtomicUsize,
     streams: Mutex<Vec<TcpStream>>,
 }
 
@@ -52,6 +53,16 @@ impl Gate {
     pub(crate) fn shut(&self) {
         self.state.shut.store(true, Ordering::Release);
         self.state.hang_up();
+    }
+
+    /// Cuts what goes through; new connections are let through.
+    pub(crate) fn hang_up(&self) {
+        self.state.hang_up();
+    }
+
+    /// Connections let through so far.
+    pub(crate) fn forwarded(&self) -> usize {
+        self.state.forwarded.load(Ordering::Acquire)
     }
 
     pub(crate) fn open(&self) {
@@ -90,6 +101,7 @@ fn accept(listener: &TcpListener, target: &str, state: &Arc<State>) {
             state.hang_up();
             continue;
         }
+        state.forwarded.fetch_add(1, Ordering::AcqRel);
         for (from, to) in [(&caller, &called), (&called, &caller)] {
             let (from, to) = (from.try_clone().unwrap(), to.try_clone().unwrap());
             thread::spawn(move || forward(from, to));

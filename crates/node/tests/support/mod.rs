@@ -9,6 +9,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use gate::Gate;
 use synod_node::{
     Action, Class, DataState, DatabasePosition, Decision, Delivery, DonorRequest, Fate, GroupId,
     Host, KeySet, KeyType, Level, Limits, LogOptions, MemberId, Node, NodeConfig, NodeError,
@@ -431,6 +432,20 @@ impl Group {
             member.config.seeds.clone_from(&seeds);
         }
         Group { members }
+    }
+
+    /// Puts a gate before a member that does not run: nobody knows another way to it.
+    pub(crate) fn gate(&mut self, at: usize) -> Gate {
+        let gate = Gate::to(self.members[at].config.listen.clone());
+        let address = std::mem::replace(&mut self.members[at].config.address, gate.address.clone());
+        for member in &mut self.members {
+            for seed in &mut member.config.seeds {
+                if *seed == address {
+                    seed.clone_from(&gate.address);
+                }
+            }
+        }
+        gate
     }
 
     pub(crate) fn running(&self) -> impl Iterator<Item = &Member> {
