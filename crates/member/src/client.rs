@@ -17,7 +17,10 @@ pub enum Fate {
         depends_on: Seqno,
     },
     /// Refused by the leader: it conflicts with an action ordered before it.
-    Conflict,
+    Conflict {
+        /// That action's position; undefined if the leader no longer knows.
+        with: Seqno,
+    },
     /// Refused by the leader: its snapshot is older than the certification window. Try again.
     TooOld,
     /// Refused by the leader for another reason, which was logged.
@@ -147,12 +150,14 @@ mod tests {
         }
     }
 
+    const CONFLICT: Fate = Fate::Conflict { with: Seqno(3) };
+
     #[test]
     fn first_decision_stands() {
         let mut outcome = Outcome::default();
-        assert!(outcome.decide(Fate::Conflict));
+        assert!(outcome.decide(CONFLICT));
         assert!(!outcome.decide(Fate::Unknown));
-        assert_eq!(outcome.give_up(), Fate::Conflict);
+        assert_eq!(outcome.give_up(), CONFLICT);
     }
 
     #[test]

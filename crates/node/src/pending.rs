@@ -105,10 +105,10 @@ mod tests {
     #[test]
     fn decision_ends_the_wait() {
         let pending = Pending::default();
-        assert!(pending.decide(Fate::Conflict));
-        assert_eq!(pending.wait(), Waited::Fate(Fate::Conflict));
-        assert_eq!(pending.wait_for_fate(), Fate::Conflict);
-        assert_eq!(pending.give_up(), Some(Fate::Conflict));
+        assert!(pending.decide(Fate::TooOld));
+        assert_eq!(pending.wait(), Waited::Fate(Fate::TooOld));
+        assert_eq!(pending.wait_for_fate(), Fate::TooOld);
+        assert_eq!(pending.give_up(), Some(Fate::TooOld));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use bytes::Bytes;
 use synod_node::{Origin, View as GroupView};
 
-use crate::api::{ExitLoop, LogLevel, RecvContext, Status, View, ViewStatus};
+use crate::api::{ExitLoop, LogLevel, RecvContext, Status, View, ViewStatus, WsFlags};
 use crate::connection::{Connection, origin_uuid};
 use crate::joining::JoinEnd;
 use crate::sequence::{Queued, Sequencer, Task, Work};
@@ -136,6 +136,9 @@ impl Connection {
         }
         let meta = self.meta(seqno, depends_on, origin_uuid(origin), trx, conn);
         let handle = applied_handle(trx, seqno);
+        if flags.contains(WsFlags::ISOLATION) {
+            self.sequencer.begin_alone(seqno);
+        }
         let exit = match self.callbacks.apply(ctx, &handle, flags, &data, &meta) {
             Ok(exit) => exit,
             // It was not let into the order, and was rolled back: the log still has it.

@@ -1,6 +1,6 @@
 //! Local transactions: from their client's threads to the group and back.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use synod_node::{Action, Class, Fate, Origin, Pending, Waited};
@@ -14,6 +14,9 @@ use crate::stream;
 use crate::transaction::{Gathered, Phase, Transaction, is_applied};
 use crate::write_set::WriteSet;
 
+/// A transaction waits no longer for what it would be in conflict with. It holds locks meanwhile.
+const CONFLICT_PATIENCE: Duration = Duration::from_millis(100);
+
 impl Connection {
     /// Has the group order a transaction, or a fragment of one.
     pub(crate) fn certify(
@@ -26,6 +29,7 @@ impl Connection {
         // Nothing new leaves a paused server: it could not take its place, and what others order
         // meanwhile would only make it a conflict.
         self.sequencer.wait_resumed(&transaction.interrupted);
+        self.await_the_other(self.sequencer.alone(), &transaction);
         let action = match self.make_action(conn, &transaction, flags) {
             Ok(action) => action,
             Err(status) => {
@@ -51,6 +55,22 @@ impl Connection {
             self.note_latency(submitted, fate);
         }
         self.certified(&transaction, pending, waited)
+    }
+
+    /// Spares a client a deadlock error, where a moment of patience can:
+    ///
+    /// - Before a transaction is sent, for a statement that executes alone. It may have let go of its locks, so
+    ///   that the transaction got them, while it is not released: to the group, the transaction would be older
+    ///   than it. Nothing else commits during such a statement anyway.
+    /// - After it was refused, for what it is in conflict with: the verdict may come sooner than that. A retry
+    ///   before it (`wsrep_retry_autocommit`) would only be refused again, or aborted.
+    ///
+    /// Whoever needs what the transaction holds meanwhile aborts it.
+    fn await_the_other(&self, seqno: i64, transaction: &Transaction) {
+        let deadline = Instant::now() + CONFLICT_PATIENCE;
+        let interrupted = &transaction.interrupted;
+        self.sequencer
+            .wait_released_unless(seqno, Some(deadline), interrupted);
     }
 
     /// An action was submitted then, and its fate is known now.
@@ -97,9 +117,15 @@ impl Connection {
                 gathered.phase = Phase::Failed;
                 let conn = gathered.conn;
                 let is_streamed = gathered.stream.is_some();
+                let is_wanted_gone = gathered.must_abort;
                 drop(gathered);
                 if is_streamed && fate == Fate::Unknown {
                     self.lost_sight_of_commit(transaction.trx_id);
+                }
+                if let Fate::Conflict { with } = fate
+                    && !is_wanted_gone
+                {
+                    self.await_the_other(with.0, transaction);
                 }
                 outcome(self.refused(transaction.trx_id, conn, fate))
             }
@@ -109,7 +135,7 @@ impl Connection {
     /// What to answer for an action that was not ordered.
     pub(crate) fn refused(&self, trx: u64, conn: u64, fate: Fate) -> Status {
         let why = match fate {
-            Fate::Conflict => "it conflicts with an action ordered before it",
+            Fate::Conflict { .. } => "it conflicts with an action ordered before it",
             Fate::TooOld => "its snapshot is older than the certification history",
             Fate::Rejected => return Status::NodeFail,
             Fate::Unknown | Fate::NotProposed | Fate::Ordered { .. } => return Status::ConnFail,
@@ -435,7 +461,7 @@ impl Connection {
         match gathered.phase.clone() {
             Phase::Executing | Phase::Submitting => {
                 gathered.must_abort = true;
-                self.sequencer.interrupt_pause(&transaction.interrupted);
+                self.sequencer.interrupt_waits(&transaction.interrupted);
                 abort_outcome(Status::Ok, -1)
             }
             Phase::Certifying(pending) => match pending.fate() {
@@ -469,7 +495,12 @@ impl Connection {
             Phase::Entered(seqno) | Phase::Left(seqno) | Phase::Replaying(seqno) => {
                 abort_outcome(Status::NotAllowed, seqno)
             }
-            Phase::AwaitingReplay(_) | Phase::Failed => abort_outcome(Status::NotAllowed, -1),
+            Phase::AwaitingReplay(_) => abort_outcome(Status::NotAllowed, -1),
+            Phase::Failed => {
+                // On its way to its rollback: no more waiting.
+                self.sequencer.interrupt_waits(&transaction.interrupted);
+                abort_outcome(Status::NotAllowed, -1)
+            }
         }
     }
 }

@@ -238,7 +238,10 @@ impl Connection {
         mut gathered: MutexGuard<'_, Gathered>,
     ) -> AbortOutcome {
         let seqno = match &gathered.phase {
-            Phase::Executing | Phase::Submitting => -1,
+            Phase::Executing | Phase::Submitting => {
+                self.sequencer.interrupt_waits(&transaction.interrupted);
+                -1
+            }
             Phase::Certifying(pending) => {
                 pending.interrupt();
                 match pending.fate() {

@@ -90,7 +90,7 @@ impl Gathered {
 pub(crate) struct Transaction {
     /// The server's number.
     pub(crate) trx_id: u64,
-    /// Interrupts its wait for the commit order, or for the end of a pause.
+    /// Interrupts its wait for the commit order, for the end of a pause, or for what it would conflict with.
     pub(crate) interrupted: AtomicBool,
     gathered: Mutex<Gathered>,
 }

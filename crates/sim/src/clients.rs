@@ -203,9 +203,9 @@ impl World {
                 }
                 self.process(id).attached.insert(seqno, transaction);
             }
-            Fate::Conflict | Fate::TooOld | Fate::Rejected | Fate::NotProposed => {
+            Fate::Conflict { .. } | Fate::TooOld | Fate::Rejected | Fate::NotProposed => {
                 let name = match fate {
-                    Fate::Conflict => "conflict",
+                    Fate::Conflict { .. } => "conflict",
                     Fate::TooOld => "snapshot too old",
                     Fate::NotProposed => "no group to propose to",
                     _ => "proposal malformed",

@@ -103,7 +103,7 @@ impl Server {
                 self.host.finish(seqno, transaction);
                 Reply::Committed { position: seqno.0 }
             }
-            Fate::Conflict => refused("conflict"),
+            Fate::Conflict { .. } => refused("conflict"),
             Fate::TooOld => refused("snapshot too old"),
             Fate::Rejected => refused("rejected"),
             Fate::Unknown | Fate::NotProposed => Reply::Unknown,

@@ -102,7 +102,7 @@ impl Driver {
         let fate = match reason {
             // The proposal is still ours to send again, to whoever leads next.
             RefusedWhy::NotLeader => return,
-            RefusedWhy::Conflict { .. } => Fate::Conflict,
+            RefusedWhy::Conflict { with } => Fate::Conflict { with },
             RefusedWhy::TooOld { .. } => Fate::TooOld,
             RefusedWhy::Malformed | RefusedWhy::TooLarge => {
                 self.log(

@@ -54,7 +54,7 @@ fn later_of_two_conflicting_actions_is_refused_and_ordered_when_it_has_seen_the_
     let before = a.last().min(b.last());
     let first = seqno_of(a.order("row", "a"));
     let blind = b.node().submit(&action("row", before, "b"));
-    assert_eq!(blind.wait_for_fate(), Fate::Conflict);
+    assert_eq!(blind.wait_for_fate(), Fate::Conflict { with: first });
     let elsewhere = seqno_of(
         c.node()
             .submit(&action("other", before, "c"))
@@ -85,7 +85,7 @@ fn of_actions_that_race_for_a_row_exactly_one_is_ordered() {
         assert!(
             fates
                 .iter()
-                .all(|f| matches!(f, Fate::Ordered { .. } | Fate::Conflict))
+                .all(|f| matches!(f, Fate::Ordered { .. } | Fate::Conflict { .. }))
         );
     }
     group.check_same_history();
@@ -166,7 +166,10 @@ fn large_actions_arrive_whole_while_small_ones_pass_between_their_chunks() {
     );
     let fate = group.members[0].node().submit(&blind).wait_for_fate();
     // Too old, if everybody has applied them by now.
-    assert!(matches!(fate, Fate::Conflict | Fate::TooOld), "{fate:?}");
+    assert!(
+        matches!(fate, Fate::Conflict { .. } | Fate::TooOld),
+        "{fate:?}"
+    );
 }
 
 #[test]

@@ -59,6 +59,8 @@ pub(crate) struct Sequencer {
     paused: Condvar,
     /// A copy of the state's, to be read without its lock.
     released: AtomicI64,
+    /// See [`Sequencer::alone`].
+    alone: AtomicI64,
     queue_bytes_max: AtomicUsize,
 }
 
@@ -70,6 +72,7 @@ impl Sequencer {
             room: Condvar::new(),
             paused: Condvar::new(),
             released: AtomicI64::new(position),
+            alone: AtomicI64::new(position),
             queue_bytes_max: AtomicUsize::new(queue_bytes_max),
         }
     }
@@ -171,10 +174,20 @@ impl Sequencer {
         result
     }
 
+    /// What has `seqno` begins: a statement that executes alone.
+    pub(crate) fn begin_alone(&self, seqno: i64) {
+        self.alone.store(seqno, Ordering::Release);
+    }
+
+    /// The last statement that has begun to execute alone; it may not be released.
+    pub(crate) fn alone(&self) -> i64 {
+        self.alone.load(Ordering::Acquire)
+    }
+
     /// Waits for the turn of `seqno` and until everything before it is released.
     pub(crate) fn enter_alone(&self, seqno: i64) -> Entered {
         match self.enter(seqno, None) {
-            Entered::Yes => {}
+            Entered::Yes => self.begin_alone(seqno),
             other => return other,
         }
         match self.wait_released(seqno - 1, None) {
@@ -246,6 +259,16 @@ impl Sequencer {
 
     /// Waits until everything up to `seqno` is released; false on the deadline or the end.
     pub(crate) fn wait_released(&self, seqno: i64, deadline: Option<Instant>) -> bool {
+        self.wait_released_unless(seqno, deadline, &AtomicBool::new(false))
+    }
+
+    /// As [`Sequencer::wait_released`], or until [`Sequencer::interrupt_waits`] sets the flag.
+    pub(crate) fn wait_released_unless(
+        &self,
+        seqno: i64,
+        deadline: Option<Instant>,
+        interrupt: &AtomicBool,
+    ) -> bool {
         if self.released() >= seqno {
             return true;
         }
@@ -256,7 +279,7 @@ impl Sequencer {
                 break true;
             }
             let late = deadline.is_some_and(|at| Instant::now() >= at);
-            if late || state.never_released(seqno) {
+            if late || interrupt.load(Ordering::Acquire) || state.never_released(seqno) {
                 break false;
             }
             let waiter = state
@@ -290,7 +313,7 @@ impl Sequencer {
         (state.released >= at).then_some(at)
     }
 
-    /// Waits out a pause, or until [`Sequencer::interrupt_pause`] sets the flag.
+    /// Waits out a pause, or until [`Sequencer::interrupt_waits`] sets the flag.
     pub(crate) fn wait_resumed(&self, interrupt: &AtomicBool) {
         let mut state = self.lock();
         while state.pause_at.is_some() && state.is_open() && !interrupt.load(Ordering::Acquire) {
@@ -298,10 +321,13 @@ impl Sequencer {
         }
     }
 
-    /// Whoever waits out a pause with this flag goes on.
-    pub(crate) fn interrupt_pause(&self, flag: &AtomicBool) {
+    /// Whoever waits with this flag for a release, or for the end of a pause, goes on.
+    pub(crate) fn interrupt_waits(&self, flag: &AtomicBool) {
         let state = self.lock();
         flag.store(true, Ordering::Release);
+        for waiter in state.release_waiters.values() {
+            waiter.wake();
+        }
         self.wake_pauses(&state);
     }
 

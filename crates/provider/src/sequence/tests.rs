@@ -362,6 +362,20 @@ fn wait_for_a_release_ends_at_its_deadline() {
 }
 
 #[test]
+fn wait_for_a_release_ends_when_it_is_interrupted() {
+    let sequencer = sequencer(0);
+    let flag = Arc::new(AtomicBool::new(false));
+    let waits = {
+        let flag = flag.clone();
+        started(&sequencer, move |s| s.wait_released_unless(1, None, &flag))
+    };
+    until(&sequencer, |state| !state.release_waiters.is_empty());
+    sequencer.interrupt_waits(&flag);
+    assert!(!result(&waits));
+    assert!(sequencer.lock().release_waiters.is_empty());
+}
+
+#[test]
 fn pause_waits_for_what_has_begun_and_holds_back_the_rest() {
     let sequencer = sequencer(4);
     for seqno in 1..=3 {
