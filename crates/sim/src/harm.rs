@@ -22,6 +22,8 @@ use crate::world::World;
 
 /// A write is looked for among so many of the last.
 const RECENT_WRITES: usize = 200;
+/// Size of a batch header (docs/log-format.md).
+const BATCH_HEADER_BYTES: u64 = 80;
 
 /// What becomes of the bytes of a file.
 struct Harm {
@@ -58,22 +60,78 @@ fn lasting_writes(writes: &[Range<u64>]) -> Vec<Range<u64>> {
     last
 }
 
-/// Whether everything from some place to the log's last header is overwritten at once: then all headers are
-/// gone that could state a floor above that place, and a shorter log looks as good.
-fn takes_end(harm: &Harm, files: &MemoryFiles) -> bool {
+/// A batch as it was written: a header, and records.
+struct Batch {
+    place: Range<u64>,
+    /// Everything before it was durable.
+    floor: u64,
+}
+
+/// The newest batches of a segment, as far as each is a write of its own. (At a start those that were read go
+/// into one write; the control file states a floor above them.)
+fn newest_batches(files: &MemoryFiles, segment: &Path) -> Vec<Batch> {
+    let content = files.content(segment).unwrap_or_default();
+    let batch = |place: Range<u64>| {
+        let at = usize::try_from(place.start).ok()?;
+        let is_batch = content.get(at..at + 4)? == b"SynB";
+        let floor = number_at(&content, at + 24)?;
+        is_batch.then_some(Batch { place, floor })
+    };
+    let writes = lasting_writes(&files.writes(segment));
+    writes.into_iter().filter_map(batch).collect()
+}
+
+/// The floor that the control file states for a segment.
+fn control_floor(files: &MemoryFiles, segment: &Path) -> u64 {
+    let control = files.content(&Path::new(LOG_DIR).join("synod-control.log"));
+    let control = control.unwrap_or_default();
+    match number_at(&control, 52) == segment_number(segment) {
+        true => number_at(&control, 60).unwrap_or(0),
+        false => 0,
+    }
+}
+
+fn number_at(bytes: &[u8], at: usize) -> Option<u64> {
+    let bytes = bytes.get(at..at + 8)?;
+    bytes.try_into().ok().map(u64::from_le_bytes)
+}
+
+/// Whether all headers are gone that stated that a harmed batch was durable: then a shorter log looks as good.
+/// One write can cover them. One that goes astray can also land on the one header that stated that its own
+/// batch was durable, which is missing now. If something was `harmed_before`, they may have been about that.
+fn takes_end(files: &MemoryFiles, harmed: &MemoryFiles, harmed_before: bool) -> bool {
     let mut paths = files.paths();
     paths.retain(|path| is_segment(path));
-    let newest = paths.last().filter(|newest| **newest == harm.path);
-    let writes = newest.map_or(Vec::new(), |newest| files.writes(newest));
-    let end = harm.offset + harm.bytes.len() as u64; // usize is at most 64 bits
-    let covers = |last: &Range<u64>| harm.offset <= last.start && last.start < end;
-    harm.bytes.len() > 1 && writes.last().is_some_and(covers)
+    let Some(newest) = paths.last() else {
+        return false;
+    };
+    let (before, after) = (files.content(newest), harmed.content(newest));
+    let (before, after) = (before.unwrap_or_default(), after.unwrap_or_default());
+    let differs = |place: Range<u64>| {
+        let at = |at: u64| usize::try_from(at).unwrap_or(usize::MAX);
+        let range = at(place.start)..at(place.end);
+        before.get(range.clone()) != after.get(range)
+    };
+    let batches = newest_batches(files, newest);
+    let control = control_floor(files, newest);
+    let highest = |floors: &mut dyn Iterator<Item = u64>| floors.fold(control, u64::max);
+    let header = |batch: &Batch| batch.place.start..batch.place.start + BATCH_HEADER_BYTES;
+    let left = batches.iter().filter(|batch| !differs(header(batch)));
+    let left = highest(&mut left.map(|batch| batch.floor));
+    let stated = highest(&mut batches.iter().map(|batch| batch.floor));
+    let mut harmed = batches.iter().filter(|batch| differs(batch.place.clone()));
+    left < stated
+        && (harmed_before || harmed.any(|batch| (left..stated).contains(&batch.place.start)))
 }
 
 fn is_segment(path: &Path) -> bool {
-    let stem = path.file_stem().and_then(|stem| stem.to_str());
-    let number = stem.and_then(|stem| stem.strip_prefix("synod-"));
-    number.is_some_and(|number| number.len() == 16 && u64::from_str_radix(number, 16).is_ok())
+    segment_number(path).is_some()
+}
+
+fn segment_number(path: &Path) -> Option<u64> {
+    let number = path.file_stem()?.to_str()?.strip_prefix("synod-")?;
+    let is_number = number.len() == 16;
+    u64::from_str_radix(number, 16).ok().filter(|_| is_number)
 }
 
 /// How many batches can be read of a log, those that only state a floor among them.
@@ -200,10 +258,8 @@ impl World {
                 },
             );
         }
-        let takes_end = harms
-            .iter()
-            .any(|harm| takes_end(harm, &self.node(id).files));
-        let takes_end = takes_end || self.node(id).ledger.floor_lost;
+        let Node { files, ledger, .. } = self.node(id);
+        let takes_end = takes_end(files, &harmed, ledger.harmed) || ledger.floor_lost;
         match self.trial(id, harmed, takes_end) {
             Trial::Whole => {
                 self.coverage.count("damage without effect");
@@ -320,7 +376,8 @@ impl World {
     }
 
     /// Whether the group survives the loss of this disk for sure.
-    pub(crate) fn may_lose_disk(&self, id: MemberId) -> bool {
+    pub(crate) fn may_lose_disk(&mut self, id: MemberId) -> bool {
+        self.flush_databases();
         let leads = self.leader() == Some(id);
         let config = self.settled_config();
         !leads
@@ -338,7 +395,9 @@ impl World {
         databases.count() > (voters - 1) / 2 * 2
     }
 
-    /// Whether a database and a log of others hold everything together.
+    /// Whether another voter's database has all that logs have dropped, or may yet drop because this one has
+    /// told that it has it: an absent member's word counts. A log that goes further back is no help, for a
+    /// member gets its log from the leader and everything before that from a database.
     fn is_elsewhere(&self, config: &Config, id: MemberId) -> bool {
         let others = || {
             let others = config.voters().filter(|other| *other != id);
@@ -350,8 +409,8 @@ impl World {
         };
         let whole = others().filter(|node| node.has_data && !node.database.copying);
         let newest = whole.map(|node| node.database.durable.0).max();
-        let longest = others().map(before_log).min();
-        newest >= longest
+        let told = self.nodes.get(&id).map(|node| node.database.had.0);
+        newest >= others().map(before_log).chain(told).max()
     }
 
     /// Whether the group survives it for sure if this log has to be repaired from others: of most voters the
@@ -393,5 +452,57 @@ mod tests {
         assert_eq!(count_batches(&files), 2, "behind the end");
         files.harm(&segment, statement.start, &[0]);
         assert_eq!(count_batches(&files), 1);
+    }
+
+    #[test]
+    fn end_is_taken_with_the_last_header_that_states_it() {
+        let files = MemoryFiles::new(1);
+        let options = LogOptions {
+            segment_bytes: 64 << 10,
+            ..LogOptions::default()
+        };
+        let opened = Log::open(Arc::new(files.clone()), Path::new(LOG_DIR), options);
+        let mut writer = opened.unwrap().writer;
+        for term in 1..=3 {
+            let vote = HardState {
+                term: Term(term),
+                voted_for: None,
+            };
+            writer.save_vote(vote).unwrap();
+            writer.sync().unwrap();
+        }
+        let segment = files.paths().into_iter().find(|path| is_segment(path));
+        let segment = segment.unwrap();
+        let mut batches = newest_batches(&files, &segment);
+        batches.sort_unstable_by_key(|batch| batch.place.start);
+        let places: Vec<_> = batches.iter().map(|batch| batch.place.clone()).collect();
+        let floors: Vec<_> = batches.iter().map(|batch| batch.floor).collect();
+        let [first, second, third] = &places[..] else {
+            panic!("{places:?}");
+        };
+        assert_eq!(floors, [first.start, second.start, third.start]);
+        let takes = |hit: &[u64]| {
+            let harmed = files.crash(u64::MAX);
+            for at in hit {
+                harmed.harm(&segment, *at, &[0xaa]);
+            }
+            takes_end(&files, &harmed, false)
+        };
+        let records = |place: &Range<u64>| place.start + BATCH_HEADER_BYTES + 8;
+        assert!(!takes(&[]) && !takes(&[third.start + 8]));
+        assert!(!takes(&[records(second)]) && !takes(&[second.start + 8]));
+        assert!(takes(&[records(second), third.start + 8]));
+        assert!(takes(&[second.start + 8, third.start + 8]));
+        assert!(!takes(&[second.start + 8, records(third)]));
+        assert!(
+            !takes(&[records(first), third.start + 8]),
+            "the second states it"
+        );
+        assert!(takes(&[records(first), second.start + 8, third.start + 8]));
+        writer.close().unwrap();
+        assert!(
+            !takes(&[records(second), third.start + 8]),
+            "the control file"
+        );
     }
 }
