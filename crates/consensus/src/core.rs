@@ -73,6 +73,8 @@ pub struct Core {
     pub(crate) promise_until: Time,
     /// When to ask for an election (again). Not used by a leader.
     pub(crate) election_at: Option<Time>,
+    /// Somebody counts this learner among the voters and lacks what it has: it may stand. Until a leader is heard.
+    pub(crate) is_called: bool,
     pub(crate) precedence: Precedence,
     pub(crate) preferences: Preferences,
     pub(crate) durability: Durability,
@@ -183,6 +185,7 @@ impl Core {
             leader_commit: LogIndex(0),
             promise_until,
             election_at: None,
+            is_called: false,
             precedence: Precedence::default(),
             preferences: Preferences::default(),
             durability: Durability::new(log.last().index),

@@ -127,6 +127,7 @@ impl Core {
     pub(crate) fn become_follower(&mut self, leader: Option<MemberId>) {
         let was_leader = std::mem::replace(&mut self.state, State::Follower);
         self.leader = leader;
+        self.is_called = false;
         self.reset_election_timer();
         if let State::Leader(leading) = was_leader {
             self.reclaim_reads(leading.reads);
@@ -175,7 +176,8 @@ impl Core {
     /// A voter by its *own* latest configuration may stand (dissertation, section 4.1), unless its log is
     /// under repair; others would only disturb. So may a member that this configuration takes out of the
     /// voters, until that is committed: without the leader that ordered it, nobody else may have a log that
-    /// others can vote for (section 4.2.2). It does not count itself.
+    /// others can vote for (section 4.2.2). It does not count itself. Nor does a learner that was called
+    /// ([`Core::hear_call`]).
     pub(crate) fn may_stand(&self) -> bool {
         let latest = self.log.config();
         let is_voter = || {
@@ -183,7 +185,26 @@ impl Core {
             let was_voter = before.is_some_and(|before| before.config.is_voter(self.id));
             latest.config.is_voter(self.id) || latest.index > self.commit && was_voter
         };
-        self.repairing_until().is_none() && is_voter()
+        self.repairing_until().is_none() && (self.is_called || is_voter())
+    }
+
+    /// A member asks for a vote that it cannot get, as our log goes beyond `last`. If this one is a learner, it
+    /// is called to stand: by a configuration that it lacks, and that was never committed, its vote counts.
+    ///
+    /// Say that a leader of three promotes a learner, and loses its office before anybody hears of it. Should the
+    /// next leader be lost after it wrote to the learner only, two voters of three are left. The first leader
+    /// needs three votes of four, and the learner has to refuse its own; the other voter has too short a log. Only
+    /// the learner can be elected then, by its own configuration, without counting itself (dissertation,
+    /// section 4.2.2). It hands over as soon as it has committed an entry
+    /// ([`Core::step_down_if_removed`]).
+    fn hear_call(&mut self, last: EntryId) {
+        let is_whole = self.repairing_until().is_none();
+        let is_free = self.leader.is_none() && !self.is_promised();
+        let is_member = self.log.config().config.members.contains_key(&self.id);
+        if last < self.log.last() && is_whole && is_free && is_member && !self.may_stand() {
+            self.is_called = true;
+            self.election_in(self.timing.heartbeat_us, 3 * self.timing.heartbeat_us);
+        }
     }
 
     /// Nobody led for too long, or a round of votes led to nothing.
@@ -279,6 +300,8 @@ impl Core {
         let mut message = self.message(from, Body::PreVoteReply { granted });
         if granted {
             message.term = term;
+        } else {
+            self.hear_call(last);
         }
         self.answer_when_term_durable(message);
     }
@@ -313,6 +336,7 @@ impl Core {
                 self.write_vote();
             }
             self.state = State::Follower;
+            self.is_called = false;
             self.reset_election_timer();
             self.publish_role();
         }
