@@ -132,6 +132,31 @@ fn unknown_promises_cost_the_group_one_election() {
     assert_eq!(sim.core(id(3)).term(), term);
 }
 
+/// Two members have lost their promises, one after the other, and the second goes to a term in which there is a
+/// leader by then: nobody notices a higher term, so there is no other election.
+#[test]
+fn unknown_promises_in_a_term_that_others_have_reached() {
+    let mut sim = Sim::group(7, 5, Options::default());
+    work(&mut sim, id(1), 50);
+    settle(&mut sim);
+    sim.crash(id(4));
+    sim.crash(id(5));
+    sim.damage(id(4), LogIndex(20), false);
+    sim.start(id(4));
+    let leads_beyond = |sim: &Sim| {
+        let leader = sim.ready_leader();
+        leader.is_some_and(|n| sim.core(n).term() > Term(OUT_OF_REACH))
+    };
+    sim.expect("a leader beyond the lost terms", 10 * SECOND, leads_beyond);
+    let term = sim.core(id(1)).term();
+    sim.node_mut(id(5)).disk.durable.vote.term = Term(term.0 - OUT_OF_REACH);
+    sim.damage(id(5), LogIndex(30), false);
+    sim.start(id(5));
+    assert_eq!(sim.core(id(5)).term(), term);
+    settle(&mut sim);
+    assert_eq!(sim.core(id(1)).term(), term);
+}
+
 #[test]
 fn majority_damaged_at_different_places_follows_the_one_that_is_whole() {
     for (first, second) in [(true, true), (true, false), (false, false)] {

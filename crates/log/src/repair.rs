@@ -4,9 +4,9 @@
 //! member must not forget two things meanwhile: how far its log went, because the group may have counted
 //! on every entry of it (so it must not help to elect a leader that lacks one), and how it voted. Both
 //! are repeated in every batch header and segment header, so that any later header tells them. If none is
-//! left behind the damage, they are unknown: then the member goes to a term that nobody can have reached,
-//! in which it has promised nothing, and counts as under repair until its log has an entry of a later
-//! one. `docs/decisions/007-repair.md` has the argument.
+//! left behind the damage, they are unknown: then the member goes to a term that it cannot have reached,
+//! in which it has promised nothing, and counts as under repair until its log has an entry of that term, or of a
+//! later one. `docs/decisions/007-repair.md` has the argument.
 //!
 //! The decision is made durable first (in the control file) and then carried out, so that a crash
 //! in between changes nothing.
@@ -177,8 +177,9 @@ fn end_of(good: &Replayed, control: &Control) -> StreamPosition {
     }
 }
 
-/// A state in which the member has promised nothing yet, and after which it needs entries of a later term.
-/// `None` if there are no such terms left.
+/// A state in which the member has promised nothing yet, and whose term is above all entries that it may have lost.
+/// Others may be in that term already, if a second one has been repaired like this: then the first
+/// entry of its leader will do, because there may be no other leader for long. `None` if there are no such terms left.
 fn out_of_reach(before: &[Term], behind: Term) -> Option<Promised> {
     let highest = before.iter().copied().fold(behind, Term::max);
     let term = Term(highest.0.checked_add(TERMS_OUT_OF_REACH)?);
@@ -192,7 +193,7 @@ fn out_of_reach(before: &[Term], behind: Term) -> Option<Promised> {
         },
         last: EntryId {
             term,
-            index: LogIndex(u64::MAX),
+            index: LogIndex(0),
         },
     })
 }

@@ -80,7 +80,7 @@ fn check_repaired(files: &MemoryFiles, entries: &[Entry], promised: HardState, w
             opened.recovered.repair,
             Some(EntryId {
                 term: vote.term,
-                index: LogIndex(u64::MAX)
+                index: LogIndex(0)
             })
         );
     } else {
@@ -259,10 +259,7 @@ fn damage_at_the_very_end_leaves_promises_unknown() {
     let opened = open_repairing(&files).unwrap();
     assert!(!opened.report.repair.as_ref().unwrap().known);
     assert_eq!(opened.recovered.vote.term, Term(3 + OUT_OF_REACH));
-    assert_eq!(
-        opened.recovered.repair,
-        Some(id(3 + OUT_OF_REACH, u64::MAX))
-    );
+    assert_eq!(opened.recovered.repair, Some(id(3 + OUT_OF_REACH, 0)));
     assert_eq!(opened.reader.last_index(), LogIndex(5));
 }
 

@@ -69,7 +69,7 @@ impl Image {
             (self.vote.term, self.vote.voted_for) = (term, None);
             until = EntryId {
                 term,
-                index: LogIndex(u64::MAX),
+                index: LogIndex(0),
             };
         }
         self.entries.retain(|(header, _)| header.index <= keep);
