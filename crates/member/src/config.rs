@@ -54,6 +54,14 @@ pub struct DatabasePosition {
     pub seqno: Seqno,
 }
 
+impl DatabasePosition {
+    /// No history is known.
+    pub const NONE: DatabasePosition = DatabasePosition {
+        group: GroupId::NONE,
+        seqno: Seqno::UNDEFINED,
+    };
+}
+
 /// How to start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StartMode {

@@ -74,6 +74,8 @@ pub struct Shared {
     pub(crate) log_bytes: AtomicU64,
     /// See [`Shared::is_log_full`].
     pub(crate) log_full: AtomicBool,
+    /// See [`Shared::is_database_astray`].
+    pub(crate) database_astray: AtomicBool,
     /// Last index delivered.
     pub(crate) delivered: AtomicU64,
     /// The log begins after this action, once the log has caught up with the driver.
@@ -128,6 +130,7 @@ impl Shared {
             awaited: AtomicI64::new(i64::MAX),
             log_bytes: AtomicU64::default(),
             log_full: AtomicBool::default(),
+            database_astray: AtomicBool::default(),
             delivered: AtomicU64::default(),
             base_seqno: AtomicI64::default(),
             snapshots: Arc::default(),
@@ -191,6 +194,13 @@ impl Shared {
     /// dropped is on too few databases' disks.
     pub fn is_log_full(&self) -> bool {
         self.log_full.load(Ordering::Acquire)
+    }
+
+    /// Whether the database, as it was at the start, is at a position of a history that the group has left by an order to
+    /// go on without a majority. It has no action of that, but its position means another one here: it has to be
+    /// copied anew.
+    pub fn is_database_astray(&self) -> bool {
+        self.database_astray.load(Ordering::Acquire)
     }
 
     /// The oldest action that this member's log has, or will have once what is under way is written.

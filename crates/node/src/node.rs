@@ -283,7 +283,10 @@ impl Node {
 
     /// Where the database was at start.
     pub fn database(&self) -> DatabasePosition {
-        self.config.database
+        match self.shared.is_database_astray() {
+            true => DatabasePosition::NONE,
+            false => self.config.database,
+        }
     }
 
     /// Whether this member's own log has, or will have, every action after `seqno`.

@@ -35,7 +35,7 @@ impl World {
         let applied = self.node(id).database.applied;
         let process = self.process(id);
         let first = process.shared.first_seqno(&process.reader);
-        if applied.next() >= first {
+        if applied.next() >= first && !process.shared.is_database_astray() {
             return self.deliver_after(id, applied);
         }
         self.ask_for_copy(id, view.seqno);

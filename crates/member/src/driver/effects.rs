@@ -18,7 +18,10 @@ use crate::view::View;
 
 impl Driver {
     pub(super) fn perform_core_effects(&mut self) {
-        while let Some(effect) = self.core.poll_effect() {
+        // A member that stops writes nothing more: what comes next may rest on what it did not write.
+        while !self.stopped
+            && let Some(effect) = self.core.poll_effect()
+        {
             if let Effect::Write { op, .. } = &effect
                 && !self.may_write(op)
             {

@@ -198,8 +198,8 @@ impl Driver {
             incoming: self.config.incoming.clone(),
             has_data: self.config.has_data,
             group: self.group,
-            db_group: self.config.database.group,
-            db_seqno: self.config.database.seqno,
+            db_group: self.database().group,
+            db_seqno: self.database().seqno,
             last: self.core.last_id(),
             versions: self.config.versions,
         };

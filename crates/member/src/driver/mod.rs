@@ -394,6 +394,9 @@ impl Driver {
         };
         // The core wants its effects performed before it is given the next message.
         self.perform_core_effects();
+        if self.stopped || !self.may_obey(&message) {
+            return;
+        }
         self.core.handle_message_with(self.now(), message, &configs);
         // The payloads' entries, if accepted, are in the effects now.
         self.perform_core_effects();

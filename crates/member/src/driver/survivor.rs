@@ -1,8 +1,13 @@
 //! Going on without a majority, by order of an operator.
 
-use synod_consensus::{ForceError, MemberId, Seqno, WriteOp};
+use std::sync::atomic::Ordering;
+
+use synod_consensus::{
+    Body, EntryHeader, EntryId, EntryKind, ForceError, LogIndex, MemberId, Message, Seqno, WriteOp,
+};
 
 use super::Driver;
+use crate::config::DatabasePosition;
 use crate::host::Level;
 
 /// What a member does when the majority is gone.
@@ -30,6 +35,36 @@ impl Driver {
         Ok(())
     }
 
+    /// Whether this message can be obeyed. A leader that was elected has all that is committed; one that went on by order
+    /// while the majority lived may want it replaced.
+    pub(super) fn may_obey(&mut self, message: &Message) -> bool {
+        let Body::Append(append) = &message.body else {
+            return true;
+        };
+        let base = self.core.base().last.index;
+        let holds = |id: EntryId| self.core.term_at(id.index) == Some(id.term);
+        let is_heard = message.term >= self.core.term();
+        let follows = append.prev.index < base || holds(append.prev);
+        let committed = self.core.commit_index();
+        let contradicts = |header: &&EntryHeader| {
+            header.index > base && header.index <= committed && !holds(header.id())
+        };
+        let first = append.entries.iter().find(contradicts);
+        let Some(first) = first.filter(|_| is_heard && follows) else {
+            return true;
+        };
+        let kept = self.core.seqno_at(first.index.prev()).unwrap_or_default();
+        let last = self.links.shared.commit_seqno();
+        self.fail(&format!(
+            "{} was ordered to go on without a majority, and without what is at {} to {last} here, which is \
+             committed, too. There are two histories now. Compare them by hand if that matters; then delete the \
+             data of the servers of one, and start those of the other one again",
+            self.name_of(message.from),
+            kept.next(),
+        ));
+        false
+    }
+
     /// Whether this can be done to the log, or the group goes on without what is in the database here. Only
     /// an order to go on brings that about: a leader that was elected has all that is committed (Raft,
     /// section 5.4.3), so the core has nothing to undo that was ever applied.
@@ -47,8 +82,46 @@ impl Driver {
         if forgets || kept.is_none_or(|kept| applied <= kept) {
             return true;
         }
-        self.stop_with_lost(kept.unwrap_or_default().next(), applied);
+        let first = kept.unwrap_or_default().next();
+        if self.has_action(*from, applied) {
+            self.stop_with_lost(first, applied);
+        } else if self.joined_host {
+            self.fail(
+                "the group was ordered to go on without a majority, and without the views in which this member \
+                 was alone. Start it again; its database will be copied anew",
+            );
+        } else {
+            self.log(
+                Level::Info,
+                format!(
+                    "the group was ordered to go on without the views {first} to {applied} in which this \
+                     member was alone: its database has to be copied anew"
+                ),
+            );
+            self.links
+                .shared
+                .database_astray
+                .store(true, Ordering::Release);
+            return true;
+        }
         false
+    }
+
+    /// Whether the log has an action of a client from an entry on, up to `last`. It is taken to have one if it does
+    /// not tell.
+    fn has_action(&self, from: LogIndex, last: Seqno) -> bool {
+        let mut index = from;
+        loop {
+            match self.links.reader.header(index) {
+                Ok(header) if header.seqno > last => return false,
+                Ok(header) if header.kind == EntryKind::Action => return true,
+                Ok(header) if header.seqno == last && header.kind == EntryKind::View => {
+                    return false;
+                }
+                Ok(_) => index = index.next(),
+                Err(_) => return true,
+            }
+        }
     }
 
     /// Whether the database goes with a view that has this member for the first time. Each view comes after
@@ -71,13 +144,23 @@ impl Driver {
 
     /// What is in the database, whether or not it has joined already.
     fn applied(&self) -> Seqno {
-        let shared = &self.links.shared;
-        let database = self.config.database;
+        let database = self.database();
         let at_start = match database.group == self.group {
             true => database.seqno,
             false => Seqno(0),
         };
-        shared.applied().max(at_start)
+        match self.joined_host {
+            true => self.links.shared.applied().max(at_start),
+            false => at_start,
+        }
+    }
+
+    /// Where the database was at the start, if that is worth anything.
+    pub(super) fn database(&self) -> DatabasePosition {
+        match self.links.shared.is_database_astray() {
+            true => DatabasePosition::NONE,
+            false => self.config.database,
+        }
     }
 
     /// Follows the policy at the moment when this member would stop being primary: clients that wait

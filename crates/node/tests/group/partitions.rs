@@ -79,6 +79,32 @@ fn member_goes_on_when_told_to_and_only_without_a_leader() {
 }
 
 #[test]
+fn majority_stops_and_names_both_histories_when_it_meets_who_went_on_without_it() {
+    let group = Group::of(3, "apart");
+    let at = group.follower();
+    let (alone, other) = (&group.members[at], &group.members[(at + 1) % 3]);
+    alone.node().set_isolated(true);
+    wait_primary(alone, false);
+    wait_view(other, 2);
+    let committed = seqno_of(other.order("k", "the majority's"));
+    alone.node().force_primary().unwrap();
+    wait_primary(alone, true);
+    seqno_of(alone.order("k", "alone"));
+    alone.node().set_isolated(false);
+    let stopped = |member: &Member| member.host.lock().failed.clone();
+    let mut why = None;
+    eventually("the end of one history", || {
+        let ends = group.members.iter().filter_map(stopped);
+        why = ends.reduce(|first, _| first);
+        why.is_some()
+    });
+    let why = why.unwrap();
+    let expected = format!("to {committed} here, which is committed, too");
+    assert!(why.contains(&expected), "{why}");
+    assert!(why.contains(&alone.config.name), "{why}");
+}
+
+#[test]
 fn without_an_order_half_waits() {
     let group = Group::of(2, "waits");
     group.members[1].node().set_isolated(true);
