@@ -252,6 +252,10 @@ impl Driver {
 
     /// Does what is due, and what the inputs since the last turn led to.
     pub fn turn(&mut self, now: Time) {
+        if self.stopped {
+            // Whoever has left in good order must not ask to be present again.
+            return;
+        }
         self.observe(now);
         if self.core.poll_timeout().is_some_and(|at| at <= now) {
             self.core.handle_tick(now);
@@ -275,8 +279,12 @@ impl Driver {
         self.now = self.now.max(now);
     }
 
-    /// Takes in what happened. A turn has to follow, at once or after some more.
+    /// Takes in what happened. A turn has to follow, at once or after some more. A member that has stopped
+    /// drops it.
     pub fn handle(&mut self, now: Time, event: Event) {
+        if self.stopped {
+            return;
+        }
         self.observe(now);
         match event {
             Event::Peer {

@@ -287,3 +287,19 @@ fn lone_member_that_moved_announces_its_new_address() {
         status.members.iter().all(|m| m.address == moved)
     });
 }
+
+#[test]
+fn member_that_leaves_as_it_becomes_a_voter_leaves_nobody_without_a_majority() {
+    for orders in 0..3 {
+        let mut group = Group::prepared(2, "brief");
+        group.members[0].start(StartMode::Bootstrap).unwrap();
+        group.members[0].take_part();
+        group.members[1].start(StartMode::Join).unwrap();
+        group.members[1].take_part();
+        for i in 0..orders {
+            seqno_of(group.members[0].order(&format!("k{i}"), vec![1; 20_000]));
+        }
+        group.members[1].leave();
+        seqno_of(group.members[0].order("after", "v"));
+    }
+}
