@@ -71,6 +71,12 @@ struct Open {
     closed: Option<LogIndex>,
 }
 
+impl Open {
+    fn first_chunk(&self) -> Option<LogIndex> {
+        self.chunks.first().copied()
+    }
+}
+
 /// What an uncommitted entry did, for the way back.
 struct Trail {
     index: LogIndex,
@@ -318,18 +324,21 @@ impl Ingestor {
         });
     }
 
-    /// Entries up to here can never be cut.
-    pub(crate) fn committed(&mut self, header: &EntryHeader) {
+    /// Entries up to here can never be cut. Answers where the actions in chunks begin, if any, that this ends.
+    pub(crate) fn committed(&mut self, header: &EntryHeader) -> Option<LogIndex> {
         while self.trail.front().is_some_and(|t| t.index <= header.index) {
             self.trail.pop_front();
         }
         self.certifier.committed(header.seqno.0);
-        let closed_by_this =
-            matches!(header.kind, EntryKind::Action | EntryKind::Discard) && !self.open.is_empty();
-        if closed_by_this {
-            self.open
-                .retain(|_, open| open.closed.is_none_or(|index| index > header.index));
+        let may_close = matches!(header.kind, EntryKind::Action | EntryKind::Discard);
+        if !may_close || self.open.is_empty() {
+            return None;
         }
+        let is_closed = |open: &Open| open.closed.is_some_and(|index| index <= header.index);
+        let closed = self.open.values().filter(|open| is_closed(open));
+        let first = closed.filter_map(Open::first_chunk).min();
+        self.open.retain(|_, open| !is_closed(open));
+        first
     }
 
     /// Every live member has applied up to here.
@@ -346,10 +355,15 @@ impl Ingestor {
 
     /// First chunk of any action that is not complete.
     pub(crate) fn oldest_open_chunk(&self) -> Option<LogIndex> {
-        self.open
-            .values()
-            .filter_map(|open| open.chunks.first().copied())
-            .min()
+        self.open.values().filter_map(Open::first_chunk).min()
+    }
+
+    /// The same of those that somebody continued no longer than `limit` ago. (A leader may know less than this
+    /// member does, and never give up what it does not know.)
+    pub(crate) fn oldest_recent_chunk(&self, now: Time, limit: Duration) -> Option<LogIndex> {
+        let recent = |open: &&Open| now.since(open.touched) <= limit;
+        let recent = self.open.values().filter(recent);
+        recent.filter_map(Open::first_chunk).min()
     }
 
     /// Bytes held for certification, about.
@@ -544,7 +558,14 @@ mod tests {
         assert!(log.ingest.certify(&origin(9), &last).is_ok());
         let header = log.append(EntryKind::Action, &last).unwrap();
         assert!(conflicts(&log, "a", 0));
-        log.ingest.committed(&header);
+        let second = log.append(EntryKind::Action, &action("b", 0)).unwrap();
+        let limit = Duration::from_secs(60);
+        let recent = |log: &Log, now| log.ingest.oldest_recent_chunk(now, limit);
+        let then = Time(1).plus(limit);
+        assert_eq!(recent(&log, then), Some(LogIndex(1)));
+        assert_eq!(recent(&log, then.plus(limit)), None);
+        assert_eq!(log.ingest.committed(&header), Some(LogIndex(1)));
+        assert_eq!(log.ingest.committed(&second), None);
         assert_eq!(log.ingest.oldest_open_chunk(), None);
     }
 

@@ -66,6 +66,8 @@ pub struct Retain {
     pub(crate) keep_after: Option<Seqno>,
     /// Nor, whatever space demands, anything after this action: enough databases have it on their disks.
     pub(crate) spread: Seqno,
+    /// Nor, whatever space demands, this chunk of such an action and what comes after it.
+    pub(crate) chunks_from: Option<LogIndex>,
     /// Nothing after this index goes, whatever space demands.
     pub(crate) committed: LogIndex,
     /// The configurations in force at all entries up to `committed`, ascending.
@@ -258,7 +260,8 @@ impl Storage {
             // Gone already, or unreadable.
             Err(_) => LogIndex(0),
         };
-        spread.min(retain.committed)
+        let chunks = retain.chunks_from.map_or(spread, LogIndex::prev);
+        spread.min(chunks).min(retain.committed)
     }
 
     /// Takes the slowest other member into account, if the log still has what it lacks.
@@ -286,9 +289,63 @@ fn job_bytes(job: &Job) -> usize {
 mod tests {
     use super::*;
     use crate::deliver::tests::Sink;
+    use bytes::Bytes;
     use std::path::Path;
-    use synod_consensus::Term;
+    use synod_consensus::{EntryHeader, EntryKind, Origin, Term};
     use synod_log::{Log, LogOptions, MemoryFiles};
+
+    #[test]
+    fn full_log_keeps_the_chunks_of_what_too_few_databases_have() {
+        let files = MemoryFiles::new(1);
+        let options = LogOptions {
+            segment_bytes: 64 << 10,
+            retain_bytes: 64 << 10,
+            ..LogOptions::default()
+        };
+        let opened = Log::open(Arc::new(files), Path::new("log"), options).unwrap();
+        let mut writer = opened.writer;
+        writer.set_group(GroupId([1; 16])).unwrap();
+        let payload = Bytes::from(vec![7; 1000]);
+        let entry = |index: u64| Entry {
+            header: EntryHeader {
+                term: Term(1),
+                index: LogIndex(index),
+                seqno: Seqno(index as i64),
+                kind: EntryKind::Action,
+                origin: Origin::default(),
+                depends_on: Seqno::UNDEFINED,
+                payload_len: payload.len() as u32,
+                payload_crc: crc32c::crc32c(&payload),
+            },
+            payload: payload.clone(),
+        };
+        for index in 1..=500 {
+            writer.append(&[entry(index)]).unwrap();
+            writer.sync().unwrap();
+        }
+        let shared = Arc::new(Shared::new(LogIndex(0), Seqno(0), || ()));
+        let host = Arc::new(Sink::default());
+        let mut storage = Storage::new(writer, opened.reader, host, shared.clone());
+        let mut retain = |chunks_from| {
+            let retain = Retain {
+                keep_from: LogIndex(0),
+                keep_after: None,
+                spread: Seqno(250),
+                chunks_from,
+                committed: LogIndex(500),
+                configs: vec![ConfigAt::default()],
+            };
+            let base = storage.write(Job::Retain(retain), SystemTime::now());
+            base.unwrap().map_or(0, |base| base.last.index.0)
+        };
+        let up_to_a_chunk = retain(Some(LogIndex(130)));
+        assert!((1..130).contains(&up_to_a_chunk), "{up_to_a_chunk}");
+        let up_to_the_spread = retain(None);
+        assert!(
+            (130..=250).contains(&up_to_the_spread),
+            "{up_to_the_spread}"
+        );
+    }
 
     #[test]
     fn size_of_the_log_is_known_before_anything_is_written() {

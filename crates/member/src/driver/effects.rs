@@ -171,7 +171,9 @@ impl Driver {
             if let Some(number) = self.outbox.committed(&header) {
                 self.own_committed(number, &header);
             }
-            self.ingest.committed(&header);
+            if let Some(first_chunk) = self.ingest.committed(&header) {
+                self.chunked.committed(header.seqno, first_chunk);
+            }
         }
         self.last_committed = index;
         let seqno = seqno.or_else(|| self.links.reader.header(index).ok().map(|h| h.seqno));

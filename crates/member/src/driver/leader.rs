@@ -406,15 +406,28 @@ impl Driver {
                 true => None,
                 false => self.slowest_applied,
             };
+            let spread = self.spread.flushed(&self.core.config().config);
             let retain = Retain {
                 keep_from,
                 keep_after,
-                spread: self.spread.flushed(&self.core.config().config),
+                spread,
+                chunks_from: self.chunks_after(spread),
                 committed,
                 configs: self.configs_up_to(committed),
             };
             self.links.disk.write(Job::Retain(retain));
         }
+    }
+
+    /// First chunk of any action that comes after `seqno`, or may yet come: one that nobody has continued for long
+    /// does not hold up a full log.
+    fn chunks_after(&mut self, seqno: Seqno) -> Option<LogIndex> {
+        self.chunked.dropped(self.core.base().last.index);
+        let limit = 2 * self.tuning.stale_chunks;
+        let open = self.ingest.oldest_recent_chunk(self.now, limit);
+        open.into_iter()
+            .chain(self.chunked.first_after(seqno))
+            .min()
     }
 }
 

@@ -5,6 +5,7 @@
 //! [`Driver::wake_at`] at the latest. Nothing here waits for a disk, a socket or the host, and time is
 //! an argument.
 
+mod chunked;
 mod connections;
 mod deferred;
 mod durable;
@@ -54,6 +55,7 @@ use crate::staged::Staged;
 use crate::start::Start;
 use crate::tuning::Tuning;
 use crate::view::View;
+use chunked::Chunked;
 use connections::Connections;
 use deferred::Deferred;
 use durable::Durable;
@@ -127,6 +129,7 @@ pub struct Driver {
     next_retention: Time,
     flushed: Flushed,
     spread: Spread,
+    chunked: Chunked,
     durable: Durable,
     /// How far the slowest member present has applied, by the leader's word.
     slowest_applied: Option<Seqno>,
@@ -210,6 +213,7 @@ impl Driver {
             next_retention: now,
             flushed: Flushed::new(tuning.flush_margin),
             spread: Spread::default(),
+            chunked: Chunked::default(),
             durable: Durable::new(tuning.spread_margin),
             slowest_applied: None,
             survivor_policy: SurvivorPolicy::default(),
