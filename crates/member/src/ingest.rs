@@ -358,14 +358,6 @@ impl Ingestor {
         self.open.values().filter_map(Open::first_chunk).min()
     }
 
-    /// The same of those that somebody continued no longer than `limit` ago. (A leader may know less than this
-    /// member does, and never give up what it does not know.)
-    pub(crate) fn oldest_recent_chunk(&self, now: Time, limit: Duration) -> Option<LogIndex> {
-        let recent = |open: &&Open| now.since(open.touched) <= limit;
-        let recent = self.open.values().filter(recent);
-        recent.filter_map(Open::first_chunk).min()
-    }
-
     /// Bytes held for certification, about.
     pub(crate) fn memory_bytes(&self) -> usize {
         self.certifier.memory_bytes()
@@ -559,11 +551,6 @@ mod tests {
         let header = log.append(EntryKind::Action, &last).unwrap();
         assert!(conflicts(&log, "a", 0));
         let second = log.append(EntryKind::Action, &action("b", 0)).unwrap();
-        let limit = Duration::from_secs(60);
-        let recent = |log: &Log, now| log.ingest.oldest_recent_chunk(now, limit);
-        let then = Time(1).plus(limit);
-        assert_eq!(recent(&log, then), Some(LogIndex(1)));
-        assert_eq!(recent(&log, then.plus(limit)), None);
         assert_eq!(log.ingest.committed(&header), Some(LogIndex(1)));
         assert_eq!(log.ingest.committed(&second), None);
         assert_eq!(log.ingest.oldest_open_chunk(), None);

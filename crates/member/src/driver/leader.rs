@@ -419,15 +419,10 @@ impl Driver {
         }
     }
 
-    /// First chunk of any action that comes after `seqno`, or may yet come: one that nobody has continued for long
-    /// does not hold up a full log.
+    /// First chunk of any committed action that comes after `seqno`.
     fn chunks_after(&mut self, seqno: Seqno) -> Option<LogIndex> {
         self.chunked.dropped(self.core.base().last.index);
-        let limit = 2 * self.tuning.stale_chunks;
-        let open = self.ingest.oldest_recent_chunk(self.now, limit);
-        open.into_iter()
-            .chain(self.chunked.first_after(seqno))
-            .min()
+        self.chunked.first_after(seqno)
     }
 }
 
