@@ -9,6 +9,7 @@ use synod_consensus::{
 };
 use synod_log::LogReader;
 
+use crate::config::DatabasePosition;
 use crate::host::MemberStatus;
 use crate::snapshots::{Snapshot, Snapshots};
 use crate::view::View;
@@ -194,6 +195,14 @@ impl Shared {
     /// dropped is on too few databases' disks.
     pub fn is_log_full(&self) -> bool {
         self.log_full.load(Ordering::Acquire)
+    }
+
+    /// Where the database is that was there at the start, if its position is still worth anything.
+    pub fn position_of(&self, database: DatabasePosition) -> DatabasePosition {
+        match self.is_database_astray() {
+            true => DatabasePosition::NONE,
+            false => database,
+        }
     }
 
     /// Whether the database, as it was at the start, is at a position of a history that the group has left by an order to

@@ -283,10 +283,7 @@ impl Node {
 
     /// Where the database was at start.
     pub fn database(&self) -> DatabasePosition {
-        match self.shared.is_database_astray() {
-            true => DatabasePosition::NONE,
-            false => self.config.database,
-        }
+        self.shared.position_of(self.config.database)
     }
 
     /// Whether this member's own log has, or will have, every action after `seqno`.

@@ -621,6 +621,58 @@ mod tests {
     }
 
     #[test]
+    fn refused_transaction_waits_for_what_it_conflicts_with_until_that_needs_it_gone() {
+        let connection = Arc::new(connection());
+        let (_, transaction, pending) = certifying(&connection);
+        let refused = {
+            let (connection, transaction) = (connection.clone(), transaction.clone());
+            std::thread::spawn(move || {
+                let with = synod_node::Seqno(i64::MAX);
+                let fate = Waited::Fate(Fate::Conflict { with });
+                connection.certified(&transaction, pending, fate).status
+            })
+        };
+        while !matches!(transaction.lock().phase, Phase::Failed) {
+            std::thread::yield_now();
+        }
+        assert_eq!(answer(connection.abort(9, TRX)), (Status::NotAllowed, -1));
+        assert_eq!(refused.join().unwrap(), Status::TrxFail);
+        assert!(
+            transaction
+                .interrupted
+                .load(std::sync::atomic::Ordering::Acquire)
+        );
+    }
+
+    #[test]
+    fn statement_that_executes_is_waited_for_until_it_wants_the_fragment_gone() {
+        let connection = Arc::new(connection());
+        let (_, transaction, _) = certifying(&connection);
+        {
+            let mut gathered = transaction.lock();
+            gathered.phase = Phase::Executing;
+            gathered.stream = Some(crate::transaction::Stream {
+                serial: connection.serial,
+                first: Some(4),
+            });
+        }
+        connection.sequencer.begin_alone(6);
+        let waits = {
+            let (connection, transaction) = (connection.clone(), transaction.clone());
+            std::thread::spawn(move || {
+                let alone = connection.sequencer.alone();
+                let interrupted = &transaction.interrupted;
+                connection
+                    .sequencer
+                    .wait_released_unless(alone, None, interrupted)
+            })
+        };
+        assert_eq!(answer(connection.abort(6, TRX)), (Status::Ok, -1));
+        assert!(!waits.join().unwrap());
+        assert!(transaction.lock().must_abort);
+    }
+
+    #[test]
     fn replay_of_what_never_got_a_place_fails() {
         let connection = connection();
         let (handle, transaction, pending) = certifying(&connection);

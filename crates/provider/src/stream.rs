@@ -239,6 +239,7 @@ impl Connection {
     ) -> AbortOutcome {
         let seqno = match &gathered.phase {
             Phase::Executing | Phase::Submitting => {
+                // It may be waiting for just that statement which wants it gone.
                 self.sequencer.interrupt_waits(&transaction.interrupted);
                 -1
             }

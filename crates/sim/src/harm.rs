@@ -425,10 +425,10 @@ impl World {
 mod tests {
     use super::*;
     use synod_consensus::{HardState, Term};
-    use synod_log::{Log, LogOptions};
+    use synod_log::{Log, LogOptions, LogWriter};
 
-    #[test]
-    fn lost_statement_of_a_floor_makes_a_log_shorter() {
+    /// A log of so many batches, and its only segment.
+    fn log_of(batches: u64) -> (MemoryFiles, LogWriter, PathBuf) {
         let files = MemoryFiles::new(1);
         let options = LogOptions {
             segment_bytes: 64 << 10,
@@ -436,17 +436,24 @@ mod tests {
         };
         let opened = Log::open(Arc::new(files.clone()), Path::new(LOG_DIR), options);
         let mut writer = opened.unwrap().writer;
-        let vote = HardState {
-            term: Term(1),
-            voted_for: None,
-        };
-        writer.save_vote(vote).unwrap();
-        writer.sync().unwrap();
+        for term in 1..=batches {
+            let vote = HardState {
+                term: Term(term),
+                voted_for: None,
+            };
+            writer.save_vote(vote).unwrap();
+            writer.sync().unwrap();
+        }
+        let segment = files.paths().into_iter().find(|path| is_segment(path));
+        (files, writer, segment.unwrap())
+    }
+
+    #[test]
+    fn lost_statement_of_a_floor_makes_a_log_shorter() {
+        let (files, mut writer, segment) = log_of(1);
         assert_eq!(count_batches(&files), 1);
         writer.write_floor().unwrap();
         assert_eq!(count_batches(&files), 2);
-        let segment = files.paths().into_iter().find(|path| is_segment(path));
-        let segment = segment.unwrap();
         let statement = files.writes(&segment).pop().unwrap();
         files.harm(&segment, statement.end, &[1]);
         assert_eq!(count_batches(&files), 2, "behind the end");
@@ -456,23 +463,7 @@ mod tests {
 
     #[test]
     fn end_is_taken_with_the_last_header_that_states_it() {
-        let files = MemoryFiles::new(1);
-        let options = LogOptions {
-            segment_bytes: 64 << 10,
-            ..LogOptions::default()
-        };
-        let opened = Log::open(Arc::new(files.clone()), Path::new(LOG_DIR), options);
-        let mut writer = opened.unwrap().writer;
-        for term in 1..=3 {
-            let vote = HardState {
-                term: Term(term),
-                voted_for: None,
-            };
-            writer.save_vote(vote).unwrap();
-            writer.sync().unwrap();
-        }
-        let segment = files.paths().into_iter().find(|path| is_segment(path));
-        let segment = segment.unwrap();
+        let (files, writer, segment) = log_of(3);
         let mut batches = newest_batches(&files, &segment);
         batches.sort_unstable_by_key(|batch| batch.place.start);
         let places: Vec<_> = batches.iter().map(|batch| batch.place.clone()).collect();

@@ -43,16 +43,19 @@ impl Driver {
         };
         let base = self.core.base().last.index;
         let holds = |id: EntryId| self.core.term_at(id.index) == Some(id.term);
-        let is_heard = message.term >= self.core.term();
-        let follows = append.prev.index < base || holds(append.prev);
         let committed = self.core.commit_index();
         let contradicts = |header: &&EntryHeader| {
             header.index > base && header.index <= committed && !holds(header.id())
         };
         let first = append.entries.iter().find(contradicts);
-        let Some(first) = first.filter(|_| is_heard && follows) else {
+        let Some(first) = first else {
             return true;
         };
+        let is_heard = message.term >= self.core.term();
+        let follows = append.prev.index < base || holds(append.prev);
+        if !is_heard || !follows {
+            return true;
+        }
         let kept = self.core.seqno_at(first.index.prev()).unwrap_or_default();
         let last = self.links.shared.commit_seqno();
         self.fail(&format!(
@@ -157,10 +160,7 @@ impl Driver {
 
     /// Where the database was at the start, if that is worth anything.
     pub(super) fn database(&self) -> DatabasePosition {
-        match self.links.shared.is_database_astray() {
-            true => DatabasePosition::NONE,
-            false => self.config.database,
-        }
+        self.links.shared.position_of(self.config.database)
     }
 
     /// Follows the policy at the moment when this member would stop being primary: clients that wait

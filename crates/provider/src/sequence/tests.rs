@@ -376,6 +376,20 @@ fn wait_for_a_release_ends_when_it_is_interrupted() {
 }
 
 #[test]
+fn statement_that_is_alone_is_known_until_it_is_released() {
+    let sequencer = sequencer(0);
+    assert_eq!(sequencer.alone(), 0);
+    assert_eq!(sequencer.enter_alone(1), Entered::Yes);
+    assert_eq!(sequencer.alone(), 1);
+    let waits = started(&sequencer, |s| s.wait_released(s.alone(), None));
+    until(&sequencer, |state| !state.release_waiters.is_empty());
+    assert_waits(&waits);
+    sequencer.leave(1);
+    sequencer.release(1);
+    assert!(result(&waits));
+}
+
+#[test]
 fn pause_waits_for_what_has_begun_and_holds_back_the_rest() {
     let sequencer = sequencer(4);
     for seqno in 1..=3 {
