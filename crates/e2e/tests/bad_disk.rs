@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
+use mysql::prelude::Queryable;
 use synod_cli::cluster::wait_for;
 use synod_e2e::{Failure, Outcome, TestCluster, Why, ensure, place};
 
@@ -334,5 +335,47 @@ fn full_log_disk_stops_one_member_and_not_the_others() -> Outcome {
     // It can be shut down in good order.
     let stopped = cluster.stop(3).why("stopping node 3")?;
     ensure(stopped, || "node 3 had ended by itself".into())?;
+    cluster.kill_all().why("ending the cluster")
+}
+
+/// More than twice the bound of the log and what may be on its way together, in one transaction.
+fn insert_too_much(cluster: &TestCluster, node: u8) -> Outcome<mysql::Result<()>> {
+    let mut client = cluster.connect(node)?;
+    client.query_drop("START TRANSACTION").why("beginning")?;
+    for _ in 0..300 {
+        client
+            .query_drop("INSERT INTO oracle.t (v) VALUES (REPEAT('y', 1000000))")
+            .why("inserting")?;
+    }
+    Ok(client.query_drop("COMMIT"))
+}
+
+#[test]
+fn transaction_larger_than_the_log_fails_alone() -> Outcome {
+    if place::is_galera() {
+        return Ok(());
+    }
+    let mut cluster = TestCluster::empty("small-log", BASE_PORT, 3)?;
+    let small = "synod.log_retain_size=8M;synod.log_segment_size=1M";
+    cluster.settings_mut().provider_options = small.to_owned();
+    cluster.up(&|_, _| ()).why("starting the cluster")?;
+    cluster.create_account()?;
+    cluster.execute(1, "CREATE TABLE oracle.t (id SERIAL, v LONGBLOB)")?;
+    let committed = insert_too_much(&cluster, 1)?;
+    let is_deadlock =
+        matches!(&committed, Err(mysql::Error::MySqlError(error)) if error.code == 1213);
+    ensure(is_deadlock, || format!("it ended with {committed:?}"))?;
+    let given_up = (1..=3).any(|node| {
+        let text = cluster.log_text(node);
+        text.contains("giving up an unfinished action") && text.contains("synod.log_retain_size")
+    });
+    ensure(given_up, || "no server says why".into())?;
+    // Everybody goes on.
+    for node in 1..=3 {
+        cluster.execute(node, "INSERT INTO oracle.t (v) VALUES ('after')")?;
+    }
+    for node in 1..=3 {
+        has_rows(&cluster, node, 3)?;
+    }
     cluster.kill_all().why("ending the cluster")
 }

@@ -23,6 +23,9 @@ pub enum Fate {
     },
     /// Refused by the leader: its snapshot is older than the certification window. Try again.
     TooOld,
+    /// Not ordered: the group has given up the first part of it, or its leader does not know that part. May be
+    /// tried again.
+    GivenUp,
     /// Refused by the leader for another reason, which was logged.
     Rejected,
     /// The group was lost before the outcome was known. It may still turn out to be ordered; it is

@@ -14,8 +14,8 @@ use crate::action::{ActionPiece, Chunk, Part, PayloadError};
 use crate::decision::Decision;
 use crate::driver::Me;
 use crate::host::{Delivery, Host};
-use crate::ingest::OpenId;
 use crate::shared::Shared;
+use crate::unfinished::{Discard, OpenId};
 use crate::view::View;
 
 /// Bytes read from the log at a time.
@@ -238,8 +238,15 @@ impl Deliverer {
                 Ok(ControlFlow::Continue(()))
             }
             EntryKind::Discard => {
-                let id = OpenId::decode(entry.payload.clone()).map_err(broken)?;
-                self.open.remove(&id);
+                match Discard::decode(entry.payload.clone()).map_err(broken)? {
+                    Discard::Action(id) => {
+                        self.open.remove(&id);
+                    }
+                    Discard::BegunBy(index) => {
+                        let begins_later = |chunks: &Vec<LogIndex>| chunks.first() > Some(&index);
+                        self.open.retain(|_, chunks| begins_later(chunks));
+                    }
+                }
                 Ok(ControlFlow::Continue(()))
             }
             EntryKind::Decision => {

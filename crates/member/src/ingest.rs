@@ -4,76 +4,57 @@
 //! appended to its log, so that whoever leads next needs no scan (design: "certify once, at the
 //! leader"). A truncation undoes exactly what the dropped entries had done.
 
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use bytes::{Buf, BufMut, Bytes, BytesMut};
+use bytes::Bytes;
 use synod_certify::{CertLimits, Certifier, Class, KeySet, KeyType, Request, Source, Verdict};
-use synod_consensus::{EntryHeader, EntryKind, LogIndex, MemberId, Origin, Seqno, SessionId, Time};
+use synod_consensus::{EntryHeader, EntryKind, LogIndex, Origin, Seqno, Time};
 
 use crate::action::{ActionPiece, Chunk, Part, PayloadError};
-
-/// Names an action in chunks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct OpenId {
-    /// The origin.
-    pub member: MemberId,
-    /// Its process.
-    pub session: SessionId,
-    /// The origin's number for the action.
-    pub chunked: u64,
-}
-
-impl OpenId {
-    /// The action of this origin and number.
-    pub fn of(origin: &Origin, chunked: u64) -> OpenId {
-        OpenId {
-            member: origin.member,
-            session: origin.session,
-            chunked,
-        }
-    }
-
-    pub(crate) fn encode(&self) -> Bytes {
-        let mut out = BytesMut::with_capacity(24);
-        out.put_u64_le(self.member.0);
-        out.put_u64_le(self.session.0);
-        out.put_u64_le(self.chunked);
-        out.freeze()
-    }
-
-    /// Reads the payload of a discard entry.
-    ///
-    /// # Errors
-    /// If it is none.
-    pub fn decode(mut payload: Bytes) -> Result<OpenId, PayloadError> {
-        if payload.len() != 24 {
-            return Err(PayloadError {
-                what: "discard",
-                why: format!("{} bytes", payload.len()),
-            });
-        }
-        Ok(OpenId {
-            member: MemberId(payload.get_u64_le()),
-            session: SessionId(payload.get_u64_le()),
-            chunked: payload.get_u64_le(),
-        })
-    }
-}
+use crate::unfinished::{Discard, OpenId};
 
 /// An action some chunks of which are in the log.
 struct Open {
     /// Keys by the index of the chunk that brought them.
     keys: Vec<(LogIndex, Bytes)>,
     chunks: Vec<LogIndex>,
+    /// Index of the first chunk; the beginning of all logs if that chunk is not known.
+    begins: LogIndex,
+    /// The action before it.
+    after: Seqno,
     touched: Time,
     /// Index of the last piece or discard, once appended. Kept until that is committed.
     closed: Option<LogIndex>,
 }
 
 impl Open {
-    fn first_chunk(&self) -> Option<LogIndex> {
-        self.chunks.first().copied()
+    /// One of which nothing is known yet.
+    fn unknown(now: Time) -> Open {
+        Open {
+            keys: Vec::new(),
+            chunks: Vec::new(),
+            begins: LogIndex(0),
+            after: Seqno(0),
+            touched: now,
+            closed: None,
+        }
+    }
+}
+
+/// Why a proposal cannot be judged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Unfit {
+    /// Chunks before it are not known here, or were given up, or the action is ordered already.
+    ChunksUnknown,
+    /// It is not what its kind says.
+    Malformed(PayloadError),
+}
+
+impl From<PayloadError> for Unfit {
+    fn from(error: PayloadError) -> Unfit {
+        Unfit::Malformed(error)
     }
 }
 
@@ -94,6 +75,10 @@ pub(crate) struct Ingestor {
     limits: CertLimits,
     /// Everything after this index was ingested.
     start: LogIndex,
+    /// The last action at or before that.
+    start_seqno: Seqno,
+    /// The last entry that gave up all that had begun by some index, and that index.
+    discarded: Option<(LogIndex, LogIndex)>,
     /// What came before the next entry is not known: it will tell.
     lost: bool,
 }
@@ -109,6 +94,8 @@ impl Ingestor {
             last_index: index,
             limits,
             start: index,
+            start_seqno: seqno,
+            discarded: None,
             lost: false,
         }
     }
@@ -119,26 +106,23 @@ impl Ingestor {
     }
 
     /// Whether a chunk continues what its origin has sent so far.
-    pub(crate) fn check_chunk(&self, origin: &Origin, payload: &Bytes) -> Result<(), PayloadError> {
+    pub(crate) fn check_chunk(&self, origin: &Origin, payload: &Bytes) -> Result<(), Unfit> {
         let chunk = Chunk::decode(payload.clone())?;
         let known = self.open.get(&OpenId::of(origin, chunk.chunked));
         let expected = known.map_or(0, |open| open.chunks.len());
         let closed = known.is_some_and(|open| open.closed.is_some());
-        if closed || chunk.ordinal as usize != expected {
-            return Err(PayloadError {
+        match (chunk.ordinal as usize).cmp(&expected) {
+            Ordering::Equal if !closed => Ok(()),
+            Ordering::Less if !closed => Err(Unfit::Malformed(PayloadError {
                 what: "chunk",
                 why: format!("number {} where {expected} is next", chunk.ordinal),
-            });
+            })),
+            _ => Err(Unfit::ChunksUnknown),
         }
-        Ok(())
     }
 
     /// The verdict on an action that would be ordered next.
-    pub(crate) fn certify(
-        &self,
-        origin: &Origin,
-        payload: &Bytes,
-    ) -> Result<Verdict, PayloadError> {
+    pub(crate) fn certify(&self, origin: &Origin, payload: &Bytes) -> Result<Verdict, Unfit> {
         let piece = ActionPiece::decode(payload.clone())?;
         let keys = self.keys_of(origin, &piece)?;
         let request = request(origin, &piece, &keys);
@@ -175,11 +159,10 @@ impl Ingestor {
                 self.ingest_as(header.seqno, &KeySet::new(), Class::Barrier);
                 Ok(())
             }
-            EntryKind::Action => self.ingest_action(header, payload),
+            EntryKind::Action => self.ingest_action(now, header, payload),
             EntryKind::Chunk => self.ingest_chunk(now, header, payload),
             EntryKind::Discard => {
-                let id = OpenId::decode(payload.clone())?;
-                self.close(&id, header.index);
+                self.ingest_discard(header.index, Discard::decode(payload.clone())?);
                 Ok(())
             }
         }
@@ -198,26 +181,46 @@ impl Ingestor {
         }
     }
 
-    fn ingest_action(&mut self, header: &EntryHeader, payload: &Bytes) -> Result<(), PayloadError> {
-        let parsed = ActionPiece::decode(payload.clone())
-            .and_then(|piece| Ok((self.keys_of(&header.origin, &piece)?, piece)));
-        match parsed {
-            Ok((keys, piece)) => {
-                let request = request(&header.origin, &piece, &keys);
-                self.certifier.ingest(header.seqno.0, &request);
-                if piece.chunked != 0 {
-                    self.close(&OpenId::of(&header.origin, piece.chunked), header.index);
-                }
-                Ok(())
+    fn ingest_action(
+        &mut self,
+        now: Time,
+        header: &EntryHeader,
+        payload: &Bytes,
+    ) -> Result<(), PayloadError> {
+        let ingested = self.ingest_understood(now, header, payload);
+        ingested.map_err(|unfit| {
+            // Its keys are unknown here: whatever has not seen it conflicts with it.
+            let mut everything = KeySet::new();
+            everything.append(&[], KeyType::Exclusive);
+            self.ingest_as(header.seqno, &everything, Class::TotalOrder);
+            match unfit {
+                Unfit::Malformed(error) => error,
+                Unfit::ChunksUnknown => PayloadError {
+                    what: "action",
+                    why: "its chunks are unknown".to_owned(),
+                },
             }
-            Err(error) => {
-                // Its keys are unknown here: whatever has not seen it conflicts with it.
-                let mut everything = KeySet::new();
-                everything.append(&[], KeyType::Exclusive);
-                self.ingest_as(header.seqno, &everything, Class::TotalOrder);
-                Err(error)
-            }
+        })
+    }
+
+    fn ingest_understood(
+        &mut self,
+        now: Time,
+        header: &EntryHeader,
+        payload: &Bytes,
+    ) -> Result<(), Unfit> {
+        let piece = ActionPiece::decode(payload.clone())?;
+        let keys = self.keys_of(&header.origin, &piece);
+        if piece.chunked != 0 {
+            // Also if not all of its chunks are known: it is over, and had begun somewhere.
+            let id = OpenId::of(&header.origin, piece.chunked);
+            let open = self.open.entry(id).or_insert_with(|| Open::unknown(now));
+            open.closed = Some(header.index);
         }
+        let keys = keys?;
+        let request = request(&header.origin, &piece, &keys);
+        self.certifier.ingest(header.seqno.0, &request);
+        Ok(())
     }
 
     fn ingest_as(&mut self, seqno: Seqno, keys: &KeySet, class: Class) {
@@ -241,15 +244,11 @@ impl Ingestor {
         payload: &Bytes,
     ) -> Result<(), PayloadError> {
         let chunk = Chunk::decode(payload.clone())?;
-        let open = self
-            .open
-            .entry(OpenId::of(&header.origin, chunk.chunked))
-            .or_insert_with(|| Open {
-                keys: Vec::new(),
-                chunks: Vec::new(),
-                touched: now,
-                closed: None,
-            });
+        let id = OpenId::of(&header.origin, chunk.chunked);
+        let open = self.open.entry(id).or_insert_with(|| Open::unknown(now));
+        if chunk.ordinal == 0 {
+            (open.begins, open.after) = (header.index, self.last_seqno);
+        }
         open.touched = now;
         open.chunks.push(header.index);
         if chunk.part == Part::Keys {
@@ -258,33 +257,42 @@ impl Ingestor {
         Ok(())
     }
 
-    fn close(&mut self, id: &OpenId, index: LogIndex) {
-        if let Some(open) = self.open.get_mut(id) {
-            open.closed = Some(index);
+    fn ingest_discard(&mut self, index: LogIndex, discard: Discard) {
+        let begun_by = match discard {
+            Discard::Action(id) => {
+                if let Some(open) = self.open.get_mut(&id) {
+                    open.closed = Some(index);
+                }
+                return;
+            }
+            Discard::BegunBy(begun_by) => begun_by,
+        };
+        self.discarded = Some((index, begun_by));
+        for open in self.open.values_mut() {
+            if open.closed.is_none() && open.begins <= begun_by {
+                open.closed = Some(index);
+            }
         }
     }
 
-    fn keys_of(&self, origin: &Origin, piece: &ActionPiece) -> Result<KeySet, PayloadError> {
-        let bad = |why: String| PayloadError {
-            what: "action",
-            why,
+    fn keys_of(&self, origin: &Origin, piece: &ActionPiece) -> Result<KeySet, Unfit> {
+        let bad = |why: String| {
+            Unfit::Malformed(PayloadError {
+                what: "action",
+                why,
+            })
         };
         let mut encoded = Vec::new();
         if piece.chunked != 0 {
             let id = OpenId::of(origin, piece.chunked);
-            let open = self
-                .open
-                .get(&id)
-                .ok_or_else(|| bad("its chunks are unknown".into()))?;
-            if open.closed.is_some() {
-                // Members forget the chunks when that commits, and would not know what to do with the rest.
-                return Err(bad(
-                    "its chunks were given up, or it is ordered already".into()
-                ));
-            }
-            if open.chunks.len() != piece.chunks as usize {
-                let (found, expected) = (open.chunks.len(), piece.chunks);
-                return Err(bad(format!("{found} of {expected} chunks")));
+            // Members forget the chunks when what closed it commits, and would not know what to do with the rest.
+            let open = self.open.get(&id).filter(|open| open.closed.is_none());
+            let open = open.ok_or(Unfit::ChunksUnknown)?;
+            let (found, expected) = (open.chunks.len(), piece.chunks as usize);
+            match found.cmp(&expected) {
+                Ordering::Equal => {}
+                Ordering::Less => return Err(Unfit::ChunksUnknown),
+                Ordering::Greater => return Err(bad(format!("{found} of {expected} chunks"))),
             }
             for (_, bytes) in &open.keys {
                 encoded.extend_from_slice(bytes);
@@ -320,8 +328,9 @@ impl Ingestor {
             open.keys.retain(|(index, _)| *index < from);
             open.chunks.retain(|index| *index < from);
             open.closed = open.closed.filter(|index| *index < from);
-            !open.chunks.is_empty()
+            !open.chunks.is_empty() || open.closed.is_some()
         });
+        self.discarded = self.discarded.filter(|(index, _)| *index < from);
     }
 
     /// Entries up to here can never be cut. Answers where the actions in chunks begin, if any, that this ends.
@@ -330,14 +339,20 @@ impl Ingestor {
             self.trail.pop_front();
         }
         self.certifier.committed(header.seqno.0);
-        let may_close = matches!(header.kind, EntryKind::Action | EntryKind::Discard);
-        if !may_close || self.open.is_empty() {
-            return None;
+        match header.kind {
+            EntryKind::Action | EntryKind::Discard => self.forget_closed(header.index),
+            _ => None,
         }
-        let is_closed = |open: &Open| open.closed.is_some_and(|index| index <= header.index);
+    }
+
+    /// Everything up to this index is committed. Answers where the actions in chunks begin, if any, that this ends.
+    pub(crate) fn forget_closed(&mut self, index: LogIndex) -> Option<LogIndex> {
+        let is_closed = |open: &Open| open.closed.is_some_and(|closed| closed <= index);
         let closed = self.open.values().filter(|open| is_closed(open));
-        let first = closed.filter_map(Open::first_chunk).min();
-        self.open.retain(|_, open| !is_closed(open));
+        let first = closed.map(|open| open.begins).min();
+        if first.is_some() {
+            self.open.retain(|_, open| !is_closed(open));
+        }
         first
     }
 
@@ -353,9 +368,26 @@ impl Ingestor {
         stale.map(|(id, _)| *id).collect()
     }
 
-    /// First chunk of any action that is not complete.
+    /// Actions in chunks that are not complete, and before which nothing was ordered after `seqno`.
+    pub(crate) fn begun_by(&self, seqno: Seqno) -> Vec<OpenId> {
+        let begun = |(_, open): &(&OpenId, &Open)| open.closed.is_none() && open.after <= seqno;
+        self.open.iter().filter(begun).map(|(id, _)| *id).collect()
+    }
+
+    /// Everything before this was ingested by nobody here: actions in chunks that began there are not known. Index
+    /// and seqno.
+    pub(crate) fn start(&self) -> (LogIndex, Seqno) {
+        (self.start, self.start_seqno)
+    }
+
+    /// The last entry that gave up everything unfinished that had begun by some index, and that index.
+    pub(crate) fn discarded(&self) -> Option<(LogIndex, LogIndex)> {
+        self.discarded
+    }
+
+    /// First chunk of any action that is not complete, or not committed.
     pub(crate) fn oldest_open_chunk(&self) -> Option<LogIndex> {
-        self.open.values().filter_map(Open::first_chunk).min()
+        self.open.values().map(|open| open.begins).min()
     }
 
     /// Bytes held for certification, about.
@@ -391,7 +423,7 @@ fn request<'a>(origin: &Origin, piece: &ActionPiece, keys: &'a KeySet) -> Reques
 #[cfg(test)]
 mod tests {
     use super::*;
-    use synod_consensus::Term;
+    use synod_consensus::{MemberId, SessionId, Term};
 
     const MEMBER: MemberId = MemberId(1);
 
@@ -430,7 +462,7 @@ mod tests {
 
         fn verdict(&self, payload: &Bytes) -> Result<Verdict, String> {
             let verdict = self.ingest.certify(&other(), payload);
-            verdict.map_err(|error| error.to_string())
+            verdict.map_err(|error| format!("{error:?}"))
         }
 
         fn truncate(&mut self, from: u64, seqno: i64) {
@@ -560,24 +592,51 @@ mod tests {
     fn chunk_out_of_order_is_not_accepted() {
         let mut log = Log::new();
         let payload = |ordinal| chunk(Part::Data, ordinal, Bytes::from_static(b"x"));
-        assert!(log.ingest.check_chunk(&origin(1), &payload(1)).is_err());
+        let unknown = log.ingest.check_chunk(&origin(1), &payload(1));
+        assert_eq!(unknown, Err(Unfit::ChunksUnknown));
         assert!(log.ingest.check_chunk(&origin(1), &payload(0)).is_ok());
         log.append(EntryKind::Chunk, &payload(0)).unwrap();
-        assert!(log.ingest.check_chunk(&origin(2), &payload(0)).is_err());
+        let again = log.ingest.check_chunk(&origin(2), &payload(0));
+        assert!(matches!(again, Err(Unfit::Malformed(_))), "{again:?}");
         assert!(log.ingest.check_chunk(&origin(2), &payload(1)).is_ok());
         let garbage = Bytes::from_static(b"\x01garbage");
         assert!(log.ingest.check_chunk(&origin(2), &garbage).is_err());
     }
 
     #[test]
-    fn action_with_missing_chunks_is_malformed() {
+    fn action_with_unknown_chunks_is_not_judged() {
         let mut log = Log::new();
         let last = piece("a", 0, 5, 2).encode();
-        assert!(log.ingest.certify(&origin(9), &last).is_err());
+        let certify = |log: &Log| log.ingest.certify(&origin(9), &last).unwrap_err();
+        assert_eq!(certify(&log), Unfit::ChunksUnknown);
         let data = Bytes::from_static(b"x");
         log.append(EntryKind::Chunk, &chunk(Part::Data, 0, data))
             .unwrap();
-        assert!(log.ingest.certify(&origin(9), &last).is_err());
+        assert_eq!(certify(&log), Unfit::ChunksUnknown);
+    }
+
+    #[test]
+    fn action_whose_first_chunks_are_unknown_is_over_all_the_same() {
+        let mut log = Log::new();
+        let data = Bytes::from_static(b"x");
+        log.append(EntryKind::Chunk, &chunk(Part::Data, 1, data))
+            .unwrap();
+        assert_eq!(
+            log.ingest.oldest_open_chunk(),
+            Some(LogIndex(0)),
+            "anywhere"
+        );
+        let last = piece("a", 0, 5, 2).encode();
+        assert!(log.append(EntryKind::Action, &last).is_err());
+        let header = EntryHeader {
+            index: LogIndex(2),
+            seqno: Seqno(1),
+            ..log
+                .append(EntryKind::Action, &piece("b", 0, 0, 0).encode())
+                .unwrap()
+        };
+        log.ingest.committed(&header);
+        assert_eq!(log.ingest.oldest_open_chunk(), None);
     }
 
     #[test]
@@ -609,12 +668,38 @@ mod tests {
         };
         let last = piece("a", 0, 5, 1).encode();
         assert!(log.ingest.certify(&origin(9), &last).is_ok());
-        let header = log.append(EntryKind::Discard, &id.encode()).unwrap();
+        let header = log
+            .append(EntryKind::Discard, &Discard::Action(*id).encode())
+            .unwrap();
         let late = log.ingest.certify(&origin(9), &last);
         assert!(late.is_err(), "its chunks are as good as gone: {late:?}");
         assert!(log.ingest.stale(Time(2), Duration::ZERO).is_empty());
         log.ingest.committed(&header);
         assert_eq!(log.ingest.oldest_open_chunk(), None);
+    }
+
+    #[test]
+    fn everything_begun_by_an_index_is_given_up_at_once() {
+        let mut log = Log::new();
+        log.append(EntryKind::Chunk, &chunk(Part::Data, 0, Bytes::new()))
+            .unwrap();
+        let by = |index| Discard::BegunBy(LogIndex(index)).encode();
+        log.append(EntryKind::Discard, &by(0)).unwrap();
+        assert!(!log.ingest.begun_by(Seqno(0)).is_empty(), "it began later");
+        let header = log.append(EntryKind::Discard, &by(1)).unwrap();
+        assert_eq!(log.ingest.begun_by(Seqno(0)), []);
+        let last = piece("a", 0, 5, 1).encode();
+        let late = log.ingest.certify(&origin(9), &last).unwrap_err();
+        assert_eq!(late, Unfit::ChunksUnknown);
+        let discarded = Some((header.index, LogIndex(1)));
+        assert_eq!(log.ingest.discarded(), discarded);
+        log.truncate(3, 0);
+        assert_eq!(
+            log.ingest.discarded(),
+            None,
+            "the earlier one is forgotten, too"
+        );
+        assert!(log.ingest.certify(&origin(9), &last).is_ok());
     }
 
     #[test]

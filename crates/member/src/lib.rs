@@ -48,6 +48,7 @@ mod staged;
 mod start;
 mod storage;
 mod tuning;
+mod unfinished;
 mod view;
 
 pub use action::{Action, ActionPiece, Chunk, Cutter, Part, PayloadError, Piece, cut};
@@ -62,7 +63,6 @@ pub use driver::{
 };
 pub use former::sessions_between;
 pub use host::{Delivery, DonorRequest, Host, Level, MemberStatus, TransferNews};
-pub use ingest::OpenId;
 pub use opening::{OpenError, open_log};
 pub use outcome::{ActionOutcome, VotePolicy};
 pub use outside::{Disk, Network, Observer};
@@ -71,4 +71,5 @@ pub use snapshots::Snapshot;
 pub use start::{Drawn, Start, StartError};
 pub use storage::{IDLE, Job, Retain, Storage};
 pub use tuning::Tuning;
+pub use unfinished::{Discard, OpenId};
 pub use view::{View, ViewMember};

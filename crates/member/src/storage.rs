@@ -64,13 +64,10 @@ pub struct Retain {
     pub(crate) keep_from: LogIndex,
     /// Nor anything after this action, which is as far as some other member has come.
     pub(crate) keep_after: Option<Seqno>,
-    /// Nor, whatever space demands, anything after this action: enough databases have it on their disks.
-    pub(crate) spread: Seqno,
-    /// Nor, whatever space demands, this chunk of such an action and what comes after it.
-    pub(crate) chunks_from: Option<LogIndex>,
-    /// Nothing after this index goes, whatever space demands.
-    pub(crate) committed: LogIndex,
-    /// The configurations in force at all entries up to `committed`, ascending.
+    /// Nothing after this index goes, whatever space demands: it comes back even if all machines lose their
+    /// power now, and a minority its disks. Committed.
+    pub(crate) droppable: LogIndex,
+    /// The configurations in force at all entries up to that, ascending.
     pub(crate) configs: Vec<ConfigAt>,
 }
 
@@ -230,7 +227,7 @@ impl Storage {
         let Some(point) = self.writer.retention_point(keep_from, wall) else {
             return Ok(None);
         };
-        let up_to = point.up_to.min(self.droppable(retain));
+        let up_to = point.up_to.min(retain.droppable);
         let configs = &retain.configs;
         let config_at = |index: LogIndex| configs.iter().rev().find(|c| c.index <= index).cloned();
         let base = self.writer.purge(up_to, &config_at)?;
@@ -242,26 +239,12 @@ impl Storage {
                 Level::Warning,
                 &format!(
                     "the log has reached its disk bound (synod.log_retain_size): dropped entries up to \
-                     {dropped} although a member still needs them from {keep_from}; that member will need \
-                     a full copy",
+                     {dropped} although a member may still need those from {keep_from} on; it will take a \
+                     full copy then",
                 ),
             );
         }
         Ok(Some(base))
-    }
-
-    /// What may go if it must: it comes back even if all machines lose their power now, and a minority its
-    /// disks.
-    fn droppable(&self, retain: &Retain) -> LogIndex {
-        let spread = match self.reader.seek_seqno(retain.spread) {
-            Ok(index) => index,
-            // The databases are ahead of this log.
-            Err(LogError::SeqnoNotFound { .. }) => retain.committed,
-            // Gone already, or unreadable.
-            Err(_) => LogIndex(0),
-        };
-        let chunks = retain.chunks_from.map_or(spread, LogIndex::prev);
-        spread.min(chunks).min(retain.committed)
     }
 
     /// Takes the slowest other member into account, if the log still has what it lacks.
@@ -295,7 +278,7 @@ mod tests {
     use synod_log::{Log, LogOptions, MemoryFiles};
 
     #[test]
-    fn full_log_keeps_the_chunks_of_what_too_few_databases_have() {
+    fn full_log_keeps_what_too_few_databases_have() {
         let files = MemoryFiles::new(1);
         let options = LogOptions {
             segment_bytes: 64 << 10,
@@ -326,25 +309,20 @@ mod tests {
         let shared = Arc::new(Shared::new(LogIndex(0), Seqno(0), || ()));
         let host = Arc::new(Sink::default());
         let mut storage = Storage::new(writer, opened.reader, host, shared.clone());
-        let mut retain = |chunks_from| {
+        let mut retain = |droppable| {
             let retain = Retain {
                 keep_from: LogIndex(0),
                 keep_after: None,
-                spread: Seqno(250),
-                chunks_from,
-                committed: LogIndex(500),
+                droppable: LogIndex(droppable),
                 configs: vec![ConfigAt::default()],
             };
             let base = storage.write(Job::Retain(retain), SystemTime::now());
             base.unwrap().map_or(0, |base| base.last.index.0)
         };
-        let up_to_a_chunk = retain(Some(LogIndex(130)));
-        assert!((1..130).contains(&up_to_a_chunk), "{up_to_a_chunk}");
-        let up_to_the_spread = retain(None);
-        assert!(
-            (130..=250).contains(&up_to_the_spread),
-            "{up_to_the_spread}"
-        );
+        let dropped = retain(130);
+        assert!((1..=130).contains(&dropped), "{dropped}");
+        let dropped = retain(250);
+        assert!((131..=250).contains(&dropped), "{dropped}");
     }
 
     #[test]

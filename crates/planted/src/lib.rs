@@ -69,6 +69,10 @@ pub enum Bug {
     NoCertificationRollback,
     /// member: after a restart, certification starts without history but claims to have it.
     ColdCertification,
+    /// member: a full log drops chunks of actions that are not complete.
+    DropUnfinished,
+    /// member: a member that has stopped goes on with its turn.
+    TurnAfterStop,
     /// member: locks that were given up are still taken for granted.
     NoEpoch,
     /// member: actions are handed to the database before they are committed.
@@ -87,7 +91,7 @@ pub enum Bug {
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Bug; 36] = [
+    pub const ALL: [Bug; 38] = [
         Bug::AckBeforeSync,
         Bug::CountOwnDiskEarly,
         Bug::SkipVote,
@@ -117,6 +121,8 @@ impl Bug {
         Bug::WindowOffByOne,
         Bug::NoCertificationRollback,
         Bug::ColdCertification,
+        Bug::TurnAfterStop,
+        Bug::DropUnfinished,
         Bug::NoEpoch,
         Bug::DeliverUncommitted,
         Bug::MissingChunks,

@@ -137,6 +137,9 @@ impl Connection {
         let why = match fate {
             Fate::Conflict { .. } => "it conflicts with an action ordered before it",
             Fate::TooOld => "its snapshot is older than the certification history",
+            Fate::GivenUp => {
+                "the group has given up the first part of it, see the leader's error log"
+            }
             Fate::Rejected => return Status::NodeFail,
             Fate::Unknown | Fate::NotProposed | Fate::Ordered { .. } => return Status::ConnFail,
         };

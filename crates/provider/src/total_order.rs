@@ -78,7 +78,9 @@ impl Connection {
         self.note_latency(submitted, fate);
         let (seqno, depends_on) = match fate {
             Fate::Ordered { seqno, depends_on } => (seqno.0, depends_on.0),
-            Fate::Conflict { .. } | Fate::TooOld | Fate::Rejected => return Err(Status::TrxFail),
+            Fate::Conflict { .. } | Fate::TooOld | Fate::GivenUp | Fate::Rejected => {
+                return Err(Status::TrxFail);
+            }
             Fate::Unknown | Fate::NotProposed => return Err(Status::ConnFail),
         };
         let trx = sys::WSREP_UNDEFINED_TRX_ID;

@@ -1,13 +1,15 @@
 //! Clients, and the oracle of what they were told: transactions on rows with local locks, and causal
 //! reads. A transaction whose client gave up, or whose member died, is unknown, never absent.
 
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
 use rand::Rng;
 use synod_certify::{Class, KeyType};
 use synod_consensus::{EntryId, MemberId, Seqno, SessionId};
 use synod_member::{
-    Action, Event as Input, Fate, Outcome, ReadDone, Submission, Waiter, cut, lock,
+    Action, Client, Event as Input, Fate, Outcome, Piece, ReadDone, Snapshot, Submission, Waiter,
+    cut, lock,
 };
 
 use crate::action::{Content, Row, TABLES, row_keys, table_keys};
@@ -25,6 +27,11 @@ pub(crate) struct Transaction {
     pub(crate) session: SessionId,
     pub(crate) rows: Vec<Row>,
     pub(crate) caller: Arc<Caller>,
+    /// What it has not handed over yet.
+    rest: VecDeque<Piece>,
+    /// It takes its time for each piece.
+    is_hesitant: bool,
+    snapshot: Arc<Snapshot>,
 }
 
 impl World {
@@ -153,14 +160,21 @@ impl World {
         let snapshot = process.shared.hold_snapshot(Seqno(action.last_seen));
         let number = process.number();
         let epoch = epoch.load(std::sync::atomic::Ordering::Acquire);
+        let rest: VecDeque<Piece> = cut(action, epoch, chunk_bytes, number).collect();
+        let pieces = rest.len();
+        let share = self.options.workload.hesitant.0;
         let known = Transaction {
             member: id,
             session,
             rows,
-            caller: caller.clone(),
+            caller,
+            rest,
+            is_hesitant: pieces > 1 && share > 0.0 && self.chance(share),
+            snapshot,
         };
         self.transactions.insert(transaction, known);
         self.coverage.count("transaction");
+        self.coverage.count_if(pieces > 1, "action in chunks");
         self.note(
             id,
             What::Proposed {
@@ -169,23 +183,46 @@ impl World {
         );
         let timeout_us = self.options.workload.timeout_us;
         self.schedule(timeout_us, Event::GiveUp { transaction });
-        let mut pieces = 0;
-        for piece in cut(action, epoch, chunk_bytes, number) {
-            pieces += 1;
+        self.hand_over_rest(id, transaction);
+    }
+
+    /// Hands over the pieces that are left: all of them, or the next one after a while.
+    pub(crate) fn hand_over_rest(&mut self, id: MemberId, transaction: u64) {
+        while let Some(known) = self.transactions.get_mut(&transaction) {
+            let Some(piece) = known
+                .rest
+                .pop_front()
+                .filter(|_| !known.caller.is_decided())
+            else {
+                break;
+            };
             let (kind, payload) = piece.into_proposal();
             let submission = Submission {
                 kind,
                 payload,
-                waiter: Waiter::new(caller.clone()),
-                snapshot: snapshot.clone(),
+                waiter: Waiter::new(known.caller.clone()),
+                snapshot: known.snapshot.clone(),
                 held: None,
             };
+            let waits = known.is_hesitant && !known.rest.is_empty();
             self.tell_only(id, Input::Submit(submission));
+            if waits {
+                self.coverage.count("client hesitates");
+                let longest_us = self.options.workload.hesitant.1;
+                let (node, epoch) = (id, self.node(id).epoch);
+                let after_us = self.draw((0, longest_us));
+                let next = Event::NextPiece {
+                    node,
+                    epoch,
+                    transaction,
+                };
+                self.schedule(after_us, next);
+                break;
+            }
         }
-        if pieces > 1 {
-            self.coverage.count("action in chunks");
+        if self.is_up(id) {
+            self.settle(id);
         }
-        self.settle(id);
     }
 
     // --- what clients are told --------------------------------------------------------------
@@ -203,10 +240,15 @@ impl World {
                 }
                 self.process(id).attached.insert(seqno, transaction);
             }
-            Fate::Conflict { .. } | Fate::TooOld | Fate::Rejected | Fate::NotProposed => {
+            Fate::Conflict { .. }
+            | Fate::TooOld
+            | Fate::GivenUp
+            | Fate::Rejected
+            | Fate::NotProposed => {
                 let name = match fate {
                     Fate::Conflict { .. } => "conflict",
                     Fate::TooOld => "snapshot too old",
+                    Fate::GivenUp => "given up",
                     Fate::NotProposed => "no group to propose to",
                     _ => "proposal malformed",
                 };

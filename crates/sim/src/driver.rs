@@ -2,20 +2,21 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use synod_consensus::{
-    AppendOutcome, Body, Effect, EntryId, EntryKind, LogIndex, MemberId, Message, RoleChange,
-    RoleName, WriteOp,
+    AppendOutcome, Body, Effect, EntryHeader, EntryId, EntryKind, LogIndex, MemberId, Message,
+    RoleChange, RoleName, WriteOp,
 };
 use synod_member::{CatchUp, Driver, Event as Input, Job, Level};
-use synod_wire::PeerMessage;
+use synod_wire::{DataState, PeerMessage};
 
 use crate::deeds::{Deed, Seen};
 use crate::invariants::bounds::{Held, within};
 use crate::invariants::committed::Committed;
 use crate::invariants::durable_first::may_leave;
 use crate::invariants::election::Election;
-use crate::invariants::quorum::durable_on_quorum;
+use crate::invariants::quorum::{durable_on_quorum, whole_on_quorum};
 use crate::invariants::{Violation, repair, require, versions};
 use crate::options::Options;
 use crate::trace::What;
@@ -257,8 +258,28 @@ impl World {
             _ => self.coverage.count("member stopped"),
         }
         self.note(id, What::Refused { why });
+        self.check_silence(id);
         self.end_process(id);
         self.restart_later(id);
+    }
+
+    /// A thread that runs a driver hands it what has come in by then, and gives it one more turn, before it looks
+    /// whether the driver has stopped. That must lead to nothing: the group may have let the member go.
+    fn check_silence(&mut self, id: MemberId) {
+        let now = self.local(id);
+        let process = self.process(id);
+        process
+            .driver
+            .handle(now, Input::DataState(DataState::Synced));
+        // Anything that is due at times is due now.
+        process.driver.turn(now.plus(Duration::from_secs(1)));
+        let deeds = std::iter::from_fn(|| process.deeds.next());
+        let speaks = deeds.filter(|deed| !matches!(deed, Deed::Said(..))).count();
+        let rule = "who has stopped does nothing more";
+        let checked = require(speaks == 0, rule, || {
+            format!("{id} has stopped, and does {speaks} things in its last turn")
+        });
+        self.judge(checked);
     }
 
     // --- effects ----------------------------------------------------------------------------
@@ -376,7 +397,23 @@ impl World {
                 what: format!("{id} commits {entry}, which nobody wrote"),
             }));
         };
-        let (_, checked) = self.checks.commit(id, &header, &payload, seen.term);
+        let (is_first, checked) = self.checks.commit(id, &header, &payload, seen.term);
+        self.judge(checked);
+        if is_first && header.kind == EntryKind::Action {
+            self.check_whole(&header);
+        }
+    }
+
+    /// All chunks of an action are on a majority of the disks when it is committed.
+    fn check_whole(&mut self, header: &EntryHeader) {
+        let Some(first_chunk) = self.checks.certified.first_chunk(header.seqno) else {
+            return;
+        };
+        let voters = self.checks.quorums.voters_of(header.index);
+        let checked = whole_on_quorum(header.id(), voters, |member| {
+            let node = self.nodes.get(&member);
+            node.is_some_and(|node| node.ledger.vouches_from(first_chunk, header.id()))
+        });
         self.judge(checked);
     }
 

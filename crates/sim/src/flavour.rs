@@ -25,6 +25,8 @@ pub(crate) enum Flavour {
     Absences,
     /// Logs that hold as little as they may, on bad disks.
     ShortLogs,
+    /// Large actions of slow clients, in logs that are too small for them.
+    LongActions,
 }
 
 impl Flavour {
@@ -37,6 +39,8 @@ impl Flavour {
             7 => Flavour::HandOvers,
             8 => Flavour::LateLeaders,
             9 => Flavour::ShortLogs,
+            // The rest of these is as drawn.
+            1 if seed / 10 % 3 != 1 => Flavour::LongActions,
             _ => Flavour::Plain,
         }
     }
@@ -87,6 +91,12 @@ impl Flavour {
                 options.scenes = vec![Scene::ShortLogs, Scene::BadSync];
                 options.retain_bytes = 64 << 20;
                 write_much(options);
+            }
+            Flavour::LongActions => {
+                options.retain_bytes = 128 << 10;
+                write_much(options);
+                options.chunk_bytes = 400;
+                options.workload.hesitant = (0.1, 200_000);
             }
         }
     }

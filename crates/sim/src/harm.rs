@@ -22,8 +22,12 @@ use crate::world::World;
 
 /// A write is looked for among so many of the last.
 const RECENT_WRITES: usize = 200;
-/// Size of a batch header (docs/log-format.md).
+/// Places on the disk by docs/log-format.md: a checker does not ask the code under test. Size of a batch
+/// header; where that and the control file state a floor, and of which segment the latter.
 const BATCH_HEADER_BYTES: u64 = 80;
+const BATCH_FLOOR_AT: usize = 24;
+const CONTROL_SEGMENT_AT: usize = 52;
+const CONTROL_FLOOR_AT: usize = 60;
 
 /// What becomes of the bytes of a file.
 struct Harm {
@@ -74,7 +78,7 @@ fn newest_batches(files: &MemoryFiles, segment: &Path) -> Vec<Batch> {
     let batch = |place: Range<u64>| {
         let at = usize::try_from(place.start).ok()?;
         let is_batch = content.get(at..at + 4)? == b"SynB";
-        let floor = number_at(&content, at + 24)?;
+        let floor = number_at(&content, at + BATCH_FLOOR_AT)?;
         is_batch.then_some(Batch { place, floor })
     };
     let writes = lasting_writes(&files.writes(segment));
@@ -85,8 +89,8 @@ fn newest_batches(files: &MemoryFiles, segment: &Path) -> Vec<Batch> {
 fn control_floor(files: &MemoryFiles, segment: &Path) -> u64 {
     let control = files.content(&Path::new(LOG_DIR).join("synod-control.log"));
     let control = control.unwrap_or_default();
-    match number_at(&control, 52) == segment_number(segment) {
-        true => number_at(&control, 60).unwrap_or(0),
+    match number_at(&control, CONTROL_SEGMENT_AT) == segment_number(segment) {
+        true => number_at(&control, CONTROL_FLOOR_AT).unwrap_or(0),
         false => 0,
     }
 }

@@ -268,6 +268,13 @@ impl Ledger {
         self.durable.has(entry) || owed.any(|image| image.has(entry))
     }
 
+    /// As [`Ledger::vouches_for`], of everything from `first` to the entry.
+    pub(crate) fn vouches_from(&self, first: LogIndex, entry: EntryId) -> bool {
+        let mut owed = self.owed.iter().flat_map(|owed| &owed.images);
+        let has_all = |image: &Image| image.has(entry) && image.base.index < first;
+        has_all(&self.durable) || owed.any(has_all)
+    }
+
     /// The entry that the log has to reach before its member may take part as if nothing had happened.
     pub(crate) fn owes(&self) -> Option<EntryId> {
         let owed = self.owed.as_ref()?;

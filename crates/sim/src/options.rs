@@ -168,6 +168,9 @@ pub struct Workload {
     pub reads: f64,
     /// A client that has waited for so long gives up, in microseconds.
     pub timeout_us: u64,
+    /// Share of clients that hand over large actions chunk by chunk, and how long each takes at most, in
+    /// microseconds.
+    pub hesitant: (f64, u64),
     /// Share of transactions with more bytes than their rows need, and how many bytes at most.
     pub filler: (f64, usize),
 }
@@ -351,6 +354,8 @@ impl Options {
         rate("pa_unsafe", self.workload.pa_unsafe, 1.0)?;
         rate("reads", self.workload.reads, 1.0)?;
         rate("filler", self.workload.filler.0, 1.0)?;
+        rate("hesitant", self.workload.hesitant.0, 1.0)?;
+        at_least("hesitant", self.workload.hesitant.1, 1)?;
         at_least("filler", self.workload.filler.1 as u64, 1)?;
         at_least("safety_us", self.safety_us, 1)?;
         at_least("liveness_us", self.liveness_us, 1)?;
@@ -432,5 +437,6 @@ fn draw_workload(rng: &mut SmallRng) -> Workload {
         reads: pick(rng, &[0.02, 0.1, 0.4]),
         timeout_us: pick(rng, &[100_000, 1_000_000, 10_000_000]),
         filler: (0.3, 600),
+        hesitant: (0.0, 1),
     }
 }

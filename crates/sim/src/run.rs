@@ -328,8 +328,11 @@ impl World {
 
     /// What is in no log of the core any more must be in some database of it.
     fn newest_copy_inside(&self, core: &BTreeSet<MemberId>) -> bool {
-        let oldest_base = core.iter().map(|id| self.core(*id).base().seqno).min();
-        let newest_base = core.iter().map(|id| self.core(*id).base().seqno).max();
+        let bases = || {
+            let bases = core.iter().map(|id| self.core(*id).base().last.index);
+            bases.map(|base| self.broken_up_to(base))
+        };
+        let (oldest_base, newest_base) = (bases().min(), bases().max());
         let databases = core.iter().filter(|id| self.node(**id).has_data);
         let newest = databases.map(|id| self.node(*id).database.applied).max();
         oldest_base <= newest && newest_base <= newest

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use synod_consensus::{GroupId, LeaderPreference, LogBase, MemberId, Seqno, SessionId};
+use synod_consensus::{GroupId, LeaderPreference, LogBase, LogIndex, MemberId, Seqno, SessionId};
 use synod_log::{Files, LogError, LogOptions, Opened};
 use synod_member::{
     DatabasePosition, Drawn, Driver, Event as Input, Host, IDLE, Job, Links, MemberConfig,
@@ -338,15 +338,11 @@ impl World {
     fn check_own_need(&mut self, id: MemberId, base: &LogBase, bytes: u64) {
         self.flush_databases();
         let node = self.node(id);
-        let before = self
-            .checks
-            .committed
-            .get(node.ledger.written.base.index)
-            .map_or(Seqno(0), |header| header.seqno);
+        let before = self.broken_up_to(node.ledger.written.base.index);
         let durable = node.database.durable;
         let needs = node.has_data && !node.database.copying && durable >= before;
         if needs && bytes <= 2 * self.options.retain_bytes {
-            let checked = retained::own(id, base.seqno, durable);
+            let checked = retained::own(id, self.broken_up_to(base.last.index), durable);
             self.judge(checked);
         }
     }
@@ -358,25 +354,29 @@ impl World {
         let now = core.config();
         // It may have changed since this was decided.
         let before = core.config_at(now.index.prev()).unwrap_or(now);
+        let gone = self.broken_up_to(base.last.index);
         let judged = [now, before].map(|at| {
             let databases = at.config.members.iter().filter(|(_, m)| m.has_data);
             let voters = databases.filter(|(id, _)| at.config.is_voter(**id));
             let had = voters.map(|(id, _)| self.nodes.get(id).map_or(Seqno(0), |n| n.database.had));
-            retained::spread(id, base.seqno, at.config.voters().count(), had.collect())
+            retained::spread(id, gone, at.config.voters().count(), had.collect())
         });
         let [now, before] = judged;
         self.judge(now.or(before));
+    }
+
+    /// The last action that a log which begins after `base` has not whole.
+    pub(crate) fn broken_up_to(&self, base: LogIndex) -> Seqno {
+        let before = self.checks.committed.get(base).map(|header| header.seqno);
+        let broken = self.checks.certified.last_broken(base);
+        before.max(broken).unwrap_or(Seqno(0))
     }
 
     /// What was dropped is not gone for good.
     fn check_retained(&mut self, id: MemberId) {
         self.flush_databases();
         let present = || self.nodes.values().filter(|node| !node.gone);
-        let logs = present().map(|node| {
-            let base = node.ledger.written.base.index;
-            let known = self.checks.committed.get(base);
-            known.map_or(Seqno(0), |header| header.seqno)
-        });
+        let logs = present().map(|node| self.broken_up_to(node.ledger.written.base.index));
         let whole = present().filter(|node| node.has_data && !node.database.copying);
         let databases = whole.map(|node| node.database.durable);
         let checked = retained::purged(id, logs, databases);

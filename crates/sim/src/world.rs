@@ -86,6 +86,12 @@ pub(crate) enum Event {
     GiveUp {
         transaction: u64,
     },
+    /// A client that takes its time goes on.
+    NextPiece {
+        node: MemberId,
+        epoch: u64,
+        transaction: u64,
+    },
     Work,
     Trouble,
     /// A step of a scene.
@@ -331,6 +337,7 @@ impl World {
             | Event::CatchUp { node, epoch }
             | Event::Copied { node, epoch, .. }
             | Event::AskAgain { node, epoch, .. }
+            | Event::NextPiece { node, epoch, .. }
             | Event::Seek { node, epoch } => (*node, Some(*epoch)),
             Event::Start { node, epoch } => {
                 let (node, epoch) = (*node, *epoch);
@@ -383,6 +390,9 @@ impl World {
                 after,
                 ..
             } => self.ask_again(node, number, after),
+            Event::NextPiece {
+                node, transaction, ..
+            } => self.hand_over_rest(node, transaction),
             Event::Seek { node, .. } => self.seek(node),
             Event::Start { .. }
             | Event::Reconnect { .. }

@@ -85,12 +85,17 @@ fn wrong_delivery_is_found() {
 
 #[test]
 fn wrong_retention_is_found() {
-    are_found(&[Bug::RetainUnflushed, Bug::RetainForOne]);
+    are_found(&[Bug::RetainUnflushed, Bug::RetainForOne, Bug::DropUnfinished]);
 }
 
 #[test]
 fn databases_with_lost_actions_are_found() {
     are_found(&[Bug::UndoApplied]);
+}
+
+#[test]
+fn work_after_the_end_is_found() {
+    are_found(&[Bug::TurnAfterStop]);
 }
 
 #[test]

@@ -2,8 +2,8 @@
 
 use bytes::Bytes;
 use synod_consensus::{
-    Body, EntryId, EntryKind, GroupId, LeaderWeight, MemberId, Message, Origin, Seqno, SessionId,
-    Term, VersionRange,
+    Body, EntryId, EntryKind, GroupId, LeaderWeight, LogIndex, MemberId, Message, Origin, Seqno,
+    SessionId, Term, VersionRange,
 };
 
 /// Between two members there are two connections in each direction, so that control traffic never
@@ -137,8 +137,8 @@ pub enum RefusedWhy {
     NotLeader,
     /// The payload is not what its kind says.
     Malformed,
-    /// The action is larger than the group allows.
-    TooLarge,
+    /// Chunks that came before it are not known, or were given up.
+    GivenUp,
 }
 
 /// A member's question whether it may take part.
@@ -277,6 +277,9 @@ pub struct StatusBroadcast {
     pub term: Term,
     /// The last report of each member.
     pub members: Vec<Report>,
+    /// No log has to keep anything up to here for the sake of a database that might be lost: enough databases have
+    /// it on their disks. What was true once stays true.
+    pub droppable: LogIndex,
 }
 
 /// How an action ended on a member.

@@ -2,8 +2,8 @@
 
 use bytes::Bytes;
 use synod_consensus::{
-    Append, Body, EntryKind, GroupId, LeaderWeight, MemberId, Message, Seqno, SessionId, Term,
-    VersionRange,
+    Append, Body, EntryKind, GroupId, LeaderWeight, LogIndex, MemberId, Message, Seqno, SessionId,
+    Term, VersionRange,
 };
 
 use crate::codec::{Reader, Writer};
@@ -136,6 +136,7 @@ fn write_peer_message(w: &mut Writer, message: &PeerMessage) -> Result<(), Encod
                 .members
                 .iter()
                 .try_for_each(|report| write_report(w, report))?;
+            w.u64(status.droppable.0);
         }
         PeerMessage::StateRequest(request) => write_state_request(w, request)?,
         PeerMessage::StateOffer(offer) => {
@@ -320,7 +321,7 @@ fn write_refused_why(w: &mut Writer, why: RefusedWhy) {
         }
         RefusedWhy::NotLeader => w.u8(2),
         RefusedWhy::Malformed => w.u8(3),
-        RefusedWhy::TooLarge => w.u8(4),
+        RefusedWhy::GivenUp => w.u8(4),
     }
 }
 
@@ -334,7 +335,7 @@ fn read_refused_why(r: &mut Reader) -> Result<RefusedWhy, DecodeError> {
         },
         2 => RefusedWhy::NotLeader,
         3 => RefusedWhy::Malformed,
-        4 => RefusedWhy::TooLarge,
+        4 => RefusedWhy::GivenUp,
         code => {
             return Err(DecodeError::UnknownCode {
                 what: "refusal of a proposal",
@@ -514,7 +515,11 @@ fn read_status(r: &mut Reader) -> Result<StatusBroadcast, DecodeError> {
     for _ in 0..count {
         members.push(read_report(r)?);
     }
-    Ok(StatusBroadcast { term, members })
+    Ok(StatusBroadcast {
+        term,
+        members,
+        droppable: LogIndex(r.u64()?),
+    })
 }
 
 fn write_state_request(w: &mut Writer, request: &StateRequest) -> Result<(), EncodeError> {

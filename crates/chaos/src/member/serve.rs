@@ -105,6 +105,7 @@ impl Server {
             }
             Fate::Conflict { .. } => refused("conflict"),
             Fate::TooOld => refused("snapshot too old"),
+            Fate::GivenUp => refused("given up"),
             Fate::Rejected => refused("rejected"),
             Fate::Unknown | Fate::NotProposed => Reply::Unknown,
         };

@@ -25,9 +25,12 @@ impl Chunked {
         after.map(|(_, first_chunk)| *first_chunk).min()
     }
 
-    /// The log has nothing up to `base` any more.
-    pub(super) fn dropped(&mut self, base: LogIndex) {
-        self.first_chunks.retain(|_, first| *first > base);
+    /// The log has nothing up to `base` any more, nor up to `seqno`. What began anywhere (at zero) is kept
+    /// in mind as long as it is in the log.
+    pub(super) fn dropped(&mut self, base: LogIndex, seqno: Seqno) {
+        let anywhere = LogIndex(0);
+        self.first_chunks
+            .retain(|at, first| *first > base || (*first == anywhere && *at > seqno));
     }
 }
 
@@ -48,7 +51,7 @@ mod tests {
         assert_eq!(first_after(&chunked, 8), Some(LogIndex(30)));
         assert_eq!(first_after(&chunked, 9), Some(LogIndex(60)));
         assert_eq!(first_after(&chunked, 12), None);
-        chunked.dropped(LogIndex(30));
+        chunked.dropped(LogIndex(30), Seqno(3));
         assert_eq!(first_after(&chunked, 4), Some(LogIndex(40)));
     }
 }

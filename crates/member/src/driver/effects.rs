@@ -60,6 +60,7 @@ impl Driver {
                 self.ingest.truncated(from);
                 self.views.truncated(from);
                 self.voting.truncated(from);
+                self.droppable_ends(from.prev());
                 self.era = self.links.shared.log_cut(from);
                 let era = self.era;
                 Job::Truncate { ticket, era, from }
@@ -187,6 +188,11 @@ impl Driver {
 
     /// The outbox wants to know of every commit; of this one only the term is known.
     fn written_before(&mut self, index: LogIndex) {
+        if let Some(first_chunk) = self.ingest.forget_closed(index) {
+            // At the latest.
+            let seqno = self.core.last_seqno();
+            self.chunked.committed(seqno, first_chunk);
+        }
         let Some(term) = self.core.term_at(index) else {
             return;
         };
@@ -276,6 +282,7 @@ impl Driver {
         self.ingest = self.new_ingestor(index, seqno);
         self.views.clear();
         self.voting.truncated(LogIndex(0));
+        self.droppable_ends(LogIndex(0));
         self.last_committed = index;
     }
 }

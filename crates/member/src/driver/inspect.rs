@@ -1,6 +1,6 @@
 //! A look into a driver, for metrics and checkers.
 
-use synod_consensus::{Core, GroupId, MemberId, Seqno};
+use synod_consensus::{Core, GroupId, LogIndex, MemberId, Seqno};
 
 use super::Driver;
 
@@ -15,6 +15,10 @@ pub struct Load {
     pub submitted: usize,
     /// Bytes of the certification index, about.
     pub certification_bytes: usize,
+    /// First chunk of any action that is not complete, or not committed: the log keeps it.
+    pub unfinished_from: Option<LogIndex>,
+    /// As far as this member knows, enough databases have this on their disks for the log to drop it by force.
+    pub spread: Seqno,
 }
 
 impl Driver {
@@ -45,6 +49,8 @@ impl Driver {
             deferred: self.deferred.len(),
             submitted: self.submitted.len(),
             certification_bytes: self.ingest.memory_bytes(),
+            unfinished_from: self.ingest.oldest_open_chunk(),
+            spread: self.spread.flushed(&self.core.config().config),
         }
     }
 }

@@ -452,7 +452,7 @@ impl Driver {
     }
 
     /// Where a new member's log shall start: late, but early enough for what its database lacks.
-    fn base_for(&self, join: &Join) -> LogBase {
+    fn base_for(&mut self, join: &Join) -> LogBase {
         let oldest = self.core.base().last.index;
         let mut index = LogIndex(
             self.core
@@ -466,7 +466,9 @@ impl Driver {
         {
             index = index.min(LogIndex(at.0.saturating_sub(self.tuning.join_backlog)));
         }
-        if let Some(chunk) = self.ingest.oldest_open_chunk() {
+        if let Ok(header) = self.links.reader.header(index)
+            && let Some(chunk) = self.chunks_after(header.seqno)
+        {
             index = index.min(chunk.prev());
         }
         if index <= oldest {

@@ -13,7 +13,7 @@ use synod_wire::{PeerMessage, Propose, RefusedWhy, Report, StatusBroadcast};
 
 use super::Driver;
 use crate::host::Level;
-use crate::ingest::OpenId;
+use crate::ingest::Unfit;
 use crate::storage::{Job, Retain};
 use crate::view::View;
 
@@ -108,31 +108,27 @@ impl Driver {
     }
 
     fn judge(&self, propose: &Propose) -> Result<Seqno, RefusedWhy> {
-        if propose.kind == EntryKind::Chunk {
-            return match self.ingest.check_chunk(&propose.origin, &propose.payload) {
-                Ok(()) => Ok(Seqno::UNDEFINED),
-                Err(error) => {
-                    self.log(
-                        Level::Error,
-                        format!("proposal {:?}: {error}", propose.origin),
-                    );
-                    Err(RefusedWhy::Malformed)
-                }
-            };
-        }
-        match self.ingest.certify(&propose.origin, &propose.payload) {
-            Ok(Verdict::Pass { depends_on }) => Ok(Seqno(depends_on)),
-            Ok(Verdict::Conflict { with }) => Err(RefusedWhy::Conflict { with: Seqno(with) }),
-            Ok(Verdict::TooOld { window_start, .. }) => Err(RefusedWhy::TooOld {
-                window_start: Seqno(window_start),
-            }),
-            Err(error) => {
+        let unfit = |unfit| match unfit {
+            Unfit::ChunksUnknown => RefusedWhy::GivenUp,
+            Unfit::Malformed(error) => {
                 self.log(
                     Level::Error,
                     format!("proposal {:?}: {error}", propose.origin),
                 );
-                Err(RefusedWhy::Malformed)
+                RefusedWhy::Malformed
             }
+        };
+        let (origin, payload) = (&propose.origin, &propose.payload);
+        if propose.kind == EntryKind::Chunk {
+            let checked = self.ingest.check_chunk(origin, payload);
+            return checked.map_err(unfit).map(|()| Seqno::UNDEFINED);
+        }
+        match self.ingest.certify(origin, payload).map_err(unfit)? {
+            Verdict::Pass { depends_on } => Ok(Seqno(depends_on)),
+            Verdict::Conflict { with } => Err(RefusedWhy::Conflict { with: Seqno(with) }),
+            Verdict::TooOld { window_start, .. } => Err(RefusedWhy::TooOld {
+                window_start: Seqno(window_start),
+            }),
         }
     }
 
@@ -219,7 +215,9 @@ impl Driver {
         self.correct_own_record();
         self.raise_protocol();
         self.continue_leaves();
-        self.discard_stale_chunks();
+        self.discard_unknown();
+        self.discard_stale();
+        self.make_room();
         self.weigh_reports();
         self.broadcast_status();
         self.tell_of_full_log();
@@ -304,16 +302,6 @@ impl Driver {
         self.append_own(EntryKind::View, &view.encode());
     }
 
-    fn discard_stale_chunks(&mut self) {
-        for id in self.ingest.stale(self.now, self.tuning.stale_chunks) {
-            self.log(
-                Level::Info,
-                format!("giving up an unfinished action of member {}", id.member),
-            );
-            self.append_own(EntryKind::Discard, &OpenId::encode(&id));
-        }
-    }
-
     pub(super) fn handle_report(&mut self, from: MemberId, report: Report) {
         let current = self
             .presence
@@ -348,12 +336,13 @@ impl Driver {
         self.advance_window(self.presence.reports().map(|r| r.seen).min());
         let members: Vec<Report> = self.presence.reports().cloned().collect();
         self.spread.note(&self.core.config().config, &members);
-        let term = self.core.term();
+        let (term, droppable) = (self.core.term(), self.droppable());
         let others: Vec<MemberId> = self.core.config().config.members.keys().copied().collect();
         for member in others.into_iter().filter(|id| *id != self.me.member) {
             let status = StatusBroadcast {
                 term,
                 members: members.clone(),
+                droppable,
             };
             self.send(member, PeerMessage::Status(status));
         }
@@ -365,6 +354,7 @@ impl Driver {
             self.advance_window(status.members.iter().map(|r| r.seen).min());
             let config = &self.core.config().config;
             self.spread.note(config, &status.members);
+            self.heard_droppable(status.droppable);
             self.weigh_status(&status.members);
         }
     }
@@ -399,30 +389,21 @@ impl Driver {
         if let Some(chunk) = self.ingest.oldest_open_chunk() {
             keep_from = keep_from.min(chunk.prev());
         }
-        let committed = self.last_committed;
-        if committed > self.core.base().last.index {
+        let droppable = self.droppable().min(self.last_committed);
+        if droppable > self.core.base().last.index {
             let keep_after = match self.core.is_leader() {
                 // It knows how far the logs are.
                 true => None,
                 false => self.slowest_applied,
             };
-            let spread = self.spread.flushed(&self.core.config().config);
             let retain = Retain {
                 keep_from,
                 keep_after,
-                spread,
-                chunks_from: self.chunks_after(spread),
-                committed,
-                configs: self.configs_up_to(committed),
+                droppable,
+                configs: self.configs_up_to(droppable),
             };
             self.links.disk.write(Job::Retain(retain));
         }
-    }
-
-    /// First chunk of any committed action that comes after `seqno`.
-    fn chunks_after(&mut self, seqno: Seqno) -> Option<LogIndex> {
-        self.chunked.dropped(self.core.base().last.index);
-        self.chunked.first_after(seqno)
     }
 }
 

@@ -8,6 +8,7 @@
 mod chunked;
 mod connections;
 mod deferred;
+mod droppable;
 mod durable;
 mod effects;
 mod event;
@@ -130,6 +131,8 @@ pub struct Driver {
     flushed: Flushed,
     spread: Spread,
     chunked: Chunked,
+    /// By the leader's word.
+    droppable: LogIndex,
     durable: Durable,
     /// How far the slowest member present has applied, by the leader's word.
     slowest_applied: Option<Seqno>,
@@ -214,6 +217,7 @@ impl Driver {
             flushed: Flushed::new(tuning.flush_margin),
             spread: Spread::default(),
             chunked: Chunked::default(),
+            droppable: LogIndex(0),
             durable: Durable::new(tuning.spread_margin),
             slowest_applied: None,
             survivor_policy: SurvivorPolicy::default(),
@@ -256,7 +260,7 @@ impl Driver {
 
     /// Does what is due, and what the inputs since the last turn led to.
     pub fn turn(&mut self, now: Time) {
-        if self.stopped {
+        if self.stopped && !synod_planted::is(synod_planted::Bug::TurnAfterStop) {
             // Whoever has left in good order must not ask to be present again.
             return;
         }

@@ -104,7 +104,8 @@ impl Driver {
             RefusedWhy::NotLeader => return,
             RefusedWhy::Conflict { with } => Fate::Conflict { with },
             RefusedWhy::TooOld { .. } => Fate::TooOld,
-            RefusedWhy::Malformed | RefusedWhy::TooLarge => {
+            RefusedWhy::GivenUp => Fate::GivenUp,
+            RefusedWhy::Malformed => {
                 self.log(
                     Level::Error,
                     format!("the leader refused a proposal: {reason:?}"),

@@ -5,12 +5,12 @@
 //! cleaning. Only where the window may have begun at the moment of the verdict is taken from the leader.
 //! It takes an action in chunks for one that everything depends on if it began in the middle of them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use synod_certify::{Class, Fingerprint, KeySet, KeyType, Relation, Source, relation};
-use synod_consensus::{EntryHeader, EntryId, EntryKind, Seqno};
-use synod_member::{ActionPiece, Chunk, OpenId, Part};
+use synod_consensus::{EntryHeader, EntryId, EntryKind, LogIndex, Seqno};
+use synod_member::{ActionPiece, Chunk, Discard, OpenId, Part};
 
 use super::{Checked, Violation, history::History, require};
 use crate::action::{Content, Row};
@@ -31,12 +31,12 @@ pub(crate) struct Certified {
     barrier: i64,
     /// Seqnos of the writes to each row.
     rows: BTreeMap<Row, Vec<i64>>,
-    /// Keys and data of unfinished actions.
-    chunks: BTreeMap<OpenId, (Vec<u8>, Vec<u8>)>,
+    /// First chunk, keys and data of unfinished actions.
+    chunks: BTreeMap<OpenId, (LogIndex, Vec<u8>, Vec<u8>)>,
     /// Where the window may have begun when a leader judged an entry.
     windows: BTreeMap<EntryId, Vec<Seqno>>,
-    /// Actions in chunks: whoever began in the middle of one does not know its keys.
-    chunked: BTreeSet<i64>,
+    /// Actions in chunks, with the first one's index: whoever began in the middle of one does not know its keys.
+    chunked: BTreeMap<i64, LogIndex>,
 }
 
 /// An action as the checkers see it: whole.
@@ -70,6 +70,18 @@ impl Certified {
         after.checked_sub(1).map_or(0, |at| writes[at])
     }
 
+    /// Where a committed action in chunks begins.
+    pub(crate) fn first_chunk(&self, seqno: Seqno) -> Option<LogIndex> {
+        self.chunked.get(&seqno.0).copied()
+    }
+
+    /// The last committed action that a log which begins after `base` has not all chunks of.
+    pub(crate) fn last_broken(&self, base: LogIndex) -> Option<Seqno> {
+        let mut latest_first = self.chunked.iter().rev();
+        let broken = latest_first.find(|(_, first_chunk)| **first_chunk <= base);
+        broken.map(|(seqno, _)| Seqno(*seqno))
+    }
+
     /// An entry is committed for the first time.
     pub(crate) fn committed(
         &mut self,
@@ -90,8 +102,13 @@ impl Certified {
             }
             EntryKind::Chunk => self.chunk(header, payload),
             EntryKind::Discard => {
-                let id = OpenId::decode(payload.clone()).map_err(|e| unreadable(header, &e))?;
-                self.chunks.remove(&id);
+                let discard = Discard::decode(payload.clone());
+                match discard.map_err(|error| unreadable(header, &error))? {
+                    Discard::Action(id) => {
+                        self.chunks.remove(&id);
+                    }
+                    Discard::BegunBy(index) => self.chunks.retain(|_, (first, ..)| *first > index),
+                }
                 Ok(())
             }
             EntryKind::Action => self.action(header, payload, history),
@@ -101,7 +118,8 @@ impl Certified {
     fn chunk(&mut self, header: &EntryHeader, payload: &Bytes) -> Checked {
         let chunk = Chunk::decode(payload.clone()).map_err(|error| unreadable(header, &error))?;
         let id = OpenId::of(&header.origin, chunk.chunked);
-        let (keys, data) = self.chunks.entry(id).or_default();
+        let begun = || (header.index, Vec::new(), Vec::new());
+        let (_, keys, data) = self.chunks.entry(id).or_insert_with(begun);
         match chunk.part {
             Part::Keys => keys.extend_from_slice(&chunk.bytes),
             Part::Data => data.extend_from_slice(&chunk.bytes),
@@ -113,7 +131,11 @@ impl Certified {
         let piece =
             ActionPiece::decode(payload.clone()).map_err(|error| unreadable(header, &error))?;
         let id = OpenId::of(&header.origin, piece.chunked);
-        let (mut keys, mut data) = self.chunks.remove(&id).unwrap_or_default();
+        let (mut keys, mut data) = (Vec::new(), Vec::new());
+        if let Some((first_chunk, of_chunks, data_of_chunks)) = self.chunks.remove(&id) {
+            (keys, data) = (of_chunks, data_of_chunks);
+            self.chunked.insert(header.seqno.0, first_chunk);
+        }
         keys.extend_from_slice(&piece.keys);
         data.extend_from_slice(&piece.data);
         let content = history.action(header, data.into())?;
@@ -167,7 +189,7 @@ impl Certified {
         let exact =
             first.is_some_and(|w| from(w.0) <= found) && last.is_some_and(|w| found <= from(w.0));
         // Behind an action whose keys the leader did not know.
-        let cautious = found > from(0) && self.chunked.contains(&found);
+        let cautious = found > from(0) && self.chunked.contains_key(&found);
         require(exact || cautious, RULE, || {
             let expected = from(0);
             format!("{header:?} has to depend on {expected} (window from {windows:?})")
@@ -203,9 +225,6 @@ impl Certified {
             Class::WriteSet { .. } => Some(source_of(header, piece)),
             Class::TotalOrder | Class::Barrier => None,
         };
-        if piece.chunked != 0 {
-            self.chunked.insert(seqno);
-        }
         if piece.class != (Class::WriteSet { pa_unsafe: false }) {
             self.barrier = seqno;
         }

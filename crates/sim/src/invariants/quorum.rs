@@ -18,6 +18,21 @@ pub(crate) fn durable_on_quorum(
     })
 }
 
+/// As [`durable_on_quorum`], of an action in chunks and all of them.
+pub(crate) fn whole_on_quorum(
+    entry: EntryId,
+    voters: &[MemberId],
+    holds: impl Fn(MemberId) -> bool,
+) -> Checked {
+    let copies: Vec<MemberId> = voters.iter().copied().filter(|id| holds(*id)).collect();
+    let enough = copies.len() > voters.len() / 2;
+    require(
+        enough,
+        "all chunks of what is acknowledged are on a quorum",
+        || format!("{entry} is committed, but of {voters:?} only {copies:?} have all its chunks"),
+    )
+}
+
 /// Who voted when what was committed. A leader counts by the configuration in force when it counts,
 /// which may be a later one than that in force at the entry.
 #[derive(Default)]

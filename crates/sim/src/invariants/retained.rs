@@ -5,8 +5,8 @@ use synod_consensus::{MemberId, Seqno};
 
 use super::{Checked, require};
 
-/// A member has dropped the beginning of its log. `logs`: the action after which each log begins;
-/// `databases`: how far each database has surely come on its own disk.
+/// A member has dropped the beginning of its log. `logs`: the action after which each log has all actions with
+/// all their chunks; `databases`: how far each database has surely come on its own disk.
 pub(crate) fn purged(
     member: MemberId,
     logs: impl Iterator<Item = Seqno>,
@@ -19,7 +19,7 @@ pub(crate) fn purged(
         "every action is in a log or a database",
         || {
             format!(
-                "{member} has dropped entries: the longest log begins after {longest}, but of all databases the \
+                "{member} has dropped entries: the longest log has everything after {longest}, but of all databases the \
              newest has {newest} on its disk"
             )
         },

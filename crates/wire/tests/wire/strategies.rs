@@ -235,7 +235,7 @@ fn refused_why() -> impl Strategy<Value = RefusedWhy> {
         seqno().prop_map(|window_start| RefusedWhy::TooOld { window_start }),
         Just(RefusedWhy::NotLeader),
         Just(RefusedWhy::Malformed),
-        Just(RefusedWhy::TooLarge),
+        Just(RefusedWhy::GivenUp),
     ]
 }
 
@@ -366,8 +366,10 @@ pub(crate) fn peer_message() -> impl Strategy<Value = PeerMessage> {
         1 => session().prop_map(|session| PeerMessage::Leave { session }),
         1 => any::<bool>().prop_map(|ok| PeerMessage::LeaveReply { ok }),
         1 => report().prop_map(PeerMessage::Report),
-        1 => (term(), vec(report(), 0..4))
-            .prop_map(|(term, members)| PeerMessage::Status(StatusBroadcast { term, members })),
+        1 => (term(), vec(report(), 0..4), any::<u64>()).prop_map(|(term, members, droppable)| {
+            let droppable = LogIndex(droppable);
+            PeerMessage::Status(StatusBroadcast { term, members, droppable })
+        }),
         1 => state_request().prop_map(PeerMessage::StateRequest),
         1 => (any::<u64>(), member(), any::<bool>(), text()).prop_map(
             |(id, donor, accepted, text)| {

@@ -1,0 +1,89 @@
+//! Names of actions in chunks, and entries that give up what is not complete.
+
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+use synod_consensus::{LogIndex, MemberId, Origin, SessionId};
+
+use crate::action::PayloadError;
+
+/// Names an action in chunks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct OpenId {
+    /// The origin.
+    pub member: MemberId,
+    /// Its process.
+    pub session: SessionId,
+    /// The origin's number for the action.
+    pub chunked: u64,
+}
+
+impl OpenId {
+    /// The action of this origin and number.
+    pub fn of(origin: &Origin, chunked: u64) -> OpenId {
+        OpenId {
+            member: origin.member,
+            session: origin.session,
+            chunked,
+        }
+    }
+}
+
+/// What a discard entry gives up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Discard {
+    /// This action.
+    Action(OpenId),
+    /// Every unfinished action that began at or before this entry.
+    BegunBy(LogIndex),
+}
+
+impl Discard {
+    pub(crate) fn encode(&self) -> Bytes {
+        let mut out = BytesMut::with_capacity(24);
+        match self {
+            Discard::Action(id) => {
+                out.put_u64_le(id.member.0);
+                out.put_u64_le(id.session.0);
+                out.put_u64_le(id.chunked);
+            }
+            Discard::BegunBy(index) => out.put_u64_le(index.0),
+        }
+        out.freeze()
+    }
+
+    /// Reads the payload of a discard entry.
+    ///
+    /// # Errors
+    /// If it is none.
+    pub fn decode(mut payload: Bytes) -> Result<Discard, PayloadError> {
+        match payload.len() {
+            24 => Ok(Discard::Action(OpenId {
+                member: MemberId(payload.get_u64_le()),
+                session: SessionId(payload.get_u64_le()),
+                chunked: payload.get_u64_le(),
+            })),
+            8 => Ok(Discard::BegunBy(LogIndex(payload.get_u64_le()))),
+            len => Err(PayloadError {
+                what: "discard",
+                why: format!("{len} bytes"),
+            }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn discards_are_read_as_written() {
+        let id = OpenId {
+            member: MemberId(1),
+            session: SessionId(2),
+            chunked: 3,
+        };
+        for discard in [Discard::Action(id), Discard::BegunBy(LogIndex(77))] {
+            assert_eq!(Discard::decode(discard.encode()), Ok(discard));
+        }
+        assert!(Discard::decode(Bytes::from_static(b"neither")).is_err());
+    }
+}
