@@ -116,10 +116,8 @@ mod tests {
     fn every_departure_from_the_expected_is_a_difference() {
         use Ending::{Failed, Passed, Skipped, SkippedByProvider};
         let none: &[(&str, Expected)] = &[];
-        let (fail, skip) = (
-            [("galera.a", Expected::Fail)],
-            [("galera.a", Expected::Skip)],
-        );
+        let [fail, skip, either] = [Expected::Fail, Expected::Skip, Expected::Either]
+            .map(|expected| [("galera.a", expected)]);
         for (ending, rows, differences) in [
             (Passed, none, 0),
             (Skipped, none, 0),
@@ -131,6 +129,9 @@ mod tests {
             (Skipped, &fail, 0),
             (SkippedByProvider, &skip, 0),
             (Passed, &skip, 1),
+            (Passed, &either, 0),
+            (Failed, &either, 0),
+            (SkippedByProvider, &either, 1),
         ] {
             let found = compare(&[("galera.a", ending)], rows, &["galera"]);
             assert_eq!(found, differences, "{ending:?} with {rows:?}");

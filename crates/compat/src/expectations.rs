@@ -5,7 +5,8 @@
 //! ```
 //! A combination is what the driver prints in quotes, `-` for none, `*` for all, `shutdown` for lines that
 //! servers log while being stopped after the test, `state` for a state that the test leaves behind. Runs without a row are expected to pass, or to be
-//! skipped for a reason of the machine. `#` begins a comment.
+//! skipped for a reason of the machine. `either` is for tests that race against the server itself, whatever the
+//! provider: shown with Galera's library, and rare. `#` begins a comment.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -25,6 +26,8 @@ const UNEXPLAINED: &str = "not explained yet";
 pub(crate) enum Expected {
     Fail,
     Skip,
+    /// It passes or fails: a race within the test.
+    Either,
 }
 
 impl Expected {
@@ -32,6 +35,7 @@ impl Expected {
         match self {
             Expected::Fail => "fail",
             Expected::Skip => "skip",
+            Expected::Either => "either",
         }
     }
 
@@ -40,6 +44,7 @@ impl Expected {
         match self {
             Expected::Fail => ending == Ending::Failed,
             Expected::Skip => matches!(ending, Ending::Skipped | Ending::SkippedByProvider),
+            Expected::Either => matches!(ending, Ending::Passed | Ending::Failed),
         }
     }
 }
@@ -109,7 +114,8 @@ fn parse_row(line: &str) -> Result<((TestName, String), Row), String> {
     let expected = match expected {
         "fail" => Expected::Fail,
         "skip" => Expected::Skip,
-        other => return Err(format!("'{other}' is neither 'fail' nor 'skip'")),
+        "either" => Expected::Either,
+        other => return Err(format!("'{other}' is none of 'fail', 'skip', 'either'")),
     };
     if combination.is_empty() || reason.trim().is_empty() {
         return Err("the combination or the reason is empty".to_owned());
@@ -140,14 +146,15 @@ pub(crate) fn record(
 fn recorded(outcome: &Outcome, known: &Expectations) -> String {
     let mut rows = BTreeMap::new();
     for run in &outcome.runs {
-        let expected = match run.ending {
-            Ending::Failed => Expected::Fail,
-            Ending::SkippedByProvider => Expected::Skip,
-            Ending::Passed | Ending::Skipped => continue,
+        let row = known.of(run).map(|(_, row)| row);
+        let either = row.filter(|row| row.expected == Expected::Either);
+        let expected = match (either, run.ending) {
+            (Some(_), Ending::Passed | Ending::Failed) => Expected::Either,
+            (None, Ending::Failed) => Expected::Fail,
+            (_, Ending::SkippedByProvider) => Expected::Skip,
+            (None, Ending::Passed) | (_, Ending::Skipped) => continue,
         };
-        let reason = known
-            .of(run)
-            .map_or(UNEXPLAINED, |(_, row)| row.reason.as_str());
+        let reason = row.map_or(UNEXPLAINED, |row| row.reason.as_str());
         rows.insert((&run.test, &run.combination), (expected, reason));
     }
     let mut text = String::new();
@@ -200,17 +207,20 @@ mod tests {
 
     #[test]
     fn record_keeps_known_reasons_and_can_be_read() {
-        let known = Expectations::parse("galera.a\t*\tfail\tbecause\n").unwrap();
+        let known = "galera.a\t*\tfail\tbecause\ngalera.e\t-\teither\ta race\n";
+        let known = Expectations::parse(known).unwrap();
         let outcome = Outcome {
             runs: vec![
                 run("galera.b", NONE, Ending::SkippedByProvider),
                 run("galera.a", "x", Ending::Failed),
                 run("galera.c", NONE, Ending::Passed),
                 run("galera.d", NONE, Ending::Skipped),
+                run("galera.e", NONE, Ending::Passed),
             ],
         };
         let text = recorded(&outcome, &known);
-        let expected = "galera.a\tx\tfail\tbecause\ngalera.b\t-\tskip\tnot explained yet\n";
+        let expected = "galera.a\tx\tfail\tbecause\ngalera.b\t-\tskip\tnot explained yet\n\
+                        galera.e\t-\teither\ta race\n";
         assert_eq!(text, expected);
         assert!(Expectations::parse(&text).is_ok());
     }
