@@ -278,7 +278,7 @@ pub struct StatusBroadcast {
     /// The last report of each member.
     pub members: Vec<Report>,
     /// No log has to keep anything up to here for the sake of a database that might be lost: enough databases have
-    /// it on their disks. What was true once stays true.
+    /// it on their disks.
     pub droppable: LogIndex,
 }
 

@@ -15,10 +15,8 @@ use crate::unfinished::{Discard, OpenId};
 impl Driver {
     /// What may be dropped, up to this index, as far as this member knows.
     pub(super) fn droppable(&mut self) -> LogIndex {
-        if self.core.is_leader()
-            && let Some(index) = self.judge_droppable()
-        {
-            self.droppable = self.droppable.max(index);
+        if self.core.is_leader() {
+            self.droppable = self.judge_droppable().unwrap_or(LogIndex(0));
         }
         self.droppable
     }
@@ -26,8 +24,7 @@ impl Driver {
     /// The leader's word. It tells nothing of entries that are to come: in a group that was ordered to go on without
     /// a majority they may be others than those that the leader spoke of.
     pub(super) fn heard_droppable(&mut self, index: LogIndex) {
-        let held = index.min(self.core.last_id().index);
-        self.droppable = self.droppable.max(held);
+        self.droppable = index.min(self.core.last_id().index);
     }
 
     /// This member's log was cut, or began anew: it ends with `last`.
