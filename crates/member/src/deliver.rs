@@ -101,14 +101,22 @@ enum Position {
     At(LogIndex, Seqno),
 }
 
+/// Chunks seen of an action.
+#[derive(Default)]
+struct Unfinished {
+    chunks: Vec<LogIndex>,
+    /// Index of the first one; zero if delivery began behind it.
+    begins: LogIndex,
+}
+
 /// Hands committed entries to the host, in order.
 pub struct Deliverer {
     reader: LogReader,
     shared: Arc<Shared>,
     host: Arc<dyn Host>,
     me: Me,
-    /// Chunks seen, of actions not complete yet.
-    open: BTreeMap<OpenId, Vec<LogIndex>>,
+    /// Actions not complete yet.
+    open: BTreeMap<OpenId, Unfinished>,
     position: Position,
 }
 
@@ -209,7 +217,7 @@ impl Deliverer {
 
     /// Nothing at or before this index is needed again: chunks are read when their action is.
     fn done_up_to(&self, index: LogIndex) -> LogIndex {
-        let chunks = self.open.values().filter_map(|chunks| chunks.first());
+        let chunks = self.open.values().filter_map(|open| open.chunks.first());
         chunks.min().map_or(index, |first| first.prev().min(index))
     }
 
@@ -234,7 +242,11 @@ impl Deliverer {
             EntryKind::Chunk => {
                 let chunk = Chunk::decode(entry.payload.clone()).map_err(broken)?;
                 let id = OpenId::of(&header.origin, chunk.chunked);
-                self.open.entry(id).or_default().push(header.index);
+                let open = self.open.entry(id).or_default();
+                if chunk.ordinal == 0 {
+                    open.begins = header.index;
+                }
+                open.chunks.push(header.index);
                 Ok(ControlFlow::Continue(()))
             }
             EntryKind::Discard => {
@@ -243,8 +255,7 @@ impl Deliverer {
                         self.open.remove(&id);
                     }
                     Discard::BegunBy(index) => {
-                        let begins_later = |chunks: &Vec<LogIndex>| chunks.first() > Some(&index);
-                        self.open.retain(|_, chunks| begins_later(chunks));
+                        self.open.retain(|_, open| open.begins > index);
                     }
                 }
                 Ok(ControlFlow::Continue(()))
@@ -278,7 +289,7 @@ impl Deliverer {
                 index: header.index,
                 source,
             })?;
-        let chunks = self.open.remove(&OpenId::of(&header.origin, piece.chunked));
+        let open = self.open.remove(&OpenId::of(&header.origin, piece.chunked));
         let is_mine =
             (header.origin.member, header.origin.session) == (self.me.member, self.me.session);
         if is_mine && self.shared.take_local(header.seqno) {
@@ -287,7 +298,7 @@ impl Deliverer {
         if piece.chunked == 0 {
             return Ok(Some(piece.data));
         }
-        self.assemble(entry, &piece, chunks.unwrap_or_default())
+        self.assemble(entry, &piece, open.unwrap_or_default().chunks)
             .map(Some)
     }
 
@@ -458,6 +469,21 @@ pub(crate) mod tests {
                 wanted,
                 taken: Mutex::default(),
             });
+            self.deliver_to(&host, after)?;
+            let taken = host.taken.lock().unwrap().clone();
+            Ok(taken)
+        }
+
+        /// Everything after `after`; what others see of that.
+        fn deliver_all(&self, after: i64) -> Arc<Shared> {
+            let host = Arc::new(Sink {
+                wanted: usize::MAX,
+                taken: Mutex::default(),
+            });
+            self.deliver_to(&host, after).unwrap()
+        }
+
+        fn deliver_to(&self, host: &Arc<Sink>, after: i64) -> Result<Arc<Shared>, String> {
             let shared = Arc::new(Shared::new(LogIndex(self.index), Seqno(after), || {}));
             shared.publish_commit(LogIndex(self.index), Seqno(self.seqno));
             let me = Me {
@@ -465,10 +491,9 @@ pub(crate) mod tests {
                 session: SessionId(9),
             };
             let (reader, after) = (self.reader.clone(), Seqno(after));
-            let mut deliverer = Deliverer::new(reader, shared, host.clone(), me, after);
+            let mut deliverer = Deliverer::new(reader, shared.clone(), host.clone(), me, after);
             while deliverer.step(3).map_err(|error| error.to_string())? == Delivered::Some {}
-            let taken = host.taken.lock().unwrap().clone();
-            Ok(taken)
+            Ok(shared)
         }
     }
 
@@ -535,6 +560,27 @@ pub(crate) mod tests {
                 "after {after}"
             );
         }
+    }
+
+    #[test]
+    fn what_is_given_up_holds_up_the_log_no_longer_wherever_delivery_began() {
+        let mut log = Fixture::new(LogBase::default());
+        let mut pieces = cut(&action(20_000), 0, 1000, 3);
+        let mut chunk = |log: &mut Fixture| match pieces.next() {
+            Some(Piece::Chunk(payload)) => log.append(EntryKind::Chunk, payload),
+            _ => panic!("there are many chunks"),
+        };
+        log.small();
+        chunk(&mut log);
+        log.small();
+        chunk(&mut log);
+        let done = |log: &Fixture, after| log.deliver_all(after).delivered_index();
+        assert_eq!(done(&log, 0), LogIndex(1));
+        assert_eq!(done(&log, 2), LogIndex(3));
+        let discard = Discard::BegunBy(LogIndex(2)).encode();
+        log.append(EntryKind::Discard, discard);
+        assert_eq!(done(&log, 0), LogIndex(5));
+        assert_eq!(done(&log, 2), LogIndex(5));
     }
 
     #[test]

@@ -368,10 +368,11 @@ impl Ingestor {
         stale.map(|(id, _)| *id).collect()
     }
 
-    /// Actions in chunks that are not complete, and before which nothing was ordered after `seqno`.
-    pub(crate) fn begun_by(&self, seqno: Seqno) -> Vec<OpenId> {
-        let begun = |(_, open): &(&OpenId, &Open)| open.closed.is_none() && open.after <= seqno;
-        self.open.iter().filter(begun).map(|(id, _)| *id).collect()
+    /// Of all actions in chunks that are not complete the one that began first, and what was ordered before it.
+    pub(crate) fn oldest_unfinished(&self) -> Option<(OpenId, Seqno)> {
+        let unfinished = self.open.iter().filter(|(_, open)| open.closed.is_none());
+        let oldest = unfinished.min_by_key(|(_, open)| open.begins);
+        oldest.map(|(id, open)| (*id, open.after))
     }
 
     /// Everything before this was ingested by nobody here: actions in chunks that began there are not known. Index
@@ -685,9 +686,9 @@ mod tests {
             .unwrap();
         let by = |index| Discard::BegunBy(LogIndex(index)).encode();
         log.append(EntryKind::Discard, &by(0)).unwrap();
-        assert!(!log.ingest.begun_by(Seqno(0)).is_empty(), "it began later");
+        assert!(log.ingest.oldest_unfinished().is_some(), "it began later");
         let header = log.append(EntryKind::Discard, &by(1)).unwrap();
-        assert_eq!(log.ingest.begun_by(Seqno(0)), []);
+        assert_eq!(log.ingest.oldest_unfinished(), None);
         let last = piece("a", 0, 5, 1).encode();
         let late = log.ingest.certify(&origin(9), &last).unwrap_err();
         assert_eq!(late, Unfit::ChunksUnknown);

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use synod_certify::CertLimits;
 use synod_consensus::{
     Core, CoreParams, GroupId, LogBase, LogIndex, Recovered, Seqno, SessionId, Time,
 };
@@ -201,9 +202,12 @@ fn warm_ingestor(
         true => Some(base.seqno),
         false => reader.header(start).ok().map(|header| header.seqno),
     };
-    let mut ingest = Ingestor::new(start, seqno.unwrap_or(core.last_seqno()), limits);
+    let Some(seqno) = seqno else {
+        return without_history(core, limits, host, &"its beginning cannot be read");
+    };
+    let mut ingest = Ingestor::new(start, seqno, limits);
     let mut next = start.next();
-    while seqno.is_some() && next <= last {
+    while next <= last {
         match reader.read(next, last, WARM_BYTES) {
             Ok(entries) => {
                 for entry in entries {
@@ -219,13 +223,20 @@ fn warm_ingestor(
                 }
             }
             Err(error) => {
-                host.log(
-                    Level::Warning,
-                    &format!("certification starts without history: {error}"),
-                );
-                return Ingestor::new(last, core.last_seqno(), limits);
+                return without_history(core, limits, host, &error);
             }
         }
     }
     ingest
+}
+
+fn without_history(
+    core: &Core,
+    limits: CertLimits,
+    host: &Arc<dyn Host>,
+    why: &dyn std::fmt::Display,
+) -> Ingestor {
+    let text = format!("certification starts without history: {why}");
+    host.log(Level::Warning, &text);
+    Ingestor::new(core.last_id().index, core.last_seqno(), limits)
 }

@@ -539,8 +539,16 @@ impl World {
             ..
         } = self.options;
         let now_us = self.now_us;
+        // A leader whose disk is slow finds later than others that their logs are full.
+        let unwritten = self.leader().map_or(0, |leader| {
+            let process = self.process(leader);
+            match process.driver.core().durable_index() < process.committed {
+                true => process.driver.load().staged_bytes as u64,
+                false => 0,
+            }
+        });
         let log_max = match now_us.saturating_sub(self.process(id).since_us) > SECOND {
-            true => 2 * retain_bytes + 20 * segment_bytes,
+            true => 2 * retain_bytes + 20 * segment_bytes + unwritten,
             // It does not know yet what databases have on their disks.
             false => u64::MAX,
         };

@@ -40,7 +40,7 @@ impl Flavour {
             8 => Flavour::LateLeaders,
             9 => Flavour::ShortLogs,
             // The rest of these is as drawn.
-            1 if seed / 10 % 3 == 0 => Flavour::LongActions,
+            1 if (seed / 10).is_multiple_of(3) => Flavour::LongActions,
             _ => Flavour::Plain,
         }
     }

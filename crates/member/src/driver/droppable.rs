@@ -10,7 +10,7 @@ use synod_log::LogError;
 
 use super::Driver;
 use crate::host::Level;
-use crate::unfinished::{Discard, OpenId};
+use crate::unfinished::Discard;
 
 impl Driver {
     /// What may be dropped, up to this index, as far as this member knows.
@@ -30,6 +30,7 @@ impl Driver {
     /// This member's log was cut, or began anew: it ends with `last`.
     pub(super) fn droppable_ends(&mut self, last: LogIndex) {
         self.droppable = self.droppable.min(last);
+        self.sought = None;
     }
 
     /// As a leader that knows enough to tell.
@@ -45,23 +46,37 @@ impl Driver {
         if !knows_unfinished || spread < start_seqno {
             return None;
         }
-        let reader = &self.links.reader;
-        let written = reader.last_index();
-        let spread_index = match reader.seek_seqno(spread.next()) {
-            Ok(next) => next.prev(),
-            Err(LogError::SeqnoNotFound { .. }) => written,
-            // Gone already, or unreadable.
-            Err(_) => return None,
-        };
+        let spread_index = self.last_index_of(spread)?;
         let chunks = self.chunks_after(spread).map(LogIndex::prev);
         let index = chunks.map_or(spread_index, |chunks| chunks.min(spread_index));
         Some(index.min(self.last_committed))
     }
 
+    /// The last entry before the first action after `seqno`, as far as this member's log has been written.
+    fn last_index_of(&mut self, seqno: Seqno) -> Option<LogIndex> {
+        if let Some((_, index)) = self.sought.filter(|(sought, _)| *sought == seqno) {
+            return Some(index);
+        }
+        let written = self.links.reader.last_index();
+        match self.links.reader.seek_seqno(seqno.next()) {
+            Ok(next) => {
+                self.sought = Some((seqno, next.prev()));
+                Some(next.prev())
+            }
+            Err(LogError::SeqnoNotFound { .. }) => Some(written),
+            // Gone already.
+            Err(LogError::SeqnoPurged { .. }) => None,
+            Err(error) => {
+                if error.damage().is_some() {
+                    self.log_damaged(&error);
+                }
+                None
+            }
+        }
+    }
+
     /// First chunk of any action that comes after `seqno`, or is not complete.
-    pub(super) fn chunks_after(&mut self, seqno: Seqno) -> Option<LogIndex> {
-        let base = self.core.base();
-        self.chunked.dropped(base.last.index, base.seqno);
+    pub(super) fn chunks_after(&self, seqno: Seqno) -> Option<LogIndex> {
         let open = match synod_planted::is(synod_planted::Bug::DropUnfinished) {
             true => None,
             false => self.ingest.oldest_open_chunk(),
@@ -76,8 +91,9 @@ impl Driver {
         let (start, _) = self.ingest.start();
         let discarded = self.ingest.discarded();
         if discarded.map_or(LogIndex(0), |(_, begun_by)| begun_by) < start {
-            let discard = Discard::BegunBy(start);
-            self.append_own(EntryKind::Discard, &discard.encode());
+            let why =
+                format!("giving up all unfinished actions that began by entry {start}, if any");
+            self.discard(&Discard::BegunBy(start), Level::Info, why);
         }
     }
 
@@ -85,30 +101,34 @@ impl Driver {
     pub(super) fn discard_stale(&mut self) {
         for id in self.ingest.stale(self.now, self.tuning.stale_chunks) {
             let why = format!("giving up an unfinished action of member {}", id.member);
-            self.discard(id, Level::Info, why);
+            self.discard(&Discard::Action(id), Level::Info, why);
         }
     }
 
-    /// Gives up unfinished actions if the log is full, has been for a while, and may not drop more because of
-    /// them: everything before them is in enough databases. Clients would wait in vain for an origin that
+    /// Gives up the oldest unfinished action if the log is full, has been for a while, and may not drop more because
+    /// of it: everything before it is in enough databases. Clients would wait in vain for an origin that
     /// is dead, or for an action that is larger than the log.
     pub(super) fn make_room(&mut self) {
         if !self.told_log_full || !self.links.shared.is_log_full() {
             return;
         }
         let spread = self.spread.flushed(&self.core.config().config);
-        for id in self.ingest.begun_by(spread) {
-            let why = format!(
-                "giving up an unfinished action of member {}: the log is larger than twice \
-                 synod.log_retain_size, and nothing can be dropped from it before that action ends",
-                id.member
-            );
-            self.discard(id, Level::Warning, why);
-        }
+        let oldest = self.ingest.oldest_unfinished();
+        let Some((id, _)) = oldest.filter(|(_, after)| *after <= spread) else {
+            return;
+        };
+        let why = format!(
+            "giving up an unfinished action of member {}: the log is larger than twice \
+             synod.log_retain_size, and nothing can be dropped from it before that action ends",
+            id.member
+        );
+        self.discard(&Discard::Action(id), Level::Warning, why);
     }
 
-    fn discard(&mut self, id: OpenId, level: Level, why: String) {
-        self.log(level, why);
-        self.append_own(EntryKind::Discard, &Discard::Action(id).encode());
+    fn discard(&mut self, what: &Discard, level: Level, why: String) {
+        // Refused when full or handing over: the next tick tries again.
+        if self.append_own(EntryKind::Discard, &what.encode()) {
+            self.log(level, why);
+        }
     }
 }

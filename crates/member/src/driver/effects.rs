@@ -172,7 +172,9 @@ impl Driver {
             if let Some(number) = self.outbox.committed(&header) {
                 self.own_committed(number, &header);
             }
-            if let Some(first_chunk) = self.ingest.committed(&header) {
+            let ended = self.ingest.committed(&header);
+            if let Some(first_chunk) = ended.filter(|_| header.kind == EntryKind::Action) {
+                // What was given up is of no use to anybody.
                 self.chunked.committed(header.seqno, first_chunk);
             }
         }
@@ -225,6 +227,7 @@ impl Driver {
             self.stay_for_leavers();
         } else {
             self.deferred.clear();
+            self.told_log_full = false;
         }
         if change.leader.is_some() {
             self.leaderless_since = None;
@@ -283,6 +286,7 @@ impl Driver {
         self.views.clear();
         self.voting.truncated(LogIndex(0));
         self.droppable_ends(LogIndex(0));
+        self.chunked = Default::default();
         self.last_committed = index;
     }
 }

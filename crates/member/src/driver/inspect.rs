@@ -17,8 +17,8 @@ pub struct Load {
     pub certification_bytes: usize,
     /// First chunk of any action that is not complete, or not committed: the log keeps it.
     pub unfinished_from: Option<LogIndex>,
-    /// As far as this member knows, enough databases have this on their disks for the log to drop it by force.
-    pub spread: Seqno,
+    /// What the log may drop if it has to, as far as this member was told.
+    pub droppable: LogIndex,
 }
 
 impl Driver {
@@ -50,7 +50,7 @@ impl Driver {
             submitted: self.submitted.len(),
             certification_bytes: self.ingest.memory_bytes(),
             unfinished_from: self.ingest.oldest_open_chunk(),
-            spread: self.spread.flushed(&self.core.config().config),
+            droppable: self.droppable,
         }
     }
 }

@@ -179,8 +179,8 @@ impl Driver {
         Ok(header)
     }
 
-    /// Appends an entry of the leader's own.
-    pub(super) fn append_own(&mut self, kind: EntryKind, payload: &Bytes) {
+    /// Appends an entry of the leader's own; false if that is refused, as when it is handing over.
+    pub(super) fn append_own(&mut self, kind: EntryKind, payload: &Bytes) -> bool {
         let origin = Origin {
             member: self.me.member,
             session: SessionId(0),
@@ -190,8 +190,7 @@ impl Driver {
             true => self.core.last_seqno(),
             false => Seqno::UNDEFINED,
         };
-        // Refused when full or handing over: the next tick tries again.
-        let _ = self.append(kind, origin, depends_on, payload);
+        self.append(kind, origin, depends_on, payload).is_ok()
     }
 
     pub(super) fn begin_leading(&mut self) {
@@ -299,7 +298,8 @@ impl Driver {
             number,
             members,
         };
-        self.append_own(EntryKind::View, &view.encode());
+        // If refused, the next tick tries again.
+        let _ = self.append_own(EntryKind::View, &view.encode());
     }
 
     pub(super) fn handle_report(&mut self, from: MemberId, report: Report) {
@@ -389,6 +389,8 @@ impl Driver {
         if let Some(chunk) = self.ingest.oldest_open_chunk() {
             keep_from = keep_from.min(chunk.prev());
         }
+        let base = self.core.base();
+        self.chunked.dropped(base.last.index, base.seqno);
         let droppable = self.droppable().min(self.last_committed);
         if droppable > self.core.base().last.index {
             let keep_after = match self.core.is_leader() {

@@ -133,6 +133,8 @@ pub struct Driver {
     chunked: Chunked,
     /// By the leader's word.
     droppable: LogIndex,
+    /// As a leader: the last entry before the first action after this one.
+    sought: Option<(Seqno, LogIndex)>,
     durable: Durable,
     /// How far the slowest member present has applied, by the leader's word.
     slowest_applied: Option<Seqno>,
@@ -218,6 +220,7 @@ impl Driver {
             spread: Spread::default(),
             chunked: Chunked::default(),
             droppable: LogIndex(0),
+            sought: None,
             durable: Durable::new(tuning.spread_margin),
             slowest_applied: None,
             survivor_policy: SurvivorPolicy::default(),

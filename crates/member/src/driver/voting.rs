@@ -267,7 +267,8 @@ impl Driver {
             outcome,
             answers: answers.collect(),
         };
-        self.append_own(EntryKind::Decision, &decision.encode());
+        // If refused, the next tick tries again.
+        let _ = self.append_own(EntryKind::Decision, &decision.encode());
     }
 
     /// Repeats what may have been lost, and leaves out who has been silent for too long.
