@@ -452,7 +452,7 @@ impl Driver {
     }
 
     /// Where a new member's log shall start: late, but early enough for what its database lacks.
-    fn base_for(&mut self, join: &Join) -> LogBase {
+    fn base_for(&self, join: &Join) -> LogBase {
         let oldest = self.core.base().last.index;
         let mut index = LogIndex(
             self.core
