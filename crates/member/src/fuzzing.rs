@@ -7,6 +7,7 @@ use synod_consensus::Seqno;
 
 use crate::action::{Action, ActionPiece, Chunk, Part, Piece, cut};
 use crate::decision::Decision;
+use crate::unfinished::Discard;
 use crate::view::View;
 
 /// Reserved bytes of actions and chunks, which nobody looks at.
@@ -37,6 +38,13 @@ pub fn check_view(payload: &[u8]) {
 pub fn check_decision(payload: &[u8]) {
     if let Ok(decision) = Decision::decode(Bytes::copy_from_slice(payload)) {
         assert_eq!(decision.encode(), payload);
+    }
+}
+
+/// As [`check_action`], for an entry that gives something up.
+pub fn check_discard(payload: &[u8]) {
+    if let Ok(discard) = Discard::decode(Bytes::copy_from_slice(payload)) {
+        assert_eq!(discard.encode(), payload);
     }
 }
 

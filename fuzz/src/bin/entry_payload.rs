@@ -1,4 +1,4 @@
-//! What travels inside entries: actions, chunks, views, decisions, write sets; and cutting into chunks.
+//! What travels inside entries: actions, chunks, what is given up, views, decisions, write sets; and cutting into chunks.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -12,6 +12,7 @@ fuzz_target!(|input: &[u8]| {
         1 => synod_member::fuzzing::check_chunk(payload),
         2 => synod_member::fuzzing::check_view(payload),
         3 => synod::fuzzing::check_write_set(payload),
+        4 => synod_member::fuzzing::check_discard(payload),
         5 => synod_member::fuzzing::check_decision(payload),
         _ => check_cutting(payload),
     }
