@@ -146,7 +146,8 @@ fn entry_payloads() -> Vec<Vec<u8>> {
     put_part(&mut view, b"node1");
     put_part(&mut view, b"10.0.0.1:3306");
     let write_set = [&[3, 1], &[0; 23][..], b"rows"].concat();
-    let mut cutting = vec![4, 5];
+    let discards = [24, 8].map(|len| [vec![4], vec![1; len]].concat());
+    let mut cutting = vec![6, 5];
     put_part(&mut cutting, b"abcdefghi");
     cutting.extend_from_slice(b"and some data that is longer than a chunk");
     let mut decision = vec![5, 1];
@@ -154,7 +155,8 @@ fn entry_payloads() -> Vec<Vec<u8>> {
     decision.extend_from_slice(&0u64.to_le_bytes());
     decision.extend_from_slice(&1u16.to_le_bytes());
     decision.extend_from_slice(&[3; 24]);
-    vec![action, chunk, view, decision, write_set, cutting]
+    let [one, all] = discards;
+    vec![action, chunk, view, decision, write_set, one, all, cutting]
 }
 
 fn key_sets() -> Vec<Vec<u8>> {
