@@ -482,13 +482,9 @@ impl Replayed {
             self.tail.pop_back();
         }
         self.index.truncate(from);
-        // Before the first entry held the term is the base's, or does not matter: a purge has moved
-        // the base to here or beyond, and `finish` checks that.
-        let term = match self.term_starts.last() {
-            Some((term, _)) => *term,
-            None if index == self.base.last.index => self.base.last.term,
-            None => Term(0),
-        };
+        // Before the first entry held the term is not known here, nor does it matter. The base may be of a later
+        // moment, and of a later term at this very index; `finish` looks at it.
+        let term = self.term_starts.last().map_or(Term(0), |(term, _)| *term);
         self.last = EntryId { term, index };
     }
 

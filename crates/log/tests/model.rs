@@ -260,6 +260,30 @@ impl Run {
     }
 }
 
+/// The base that the control file names was made after the truncation, and has a higher term.
+#[test]
+fn entries_after_a_truncation_may_be_older_than_a_later_base_of_the_same_index() {
+    let append = || Step::Append {
+        count: 1,
+        bytes: 0,
+        new_term: false,
+    };
+    let steps = [
+        append(),
+        Step::Sync,
+        Step::Truncate { back: 1 },
+        append(),
+        Step::Sync,
+        Step::Truncate { back: 0 },
+        Step::Reset { forward: false },
+        Step::Reopen,
+    ];
+    let mut run = Run::new();
+    for step in &steps {
+        run.run(step);
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 150, failure_persistence: None, ..ProptestConfig::default() })]
 
