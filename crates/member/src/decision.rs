@@ -161,10 +161,8 @@ impl DecisionSearch {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::path::Path;
-    use std::sync::Arc;
-    use synod_consensus::{EntryHeader, EntryId, GroupId, LogBase, Origin, Term};
-    use synod_log::{Entry, Log, LogOptions, MemoryFiles};
+    use crate::deliver::tests::Fixture;
+    use synod_consensus::{EntryId, LogBase, Term};
 
     fn decision() -> Decision {
         let answer = |id, outcome| Answer {
@@ -190,48 +188,23 @@ mod tests {
         assert!(Decision::decode(longer.into()).is_err());
     }
 
-    /// An ordered entry, or a decision, with this payload.
-    fn entry(index: u64, kind: EntryKind, seqno: i64, payload: Bytes) -> Entry {
-        Entry {
-            header: EntryHeader {
-                term: Term(1),
-                index: LogIndex(index),
-                seqno: Seqno(seqno),
-                kind,
-                origin: Origin::default(),
-                depends_on: Seqno::UNDEFINED,
-                payload_len: payload.len() as u32,
-                payload_crc: crc32c::crc32c(&payload),
-            },
-            payload,
-        }
-    }
-
     #[test]
     fn search_waits_for_an_action_that_the_log_does_not_have_yet() {
-        let files = Arc::new(MemoryFiles::new(1));
-        let opened = Log::open(files, Path::new("log"), LogOptions::default()).unwrap();
-        let (mut writer, reader) = (opened.writer, opened.reader);
-        writer.set_group(GroupId([1; 16])).unwrap();
-        let mut search = DecisionSearch::new(Seqno(42));
-        let mut look = |end| search.read_on(&reader, LogIndex(end)).unwrap();
-        assert_eq!(look(0), None);
-        let base = LogBase {
+        let mut log = Fixture::new(LogBase {
             last: EntryId {
                 term: Term(1),
                 index: LogIndex(9),
             },
             seqno: Seqno(41),
             ..LogBase::default()
-        };
-        writer.reset(base).unwrap();
-        assert_eq!(look(9), None);
-        let action = entry(10, EntryKind::Action, 42, Bytes::from_static(b"x"));
-        writer.append(&[action]).unwrap();
-        assert_eq!(look(10), None);
-        let decided = entry(11, EntryKind::Decision, 42, decision().encode());
-        writer.append(&[decided]).unwrap();
-        assert_eq!(look(11), Some(decision()));
+        });
+        let mut search = DecisionSearch::new(Seqno(42));
+        let mut look = |log: &Fixture, end| search.read_on(&log.reader, LogIndex(end)).unwrap();
+        assert_eq!(look(&log, 9), None);
+        log.append(EntryKind::Action, Bytes::from_static(b"x"));
+        assert_eq!(look(&log, 10), None);
+        log.append(EntryKind::Decision, decision().encode());
+        assert_eq!(look(&log, 11), Some(decision()));
     }
 
     #[test]

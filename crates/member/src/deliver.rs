@@ -408,15 +408,15 @@ pub(crate) mod tests {
         fn failed(&self, _why: &str) {}
     }
 
-    struct Fixture {
+    pub(crate) struct Fixture {
         writer: LogWriter,
-        reader: LogReader,
+        pub(crate) reader: LogReader,
         index: u64,
         seqno: i64,
     }
 
     impl Fixture {
-        fn new(base: LogBase) -> Fixture {
+        pub(crate) fn new(base: LogBase) -> Fixture {
             let files = Arc::new(MemoryFiles::new(1));
             let dir = std::path::Path::new("/log");
             let mut opened = Log::open(files, dir, LogOptions::default()).unwrap();
@@ -433,7 +433,7 @@ pub(crate) mod tests {
             }
         }
 
-        fn append(&mut self, kind: EntryKind, payload: Bytes) {
+        pub(crate) fn append(&mut self, kind: EntryKind, payload: Bytes) {
             self.index += 1;
             self.seqno += i64::from(kind.is_ordered());
             let header = EntryHeader {

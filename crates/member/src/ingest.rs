@@ -333,16 +333,19 @@ impl Ingestor {
         self.discarded = self.discarded.filter(|(index, _)| *index < from);
     }
 
-    /// Entries up to here can never be cut. Answers where the actions in chunks begin, if any, that this ends.
+    /// Entries up to here can never be cut. Answers where the action in chunks begins, if it is one, that this is the
+    /// last piece of.
     pub(crate) fn committed(&mut self, header: &EntryHeader) -> Option<LogIndex> {
         while self.trail.front().is_some_and(|t| t.index <= header.index) {
             self.trail.pop_front();
         }
         self.certifier.committed(header.seqno.0);
-        match header.kind {
+        let ended = match header.kind {
             EntryKind::Action | EntryKind::Discard => self.forget_closed(header.index),
             _ => None,
-        }
+        };
+        // What was given up is of no use to anybody.
+        ended.filter(|_| header.kind == EntryKind::Action)
     }
 
     /// Everything up to this index is committed. Answers where the actions in chunks begin, if any, that this ends.

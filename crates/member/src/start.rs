@@ -199,11 +199,11 @@ fn warm_ingestor(
     let last = core.last_id().index;
     let start = LogIndex(last.0.saturating_sub(warm_entries).max(base.last.index.0));
     let seqno = match start == base.last.index {
-        true => Some(base.seqno),
-        false => reader.header(start).ok().map(|header| header.seqno),
-    };
-    let Some(seqno) = seqno else {
-        return without_history(core, limits, host, &"its beginning cannot be read");
+        true => base.seqno,
+        false => match reader.header(start) {
+            Ok(header) => header.seqno,
+            Err(error) => return without_history(core, limits, host, &error),
+        },
     };
     let mut ingest = Ingestor::new(start, seqno, limits);
     let mut next = start.next();
@@ -234,7 +234,7 @@ fn without_history(
     core: &Core,
     limits: CertLimits,
     host: &Arc<dyn Host>,
-    why: &dyn std::fmt::Display,
+    why: &LogError,
 ) -> Ingestor {
     let text = format!("certification starts without history: {why}");
     host.log(Level::Warning, &text);

@@ -1,5 +1,5 @@
-//! Flavours: some rules of the protocol matter only if several things happen at once. Half of all seeds are
-//! of a flavour that makes one such conjunction likely; the other half is as drawn.
+//! Flavours: some rules of the protocol matter only if several things happen at once. Most seeds are
+//! of a flavour that makes one such conjunction likely; the others are as drawn.
 
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};

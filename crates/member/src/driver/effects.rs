@@ -172,9 +172,7 @@ impl Driver {
             if let Some(number) = self.outbox.committed(&header) {
                 self.own_committed(number, &header);
             }
-            let ended = self.ingest.committed(&header);
-            if let Some(first_chunk) = ended.filter(|_| header.kind == EntryKind::Action) {
-                // What was given up is of no use to anybody.
+            if let Some(first_chunk) = self.ingest.committed(&header) {
                 self.chunked.committed(header.seqno, first_chunk);
             }
         }
@@ -188,7 +186,8 @@ impl Driver {
         self.decisions_committed();
     }
 
-    /// The outbox wants to know of every commit; of this one only the term is known.
+    /// An entry from before this start is committed: it may have ended an action in chunks, and the outbox wants to
+    /// know of every commit; of this one only the term is known.
     fn written_before(&mut self, index: LogIndex) {
         if let Some(first_chunk) = self.ingest.forget_closed(index) {
             // At the latest.

@@ -389,10 +389,10 @@ impl Driver {
         if let Some(chunk) = self.ingest.oldest_open_chunk() {
             keep_from = keep_from.min(chunk.prev());
         }
-        let base = self.core.base();
-        self.chunked.dropped(base.last.index, base.seqno);
+        let (base, seqno) = (self.core.base().last.index, self.core.base().seqno);
+        self.chunked.dropped(base, seqno);
         let droppable = self.droppable().min(self.last_committed);
-        if droppable > self.core.base().last.index {
+        if droppable > base {
             let keep_after = match self.core.is_leader() {
                 // It knows how far the logs are.
                 true => None,

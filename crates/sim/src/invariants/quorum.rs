@@ -11,9 +11,8 @@ pub(crate) fn durable_on_quorum(
     voters: &[MemberId],
     holds: impl Fn(MemberId) -> bool,
 ) -> Checked {
-    let copies: Vec<MemberId> = voters.iter().copied().filter(|id| holds(*id)).collect();
-    let enough = copies.len() > voters.len() / 2;
-    require(enough, "acknowledged is durable on a quorum", || {
+    let rule = "acknowledged is durable on a quorum";
+    held_by_quorum(voters, holds, rule, |copies| {
         format!("{entry} counts as committed, but of {voters:?} only {copies:?} have it on disk")
     })
 }
@@ -24,13 +23,22 @@ pub(crate) fn whole_on_quorum(
     voters: &[MemberId],
     holds: impl Fn(MemberId) -> bool,
 ) -> Checked {
+    let rule = "all chunks of what is acknowledged are on a quorum";
+    held_by_quorum(voters, holds, rule, |copies| {
+        format!("{entry} is committed, but of {voters:?} only {copies:?} have all its chunks")
+    })
+}
+
+/// `what` is told who holds it.
+fn held_by_quorum(
+    voters: &[MemberId],
+    holds: impl Fn(MemberId) -> bool,
+    rule: &'static str,
+    what: impl FnOnce(&[MemberId]) -> String,
+) -> Checked {
     let copies: Vec<MemberId> = voters.iter().copied().filter(|id| holds(*id)).collect();
     let enough = copies.len() > voters.len() / 2;
-    require(
-        enough,
-        "all chunks of what is acknowledged are on a quorum",
-        || format!("{entry} is committed, but of {voters:?} only {copies:?} have all its chunks"),
-    )
+    require(enough, rule, || what(&copies))
 }
 
 /// Who voted when what was committed. A leader counts by the configuration in force when it counts,
