@@ -29,6 +29,7 @@ struct Arguments {
     last: u64,
     jobs: usize,
     trace: bool,
+    help: bool,
     change: Change,
 }
 
@@ -79,6 +80,10 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
+    if arguments.help {
+        println!("{USAGE}");
+        return ExitCode::SUCCESS;
+    }
     let mut sample = options_of(arguments.first);
     arguments.change.apply(&mut sample);
     if let Err(error) = sample.check() {
@@ -97,6 +102,7 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Arguments, String> {
         last: 0,
         jobs: 1,
         trace: false,
+        help: false,
         change: Change::default(),
     };
     while let Some(word) = words.next() {
@@ -116,6 +122,10 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Arguments, String> {
             }
             "--jobs" => arguments.jobs = number(&value()?)?,
             "--trace" => arguments.trace = true,
+            "--help" | "-h" => {
+                arguments.help = true;
+                return Ok(arguments);
+            }
             "--voters" => change.voters = Some(number(&value()?)?),
             "--loggers" => change.loggers = Some(number(&value()?)?),
             "--learners" => change.learners = Some(number(&value()?)?),
