@@ -22,6 +22,9 @@ options (in place of what the seed draws):
   --planted NAME                          a bug put in on purpose; 'list' shows their names
                                           (in builds with --features planted)";
 
+/// More threads than any machine has cores for it.
+const JOBS_MAX: usize = 1024;
+
 /// What the command line asks for.
 #[derive(Clone, Debug)]
 struct Arguments {
@@ -141,8 +144,14 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Arguments, String> {
     if arguments.first > arguments.last {
         return Err("no seeds to run: give --seed N or --seeds FIRST..LAST".to_owned());
     }
-    if arguments.jobs == 0 {
-        return Err("--jobs 0 would never end".to_owned());
+    match arguments.jobs {
+        0 => return Err("--jobs 0 would never end".to_owned()),
+        1..=JOBS_MAX => {}
+        many => {
+            return Err(format!(
+                "--jobs {many} is more than the {JOBS_MAX} threads allowed"
+            ));
+        }
     }
     if arguments.trace && arguments.first != arguments.last {
         return Err("--trace shows one seed: give --seed N".to_owned());
