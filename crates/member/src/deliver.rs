@@ -153,7 +153,14 @@ impl Deliverer {
             return Ok(Delivered::Nothing);
         }
         let to = LogIndex(next.0.saturating_add(entries_max - 1)).min(readable);
-        for entry in self.read(next, to, last)? {
+        let entries = match self.reader.read(next, to, READ_BYTES) {
+            Err(LogError::Purged { .. }) => {
+                self.pass_over(last)?;
+                return Ok(Delivered::Some);
+            }
+            read => read?,
+        };
+        for entry in entries {
             let header = &entry.header;
             assert_eq!(header.index, next, "the log is read without gaps");
             let is_new = header.seqno > last;
@@ -196,18 +203,13 @@ impl Deliverer {
         }
     }
 
-    fn read(
-        &self,
-        next: LogIndex,
-        commit: LogIndex,
-        after: Seqno,
-    ) -> Result<Vec<Entry>, DeliverError> {
-        self.reader
-            .read(next, commit, READ_BYTES)
-            .map_err(|error| match error {
-                LogError::Purged { .. } => self.purged(after),
-                other => DeliverError::Log(other),
-            })
+    /// What came next was dropped from the log. If all that was no action, delivery goes on behind it. Of what
+    /// began before, nothing is to come: a log keeps all chunks of what is not complete.
+    fn pass_over(&mut self, last: Seqno) -> Result<(), DeliverError> {
+        self.position = Position::At(self.start_index(last)?, last);
+        self.open.clear();
+        self.host.passed_over();
+        Ok(())
     }
 
     fn purged(&self, after: Seqno) -> DeliverError {
@@ -223,11 +225,16 @@ impl Deliverer {
 
     /// Index of the first entry to look at.
     fn start_index(&self, after: Seqno) -> Result<LogIndex, DeliverError> {
+        // In this order: if the log drops more in between, the index is one that it has no more, and is looked for again.
+        let first_index = self.reader.first_index();
         let first = self.reader.first_seqno_available();
         match after.next().cmp(&first) {
             std::cmp::Ordering::Less => Err(self.purged(after)),
-            std::cmp::Ordering::Equal => Ok(self.reader.first_index()),
-            std::cmp::Ordering::Greater => Ok(self.reader.seek_seqno(after)?.next()),
+            std::cmp::Ordering::Equal => Ok(first_index),
+            std::cmp::Ordering::Greater => match self.reader.seek_seqno(after) {
+                Err(LogError::SeqnoPurged { .. } | LogError::Purged { .. }) => Ok(first_index),
+                found => Ok(found?.next()),
+            },
         }
     }
 
@@ -349,7 +356,15 @@ impl Deliverer {
             let mut here = Vec::new();
             let mut next = start;
             while next < end {
-                for entry in self.reader.read(next, end.prev(), READ_BYTES)? {
+                let entries = match self.reader.read(next, end.prev(), READ_BYTES) {
+                    // Dropped meanwhile.
+                    Err(LogError::Purged { first }) => {
+                        next = first;
+                        continue;
+                    }
+                    read => read?,
+                };
+                for entry in entries {
                     next = entry.header.index.next();
                     if is_chunk_of(&entry, &wanted) {
                         here.push(entry.header.index);
@@ -378,7 +393,7 @@ pub(crate) mod tests {
     use crate::host::{DonorRequest, Level, TransferNews};
     use std::sync::Mutex;
     use synod_certify::{Class, KeySet, KeyType};
-    use synod_consensus::{EntryHeader, GroupId, LogBase, Origin, SessionId, Term};
+    use synod_consensus::{ConfigAt, EntryHeader, GroupId, LogBase, Origin, SessionId, Term};
     use synod_log::{Log, LogOptions, LogWriter, MemoryFiles};
 
     /// Takes so many deliveries, then stops.
@@ -386,6 +401,16 @@ pub(crate) mod tests {
     pub(crate) struct Sink {
         wanted: usize,
         taken: Mutex<Vec<Delivery>>,
+        passed_over: Mutex<usize>,
+    }
+
+    impl Sink {
+        fn endless() -> Arc<Sink> {
+            Arc::new(Sink {
+                wanted: usize::MAX,
+                ..Sink::default()
+            })
+        }
     }
 
     impl Host for Sink {
@@ -397,6 +422,9 @@ pub(crate) mod tests {
                 true => ControlFlow::Continue(()),
                 false => ControlFlow::Break(()),
             }
+        }
+        fn passed_over(&self) {
+            *self.passed_over.lock().unwrap() += 1;
         }
         fn joined(&self, _view: &View) {}
         fn primary_changed(&self, _primary: bool) {}
@@ -417,9 +445,13 @@ pub(crate) mod tests {
 
     impl Fixture {
         pub(crate) fn new(base: LogBase) -> Fixture {
+            Fixture::with(base, LogOptions::default())
+        }
+
+        fn with(base: LogBase, options: LogOptions) -> Fixture {
             let files = Arc::new(MemoryFiles::new(1));
             let dir = std::path::Path::new("/log");
-            let mut opened = Log::open(files, dir, LogOptions::default()).unwrap();
+            let mut opened = Log::open(files, dir, options).unwrap();
             opened.writer.set_group(GroupId([1; 16])).unwrap();
             let (index, seqno) = (base.last.index.0, base.seqno.0);
             if index > 0 {
@@ -463,11 +495,21 @@ pub(crate) mod tests {
             }
         }
 
+        /// Chunks in more than one segment, and not the last piece.
+        fn chunks(&mut self, number: u64) {
+            for piece in cut(&action(400_000), 0, 20_000, number) {
+                if let Piece::Chunk(payload) = piece {
+                    self.append(EntryKind::Chunk, payload);
+                    self.writer.sync().unwrap();
+                }
+            }
+        }
+
         /// What is delivered after `after`, `wanted` deliveries long, or why that failed.
         fn deliver(&self, after: i64, wanted: usize) -> Result<Vec<Delivery>, String> {
             let host = Arc::new(Sink {
                 wanted,
-                taken: Mutex::default(),
+                ..Sink::default()
             });
             self.deliver_to(&host, after)?;
             let taken = host.taken.lock().unwrap().clone();
@@ -476,24 +518,41 @@ pub(crate) mod tests {
 
         /// Everything after `after`; what others see of that.
         fn deliver_all(&self, after: i64) -> Arc<Shared> {
-            let host = Arc::new(Sink {
-                wanted: usize::MAX,
-                taken: Mutex::default(),
-            });
+            let host = Sink::endless();
             self.deliver_to(&host, after).unwrap()
         }
 
         fn deliver_to(&self, host: &Arc<Sink>, after: i64) -> Result<Arc<Shared>, String> {
+            let (mut deliverer, shared) = self.deliverer(host, after);
+            self.deliver_on(&mut deliverer, &shared)?;
+            Ok(shared)
+        }
+
+        fn deliverer(&self, host: &Arc<Sink>, after: i64) -> (Deliverer, Arc<Shared>) {
             let shared = Arc::new(Shared::new(LogIndex(self.index), Seqno(after), || {}));
-            shared.publish_commit(LogIndex(self.index), Seqno(self.seqno));
             let me = Me {
                 member: MemberId(9),
                 session: SessionId(9),
             };
             let (reader, after) = (self.reader.clone(), Seqno(after));
-            let mut deliverer = Deliverer::new(reader, shared.clone(), host.clone(), me, after);
+            let deliverer = Deliverer::new(reader, shared.clone(), host.clone(), me, after);
+            (deliverer, shared)
+        }
+
+        /// All that the log has by now.
+        fn deliver_on(&self, deliverer: &mut Deliverer, shared: &Shared) -> Result<(), String> {
+            shared.publish_commit(LogIndex(self.index), Seqno(self.seqno));
+            let era = shared.log_cut(LogIndex(self.index + 1));
+            shared.log_written(era, LogIndex(self.index));
             while deliverer.step(3).map_err(|error| error.to_string())? == Delivered::Some {}
-            Ok(shared)
+            Ok(())
+        }
+
+        /// Drops what it may up to here; the first index that is left.
+        fn purge(&mut self, up_to: u64) -> u64 {
+            let config = |_| Some(ConfigAt::default());
+            self.writer.purge(LogIndex(up_to), &config).unwrap();
+            self.reader.first_index().0
         }
     }
 
@@ -581,6 +640,47 @@ pub(crate) mod tests {
         log.append(EntryKind::Discard, discard);
         assert_eq!(done(&log, 0), LogIndex(5));
         assert_eq!(done(&log, 2), LogIndex(5));
+    }
+
+    /// One small action, chunks of one that is given up then, and another small action.
+    fn given_up_between(host: &Arc<Sink>) -> (Fixture, Deliverer, Arc<Shared>) {
+        let options = LogOptions {
+            segment_bytes: 64 << 10,
+            ..LogOptions::default()
+        };
+        let mut log = Fixture::with(LogBase::default(), options);
+        log.small();
+        let (mut deliverer, shared) = log.deliverer(host, 0);
+        log.deliver_on(&mut deliverer, &shared).unwrap();
+        log.chunks(3);
+        let discard = Discard::BegunBy(LogIndex(log.index)).encode();
+        log.append(EntryKind::Discard, discard);
+        log.small();
+        (log, deliverer, shared)
+    }
+
+    #[test]
+    fn what_is_dropped_and_no_action_is_passed_over() {
+        let host = Sink::endless();
+        let (mut log, mut deliverer, shared) = given_up_between(&host);
+        let last = log.index;
+        assert!(log.purge(last - 2) > 10, "chunks are gone");
+        log.deliver_on(&mut deliverer, &shared).unwrap();
+        assert_eq!(seqnos(&host.taken.lock().unwrap()), [1, 2]);
+        assert_eq!(*host.passed_over.lock().unwrap(), 1);
+        assert_eq!(shared.delivered_index(), LogIndex(last));
+    }
+
+    #[test]
+    fn action_that_is_dropped_is_never_passed_over() {
+        let host = Sink::endless();
+        let (mut log, mut deliverer, shared) = given_up_between(&host);
+        let second = log.index;
+        log.chunks(4);
+        let up_to = log.index;
+        assert!(log.purge(up_to) > second, "the second action is gone");
+        let error = log.deliver_on(&mut deliverer, &shared).unwrap_err();
+        assert!(error.contains("full copy"), "{error}");
     }
 
     #[test]

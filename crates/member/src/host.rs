@@ -113,6 +113,9 @@ pub trait Host: Send + Sync {
     /// As [`Host::decided`], in its place among what is delivered, and also for what was decided
     /// before this session. Called by whoever calls [`Host::deliver`], and may wait.
     fn deliver_decision(&self, _decision: &Decision) {}
+    /// The log has dropped entries before they were delivered. There was no action among them, but perhaps
+    /// decisions: of those, [`Host::decided`] has told.
+    fn passed_over(&self) {}
     /// The node has stopped for good: its disk failed, or the group refused it.
     fn failed(&self, why: &str);
 }

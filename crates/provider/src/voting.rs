@@ -66,6 +66,15 @@ impl Votes {
         let stands = *self.decided.get(&seqno)?;
         (stands != self.outcome(seqno)).then_some(stands)
     }
+
+    /// The first action of this connection, up to `left`, that should have ended another way: and which.
+    fn first_outvoted(&self, left: i64) -> Option<(i64, ActionOutcome)> {
+        let ended = self.decided.range(..=left);
+        let mut ended = ended
+            .map(|(seqno, _)| *seqno)
+            .filter(|seqno| *seqno > self.begun_at);
+        ended.find_map(|seqno| Some((seqno, self.compare(seqno)?)))
+    }
 }
 
 /// How this server gets to know whose outcome stands.
@@ -110,7 +119,8 @@ impl Connection {
             match node.search_on(&mut search) {
                 Ok(Some(decision)) => return Verdict::Stands(decision.outcome),
                 Ok(None) => {}
-                Err(_) => return Verdict::Unknown("what the group decided cannot be read"),
+                // It may have been told of, and dropped from the log since.
+                Err(_) => return self.told_of(seqno),
             }
             let heard = self.wait_for(Some(Instant::now() + SEARCH_PAUSE), |state| {
                 let stands = state.votes.decided.get(&seqno);
@@ -126,6 +136,12 @@ impl Connection {
                 return verdict;
             }
         }
+    }
+
+    fn told_of(&self, seqno: i64) -> Verdict {
+        let unknown = Verdict::Unknown("what the group decided cannot be read");
+        let stands = self.state().votes.decided.get(&seqno).copied();
+        stands.map_or(unknown, Verdict::Stands)
     }
 
     /// Takes note of a decision, for whoever waits for it.
@@ -145,6 +161,15 @@ impl Connection {
         self.note_decision(decision);
         if self.sequencer.left() >= seqno {
             self.compare(seqno);
+        }
+    }
+
+    /// Some decisions may have been dropped from the log before they came to their places. Those that this
+    /// connection was told of are compared now, if their actions have ended here.
+    pub(crate) fn compare_all_decisions(&self) {
+        let outvoted = self.state().votes.first_outvoted(self.sequencer.left());
+        if let Some((seqno, stands)) = outvoted {
+            self.outvoted(seqno, stands);
         }
     }
 
@@ -216,6 +241,18 @@ mod tests {
         votes.fail(7, ActionOutcome(9));
         votes.note(&decision(7, 9));
         assert_eq!(votes.compare(7), None);
+    }
+
+    #[test]
+    fn decisions_that_were_never_delivered_are_found_once_their_actions_have_ended() {
+        let mut votes = Votes::default();
+        votes.begin_at(3);
+        for (seqno, outcome) in [(2, 9), (4, 0), (5, 9), (6, 9)] {
+            votes.note(&decision(seqno, outcome));
+        }
+        votes.fail(5, ActionOutcome(9));
+        assert_eq!(votes.first_outvoted(5), None, "6 has not ended");
+        assert_eq!(votes.first_outvoted(6), Some((6, ActionOutcome(9))));
     }
 
     #[test]

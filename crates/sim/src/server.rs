@@ -118,6 +118,14 @@ impl World {
                 what: format!("{id}: {why}"),
             }));
         }
+        if let DeliverError::Purged { after, first } = error
+            && *first <= after.next()
+        {
+            return self.judge(Err(Violation {
+                rule: "a database that has all that the log lacks goes on",
+                what: format!("{id}: {why}"),
+            }));
+        }
         // The log began anew beyond it. The operator follows the advice that was logged.
         self.coverage.count("database behind the log");
         self.note(id, What::Refused { why });
