@@ -527,6 +527,22 @@ impl World {
         self.node_mut(id).ledger.owed = None;
     }
 
+    /// Since when a member can have known what its log may drop if it has to. Only a leader can tell, and one that
+    /// has just started does not know what databases have on their disks; it takes no more then than its own log
+    /// holds, but the log of a follower that came back with more is full sooner.
+    fn may_drop_since(&mut self, id: MemberId) -> u64 {
+        let now_us = self.now_us;
+        let leader = self.leader();
+        let tells =
+            leader.filter(|leader| self.process(*leader).driver.load().droppable > LogIndex(0));
+        self.told_since_us = tells.map(|_| self.told_since_us.unwrap_or(now_us));
+        let since_us = self.process(id).since_us;
+        match leader == Some(id) {
+            true => since_us,
+            false => since_us.max(self.told_since_us.unwrap_or(now_us)),
+        }
+    }
+
     /// What grows with the load, and how much of it there may be. One payload is at most 4 KiB here.
     fn held(&mut self, id: MemberId) -> Vec<Held> {
         let staged_max = self.options.staged_bytes as u64;
@@ -547,9 +563,8 @@ impl World {
                 false => 0,
             }
         });
-        let log_max = match now_us.saturating_sub(self.process(id).since_us) > SECOND {
+        let log_max = match now_us.saturating_sub(self.may_drop_since(id)) > SECOND {
             true => 2 * retain_bytes + 20 * segment_bytes + unwritten,
-            // It does not know yet what databases have on their disks.
             false => u64::MAX,
         };
         // A window of them, and a probe and a long range beside it.

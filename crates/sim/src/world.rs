@@ -114,6 +114,8 @@ pub(crate) struct World {
     pub(crate) violation: Option<Violation>,
     /// Told to go on without a majority, and has not changed the configuration yet.
     pub(crate) forced: Option<MemberId>,
+    /// Since when a leader has told what logs may drop.
+    pub(crate) told_since_us: Option<u64>,
     /// No more troubles and clients.
     pub(crate) calm: bool,
     /// Who keeps connections to whom.
@@ -145,6 +147,7 @@ impl World {
             next_session: 0,
             violation: None,
             forced: None,
+            told_since_us: None,
             calm: false,
             wants: Arc::default(),
             reconnecting: BTreeSet::new(),
