@@ -155,6 +155,9 @@ impl Deliverer {
         let to = LogIndex(next.0.saturating_add(entries_max - 1)).min(readable);
         let entries = match self.reader.read(next, to, READ_BYTES) {
             Err(LogError::Purged { .. }) => {
+                if synod_planted::is(synod_planted::Bug::StopAtDropped) {
+                    return Err(self.purged(last));
+                }
                 self.pass_over(last)?;
                 return Ok(Delivered::Some);
             }

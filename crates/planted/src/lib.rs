@@ -71,6 +71,8 @@ pub enum Bug {
     ColdCertification,
     /// member: a full log drops chunks of actions that are not complete.
     DropUnfinished,
+    /// member: delivery stops where entries were dropped, although there was no action among them.
+    StopAtDropped,
     /// member: a member that has stopped goes on with its turn.
     TurnAfterStop,
     /// member: locks that were given up are still taken for granted.
@@ -91,7 +93,7 @@ pub enum Bug {
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Bug; 38] = [
+    pub const ALL: [Bug; 39] = [
         Bug::AckBeforeSync,
         Bug::CountOwnDiskEarly,
         Bug::SkipVote,
@@ -123,6 +125,7 @@ impl Bug {
         Bug::ColdCertification,
         Bug::TurnAfterStop,
         Bug::DropUnfinished,
+        Bug::StopAtDropped,
         Bug::NoEpoch,
         Bug::DeliverUncommitted,
         Bug::MissingChunks,

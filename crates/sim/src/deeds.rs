@@ -52,6 +52,8 @@ pub(crate) enum Deed {
     /// Whether the member goes on without a majority.
     Forced(Result<(), ForceError>),
     Delivered(Delivery),
+    /// What was dropped before it was delivered, and no action.
+    PassedOver,
     Said(Level, String),
 }
 
@@ -287,6 +289,10 @@ impl Host for Deeds {
     fn deliver(&self, delivery: Delivery) -> ControlFlow<()> {
         self.push(Deed::Delivered(delivery));
         ControlFlow::Continue(())
+    }
+
+    fn passed_over(&self) {
+        self.push(Deed::PassedOver);
     }
 
     fn joined(&self, view: &View) {

@@ -197,6 +197,7 @@ impl World {
                 Deed::News { id: number, news } => self.copy_news(id, number, news),
                 Deed::Failed(why) => failed = Some(why),
                 Deed::Forced(result) => self.forced(id, result),
+                Deed::PassedOver => self.coverage.count("delivery passes over"),
                 Deed::Left => failed = Some("left".to_owned()),
                 Deed::Delivered(delivery) => self.delivered(id, &delivery),
                 Deed::Said(level, text) => {

@@ -86,6 +86,7 @@ fn wrong_delivery_is_found() {
 #[test]
 fn wrong_retention_is_found() {
     are_found(&[Bug::RetainUnflushed, Bug::RetainForOne, Bug::DropUnfinished]);
+    are_found(&[Bug::StopAtDropped]);
 }
 
 #[test]
