@@ -32,7 +32,7 @@ pub enum DeliverError {
     /// What comes next was dropped from the log.
     #[error(
         "the log starts at {first}, but this member's database needs the actions after {after}. It needs \
-         a full copy: stop it, delete its data and start it again"
+         a full copy, which it takes when it is started again"
     )]
     Purged {
         /// Where the database is.
@@ -59,7 +59,7 @@ pub enum DeliverError {
     /// Chunks of an action were dropped from the log.
     #[error(
         "action {seqno} of member {member} is incomplete: {found} of {expected} chunks are in the log. \
-         This member needs a full copy: stop it, delete its data and start it again"
+         This member needs a full copy, which it takes when it is started again"
     )]
     MissingChunks {
         /// The action.
@@ -71,6 +71,14 @@ pub enum DeliverError {
         /// Chunks it has.
         expected: usize,
     },
+}
+
+impl DeliverError {
+    /// Whether the next start would fail in the same way: the log begins in the middle of an action, which
+    /// is not to be seen from where it begins.
+    pub fn lasts(&self) -> bool {
+        matches!(self, DeliverError::MissingChunks { .. })
+    }
 }
 
 impl From<LogError> for DeliverError {
@@ -319,20 +327,25 @@ impl Deliverer {
         mut chunks: Vec<LogIndex>,
     ) -> Result<Bytes, DeliverError> {
         let expected = piece.chunks as usize;
+        let missing = |found| DeliverError::MissingChunks {
+            seqno: entry.header.seqno,
+            member: entry.header.origin.member,
+            found,
+            expected,
+        };
         if chunks.len() < expected && !synod_planted::is(synod_planted::Bug::MissingChunks) {
             chunks = self.search_chunks(entry, piece)?;
         }
         if chunks.len() != expected && !synod_planted::is(synod_planted::Bug::MissingChunks) {
-            return Err(DeliverError::MissingChunks {
-                seqno: entry.header.seqno,
-                member: entry.header.origin.member,
-                found: chunks.len(),
-                expected,
-            });
+            return Err(missing(chunks.len()));
         }
         let mut data = BytesMut::new();
-        for index in chunks {
-            for entry in self.reader.read(index, index, READ_BYTES)? {
+        for (found, index) in chunks.into_iter().enumerate() {
+            let entries = match self.reader.read(index, index, READ_BYTES) {
+                Err(LogError::Purged { .. }) => return Err(missing(found)),
+                read => read?,
+            };
+            for entry in entries {
                 let chunk = Chunk::decode(entry.payload)
                     .map_err(|source| DeliverError::Payload { index, source })?;
                 if chunk.part == Part::Data {

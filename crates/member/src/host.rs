@@ -118,6 +118,11 @@ pub trait Host: Send + Sync {
     fn passed_over(&self) {}
     /// The node has stopped for good: its disk failed, or the group refused it.
     fn failed(&self, why: &str);
+    /// As [`Host::failed`]: the log cannot give the database what it needs next. A later start must not try
+    /// that again from where the database is, but take a full copy.
+    fn needs_copy(&self, why: &str) {
+        self.failed(why);
+    }
 }
 
 /// A member as status output shows it.

@@ -90,4 +90,9 @@ impl Host for Connection {
     fn failed(&self, why: &str) {
         self.fail(why);
     }
+
+    fn needs_copy(&self, why: &str) {
+        self.position.unusable();
+        self.fail(why);
+    }
 }

@@ -386,7 +386,12 @@ impl Driver {
                 }
             }
         }
-        if let Some(chunk) = self.ingest.oldest_open_chunk() {
+        // Delivery may have begun behind the first chunks of what the database does not have yet, and not know of them.
+        let chunks = match self.durable.seqno() {
+            Seqno(0) => self.ingest.oldest_open_chunk(),
+            durable => self.chunks_after(durable),
+        };
+        if let Some(chunk) = chunks {
             keep_from = keep_from.min(chunk.prev());
         }
         let (base, seqno) = (self.core.base().last.index, self.core.base().seqno);

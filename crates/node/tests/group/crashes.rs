@@ -10,7 +10,7 @@ use synod_log::files::{Fault, FaultKind, Op};
 use synod_log::{FaultyFiles, RealFiles};
 use synod_node::{DataState, Delivery, Fate, Node, Patience, Seqno, StartMode};
 
-use crate::support::{Group, SUSPECT, history, seqno_of};
+use crate::support::{Group, PATIENCE, SUSPECT, history, seqno_of};
 
 fn rejoin(group: &mut Group, at: usize) {
     group.members[at].start(StartMode::Join).unwrap();
@@ -358,6 +358,43 @@ fn member_that_was_away_too_long_gets_the_end_of_the_log_and_goes_on_from_a_copy
     group.wait_complete();
     seqno_of(group.members[at].order("after", "v"));
     group.check_same_history();
+}
+
+/// The log begins in the middle of an action: as far as seqnos tell, the database could go on from it.
+#[test]
+fn member_whose_next_action_is_cut_is_told_that_only_a_copy_helps() {
+    // Nobody is taken for dead: a view would come before the action.
+    let mut group = Group::prepared_by(3, "cut", |config| config.suspect = PATIENCE);
+    for member in &mut group.members {
+        member.config.log.segment_bytes = 128 << 10;
+        member.config.log.retain_bytes = 512 << 10;
+    }
+    let mut group = group.begin();
+    let at = group.follower();
+    let leader = group.leader();
+    group.members[at].stop();
+    let had = group.members[at].last();
+    assert_eq!(had, group.members[leader].last());
+    seqno_of(group.members[leader].order("large", vec![7; 900_000]));
+    for i in 0..4 {
+        seqno_of(group.members[leader].order(&format!("k{i}"), vec![7; 100_000]));
+    }
+    for member in group.running() {
+        member.host.wait("the log to drop old entries", |record| {
+            record.says("the log has reached its disk bound")
+        });
+        let first = member.node().status().first_seqno;
+        assert_eq!(first, had.next(), "and with them chunks only");
+    }
+    let member = &mut group.members[at];
+    member.start(StartMode::Join).unwrap();
+    member.take_part();
+    member.host.wait("the news", |record| record.needs_copy);
+    let why = member.host.lock().failed.clone().unwrap();
+    assert!(
+        why.contains("incomplete") && why.contains("full copy"),
+        "{why}"
+    );
 }
 
 #[test]

@@ -31,6 +31,8 @@ pub(crate) struct Record {
     pub(crate) joined: u64,
     pub(crate) primary: Option<bool>,
     pub(crate) failed: Option<String>,
+    /// It was told so, and that only a full copy helps.
+    pub(crate) needs_copy: bool,
     pub(crate) lines: Vec<(Level, String)>,
     pub(crate) donations: Vec<DonorRequest>,
     pub(crate) news: Vec<(u64, TransferNews)>,
@@ -182,6 +184,11 @@ impl Host for Recorder {
         self.change(|record| {
             record.failed.get_or_insert(why.to_owned());
         });
+    }
+
+    fn needs_copy(&self, why: &str) {
+        self.change(|record| record.needs_copy = true);
+        self.failed(why);
     }
 }
 
