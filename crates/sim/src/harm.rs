@@ -79,7 +79,8 @@ fn newest_batches(files: &MemoryFiles, segment: &Path) -> Vec<Batch> {
         let at = usize::try_from(place.start).ok()?;
         let is_batch = content.get(at..at + 4)? == b"SynB";
         let floor = number_at(&content, at + BATCH_FLOOR_AT)?;
-        is_batch.then_some(Batch { place, floor })
+        // No batch states more than what came before it: that is damage, and states nothing.
+        (is_batch && floor <= place.start).then_some(Batch { place, floor })
     };
     let writes = lasting_writes(&files.writes(segment));
     writes.into_iter().filter_map(batch).collect()
@@ -494,6 +495,12 @@ mod tests {
             "the second states it"
         );
         assert!(takes(&[records(first), second.start + 8, third.start + 8]));
+        let floor_at = first.start + BATCH_FLOOR_AT as u64;
+        files.harm(&segment, floor_at, &[0xff; 8]);
+        assert!(
+            takes(&[second.start + 8, third.start + 8]),
+            "damage states nothing"
+        );
         writer.close().unwrap();
         assert!(
             !takes(&[records(second), third.start + 8]),
