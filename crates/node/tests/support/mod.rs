@@ -187,8 +187,8 @@ impl Host for Recorder {
     }
 
     fn needs_copy(&self, why: &str) {
-        self.change(|record| record.needs_copy = true);
         self.failed(why);
+        self.change(|record| record.needs_copy = true);
     }
 }
 
