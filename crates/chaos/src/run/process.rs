@@ -144,7 +144,11 @@ impl Member {
 
     /// The disk is lost: log and database. The process must be down.
     pub(crate) fn wipe_disk(&self) -> io::Result<()> {
-        fs::remove_dir_all(self.dir.join(LOG_DIR))?;
+        match fs::remove_dir_all(self.dir.join(LOG_DIR)) {
+            // Lost already, and not started since.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            removed => removed?,
+        }
         self.wipe_database()
     }
 
@@ -198,5 +202,24 @@ impl Connection {
     pub(crate) fn ask(&mut self, command: &Command) -> io::Result<Reply> {
         send(self.stream.get_mut(), command)?;
         receive(&mut self.stream)?.ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn disk_may_be_lost_again_before_the_member_is_started() {
+        let dir = tempfile::tempdir().unwrap();
+        let settings = Settings {
+            planted: None,
+            retain_bytes: 1 << 20,
+        };
+        let member = Member::new(dir.path(), 0, &["here:1".to_owned()], settings).unwrap();
+        fs::create_dir(member.dir.join(LOG_DIR)).unwrap();
+        member.wipe_disk().unwrap();
+        assert!(!member.dir.join(LOG_DIR).exists());
+        member.wipe_disk().unwrap();
     }
 }
