@@ -114,7 +114,7 @@ pub trait Host: Send + Sync {
     /// before this session. Called by whoever calls [`Host::deliver`], and may wait.
     fn deliver_decision(&self, _decision: &Decision) {}
     /// The log has dropped entries before they were delivered. There was no action among them, but perhaps
-    /// decisions: of those, [`Host::decided`] has told.
+    /// decisions: of those that came to the log in this session, [`Host::decided`] has told.
     fn passed_over(&self) {}
     /// The node has stopped for good: its disk failed, or the group refused it.
     fn failed(&self, why: &str);

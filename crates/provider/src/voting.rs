@@ -167,7 +167,9 @@ impl Connection {
     /// Some decisions may have been dropped from the log before they came to their places. Those that this
     /// connection was told of are compared now, if their actions have ended here.
     pub(crate) fn compare_all_decisions(&self) {
-        let outvoted = self.state().votes.first_outvoted(self.sequencer.left());
+        // Before the state is locked: nobody takes the order's lock with that in hand.
+        let left = self.sequencer.left();
+        let outvoted = self.state().votes.first_outvoted(left);
         if let Some((seqno, stands)) = outvoted {
             self.outvoted(seqno, stands);
         }

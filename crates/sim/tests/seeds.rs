@@ -24,6 +24,7 @@ fn seeds_that_found_something_pass() {
     let seeds = [
         61, 181, 271, 297, 1079, 1804, 2547, 20_388, 20_651, 22_504, 24_307, 26_478, 27_365,
         29_660, 31_061, 31_563, 32_903, 34_780, 45_883, 50_782, 56_470, 82_547, 302_437, 310_771,
+        330_110,
     ];
     for seed in seeds {
         if let Err(failed) = run(seed, options_of(seed), false) {
