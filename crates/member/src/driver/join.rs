@@ -462,9 +462,11 @@ impl Driver {
         );
         if join.db_group == self.group
             && join.db_seqno > Seqno(0)
-            && let Ok(at) = self.links.reader.seek_seqno(join.db_seqno)
+            // What it lacks, not what it has: that may be the last action dropped here.
+            && let Ok(next) = self.links.reader.seek_seqno(join.db_seqno.next())
         {
-            index = index.min(LogIndex(at.0.saturating_sub(self.tuning.join_backlog)));
+            let before = next.prev().0;
+            index = index.min(LogIndex(before.saturating_sub(self.tuning.join_backlog)));
         }
         if let Ok(header) = self.links.reader.header(index)
             && let Some(chunk) = self.chunks_after(header.seqno)

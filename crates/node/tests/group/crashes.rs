@@ -10,7 +10,7 @@ use synod_log::files::{Fault, FaultKind, Op};
 use synod_log::{FaultyFiles, RealFiles};
 use synod_node::{DataState, Delivery, Fate, Node, Patience, Seqno, StartMode};
 
-use crate::support::{Group, PATIENCE, SUSPECT, history, seqno_of};
+use crate::support::{Group, PATIENCE, SUSPECT, eventually, history, seqno_of};
 
 fn rejoin(group: &mut Group, at: usize) {
     group.members[at].start(StartMode::Join).unwrap();
@@ -139,7 +139,7 @@ fn large_action_survives_the_leader_it_was_being_sent_to() {
             })
             .collect();
         let before = crashed.node().status().last_index;
-        crate::support::eventually("some chunks", || {
+        eventually("some chunks", || {
             crashed.node().status().last_index.0 > before.0 + 20
         });
         crashed.stop();
@@ -298,7 +298,7 @@ fn stopping_frees_clients_that_wait_for_room_or_for_an_outcome() {
                 })
             })
             .collect();
-        crate::support::eventually("pending actions", || node.status().pending > 0);
+        eventually("pending actions", || node.status().pending > 0);
         group.members[at].stop();
         clients.into_iter().map(|c| c.join().unwrap()).collect()
     });
@@ -329,7 +329,7 @@ fn member_that_was_away_too_long_gets_the_end_of_the_log_and_goes_on_from_a_copy
     }
     let had = group.members[at].last();
     for member in group.running() {
-        crate::support::eventually("the log to drop old entries", || {
+        eventually("the log to drop old entries", || {
             member.node().status().first_seqno > had.next()
         });
     }
@@ -357,6 +357,43 @@ fn member_that_was_away_too_long_gets_the_end_of_the_log_and_goes_on_from_a_copy
     }
     group.wait_complete();
     seqno_of(group.members[at].order("after", "v"));
+    group.check_same_history();
+}
+
+/// Its log is gone, and the others' begins with the very next action.
+#[test]
+fn database_that_ends_where_the_log_begins_needs_no_copy() {
+    let mut group = Group::prepared(3, "edge");
+    for member in &mut group.members {
+        member.config.log.segment_bytes = 128 << 10;
+        member.config.log.retain_bytes = 512 << 10;
+    }
+    let mut group = group.begin();
+    let leader = group.leader();
+    for i in 0..60 {
+        seqno_of(group.members[leader].order(&format!("k{i}"), vec![7; 20_000]));
+    }
+    eventually("the log to drop old entries", || {
+        group.members[leader].node().status().first_seqno > Seqno(1)
+    });
+    // A new member's log would start later than this one's, were nothing else needed.
+    let small: Vec<_> = (0..1100)
+        .map(|i| group.members[leader].submit(&format!("s{i}"), "v"))
+        .collect();
+    for pending in small {
+        seqno_of(pending.wait_for_fate());
+    }
+    group.wait_complete();
+    let at = group.follower();
+    group.members[at].stop();
+    let first = group.members[leader].node().status().first_seqno;
+    let member = &mut group.members[at];
+    member.forget_after(first.prev());
+    member.dir = tempfile::tempdir().unwrap();
+    member.config.log_dir = member.dir.path().to_owned();
+    member.start(StartMode::Join).unwrap();
+    member.take_part();
+    group.wait_complete();
     group.check_same_history();
 }
 
