@@ -104,6 +104,10 @@ impl Core {
 
     /// Changes the configuration; at most one change may be uncommitted. Returns the index of its
     /// entry, which is in force at once and final when committed.
+    ///
+    /// # Errors
+    /// This member cannot make that change, or not now. A learner becomes a voter only while it answers, and
+    /// when its log has caught up.
     pub fn change_config(
         &mut self,
         now: Time,
@@ -112,6 +116,11 @@ impl Core {
         self.observe(now);
         self.may_change_config()?;
         let config = changed(&self.log.config().config, &change)?;
+        if let ConfigChange::Promote(id) = change
+            && !self.is_ready_to_vote(id)
+        {
+            return Err(ConfigError::NotCaughtUp { id });
+        }
         self.revoke_eligibility(&change);
         let index = self.append_config(config);
         self.sync_peers();
@@ -169,24 +178,22 @@ impl Core {
             return;
         }
         let config = &self.log.config().config;
-        let Some(leading) = self.leading() else {
-            return;
+        let is_learner = |id: &MemberId| {
+            let member = config.members.get(id);
+            member.is_some_and(|m| m.role == Role::Learner)
         };
-        let ready = self.eligible.iter().copied().find(|id| {
-            let learner = config
-                .members
-                .get(id)
-                .is_some_and(|m| m.role == Role::Learner);
-            let caught_up = leading
-                .peers
-                .get(id)
-                .is_some_and(|peer| self.answers_closely(peer));
-            learner && caught_up
-        });
+        let mut eligible = self.eligible.iter().copied();
+        let ready = eligible.find(|id| is_learner(id) && self.is_ready_to_vote(*id));
         if let Some(id) = ready {
             let promoted = self.change_config(self.now, ConfigChange::Promote(id));
             debug_assert!(promoted.is_ok(), "{promoted:?}");
         }
+    }
+
+    /// Whether a leader hears this member, and its log is close behind.
+    fn is_ready_to_vote(&self, id: MemberId) -> bool {
+        let peer = self.leading().and_then(|leading| leading.peers.get(&id));
+        peer.is_some_and(|peer| self.answers_closely(peer))
     }
 
     fn answers_closely(&self, peer: &Peer) -> bool {

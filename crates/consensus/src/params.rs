@@ -185,6 +185,12 @@ pub enum ConfigError {
         /// Who was meant.
         id: MemberId,
     },
+    /// It does not answer, or lacks much of the log: its vote would only weaken the group.
+    #[error("member {id} does not answer, or its log has not caught up: try again when it has")]
+    NotCaughtUp {
+        /// Who was to become a voter.
+        id: MemberId,
+    },
     /// A member does not speak the version that the group speaks, or would from now on.
     #[error("the group's protocol version is {protocol}, and {name} speaks {spoken}")]
     Protocol {

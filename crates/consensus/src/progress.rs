@@ -392,9 +392,11 @@ impl Peer {
         None
     }
 
-    /// Whether a promotion would not hold up commits: it streams, close behind.
+    /// Whether a promotion would not hold up commits: it streams, close behind. And something of the log is
+    /// durable there: without, it would not know the group after a crash, nor vote in it.
     pub(crate) fn is_caught_up(&self, commit: LogIndex, lag_max: u64) -> bool {
-        matches!(self.mode, Mode::Stream { .. }) && self.match_index.0 + lag_max >= commit.0
+        let streams = matches!(self.mode, Mode::Stream { .. });
+        streams && self.match_index > LogIndex(0) && self.match_index.0 + lag_max >= commit.0
     }
 
     /// Goes on after what is known to match. As long as nothing is, `next` is a search position and

@@ -42,7 +42,7 @@ fn random_faults() {
             "{total:?}"
         );
         assert!(
-            total.terms > 3 * count && total.resets > count / 10,
+            total.terms > 3 * count && total.resets > count / 20,
             "{total:?}"
         );
     }
