@@ -338,11 +338,17 @@ fn full_log_disk_stops_one_member_and_not_the_others() -> Outcome {
     cluster.kill_all().why("ending the cluster")
 }
 
-/// More than twice the bound of the log and what may be on its way together, in one transaction.
-fn insert_too_much(cluster: &TestCluster, node: u8) -> Outcome<mysql::Result<()>> {
+const SMALL_LOG: &str = "synod.log_retain_size=8M;synod.log_segment_size=1M";
+
+/// Rows of a megabyte each, in one transaction.
+fn insert_megabytes(
+    cluster: &TestCluster,
+    node: u8,
+    megabytes: usize,
+) -> Outcome<mysql::Result<()>> {
     let mut client = cluster.connect(node)?;
     client.query_drop("START TRANSACTION").why("beginning")?;
-    for _ in 0..300 {
+    for _ in 0..megabytes {
         client
             .query_drop("INSERT INTO oracle.t (v) VALUES (REPEAT('y', 1000000))")
             .why("inserting")?;
@@ -356,12 +362,12 @@ fn transaction_larger_than_the_log_fails_alone() -> Outcome {
         return Ok(());
     }
     let mut cluster = TestCluster::empty("small-log", BASE_PORT, 3)?;
-    let small = "synod.log_retain_size=8M;synod.log_segment_size=1M";
-    cluster.settings_mut().provider_options = small.to_owned();
+    SMALL_LOG.clone_into(&mut cluster.settings_mut().provider_options);
     cluster.up(&|_, _| ()).why("starting the cluster")?;
     cluster.create_account()?;
     cluster.execute(1, "CREATE TABLE oracle.t (id SERIAL, v LONGBLOB)")?;
-    let committed = insert_too_much(&cluster, 1)?;
+    // More than twice the bound of the log and what may be on its way together.
+    let committed = insert_megabytes(&cluster, 1, 300)?;
     let is_deadlock =
         matches!(&committed, Err(mysql::Error::MySqlError(error)) if error.code == 1213);
     ensure(is_deadlock, || format!("it ended with {committed:?}"))?;
@@ -377,5 +383,56 @@ fn transaction_larger_than_the_log_fails_alone() -> Outcome {
     for node in 1..=3 {
         has_rows(&cluster, node, 3)?;
     }
+    cluster.kill_all().why("ending the cluster")
+}
+
+fn wsrep_number(cluster: &TestCluster, node: u8, variable: &str) -> Outcome<i64> {
+    let rows = cluster.rows(node, &format!("SHOW STATUS LIKE '{variable}'"))?;
+    let value = rows.first().and_then(|row| row.split('\t').nth(1));
+    let number = value.and_then(|text| text.parse().ok());
+    number.ok_or_else(|| Failure(format!("node {node} shows {variable} as {rows:?}")))
+}
+
+/// As far as seqnos tell, the log has what the server lacks: it begins inside the very next transaction.
+#[test]
+fn server_whose_next_transaction_is_cut_takes_a_full_copy() -> Outcome {
+    if place::is_galera() {
+        return Ok(());
+    }
+    let mut cluster = TestCluster::empty("cut-log", BASE_PORT, 3)?;
+    // Nobody is taken for dead: a view would come before the transaction.
+    cluster.settings_mut().provider_options = format!("{SMALL_LOG};evs.suspect_timeout=PT10M");
+    cluster.up(&|_, _| ()).why("starting the cluster")?;
+    cluster.create_account()?;
+    cluster.execute(1, "CREATE TABLE oracle.t (id SERIAL, v LONGBLOB)")?;
+    let away = cluster.follower();
+    has_rows(&cluster, away, 0)?;
+    let had = wsrep_number(&cluster, away, "wsrep_last_committed")?;
+    cluster.kill(away).why("killing a follower")?;
+    let others = cluster.others(away);
+    insert_megabytes(&cluster, others[0], 14)?.why("the large transaction")?;
+    for _ in 0..4 {
+        insert_megabytes(&cluster, others[0], 2)?.why("a transaction after it")?;
+    }
+    for node in others {
+        let dropped = wait_for(PATIENCE, || {
+            let text = cluster.log_text(node);
+            text.contains("the log has reached its disk bound")
+                .then_some(())
+        });
+        ensure(dropped.is_some(), || format!("node {node} dropped nothing"))?;
+        let first = wsrep_number(&cluster, node, "wsrep_local_cached_downto")?;
+        ensure(first == had + 1, || {
+            format!("the log of node {node} begins at {first}, node {away} has {had}")
+        })?;
+    }
+    cluster.spawn(away, false).why("starting it again")?;
+    says(&cluster, away, &["incomplete", "full copy"])?;
+    cluster.stop(away).why("stopping it")?;
+    cluster.spawn(away, false).why("starting it once more")?;
+    cluster
+        .await_synced(&[away], &|_, _| ())
+        .why("waiting for the full copy")?;
+    has_rows(&cluster, away, 22)?;
     cluster.kill_all().why("ending the cluster")
 }
