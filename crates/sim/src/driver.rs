@@ -544,18 +544,9 @@ impl World {
         }
     }
 
-    /// What grows with the load, and how much of it there may be. One payload is at most 4 KiB here.
-    fn held(&mut self, id: MemberId) -> Vec<Held> {
-        let staged_max = self.options.staged_bytes as u64;
-        let running = self.nodes.values().filter_map(|node| node.process.as_ref());
-        let outstanding: usize = running.map(|p| p.driver.load().submitted).sum();
-        // Beyond the bound, what was on its way when the log was found to be full.
-        let Options {
-            retain_bytes,
-            segment_bytes,
-            ..
-        } = self.options;
-        let now_us = self.now_us;
+    /// How large a log may be: what it came to when it was allowed to is not gone at once, but does not grow.
+    fn log_bytes_max(&mut self, id: MemberId) -> u64 {
+        let may_drop = self.now_us.saturating_sub(self.may_drop_since(id)) > SECOND;
         // A leader whose disk is slow finds later than others that their logs are full.
         let unwritten = self.leader().map_or(0, |leader| {
             let process = self.process(leader);
@@ -564,10 +555,34 @@ impl World {
                 false => 0,
             }
         });
-        let log_max = match now_us.saturating_sub(self.may_drop_since(id)) > SECOND {
-            true => 2 * retain_bytes + 20 * segment_bytes + unwritten,
-            false => u64::MAX,
-        };
+        let Options {
+            retain_bytes,
+            segment_bytes,
+            ..
+        } = self.options;
+        // Beyond the bound, what was on its way when the log was found to be full.
+        let on_its_way = 20 * segment_bytes;
+        let bound = 2 * retain_bytes + on_its_way;
+        let found = self.process(id).shared.status().log_bytes;
+        let allowed = &mut self.node_mut(id).log_allowed;
+        if !may_drop || found <= bound + unwritten {
+            *allowed = found;
+            return u64::MAX;
+        }
+        *allowed = found.min(*allowed);
+        if *allowed > bound {
+            *allowed + on_its_way
+        } else {
+            bound
+        }
+    }
+
+    /// What grows with the load, and how much of it there may be. One payload is at most 4 KiB here.
+    fn held(&mut self, id: MemberId) -> Vec<Held> {
+        let staged_max = self.options.staged_bytes as u64;
+        let running = self.nodes.values().filter_map(|node| node.process.as_ref());
+        let outstanding: usize = running.map(|p| p.driver.load().submitted).sum();
+        let log_max = self.log_bytes_max(id);
         // A window of them, and a probe and a long range beside it.
         let ranges_max = self.options.limits.inflight_messages_max as u64 + 2;
         let process = self.process(id);

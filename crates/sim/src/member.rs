@@ -42,6 +42,8 @@ pub(crate) struct Node {
     pub(crate) preference: LeaderPreference,
     /// Its wall clock is far ahead: everything in the log is older than the log may grow.
     pub(crate) wall_ahead: bool,
+    /// Bytes of its log when those were last no more than it might have.
+    pub(crate) log_allowed: u64,
 }
 
 /// The database of a member: only how far it is.

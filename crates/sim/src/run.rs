@@ -208,6 +208,7 @@ impl World {
             damage_met: None,
             preference: LeaderPreference::default(),
             wall_ahead: false,
+            log_allowed: 0,
         };
         self.nodes.insert(id, node);
         id

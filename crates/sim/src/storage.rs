@@ -5,7 +5,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use synod_consensus::{GroupId, LeaderPreference, LogBase, LogIndex, MemberId, Seqno, SessionId};
+use synod_consensus::{
+    ConfigAt, GroupId, LeaderPreference, LogBase, LogIndex, MemberId, Seqno, SessionId,
+};
 use synod_log::{Files, LogError, LogOptions, Opened};
 use synod_member::{
     DatabasePosition, Drawn, Driver, Event as Input, Host, IDLE, Job, Links, MemberConfig,
@@ -350,19 +352,25 @@ impl World {
     /// What was dropped is in enough databases for any minority to burn.
     fn check_spread(&mut self, id: MemberId, base: &LogBase) {
         self.flush_databases();
-        let core = self.core(id);
-        let now = core.config();
-        // It may have changed since this was decided.
-        let before = core.config_at(now.index.prev()).unwrap_or(now);
         let gone = self.broken_up_to(base.last.index);
-        let judged = [now, before].map(|at| {
+        let spread = |at: &ConfigAt| {
             let databases = at.config.members.iter().filter(|(_, m)| m.has_data);
             let voters = databases.filter(|(id, _)| at.config.is_voter(**id));
             let had = voters.map(|(id, _)| self.nodes.get(id).map_or(Seqno(0), |n| n.database.had));
             retained::spread(id, gone, at.config.voters().count(), had.collect())
+        };
+        let own = self.core(id).config();
+        // A leader decides, by its configuration: that may not be here yet, and may have changed since.
+        let elsewhere = self.up().into_iter().flat_map(|other| {
+            let core = self.core(other);
+            let now = core.config();
+            [now, core.config_at(now.index.prev()).unwrap_or(now)]
         });
-        let [now, before] = judged;
-        self.judge(now.or(before));
+        let checked = spread(own).or_else(|violation| {
+            let allowed = elsewhere.map(spread).any(|checked| checked.is_ok());
+            if allowed { Ok(()) } else { Err(violation) }
+        });
+        self.judge(checked);
     }
 
     /// The last action that a log which begins after `base` has not whole.
