@@ -42,7 +42,7 @@ fn random_faults() {
             "{total:?}"
         );
         assert!(
-            total.terms > 3 * count && total.resets > count / 20,
+            total.terms > 3 * count && total.resets > count / 10,
             "{total:?}"
         );
     }
@@ -174,7 +174,7 @@ impl World {
             slow_disk: on(0.4),
             members: on(0.5),
             burn: on(0.3),
-            purge: on(0.5),
+            purge: on(0.7),
             transfer: on(0.4),
         };
         World {
