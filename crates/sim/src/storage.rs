@@ -359,16 +359,24 @@ impl World {
             let had = voters.map(|(id, _)| self.nodes.get(id).map_or(Seqno(0), |n| n.database.had));
             retained::spread(id, gone, at.config.voters().count(), had.collect())
         };
-        let own = self.core(id).config();
-        // A leader decides, by its configuration: that may not be here yet, and may have changed since.
-        let elsewhere = self.up().into_iter().flat_map(|other| {
+        let core = self.core(id);
+        let own = core.config();
+        // It may have changed since this was decided; by a leader, whose configuration may not be here yet.
+        let before = core.config_at(own.index.prev());
+        let up = self.up().into_iter();
+        let elsewhere = up.flat_map(|other| {
             let core = self.core(other);
             let now = core.config();
-            [now, core.config_at(now.index.prev()).unwrap_or(now)]
+            [Some(now), core.config_at(now.index.prev())]
         });
+        let newer = elsewhere.flatten().filter(|at| at.index > own.index);
         let checked = spread(own).or_else(|violation| {
-            let allowed = elsewhere.map(spread).any(|checked| checked.is_ok());
-            if allowed { Ok(()) } else { Err(violation) }
+            let mut others = before.into_iter().chain(newer);
+            if others.any(|at| spread(at).is_ok()) {
+                Ok(())
+            } else {
+                Err(violation)
+            }
         });
         self.judge(checked);
     }
