@@ -8,9 +8,15 @@ use std::time::Instant;
 
 use synod_log::files::{Fault, FaultKind, Op};
 use synod_log::{FaultyFiles, RealFiles};
-use synod_node::{DataState, Delivery, Fate, Node, Patience, Seqno, StartMode};
+use synod_node::{DataState, Delivery, Fate, Node, NodeConfig, Patience, Seqno, StartMode};
 
 use crate::support::{Group, PATIENCE, SUSPECT, eventually, history, seqno_of};
+
+/// So that a test comes to the bound of the log.
+fn small_log(config: &mut NodeConfig) {
+    config.log.segment_bytes = 128 << 10;
+    config.log.retain_bytes = 512 << 10;
+}
 
 fn rejoin(group: &mut Group, at: usize) {
     group.members[at].start(StartMode::Join).unwrap();
@@ -315,12 +321,7 @@ fn stopping_frees_clients_that_wait_for_room_or_for_an_outcome() {
 
 #[test]
 fn member_that_was_away_too_long_gets_the_end_of_the_log_and_goes_on_from_a_copy() {
-    let mut group = Group::prepared(3, "away");
-    for member in &mut group.members {
-        member.config.log.segment_bytes = 128 << 10;
-        member.config.log.retain_bytes = 512 << 10;
-    }
-    let mut group = group.begin();
+    let mut group = Group::prepared_by(3, "away", small_log).begin();
     let at = group.follower();
     group.members[at].stop();
     let leader = group.leader();
@@ -363,12 +364,7 @@ fn member_that_was_away_too_long_gets_the_end_of_the_log_and_goes_on_from_a_copy
 /// Its log is gone, and the others' begins with the very next action.
 #[test]
 fn database_that_ends_where_the_log_begins_needs_no_copy() {
-    let mut group = Group::prepared(3, "edge");
-    for member in &mut group.members {
-        member.config.log.segment_bytes = 128 << 10;
-        member.config.log.retain_bytes = 512 << 10;
-    }
-    let mut group = group.begin();
+    let mut group = Group::prepared_by(3, "edge", small_log).begin();
     let leader = group.leader();
     for i in 0..60 {
         seqno_of(group.members[leader].order(&format!("k{i}"), vec![7; 20_000]));
@@ -401,11 +397,10 @@ fn database_that_ends_where_the_log_begins_needs_no_copy() {
 #[test]
 fn member_whose_next_action_is_cut_is_told_that_only_a_copy_helps() {
     // Nobody is taken for dead: a view would come before the action.
-    let mut group = Group::prepared_by(3, "cut", |config| config.suspect = PATIENCE);
-    for member in &mut group.members {
-        member.config.log.segment_bytes = 128 << 10;
-        member.config.log.retain_bytes = 512 << 10;
-    }
+    let group = Group::prepared_by(3, "cut", |config| {
+        config.suspect = PATIENCE;
+        small_log(config);
+    });
     let mut group = group.begin();
     let at = group.follower();
     let leader = group.leader();
@@ -436,10 +431,8 @@ fn member_whose_next_action_is_cut_is_told_that_only_a_copy_helps() {
 
 #[test]
 fn full_log_keeps_what_no_database_has_and_clients_wait_for_room() {
-    let mut group = Group::prepared(1, "bounded");
+    let mut group = Group::prepared_by(1, "bounded", small_log);
     let member = &mut group.members[0];
-    member.config.log.segment_bytes = 128 << 10;
-    member.config.log.retain_bytes = 512 << 10;
     member.start(StartMode::Bootstrap).unwrap();
     member.host.wait("joining", |record| record.joined > 0);
     let member = &*member;
