@@ -19,43 +19,44 @@ use crate::invariants::election::Election;
 use crate::invariants::quorum::{durable_on_quorum, whole_on_quorum};
 use crate::invariants::{Violation, repair, require, versions};
 use crate::options::Options;
-use crate::trace::What;
+use crate::trace::{MessageKind, Text, What};
 use crate::world::{Event, SECOND, World};
 
-/// Name of a message for the trace.
-pub(crate) fn kind_of(message: &PeerMessage) -> &'static str {
-    match message {
+/// Number and name of a message for the trace.
+pub(crate) fn kind_of(message: &PeerMessage) -> MessageKind {
+    let (number, name) = match message {
         PeerMessage::Consensus(message) | PeerMessage::Append { message, .. } => {
             match &message.body {
-                Body::PreVote { .. } => "pre-vote",
-                Body::PreVoteReply { .. } => "pre-vote reply",
-                Body::Vote { .. } => "vote",
-                Body::VoteReply { granted: true } => "vote granted",
-                Body::VoteReply { granted: false } => "vote refused",
-                Body::Append(_) => "append",
-                Body::AppendReply(_) => "append reply",
-                Body::Heartbeat { .. } => "heartbeat",
-                Body::HeartbeatReply { .. } => "heartbeat reply",
-                Body::InstallBase { .. } => "install base",
-                Body::TimeoutNow => "timeout now",
-                Body::Read { .. } => "read",
-                Body::ReadReply { .. } => "read reply",
+                Body::PreVote { .. } => (1, "pre-vote"),
+                Body::PreVoteReply { .. } => (2, "pre-vote reply"),
+                Body::Vote { .. } => (3, "vote"),
+                Body::VoteReply { granted: true } => (4, "vote granted"),
+                Body::VoteReply { granted: false } => (5, "vote refused"),
+                Body::Append(_) => (6, "append"),
+                Body::AppendReply(_) => (7, "append reply"),
+                Body::Heartbeat { .. } => (8, "heartbeat"),
+                Body::HeartbeatReply { .. } => (9, "heartbeat reply"),
+                Body::InstallBase { .. } => (10, "install base"),
+                Body::TimeoutNow => (11, "timeout now"),
+                Body::Read { .. } => (12, "read"),
+                Body::ReadReply { .. } => (13, "read reply"),
             }
         }
-        PeerMessage::Propose(_) => "propose",
-        PeerMessage::ProposeRefused { .. } => "refused",
-        PeerMessage::Join(_) => "join",
-        PeerMessage::JoinReply(_) => "join reply",
-        PeerMessage::Leave { .. } => "leave",
-        PeerMessage::LeaveReply { .. } => "leave reply",
-        PeerMessage::Report(_) => "report",
-        PeerMessage::Status(_) => "status",
-        PeerMessage::StateRequest(_) => "state request",
-        PeerMessage::StateOffer(_) => "state offer",
-        PeerMessage::StateResult(_) => "state result",
-        PeerMessage::Vote(_) => "vote on an action",
-        PeerMessage::VoteRequest { .. } => "vote request",
-    }
+        PeerMessage::Propose(_) => (14, "propose"),
+        PeerMessage::ProposeRefused { .. } => (15, "refused"),
+        PeerMessage::Join(_) => (16, "join"),
+        PeerMessage::JoinReply(_) => (17, "join reply"),
+        PeerMessage::Leave { .. } => (18, "leave"),
+        PeerMessage::LeaveReply { .. } => (19, "leave reply"),
+        PeerMessage::Report(_) => (20, "report"),
+        PeerMessage::Status(_) => (21, "status"),
+        PeerMessage::StateRequest(_) => (22, "state request"),
+        PeerMessage::StateOffer(_) => (23, "state offer"),
+        PeerMessage::StateResult(_) => (24, "state result"),
+        PeerMessage::Vote(_) => (25, "vote on an action"),
+        PeerMessage::VoteRequest { .. } => (26, "vote request"),
+    };
+    MessageKind { number, name }
 }
 
 /// The message of the protocol in it, if any.
@@ -202,7 +203,7 @@ impl World {
                 Deed::Delivered(delivery) => self.delivered(id, &delivery),
                 Deed::Said(level, text) => {
                     if level > Level::Debug {
-                        self.note(id, What::Said { text });
+                        self.note(id, What::Said { text: Text(text) });
                     }
                 }
             }
@@ -258,7 +259,7 @@ impl World {
             "left" => self.coverage.count("left in good order"),
             _ => self.coverage.count("member stopped"),
         }
-        self.note(id, What::Refused { why });
+        self.note(id, What::Refused { why: Text(why) });
         self.check_silence(id);
         self.end_process(id);
         self.restart_later(id);

@@ -17,7 +17,7 @@ use crate::member::Node;
 use crate::options::Fault;
 use crate::peers::decode;
 use crate::storage::LOG_DIR;
-use crate::trace::What;
+use crate::trace::{Text, What};
 use crate::world::World;
 
 /// A write is looked for among so many of the last.
@@ -297,7 +297,7 @@ impl World {
             Trial::Refused(why) => {
                 self.coverage.count("damage beyond repair");
                 if !is_up && self.may_lose_disk(id) {
-                    self.note(id, What::Refused { why });
+                    self.note(id, What::Refused { why: Text(why) });
                     self.replace_disk(id);
                 }
             }

@@ -40,4 +40,4 @@ pub use options::{Fault, Options, OptionsError, Workload};
 pub use report::{Coverage, Failed, Passed};
 pub use run::{options_of, run};
 pub use scenes::Scene;
-pub use trace::{Note, What};
+pub use trace::{MessageKind, Note, Text, What};

@@ -10,8 +10,11 @@ use synod_planted::Bug;
 use synod_sim::{Coverage, Failed, Fault, Options, Passed, options_of, run};
 
 const USAGE: &str = "\
-usage: synod-sim --seeds FIRST..LAST [--jobs N] [options]
+usage: synod-sim --seeds FIRST..LAST [--jobs N] [--hashes] [options]
        synod-sim --seed N [--trace] [options]
+
+  --hashes                                prints a line 'SEED HASH' for every seed that passed: two
+                                          builds that behave alike print the same lines
 
 options (in place of what the seed draws):
   --voters N  --loggers N  --learners N   who founds the group
@@ -32,6 +35,7 @@ struct Arguments {
     last: u64,
     jobs: usize,
     trace: bool,
+    hashes: bool,
     help: bool,
     change: Change,
 }
@@ -105,6 +109,7 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Arguments, String> {
         last: 0,
         jobs: 1,
         trace: false,
+        hashes: false,
         help: false,
         change: Change::default(),
     };
@@ -125,6 +130,7 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Arguments, String> {
             }
             "--jobs" => arguments.jobs = number(&value()?)?,
             "--trace" => arguments.trace = true,
+            "--hashes" => arguments.hashes = true,
             "--help" | "-h" => {
                 arguments.help = true;
                 return Ok(arguments);
@@ -266,6 +272,9 @@ fn work(arguments: &Arguments, next: &AtomicU64, totals: &Mutex<Totals>, begun: 
                 totals.committed += passed.committed;
                 totals.simulated_us += passed.simulated_us;
                 totals.coverage.add(&passed.coverage);
+                if arguments.hashes {
+                    println!("{seed} {:016x}", passed.trace_hash);
+                }
                 if totals.seeds.is_multiple_of(10_000) {
                     summary(&totals, begun);
                 }

@@ -309,11 +309,11 @@ impl World {
     }
 
     fn stand_still(&mut self, member: MemberId, pause_us: u64, before_us: u64) {
-        let is_answer = |kind| matches!(kind, "heartbeat reply" | "append reply");
+        let is_answer = |kind: &str| matches!(kind, "heartbeat reply" | "append reply");
         let answered = self
             .frames_to(member)
             .filter_map(|frame| decode(frame).ok())
-            .any(|message| is_answer(kind_of(&message)));
+            .any(|message| is_answer(kind_of(&message).name));
         if answered && self.is_up(member) {
             let until_us = self.now_us + pause_us;
             self.node_mut(member).paused_until_us = until_us;

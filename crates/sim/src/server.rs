@@ -11,7 +11,7 @@ use synod_wire::{DataState, StateOffer, StateRequest, StateResult};
 
 use crate::invariants::Violation;
 use crate::options::Fault;
-use crate::trace::What;
+use crate::trace::{Text, What};
 use crate::world::{Event, MS, SECOND, World};
 
 /// Entries applied at one time, at most.
@@ -128,7 +128,7 @@ impl World {
         }
         // The log began anew beyond it. The operator follows the advice that was logged.
         self.coverage.count("database behind the log");
-        self.note(id, What::Refused { why });
+        self.note(id, What::Refused { why: Text(why) });
         self.end_process(id);
         self.node_mut(id).database.replace(Seqno(0));
         self.restart_later(id);

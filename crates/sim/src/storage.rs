@@ -18,7 +18,7 @@ use crate::deeds::{Deeds, Eye, Side};
 use crate::image::{Found, Image};
 use crate::invariants::{Violation, recovery, repair, retained};
 use crate::member::Process;
-use crate::trace::What;
+use crate::trace::{Text, What};
 use crate::world::{Event, GROUP, MS, SECOND, World};
 
 /// Where each member's log is, on its own files.
@@ -129,7 +129,7 @@ impl World {
             }));
             return;
         }
-        self.note(id, What::Refused { why });
+        self.note(id, What::Refused { why: Text(why) });
         let ledger = &mut self.node_mut(id).ledger;
         ledger.repair_torn |= ledger.harmed;
         let epoch = self.node(id).epoch;
