@@ -1,7 +1,5 @@
-//! The parts of the `synod` program that tests use too.
+//! The parts of the `synod` program.
 //!
-//! - [`cluster`]: a group of MariaDB servers on this machine, in one directory of its own: create,
-//!   start, kill, wipe, ask. The demo and the end-to-end tests are both built on it.
 //! - [`demo`]: the commands `synod demo …`, their progress and their texts.
 //! - [`log_tool`]: the commands `synod log …`, which read a durable log offline.
 //!
@@ -10,6 +8,5 @@
 
 #![forbid(unsafe_code)]
 
-pub mod cluster;
 pub mod demo;
 pub mod log_tool;

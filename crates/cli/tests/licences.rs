@@ -75,7 +75,7 @@ fn every_direct_dependency_has_a_line_in_the_document_and_no_line_is_stale() {
         .filter(|dependency| dependency["source"].is_string())
         .map(|dependency| text(dependency, "name"))
         .collect();
-    let fuzz: toml::Table = read("fuzz/Cargo.toml").parse().unwrap();
+    let fuzz: toml::Table = read("testing/fuzz/Cargo.toml").parse().unwrap();
     let outside = fuzz["dependencies"].as_table().unwrap().iter();
     let fuzzing = outside.filter(|(_, how)| how.get("path").is_none());
     let used: BTreeSet<&str> = used

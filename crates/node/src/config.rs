@@ -7,7 +7,7 @@ use std::time::Duration;
 use synod_consensus::{GroupId, Limits, Timing, VersionRange};
 use synod_log::{Files, LogOptions, Opened};
 use synod_member::{DatabasePosition, Host, MemberConfig, OpenError, StartError, open_log};
-use synod_wire::tls::{TlsError, TlsFiles};
+use synod_tls::{TlsError, TlsFiles};
 
 /// Settings of a node. Validated by whoever parses them; see `docs/options.md` for the operator's
 /// view.

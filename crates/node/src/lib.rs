@@ -41,5 +41,5 @@ pub use synod_member::{
     Fate, Host, Level, MemberStatus, NodeStatus, OpenError, Patience, PayloadError, StartMode,
     SurvivorPolicy, TransferNews, View, ViewMember, VotePolicy,
 };
-pub use synod_wire::tls::{TlsError, TlsFiles, names_tls13_suite};
+pub use synod_tls::{TlsError, TlsFiles, names_tls13_suite};
 pub use synod_wire::{DataState, OUR_VERSIONS};

@@ -18,7 +18,7 @@ use synod_member::{
     Shared, Snapshot, Start, StartMode, Storage, Submission, SurvivorPolicy, Tuning, VotePolicy,
     Waiter, cut, lock, sessions_between,
 };
-use synod_wire::tls::TlsError;
+use synod_tls::TlsError;
 use synod_wire::{DataState, LocalIdentity, OUR_VERSIONS, StateOffer, StateRequest, StateResult};
 
 use crate::bell::Bell;

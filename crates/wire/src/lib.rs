@@ -24,7 +24,6 @@ mod member_codec;
 pub mod message;
 mod message_codec;
 pub mod stream;
-pub mod tls;
 mod version;
 
 pub use error::{DecodeError, EncodeError, FrameError, HandshakeError, StreamError};

@@ -11,7 +11,9 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use crate::cluster::{Cluster, ClusterError, ClusterLock, Format, Result, Settings, SstMethod};
+use synod_local_cluster::{
+    Cluster, ClusterError, ClusterLock, Format, Result, Settings, SstMethod,
+};
 
 /// A statement of a person may take as long as a coffee.
 const SQL_TIMEOUT: Duration = Duration::from_secs(3600);

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Instant;
 
-use crate::cluster::{Cluster, NodeStatus, Result, Started};
+use synod_local_cluster::{Cluster, NodeStatus, Result, Started};
 
 use super::answer;
 

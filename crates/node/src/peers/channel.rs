@@ -3,7 +3,7 @@
 use std::io::{self, IoSlice, Read, Write};
 use std::net::TcpStream;
 
-use synod_wire::tls::TlsStream;
+use synod_tls::TlsStream;
 
 use super::dial::Timed;
 

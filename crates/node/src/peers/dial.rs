@@ -5,8 +5,8 @@ use std::net::{TcpStream, ToSocketAddrs};
 use std::time::{Duration, Instant};
 
 use socket2::{SockRef, TcpKeepalive};
+use synod_tls::TlsHandshakeError;
 use synod_wire::handshake::HANDSHAKE_FRAME_MAX;
-use synod_wire::tls::TlsHandshakeError;
 use synod_wire::{
     FrameReader, FrameWriter, HandshakeError, Hello, HelloReply, Lane, StreamError, read_reply,
     write_hello,

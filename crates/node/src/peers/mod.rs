@@ -27,7 +27,7 @@ use crossbeam_channel::Sender;
 use socket2::SockRef;
 use synod_consensus::{GroupId, MemberId, SessionId};
 use synod_member::{Event, Host, lock};
-use synod_wire::tls::TlsError;
+use synod_tls::TlsError;
 use synod_wire::{FrameLimits, Hello, HelloReply, Lane, LocalIdentity, PeerMessage, RefuseReason};
 
 use crate::budget::ByteBudget;

@@ -5,8 +5,8 @@ use std::net::{Shutdown, TcpStream};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
+use synod_tls::{FIRST_BYTE, Tls, TlsError, TlsHandshakeError};
 use synod_wire::handshake::HANDSHAKE_FRAME_MAX;
-use synod_wire::tls::{FIRST_BYTE, Tls, TlsError, TlsHandshakeError};
 use synod_wire::{FrameWriter, HelloReply, RefuseReason, write_reply};
 
 use super::channel::Channel;

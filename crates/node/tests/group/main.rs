@@ -1,6 +1,6 @@
 //! Whole groups in this process: real threads, sockets and files, and no database.
 
-#[path = "../../../wire/tests/support/certificates.rs"]
+#[path = "../../../tls/tests/support/certificates.rs"]
 mod certificates;
 #[path = "../support/mod.rs"]
 mod support;

@@ -1,0 +1,227 @@
+//! A group of MariaDB servers on this machine, all in one directory.
+//!
+//! ```text
+//! DIR/cluster.json          settings, see [`Settings`]
+//! DIR/.lock                 held by the command that changes the cluster
+//! DIR/lib/                  copy of the provider, only if servers cannot read the original
+//! DIR/nodeN/my.cnf          generated at every start
+//! DIR/nodeN/data/           database and durable log; `wipe` deletes it
+//! DIR/nodeN/tmp/            temporary files
+//! DIR/nodeN/error.log       of the server
+//! DIR/nodeN/recover.log     of the last `mariadbd --wsrep-recover`
+//! ```
+//!
+//! Nothing outside the directory is written. Servers are told to bootstrap exactly once in the
+//! life of the cluster: when no node has data.
+#![forbid(unsafe_code)]
+
+mod client;
+mod cnf;
+mod error;
+pub mod error_log;
+mod files;
+mod galera;
+mod lifecycle;
+mod lock;
+pub mod ports;
+mod process;
+mod recover;
+mod settings;
+mod status;
+mod user;
+mod wait;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::process::{Child, Command};
+use std::time::Duration;
+
+pub use client::Format;
+pub use error::{ClusterError, Lines, Result};
+pub use files::NodeFiles;
+pub use lifecycle::Started;
+pub use lock::ClusterLock;
+pub use process::{find_program, is_alive};
+pub use settings::{NODES_MAX, NodeOverrides, Settings, SstMethod};
+pub use status::NodeStatus;
+pub use user::ServerUser;
+pub use wait::wait_for;
+
+use error::IoContext;
+
+/// Hears what is being done: the node, and a short text.
+pub type Progress<'a> = &'a dyn Fn(u8, &str);
+
+/// A cluster of servers. Dropping it leaves the servers as they are.
+#[derive(Debug)]
+pub struct Cluster {
+    settings: Settings,
+    user: ServerUser,
+    /// Servers that this process started, by node; kept to learn how they ended.
+    children: BTreeMap<u8, Child>,
+    /// Size of each node's error log when it was last started.
+    log_starts: BTreeMap<u8, u64>,
+}
+
+impl Cluster {
+    /// Makes the directory of a new cluster, without any node yet.
+    ///
+    /// # Errors
+    /// When a setting is out of range, the directory holds other things, servers could not
+    /// reach it, or the provider does not exist.
+    pub fn create(mut settings: Settings) -> Result<Cluster> {
+        settings.check()?;
+        let user = ServerUser::find()?;
+        let existed = settings.dir.exists();
+        if existed && holds_other_files(&settings.dir)? {
+            return Err(ClusterError::ForeignDirectory { dir: settings.dir });
+        }
+        fs::create_dir_all(&settings.dir).context("create", &settings.dir)?;
+        settings.dir = fs::canonicalize(&settings.dir).context("find", &settings.dir)?;
+        if let Err(error) = user.check_reach(&settings.dir) {
+            if !existed {
+                // Best effort: nobody is helped by a second error about an empty directory.
+                let _ = fs::remove_dir(&settings.dir);
+            }
+            return Err(error);
+        }
+        settings.save()?;
+        Ok(Cluster::with(settings, user))
+    }
+
+    /// Opens the cluster in `dir`.
+    ///
+    /// # Errors
+    /// [`ClusterError::NoCluster`] when there is none.
+    pub fn open(dir: &Path) -> Result<Cluster> {
+        Ok(Cluster::with(Settings::load(dir)?, ServerUser::find()?))
+    }
+
+    fn with(settings: Settings, user: ServerUser) -> Cluster {
+        Cluster {
+            settings,
+            user,
+            children: BTreeMap::new(),
+            log_starts: BTreeMap::new(),
+        }
+    }
+
+    /// The settings it was created with.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// The settings, to change them in memory: they count from each node's next start on.
+    pub fn settings_mut(&mut self) -> &mut Settings {
+        &mut self.settings
+    }
+
+    /// The user that servers run as.
+    pub fn user(&self) -> &ServerUser {
+        &self.user
+    }
+
+    /// The numbers of all nodes.
+    pub fn nodes(&self) -> std::ops::RangeInclusive<u8> {
+        1..=self.settings.nodes
+    }
+
+    /// The files of a node.
+    pub fn files(&self, node: u8) -> NodeFiles {
+        NodeFiles::of(&self.settings.dir, node)
+    }
+
+    /// The process id of a node's server, if it runs.
+    pub fn pid(&self, node: u8) -> Option<i32> {
+        process::server_pid(&self.files(node).cnf)
+    }
+
+    /// How many nodes' servers run.
+    pub fn running_count(&self) -> usize {
+        self.nodes()
+            .filter(|node| self.pid(*node).is_some())
+            .count()
+    }
+
+    /// Asks one node; never fails.
+    pub fn node_status(&self, node: u8) -> NodeStatus {
+        NodeStatus::ask(&self.settings, &self.user.admin, node)
+    }
+
+    /// Asks every node; never fails.
+    pub fn status(&self) -> Vec<NodeStatus> {
+        self.nodes().map(|node| self.node_status(node)).collect()
+    }
+
+    /// Runs statements on a node as its administrator and gives the rows.
+    ///
+    /// # Errors
+    /// [`ClusterError::Sql`] with what the server said, or when `timeout` has passed.
+    pub fn query(&self, node: u8, sql: &str, timeout: Duration) -> Result<Vec<Vec<String>>> {
+        let files = self.running_files(node)?;
+        client::query(self.target(node, &files), sql, timeout)
+    }
+
+    /// The client program, ready to run `sql` on a node with the caller's standard streams.
+    ///
+    /// # Errors
+    /// When the node does not exist or does not run, or the client is not installed.
+    pub fn sql_command(
+        &self,
+        node: u8,
+        sql: &str,
+        format: Format,
+        timeout: Duration,
+    ) -> Result<Command> {
+        let files = self.running_files(node)?;
+        client::command(self.target(node, &files), sql, timeout, format)
+    }
+
+    /// The lines of a node's error log that matter, since its last start by this process.
+    pub fn log_tail(&self, node: u8) -> Lines {
+        error_log::lines_that_matter(&self.files(node).error_log, self.log_start(node))
+    }
+
+    /// A node's error log since its last start by this process (of a long one, only the end).
+    pub fn log_text(&self, node: u8) -> String {
+        error_log::text_since(&self.files(node).error_log, self.log_start(node))
+    }
+
+    fn log_start(&self, node: u8) -> u64 {
+        self.log_starts.get(&node).copied().unwrap_or(0)
+    }
+
+    fn target<'a>(&'a self, node: u8, files: &'a NodeFiles) -> client::Target<'a> {
+        client::Target {
+            node,
+            socket: &files.socket,
+            admin: &self.user.admin,
+        }
+    }
+
+    fn running_files(&self, node: u8) -> Result<NodeFiles> {
+        self.check_node(node)?;
+        let files = self.files(node);
+        match process::server_pid(&files.cnf) {
+            Some(_) => Ok(files),
+            None => Err(ClusterError::NotRunning { node }),
+        }
+    }
+
+    fn check_node(&self, node: u8) -> Result<()> {
+        if self.nodes().contains(&node) {
+            return Ok(());
+        }
+        Err(ClusterError::NoSuchNode {
+            node,
+            nodes: self.settings.nodes,
+        })
+    }
+}
+
+/// Whether the directory has entries other than our lock.
+fn holds_other_files(dir: &Path) -> Result<bool> {
+    let entries = fs::read_dir(dir).context("read", dir)?;
+    Ok(entries.flatten().any(|entry| entry.file_name() != ".lock"))
+}

@@ -1,0 +1,72 @@
+//! What can go wrong besides tests.
+
+use std::path::PathBuf;
+
+use synod_local_cluster::ClusterError;
+
+use crate::catalogue::TestName;
+
+/// Why nothing can be said about the tests.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum CompatError {
+    /// The suites are not installed.
+    #[error("there is no {dir}: install the package mariadb-test ('make compat' does it)", dir = dir.display())]
+    NoPackage {
+        /// Where it should be.
+        dir: PathBuf,
+    },
+    /// A test that the package does not have.
+    #[error("the installed package has no test {test}; --list shows what it has")]
+    NoSuchTest {
+        /// As it was named.
+        test: TestName,
+    },
+    /// `testing/compat/subset.txt` is wrong.
+    #[error("testing/compat/subset.txt: {0}")]
+    Subset(String),
+    /// The library was not built.
+    #[error("there is no provider library {path}: run 'make build', or name one with --provider", path = path.display())]
+    NoProvider {
+        /// Where it should be.
+        path: PathBuf,
+    },
+    /// A directory that holds something else.
+    #[error("{dir} exists and was not made by this program: name another --work-dir", dir = dir.display())]
+    ForeignDir {
+        /// The directory.
+        dir: PathBuf,
+    },
+    /// A file or directory.
+    #[error("cannot {what} {path}: {source}", path = path.display())]
+    File {
+        /// What was tried.
+        what: &'static str,
+        /// With what.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The unprivileged user.
+    #[error(transparent)]
+    User(#[from] ClusterError),
+    /// A line of the file of expectations.
+    #[error("{path}, line {line}: {why}", path = path.display())]
+    Expectation {
+        /// The file.
+        path: PathBuf,
+        /// Counted from one.
+        line: usize,
+        /// What is wrong.
+        why: String,
+    },
+    /// The driver ended before it had run everything.
+    #[error("the test driver ended early ({status}) after {runs} runs; its output is in {log}", log = log.display())]
+    DriverEnded {
+        /// How.
+        status: String,
+        /// How far it got.
+        runs: usize,
+        /// All it has written.
+        log: PathBuf,
+    },
+}

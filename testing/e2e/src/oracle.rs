@@ -1,0 +1,392 @@
+//! Clients that insert rows with unique ids and remember what they were told.
+//!
+//! Three outcomes exist, and each has its rule: *acknowledged* must be there, everywhere;
+//! *refused* (a conflict, rolled back by the server) must be nowhere; *unknown* (connection lost,
+//! node not ready, time out) may be either, but the same everywhere.
+
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use mysql::prelude::Queryable;
+use mysql::{Conn, Opts};
+use synod_local_cluster::wait_for;
+
+use crate::failure::{Failure, Outcome, ensure};
+use crate::harness::{TestCluster, client_options};
+
+/// Errors by which the server says that the transaction was rolled back.
+const REFUSALS: [u16; 3] = [1213, 1205, 1020];
+/// Between attempts to connect to a node that is down.
+const RETRY_AFTER: Duration = Duration::from_millis(20);
+/// Ids of one writer begin at its number times this.
+const IDS_PER_WRITER: u64 = 1 << 32;
+
+/// What one writer was told.
+#[derive(Debug, Default, Clone)]
+pub struct Record {
+    /// The node it wrote to.
+    pub node: u8,
+    /// Acknowledged ids, and when the acknowledgement came.
+    pub acknowledged: Vec<(u64, Instant)>,
+    /// Ids whose insert was rolled back.
+    pub refused: Vec<u64>,
+    /// Ids with unknown outcome.
+    pub unknown: Vec<u64>,
+    /// The last error, for the reader of a failed test.
+    pub last_error: String,
+}
+
+/// Running writers.
+#[derive(Debug)]
+pub struct Writers {
+    table: String,
+    stop: Arc<AtomicBool>,
+    count: Arc<AtomicU64>,
+    records: Vec<Arc<Mutex<Record>>>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Writers {
+    /// Makes the table `oracle.NAME` anew and starts `per_node` writers on each of `nodes`.
+    ///
+    /// # Errors
+    /// When the table cannot be made.
+    pub fn start(
+        cluster: &TestCluster,
+        name: &str,
+        nodes: &[u8],
+        per_node: u64,
+    ) -> Outcome<Writers> {
+        let table = format!("oracle.{name}");
+        let columns = "id BIGINT UNSIGNED PRIMARY KEY, node INT, payload VARCHAR(100)";
+        cluster.execute(1, &format!("CREATE OR REPLACE TABLE {table} ({columns})"))?;
+        let mut writers = Writers {
+            table,
+            stop: Arc::default(),
+            count: Arc::default(),
+            records: Vec::new(),
+            threads: Vec::new(),
+        };
+        for node in nodes {
+            for _ in 0..per_node {
+                writers.add(*node, cluster.port(*node));
+            }
+        }
+        Ok(writers)
+    }
+
+    fn add(&mut self, node: u8, port: u16) {
+        let record = Arc::new(Mutex::new(Record {
+            node,
+            ..Record::default()
+        }));
+        let writer = Writer {
+            options: client_options(port),
+            table: self.table.clone(),
+            stop: Arc::clone(&self.stop),
+            count: Arc::clone(&self.count),
+            record: Arc::clone(&record),
+            next_id: (self.records.len() as u64 + 1) * IDS_PER_WRITER,
+        };
+        self.records.push(record);
+        self.threads.push(std::thread::spawn(move || writer.run()));
+    }
+
+    /// Waits until `more` further inserts have been acknowledged.
+    ///
+    /// # Errors
+    /// When that takes longer than `timeout`.
+    pub fn await_more(&self, more: u64, timeout: Duration) -> Outcome {
+        let goal = self.count.load(Ordering::Relaxed) + more;
+        let reached = || (self.count.load(Ordering::Relaxed) >= goal).then_some(());
+        wait_for(timeout, reached).ok_or_else(|| self.too_slow(more, timeout))
+    }
+
+    /// Waits until a writer of `node` has been given an acknowledgement later than `time`.
+    ///
+    /// # Errors
+    /// When that takes longer than `timeout`.
+    pub fn await_commit_after(&self, node: u8, time: Instant, timeout: Duration) -> Outcome {
+        let later = |record: &Record| {
+            record.node == node && record.acknowledged.last().is_some_and(|(_, at)| *at > time)
+        };
+        let seen = || {
+            self.records
+                .iter()
+                .any(|record| later(&read(record)))
+                .then_some(())
+        };
+        wait_for(timeout, seen)
+            .ok_or_else(|| Failure(format!("node{node}: {}", self.too_slow(1, timeout).0)))
+    }
+
+    fn too_slow(&self, more: u64, timeout: Duration) -> Failure {
+        let errors: Vec<String> = self
+            .records
+            .iter()
+            .map(|record| read(record).last_error.clone())
+            .collect();
+        Failure(format!(
+            "fewer than {more} commits in {} s; the writers' last errors: {errors:?}",
+            timeout.as_secs()
+        ))
+    }
+
+    /// Ends all writers and gives what they were told.
+    pub fn finish(mut self) -> Report {
+        self.stop_all();
+        let records = self
+            .records
+            .iter()
+            .map(|record| read(record).clone())
+            .collect();
+        Report {
+            table: self.table.clone(),
+            records,
+        }
+    }
+
+    fn stop_all(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        for thread in self.threads.drain(..) {
+            if thread.join().is_err() {
+                eprintln!("a writer panicked");
+            }
+        }
+    }
+}
+
+impl Drop for Writers {
+    fn drop(&mut self) {
+        self.stop_all();
+    }
+}
+
+fn read(record: &Mutex<Record>) -> std::sync::MutexGuard<'_, Record> {
+    record.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+struct Writer {
+    options: Opts,
+    table: String,
+    stop: Arc<AtomicBool>,
+    count: Arc<AtomicU64>,
+    record: Arc<Mutex<Record>>,
+    next_id: u64,
+}
+
+impl Writer {
+    fn run(mut self) {
+        let mut connection = None;
+        while !self.stop.load(Ordering::Relaxed) {
+            connection = match connection.take() {
+                Some(open) => self.insert(open),
+                None => self.connect(),
+            };
+        }
+    }
+
+    fn connect(&self) -> Option<Conn> {
+        match Conn::new(self.options.clone()) {
+            Ok(connection) => Some(connection),
+            Err(error) => {
+                read(&self.record).last_error = error.to_string();
+                self.pause();
+                None
+            }
+        }
+    }
+
+    /// A node that is down or not ready refuses at once: asking without pause would cost the
+    /// others their processor.
+    fn pause(&self) {
+        let stopping = || self.stop.load(Ordering::Relaxed).then_some(());
+        wait_for(RETRY_AFTER, stopping);
+    }
+
+    /// One insert; gives the connection back if it is still good.
+    fn insert(&mut self, mut connection: Conn) -> Option<Conn> {
+        let id = self.next_id;
+        self.next_id += 1;
+        let node = read(&self.record).node;
+        let sql = format!(
+            "INSERT INTO {} VALUES ({id}, {node}, REPEAT('x', 80))",
+            self.table
+        );
+        let outcome = connection.query_drop(sql);
+        let mut record = read(&self.record);
+        match outcome {
+            Ok(()) => {
+                record.acknowledged.push((id, Instant::now()));
+                self.count.fetch_add(1, Ordering::Relaxed);
+                Some(connection)
+            }
+            Err(mysql::Error::MySqlError(error)) if REFUSALS.contains(&error.code) => {
+                record.refused.push(id);
+                Some(connection)
+            }
+            Err(error) => {
+                record.unknown.push(id);
+                record.last_error = error.to_string();
+                drop(record);
+                self.pause();
+                None
+            }
+        }
+    }
+}
+
+/// What all writers were told, for questions afterwards.
+#[derive(Debug)]
+pub struct Report {
+    table: String,
+    /// One per writer.
+    pub records: Vec<Record>,
+}
+
+impl Report {
+    /// Number of acknowledged inserts.
+    pub fn acknowledged_count(&self) -> usize {
+        self.records
+            .iter()
+            .map(|record| record.acknowledged.len())
+            .sum()
+    }
+
+    /// Checks on each of `nodes` that all acknowledged rows are there, and no refused one.
+    ///
+    /// # Errors
+    /// Naming the node and the first ids that are wrong.
+    pub fn check_rows(&self, cluster: &TestCluster, nodes: &[u8]) -> Outcome {
+        for node in nodes {
+            let sql = format!(
+                "SET SESSION wsrep_sync_wait=1; SELECT id FROM {}",
+                self.table
+            );
+            let ids = cluster.rows(*node, &sql)?;
+            let there: HashSet<u64> = ids.iter().filter_map(|id| id.parse().ok()).collect();
+            self.check_one(*node, &there)?;
+        }
+        let unknown: usize = self.records.iter().map(|record| record.unknown.len()).sum();
+        let refused: usize = self.records.iter().map(|record| record.refused.len()).sum();
+        eprintln!(
+            "  {}: {} acknowledged, {refused} refused, {unknown} unknown",
+            self.table,
+            self.acknowledged_count()
+        );
+        Ok(())
+    }
+
+    fn check_one(&self, node: u8, there: &HashSet<u64>) -> Outcome {
+        let acknowledged = self.records.iter().flat_map(|record| &record.acknowledged);
+        let lost: Vec<u64> = acknowledged
+            .map(|(id, _)| *id)
+            .filter(|id| !there.contains(id))
+            .collect();
+        ensure(lost.is_empty(), || {
+            let first = &lost[..lost.len().min(5)];
+            format!(
+                "node{node} lost {} acknowledged rows of {}: {first:?}",
+                lost.len(),
+                self.table
+            )
+        })?;
+        let refused = self.records.iter().flat_map(|record| &record.refused);
+        let ghosts: Vec<u64> = refused.copied().filter(|id| there.contains(id)).collect();
+        ensure(ghosts.is_empty(), || {
+            let first = &ghosts[..ghosts.len().min(5)];
+            format!(
+                "node{node} has {} refused rows of {}: {first:?}",
+                ghosts.len(),
+                self.table
+            )
+        })
+    }
+
+    /// The longest time without an acknowledgement by any of `nodes`, between two moments.
+    pub fn longest_gap(&self, nodes: &[u8], from: Instant, to: Instant) -> Duration {
+        let mut times = self.times(nodes, from, to);
+        times.push(from);
+        times.push(to);
+        times.sort_unstable();
+        let gaps = times.windows(2).map(|pair| pair[1] - pair[0]);
+        gaps.max().unwrap_or_default()
+    }
+
+    /// Whole seconds from `from` on, up to `to`, in which none of `nodes` acknowledged anything.
+    pub fn empty_seconds(&self, nodes: &[u8], from: Instant, to: Instant) -> Vec<u64> {
+        let filled: HashSet<u64> = self
+            .times(nodes, from, to)
+            .iter()
+            .map(|at| (*at - from).as_secs())
+            .collect();
+        (0..(to - from).as_secs())
+            .filter(|second| !filled.contains(second))
+            .collect()
+    }
+
+    fn times(&self, nodes: &[u8], from: Instant, to: Instant) -> Vec<Instant> {
+        let records = self
+            .records
+            .iter()
+            .filter(|record| nodes.contains(&record.node));
+        let all = records.flat_map(|record| record.acknowledged.iter().map(|(_, at)| *at));
+        all.filter(|at| *at >= from && *at <= to).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(begin: Instant, milliseconds: &[u64]) -> Report {
+        let at = |ms: &u64| (*ms, begin + Duration::from_millis(*ms));
+        let acknowledged = milliseconds.iter().map(at).collect();
+        let record = Record {
+            node: 1,
+            acknowledged,
+            refused: vec![9],
+            ..Record::default()
+        };
+        Report {
+            table: "t".into(),
+            records: vec![record],
+        }
+    }
+
+    #[test]
+    fn gaps_and_empty_seconds_are_found() {
+        let begin = Instant::now();
+        let report = report(begin, &[100, 900, 2100, 3500]);
+        let end = begin + Duration::from_secs(4);
+        assert_eq!(
+            report.longest_gap(&[1], begin, end),
+            Duration::from_millis(1400)
+        );
+        assert_eq!(report.empty_seconds(&[1], begin, end), [1]);
+        assert_eq!(report.empty_seconds(&[2], begin, end), [0, 1, 2, 3]);
+    }
+
+    #[test]
+    fn lost_and_ghost_rows_are_noticed() {
+        let report = report(Instant::now(), &[1, 2]);
+        assert!(report.check_one(1, &HashSet::from([1, 2, 77])).is_ok());
+        assert!(
+            report
+                .check_one(1, &HashSet::from([1]))
+                .unwrap_err()
+                .0
+                .contains("lost 1")
+        );
+        assert!(
+            report
+                .check_one(1, &HashSet::from([1, 2, 9]))
+                .unwrap_err()
+                .0
+                .contains("refused")
+        );
+    }
+}

@@ -1,0 +1,76 @@
+//! Where things are. Environment variables change it:
+//!
+//! - `SYNOD_E2E_PROVIDER`: the provider library (default `target/release/libsynod.so`);
+//! - `SYNOD_E2E_PROGRAM`: the program `synod` (default `target/release/synod`);
+//! - `SYNOD_E2E_DIR`: where clusters are made (default `target/e2e`, or below `/var/tmp` where
+//!   the servers' user could not reach that);
+//! - `SYNOD_E2E_SECONDS`: how long each standard load runs (default 60).
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use synod_local_cluster::ServerUser;
+
+use crate::failure::{Outcome, Why, ensure};
+
+/// The root of the workspace.
+pub fn workspace() -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.ancestors().nth(2).unwrap_or(here).to_owned()
+}
+
+/// The provider library under test.
+///
+/// # Errors
+/// When it is not built.
+pub fn provider() -> Outcome<PathBuf> {
+    from_environment("SYNOD_E2E_PROVIDER", "target/release/libsynod.so")
+}
+
+/// The program `synod`.
+///
+/// # Errors
+/// When it is not built.
+pub fn program() -> Outcome<PathBuf> {
+    from_environment("SYNOD_E2E_PROGRAM", "target/release/synod")
+}
+
+/// Whether the library under test is Galera's: then what only Synod promises is not checked.
+pub fn is_galera() -> bool {
+    std::env::var("SYNOD_E2E_PROVIDER").is_ok_and(|path| path.contains("galera"))
+}
+
+/// How long a standard load runs.
+pub fn load_time() -> Duration {
+    let seconds = std::env::var("SYNOD_E2E_SECONDS")
+        .ok()
+        .and_then(|text| text.parse().ok());
+    Duration::from_secs(seconds.unwrap_or(60))
+}
+
+/// The directory for the cluster called `name`; its parents exist.
+///
+/// # Errors
+/// When the parents cannot be made or reached.
+pub fn cluster_dir(name: &str) -> Outcome<PathBuf> {
+    let user = ServerUser::find().why("finding the servers' user")?;
+    let parent = match std::env::var_os("SYNOD_E2E_DIR") {
+        Some(dir) => PathBuf::from(dir),
+        None if user.check_reach(&workspace()).is_ok() => workspace().join("target/e2e"),
+        None => PathBuf::from("/var/tmp/synod-e2e"),
+    };
+    std::fs::create_dir_all(&parent).why(format_args!("creating {}", parent.display()))?;
+    user.check_reach(&parent).why("the directory for tests")?;
+    Ok(parent.join(name))
+}
+
+fn from_environment(variable: &str, default: &str) -> Outcome<PathBuf> {
+    let path = std::env::var_os(variable).map_or_else(|| workspace().join(default), PathBuf::from);
+    ensure(path.is_file(), || {
+        format!(
+            "{} is missing: run 'make build', or set {variable}",
+            path.display()
+        )
+    })?;
+    Ok(path)
+}

@@ -1,0 +1,206 @@
+//! The program `synod` as a new user tries it.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use synod_e2e::{Failure, Outcome, Why, ensure, place};
+use synod_local_cluster::Cluster;
+
+const BASE_PORT: u16 = 24306;
+
+/// The directory of the demo; whatever runs in it is ended when this goes.
+struct Demo {
+    dir: PathBuf,
+}
+
+impl Demo {
+    fn new() -> Outcome<Demo> {
+        let demo = Demo {
+            dir: place::cluster_dir("demo")?,
+        };
+        demo.remove();
+        Ok(demo)
+    }
+
+    fn run(&self, arguments: &[&str]) -> Outcome<Output> {
+        Command::new(place::program()?)
+            .arg("demo")
+            .arg("--dir")
+            .arg(&self.dir)
+            .args(arguments)
+            .stdin(Stdio::null())
+            .output()
+            .why("starting synod")
+    }
+
+    /// Runs a command that must succeed; gives what it printed.
+    fn ok(&self, arguments: &[&str]) -> Outcome<String> {
+        let output = self.run(arguments)?;
+        ensure(output.status.success(), || {
+            let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+            format!(
+                "synod demo {arguments:?} failed ({}):\n{errors}",
+                output.status
+            )
+        })?;
+        let both = [output.stdout, output.stderr].concat();
+        Ok(String::from_utf8_lossy(&both).into_owned())
+    }
+
+    fn up(&self) -> Outcome<String> {
+        let provider = place::provider()?.display().to_string();
+        let port = BASE_PORT.to_string();
+        self.ok(&["up", "--base-port", &port, "--provider", &provider])
+    }
+
+    /// Runs a command that must be refused with this exit code; gives what it said.
+    fn refused(&self, arguments: &[&str], code: i32) -> Outcome<String> {
+        let output = self.run(arguments)?;
+        ensure(output.status.code() == Some(code), || {
+            format!(
+                "synod demo {arguments:?} gave {}, not {code}",
+                output.status
+            )
+        })?;
+        Ok(String::from_utf8_lossy(&output.stderr).into_owned())
+    }
+
+    fn status(&self) -> Outcome<Vec<serde_json::Value>> {
+        let output = self.run(&["status", "--json"])?;
+        let value: serde_json::Value =
+            serde_json::from_slice(&output.stdout).why("status --json")?;
+        value
+            .as_array()
+            .cloned()
+            .ok_or_else(|| Failure(format!("not a list: {value}")))
+    }
+
+    fn remove(&self) {
+        if let Ok(mut cluster) = Cluster::open(&self.dir)
+            && let Err(error) = cluster.destroy()
+        {
+            eprintln!("could not remove the demo: {error}");
+        }
+    }
+}
+
+impl Drop for Demo {
+    fn drop(&mut self) {
+        self.remove();
+    }
+}
+
+#[test]
+fn demo_can_be_tried_from_up_to_destroy() -> Outcome {
+    let demo = Demo::new()?;
+    let first = demo.up()?;
+    for expected in [
+        "node3",
+        "127.0.0.1:24308",
+        "mariadb -h 127.0.0.1 -P 24306",
+        "Try next",
+    ] {
+        ensure(first.contains(expected), || {
+            format!("'{expected}' is missing in:\n{first}")
+        })?;
+    }
+    check_schema(&demo.status()?)?;
+
+    let again = demo.up()?;
+    ensure(again.matches("already running").count() == 3, || {
+        format!("up again said:\n{again}")
+    })?;
+
+    demo.ok(&["sql", "1", "INSERT INTO demo.notes (text) VALUES ('hello')"])?;
+    let select = "SET SESSION wsrep_sync_wait=1; SELECT text FROM demo.notes";
+    let read = demo.ok(&["sql", "2", select])?;
+    ensure(read.contains("hello"), || format!("node 2 reads:\n{read}"))?;
+
+    demo.refused(&["wipe", "3"], 4)?;
+    demo.ok(&["kill", "3"])?;
+    let down = demo.status()?;
+    ensure(
+        down[2]["member_state"] == "down" && down[2]["pid"].is_null(),
+        || format!("killed node is shown as {}", down[2]),
+    )?;
+    demo.ok(&["wipe", "3"])?;
+    demo.ok(&["start", "3", "--sst-method", "mariabackup"])?;
+    demo.ok(&["stop", "2"])?;
+    demo.ok(&["start", "2"])?;
+    demo.refused(&["kill", "7"], 3)?;
+
+    demo.ok(&["down"])?;
+    demo.up()?;
+    let kept = demo.ok(&["sql", "3", select])?;
+    ensure(kept.contains("hello"), || {
+        format!("after down and up, node 3 reads:\n{kept}")
+    })?;
+    let other = demo.refused(&["up", "--base-port", "25306"], 4)?;
+    ensure(other.contains("--base-port 24306"), || other.clone())?;
+    demo.ok(&["destroy"])?;
+    demo.refused(&["status"], 3)?;
+    ensure(!Path::new(&demo.dir).exists(), || {
+        "destroy left the directory".into()
+    })
+}
+
+fn check_schema(nodes: &[serde_json::Value]) -> Outcome {
+    ensure(nodes.len() == 3, || format!("{} nodes", nodes.len()))?;
+    for node in nodes {
+        let wrong = || format!("status --json: {node}");
+        ensure(
+            node["name"].is_string() && node["member_state"] == "Synced",
+            wrong,
+        )?;
+        ensure(node["pid"].is_i64() && node["port"].is_u64(), wrong)?;
+        ensure(
+            node["last_committed"].is_i64() && node["view_size"] == 3,
+            wrong,
+        )?;
+        ensure(node["primary"] == true, wrong)?;
+        if !place::is_galera() {
+            let role = node["role"].as_str().unwrap_or_default();
+            ensure(
+                ["leader", "follower", "learner", "logger"].contains(&role),
+                wrong,
+            )?;
+            ensure(
+                node["term"].is_u64() && node["commit_index"].is_u64(),
+                wrong,
+            )?;
+        }
+    }
+    if place::is_galera() {
+        return Ok(());
+    }
+    let leaders = nodes.iter().filter(|node| node["role"] == "leader").count();
+    ensure(leaders == 1, || format!("{leaders} leaders: {nodes:?}"))
+}
+
+#[test]
+fn port_in_use_is_named_before_anything_is_started() -> Outcome {
+    let demo = Demo {
+        dir: place::cluster_dir("demo-port")?,
+    };
+    demo.remove();
+    let port = "24806";
+    let _listener = std::net::TcpListener::bind(("127.0.0.1", 24807)).why("taking a port")?;
+    let provider = place::provider()?.display().to_string();
+    let said = demo.refused(&["up", "--base-port", port, "--provider", &provider], 5)?;
+    ensure(
+        said.contains("port 24807") && said.contains("node 2"),
+        || said.clone(),
+    )
+}
+
+#[test]
+fn missing_library_is_named() -> Outcome {
+    let demo = Demo {
+        dir: place::cluster_dir("demo-library")?,
+    };
+    let said = demo.refused(&["up", "--provider", "/nowhere/libsynod.so"], 5)?;
+    ensure(
+        said.contains("/nowhere/libsynod.so") && said.contains("make build"),
+        || said.clone(),
+    )
+}

@@ -1,0 +1,134 @@
+//! Servers whose data differ, and statements that fail everywhere. One shared cluster.
+
+use std::time::{Duration, Instant};
+
+use mysql::prelude::Queryable;
+use synod_e2e::{Outcome, Shared, TestCluster, Why, agreement, ensure};
+use synod_local_cluster::wait_for;
+
+static CLUSTER: Shared = Shared::new("voting", 30306);
+
+const ALL: [u8; 3] = [1, 2, 3];
+/// For what takes moments, on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// A statement that fails everywhere is decided about as soon as all have said so; nothing is waited
+/// for, of which `evs.suspect_timeout` (5 s) is the shortest.
+const AT_ONCE: Duration = Duration::from_secs(4);
+
+/// A table of its own for each scenario.
+fn table(cluster: &TestCluster, name: &str) -> Outcome<String> {
+    let table = format!("oracle.{name}");
+    cluster.execute(
+        1,
+        &format!("CREATE TABLE {table} (id INT PRIMARY KEY) ENGINE=InnoDB"),
+    )?;
+    for node in ALL {
+        let there = wait_for(PATIENCE, || {
+            let found = cluster.rows(node, &format!("SELECT COUNT(*) FROM {table}"));
+            found.ok().filter(|rows| *rows == ["0"])
+        });
+        ensure(there.is_some(), || format!("{table} on node{node}"))?;
+    }
+    Ok(table)
+}
+
+/// Changes one server's data and no other's.
+fn differ(cluster: &TestCluster, node: u8, sql: &str) -> Outcome {
+    let mut conn = cluster.connect(node)?;
+    conn.query_drop("SET SESSION wsrep_on=OFF")
+        .why("wsrep_on")?;
+    conn.query_drop(sql)
+        .why(format_args!("node{node} alone: {sql}"))
+}
+
+fn await_status(cluster: &TestCluster, node: u8, name: &str, value: &str) -> Outcome {
+    let sql = format!("SHOW STATUS LIKE '{name}'");
+    let expected = format!("{name}\t{value}");
+    let reached = wait_for(PATIENCE, || {
+        let found = cluster.rows(node, &sql).ok()?;
+        (found == [expected.clone()]).then_some(())
+    });
+    ensure(reached.is_some(), || {
+        format!("node{node}: {:?}, not {expected}", cluster.rows(node, &sql))
+    })
+}
+
+/// The server is out of the group, runs, and its data can be looked at; those that stay go on.
+fn check_thrown_out(cluster: &TestCluster, node: u8, table: &str) -> Outcome {
+    await_status(cluster, node, "wsrep_local_state_comment", "Inconsistent")?;
+    await_status(cluster, node, "wsrep_cluster_status", "Disconnected")?;
+    await_status(cluster, node, "wsrep_ready", "OFF")?;
+    ensure(cluster.pid(node).is_some(), || {
+        format!("node{node} has ended")
+    })?;
+    let stay = cluster.others(node);
+    for other in &stay {
+        await_status(cluster, *other, "wsrep_cluster_size", "2")?;
+        await_status(cluster, *other, "wsrep_local_state_comment", "Synced")?;
+        cluster.execute(*other, &format!("INSERT INTO {table} VALUES (10{other})"))?;
+    }
+    agreement::check(cluster, &stay)
+}
+
+/// It comes back with the others' data.
+fn bring_back(cluster: &mut TestCluster, node: u8) -> Outcome {
+    cluster.stop(node).why("stop")?;
+    cluster.start(node, &|_, _| ()).why("start")?;
+    cluster.await_synced(&ALL, &|_, _| ()).why("synced")?;
+    agreement::check(cluster, &ALL)
+}
+
+#[test]
+fn server_that_differs_leaves_and_comes_back_with_the_others_data() {
+    CLUSTER.scenario("one differs", |cluster| {
+        for node in [cluster.follower(), cluster.leader()] {
+            let table = table(cluster, &format!("differs{node}"))?;
+            differ(cluster, node, &format!("INSERT INTO {table} VALUES (1)"))?;
+            let by = cluster.others(node)[0];
+            cluster.execute(by, &format!("INSERT INTO {table} VALUES (1)"))?;
+            check_thrown_out(cluster, node, &table)?;
+            bring_back(cluster, node)?;
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn server_that_did_what_the_others_could_not_leaves() {
+    CLUSTER.scenario("two differ alike", |cluster| {
+        let node = cluster.follower();
+        let table = table(cluster, "alike")?;
+        for other in cluster.others(node) {
+            differ(cluster, other, &format!("INSERT INTO {table} VALUES (1)"))?;
+        }
+        cluster.execute(node, &format!("INSERT INTO {table} VALUES (1)"))?;
+        check_thrown_out(cluster, node, &table)?;
+        bring_back(cluster, node)
+    });
+}
+
+#[test]
+fn statement_that_fails_everywhere_throws_nobody_out() {
+    CLUSTER.scenario("all fail", |cluster| {
+        let table = table(cluster, "everywhere")?;
+        for node in ALL {
+            cluster.execute(node, "SET GLOBAL wsrep_ignore_apply_errors=0")?;
+        }
+        let create = format!("CREATE TABLE {table} (id INT PRIMARY KEY) ENGINE=InnoDB");
+        for node in ALL {
+            let mut conn = cluster.connect(node)?;
+            let began = Instant::now();
+            let refused = conn.query_drop(&create);
+            let took = began.elapsed();
+            ensure(refused.is_err(), || format!("node{node}: {create}"))?;
+            ensure(took < AT_ONCE, || format!("decided after {took:?}"))?;
+        }
+        for node in ALL {
+            cluster.execute(node, "SET GLOBAL wsrep_ignore_apply_errors=7")?;
+            await_status(cluster, node, "wsrep_cluster_size", "3")?;
+            await_status(cluster, node, "wsrep_local_state_comment", "Synced")?;
+            cluster.execute(node, &format!("INSERT INTO {table} VALUES ({node})"))?;
+        }
+        agreement::check(cluster, &ALL)
+    });
+}
