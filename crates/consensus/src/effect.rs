@@ -24,7 +24,7 @@ pub enum Effect {
     /// Send a message at once: whatever had to be durable first, is.
     Send(Message),
     /// Read entries from the log and send them as an [`crate::Append`]. The range is one the sender's log
-    /// holds. In a catch-up range (`may_cut`) the driver may send fewer, but at least one.
+    /// holds. In a catch-up range (`may_shorten`) the driver may send fewer, but at least one.
     SendEntries(SendEntries),
     /// Entries up to here can no longer be lost: deliver them. This member's own disk may not have
     /// them yet: a majority suffices. A [`WriteOp::Reset`] moves the commit index to its base without
@@ -80,7 +80,7 @@ pub struct SendEntries {
     /// Last entry to send.
     pub last: LogIndex,
     /// Whether the driver may stop earlier (bytes in one message), after at least one entry.
-    pub may_cut: bool,
+    pub may_shorten: bool,
     /// Commit index for the message.
     pub commit: LogIndex,
     /// The leader's own durable index for the message.

@@ -16,17 +16,17 @@
 //! in order, and reports finished writes by their ticket.
 //!
 //! - [`Core`]: one member's protocol state.
-//! - [`Outbox`] and [`Intake`]: both ends of a proposal's way from any member to the leader.
+//! - [`Outbox`] and [`ProposalDedup`]: both ends of a proposal's way from any member to the leader.
 //! - [`Config`]: who votes.
 #![forbid(unsafe_code)]
 
 mod config;
 mod core;
+mod dedup;
 mod durability;
 mod effect;
 mod election;
 mod following;
-mod intake;
 mod membership;
 mod message;
 mod outbox;
@@ -45,13 +45,13 @@ mod types;
 
 pub use self::core::Core;
 pub use config::{Config, ConfigAt, DecodeConfigError, Member, Role};
+pub use dedup::{DedupVerdict, ProposalDedup};
 pub use effect::{Effect, RoleChange, RoleName, SendEntries, WriteOp, WriteTicket};
-pub use intake::{Intake, IntakeVerdict};
 pub use message::{Append, AppendOutcome, AppendReply, Body, LogBase, Message};
 pub use outbox::{Outbox, SendProposal};
 pub use params::{
-    BootstrapError, ConfigChange, ConfigError, CoreParams, Counters, ForceError, Limits, Progress,
-    ProgressMode, Proposal, ProposeError, Timing, TransferError,
+    BootstrapError, ConfigChange, ConfigError, CoreParams, Counters, ForceError,
+    LeaderTransferError, Limits, Progress, ProgressMode, Proposal, ProposeError, Timing,
 };
 pub use preference::{LeaderPreference, LeaderWeight};
 pub use protocol::VersionRange;

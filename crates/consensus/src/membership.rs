@@ -95,7 +95,7 @@ impl Core {
 
     /// A term that nobody else has led or will lead. The lost voters may have led terms that this member has
     /// never heard of, and entries are named by term and index: in a term of theirs, their entries and this
-    /// member's would pass for the same. Drawn, so that two members that are forced without knowing of each
+    /// member's would pass for the same. StartEntropy, so that two members that are forced without knowing of each
     /// other lead different terms, too.
     fn term_of_its_own(&mut self) -> Term {
         let drawn = self.rng.random_range(0..FORCED_TERMS);
@@ -134,7 +134,7 @@ impl Core {
             });
         };
         if leading.transfer.is_some() {
-            return Err(ConfigError::Transferring);
+            return Err(ConfigError::LeaderTransfer);
         }
         if !self.is_ready_leader() {
             return Err(ConfigError::NotReady);

@@ -15,7 +15,7 @@ use crate::types::{EntryHeader, MemberId, SessionId, Term};
 ///    been reported by [`Outbox::committed`]; all others can never commit any more (Raft, sections
 ///    5.4.2 and 5.4.3). What is still outstanding is sent again, in number order. A log that starts
 ///    after an entry of the new term has that behind it: see [`Outbox::log_starts_after`].
-/// 3. Within a term the leader recognises numbers (see [`crate::Intake`]), so sending again after a
+/// 3. Within a term the leader recognises numbers (see [`crate::ProposalDedup`]), so sending again after a
 ///    broken connection orders nothing twice.
 /// 4. A refusal counts only in the term the proposal was last sent in: one of an older term may
 ///    arrive after the proposal went to a new leader, which may have appended it.

@@ -105,7 +105,7 @@ pub enum ProposeError {
     },
     /// Leadership is being handed over.
     #[error("leadership is being transferred")]
-    Transferring,
+    LeaderTransfer,
     /// Too many bytes are not committed yet.
     #[error("too many uncommitted bytes")]
     Busy,
@@ -163,7 +163,7 @@ pub enum ConfigError {
     },
     /// Leadership is being handed over.
     #[error("leadership is being transferred")]
-    Transferring,
+    LeaderTransfer,
     /// Another change is not committed yet.
     #[error("the configuration change at {index} is not committed yet")]
     InProgress {
@@ -267,7 +267,7 @@ pub enum ForceError {
 
 /// Why leadership is not handed over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum TransferError {
+pub enum LeaderTransferError {
     /// This member does not lead.
     #[error("not the leader")]
     NotLeader {

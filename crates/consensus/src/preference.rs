@@ -210,7 +210,7 @@ impl Core {
     // --- handing over -----------------------------------------------------------------------
 
     /// How often this member has begun to hand over for the sake of a weight since its start.
-    pub fn preferred_handovers(&self) -> u64 {
+    pub fn preferred_transfers(&self) -> u64 {
         self.preferences.handovers
     }
 

@@ -82,7 +82,7 @@ pub(crate) enum Outgoing {
         prev: EntryId,
         first: LogIndex,
         last: LogIndex,
-        may_cut: bool,
+        may_shorten: bool,
     },
     /// A base.
     Install(LogBase),
@@ -157,7 +157,7 @@ impl Peer {
                     prev,
                     first: self.next,
                     last,
-                    may_cut: false,
+                    may_shorten: false,
                 })
             }
             Mode::Stream { .. } if self.next > log.last().index => None,
@@ -188,7 +188,7 @@ impl Peer {
                     prev,
                     first,
                     last,
-                    may_cut: false,
+                    may_shorten: false,
                 })
             }
             Mode::CatchUp { sent: Some(_) } => None,
@@ -203,7 +203,7 @@ impl Peer {
                     prev,
                     first: self.next,
                     last,
-                    may_cut: true,
+                    may_shorten: true,
                 })
             }
             // Told to start somewhere that is in our log: wait for the answer.

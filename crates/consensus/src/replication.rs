@@ -107,7 +107,7 @@ impl Core {
             return Err(ProposeError::NotLeader { leader });
         };
         if leading.transfer.is_some() {
-            return Err(ProposeError::Transferring);
+            return Err(ProposeError::LeaderTransfer);
         }
         let bytes = leading
             .uncommitted_bytes
@@ -242,7 +242,7 @@ impl Core {
                 prev,
                 first,
                 last,
-                may_cut,
+                may_shorten,
             } => {
                 let term = self.hard.term;
                 self.emit(Effect::SendEntries(SendEntries {
@@ -251,7 +251,7 @@ impl Core {
                     prev,
                     first,
                     last,
-                    may_cut,
+                    may_shorten,
                     commit,
                     leader_durable,
                     sent_at,

@@ -3,7 +3,7 @@
 use crate::core::Core;
 use crate::effect::RoleName;
 use crate::message::Body;
-use crate::params::TransferError;
+use crate::params::LeaderTransferError;
 use crate::types::{LogIndex, MemberId, Time};
 
 /// A transfer under way. The leader takes no proposals meanwhile.
@@ -22,22 +22,24 @@ impl Core {
         &mut self,
         now: Time,
         to: Option<MemberId>,
-    ) -> Result<MemberId, TransferError> {
+    ) -> Result<MemberId, LeaderTransferError> {
         self.observe(now);
         let leader = self.leader;
         let Some(leading) = self.leading() else {
-            return Err(TransferError::NotLeader { leader });
+            return Err(LeaderTransferError::NotLeader { leader });
         };
         if let Some(transfer) = &leading.transfer {
-            return Err(TransferError::InProgress { to: transfer.to });
+            return Err(LeaderTransferError::InProgress { to: transfer.to });
         }
         let to = match to {
-            Some(to) if to == self.id => return Err(TransferError::AlreadyLeader { to }),
+            Some(to) if to == self.id => return Err(LeaderTransferError::AlreadyLeader { to }),
             Some(to) if !self.log.config().config.is_voter(to) => {
-                return Err(TransferError::NotVoter { to });
+                return Err(LeaderTransferError::NotVoter { to });
             }
             Some(to) => to,
-            None => self.best_successor().ok_or(TransferError::NoCandidate)?,
+            None => self
+                .best_successor()
+                .ok_or(LeaderTransferError::NoCandidate)?,
         };
         let deadline = self.now.plus_us(self.timing.election_timeout_min_us);
         if let Some(leading) = self.leading_mut() {
@@ -52,7 +54,7 @@ impl Core {
     }
 
     /// To whom leadership is being handed over.
-    pub fn transferring_to(&self) -> Option<MemberId> {
+    pub fn leader_transfer_target(&self) -> Option<MemberId> {
         Some(self.leading()?.transfer.as_ref()?.to)
     }
 

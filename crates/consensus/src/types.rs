@@ -46,7 +46,7 @@ impl Seqno {
     }
 }
 
-/// A configured participant: one life of a member's disk. Drawn at random (non-zero) when the log
+/// A configured participant: one life of a member's disk. StartEntropy at random (non-zero) when the log
 /// directory is created, so a member that lost its log comes back as somebody else and cannot
 /// honour, or break, promises it no longer remembers.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -5,9 +5,10 @@ mod harness;
 use harness::{MS, Options, SECOND, Sim, id, member};
 use synod_consensus::{
     Append, AppendOutcome, AppendReply, Body, BootstrapError, Config, ConfigChange, ConfigError,
-    Core, CoreParams, Effect, EntryHeader, EntryId, EntryKind, ForceError, HardState, Limits,
-    LogBase, LogIndex, MemberId, Message, Origin, ProgressMode, Proposal, ProposeError, Recovered,
-    Role, RoleName, Seqno, Term, Time, Timing, TransferError, VersionRange, WriteOp, WriteTicket,
+    Core, CoreParams, Effect, EntryHeader, EntryId, EntryKind, ForceError, HardState,
+    LeaderTransferError, Limits, LogBase, LogIndex, MemberId, Message, Origin, ProgressMode,
+    Proposal, ProposeError, Recovered, Role, RoleName, Seqno, Term, Time, Timing, VersionRange,
+    WriteOp, WriteTicket,
 };
 
 fn three() -> Sim {
@@ -1219,10 +1220,10 @@ fn transfer_stops_proposals_and_is_given_up_in_time() {
     assert_eq!(to, Ok(id(3)));
     assert!(sim.core(id(1)).transfer_in_progress());
     let again = sim.with(id(1), |core, now| core.transfer_leadership(now, None));
-    assert_eq!(again, Err(TransferError::InProgress { to: id(3) }));
+    assert_eq!(again, Err(LeaderTransferError::InProgress { to: id(3) }));
     let change = ConfigChange::Demote(id(2));
     let refused = sim.with(id(1), |core, now| core.change_config(now, change));
-    assert_eq!(refused, Err(ConfigError::Transferring));
+    assert_eq!(refused, Err(ConfigError::LeaderTransfer));
     sim.submit(id(2));
     sim.run_for(1400 * MS);
     assert!(sim.node(id(2)).outbox.oldest_outstanding().is_some());
@@ -1245,7 +1246,7 @@ fn transfer_chooses_a_live_voter_and_ends_the_lease() {
     assert_eq!(to, Ok(id(3)));
     assert!(!sim.core(id(1)).lease_valid(sim.local(id(1))));
     let wrong = sim.with(id(3), |core, now| core.transfer_leadership(now, None));
-    assert!(matches!(wrong, Err(TransferError::NotLeader { .. })));
+    assert!(matches!(wrong, Err(LeaderTransferError::NotLeader { .. })));
 }
 
 // --- reads ------------------------------------------------------------------------------------

@@ -5,12 +5,12 @@
 //! the action by its last piece.
 //!
 //! ```text
-//! action: version u8 | class u8 | reserved u16 | epoch u64 | last_seen i64 | chunked u64
+//! action: version u8 | class u8 | reserved u16 | epoch u64 | last_seen i64 | action_no u64
 //!         | chunks u32 | keys_len u32 | keys | data
-//! chunk:  version u8 | part u8 | reserved u16 | ordinal u32 | chunked u64 | bytes
+//! chunk:  version u8 | part u8 | reserved u16 | chunk_index u32 | action_no u64 | bytes
 //! ```
-//! All numbers are little-endian. `chunked` is the origin's own number for an action in chunks, zero
-//! for one that came in one piece; `chunks` is how many chunks precede the last piece, and `ordinal`
+//! All numbers are little-endian. `action_no` is the origin's own number for an action in chunks, zero
+//! for one that came in one piece; `chunks` is how many chunks precede the last piece, and `chunk_index`
 //! counts them from zero, so that the leader notices when one is missing.
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
@@ -44,7 +44,7 @@ pub struct ActionPiece {
     /// What the origin had seen.
     pub last_seen: i64,
     /// The origin's number of an action in chunks; zero: the piece is the whole action.
-    pub chunked: u64,
+    pub action_no: u64,
     /// How many chunks came before.
     pub chunks: u32,
     /// The rest of the keys.
@@ -68,9 +68,9 @@ pub struct Chunk {
     /// Of what.
     pub part: Part,
     /// How many chunks of the action come before this one.
-    pub ordinal: u32,
+    pub chunk_index: u32,
     /// The origin's number of the action.
-    pub chunked: u64,
+    pub action_no: u64,
     /// It.
     pub bytes: Bytes,
 }
@@ -101,7 +101,7 @@ impl ActionPiece {
         out.put_u16_le(0);
         out.put_u64_le(self.epoch);
         out.put_i64_le(self.last_seen);
-        out.put_u64_le(self.chunked);
+        out.put_u64_le(self.action_no);
         out.put_u32_le(self.chunks);
         let keys_len = u32::try_from(self.keys.len()).expect("keys are cut to the chunk size");
         out.put_u32_le(keys_len);
@@ -124,7 +124,7 @@ impl ActionPiece {
         payload.advance(2);
         let epoch = payload.get_u64_le();
         let last_seen = payload.get_i64_le();
-        let chunked = payload.get_u64_le();
+        let action_no = payload.get_u64_le();
         let chunks = payload.get_u32_le();
         let keys_len = payload.get_u32_le() as usize;
         if keys_len > payload.len() {
@@ -138,7 +138,7 @@ impl ActionPiece {
             class,
             epoch,
             last_seen,
-            chunked,
+            action_no,
             chunks,
             keys,
             data: payload,
@@ -152,8 +152,8 @@ impl Chunk {
         out.put_u8(VERSION);
         out.put_u8(self.part as u8);
         out.put_u16_le(0);
-        out.put_u32_le(self.ordinal);
-        out.put_u64_le(self.chunked);
+        out.put_u32_le(self.chunk_index);
+        out.put_u64_le(self.action_no);
         out.put_slice(&self.bytes);
         out.freeze()
     }
@@ -174,15 +174,15 @@ impl Chunk {
             other => return Err(bad(WHAT, format!("unknown part {other}"))),
         };
         payload.advance(2);
-        let ordinal = payload.get_u32_le();
-        let chunked = payload.get_u64_le();
-        if chunked == 0 {
+        let chunk_index = payload.get_u32_le();
+        let action_no = payload.get_u64_le();
+        if action_no == 0 {
             return Err(bad(WHAT, "it names no action"));
         }
         Ok(Chunk {
             part,
-            ordinal,
-            chunked,
+            chunk_index,
+            action_no,
             bytes: payload,
         })
     }
@@ -236,37 +236,42 @@ impl Piece {
 }
 
 /// Cuts an action into proposals of about `chunk_bytes`; `number` names it if there are several.
-pub fn cut(action: &Action, epoch: u64, chunk_bytes: usize, number: u64) -> Cutter {
+pub fn split_into_chunks(
+    action: &Action,
+    epoch: u64,
+    chunk_bytes: usize,
+    number: u64,
+) -> ChunkSplitter {
     let mut last = ActionPiece {
         class: action.class,
         epoch,
         last_seen: action.last_seen,
-        chunked: 0,
+        action_no: 0,
         chunks: 0,
         keys: Bytes::from(action.keys.encode()),
         data: action.data.clone(),
     };
     if last.keys.len() + last.data.len() > chunk_bytes {
-        last.chunked = number;
+        last.action_no = number;
     }
-    Cutter {
+    ChunkSplitter {
         last: Some(last),
         chunk_bytes,
     }
 }
 
 /// Yields the pieces one by one, so that a large action is never in memory twice.
-pub struct Cutter {
+pub struct ChunkSplitter {
     last: Option<ActionPiece>,
     chunk_bytes: usize,
 }
 
-impl Iterator for Cutter {
+impl Iterator for ChunkSplitter {
     type Item = Piece;
 
     fn next(&mut self) -> Option<Piece> {
         let rest = self.last.as_mut()?;
-        if rest.chunked != 0 {
+        if rest.action_no != 0 {
             // What is left of keys and data together must fit into the last piece.
             let source = match rest.keys.len() > self.chunk_bytes / 2 {
                 true => Some((Part::Keys, &mut rest.keys)),
@@ -277,13 +282,13 @@ impl Iterator for Cutter {
             };
             if let Some((part, source)) = source {
                 let bytes = source.split_to(source.len().min(self.chunk_bytes));
-                let ordinal = rest.chunks;
+                let chunk_index = rest.chunks;
                 rest.chunks += 1;
                 return Some(Piece::Chunk(
                     Chunk {
                         part,
-                        ordinal,
-                        chunked: rest.chunked,
+                        chunk_index,
+                        action_no: rest.action_no,
                         bytes,
                     }
                     .encode(),
@@ -313,12 +318,12 @@ mod tests {
     #[test]
     fn small_action_is_one_piece() {
         let action = action(100);
-        let pieces: Vec<Piece> = cut(&action, 3, 1000, 11).collect();
+        let pieces: Vec<Piece> = split_into_chunks(&action, 3, 1000, 11).collect();
         let [Piece::Last(payload)] = pieces.as_slice() else {
             panic!("expected one piece")
         };
         let piece = ActionPiece::decode(payload.clone()).unwrap();
-        assert_eq!((piece.epoch, piece.last_seen, piece.chunked), (3, 7, 0));
+        assert_eq!((piece.epoch, piece.last_seen, piece.action_no), (3, 7, 0));
         assert_eq!(piece.data, action.data);
         assert_eq!(piece.keys, action.keys.encode());
     }
@@ -326,7 +331,7 @@ mod tests {
     #[test]
     fn large_action_comes_back_from_its_pieces() {
         let action = action(10_000);
-        let pieces: Vec<Piece> = cut(&action, 3, 1000, 11).collect();
+        let pieces: Vec<Piece> = split_into_chunks(&action, 3, 1000, 11).collect();
         let chunks = pieces.len() as u32 - 1;
         assert!(pieces.len() > 9);
         let (mut keys, mut data) = (Vec::new(), Vec::new());
@@ -334,7 +339,7 @@ mod tests {
             match piece {
                 Piece::Chunk(payload) => {
                     let chunk = Chunk::decode(payload).unwrap();
-                    assert_eq!(chunk.chunked, 11);
+                    assert_eq!(chunk.action_no, 11);
                     match chunk.part {
                         Part::Keys => keys.extend_from_slice(&chunk.bytes),
                         Part::Data => data.extend_from_slice(&chunk.bytes),
@@ -342,7 +347,7 @@ mod tests {
                 }
                 Piece::Last(payload) => {
                     let last = ActionPiece::decode(payload).unwrap();
-                    assert_eq!((last.chunked, last.chunks), (11, chunks));
+                    assert_eq!((last.action_no, last.chunks), (11, chunks));
                     keys.extend_from_slice(&last.keys);
                     data.extend_from_slice(&last.data);
                 }

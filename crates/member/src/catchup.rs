@@ -120,7 +120,7 @@ mod tests {
             },
             first: LogIndex(first),
             last: LogIndex(first),
-            may_cut: false,
+            may_shorten: false,
             commit: LogIndex(0),
             leader_durable: LogIndex(0),
             sent_at: Time(sent_at),

@@ -8,7 +8,7 @@ use synod_consensus::Seqno;
 
 /// How an action ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fate {
+pub enum ProposalResult {
     /// Committed in the log at this position.
     Ordered {
         /// Its position.
@@ -37,58 +37,58 @@ pub enum Fate {
 
 /// How long an action is waited for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Patience {
+pub enum WaitPolicy {
     /// Until the group is lost; then its fate is unknown.
     #[default]
-    UntilGroupIsLost,
+    UntilGroupLost,
     /// Until its fate is known, however long the group is lost, or the node stops. For an action
     /// that its origin could not finish after giving it up.
-    UntilFateIsKnown,
+    UntilKnown,
 }
 
 /// Somebody who waits for an action's fate. Never blocks.
 pub trait Client: Send + Sync {
     /// How long it waits.
-    fn patience(&self) -> Patience {
-        Patience::default()
+    fn patience(&self) -> WaitPolicy {
+        WaitPolicy::default()
     }
     /// Whether the fate is known already, or nobody waits for it any longer.
     fn is_decided(&self) -> bool;
     /// Decides. The first decision stands; returns whether this was it.
-    fn decide(&self, fate: Fate) -> bool;
+    fn decide(&self, fate: ProposalResult) -> bool;
 }
 
 /// The fate of one action, once there is one. Its owner sees to locking and waking.
 #[derive(Debug, Default)]
-pub struct Outcome {
-    fate: Option<Fate>,
+pub struct ResultSlot {
+    fate: Option<ProposalResult>,
     /// See `Shared::epoch`.
     epoch: Option<Arc<AtomicU64>>,
 }
 
-impl Outcome {
+impl ResultSlot {
     /// Undecided; `epoch` is the member's, see [`crate::Shared::epoch`].
-    pub fn new(epoch: Arc<AtomicU64>) -> Outcome {
-        Outcome {
+    pub fn new(epoch: Arc<AtomicU64>) -> ResultSlot {
+        ResultSlot {
             fate: None,
             epoch: Some(epoch),
         }
     }
 
     /// The fate, if known.
-    pub fn fate(&self) -> Option<Fate> {
+    pub fn fate(&self) -> Option<ProposalResult> {
         self.fate
     }
 
     /// Decides. The first decision stands; returns whether this was it.
-    pub fn decide(&mut self, fate: Fate) -> bool {
+    pub fn decide(&mut self, fate: ProposalResult) -> bool {
         let is_first = self.fate.is_none();
         self.fate.get_or_insert(fate);
         is_first
     }
 
-    /// Nobody waits any longer: what is not decided yet ends as [`Fate::Unknown`]. The fate.
-    pub fn give_up(&mut self) -> Fate {
+    /// Nobody waits any longer: what is not decided yet ends as [`ProposalResult::Unknown`]. The fate.
+    pub fn give_up(&mut self) -> ProposalResult {
         if let Some(fate) = self.fate {
             return fate;
         }
@@ -99,8 +99,8 @@ impl Outcome {
         {
             epoch.fetch_add(1, Ordering::AcqRel);
         }
-        self.fate = Some(Fate::Unknown);
-        Fate::Unknown
+        self.fate = Some(ProposalResult::Unknown);
+        ProposalResult::Unknown
     }
 }
 
@@ -108,7 +108,7 @@ impl Outcome {
 pub struct Waiter(Option<Arc<dyn Client>>);
 
 impl Waiter {
-    /// Whoever drops it undecided ends the wait with [`Fate::Unknown`].
+    /// Whoever drops it undecided ends the wait with [`ProposalResult::Unknown`].
     pub fn new(client: Arc<dyn Client>) -> Waiter {
         Waiter(Some(client))
     }
@@ -130,7 +130,7 @@ impl Deref for Waiter {
 impl Drop for Waiter {
     fn drop(&mut self) {
         if let Some(client) = self.0.take() {
-            client.decide(Fate::Unknown);
+            client.decide(ProposalResult::Unknown);
         }
     }
 }
@@ -141,35 +141,35 @@ mod tests {
     use std::sync::Mutex;
 
     #[derive(Default)]
-    struct Waiting(Mutex<Outcome>);
+    struct Waiting(Mutex<ResultSlot>);
 
     impl Client for Waiting {
         fn is_decided(&self) -> bool {
             self.0.lock().unwrap().fate().is_some()
         }
 
-        fn decide(&self, fate: Fate) -> bool {
+        fn decide(&self, fate: ProposalResult) -> bool {
             self.0.lock().unwrap().decide(fate)
         }
     }
 
-    const CONFLICT: Fate = Fate::Conflict { with: Seqno(3) };
+    const CONFLICT: ProposalResult = ProposalResult::Conflict { with: Seqno(3) };
 
     #[test]
     fn first_decision_stands() {
-        let mut outcome = Outcome::default();
+        let mut outcome = ResultSlot::default();
         assert!(outcome.decide(CONFLICT));
-        assert!(!outcome.decide(Fate::Unknown));
+        assert!(!outcome.decide(ProposalResult::Unknown));
         assert_eq!(outcome.give_up(), CONFLICT);
     }
 
     #[test]
     fn giving_up_begins_a_new_epoch_unless_the_fate_is_known() {
         let epoch = Arc::new(AtomicU64::new(4));
-        let mut outcome = Outcome::new(epoch.clone());
-        assert_eq!(outcome.give_up(), Fate::Unknown);
+        let mut outcome = ResultSlot::new(epoch.clone());
+        assert_eq!(outcome.give_up(), ProposalResult::Unknown);
         assert_eq!(epoch.load(Ordering::Acquire), 5);
-        assert_eq!(outcome.give_up(), Fate::Unknown);
+        assert_eq!(outcome.give_up(), ProposalResult::Unknown);
         assert_eq!(epoch.load(Ordering::Acquire), 5);
     }
 
@@ -177,7 +177,10 @@ mod tests {
     fn waiter_dropped_on_the_way_ends_the_wait() {
         let client = Arc::new(Waiting::default());
         drop(Waiter::new(client.clone()));
-        assert_eq!(client.0.lock().unwrap().fate(), Some(Fate::Unknown));
+        assert_eq!(
+            client.0.lock().unwrap().fate(),
+            Some(ProposalResult::Unknown)
+        );
         let other = Arc::new(Waiting::default());
         Waiter::new(other.clone()).release();
         assert!(!other.is_decided());

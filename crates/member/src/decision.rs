@@ -10,7 +10,7 @@ use synod_consensus::{EntryKind, LogIndex, MemberId, Seqno, SessionId};
 use synod_log::{LogError, LogReader};
 
 use crate::action::PayloadError;
-use crate::outcome::ActionOutcome;
+use crate::outcome::ApplyOutcome;
 
 const VERSION: u8 = 1;
 const HEADER_BYTES: usize = 1 + 8 + 8 + 2;
@@ -20,29 +20,29 @@ const READ_BYTES: usize = 1 << 20;
 
 /// How an action ended on one member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Answer {
+pub struct MemberOutcome {
     /// Which.
     pub member: MemberId,
     /// In which session.
     pub session: SessionId,
     /// How.
-    pub outcome: ActionOutcome,
+    pub outcome: ApplyOutcome,
 }
 
 /// Which outcome of an action stands. The first one in the log counts.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Decision {
+pub struct OutcomeDecision {
     /// The action.
     pub seqno: Seqno,
     /// The members that had another one leave.
-    pub outcome: ActionOutcome,
+    pub outcome: ApplyOutcome,
     /// What the decision was made on, by member.
-    pub answers: Vec<Answer>,
+    pub answers: Vec<MemberOutcome>,
 }
 
-impl Decision {
+impl OutcomeDecision {
     /// How the action ended on this member in this session, if it was asked in time.
-    pub fn answer_of(&self, member: MemberId, session: SessionId) -> Option<ActionOutcome> {
+    pub fn answer_of(&self, member: MemberId, session: SessionId) -> Option<ApplyOutcome> {
         let mut answers = self.answers.iter();
         let own = answers.find(|answer| (answer.member, answer.session) == (member, session));
         own.map(|answer| answer.outcome)
@@ -68,7 +68,7 @@ impl Decision {
     ///
     /// # Errors
     /// If it is none.
-    pub fn decode(mut payload: Bytes) -> Result<Decision, PayloadError> {
+    pub fn decode(mut payload: Bytes) -> Result<OutcomeDecision, PayloadError> {
         let bad = |why: String| PayloadError {
             what: "decision",
             why,
@@ -83,19 +83,19 @@ impl Decision {
             )));
         }
         let seqno = Seqno(payload.get_i64_le());
-        let outcome = ActionOutcome(payload.get_u64_le());
+        let outcome = ApplyOutcome(payload.get_u64_le());
         let count = usize::from(payload.get_u16_le());
         if payload.len() != count * ANSWER_BYTES {
             return Err(bad(format!("{} bytes for {count} answers", payload.len())));
         }
         let answers = (0..count)
-            .map(|_| Answer {
+            .map(|_| MemberOutcome {
                 member: MemberId(payload.get_u64_le()),
                 session: SessionId(payload.get_u64_le()),
-                outcome: ActionOutcome(payload.get_u64_le()),
+                outcome: ApplyOutcome(payload.get_u64_le()),
             })
             .collect();
-        Ok(Decision {
+        Ok(OutcomeDecision {
             seqno,
             outcome,
             answers,
@@ -126,7 +126,7 @@ impl DecisionSearch {
         &mut self,
         reader: &LogReader,
         end: LogIndex,
-    ) -> Result<Option<Decision>, LogError> {
+    ) -> Result<Option<OutcomeDecision>, LogError> {
         let mut next = match self.next {
             Some(next) => next,
             None => match reader.seek_seqno(self.seqno) {
@@ -147,7 +147,7 @@ impl DecisionSearch {
                     continue;
                 }
                 // A broken one is reported where it is delivered.
-                let decision = Decision::decode(entry.payload).ok();
+                let decision = OutcomeDecision::decode(entry.payload).ok();
                 if let Some(found) = decision.filter(|found| found.seqno == self.seqno) {
                     return Ok(Some(found));
                 }
@@ -164,15 +164,15 @@ mod tests {
     use crate::deliver::tests::Fixture;
     use synod_consensus::{EntryId, LogBase, Term};
 
-    fn decision() -> Decision {
-        let answer = |id, outcome| Answer {
+    fn decision() -> OutcomeDecision {
+        let answer = |id, outcome| MemberOutcome {
             member: MemberId(id),
             session: SessionId(id + 10),
-            outcome: ActionOutcome(outcome),
+            outcome: ApplyOutcome(outcome),
         };
-        Decision {
+        OutcomeDecision {
             seqno: Seqno(42),
-            outcome: ActionOutcome(7),
+            outcome: ApplyOutcome(7),
             answers: vec![answer(1, 7), answer(2, 0)],
         }
     }
@@ -180,12 +180,18 @@ mod tests {
     #[test]
     fn decision_survives_encoding_and_nothing_shorter_does() {
         let payload = decision().encode();
-        assert_eq!(Decision::decode(payload.clone()).unwrap(), decision());
+        assert_eq!(
+            OutcomeDecision::decode(payload.clone()).unwrap(),
+            decision()
+        );
         for len in 0..payload.len() {
-            assert!(Decision::decode(payload.slice(..len)).is_err(), "{len}");
+            assert!(
+                OutcomeDecision::decode(payload.slice(..len)).is_err(),
+                "{len}"
+            );
         }
         let longer = [&payload[..], &[0]].concat();
-        assert!(Decision::decode(longer.into()).is_err());
+        assert!(OutcomeDecision::decode(longer.into()).is_err());
     }
 
     #[test]
@@ -211,8 +217,8 @@ mod tests {
     fn answers_are_of_one_session() {
         let decision = decision();
         let of = |id, session| decision.answer_of(MemberId(id), SessionId(session));
-        assert_eq!(of(1, 11), Some(ActionOutcome(7)));
-        assert_eq!(of(2, 12), Some(ActionOutcome::SUCCESS));
+        assert_eq!(of(1, 11), Some(ApplyOutcome(7)));
+        assert_eq!(of(2, 12), Some(ApplyOutcome::SUCCESS));
         assert_eq!(of(2, 99), None);
         assert_eq!(of(3, 13), None);
     }

@@ -11,11 +11,11 @@ use synod_consensus::{EntryKind, LogIndex, MemberId, Seqno};
 use synod_log::{Entry, LogError, LogReader};
 
 use crate::action::{ActionPiece, Chunk, Part, PayloadError};
-use crate::decision::Decision;
+use crate::decision::OutcomeDecision;
 use crate::driver::Me;
 use crate::host::{Delivery, Host};
 use crate::shared::Shared;
-use crate::unfinished::{Discard, OpenId};
+use crate::unfinished::{Discard, PartialActionId};
 use crate::view::View;
 
 /// Bytes read from the log at a time.
@@ -124,7 +124,7 @@ pub struct Deliverer {
     host: Arc<dyn Host>,
     me: Me,
     /// Actions not complete yet.
-    open: BTreeMap<OpenId, Unfinished>,
+    open: BTreeMap<PartialActionId, Unfinished>,
     position: Position,
 }
 
@@ -219,7 +219,7 @@ impl Deliverer {
     fn pass_over(&mut self, last: Seqno) -> Result<(), DeliverError> {
         self.position = Position::At(self.start_index(last)?, last);
         self.open.clear();
-        self.host.passed_over();
+        self.host.entries_skipped();
         Ok(())
     }
 
@@ -259,9 +259,9 @@ impl Deliverer {
             EntryKind::NoOp | EntryKind::Config => Ok(ControlFlow::Continue(())),
             EntryKind::Chunk => {
                 let chunk = Chunk::decode(entry.payload.clone()).map_err(broken)?;
-                let id = OpenId::of(&header.origin, chunk.chunked);
+                let id = PartialActionId::of(&header.origin, chunk.action_no);
                 let open = self.open.entry(id).or_default();
-                if chunk.ordinal == 0 {
+                if chunk.chunk_index == 0 {
                     open.begins = header.index;
                 }
                 open.chunks.push(header.index);
@@ -279,7 +279,7 @@ impl Deliverer {
                 Ok(ControlFlow::Continue(()))
             }
             EntryKind::Decision => {
-                let decision = Decision::decode(entry.payload.clone()).map_err(broken)?;
+                let decision = OutcomeDecision::decode(entry.payload.clone()).map_err(broken)?;
                 self.host.deliver_decision(&decision);
                 Ok(ControlFlow::Continue(()))
             }
@@ -307,13 +307,15 @@ impl Deliverer {
                 index: header.index,
                 source,
             })?;
-        let open = self.open.remove(&OpenId::of(&header.origin, piece.chunked));
+        let open = self
+            .open
+            .remove(&PartialActionId::of(&header.origin, piece.action_no));
         let is_mine =
             (header.origin.member, header.origin.session) == (self.me.member, self.me.session);
         if is_mine && self.shared.take_local(header.seqno) {
             return Ok(None);
         }
-        if piece.chunked == 0 {
+        if piece.action_no == 0 {
             return Ok(Some(piece.data));
         }
         self.assemble(entry, &piece, open.unwrap_or_default().chunks)
@@ -363,7 +365,7 @@ impl Deliverer {
         last: &Entry,
         piece: &ActionPiece,
     ) -> Result<Vec<LogIndex>, DeliverError> {
-        let wanted = OpenId::of(&last.header.origin, piece.chunked);
+        let wanted = PartialActionId::of(&last.header.origin, piece.action_no);
         let first = self.reader.first_index();
         let mut found = Vec::new();
         let mut end = last.header.index;
@@ -395,18 +397,18 @@ impl Deliverer {
     }
 }
 
-fn is_chunk_of(entry: &Entry, wanted: &OpenId) -> bool {
+fn is_chunk_of(entry: &Entry, wanted: &PartialActionId) -> bool {
     let origin = &entry.header.origin;
     entry.header.kind == EntryKind::Chunk
         && (origin.member, origin.session) == (wanted.member, wanted.session)
-        && Chunk::decode(entry.payload.clone()).is_ok_and(|c| c.chunked == wanted.chunked)
+        && Chunk::decode(entry.payload.clone()).is_ok_and(|c| c.action_no == wanted.action_no)
 }
 
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::action::{Action, Piece, cut};
-    use crate::host::{DonorRequest, Level, TransferNews};
+    use crate::action::{Action, Piece, split_into_chunks};
+    use crate::host::{DonorRequest, Level, StateTransferEvent};
     use std::sync::Mutex;
     use synod_certify::{Class, KeySet, KeyType};
     use synod_consensus::{ConfigAt, EntryHeader, GroupId, LogBase, Origin, SessionId, Term};
@@ -417,7 +419,7 @@ pub(crate) mod tests {
     pub(crate) struct Sink {
         wanted: usize,
         taken: Mutex<Vec<Delivery>>,
-        passed_over: Mutex<usize>,
+        entries_skipped: Mutex<usize>,
     }
 
     impl Sink {
@@ -439,13 +441,13 @@ pub(crate) mod tests {
                 false => ControlFlow::Break(()),
             }
         }
-        fn passed_over(&self) {
-            *self.passed_over.lock().unwrap() += 1;
+        fn entries_skipped(&self) {
+            *self.entries_skipped.lock().unwrap() += 1;
         }
         fn joined(&self, _view: &View) {}
         fn primary_changed(&self, _primary: bool) {}
         fn donate(&self, _request: DonorRequest) {}
-        fn transfer_news(&self, _id: u64, _news: TransferNews) {}
+        fn state_transfer_event(&self, _id: u64, _news: StateTransferEvent) {}
         fn allows(&self, _ip: &str) -> bool {
             true
         }
@@ -505,7 +507,7 @@ pub(crate) mod tests {
         }
 
         fn small(&mut self) {
-            for piece in cut(&action(10), 0, 1000, 0) {
+            for piece in split_into_chunks(&action(10), 0, 1000, 0) {
                 let (Piece::Chunk(payload) | Piece::Last(payload)) = piece;
                 self.append(EntryKind::Action, payload);
             }
@@ -513,7 +515,7 @@ pub(crate) mod tests {
 
         /// Chunks in more than one segment, and not the last piece.
         fn chunks(&mut self, number: u64) {
-            for piece in cut(&action(400_000), 0, 20_000, number) {
+            for piece in split_into_chunks(&action(400_000), 0, 20_000, number) {
                 if let Piece::Chunk(payload) = piece {
                     self.append(EntryKind::Chunk, payload);
                     self.writer.sync().unwrap();
@@ -558,7 +560,7 @@ pub(crate) mod tests {
         /// All that the log has by now.
         fn deliver_on(&self, deliverer: &mut Deliverer, shared: &Shared) -> Result<(), String> {
             shared.publish_commit(LogIndex(self.index), Seqno(self.seqno));
-            let era = shared.log_cut(LogIndex(self.index + 1));
+            let era = shared.log_truncated(LogIndex(self.index + 1));
             shared.log_written(era, LogIndex(self.index));
             while deliverer.step(3).map_err(|error| error.to_string())? == Delivered::Some {}
             Ok(())
@@ -599,7 +601,7 @@ pub(crate) mod tests {
         let mut log = Fixture::new(LogBase::default());
         let action = action(20_000);
         log.small();
-        for piece in cut(&action, 0, 1000, 3) {
+        for piece in split_into_chunks(&action, 0, 1000, 3) {
             match piece {
                 Piece::Chunk(payload) => log.append(EntryKind::Chunk, payload),
                 Piece::Last(payload) => {
@@ -640,7 +642,7 @@ pub(crate) mod tests {
     #[test]
     fn what_is_given_up_holds_up_the_log_no_longer_wherever_delivery_began() {
         let mut log = Fixture::new(LogBase::default());
-        let mut pieces = cut(&action(20_000), 0, 1000, 3);
+        let mut pieces = split_into_chunks(&action(20_000), 0, 1000, 3);
         let mut chunk = |log: &mut Fixture| match pieces.next() {
             Some(Piece::Chunk(payload)) => log.append(EntryKind::Chunk, payload),
             _ => panic!("there are many chunks"),
@@ -683,7 +685,7 @@ pub(crate) mod tests {
         assert!(log.purge(last - 2) > 10, "chunks are gone");
         log.deliver_on(&mut deliverer, &shared).unwrap();
         assert_eq!(seqnos(&host.taken.lock().unwrap()), [1, 2]);
-        assert_eq!(*host.passed_over.lock().unwrap(), 1);
+        assert_eq!(*host.entries_skipped.lock().unwrap(), 1);
         assert_eq!(shared.delivered_index(), LogIndex(last));
     }
 
@@ -702,7 +704,7 @@ pub(crate) mod tests {
     #[test]
     fn missing_chunk_is_reported() {
         let mut log = Fixture::new(LogBase::default());
-        for piece in cut(&action(20_000), 0, 1000, 3).skip(1) {
+        for piece in split_into_chunks(&action(20_000), 0, 1000, 3).skip(1) {
             match piece {
                 Piece::Chunk(payload) => log.append(EntryKind::Chunk, payload),
                 Piece::Last(payload) => log.append(EntryKind::Action, payload),

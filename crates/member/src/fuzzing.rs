@@ -5,8 +5,8 @@ use bytes::Bytes;
 use synod_certify::{Class, KeySet};
 use synod_consensus::Seqno;
 
-use crate::action::{Action, ActionPiece, Chunk, Part, Piece, cut};
-use crate::decision::Decision;
+use crate::action::{Action, ActionPiece, Chunk, Part, Piece, split_into_chunks};
+use crate::decision::OutcomeDecision;
 use crate::unfinished::Discard;
 use crate::view::View;
 
@@ -36,7 +36,7 @@ pub fn check_view(payload: &[u8]) {
 
 /// As [`check_action`], for a decision.
 pub fn check_decision(payload: &[u8]) {
-    if let Ok(decision) = Decision::decode(Bytes::copy_from_slice(payload)) {
+    if let Ok(decision) = OutcomeDecision::decode(Bytes::copy_from_slice(payload)) {
         assert_eq!(decision.encode(), payload);
     }
 }
@@ -64,12 +64,12 @@ pub fn check_cutting(keys: KeySet, data: &[u8], chunk_bytes: usize) {
     };
     let (mut keys, mut data, mut chunks) = (Vec::new(), Vec::new(), 0);
     let mut is_whole = false;
-    for piece in cut(&action, 3, chunk_bytes, 11) {
+    for piece in split_into_chunks(&action, 3, chunk_bytes, 11) {
         assert!(!is_whole, "a piece after the last");
         match piece {
             Piece::Chunk(payload) => {
                 let chunk = Chunk::decode(payload).expect("our own chunk");
-                assert_eq!((chunk.chunked, chunk.ordinal), (11, chunks));
+                assert_eq!((chunk.action_no, chunk.chunk_index), (11, chunks));
                 assert!(chunk.bytes.len() <= chunk_bytes);
                 chunks += 1;
                 match chunk.part {

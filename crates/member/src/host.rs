@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use bytes::Bytes;
 use synod_consensus::{LeaderWeight, MemberId, Origin, Seqno, SessionId};
 
-use crate::decision::Decision;
+use crate::decision::OutcomeDecision;
 use crate::view::View;
 
 /// How much a line matters.
@@ -65,7 +65,7 @@ pub struct DonorRequest {
 
 /// How a state transfer is going, as the joiner hears it.
 #[derive(Clone, Debug)]
-pub enum TransferNews {
+pub enum StateTransferEvent {
     /// A donor has begun.
     Accepted {
         /// Who.
@@ -105,17 +105,17 @@ pub trait Host: Send + Sync {
     /// A joiner asks this member for a copy. Answer by `Node::answer_state_request`.
     fn donate(&self, request: DonorRequest);
     /// About the copy this member asked for.
-    fn transfer_news(&self, id: u64, news: TransferNews);
+    fn state_transfer_event(&self, id: u64, news: StateTransferEvent);
     /// Whether a peer with this IP address may connect. Called from connection threads.
     fn allows(&self, ip: &str) -> bool;
     /// Which outcome of an action stands, as soon as that is committed; for whoever waits with an error.
-    fn decided(&self, _decision: &Decision) {}
-    /// As [`Host::decided`], in its place among what is delivered, and also for what was decided
+    fn outcome_decided(&self, _decision: &OutcomeDecision) {}
+    /// As [`Host::outcome_decided`], in its place among what is delivered, and also for what was decided
     /// before this session. Called by whoever calls [`Host::deliver`], and may wait.
-    fn deliver_decision(&self, _decision: &Decision) {}
+    fn deliver_decision(&self, _decision: &OutcomeDecision) {}
     /// The log has dropped entries before they were delivered. There was no action among them, but perhaps
-    /// decisions: of those that came to the log in this session, [`Host::decided`] has told.
-    fn passed_over(&self) {}
+    /// decisions: of those that came to the log in this session, [`Host::outcome_decided`] has told.
+    fn entries_skipped(&self) {}
     /// The node has stopped for good: its disk failed, or the group refused it.
     fn failed(&self, why: &str);
     /// As [`Host::failed`]: the log cannot give the database what it needs next. A later start must not try

@@ -13,7 +13,7 @@ use synod_certify::{CertLimits, Certifier, Class, KeySet, KeyType, Request, Sour
 use synod_consensus::{EntryHeader, EntryKind, LogIndex, Origin, Seqno, Time};
 
 use crate::action::{ActionPiece, Chunk, Part, PayloadError};
-use crate::unfinished::{Discard, OpenId};
+use crate::unfinished::{Discard, PartialActionId};
 
 /// An action some chunks of which are in the log.
 struct Open {
@@ -68,7 +68,7 @@ struct Trail {
 /// See the module.
 pub(crate) struct Ingestor {
     certifier: Certifier,
-    open: BTreeMap<OpenId, Open>,
+    open: BTreeMap<PartialActionId, Open>,
     trail: VecDeque<Trail>,
     last_seqno: Seqno,
     last_index: LogIndex,
@@ -108,14 +108,14 @@ impl Ingestor {
     /// Whether a chunk continues what its origin has sent so far.
     pub(crate) fn check_chunk(&self, origin: &Origin, payload: &Bytes) -> Result<(), Unfit> {
         let chunk = Chunk::decode(payload.clone())?;
-        let known = self.open.get(&OpenId::of(origin, chunk.chunked));
+        let known = self.open.get(&PartialActionId::of(origin, chunk.action_no));
         let expected = known.map_or(0, |open| open.chunks.len());
         let closed = known.is_some_and(|open| open.closed.is_some());
-        match (chunk.ordinal as usize).cmp(&expected) {
+        match (chunk.chunk_index as usize).cmp(&expected) {
             Ordering::Equal if !closed => Ok(()),
             Ordering::Less if !closed => Err(Unfit::Malformed(PayloadError {
                 what: "chunk",
-                why: format!("number {} where {expected} is next", chunk.ordinal),
+                why: format!("number {} where {expected} is next", chunk.chunk_index),
             })),
             _ => Err(Unfit::ChunksUnknown),
         }
@@ -211,9 +211,9 @@ impl Ingestor {
     ) -> Result<(), Unfit> {
         let piece = ActionPiece::decode(payload.clone())?;
         let keys = self.keys_of(&header.origin, &piece);
-        if piece.chunked != 0 {
+        if piece.action_no != 0 {
             // Also if not all of its chunks are known: it is over, and had begun somewhere.
-            let id = OpenId::of(&header.origin, piece.chunked);
+            let id = PartialActionId::of(&header.origin, piece.action_no);
             let open = self.open.entry(id).or_insert_with(|| Open::unknown(now));
             open.closed = Some(header.index);
         }
@@ -244,9 +244,9 @@ impl Ingestor {
         payload: &Bytes,
     ) -> Result<(), PayloadError> {
         let chunk = Chunk::decode(payload.clone())?;
-        let id = OpenId::of(&header.origin, chunk.chunked);
+        let id = PartialActionId::of(&header.origin, chunk.action_no);
         let open = self.open.entry(id).or_insert_with(|| Open::unknown(now));
-        if chunk.ordinal == 0 {
+        if chunk.chunk_index == 0 {
             (open.begins, open.after) = (header.index, self.last_seqno);
         }
         open.touched = now;
@@ -283,8 +283,8 @@ impl Ingestor {
             })
         };
         let mut encoded = Vec::new();
-        if piece.chunked != 0 {
-            let id = OpenId::of(origin, piece.chunked);
+        if piece.action_no != 0 {
+            let id = PartialActionId::of(origin, piece.action_no);
             // Members forget the chunks when what closed it commits, and would not know what to do with the rest.
             let open = self.open.get(&id).filter(|open| open.closed.is_none());
             let open = open.ok_or(Unfit::ChunksUnknown)?;
@@ -365,14 +365,14 @@ impl Ingestor {
     }
 
     /// Actions in chunks that nobody has continued for longer than `limit`.
-    pub(crate) fn stale(&self, now: Time, limit: Duration) -> Vec<OpenId> {
+    pub(crate) fn stale(&self, now: Time, limit: Duration) -> Vec<PartialActionId> {
         let is_stale = |open: &Open| open.closed.is_none() && now.since(open.touched) > limit;
         let stale = self.open.iter().filter(|(_, open)| is_stale(open));
         stale.map(|(id, _)| *id).collect()
     }
 
     /// Of all actions in chunks that are not complete the one that began first, and what was ordered before it.
-    pub(crate) fn oldest_unfinished(&self) -> Option<(OpenId, Seqno)> {
+    pub(crate) fn oldest_unfinished(&self) -> Option<(PartialActionId, Seqno)> {
         let unfinished = self.open.iter().filter(|(_, open)| open.closed.is_none());
         let oldest = unfinished.min_by_key(|(_, open)| open.begins);
         oldest.map(|(id, open)| (*id, open.after))
@@ -497,12 +497,12 @@ mod tests {
         keys.encode().into()
     }
 
-    fn piece(row: &str, last_seen: i64, chunked: u64, chunks: u32) -> ActionPiece {
+    fn piece(row: &str, last_seen: i64, action_no: u64, chunks: u32) -> ActionPiece {
         ActionPiece {
             class: Class::WriteSet { pa_unsafe: false },
             epoch: 0,
             last_seen,
-            chunked,
+            action_no,
             chunks,
             keys: keys(row),
             data: Bytes::from_static(b"data"),
@@ -513,11 +513,11 @@ mod tests {
         piece(row, last_seen, 0, 0).encode()
     }
 
-    fn chunk(part: Part, ordinal: u32, bytes: Bytes) -> Bytes {
+    fn chunk(part: Part, chunk_index: u32, bytes: Bytes) -> Bytes {
         Chunk {
             part,
-            ordinal,
-            chunked: 5,
+            chunk_index,
+            action_no: 5,
             bytes,
         }
         .encode()
@@ -595,7 +595,7 @@ mod tests {
     #[test]
     fn chunk_out_of_order_is_not_accepted() {
         let mut log = Log::new();
-        let payload = |ordinal| chunk(Part::Data, ordinal, Bytes::from_static(b"x"));
+        let payload = |chunk_index| chunk(Part::Data, chunk_index, Bytes::from_static(b"x"));
         let unknown = log.ingest.check_chunk(&origin(1), &payload(1));
         assert_eq!(unknown, Err(Unfit::ChunksUnknown));
         assert!(log.ingest.check_chunk(&origin(1), &payload(0)).is_ok());
@@ -646,9 +646,9 @@ mod tests {
     #[test]
     fn truncated_chunks_are_forgotten_and_a_reopened_action_goes_on() {
         let mut log = Log::new();
-        for ordinal in 0..2 {
+        for chunk_index in 0..2 {
             let data = Bytes::from_static(b"x");
-            log.append(EntryKind::Chunk, &chunk(Part::Data, ordinal, data))
+            log.append(EntryKind::Chunk, &chunk(Part::Data, chunk_index, data))
                 .unwrap();
         }
         let last = piece("a", 0, 5, 2).encode();

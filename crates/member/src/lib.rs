@@ -51,25 +51,27 @@ mod tuning;
 mod unfinished;
 mod view;
 
-pub use action::{Action, ActionPiece, Chunk, Cutter, Part, PayloadError, Piece, cut};
+pub use action::{
+    Action, ActionPiece, Chunk, ChunkSplitter, Part, PayloadError, Piece, split_into_chunks,
+};
 pub use catchup::CatchUp;
-pub use client::{Client, Fate, Outcome, Patience, Waiter};
+pub use client::{Client, ProposalResult, ResultSlot, WaitPolicy, Waiter};
 pub use config::{DatabasePosition, MemberConfig, StartMode};
-pub use decision::{Answer, Decision, DecisionSearch};
+pub use decision::{DecisionSearch, MemberOutcome, OutcomeDecision};
 pub use deliver::{DeliverError, Delivered, Deliverer};
 pub use driver::{
-    Driver, Event, ForceDone, LeaveDone, Links, Load, Me, ReadDone, Reply, Submission,
-    SurvivorPolicy,
+    Driver, DriverLinks, Event, ForceDone, LeaveDone, Load, Me, QuorumLossPolicy, ReadDone, Reply,
+    Submission,
 };
 pub use former::sessions_between;
-pub use host::{Delivery, DonorRequest, Host, Level, MemberStatus, TransferNews};
+pub use host::{Delivery, DonorRequest, Host, Level, MemberStatus, StateTransferEvent};
 pub use opening::{OpenError, open_log};
-pub use outcome::{ActionOutcome, VotePolicy};
+pub use outcome::{ApplyOutcome, InconsistencyPolicy};
 pub use outside::{Disk, Network, Observer};
 pub use shared::{NodeStatus, Shared, lock};
 pub use snapshots::Snapshot;
-pub use start::{Drawn, Start, StartError};
+pub use start::{Start, StartEntropy, StartError};
 pub use storage::{IDLE, Job, Retain, Storage};
 pub use tuning::Tuning;
-pub use unfinished::{Discard, OpenId};
+pub use unfinished::{Discard, PartialActionId};
 pub use view::{View, ViewMember};

@@ -10,25 +10,25 @@ use xxhash_rust::xxh3::xxh3_64;
 
 /// How an action ended on a member: success, or an error by the hash of its text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ActionOutcome(pub u64);
+pub struct ApplyOutcome(pub u64);
 
-impl ActionOutcome {
+impl ApplyOutcome {
     /// The action was applied.
-    pub const SUCCESS: ActionOutcome = ActionOutcome(0);
+    pub const SUCCESS: ApplyOutcome = ApplyOutcome(0);
 
     /// The error with this text, in the host's own words: equal errors have equal texts. No text is
     /// taken for success.
-    pub fn of_error(text: &[u8]) -> ActionOutcome {
-        ActionOutcome(xxh3_64(text).max(1))
+    pub fn of_error(text: &[u8]) -> ApplyOutcome {
+        ApplyOutcome(xxh3_64(text).max(1))
     }
 
     /// Whether the action was applied.
     pub fn is_success(self) -> bool {
-        self == ActionOutcome::SUCCESS
+        self == ApplyOutcome::SUCCESS
     }
 }
 
-impl std::fmt::Display for ActionOutcome {
+impl std::fmt::Display for ApplyOutcome {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.is_success() {
             true => f.write_str("success"),
@@ -39,7 +39,7 @@ impl std::fmt::Display for ActionOutcome {
 
 /// How answers are counted (`gcs.vote_policy`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum VotePolicy {
+pub enum InconsistencyPolicy {
     /// The most frequent outcome stands.
     #[default]
     MostFrequent,
@@ -52,18 +52,18 @@ pub enum VotePolicy {
 /// yet; `None` if they could change it. Of outcomes equally frequent success stands, or else the error
 /// with the larger hash: anything will do that is the same wherever it is computed.
 pub(crate) fn ruling(
-    answers: impl Iterator<Item = ActionOutcome>,
+    answers: impl Iterator<Item = ApplyOutcome>,
     missing: usize,
-    policy: VotePolicy,
-) -> Option<ActionOutcome> {
-    let mut counts: BTreeMap<ActionOutcome, usize> = BTreeMap::new();
+    policy: InconsistencyPolicy,
+) -> Option<ApplyOutcome> {
+    let mut counts: BTreeMap<ApplyOutcome, usize> = BTreeMap::new();
     for outcome in answers {
         *counts.entry(outcome).or_default() += 1;
     }
     let stands = winner(&counts, policy)?;
     // The most that any rival can get is all of what is missing; one that nobody has yet included.
-    let unheard_of = ActionOutcome(u64::MAX);
-    let rivals = [ActionOutcome::SUCCESS, unheard_of];
+    let unheard_of = ApplyOutcome(u64::MAX);
+    let rivals = [ApplyOutcome::SUCCESS, unheard_of];
     let holds = rivals
         .into_iter()
         .chain(counts.keys().copied())
@@ -75,13 +75,16 @@ pub(crate) fn ruling(
     holds.then_some(stands)
 }
 
-fn winner(counts: &BTreeMap<ActionOutcome, usize>, policy: VotePolicy) -> Option<ActionOutcome> {
-    let successes = counts.get(&ActionOutcome::SUCCESS).copied().unwrap_or(0);
-    if let VotePolicy::SuccessOf(enough) = policy
+fn winner(
+    counts: &BTreeMap<ApplyOutcome, usize>,
+    policy: InconsistencyPolicy,
+) -> Option<ApplyOutcome> {
+    let successes = counts.get(&ApplyOutcome::SUCCESS).copied().unwrap_or(0);
+    if let InconsistencyPolicy::SuccessOf(enough) = policy
         && successes > 0
         && successes >= enough as usize
     {
-        return Some(ActionOutcome::SUCCESS);
+        return Some(ApplyOutcome::SUCCESS);
     }
     let most_frequent = counts
         .iter()
@@ -95,14 +98,14 @@ mod tests {
     use super::*;
     use std::collections::BTreeSet;
 
-    use VotePolicy::{MostFrequent, SuccessOf};
+    use InconsistencyPolicy::{MostFrequent, SuccessOf};
     use proptest::prelude::*;
 
     const A: u64 = 5;
     const B: u64 = 9;
 
-    fn rule(answers: &[u64], missing: usize, policy: VotePolicy) -> Option<u64> {
-        let answers = answers.iter().map(|hash| ActionOutcome(*hash));
+    fn rule(answers: &[u64], missing: usize, policy: InconsistencyPolicy) -> Option<u64> {
+        let answers = answers.iter().map(|hash| ApplyOutcome(*hash));
         ruling(answers, missing, policy).map(|outcome| outcome.0)
     }
 
@@ -158,13 +161,13 @@ mod tests {
 
     #[test]
     fn equal_errors_are_equal_and_none_is_success() {
-        let error = ActionOutcome::of_error(b" Error_code: 1060;\0");
-        assert_eq!(error, ActionOutcome::of_error(b" Error_code: 1060;\0"));
-        assert_ne!(error, ActionOutcome::of_error(b" Error_code: 1061;\0"));
-        assert!(!ActionOutcome::of_error(b"").is_success());
+        let error = ApplyOutcome::of_error(b" Error_code: 1060;\0");
+        assert_eq!(error, ApplyOutcome::of_error(b" Error_code: 1060;\0"));
+        assert_ne!(error, ApplyOutcome::of_error(b" Error_code: 1061;\0"));
+        assert!(!ApplyOutcome::of_error(b"").is_success());
     }
 
-    fn policy() -> impl Strategy<Value = VotePolicy> {
+    fn policy() -> impl Strategy<Value = InconsistencyPolicy> {
         prop_oneof![Just(MostFrequent), (1..5u32).prop_map(SuccessOf)]
     }
 

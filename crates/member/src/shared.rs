@@ -75,8 +75,8 @@ pub struct Shared {
     pub(crate) log_bytes: AtomicU64,
     /// See [`Shared::is_log_full`].
     pub(crate) log_full: AtomicBool,
-    /// See [`Shared::is_database_astray`].
-    pub(crate) database_astray: AtomicBool,
+    /// See [`Shared::is_database_diverged`].
+    pub(crate) database_diverged: AtomicBool,
     /// Last index delivered.
     pub(crate) delivered: AtomicU64,
     /// The log begins after this action, once the log has caught up with the driver.
@@ -131,7 +131,7 @@ impl Shared {
             awaited: AtomicI64::new(i64::MAX),
             log_bytes: AtomicU64::default(),
             log_full: AtomicBool::default(),
-            database_astray: AtomicBool::default(),
+            database_diverged: AtomicBool::default(),
             delivered: AtomicU64::default(),
             base_seqno: AtomicI64::default(),
             snapshots: Arc::default(),
@@ -199,7 +199,7 @@ impl Shared {
 
     /// Where the database is that was there at the start, if its position is still worth anything.
     pub fn position_of(&self, database: DatabasePosition) -> DatabasePosition {
-        match self.is_database_astray() {
+        match self.is_database_diverged() {
             true => DatabasePosition::NONE,
             false => database,
         }
@@ -208,8 +208,8 @@ impl Shared {
     /// Whether the database, as it was at the start, is at a position of a history that the group has left by an order to
     /// go on without a majority. It has no action of that, but its position means another one here: it has to be
     /// copied anew.
-    pub fn is_database_astray(&self) -> bool {
-        self.database_astray.load(Ordering::Acquire)
+    pub fn is_database_diverged(&self) -> bool {
+        self.database_diverged.load(Ordering::Acquire)
     }
 
     /// The oldest action that this member's log has, or will have once what is under way is written.
@@ -242,7 +242,7 @@ impl Shared {
     }
 
     /// Entries at and after `from` are void until they are written again, in the era returned.
-    pub(crate) fn log_cut(&self, from: LogIndex) -> u64 {
+    pub(crate) fn log_truncated(&self, from: LogIndex) -> u64 {
         let mut commit = lock(&self.commit);
         commit.written = commit.written.min(from.prev());
         commit.era += 1;
@@ -292,7 +292,7 @@ mod tests {
             counter.fetch_add(1, Ordering::Relaxed);
         });
         shared.publish_commit(LogIndex(10), Seqno(10));
-        let era = shared.log_cut(LogIndex(4));
+        let era = shared.log_truncated(LogIndex(4));
         shared.log_written(era - 1, LogIndex(10));
         assert_eq!(shared.readable(), LogIndex(0));
         shared.log_written(era, LogIndex(6));

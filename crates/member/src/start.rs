@@ -37,7 +37,7 @@ pub enum StartError {
 
 /// What chance gives a start: nothing here draws for itself.
 #[derive(Clone, Copy, Debug)]
-pub struct Drawn {
+pub struct StartEntropy {
     /// This process.
     pub session: SessionId,
     /// For the protocol's own draws.
@@ -68,7 +68,7 @@ impl Start {
         mut config: MemberConfig,
         tuning: Tuning,
         mode: StartMode,
-        drawn: Drawn,
+        drawn: StartEntropy,
         opened: &mut Opened,
         host: &Arc<dyn Host>,
         now: Time,

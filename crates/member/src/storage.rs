@@ -66,7 +66,7 @@ pub struct Retain {
     pub(crate) keep_after: Option<Seqno>,
     /// Nothing after this index goes, whatever space demands: it comes back even if all machines lose their
     /// power now, and a minority its disks. Committed.
-    pub(crate) droppable: LogIndex,
+    pub(crate) purge_limit: LogIndex,
     /// The configurations in force at all entries up to that, ascending.
     pub(crate) configs: Vec<ConfigAt>,
 }
@@ -227,7 +227,7 @@ impl Storage {
         let Some(point) = self.writer.retention_point(keep_from, wall) else {
             return Ok(None);
         };
-        let up_to = point.up_to.min(retain.droppable);
+        let up_to = point.up_to.min(retain.purge_limit);
         let configs = &retain.configs;
         let config_at = |index: LogIndex| configs.iter().rev().find(|c| c.index <= index).cloned();
         let base = self.writer.purge(up_to, &config_at)?;
@@ -309,11 +309,11 @@ mod tests {
         let shared = Arc::new(Shared::new(LogIndex(0), Seqno(0), || ()));
         let host = Arc::new(Sink::default());
         let mut storage = Storage::new(writer, opened.reader, host, shared.clone());
-        let mut retain = |droppable| {
+        let mut retain = |purge_limit| {
             let retain = Retain {
                 keep_from: LogIndex(0),
                 keep_after: None,
-                droppable: LogIndex(droppable),
+                purge_limit: LogIndex(purge_limit),
                 configs: vec![ConfigAt::default()],
             };
             let base = storage.write(Job::Retain(retain), SystemTime::now());

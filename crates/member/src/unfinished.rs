@@ -7,22 +7,22 @@ use crate::action::PayloadError;
 
 /// Names an action in chunks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct OpenId {
+pub struct PartialActionId {
     /// The origin.
     pub member: MemberId,
     /// Its process.
     pub session: SessionId,
     /// The origin's number for the action.
-    pub chunked: u64,
+    pub action_no: u64,
 }
 
-impl OpenId {
+impl PartialActionId {
     /// The action of this origin and number.
-    pub fn of(origin: &Origin, chunked: u64) -> OpenId {
-        OpenId {
+    pub fn of(origin: &Origin, action_no: u64) -> PartialActionId {
+        PartialActionId {
             member: origin.member,
             session: origin.session,
-            chunked,
+            action_no,
         }
     }
 }
@@ -31,7 +31,7 @@ impl OpenId {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Discard {
     /// This action.
-    Action(OpenId),
+    Action(PartialActionId),
     /// Every unfinished action that began at or before this entry.
     BegunBy(LogIndex),
 }
@@ -43,7 +43,7 @@ impl Discard {
             Discard::Action(id) => {
                 out.put_u64_le(id.member.0);
                 out.put_u64_le(id.session.0);
-                out.put_u64_le(id.chunked);
+                out.put_u64_le(id.action_no);
             }
             Discard::BegunBy(index) => out.put_u64_le(index.0),
         }
@@ -56,10 +56,10 @@ impl Discard {
     /// If it is none.
     pub fn decode(mut payload: Bytes) -> Result<Discard, PayloadError> {
         match payload.len() {
-            24 => Ok(Discard::Action(OpenId {
+            24 => Ok(Discard::Action(PartialActionId {
                 member: MemberId(payload.get_u64_le()),
                 session: SessionId(payload.get_u64_le()),
-                chunked: payload.get_u64_le(),
+                action_no: payload.get_u64_le(),
             })),
             8 => Ok(Discard::BegunBy(LogIndex(payload.get_u64_le()))),
             len => Err(PayloadError {
@@ -76,10 +76,10 @@ mod tests {
 
     #[test]
     fn discards_are_read_as_written() {
-        let id = OpenId {
+        let id = PartialActionId {
             member: MemberId(1),
             session: SessionId(2),
-            chunked: 3,
+            action_no: 3,
         };
         for discard in [Discard::Action(id), Discard::BegunBy(LogIndex(77))] {
             assert_eq!(Discard::decode(discard.encode()), Ok(discard));

@@ -150,7 +150,7 @@ pub enum NodeError {
     },
     /// The log was copied, and the original runs.
     #[error("{text} (it answers at {address})")]
-    Twin {
+    DuplicateIdentity {
         /// Where the other process answers.
         address: String,
         /// What to do.

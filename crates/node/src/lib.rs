@@ -28,7 +28,7 @@ mod threads;
 
 pub use config::{NodeConfig, NodeError, TlsConfig};
 pub use node::Node;
-pub use pending::{Pending, Waited};
+pub use pending::{Pending, WaitResult};
 
 pub use synod_certify::{Class, KeySet, KeyType};
 pub use synod_consensus::{
@@ -37,9 +37,9 @@ pub use synod_consensus::{
 };
 pub use synod_log::LogOptions;
 pub use synod_member::{
-    Action, ActionOutcome, DatabasePosition, Decision, DecisionSearch, Delivery, DonorRequest,
-    Fate, Host, Level, MemberStatus, NodeStatus, OpenError, Patience, PayloadError, StartMode,
-    SurvivorPolicy, TransferNews, View, ViewMember, VotePolicy,
+    Action, ApplyOutcome, DatabasePosition, DecisionSearch, Delivery, DonorRequest, Host,
+    InconsistencyPolicy, Level, MemberStatus, NodeStatus, OpenError, OutcomeDecision, PayloadError,
+    ProposalResult, QuorumLossPolicy, StartMode, StateTransferEvent, View, ViewMember, WaitPolicy,
 };
 pub use synod_tls::{TlsError, TlsFiles, names_tls13_suite};
 pub use synod_wire::{DataState, OUR_VERSIONS};

@@ -13,10 +13,10 @@ use synod_consensus::{
 };
 use synod_log::{Files, LogReader, RealFiles};
 use synod_member::{
-    Action, ActionOutcome, DatabasePosition, Decision, DecisionSearch, Deliverer, Drawn, Driver,
-    Event, ForceDone, Host, LeaveDone, Level, Links, Me, NodeStatus, Patience, Piece, ReadDone,
-    Shared, Snapshot, Start, StartMode, Storage, Submission, SurvivorPolicy, Tuning, VotePolicy,
-    Waiter, cut, lock, sessions_between,
+    Action, ApplyOutcome, DatabasePosition, DecisionSearch, Deliverer, Driver, DriverLinks, Event,
+    ForceDone, Host, InconsistencyPolicy, LeaveDone, Level, Me, NodeStatus, OutcomeDecision, Piece,
+    QuorumLossPolicy, ReadDone, Shared, Snapshot, Start, StartEntropy, StartMode, Storage,
+    Submission, Tuning, WaitPolicy, Waiter, lock, sessions_between, split_into_chunks,
 };
 use synod_tls::TlsError;
 use synod_wire::{DataState, LocalIdentity, OUR_VERSIONS, StateOffer, StateRequest, StateResult};
@@ -142,7 +142,7 @@ impl Node {
             jobs: job_queue,
             events,
         };
-        let links = Links {
+        let links = DriverLinks {
             peers: Box::new(PeerNetwork(peers.clone())),
             disk: Box::new(DiskQueues { jobs, catchup }),
             host: host.clone(),
@@ -207,16 +207,16 @@ impl Node {
 
     /// Hands an action to the group. Waits while too many bytes are on their way.
     pub fn submit(&self, action: &Action) -> Arc<Pending> {
-        self.submit_with(action, Patience::default())
+        self.submit_with(action, WaitPolicy::default())
     }
 
     /// As [`Node::submit`], with another patience.
-    pub fn submit_with(&self, action: &Action, patience: Patience) -> Arc<Pending> {
+    pub fn submit_with(&self, action: &Action, patience: WaitPolicy) -> Arc<Pending> {
         let pending = Arc::new(Pending::new(self.shared.epoch().clone(), patience));
         let epoch = self.shared.epoch().load(Ordering::Acquire);
         let snapshot = self.shared.hold_snapshot(Seqno(action.last_seen));
         let number = self.next_chunked.fetch_add(1, Ordering::Relaxed);
-        for piece in cut(action, epoch, self.config.chunk_bytes, number) {
+        for piece in split_into_chunks(action, epoch, self.config.chunk_bytes, number) {
             if pending.fate().is_some() {
                 break;
             }
@@ -337,7 +337,7 @@ impl Node {
     /// The group has a leader, or this member is no voter.
     pub fn force_primary(&self) -> Result<(), ForceError> {
         let (done, answer) = bounded(1);
-        self.tell(Event::Force(ForceDone(Box::new(move |result| {
+        self.tell(Event::ForcePrimary(ForceDone(Box::new(move |result| {
             // Whoever asked may have gone.
             let _ = done.send(result);
         }))));
@@ -346,13 +346,13 @@ impl Node {
     }
 
     /// What to do when the majority is gone, from now on.
-    pub fn set_survivor_policy(&self, policy: SurvivorPolicy) {
-        self.tell(Event::SurvivorPolicy(policy));
+    pub fn set_quorum_loss_policy(&self, policy: QuorumLossPolicy) {
+        self.tell(Event::QuorumLossPolicy(policy));
     }
 
     /// Changes how long a member may be silent, see [`NodeConfig::suspect`].
-    pub fn set_suspect(&self, limit: Duration) {
-        self.tell(Event::Suspect(limit));
+    pub fn set_suspect_timeout(&self, limit: Duration) {
+        self.tell(Event::SuspectTimeout(limit));
     }
 
     /// How much this member should lead, and whether it hands over, from now on.
@@ -372,9 +372,9 @@ impl Node {
         }
     }
 
-    /// An action has failed on the database, which does nothing more until [`Host::decided`] tells
-    /// whose outcome stands. If it was decided before this session, only [`Node::search_on`] finds it.
-    pub fn report_failure(&self, seqno: Seqno, outcome: ActionOutcome) {
+    /// An action has failed on the database, which does nothing more until [`Host::outcome_decided`] tells
+    /// whose outcome stands. If it was decided before this session, only [`Node::continue_search`] finds it.
+    pub fn report_failure(&self, seqno: Seqno, outcome: ApplyOutcome) {
         self.tell(Event::ActionFailed { seqno, outcome });
     }
 
@@ -382,17 +382,20 @@ impl Node {
     ///
     /// # Errors
     /// If the log cannot be read.
-    pub fn search_on(&self, search: &mut DecisionSearch) -> Result<Option<Decision>, NodeError> {
+    pub fn continue_search(
+        &self,
+        search: &mut DecisionSearch,
+    ) -> Result<Option<OutcomeDecision>, NodeError> {
         Ok(search.read_on(&self.reader, self.shared.readable())?)
     }
 
     /// How outcomes are counted while this member leads.
-    pub fn set_vote_policy(&self, policy: VotePolicy) {
-        self.tell(Event::VotePolicy(policy));
+    pub fn set_inconsistency_policy(&self, policy: InconsistencyPolicy) {
+        self.tell(Event::InconsistencyPolicy(policy));
     }
 
     /// Asks for a full copy that contains everything up to `after`. News comes through
-    /// [`Host::transfer_news`] with the returned number.
+    /// [`Host::state_transfer_event`] with the returned number.
     pub fn request_state(
         &self,
         after: Seqno,
@@ -468,8 +471,8 @@ impl Node {
 
     /// As [`Node::leave`], but waits until the others can do without this member's vote; it stands by
     /// with its log until then. Ends when [`Node::leave`] or [`Node::stop`] is called meanwhile.
-    pub fn leave_when_spared(&self) {
-        self.leave_by(Event::LeaveWhenSpared);
+    pub fn leave_when_not_needed(&self) {
+        self.leave_by(Event::LeaveWhenNotNeeded);
     }
 
     fn leave_by(&self, event: fn(LeaveDone) -> Event) {
@@ -482,7 +485,7 @@ impl Node {
         let _ = left.recv();
     }
 
-    /// Stops every thread and closes the log. What clients wait for ends as [`Fate::Unknown`].
+    /// Stops every thread and closes the log. What clients wait for ends as [`ProposalResult::Unknown`].
     pub fn stop(&self) {
         self.tell(Event::Stop);
         self.bell.stop();
@@ -504,8 +507,8 @@ fn listen(address: &str) -> Result<TcpListener, NodeError> {
     TcpListener::bind(candidates.as_slice()).map_err(error)
 }
 
-fn draw() -> Result<Drawn, NodeError> {
-    Ok(Drawn {
+fn draw() -> Result<StartEntropy, NodeError> {
+    Ok(StartEntropy {
         session: new_session(SystemTime::now(), random_u64()?),
         seed: random_u64()?,
         group: GroupId(random_uuid()?),
@@ -521,7 +524,7 @@ fn look_for_twin(config: &NodeConfig, start: &Start, peers: &Peers) -> Result<()
     if address == config.address || !peers.has_twin_at(address) {
         return Ok(());
     }
-    Err(NodeError::Twin {
+    Err(NodeError::DuplicateIdentity {
         address: address.to_owned(),
         text: peers.twin_text(),
     })

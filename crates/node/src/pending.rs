@@ -3,20 +3,20 @@
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
-use synod_member::{Client, Fate, Outcome, Patience, lock};
+use synod_member::{Client, ProposalResult, ResultSlot, WaitPolicy, lock};
 
 /// What [`Pending::wait`] saw.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Waited {
+pub enum WaitResult {
     /// The end.
-    Fate(Fate),
+    ProposalResult(ProposalResult),
     /// [`Pending::interrupt`] was called first.
     Interrupted,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    outcome: Outcome,
+    outcome: ResultSlot,
     interrupted: bool,
 }
 
@@ -25,13 +25,13 @@ struct State {
 pub struct Pending {
     state: Mutex<State>,
     changed: Condvar,
-    patience: Patience,
+    patience: WaitPolicy,
 }
 
 impl Pending {
-    pub(crate) fn new(epoch: Arc<AtomicU64>, patience: Patience) -> Pending {
+    pub(crate) fn new(epoch: Arc<AtomicU64>, patience: WaitPolicy) -> Pending {
         let state = State {
-            outcome: Outcome::new(epoch),
+            outcome: ResultSlot::new(epoch),
             interrupted: false,
         };
         Pending {
@@ -42,16 +42,16 @@ impl Pending {
     }
 
     /// Waits for the fate or an interruption, whichever comes first. A fate that is known wins.
-    pub fn wait(&self) -> Waited {
+    pub fn wait(&self) -> WaitResult {
         let state = self.wait_while(|state| state.outcome.fate().is_none() && !state.interrupted);
         match state.outcome.fate() {
-            Some(fate) => Waited::Fate(fate),
-            None => Waited::Interrupted,
+            Some(fate) => WaitResult::ProposalResult(fate),
+            None => WaitResult::Interrupted,
         }
     }
 
     /// Waits for the fate only.
-    pub fn wait_for_fate(&self) -> Fate {
+    pub fn wait_for_result(&self) -> ProposalResult {
         let state = self.wait_while(|state| state.outcome.fate().is_none());
         state.outcome.fate().expect("waited until there is one")
     }
@@ -70,12 +70,12 @@ impl Pending {
     }
 
     /// The fate, if known.
-    pub fn fate(&self) -> Option<Fate> {
+    pub fn fate(&self) -> Option<ProposalResult> {
         lock(&self.state).outcome.fate()
     }
 
-    /// Nobody waits any longer: whatever is not decided yet ends as [`Fate::Unknown`]. The fate.
-    pub fn give_up(&self) -> Option<Fate> {
+    /// Nobody waits any longer: whatever is not decided yet ends as [`ProposalResult::Unknown`]. The fate.
+    pub fn give_up(&self) -> Option<ProposalResult> {
         let fate = lock(&self.state).outcome.give_up();
         self.changed.notify_all();
         Some(fate)
@@ -83,7 +83,7 @@ impl Pending {
 }
 
 impl Client for Pending {
-    fn patience(&self) -> Patience {
+    fn patience(&self) -> WaitPolicy {
         self.patience
     }
 
@@ -91,7 +91,7 @@ impl Client for Pending {
         self.fate().is_some()
     }
 
-    fn decide(&self, fate: Fate) -> bool {
+    fn decide(&self, fate: ProposalResult) -> bool {
         let is_first = lock(&self.state).outcome.decide(fate);
         self.changed.notify_all();
         is_first
@@ -105,17 +105,20 @@ mod tests {
     #[test]
     fn decision_ends_the_wait() {
         let pending = Pending::default();
-        assert!(pending.decide(Fate::TooOld));
-        assert_eq!(pending.wait(), Waited::Fate(Fate::TooOld));
-        assert_eq!(pending.wait_for_fate(), Fate::TooOld);
-        assert_eq!(pending.give_up(), Some(Fate::TooOld));
+        assert!(pending.decide(ProposalResult::TooOld));
+        assert_eq!(
+            pending.wait(),
+            WaitResult::ProposalResult(ProposalResult::TooOld)
+        );
+        assert_eq!(pending.wait_for_result(), ProposalResult::TooOld);
+        assert_eq!(pending.give_up(), Some(ProposalResult::TooOld));
     }
 
     #[test]
     fn interruption_wakes_a_wait_and_is_no_decision() {
         let pending = Pending::default();
         pending.interrupt();
-        assert_eq!(pending.wait(), Waited::Interrupted);
+        assert_eq!(pending.wait(), WaitResult::Interrupted);
         assert_eq!(pending.fate(), None);
     }
 }

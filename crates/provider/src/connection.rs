@@ -11,7 +11,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use synod_node::{
-    DataState, GroupId, MemberId, Node, Origin, Seqno, SessionId, TransferNews, View as GroupView,
+    DataState, GroupId, MemberId, Node, Origin, Seqno, SessionId, StateTransferEvent,
+    View as GroupView,
 };
 
 use crate::api::{Callbacks, Gtid, LogLevel, Stid, TrxMeta, Uuid, View, ViewMember, ViewStatus};
@@ -65,7 +66,7 @@ pub(crate) struct State {
     /// The sequencer's position is the database's.
     pub(crate) tracked: bool,
     /// News of the copy asked for.
-    pub(crate) news: VecDeque<(u64, TransferNews)>,
+    pub(crate) news: VecDeque<(u64, StateTransferEvent)>,
     /// The copy has arrived, or not.
     pub(crate) received: Option<Received>,
     /// The copy being given.

@@ -189,7 +189,7 @@ impl Connection {
             // The database differs from the others', the log does not: the vote that goes with it is
             // kept until they can do without. Whoever closes the node meanwhile ends this.
             if keeps_vote {
-                node.leave_when_spared();
+                node.leave_when_not_needed();
             }
             let _one = stopping.lock().unwrap_or_else(PoisonError::into_inner);
             node.leave();

@@ -6,7 +6,7 @@
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use synod_node::{MemberId, Seqno, SessionId, TransferNews, View as GroupView, ViewMember};
+use synod_node::{MemberId, Seqno, SessionId, StateTransferEvent, View as GroupView, ViewMember};
 
 use crate::api::{LogLevel, RecvContext, ViewStatus};
 use crate::connection::{Connection, Received};
@@ -314,12 +314,12 @@ impl Copy<'_> {
         }
     }
 
-    fn hear(&mut self, of: u64, news: TransferNews) -> Result<(), JoinEnd> {
+    fn hear(&mut self, of: u64, news: StateTransferEvent) -> Result<(), JoinEnd> {
         if !self.asked.contains(&of) {
             return Ok(());
         }
         match (news, self.donor) {
-            (TransferNews::Accepted { donor: member }, None) => {
+            (StateTransferEvent::Accepted { donor: member }, None) => {
                 let session = self.session_of(member);
                 self.donor = Some(Donor {
                     member,
@@ -327,7 +327,7 @@ impl Copy<'_> {
                     request: of,
                 });
             }
-            (TransferNews::NoDonor { text }, None) => {
+            (StateTransferEvent::NoDonor { text }, None) => {
                 self.next_ask = Some(Instant::now() + REFUSED_RETRY);
                 if self.told != text {
                     let line = format!("waiting for a donor: {text}");
@@ -336,15 +336,16 @@ impl Copy<'_> {
                 }
             }
             // The donor's script may fail before the donor's answer gets here.
-            (TransferNews::Failed { code, text }, donor)
+            (StateTransferEvent::Failed { code, text }, donor)
                 if donor.is_none_or(|donor| donor.request == of) =>
             {
                 return Err(format!("the donor failed with code {code}: {text}").into());
             }
             // The server's own scripts say when the copy is complete. The rest are late answers.
-            (TransferNews::Done { .. }, _)
-            | (TransferNews::Failed { .. }, _)
-            | (TransferNews::Accepted { .. } | TransferNews::NoDonor { .. }, Some(_)) => {}
+            (StateTransferEvent::Done { .. }, _)
+            | (StateTransferEvent::Failed { .. }, _)
+            | (StateTransferEvent::Accepted { .. } | StateTransferEvent::NoDonor { .. }, Some(_)) =>
+                {}
         }
         Ok(())
     }
@@ -377,7 +378,7 @@ enum CopyEvent {
     Received(Received),
     Failed(String),
     Left,
-    News(u64, TransferNews),
+    News(u64, StateTransferEvent),
 }
 
 /// `wsrep_sst_method=skip` and the like: the server says that it needs nothing.

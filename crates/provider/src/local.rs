@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use synod_node::{Action, Class, Fate, Origin, Pending, Waited};
+use synod_node::{Action, Class, Origin, Pending, ProposalResult, WaitResult};
 
 use crate::api::{
     AbortOutcome, CertifyOutcome, LogLevel, ReplayContext, Status, TrxHandle, TrxMeta, WsFlags,
@@ -51,7 +51,7 @@ impl Connection {
             gathered.phase = Phase::Certifying(pending.clone());
         }
         let waited = pending.wait();
-        if let Waited::Fate(fate) = waited {
+        if let WaitResult::ProposalResult(fate) = waited {
             self.note_latency(submitted, fate);
         }
         self.certified(&transaction, pending, waited)
@@ -74,8 +74,8 @@ impl Connection {
     }
 
     /// An action was submitted then, and its fate is known now.
-    pub(crate) fn note_latency(&self, submitted: Instant, fate: Fate) {
-        if let Fate::Ordered { .. } = fate {
+    pub(crate) fn note_latency(&self, submitted: Instant, fate: ProposalResult) {
+        if let ProposalResult::Ordered { .. } = fate {
             let now = Instant::now();
             let (took, period) = (now - submitted, self.settings.stats_period());
             self.counters.latency.note(now, took, period);
@@ -87,18 +87,18 @@ impl Connection {
         &self,
         transaction: &Transaction,
         pending: std::sync::Arc<Pending>,
-        waited: Waited,
+        waited: WaitResult,
     ) -> CertifyOutcome {
         let mut gathered = transaction.lock();
         if gathered.is_fragment() {
             return self.fragment_certified(transaction, gathered, pending, waited);
         }
         match waited {
-            Waited::Interrupted => {
+            WaitResult::Interrupted => {
                 gathered.phase = Phase::AwaitingReplay(pending);
                 outcome(Status::BfAbort)
             }
-            Waited::Fate(Fate::Ordered { seqno, depends_on }) => {
+            WaitResult::ProposalResult(ProposalResult::Ordered { seqno, depends_on }) => {
                 gathered.depends_on = depends_on.0;
                 let meta = self.local_meta(transaction, &gathered, seqno.0);
                 let status = if gathered.must_abort {
@@ -113,16 +113,16 @@ impl Connection {
                     meta: Some(meta),
                 }
             }
-            Waited::Fate(fate) => {
+            WaitResult::ProposalResult(fate) => {
                 gathered.phase = Phase::Failed;
                 let conn = gathered.conn;
                 let is_streamed = gathered.stream.is_some();
                 let is_wanted_gone = gathered.must_abort;
                 drop(gathered);
-                if is_streamed && fate == Fate::Unknown {
+                if is_streamed && fate == ProposalResult::Unknown {
                     self.lost_sight_of_commit(transaction.trx_id);
                 }
-                if let Fate::Conflict { with } = fate
+                if let ProposalResult::Conflict { with } = fate
                     && !is_wanted_gone
                 {
                     self.await_the_other(with.0, transaction);
@@ -133,15 +133,17 @@ impl Connection {
     }
 
     /// What to answer for an action that was not ordered.
-    pub(crate) fn refused(&self, trx: u64, conn: u64, fate: Fate) -> Status {
+    pub(crate) fn refused(&self, trx: u64, conn: u64, fate: ProposalResult) -> Status {
         let why = match fate {
-            Fate::Conflict { .. } => "it conflicts with an action ordered before it",
-            Fate::TooOld => "its snapshot is older than the certification history",
-            Fate::GivenUp => {
+            ProposalResult::Conflict { .. } => "it conflicts with an action ordered before it",
+            ProposalResult::TooOld => "its snapshot is older than the certification history",
+            ProposalResult::GivenUp => {
                 "the group has given up the first part of it, see the leader's error log"
             }
-            Fate::Rejected => return Status::NodeFail,
-            Fate::Unknown | Fate::NotProposed | Fate::Ordered { .. } => return Status::ConnFail,
+            ProposalResult::Rejected => return Status::NodeFail,
+            ProposalResult::Unknown
+            | ProposalResult::NotProposed
+            | ProposalResult::Ordered { .. } => return Status::ConnFail,
         };
         self.counters.local_cert_failures.one();
         if self.settings.log_conflicts() {
@@ -332,7 +334,7 @@ impl Connection {
                 self.hand_to_applier(transaction, seqno);
             }
             Phase::Certifying(pending) | Phase::AwaitingReplay(pending) => {
-                if let Some(Fate::Ordered { seqno, .. }) = pending.give_up() {
+                if let Some(ProposalResult::Ordered { seqno, .. }) = pending.give_up() {
                     self.hand_to_applier(transaction, seqno.0);
                 }
             }
@@ -426,9 +428,9 @@ impl Connection {
         match phase {
             Phase::Ordered(seqno) => self.unless_lost(transaction, seqno),
             Phase::Certifying(pending) | Phase::AwaitingReplay(pending) => {
-                let fate = pending.wait_for_fate();
+                let fate = pending.wait_for_result();
                 let mut gathered = transaction.lock();
-                if let Fate::Ordered { seqno, depends_on } = fate {
+                if let ProposalResult::Ordered { seqno, depends_on } = fate {
                     gathered.depends_on = depends_on.0;
                     drop(gathered);
                     return self.unless_lost(transaction, seqno.0);
@@ -436,7 +438,7 @@ impl Connection {
                 gathered.phase = Phase::Failed;
                 let is_streamed = gathered.stream.is_some();
                 drop(gathered);
-                if is_streamed && fate == Fate::Unknown {
+                if is_streamed && fate == ProposalResult::Unknown {
                     self.lost_sight_of_commit(transaction.trx_id);
                 }
                 // Whatever it was, the client is told to try again.
@@ -468,14 +470,14 @@ impl Connection {
                 abort_outcome(Status::Ok, -1)
             }
             Phase::Certifying(pending) => match pending.fate() {
-                Some(Fate::Ordered { seqno, .. }) if is_before(seqno.0, bf_seqno) => {
+                Some(ProposalResult::Ordered { seqno, .. }) if is_before(seqno.0, bf_seqno) => {
                     abort_outcome(Status::NotAllowed, seqno.0)
                 }
                 fate => {
                     gathered.must_abort = true;
                     pending.interrupt();
                     let seqno = match fate {
-                        Some(Fate::Ordered { seqno, .. }) => seqno.0,
+                        Some(ProposalResult::Ordered { seqno, .. }) => seqno.0,
                         _ => -1,
                     };
                     abort_outcome(Status::Ok, seqno)
@@ -598,7 +600,7 @@ mod tests {
         let (_, transaction, pending) = certifying(&connection);
         assert_eq!(answer(connection.abort(9, TRX)), (Status::Ok, -1));
         let waited = pending.wait();
-        assert_eq!(waited, Waited::Interrupted);
+        assert_eq!(waited, WaitResult::Interrupted);
         let outcome = connection.certified(&transaction, pending, waited);
         assert_eq!((outcome.status, outcome.meta), (Status::BfAbort, None));
         assert_eq!(
@@ -614,11 +616,11 @@ mod tests {
         let (_, transaction, pending) = certifying(&connection);
         assert_eq!(answer(connection.abort(-1, TRX)), (Status::Ok, -1));
         let seqno = synod_node::Seqno(8);
-        let fate = Fate::Ordered {
+        let fate = ProposalResult::Ordered {
             seqno,
             depends_on: synod_node::Seqno(6),
         };
-        let outcome = connection.certified(&transaction, pending, Waited::Fate(fate));
+        let outcome = connection.certified(&transaction, pending, WaitResult::ProposalResult(fate));
         assert_eq!(outcome.status, Status::BfAbort);
         assert_eq!(outcome.meta.unwrap().gtid.seqno, 8);
     }
@@ -631,7 +633,7 @@ mod tests {
             let (connection, transaction) = (connection.clone(), transaction.clone());
             std::thread::spawn(move || {
                 let with = synod_node::Seqno(i64::MAX);
-                let fate = Waited::Fate(Fate::Conflict { with });
+                let fate = WaitResult::ProposalResult(ProposalResult::Conflict { with });
                 connection.certified(&transaction, pending, fate).status
             })
         };
@@ -680,8 +682,8 @@ mod tests {
         let connection = connection();
         let (handle, transaction, pending) = certifying(&connection);
         connection.abort(-1, TRX);
-        connection.certified(&transaction, pending.clone(), Waited::Interrupted);
-        assert_eq!(pending.give_up(), Some(Fate::Unknown));
+        connection.certified(&transaction, pending.clone(), WaitResult::Interrupted);
+        assert_eq!(pending.give_up(), Some(ProposalResult::Unknown));
         let status = connection.replay(&handle, ReplayContext::for_tests(1));
         assert_eq!(status, Status::TrxFail);
     }

@@ -2,7 +2,9 @@
 
 use std::ops::ControlFlow;
 
-use synod_node::{Decision, Delivery, DonorRequest, Host, Level, TransferNews, View as GroupView};
+use synod_node::{
+    Delivery, DonorRequest, Host, Level, OutcomeDecision, StateTransferEvent, View as GroupView,
+};
 
 use crate::api::LogLevel;
 use crate::boundary::peer_ip_allowed;
@@ -67,7 +69,7 @@ impl Host for Connection {
         self.sequencer.add_task(after, Task::Donate(request));
     }
 
-    fn transfer_news(&self, id: u64, news: TransferNews) {
+    fn state_transfer_event(&self, id: u64, news: StateTransferEvent) {
         self.update(|state| state.news.push_back((id, news)));
     }
 
@@ -75,15 +77,15 @@ impl Host for Connection {
         peer_ip_allowed(ip)
     }
 
-    fn decided(&self, decision: &Decision) {
+    fn outcome_decided(&self, decision: &OutcomeDecision) {
         self.note_decision(decision);
     }
 
-    fn deliver_decision(&self, decision: &Decision) {
+    fn deliver_decision(&self, decision: &OutcomeDecision) {
         self.compare_decision(decision);
     }
 
-    fn passed_over(&self) {
+    fn entries_skipped(&self) {
         self.compare_all_decisions();
     }
 

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use synod_node::{
-    GroupId, KeyType, Limits, LogOptions, Node, NodeConfig, NodeStatus, OUR_VERSIONS, StartMode,
-    SurvivorPolicy, Timing, VotePolicy,
+    GroupId, InconsistencyPolicy, KeyType, Limits, LogOptions, Node, NodeConfig, NodeStatus,
+    OUR_VERSIONS, QuorumLossPolicy, StartMode, Timing,
 };
 use wsrep_sys as sys;
 
@@ -176,8 +176,8 @@ impl Provider {
         ));
         let node = Node::start(config, mode, connection.clone()).map_err(|e| e.to_string())?;
         connection.set_node(node.clone());
-        node.set_survivor_policy(self.survivor_policy());
-        node.set_vote_policy(self.vote_policy());
+        node.set_quorum_loss_policy(self.survivor_policy());
+        node.set_inconsistency_policy(self.vote_policy());
         node.set_leader_preference(self.options().leader_preference());
         if let Err(error) = connection.start_stream_ends() {
             connection.shut_down();
@@ -292,19 +292,19 @@ impl Provider {
         }
     }
 
-    fn survivor_policy(&self) -> SurvivorPolicy {
+    fn survivor_policy(&self) -> QuorumLossPolicy {
         let options = self.options();
         match options.bool(key::PC_IGNORE_QUORUM) {
-            true => SurvivorPolicy::GoOn,
-            false if options.bool(key::PC_IGNORE_SB) => SurvivorPolicy::GoOnWithHalf,
-            false => SurvivorPolicy::Wait,
+            true => QuorumLossPolicy::ContinueAlone,
+            false if options.bool(key::PC_IGNORE_SB) => QuorumLossPolicy::ContinueWithHalf,
+            false => QuorumLossPolicy::Wait,
         }
     }
 
-    fn vote_policy(&self) -> VotePolicy {
+    fn vote_policy(&self) -> InconsistencyPolicy {
         match self.options().unsigned(key::GCS_VOTE_POLICY) {
-            0 => VotePolicy::MostFrequent,
-            enough => VotePolicy::SuccessOf(u32::try_from(enough).unwrap_or(u32::MAX)),
+            0 => InconsistencyPolicy::MostFrequent,
+            enough => InconsistencyPolicy::SuccessOf(u32::try_from(enough).unwrap_or(u32::MAX)),
         }
     }
 
@@ -313,9 +313,9 @@ impl Provider {
             node.set_isolated(*number != 0);
         }
         if let Some(Value::Duration(limit)) = update.value(key::EVS_SUSPECT_TIMEOUT) {
-            node.set_suspect(*limit);
+            node.set_suspect_timeout(*limit);
         }
-        node.set_survivor_policy(self.survivor_policy());
+        node.set_quorum_loss_policy(self.survivor_policy());
         node.set_leader_preference(self.options().leader_preference());
         if let Some(Value::Bool(true)) = update.value(key::PC_BOOTSTRAP)
             && let Err(error) = node.force_primary()

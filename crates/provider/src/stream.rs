@@ -25,7 +25,9 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard};
 
-use synod_node::{Fate, KeyType, Origin, Patience, Pending, View as GroupView, Waited};
+use synod_node::{
+    KeyType, Origin, Pending, ProposalResult, View as GroupView, WaitPolicy, WaitResult,
+};
 
 use crate::api::{AbortOutcome, CertifyOutcome, Status, WsFlags};
 use crate::applier::Stop;
@@ -41,10 +43,10 @@ const KEY_SPACE: &[u8] = b"\0stream";
 const FRAGMENT_FLAGS: u32 = WsFlags::TRX_START.0 | WsFlags::TRX_END.0 | WsFlags::PA_UNSAFE.0;
 
 /// How long to wait for what is submitted now.
-pub(crate) fn patience(gathered: &Gathered) -> Patience {
+pub(crate) fn patience(gathered: &Gathered) -> WaitPolicy {
     match gathered.stream.is_some() && !gathered.is_fragment() {
-        true => Patience::UntilFateIsKnown,
-        false => Patience::UntilGroupIsLost,
+        true => WaitPolicy::UntilKnown,
+        false => WaitPolicy::UntilGroupLost,
     }
 }
 
@@ -103,13 +105,18 @@ impl Connection {
         transaction: &Transaction,
         mut gathered: MutexGuard<'_, Gathered>,
         pending: Arc<Pending>,
-        waited: Waited,
+        waited: WaitResult,
     ) -> CertifyOutcome {
         let (seqno, depends_on) = match waited {
-            Waited::Fate(Fate::Ordered { seqno, depends_on }) if !gathered.must_abort => {
+            WaitResult::ProposalResult(ProposalResult::Ordered { seqno, depends_on })
+                if !gathered.must_abort =>
+            {
                 (seqno.0, depends_on.0)
             }
-            Waited::Fate(Fate::Ordered { .. } | Fate::Unknown) | Waited::Interrupted => {
+            WaitResult::ProposalResult(
+                ProposalResult::Ordered { .. } | ProposalResult::Unknown,
+            )
+            | WaitResult::Interrupted => {
                 gathered.phase = Phase::Failed;
                 let is_abort = gathered.must_abort;
                 drop(gathered);
@@ -119,7 +126,7 @@ impl Connection {
                     false => Status::ConnFail,
                 });
             }
-            Waited::Fate(refusal) => {
+            WaitResult::ProposalResult(refusal) => {
                 gathered.phase = Phase::Failed;
                 let conn = gathered.conn;
                 drop(gathered);
@@ -193,8 +200,10 @@ impl Connection {
             Phase::Entered(_) => self.lost_sight_of_commit(transaction.trx_id),
             Phase::Certifying(pending) | Phase::AwaitingReplay(pending) => {
                 match pending.give_up() {
-                    Some(Fate::Ordered { seqno, .. }) => self.commit_was_left(transaction, seqno.0),
-                    Some(Fate::Unknown) => self.lost_sight_of_commit(transaction.trx_id),
+                    Some(ProposalResult::Ordered { seqno, .. }) => {
+                        self.commit_was_left(transaction, seqno.0)
+                    }
+                    Some(ProposalResult::Unknown) => self.lost_sight_of_commit(transaction.trx_id),
                     _ => {}
                 }
             }
@@ -246,7 +255,7 @@ impl Connection {
             Phase::Certifying(pending) => {
                 pending.interrupt();
                 match pending.fate() {
-                    Some(Fate::Ordered { seqno, .. }) => seqno.0,
+                    Some(ProposalResult::Ordered { seqno, .. }) => seqno.0,
                     _ => -1,
                 }
             }

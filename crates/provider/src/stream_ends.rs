@@ -6,7 +6,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use synod_node::{Action, Class, Fate, KeySet, Pending};
+use synod_node::{Action, Class, KeySet, Pending, ProposalResult};
 use wsrep_sys as sys;
 
 use crate::api::{Status, WsFlags};
@@ -115,7 +115,7 @@ impl Connection {
 
     /// Waits for the fate of a fragment that its client gave up: a rollback must come after it.
     fn pass_fragment(&self, fragment: &Pending) {
-        if let Fate::Ordered { seqno, .. } = fragment.wait_for_fate() {
+        if let ProposalResult::Ordered { seqno, .. } = fragment.wait_for_result() {
             self.sequencer.skip(seqno.0);
         }
     }
@@ -142,7 +142,7 @@ impl Connection {
                 last_seen: self.sequencer.released(),
                 data: data.clone(),
             };
-            if let Fate::Ordered { seqno, .. } = node.submit(&action).wait_for_fate() {
+            if let ProposalResult::Ordered { seqno, .. } = node.submit(&action).wait_for_result() {
                 return self.adopt(seqno.0, data);
             }
             // If it was ordered unknown to us, a second one finds nothing to do.

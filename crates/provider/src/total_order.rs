@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use bytes::{Bytes, BytesMut};
-use synod_node::{Action, Class, Fate, KeySet, KeyType};
+use synod_node::{Action, Class, KeySet, KeyType, ProposalResult};
 use wsrep_sys as sys;
 
 use crate::api::{CertifyOutcome, Status, TrxMeta, WsFlags};
@@ -74,14 +74,17 @@ impl Connection {
         self.counters.replicated.one();
         self.counters.replicated_bytes.add(action.data.len() as u64);
         let submitted = Instant::now();
-        let fate = node.submit(&action).wait_for_fate();
+        let fate = node.submit(&action).wait_for_result();
         self.note_latency(submitted, fate);
         let (seqno, depends_on) = match fate {
-            Fate::Ordered { seqno, depends_on } => (seqno.0, depends_on.0),
-            Fate::Conflict { .. } | Fate::TooOld | Fate::GivenUp | Fate::Rejected => {
+            ProposalResult::Ordered { seqno, depends_on } => (seqno.0, depends_on.0),
+            ProposalResult::Conflict { .. }
+            | ProposalResult::TooOld
+            | ProposalResult::GivenUp
+            | ProposalResult::Rejected => {
                 return Err(Status::TrxFail);
             }
-            Fate::Unknown | Fate::NotProposed => return Err(Status::ConnFail),
+            ProposalResult::Unknown | ProposalResult::NotProposed => return Err(Status::ConnFail),
         };
         let trx = sys::WSREP_UNDEFINED_TRX_ID;
         match self.sequencer.enter_alone(seqno) {

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use synod_node::{ActionOutcome, Decision, DecisionSearch, Seqno};
+use synod_node::{ApplyOutcome, DecisionSearch, OutcomeDecision, Seqno};
 
 use crate::api::{Gtid, LogLevel};
 use crate::connection::Connection;
@@ -26,9 +26,9 @@ const SEARCH_PAUSE: Duration = Duration::from_millis(500);
 #[derive(Default)]
 pub(crate) struct Votes {
     /// The first decision about each action.
-    decided: BTreeMap<i64, ActionOutcome>,
+    decided: BTreeMap<i64, ApplyOutcome>,
     /// Actions that failed here, as they should.
-    failed: BTreeMap<i64, ActionOutcome>,
+    failed: BTreeMap<i64, ApplyOutcome>,
     /// What happened up to here happened to the database before this connection.
     begun_at: i64,
 }
@@ -39,7 +39,7 @@ impl Votes {
         self.begun_at = position;
     }
 
-    fn note(&mut self, decision: &Decision) {
+    fn note(&mut self, decision: &OutcomeDecision) {
         let stands = self.decided.entry(decision.seqno.0);
         stands.or_insert(decision.outcome);
         while self.decided.len() > PAST_MAX {
@@ -47,7 +47,7 @@ impl Votes {
         }
     }
 
-    fn fail(&mut self, seqno: i64, outcome: ActionOutcome) {
+    fn fail(&mut self, seqno: i64, outcome: ApplyOutcome) {
         self.failed.insert(seqno, outcome);
         while self.failed.len() > PAST_MAX {
             self.failed.pop_first();
@@ -55,20 +55,20 @@ impl Votes {
     }
 
     /// How an action has ended in this connection.
-    fn outcome(&self, seqno: i64) -> ActionOutcome {
+    fn outcome(&self, seqno: i64) -> ApplyOutcome {
         let failed = self.failed.get(&seqno).copied();
-        failed.unwrap_or(ActionOutcome::SUCCESS)
+        failed.unwrap_or(ApplyOutcome::SUCCESS)
     }
 
     /// Compares the decision about an action that has ended here, if there is one, with its outcome:
     /// what stands instead.
-    fn compare(&self, seqno: i64) -> Option<ActionOutcome> {
+    fn compare(&self, seqno: i64) -> Option<ApplyOutcome> {
         let stands = *self.decided.get(&seqno)?;
         (stands != self.outcome(seqno)).then_some(stands)
     }
 
     /// The first action of this connection, up to `left`, that should have ended another way: and which.
-    fn first_outvoted(&self, left: i64) -> Option<(i64, ActionOutcome)> {
+    fn first_outvoted(&self, left: i64) -> Option<(i64, ApplyOutcome)> {
         let ended = self.decided.range(..=left);
         let mut ended = ended
             .map(|(seqno, _)| *seqno)
@@ -79,7 +79,7 @@ impl Votes {
 
 /// How this server gets to know whose outcome stands.
 enum Verdict {
-    Stands(ActionOutcome),
+    Stands(ApplyOutcome),
     /// It does not, for this reason.
     Unknown(&'static str),
 }
@@ -88,7 +88,7 @@ impl Connection {
     /// An action has failed here, within the order. Waits for the group's decision; whether the server
     /// may go on. If not, it is on its way out of the group.
     pub(crate) fn may_go_on_after(&self, seqno: i64, error: &[u8]) -> bool {
-        let own = ActionOutcome::of_error(error);
+        let own = ApplyOutcome::of_error(error);
         let text = error_text(error);
         let why = match self.verdict_on(seqno, own) {
             Verdict::Stands(outcome) if outcome == own => {
@@ -108,7 +108,7 @@ impl Connection {
         false
     }
 
-    fn verdict_on(&self, seqno: i64, own: ActionOutcome) -> Verdict {
+    fn verdict_on(&self, seqno: i64, own: ApplyOutcome) -> Verdict {
         let Some(node) = self.node() else {
             return Verdict::Unknown("there is no group to ask");
         };
@@ -116,7 +116,7 @@ impl Connection {
         // The others may have had this action, and their vote, before this connection.
         let mut search = DecisionSearch::new(Seqno(seqno));
         loop {
-            match node.search_on(&mut search) {
+            match node.continue_search(&mut search) {
                 Ok(Some(decision)) => return Verdict::Stands(decision.outcome),
                 Ok(None) => {}
                 // It may have been told of, and dropped from the log since.
@@ -145,7 +145,7 @@ impl Connection {
     }
 
     /// Takes note of a decision, for whoever waits for it.
-    pub(crate) fn note_decision(&self, decision: &Decision) {
+    pub(crate) fn note_decision(&self, decision: &OutcomeDecision) {
         self.update(|state| state.votes.note(decision));
         let seqno = decision.seqno.0;
         self.last_decided.fetch_max(seqno, Ordering::SeqCst);
@@ -153,7 +153,7 @@ impl Connection {
 
     /// A decision in its place in the log: nothing that comes after it was delivered yet. If its action
     /// has ended here, it is compared now, otherwise by [`Connection::ended`].
-    pub(crate) fn compare_decision(&self, decision: &Decision) {
+    pub(crate) fn compare_decision(&self, decision: &OutcomeDecision) {
         let seqno = decision.seqno.0;
         if self.state().votes.begun_at >= seqno {
             return self.compare_before(decision);
@@ -177,7 +177,7 @@ impl Connection {
 
     /// The database had the action before this connection: only the decision itself tells how it ended
     /// here. If it does not, the database is not trusted.
-    fn compare_before(&self, decision: &Decision) {
+    fn compare_before(&self, decision: &OutcomeDecision) {
         let Some(node) = self.node().filter(|_| !decision.outcome.is_success()) else {
             return;
         };
@@ -205,7 +205,7 @@ impl Connection {
     }
 
     /// It was applied here, and should not have been. In words that operators' tools know from Galera.
-    fn outvoted(&self, seqno: i64, stands: ActionOutcome) {
+    fn outvoted(&self, seqno: i64, stands: ApplyOutcome) {
         let gtid = self.gtid(seqno);
         self.leave_as_inconsistent(&format!(
             "Vote 0 (success) on {gtid} is inconsistent with group. Leaving cluster. {stands} stands"
@@ -224,10 +224,10 @@ impl Connection {
 mod tests {
     use super::*;
 
-    fn decision(seqno: i64, outcome: u64) -> Decision {
-        Decision {
+    fn decision(seqno: i64, outcome: u64) -> OutcomeDecision {
+        OutcomeDecision {
             seqno: Seqno(seqno),
-            outcome: ActionOutcome(outcome),
+            outcome: ApplyOutcome(outcome),
             answers: Vec::new(),
         }
     }
@@ -239,8 +239,8 @@ mod tests {
         votes.note(&decision(5, 0));
         assert_eq!(votes.compare(5), None);
         votes.note(&decision(6, 9));
-        assert_eq!(votes.compare(6), Some(ActionOutcome(9)), "not so here");
-        votes.fail(7, ActionOutcome(9));
+        assert_eq!(votes.compare(6), Some(ApplyOutcome(9)), "not so here");
+        votes.fail(7, ApplyOutcome(9));
         votes.note(&decision(7, 9));
         assert_eq!(votes.compare(7), None);
     }
@@ -252,9 +252,9 @@ mod tests {
         for (seqno, outcome) in [(2, 9), (4, 0), (5, 9), (6, 9)] {
             votes.note(&decision(seqno, outcome));
         }
-        votes.fail(5, ActionOutcome(9));
+        votes.fail(5, ApplyOutcome(9));
         assert_eq!(votes.first_outvoted(5), None, "6 has not ended");
-        assert_eq!(votes.first_outvoted(6), Some((6, ActionOutcome(9))));
+        assert_eq!(votes.first_outvoted(6), Some((6, ApplyOutcome(9))));
     }
 
     #[test]
@@ -270,7 +270,7 @@ mod tests {
     fn what_is_remembered_is_bounded() {
         let mut votes = Votes::default();
         for seqno in 0..2 * PAST_MAX as i64 {
-            votes.fail(seqno, ActionOutcome(9));
+            votes.fail(seqno, ApplyOutcome(9));
             votes.note(&decision(seqno, 9));
         }
         assert_eq!(

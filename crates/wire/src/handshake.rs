@@ -56,7 +56,7 @@ impl LocalIdentity {
         }
         if hello.member == self.member {
             let text = format!("member {} runs here already", self.member);
-            return refused(RefuseReason::Twin, text);
+            return refused(RefuseReason::DuplicateIdentity, text);
         }
         let Some(version) = choose_version(self.versions, hello.versions) else {
             let (ours, theirs) = (self.versions, hello.versions);

@@ -80,7 +80,7 @@ pub enum RefuseReason {
     /// The caller has reached itself.
     Self_ = 7,
     /// Another process with the caller's identity runs: its log was copied.
-    Twin = 8,
+    DuplicateIdentity = 8,
 }
 
 impl RefuseReason {
@@ -95,7 +95,7 @@ impl RefuseReason {
             5 => RefuseReason::NotAllowed,
             6 => RefuseReason::Busy,
             7 => RefuseReason::Self_,
-            8 => RefuseReason::Twin,
+            8 => RefuseReason::DuplicateIdentity,
             _ => return None,
         })
     }

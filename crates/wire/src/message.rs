@@ -32,7 +32,7 @@ pub enum PeerMessage {
     /// To the leader: please order this.
     Propose(Propose),
     /// From the leader: this was not ordered, and will not be.
-    ProposeRefused {
+    ProposalRefused {
         /// The leader's term.
         term: Term,
         /// The proposer's session.
@@ -40,7 +40,7 @@ pub enum PeerMessage {
         /// The proposal's number in it.
         number: u64,
         /// Why.
-        reason: RefusedWhy,
+        reason: ProposalRefusal,
     },
     /// To anybody: may I take part?
     Join(Join),
@@ -61,9 +61,9 @@ pub enum PeerMessage {
     /// From the leader: what it knows of all members.
     Status(StatusBroadcast),
     /// To the leader: how an action ended on the sender.
-    Vote(Vote),
+    OutcomeReport(OutcomeReport),
     /// From the leader: how did this action end on the receiver? Answered once it has.
-    VoteRequest {
+    OutcomeQuery {
         /// The leader's term.
         term: Term,
         /// The action.
@@ -88,15 +88,15 @@ impl PeerMessage {
                 }
             }
             PeerMessage::Propose(_) => Lane::Bulk,
-            PeerMessage::ProposeRefused { .. }
+            PeerMessage::ProposalRefused { .. }
             | PeerMessage::Join(_)
             | PeerMessage::JoinReply(_)
             | PeerMessage::Leave { .. }
             | PeerMessage::LeaveReply { .. }
             | PeerMessage::Report(_)
             | PeerMessage::Status(_)
-            | PeerMessage::Vote(_)
-            | PeerMessage::VoteRequest { .. }
+            | PeerMessage::OutcomeReport(_)
+            | PeerMessage::OutcomeQuery { .. }
             | PeerMessage::StateRequest(_)
             | PeerMessage::StateOffer(_)
             | PeerMessage::StateResult(_) => Lane::Control,
@@ -122,7 +122,7 @@ pub struct Propose {
 
 /// Why a proposal was not ordered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum RefusedWhy {
+pub enum ProposalRefusal {
     /// It touches what an action it had not seen changed.
     Conflict {
         /// The latest such action.
@@ -186,7 +186,7 @@ pub enum JoinReply {
     /// No, and asking again will not help.
     Refused {
         /// Why.
-        reason: JoinRefused,
+        reason: JoinRefusal,
         /// For the log of the one refused.
         text: String,
     },
@@ -200,7 +200,7 @@ pub enum JoinReply {
 /// Why a member may not join.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
-pub enum JoinRefused {
+pub enum JoinRefusal {
     /// Its log belongs to another group.
     WrongGroup = 0,
     /// A live member has that name.
@@ -259,7 +259,7 @@ pub struct Report {
     /// `applied`.
     pub seen: Seqno,
     /// Its database has everything up to here on its own disk; zero while that is unknown.
-    pub durable: Seqno,
+    pub db_flushed: Seqno,
     /// `host:port` where database clients reach it; may be empty.
     pub incoming: String,
     /// Delivered actions not applied yet.
@@ -279,12 +279,12 @@ pub struct StatusBroadcast {
     pub members: Vec<Report>,
     /// No log has to keep anything up to here for the sake of a database that might be lost: enough databases have
     /// it on their disks.
-    pub droppable: LogIndex,
+    pub purge_limit: LogIndex,
 }
 
 /// How an action ended on a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Vote {
+pub struct OutcomeReport {
     /// The member's session.
     pub session: SessionId,
     /// The action.

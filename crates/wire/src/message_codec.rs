@@ -15,8 +15,8 @@ use crate::error::{DecodeError, EncodeError};
 use crate::frame::{self, Frame};
 use crate::member_codec::{MEMBERS_MAX, NAME_MAX};
 use crate::message::{
-    DataState, Join, JoinRefused, JoinReply, PeerMessage, Propose, RefusedWhy, Report, StateOffer,
-    StateRequest, StateResult, StatusBroadcast, Vote,
+    DataState, Join, JoinRefusal, JoinReply, OutcomeReport, PeerMessage, ProposalRefusal, Propose,
+    Report, StateOffer, StateRequest, StateResult, StatusBroadcast,
 };
 use crate::version::OUR_VERSIONS;
 
@@ -35,8 +35,8 @@ mod kind {
     pub(super) const STATE_REQUEST: u8 = 26;
     pub(super) const STATE_OFFER: u8 = 27;
     pub(super) const STATE_RESULT: u8 = 28;
-    pub(super) const VOTE: u8 = 29;
-    pub(super) const VOTE_REQUEST: u8 = 30;
+    pub(super) const OUTCOME_REPORT: u8 = 29;
+    pub(super) const OUTCOME_QUERY: u8 = 30;
 }
 
 /// Bytes of a [`Report`] with an empty address.
@@ -51,7 +51,7 @@ impl PeerMessage {
             PeerMessage::Consensus(_) => kind::CONSENSUS,
             PeerMessage::Append { .. } => kind::APPEND,
             PeerMessage::Propose(_) => kind::PROPOSE,
-            PeerMessage::ProposeRefused { .. } => kind::PROPOSE_REFUSED,
+            PeerMessage::ProposalRefused { .. } => kind::PROPOSE_REFUSED,
             PeerMessage::Join(_) => kind::JOIN,
             PeerMessage::JoinReply(_) => kind::JOIN_REPLY,
             PeerMessage::Leave { .. } => kind::LEAVE,
@@ -61,8 +61,8 @@ impl PeerMessage {
             PeerMessage::StateRequest(_) => kind::STATE_REQUEST,
             PeerMessage::StateOffer(_) => kind::STATE_OFFER,
             PeerMessage::StateResult(_) => kind::STATE_RESULT,
-            PeerMessage::Vote(_) => kind::VOTE,
-            PeerMessage::VoteRequest { .. } => kind::VOTE_REQUEST,
+            PeerMessage::OutcomeReport(_) => kind::OUTCOME_REPORT,
+            PeerMessage::OutcomeQuery { .. } => kind::OUTCOME_QUERY,
         }
     }
 
@@ -113,7 +113,7 @@ fn write_peer_message(w: &mut Writer, message: &PeerMessage) -> Result<(), Encod
         PeerMessage::Consensus(message) => write_bare(w, message)?,
         PeerMessage::Append { message, payloads } => write_with_payloads(w, message, payloads)?,
         PeerMessage::Propose(propose) => write_propose(w, propose),
-        PeerMessage::ProposeRefused {
+        PeerMessage::ProposalRefused {
             term,
             session,
             number,
@@ -136,7 +136,7 @@ fn write_peer_message(w: &mut Writer, message: &PeerMessage) -> Result<(), Encod
                 .members
                 .iter()
                 .try_for_each(|report| write_report(w, report))?;
-            w.u64(status.droppable.0);
+            w.u64(status.purge_limit.0);
         }
         PeerMessage::StateRequest(request) => write_state_request(w, request)?,
         PeerMessage::StateOffer(offer) => {
@@ -152,12 +152,12 @@ fn write_peer_message(w: &mut Writer, message: &PeerMessage) -> Result<(), Encod
             w.i64(result.seqno.0);
             w.text(&result.text);
         }
-        PeerMessage::Vote(vote) => {
-            w.u64(vote.session.0);
-            w.i64(vote.seqno.0);
-            w.u64(vote.outcome);
+        PeerMessage::OutcomeReport(report) => {
+            w.u64(report.session.0);
+            w.i64(report.seqno.0);
+            w.u64(report.outcome);
         }
-        PeerMessage::VoteRequest { term, seqno } => {
+        PeerMessage::OutcomeQuery { term, seqno } => {
             w.u64(term.0);
             w.i64(seqno.0);
         }
@@ -170,7 +170,7 @@ fn read_peer_message(r: &mut Reader, kind: u8) -> Result<PeerMessage, DecodeErro
         kind::CONSENSUS => PeerMessage::Consensus(read_bare(r)?),
         kind::APPEND => read_with_payloads(r)?,
         kind::PROPOSE => PeerMessage::Propose(read_propose(r)?),
-        kind::PROPOSE_REFUSED => PeerMessage::ProposeRefused {
+        kind::PROPOSE_REFUSED => PeerMessage::ProposalRefused {
             term: Term(r.u64()?),
             session: SessionId(r.u64()?),
             number: r.u64()?,
@@ -198,12 +198,12 @@ fn read_peer_message(r: &mut Reader, kind: u8) -> Result<PeerMessage, DecodeErro
             seqno: Seqno(r.i64()?),
             text: r.text()?,
         }),
-        kind::VOTE => PeerMessage::Vote(Vote {
+        kind::OUTCOME_REPORT => PeerMessage::OutcomeReport(OutcomeReport {
             session: SessionId(r.u64()?),
             seqno: Seqno(r.i64()?),
             outcome: r.u64()?,
         }),
-        kind::VOTE_REQUEST => PeerMessage::VoteRequest {
+        kind::OUTCOME_QUERY => PeerMessage::OutcomeQuery {
             term: Term(r.u64()?),
             seqno: Seqno(r.i64()?),
         },
@@ -309,33 +309,33 @@ fn read_propose(r: &mut Reader) -> Result<Propose, DecodeError> {
     })
 }
 
-fn write_refused_why(w: &mut Writer, why: RefusedWhy) {
+fn write_refused_why(w: &mut Writer, why: ProposalRefusal) {
     match why {
-        RefusedWhy::Conflict { with } => {
+        ProposalRefusal::Conflict { with } => {
             w.u8(0);
             w.i64(with.0);
         }
-        RefusedWhy::TooOld { window_start } => {
+        ProposalRefusal::TooOld { window_start } => {
             w.u8(1);
             w.i64(window_start.0);
         }
-        RefusedWhy::NotLeader => w.u8(2),
-        RefusedWhy::Malformed => w.u8(3),
-        RefusedWhy::GivenUp => w.u8(4),
+        ProposalRefusal::NotLeader => w.u8(2),
+        ProposalRefusal::Malformed => w.u8(3),
+        ProposalRefusal::GivenUp => w.u8(4),
     }
 }
 
-fn read_refused_why(r: &mut Reader) -> Result<RefusedWhy, DecodeError> {
+fn read_refused_why(r: &mut Reader) -> Result<ProposalRefusal, DecodeError> {
     Ok(match r.u8()? {
-        0 => RefusedWhy::Conflict {
+        0 => ProposalRefusal::Conflict {
             with: Seqno(r.i64()?),
         },
-        1 => RefusedWhy::TooOld {
+        1 => ProposalRefusal::TooOld {
             window_start: Seqno(r.i64()?),
         },
-        2 => RefusedWhy::NotLeader,
-        3 => RefusedWhy::Malformed,
-        4 => RefusedWhy::GivenUp,
+        2 => ProposalRefusal::NotLeader,
+        3 => ProposalRefusal::Malformed,
+        4 => ProposalRefusal::GivenUp,
         code => {
             return Err(DecodeError::UnknownCode {
                 what: "refusal of a proposal",
@@ -437,14 +437,14 @@ fn read_join_reply(r: &mut Reader) -> Result<JoinReply, DecodeError> {
     })
 }
 
-fn read_join_refused(r: &mut Reader) -> Result<JoinRefused, DecodeError> {
+fn read_join_refused(r: &mut Reader) -> Result<JoinRefusal, DecodeError> {
     Ok(match r.u8()? {
-        0 => JoinRefused::WrongGroup,
-        1 => JoinRefused::NameTaken,
-        2 => JoinRefused::UnknownVersion,
-        3 => JoinRefused::NotAllowed,
-        4 => JoinRefused::GroupFull,
-        5 => JoinRefused::Diverged,
+        0 => JoinRefusal::WrongGroup,
+        1 => JoinRefusal::NameTaken,
+        2 => JoinRefusal::UnknownVersion,
+        3 => JoinRefusal::NotAllowed,
+        4 => JoinRefusal::GroupFull,
+        5 => JoinRefusal::Diverged,
         code => {
             return Err(DecodeError::UnknownCode {
                 what: "refusal of a join",
@@ -460,7 +460,7 @@ fn write_report(w: &mut Writer, report: &Report) -> Result<(), EncodeError> {
     w.u8(report.state as u8);
     w.i64(report.applied.0);
     w.i64(report.seen.0);
-    w.i64(report.durable.0);
+    w.i64(report.db_flushed.0);
     w.string("client address", &report.incoming, NAME_MAX)?;
     w.u32(report.queue);
     w.u8(report.weight.get());
@@ -475,7 +475,7 @@ fn read_report(r: &mut Reader) -> Result<Report, DecodeError> {
         state: read_data_state(r)?,
         applied: Seqno(r.i64()?),
         seen: Seqno(r.i64()?),
-        durable: Seqno(r.i64()?),
+        db_flushed: Seqno(r.i64()?),
         incoming: r.string("client address", NAME_MAX)?,
         queue: r.u32()?,
         weight: read_leader_weight(r)?,
@@ -518,7 +518,7 @@ fn read_status(r: &mut Reader) -> Result<StatusBroadcast, DecodeError> {
     Ok(StatusBroadcast {
         term,
         members,
-        droppable: LogIndex(r.u64()?),
+        purge_limit: LogIndex(r.u64()?),
     })
 }
 

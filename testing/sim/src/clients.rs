@@ -8,8 +8,8 @@ use rand::Rng;
 use synod_certify::{Class, KeyType};
 use synod_consensus::{EntryId, MemberId, Seqno, SessionId};
 use synod_member::{
-    Action, Client, Event as Input, Fate, Outcome, Piece, ReadDone, Snapshot, Submission, Waiter,
-    cut, lock,
+    Action, Client, Event as Input, Piece, ProposalResult, ReadDone, ResultSlot, Snapshot,
+    Submission, Waiter, lock, split_into_chunks,
 };
 
 use crate::action::{Content, Row, TABLES, row_keys, table_keys};
@@ -155,12 +155,12 @@ impl World {
         let caller = Arc::new(Caller {
             transaction,
             deeds: process.deeds.clone(),
-            outcome: Mutex::new(Outcome::new(epoch.clone())),
+            outcome: Mutex::new(ResultSlot::new(epoch.clone())),
         });
         let snapshot = process.shared.hold_snapshot(Seqno(action.last_seen));
         let number = process.number();
         let epoch = epoch.load(std::sync::atomic::Ordering::Acquire);
-        let rest: VecDeque<Piece> = cut(action, epoch, chunk_bytes, number).collect();
+        let rest: VecDeque<Piece> = split_into_chunks(action, epoch, chunk_bytes, number).collect();
         let pieces = rest.len();
         let share = self.options.workload.hesitant.0;
         let known = Transaction {
@@ -228,9 +228,14 @@ impl World {
     // --- what clients are told --------------------------------------------------------------
 
     /// A client's action has a fate.
-    pub(crate) fn decided(&mut self, id: MemberId, transaction: u64, fate: Fate) {
+    pub(crate) fn transaction_ended(
+        &mut self,
+        id: MemberId,
+        transaction: u64,
+        fate: ProposalResult,
+    ) {
         match fate {
-            Fate::Ordered { seqno, .. } => {
+            ProposalResult::Ordered { seqno, .. } => {
                 let number = transaction;
                 self.note(id, What::Ordered { number, seqno });
                 self.coverage.count("transaction acknowledged");
@@ -240,16 +245,16 @@ impl World {
                 }
                 self.process(id).attached.insert(seqno, transaction);
             }
-            Fate::Conflict { .. }
-            | Fate::TooOld
-            | Fate::GivenUp
-            | Fate::Rejected
-            | Fate::NotProposed => {
+            ProposalResult::Conflict { .. }
+            | ProposalResult::TooOld
+            | ProposalResult::GivenUp
+            | ProposalResult::Rejected
+            | ProposalResult::NotProposed => {
                 let name = match fate {
-                    Fate::Conflict { .. } => "conflict",
-                    Fate::TooOld => "snapshot too old",
-                    Fate::GivenUp => "given up",
-                    Fate::NotProposed => "no group to propose to",
+                    ProposalResult::Conflict { .. } => "conflict",
+                    ProposalResult::TooOld => "snapshot too old",
+                    ProposalResult::GivenUp => "given up",
+                    ProposalResult::NotProposed => "no group to propose to",
                     _ => "proposal malformed",
                 };
                 self.coverage.count(name);
@@ -263,7 +268,7 @@ impl World {
                 self.judge(checked);
                 self.finish(transaction);
             }
-            Fate::Unknown => {
+            ProposalResult::Unknown => {
                 self.coverage.count("transaction unknown");
                 self.finish(transaction);
             }
@@ -283,7 +288,7 @@ impl World {
             return;
         };
         let (id, caller) = (known.member, known.caller.clone());
-        if lock(&caller.outcome).give_up() != Fate::Unknown {
+        if lock(&caller.outcome).give_up() != ProposalResult::Unknown {
             // It knows its fate, and only waits for the database.
             return;
         }

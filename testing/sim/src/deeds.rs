@@ -11,8 +11,8 @@ use synod_consensus::{
     WriteOp,
 };
 use synod_member::{
-    CatchUp, Client, Delivery, Disk, DonorRequest, Fate, Host, Job, Level, Network, Observer,
-    Outcome, TransferNews, View, lock,
+    CatchUp, Client, Delivery, Disk, DonorRequest, Host, Job, Level, Network, Observer,
+    ProposalResult, ResultSlot, StateTransferEvent, View, lock,
 };
 use synod_wire::PeerMessage;
 
@@ -33,7 +33,7 @@ pub(crate) enum Deed {
     /// A client's action has a fate.
     Decided {
         transaction: u64,
-        fate: Fate,
+        fate: ProposalResult,
     },
     /// A client's question has an answer.
     Answered {
@@ -44,7 +44,7 @@ pub(crate) enum Deed {
     Donate(DonorRequest),
     News {
         id: u64,
-        news: TransferNews,
+        news: StateTransferEvent,
     },
     Failed(String),
     /// Out of the group in good order.
@@ -168,7 +168,7 @@ impl Deeds {
 pub(crate) struct Caller {
     pub(crate) transaction: u64,
     pub(crate) deeds: Arc<Deeds>,
-    pub(crate) outcome: Mutex<Outcome>,
+    pub(crate) outcome: Mutex<ResultSlot>,
 }
 
 impl Client for Caller {
@@ -176,7 +176,7 @@ impl Client for Caller {
         lock(&self.outcome).fate().is_some()
     }
 
-    fn decide(&self, fate: Fate) -> bool {
+    fn decide(&self, fate: ProposalResult) -> bool {
         let is_first = lock(&self.outcome).decide(fate);
         if is_first {
             let transaction = self.transaction;
@@ -291,7 +291,7 @@ impl Host for Deeds {
         ControlFlow::Continue(())
     }
 
-    fn passed_over(&self) {
+    fn entries_skipped(&self) {
         self.push(Deed::PassedOver);
     }
 
@@ -305,7 +305,7 @@ impl Host for Deeds {
         self.push(Deed::Donate(request));
     }
 
-    fn transfer_news(&self, id: u64, news: TransferNews) {
+    fn state_transfer_event(&self, id: u64, news: StateTransferEvent) {
         self.push(Deed::News { id, news });
     }
 

@@ -43,7 +43,7 @@ pub(crate) fn kind_of(message: &PeerMessage) -> MessageKind {
             }
         }
         PeerMessage::Propose(_) => (14, "propose"),
-        PeerMessage::ProposeRefused { .. } => (15, "refused"),
+        PeerMessage::ProposalRefused { .. } => (15, "refused"),
         PeerMessage::Join(_) => (16, "join"),
         PeerMessage::JoinReply(_) => (17, "join reply"),
         PeerMessage::Leave { .. } => (18, "leave"),
@@ -53,8 +53,8 @@ pub(crate) fn kind_of(message: &PeerMessage) -> MessageKind {
         PeerMessage::StateRequest(_) => (22, "state request"),
         PeerMessage::StateOffer(_) => (23, "state offer"),
         PeerMessage::StateResult(_) => (24, "state result"),
-        PeerMessage::Vote(_) => (25, "vote on an action"),
-        PeerMessage::VoteRequest { .. } => (26, "vote request"),
+        PeerMessage::OutcomeReport(_) => (25, "vote on an action"),
+        PeerMessage::OutcomeQuery { .. } => (26, "vote request"),
     };
     MessageKind { number, name }
 }
@@ -138,12 +138,12 @@ impl World {
 
     /// One turn of the member, and of what else waits for something to do.
     pub(crate) fn turn(&mut self, id: MemberId) {
-        let handovers = self.core(id).preferred_handovers();
+        let handovers = self.core(id).preferred_transfers();
         self.drive(id, Driver::turn);
         if !self.is_up(id) || self.violation.is_some() {
             return;
         }
-        if self.core(id).preferred_handovers() > handovers {
+        if self.core(id).preferred_transfers() > handovers {
             self.coverage.count("handed over for a weight");
         }
         self.pump_disk(id);
@@ -188,7 +188,9 @@ impl World {
                         self.read_next(id);
                     }
                 }
-                Deed::Decided { transaction, fate } => self.decided(id, transaction, fate),
+                Deed::Decided { transaction, fate } => {
+                    self.transaction_ended(id, transaction, fate)
+                }
                 Deed::Answered { read, seqno } => {
                     let checked = self.checks.reads.told(id, read, seqno);
                     self.judge(checked);
@@ -536,7 +538,7 @@ impl World {
         let now_us = self.now_us;
         let leader = self.leader();
         let tells =
-            leader.filter(|leader| self.process(*leader).driver.load().droppable > LogIndex(0));
+            leader.filter(|leader| self.process(*leader).driver.load().purge_limit > LogIndex(0));
         self.told_since_us = tells.map(|_| self.told_since_us.unwrap_or(now_us));
         let since_us = self.process(id).since_us;
         match leader == Some(id) {
@@ -552,7 +554,7 @@ impl World {
         let unwritten = self.leader().map_or(0, |leader| {
             let process = self.process(leader);
             match process.driver.core().durable_index() < process.committed {
-                true => process.driver.load().staged_bytes as u64,
+                true => process.driver.load().entry_cache_bytes as u64,
                 false => 0,
             }
         });
@@ -580,7 +582,7 @@ impl World {
 
     /// What grows with the load, and how much of it there may be. One payload is at most 4 KiB here.
     fn held(&mut self, id: MemberId) -> Vec<Held> {
-        let staged_max = self.options.staged_bytes as u64;
+        let staged_max = self.options.entry_cache_bytes as u64;
         let running = self.nodes.values().filter_map(|node| node.process.as_ref());
         let outstanding: usize = running.map(|p| p.driver.load().submitted).sum();
         let log_max = self.log_bytes_max(id);
@@ -602,7 +604,7 @@ impl World {
         let all = vec![
             held(
                 "staged bytes",
-                load.staged_bytes,
+                load.entry_cache_bytes,
                 staged_max + (kept + 1) * 4096,
             ),
             // Proposals of processes that are gone are forgotten in the next term only.

@@ -42,7 +42,7 @@ impl World {
         self.start(leader);
         if self.is_up(leader) {
             let done = self.process(leader).deeds.forced();
-            self.tell(leader, Input::Force(done));
+            self.tell(leader, Input::ForcePrimary(done));
         }
         for id in &left {
             self.start(*id);

@@ -25,7 +25,7 @@ pub enum Fault {
     Reordering,
     /// Some links are slow.
     SlowLinks,
-    /// Links carry so many bytes per second.
+    /// DriverLinks carry so many bytes per second.
     Bandwidth,
     /// Members are cut off, both ways.
     Partition,
@@ -203,7 +203,7 @@ pub struct Options {
     /// Payload bytes that are read at once for a member far behind.
     pub catch_up_bytes: usize,
     /// Payload bytes of newest entries kept at hand for replication.
-    pub staged_bytes: usize,
+    pub entry_cache_bytes: usize,
     /// Actions with more bytes of keys go in chunks.
     pub chunk_bytes: usize,
     /// How long faults go on, in microseconds.
@@ -302,7 +302,7 @@ impl Options {
             warm_entries: pick(rng, &[3, 40, 10_000]),
             span_max: pick(rng, &[20, 200, 100_000]),
             catch_up_bytes: pick(rng, &[300, 5_000, 4 << 20]),
-            staged_bytes: pick(rng, &[500, 20_000, 32 << 20]),
+            entry_cache_bytes: pick(rng, &[500, 20_000, 32 << 20]),
             chunk_bytes: pick(rng, &[100, 400, 1 << 20]),
             safety_us: rng.random_range(4_000_000..15_000_000),
             liveness_us: 120_000_000,

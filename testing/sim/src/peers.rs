@@ -134,13 +134,13 @@ impl World {
         let connection = self.net.connect(a, b, (groups[0], groups[1]));
         for (me, other, group) in [(a, b, groups[1]), (b, a, groups[0])] {
             let address = self.node(other).name.clone();
-            let found = Input::Found {
+            let found = Input::MemberFound {
                 member: other,
                 address,
                 group,
             };
             self.tell_only(me, found);
-            self.tell_only(me, Input::Called { member: other });
+            self.tell_only(me, Input::InboundLink { member: other });
             let up = Input::LinkUp {
                 member: other,
                 connection,
@@ -192,7 +192,7 @@ impl World {
             let group = self.process(other).driver.group();
             self.tell(
                 id,
-                Input::Found {
+                Input::MemberFound {
                     member,
                     address,
                     group,

@@ -4,8 +4,8 @@
 use synod_consensus::{MemberId, Seqno};
 use synod_log::LogError;
 use synod_member::{
-    DeliverError, Delivered, Deliverer, Delivery, DonorRequest, Event as Input, Me, TransferNews,
-    View,
+    DeliverError, Delivered, Deliverer, Delivery, DonorRequest, Event as Input, Me,
+    StateTransferEvent, View,
 };
 use synod_wire::{DataState, StateOffer, StateRequest, StateResult};
 
@@ -35,7 +35,7 @@ impl World {
         let applied = self.node(id).database.applied;
         let process = self.process(id);
         let first = process.shared.first_seqno(&process.reader);
-        if applied.next() >= first && !process.shared.is_database_astray() {
+        if applied.next() >= first && !process.shared.is_database_diverged() {
             return self.deliver_after(id, applied);
         }
         self.ask_for_copy(id, view.seqno);
@@ -245,7 +245,7 @@ impl World {
     }
 
     /// About the copy this member asked for.
-    pub(crate) fn copy_news(&mut self, id: MemberId, number: u64, news: TransferNews) {
+    pub(crate) fn copy_news(&mut self, id: MemberId, number: u64, news: StateTransferEvent) {
         let current = self
             .process(id)
             .asked
@@ -254,12 +254,12 @@ impl World {
             return;
         }
         match news {
-            TransferNews::Accepted { .. } => {}
+            StateTransferEvent::Accepted { .. } => {}
             // Asked again when patience ends.
-            TransferNews::NoDonor { .. } | TransferNews::Failed { .. } => {
+            StateTransferEvent::NoDonor { .. } | StateTransferEvent::Failed { .. } => {
                 self.coverage.count("no full copy yet");
             }
-            TransferNews::Done { seqno } => {
+            StateTransferEvent::Done { seqno } => {
                 self.process(id).asked = None;
                 let database = &mut self.node_mut(id).database;
                 database.copying = false;

@@ -10,8 +10,8 @@ use synod_consensus::{
 };
 use synod_log::{Files, LogError, LogOptions, Opened};
 use synod_member::{
-    DatabasePosition, Drawn, Driver, Event as Input, Host, IDLE, Job, Links, MemberConfig,
-    OpenError, Shared, Start, StartMode, Storage, Tuning, open_log,
+    DatabasePosition, Driver, DriverLinks, Event as Input, Host, IDLE, Job, MemberConfig,
+    OpenError, Shared, Start, StartEntropy, StartMode, Storage, Tuning, open_log,
 };
 
 use crate::deeds::{Deeds, Eye, Side};
@@ -169,16 +169,16 @@ impl World {
     fn tuning(&self) -> Tuning {
         let options = &self.options;
         Tuning {
-            staged_bytes: options.staged_bytes,
+            entry_cache_bytes: options.entry_cache_bytes,
             warm_entries: options.warm_entries,
             join_backlog: 20,
             catch_up_bytes: options.catch_up_bytes,
             slow_tick: Duration::from_micros(options.timing.heartbeat_us * 5 / 2),
             retention_period: Duration::from_micros(options.timing.heartbeat_us * 15),
             // Clocks may run at twice the speed.
-            flush_margin: Duration::from_micros(3 * FLUSH_US),
-            spread_margin: Duration::from_micros(3 * FLUSH_US),
-            stale_chunks: Duration::from_micros(options.timing.heartbeat_us * 50),
+            local_flush_margin: Duration::from_micros(3 * FLUSH_US),
+            reported_flush_margin: Duration::from_micros(3 * FLUSH_US),
+            partial_action_timeout: Duration::from_micros(options.timing.heartbeat_us * 50),
         }
     }
 
@@ -191,7 +191,7 @@ impl World {
     ) {
         self.next_session += 1;
         let session = SessionId(self.next_session);
-        let drawn = Drawn {
+        let drawn = StartEntropy {
             session,
             seed: rand::Rng::random(&mut self.rng),
             group: GROUP,
@@ -213,7 +213,7 @@ impl World {
         let (written, applied) = (reader.last_index(), start.database().seqno);
         let committed = reader.first_index().prev();
         let shared = Arc::new(Shared::new(written, applied, deeds.on_move()));
-        let links = Links {
+        let links = DriverLinks {
             peers: Box::new(Side(deeds.clone())),
             disk: Box::new(Side(deeds.clone())),
             host: host.clone(),

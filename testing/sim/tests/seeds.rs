@@ -94,7 +94,7 @@ fn ranges_for_a_member_far_behind_are_bounded() {
     // A window has many messages, of an entry each, and nearly all have to be read.
     options.limits.inflight_messages_max = 256;
     options.limits.append_bytes_max = 600;
-    options.staged_bytes = 500;
+    options.entry_cache_bytes = 500;
     options.workload.period_us = 5_000;
     let passed = run(861, options, false).unwrap_or_else(|failed| panic!("{failed}"));
     assert!(passed.coverage.of("catch-up from disk") > 100);

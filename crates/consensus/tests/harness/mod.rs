@@ -12,9 +12,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use synod_consensus::{
-    Append, AppendOutcome, Body, Config, ConfigChange, Core, CoreParams, Effect, EntryKind,
-    HardState, Intake, IntakeVerdict, LeaderPreference, Limits, LogBase, LogIndex, Member,
-    MemberId, Message, Origin, Outbox, Proposal, ProposeError, Role, RoleName, SendEntries, Seqno,
+    Append, AppendOutcome, Body, Config, ConfigChange, Core, CoreParams, DedupVerdict, Effect,
+    EntryKind, HardState, LeaderPreference, Limits, LogBase, LogIndex, Member, MemberId, Message,
+    Origin, Outbox, Proposal, ProposalDedup, ProposeError, Role, RoleName, SendEntries, Seqno,
     SessionId, Term, Time, Timing, VersionRange, WriteOp, WriteTicket,
 };
 
@@ -69,7 +69,7 @@ pub struct Node {
     pub core: Option<Core>,
     pub disk: Disk,
     pub outbox: Outbox,
-    pub intake: Intake,
+    pub dedup: ProposalDedup,
     session: SessionId,
     epoch: u64,
     offset_us: u64,
@@ -119,7 +119,7 @@ pub enum Seen {
     /// A member's core asked for this (anything but sending).
     Effect(MemberId, Effect),
     /// What the leader made of a proposal.
-    Intake(MemberId, Origin, IntakeVerdict),
+    ProposalDedup(MemberId, Origin, DedupVerdict),
     /// An origin knows the fate of its proposal.
     Resolved { origin: Origin, committed: bool },
 }
@@ -254,7 +254,7 @@ impl Sim {
                 core: None,
                 disk: Disk::default(),
                 outbox: Outbox::new(node, SessionId(0)),
-                intake: Intake::new(),
+                dedup: ProposalDedup::new(),
                 session: SessionId(0),
                 epoch: 0,
                 offset_us: self.rng.random_range(0..SECOND),
@@ -293,7 +293,7 @@ impl Sim {
         state.core = Some(Core::new(params, recovered, local));
         state.outbox = Outbox::new(node, session);
         state.outbox.log_starts_after(base.term);
-        state.intake = Intake::new();
+        state.dedup = ProposalDedup::new();
         state.session = session;
         self.drain(node);
         if self.options.hints {
@@ -679,7 +679,7 @@ impl Sim {
                 }
                 if change.role == RoleName::Leader {
                     assert_eq!(change.leader, Some(node));
-                    self.node_mut(node).intake.new_term(change.term);
+                    self.node_mut(node).dedup.new_term(change.term);
                     let image = &self.node(node).disk.written;
                     self.oracle.new_leader(change.term, |id| image.has(id));
                     self.check_no_other_lease(node);
@@ -751,7 +751,7 @@ impl Sim {
         let mut stored: Vec<_> = range
             .map(|index| image.entry(index).expect("in the log").clone())
             .collect();
-        if send.may_cut {
+        if send.may_shorten {
             let keep = self.rng.random_range(1..=stored.len());
             stored.truncate(keep);
         }
@@ -1000,19 +1000,19 @@ impl Sim {
         let size = self.rng.random_range(0..2000);
         let state = self.node_mut(to);
         state
-            .intake
+            .dedup
             .acknowledged(origin.member, origin.session, oldest);
-        let verdict = state.intake.check(tag, origin);
-        self.note(|| Seen::Intake(to, origin, verdict));
+        let verdict = state.dedup.check(tag, origin);
+        self.note(|| Seen::ProposalDedup(to, origin, verdict));
         let state = self.node_mut(to);
         match verdict {
-            IntakeVerdict::WrongTerm | IntakeVerdict::AlreadyAppended => {}
-            IntakeVerdict::AlreadyRefused => self.tell_refused(to, tag, origin),
-            IntakeVerdict::New if refuse && state.core.as_ref().is_some_and(Core::is_leader) => {
-                state.intake.refused(origin);
+            DedupVerdict::WrongTerm | DedupVerdict::AlreadyAppended => {}
+            DedupVerdict::AlreadyRefused => self.tell_refused(to, tag, origin),
+            DedupVerdict::New if refuse && state.core.as_ref().is_some_and(Core::is_leader) => {
+                state.dedup.refused(origin);
                 self.tell_refused(to, tag, origin);
             }
-            IntakeVerdict::New => {
+            DedupVerdict::New => {
                 let depends_on = self.core(to).last_seqno();
                 let (payload_len, payload_crc) = (size, 0);
                 let proposal = Proposal {
@@ -1027,7 +1027,7 @@ impl Sim {
                 match core.propose(local, proposal) {
                     Ok(header) => {
                         assert_eq!(header.origin, origin);
-                        self.node_mut(to).intake.appended(origin);
+                        self.node_mut(to).dedup.appended(origin);
                         // Proposals that come together are polled together.
                         if self.rng.random_bool(self.options.polled_at_once) {
                             self.drain(to);
@@ -1036,7 +1036,7 @@ impl Sim {
                         }
                     }
                     Err(ProposeError::NotLeader { .. }) => {}
-                    Err(ProposeError::Transferring | ProposeError::Busy) => {
+                    Err(ProposeError::LeaderTransfer | ProposeError::Busy) => {
                         self.schedule(
                             20 * MS,
                             Event::Propose {

@@ -65,7 +65,7 @@ impl World {
                     show::route(event),
                     Some((from, _, "pre-vote" | "vote")) if from == node
                 ),
-                Seen::Effect(..) | Seen::Intake(..) | Seen::Resolved { .. } => false,
+                Seen::Effect(..) | Seen::ProposalDedup(..) | Seen::Resolved { .. } => false,
             })
     }
 

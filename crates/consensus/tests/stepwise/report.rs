@@ -3,7 +3,7 @@
 use synod_consensus::{EntryId, MemberId};
 
 use super::show;
-use super::world::{Done, Fate, World};
+use super::world::{Done, ProposalResult, World};
 use crate::harness::Seen;
 
 impl World {
@@ -24,7 +24,8 @@ impl World {
         };
         if let Some(name) = self.names.proposals.get(origin) {
             let fate = if *committed { "committed" } else { "refused" };
-            self.fates.insert(name.clone(), Fate::Proposal(fate));
+            self.fates
+                .insert(name.clone(), ProposalResult::Proposal(fate));
         }
     }
 
@@ -123,9 +124,9 @@ impl World {
     pub(super) fn assert_fate(&mut self, name: &str, fate: &str) -> Done {
         let known = self.fates.get(name);
         let found = match known.ok_or_else(|| format!("nothing is called '{name}'"))? {
-            Fate::Proposal(fate) => fate,
-            Fate::Read(read) if self.sim.is_read_done(*read) => "answered",
-            Fate::Read(_) => "open",
+            ProposalResult::Proposal(fate) => fate,
+            ProposalResult::Read(read) if self.sim.is_read_done(*read) => "answered",
+            ProposalResult::Read(_) => "open",
         };
         if found == fate {
             return Ok(());

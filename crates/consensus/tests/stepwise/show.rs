@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use synod_consensus::{
-    AppendOutcome, Body, Config, Effect, EntryHeader, EntryKind, IntakeVerdict, LogBase, MemberId,
+    AppendOutcome, Body, Config, DedupVerdict, Effect, EntryHeader, EntryKind, LogBase, MemberId,
     Message, Origin, Role, RoleChange, RoleName, WriteOp,
 };
 
@@ -207,13 +207,13 @@ impl Names {
                 let text = self.effect(effect, disk_held(*node))?;
                 Some((false, format!("{} {text}", member(*node))))
             }
-            Seen::Intake(node, origin, verdict) => {
+            Seen::ProposalDedup(node, origin, verdict) => {
                 let what = self.proposal(*origin);
                 let verdict = match verdict {
-                    IntakeVerdict::New => return None,
-                    IntakeVerdict::WrongTerm => "of another term: dropped",
-                    IntakeVerdict::AlreadyAppended => "again: has it already",
-                    IntakeVerdict::AlreadyRefused => "again: refuses it again",
+                    DedupVerdict::New => return None,
+                    DedupVerdict::WrongTerm => "of another term: dropped",
+                    DedupVerdict::AlreadyAppended => "again: has it already",
+                    DedupVerdict::AlreadyRefused => "again: refuses it again",
                 };
                 Some((false, format!("{} gets {what} {verdict}", member(*node))))
             }

@@ -14,13 +14,13 @@ use crate::harness::{self, Options, Sim};
 pub struct World {
     pub(super) sim: Sim,
     pub(super) names: Names,
-    pub(super) fates: BTreeMap<String, Fate>,
+    pub(super) fates: BTreeMap<String, ProposalResult>,
     pub(super) held: Vec<Link>,
     pub(super) output: Vec<String>,
 }
 
 #[derive(Clone, Copy)]
-pub(super) enum Fate {
+pub(super) enum ProposalResult {
     Proposal(&'static str),
     Read(u64),
 }
@@ -338,7 +338,8 @@ impl World {
         self.up(node)?;
         self.name(&name)?;
         let origin = self.sim.submit(node);
-        self.fates.insert(name.clone(), Fate::Proposal("open"));
+        self.fates
+            .insert(name.clone(), ProposalResult::Proposal("open"));
         self.names.proposals.insert(origin, name);
         Ok(())
     }
@@ -347,7 +348,7 @@ impl World {
         self.up(node)?;
         self.name(&name)?;
         let read = self.sim.read(node);
-        self.fates.insert(name.clone(), Fate::Read(read));
+        self.fates.insert(name.clone(), ProposalResult::Read(read));
         self.names.reads.insert(read, name);
         Ok(())
     }

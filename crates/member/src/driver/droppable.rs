@@ -99,7 +99,10 @@ impl Driver {
 
     /// Gives up what nobody has continued for long.
     pub(super) fn discard_stale(&mut self) {
-        for id in self.ingest.stale(self.now, self.tuning.stale_chunks) {
+        for id in self
+            .ingest
+            .stale(self.now, self.tuning.partial_action_timeout)
+        {
             let why = format!("giving up an unfinished action of member {}", id.member);
             self.discard(&Discard::Action(id), Level::Info, why);
         }

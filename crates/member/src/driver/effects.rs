@@ -11,7 +11,7 @@ use synod_log::Entry;
 use synod_wire::PeerMessage;
 
 use super::Driver;
-use crate::decision::Decision;
+use crate::decision::OutcomeDecision;
 use crate::host::Level;
 use crate::storage::Job;
 use crate::view::View;
@@ -61,7 +61,7 @@ impl Driver {
                 self.views.truncated(from);
                 self.voting.truncated(from);
                 self.droppable_ends(from.prev());
-                self.era = self.links.shared.log_cut(from);
+                self.era = self.links.shared.log_truncated(from);
                 let era = self.era;
                 Job::Truncate { ticket, era, from }
             }
@@ -135,7 +135,7 @@ impl Driver {
             }
         }
         if header.kind == EntryKind::Decision {
-            match Decision::decode(payload.clone()) {
+            match OutcomeDecision::decode(payload.clone()) {
                 Ok(decision) => self.voting.appended(header.index, decision),
                 Err(error) => self.log(Level::Error, format!("entry {}: {error}", header.id())),
             }
@@ -143,7 +143,7 @@ impl Driver {
     }
 
     fn send_entries(&mut self, range: SendEntries) {
-        let bytes_max = match range.may_cut {
+        let bytes_max = match range.may_shorten {
             true => self.tuning.catch_up_bytes,
             false => usize::MAX,
         };
@@ -221,7 +221,7 @@ impl Driver {
         self.outbox.leader_changed(change.term, change.leader);
         let leads = change.role == RoleName::Leader;
         if leads {
-            self.intake.new_term(change.term);
+            self.dedup.new_term(change.term);
             self.begin_leading();
             self.stay_for_leavers();
         } else {
@@ -274,7 +274,7 @@ impl Driver {
 
     /// The log starts anew: what was known of the old one is void.
     fn reset(&mut self, index: LogIndex, seqno: Seqno) {
-        self.era = self.links.shared.log_cut(LogIndex(0));
+        self.era = self.links.shared.log_truncated(LogIndex(0));
         self.links
             .shared
             .base_seqno

@@ -12,16 +12,16 @@ use synod_consensus::{
 use synod_log::LogError;
 use synod_wire::{DataState, PeerMessage, StateOffer, StateRequest, StateResult};
 
-use super::survivor::SurvivorPolicy;
+use super::survivor::QuorumLossPolicy;
 use crate::client::Waiter;
-use crate::outcome::{ActionOutcome, VotePolicy};
+use crate::outcome::{ApplyOutcome, InconsistencyPolicy};
 use crate::snapshots::Snapshot;
 
 /// A proposal of this member: a chunk or the last piece of an action.
 pub struct Submission {
     /// [`EntryKind::Chunk`] or [`EntryKind::Action`].
     pub kind: EntryKind,
-    /// See [`crate::cut`].
+    /// See [`crate::split_into_chunks`].
     pub payload: Bytes,
     /// Who waits for the action; with every piece, so that a lost chunk ends the wait.
     pub waiter: Waiter,
@@ -67,7 +67,7 @@ pub enum Event {
         connection: u64,
     },
     /// A member has connected to this one.
-    Called {
+    InboundLink {
         /// Who.
         member: MemberId,
     },
@@ -77,7 +77,7 @@ pub enum Event {
         member: MemberId,
     },
     /// A member was found, by calling an address or by being called.
-    Found {
+    MemberFound {
         /// Who.
         member: MemberId,
         /// Where.
@@ -93,7 +93,7 @@ pub enum Event {
         is_final: bool,
     },
     /// Another process has this member's identity, says a peer.
-    Twin(String),
+    DuplicateIdentity(String),
     /// Storage effects up to here are durable.
     Persisted(WriteTicket),
     /// The log starts here now.
@@ -131,29 +131,29 @@ pub enum Event {
     /// An operator wants another leader (none: whoever is fit); done if this member leads.
     TransferLeadership(Option<MemberId>),
     /// Go on without the others, now.
-    Force(ForceDone),
+    ForcePrimary(ForceDone),
     /// Whether to go on without the others whenever they are not heard of for too long.
-    SurvivorPolicy(SurvivorPolicy),
+    QuorumLossPolicy(QuorumLossPolicy),
     /// What this member wants for itself when it comes to leading.
     LeaderPreference(LeaderPreference),
     /// Another limit of silence, see [`MemberConfig::suspect`](crate::MemberConfig::suspect).
-    Suspect(Duration),
-    /// An action has failed on the host, which waits for [`crate::Host::decided`].
+    SuspectTimeout(Duration),
+    /// An action has failed on the host, which waits for [`crate::Host::outcome_decided`].
     ActionFailed {
         /// Which.
         seqno: Seqno,
         /// How.
-        outcome: ActionOutcome,
+        outcome: ApplyOutcome,
     },
     /// The host has applied what [`crate::Shared::set_applied`] was to tell of.
     Applied,
     /// How votes are counted while this member leads.
-    VotePolicy(VotePolicy),
+    InconsistencyPolicy(InconsistencyPolicy),
     /// Leave the group in good order; without the group's consent if that takes too long.
     Leave(LeaveDone),
     /// As [`Event::Leave`], but as long as the others need this member's vote it keeps it, and its log,
     /// without a database.
-    LeaveWhenSpared(LeaveDone),
+    LeaveWhenNotNeeded(LeaveDone),
     /// Stop at once.
     Stop,
 }

@@ -2,7 +2,7 @@
 //!
 //! The database runs without flushing at commit: what was applied just now is lost with a power cut,
 //! and has to come from the log. The engine flushes about once a second; what was applied
-//! [`crate::Tuning::flush_margin`] ago is taken for flushed.
+//! [`crate::Tuning::local_flush_margin`] ago is taken for flushed.
 
 use std::collections::VecDeque;
 use std::time::Duration;

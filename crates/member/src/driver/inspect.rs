@@ -8,7 +8,7 @@ use super::Driver;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Load {
     /// Payload bytes of newest entries.
-    pub staged_bytes: usize,
+    pub entry_cache_bytes: usize,
     /// Proposals that wait for room in this leader's log.
     pub deferred: usize,
     /// Proposals of this member whose outcome is not known.
@@ -16,9 +16,9 @@ pub struct Load {
     /// Bytes of the certification index, about.
     pub certification_bytes: usize,
     /// First chunk of any action that is not complete, or not committed: the log keeps it.
-    pub unfinished_from: Option<LogIndex>,
+    pub partial_actions_from: Option<LogIndex>,
     /// What the log may drop if it has to, as far as this member was told.
-    pub droppable: LogIndex,
+    pub purge_limit: LogIndex,
 }
 
 impl Driver {
@@ -45,12 +45,12 @@ impl Driver {
     /// See [`Load`].
     pub fn load(&self) -> Load {
         Load {
-            staged_bytes: self.staged.bytes(),
+            entry_cache_bytes: self.staged.bytes(),
             deferred: self.deferred.len(),
             submitted: self.submitted.len(),
             certification_bytes: self.ingest.memory_bytes(),
-            unfinished_from: self.ingest.oldest_open_chunk(),
-            droppable: self.droppable,
+            partial_actions_from: self.ingest.oldest_open_chunk(),
+            purge_limit: self.droppable,
         }
     }
 }

@@ -7,7 +7,7 @@ use synod_consensus::{
     ConfigChange, ConfigError, EntryId, GroupId, LogBase, LogIndex, Member, MemberId, Role, Seqno,
     SessionId, Time,
 };
-use synod_wire::{Join, JoinRefused, JoinReply, PeerMessage};
+use synod_wire::{Join, JoinRefusal, JoinReply, PeerMessage};
 
 use super::Driver;
 use crate::config::StartMode;
@@ -212,7 +212,7 @@ impl Driver {
         let name_is_taken = matches!(
             reply,
             JoinReply::Refused {
-                reason: JoinRefused::NameTaken,
+                reason: JoinRefusal::NameTaken,
                 ..
             }
         );
@@ -232,7 +232,7 @@ impl Driver {
             }
             JoinReply::NotLeader { leader: None, .. } => {}
             JoinReply::Refused {
-                reason: JoinRefused::NameTaken,
+                reason: JoinRefusal::NameTaken,
                 text,
             } => self.name_taken(&text),
             JoinReply::Refused { text, .. } => self.refused(&text, true),
@@ -289,7 +289,7 @@ impl Driver {
                 join.name, join.group, self.group
             );
             return JoinReply::Refused {
-                reason: JoinRefused::WrongGroup,
+                reason: JoinRefusal::WrongGroup,
                 text,
             };
         }
@@ -363,7 +363,7 @@ impl Driver {
                 config.protocol, join.name, join.versions
             );
             return Err(JoinReply::Refused {
-                reason: JoinRefused::UnknownVersion,
+                reason: JoinRefusal::UnknownVersion,
                 text,
             });
         }
@@ -397,7 +397,7 @@ impl Driver {
             (None, None) if config.members.len() >= MEMBERS_MAX => {
                 let text = format!("the group has {MEMBERS_MAX} members, which is the most");
                 return Err(JoinReply::Refused {
-                    reason: JoinRefused::GroupFull,
+                    reason: JoinRefusal::GroupFull,
                     text,
                 });
             }
@@ -438,7 +438,7 @@ impl Driver {
                 Err(retry("this leader has not heard of the namesake yet"))
             }
             (Some((id, _)), _) if is_live(*id) => Err(JoinReply::Refused {
-                reason: JoinRefused::NameTaken,
+                reason: JoinRefusal::NameTaken,
                 text: format!(
                     "a live member is called '{}' and reached at {} already: give this server a \
                      wsrep_node_name and a wsrep_node_address of its own",

@@ -6,10 +6,10 @@ use std::collections::BTreeSet;
 use bytes::Bytes;
 use synod_certify::Verdict;
 use synod_consensus::{
-    ConfigAt, ConfigChange, EntryHeader, EntryKind, IntakeVerdict, LogIndex, MemberId, Origin,
+    ConfigAt, ConfigChange, DedupVerdict, EntryHeader, EntryKind, LogIndex, MemberId, Origin,
     Proposal, ProposeError, Seqno, SessionId,
 };
-use synod_wire::{PeerMessage, Propose, RefusedWhy, Report, StatusBroadcast};
+use synod_wire::{PeerMessage, ProposalRefusal, Propose, Report, StatusBroadcast};
 
 use super::Driver;
 use crate::host::Level;
@@ -33,7 +33,7 @@ impl Driver {
             );
             return;
         }
-        self.intake
+        self.dedup
             .acknowledged(origin.member, origin.session, propose.oldest_outstanding);
         if self.deferred.is_empty() {
             self.order(propose);
@@ -62,19 +62,19 @@ impl Driver {
         let uncommitted_max = usize::try_from(self.config.limits.uncommitted_bytes_max);
         let bound = uncommitted_max
             .unwrap_or(usize::MAX)
-            .saturating_add(self.tuning.staged_bytes);
+            .saturating_add(self.tuning.entry_cache_bytes);
         self.staged.bytes() > bound && self.core.durable_index() < self.last_committed
     }
 
     /// Judges and appends a proposal; false if there is no room, and it was put back.
     fn order(&mut self, propose: Propose) -> bool {
-        match self.intake.check(propose.tag, propose.origin) {
-            IntakeVerdict::New => {}
-            IntakeVerdict::WrongTerm | IntakeVerdict::AlreadyAppended => return true,
-            IntakeVerdict::AlreadyRefused => {
+        match self.dedup.check(propose.tag, propose.origin) {
+            DedupVerdict::New => {}
+            DedupVerdict::WrongTerm | DedupVerdict::AlreadyAppended => return true,
+            DedupVerdict::AlreadyRefused => {
                 self.refuse(
                     &propose,
-                    RefusedWhy::Conflict {
+                    ProposalRefusal::Conflict {
                         with: Seqno::UNDEFINED,
                     },
                 );
@@ -88,7 +88,7 @@ impl Driver {
         let depends_on = match self.judge(&propose) {
             Ok(depends_on) => depends_on,
             Err(why) => {
-                self.intake.refused(propose.origin);
+                self.dedup.refused(propose.origin);
                 self.refuse(&propose, why);
                 return true;
             }
@@ -96,10 +96,10 @@ impl Driver {
         let proposed = self.append(propose.kind, propose.origin, depends_on, &propose.payload);
         match proposed {
             Ok(_) => {
-                self.intake.appended(propose.origin);
+                self.dedup.appended(propose.origin);
                 true
             }
-            Err(ProposeError::Busy | ProposeError::Transferring) => {
+            Err(ProposeError::Busy | ProposeError::LeaderTransfer) => {
                 self.deferred.put_back(propose);
                 false
             }
@@ -107,15 +107,15 @@ impl Driver {
         }
     }
 
-    fn judge(&self, propose: &Propose) -> Result<Seqno, RefusedWhy> {
+    fn judge(&self, propose: &Propose) -> Result<Seqno, ProposalRefusal> {
         let unfit = |unfit| match unfit {
-            Unfit::ChunksUnknown => RefusedWhy::GivenUp,
+            Unfit::ChunksUnknown => ProposalRefusal::GivenUp,
             Unfit::Malformed(error) => {
                 self.log(
                     Level::Error,
                     format!("proposal {:?}: {error}", propose.origin),
                 );
-                RefusedWhy::Malformed
+                ProposalRefusal::Malformed
             }
         };
         let (origin, payload) = (&propose.origin, &propose.payload);
@@ -125,14 +125,14 @@ impl Driver {
         }
         match self.ingest.certify(origin, payload).map_err(unfit)? {
             Verdict::Pass { depends_on } => Ok(Seqno(depends_on)),
-            Verdict::Conflict { with } => Err(RefusedWhy::Conflict { with: Seqno(with) }),
-            Verdict::TooOld { window_start, .. } => Err(RefusedWhy::TooOld {
+            Verdict::Conflict { with } => Err(ProposalRefusal::Conflict { with: Seqno(with) }),
+            Verdict::TooOld { window_start, .. } => Err(ProposalRefusal::TooOld {
                 window_start: Seqno(window_start),
             }),
         }
     }
 
-    fn refuse(&mut self, propose: &Propose, reason: RefusedWhy) {
+    fn refuse(&mut self, propose: &Propose, reason: ProposalRefusal) {
         let Origin {
             member,
             session,
@@ -147,7 +147,7 @@ impl Driver {
         let term = propose.tag;
         self.send(
             member,
-            PeerMessage::ProposeRefused {
+            PeerMessage::ProposalRefused {
                 term,
                 session,
                 number,
@@ -336,13 +336,13 @@ impl Driver {
         self.advance_window(self.presence.reports().map(|r| r.seen).min());
         let members: Vec<Report> = self.presence.reports().cloned().collect();
         self.spread.note(&self.core.config().config, &members);
-        let (term, droppable) = (self.core.term(), self.droppable());
+        let (term, purge_limit) = (self.core.term(), self.droppable());
         let others: Vec<MemberId> = self.core.config().config.members.keys().copied().collect();
         for member in others.into_iter().filter(|id| *id != self.me.member) {
             let status = StatusBroadcast {
                 term,
                 members: members.clone(),
-                droppable,
+                purge_limit,
             };
             self.send(member, PeerMessage::Status(status));
         }
@@ -354,7 +354,7 @@ impl Driver {
             self.advance_window(status.members.iter().map(|r| r.seen).min());
             let config = &self.core.config().config;
             self.spread.note(config, &status.members);
-            self.heard_droppable(status.droppable);
+            self.heard_droppable(status.purge_limit);
             self.weigh_status(&status.members);
         }
     }
@@ -396,8 +396,8 @@ impl Driver {
         }
         let (base, seqno) = (self.core.base().last.index, self.core.base().seqno);
         self.chunked.dropped(base, seqno);
-        let droppable = self.droppable().min(self.last_committed);
-        if droppable > base {
+        let purge_limit = self.droppable().min(self.last_committed);
+        if purge_limit > base {
             let keep_after = match self.core.is_leader() {
                 // It knows how far the logs are.
                 true => None,
@@ -406,8 +406,8 @@ impl Driver {
             let retain = Retain {
                 keep_from,
                 keep_after,
-                droppable,
-                configs: self.configs_up_to(droppable),
+                purge_limit,
+                configs: self.configs_up_to(purge_limit),
             };
             self.links.disk.write(Job::Retain(retain));
         }

@@ -36,8 +36,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use synod_consensus::{
-    Body, Config, Core, EntryKind, GroupId, Intake, LogIndex, MemberId, Message, Outbox, Seqno,
-    SessionId, Term, Time,
+    Body, Config, Core, EntryKind, GroupId, LogIndex, MemberId, Message, Outbox, ProposalDedup,
+    Seqno, SessionId, Term, Time,
 };
 use synod_log::LogReader;
 use synod_wire::{DataState, PeerMessage};
@@ -68,7 +68,7 @@ use presence::{Presence, ViewTrail};
 use reads::Reads;
 use repair::RepairWatch;
 use spread::Spread;
-pub use survivor::SurvivorPolicy;
+pub use survivor::QuorumLossPolicy;
 use unanswered::Unanswered;
 use voting::Voting;
 
@@ -82,7 +82,7 @@ pub struct Me {
 }
 
 /// What the driver is connected to.
-pub struct Links {
+pub struct DriverLinks {
     /// The other members.
     pub peers: Box<dyn Network>,
     /// Its own disk.
@@ -105,12 +105,12 @@ pub struct Driver {
     group: GroupId,
     core: Core,
     outbox: Outbox,
-    intake: Intake,
+    dedup: ProposalDedup,
     ingest: Ingestor,
     staged: Staged,
     /// Ranges that are being read for members far behind.
     reading: Outstanding,
-    links: Links,
+    links: DriverLinks,
     /// Microseconds of this member's own clock, as of the input being handled.
     now: Time,
     /// Payloads of the append being handled.
@@ -120,7 +120,7 @@ pub struct Driver {
     deferred: Deferred,
     /// The connection over which proposals go to a member, see `Event::LinkUp`.
     connections: Connections,
-    /// See `Shared::log_cut`.
+    /// See `Shared::log_truncated`.
     era: u64,
     reads: Reads,
     repair: RepairWatch,
@@ -151,7 +151,7 @@ pub struct Driver {
     led: Option<Term>,
     next_slow_tick: Time,
     /// What to do without a majority.
-    survivor_policy: SurvivorPolicy,
+    survivor_policy: QuorumLossPolicy,
     /// That clients wait for room in the log was told.
     told_log_full: bool,
     /// The handover that was told of.
@@ -166,7 +166,7 @@ pub struct Driver {
 
 impl Driver {
     /// A driver that has not done anything yet; see [`Driver::begin`].
-    pub fn new(start: Start, links: Links, now: Time) -> Driver {
+    pub fn new(start: Start, links: DriverLinks, now: Time) -> Driver {
         let Start {
             me,
             config,
@@ -184,9 +184,9 @@ impl Driver {
         outbox.log_starts_after(core.base().last.term);
         Driver {
             outbox,
-            intake: Intake::default(),
+            dedup: ProposalDedup::default(),
             ingest,
-            staged: Staged::new(tuning.staged_bytes),
+            staged: Staged::new(tuning.entry_cache_bytes),
             reading: Outstanding::default(),
             presence: Presence::default(),
             views: ViewTrail::load(&links.reader),
@@ -216,14 +216,14 @@ impl Driver {
             led: None,
             next_slow_tick: now,
             next_retention: now,
-            flushed: Flushed::new(tuning.flush_margin),
+            flushed: Flushed::new(tuning.local_flush_margin),
             spread: Spread::default(),
             chunked: Chunked::default(),
             droppable: LogIndex(0),
             sought: None,
-            durable: Durable::new(tuning.spread_margin),
+            durable: Durable::new(tuning.reported_flush_margin),
             slowest_applied: None,
-            survivor_policy: SurvivorPolicy::default(),
+            survivor_policy: QuorumLossPolicy::default(),
             told_log_full: false,
             told_handover: None,
             forced: false,
@@ -318,15 +318,15 @@ impl Driver {
                     self.send_join_if_needed();
                 }
             }
-            Event::Called { member } => self.repeat_proposals(member),
+            Event::InboundLink { member } => self.repeat_proposals(member),
             Event::LinkDown { member } => self.core.peer_disconnected(self.now(), member),
-            Event::Found {
+            Event::MemberFound {
                 member,
                 address,
                 group,
             } => self.found(member, &address, group),
             Event::SeedRefused { text, is_final } => self.refused_at(&text, is_final),
-            Event::Twin(text) => self.fail(&text),
+            Event::DuplicateIdentity(text) => self.fail(&text),
             Event::Persisted(ticket) => {
                 self.core.persisted(self.now(), ticket);
                 self.trim_staged();
@@ -346,18 +346,18 @@ impl Driver {
             Event::StateResult { joiner, result } => self.answer_result(joiner, result),
             Event::ChangeConfig(change) => self.operate_config(change),
             Event::TransferLeadership(to) => self.operate_transfer(to),
-            Event::Force(done) => {
+            Event::ForcePrimary(done) => {
                 let forced = self.force();
                 (done.0)(forced);
             }
-            Event::SurvivorPolicy(policy) => self.survivor_policy = policy,
+            Event::QuorumLossPolicy(policy) => self.survivor_policy = policy,
             Event::LeaderPreference(preference) => self.prefer(preference),
-            Event::Suspect(limit) => self.config.suspect = limit,
+            Event::SuspectTimeout(limit) => self.config.suspect = limit,
             Event::ActionFailed { seqno, outcome } => self.action_failed(seqno, outcome),
             Event::Applied => self.answer_questions(),
-            Event::VotePolicy(policy) => self.set_vote_policy(policy),
+            Event::InconsistencyPolicy(policy) => self.set_inconsistency_policy(policy),
             Event::Leave(done) => self.begin_leave(done, Some(LEAVE_LIMIT)),
-            Event::LeaveWhenSpared(done) => self.begin_leave(done, None),
+            Event::LeaveWhenNotNeeded(done) => self.begin_leave(done, None),
             Event::Stop => self.stopped = true,
         }
     }
@@ -370,7 +370,7 @@ impl Driver {
                 self.handle_consensus(from, message, payloads);
             }
             PeerMessage::Propose(propose) => self.handle_propose(from, propose),
-            PeerMessage::ProposeRefused {
+            PeerMessage::ProposalRefused {
                 term,
                 session,
                 number,
@@ -386,8 +386,8 @@ impl Driver {
             PeerMessage::LeaveReply { ok } => self.handle_leave_reply(ok),
             PeerMessage::Report(report) => self.handle_report(from, report),
             PeerMessage::Status(status) => self.handle_status(from, status),
-            PeerMessage::Vote(vote) => self.handle_vote(from, vote),
-            PeerMessage::VoteRequest { term, seqno } => {
+            PeerMessage::OutcomeReport(vote) => self.handle_vote(from, vote),
+            PeerMessage::OutcomeQuery { term, seqno } => {
                 self.handle_vote_request(from, term, seqno);
             }
             PeerMessage::StateRequest(request) => self.handle_state_request(from, request),

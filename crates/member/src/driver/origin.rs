@@ -6,10 +6,10 @@ use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use synod_consensus::{EntryHeader, EntryKind, MemberId, Origin, Term};
-use synod_wire::{PeerMessage, Propose, RefusedWhy};
+use synod_wire::{PeerMessage, ProposalRefusal, Propose};
 
 use super::{Driver, Submission};
-use crate::client::{Fate, Patience, Waiter};
+use crate::client::{ProposalResult, WaitPolicy, Waiter};
 use crate::host::Level;
 use crate::snapshots::Snapshot;
 
@@ -34,7 +34,7 @@ impl Driver {
         let given_up = waiter.is_decided();
         if given_up || !self.links.shared.is_primary() || self.leaving.is_some() {
             // Without its last piece an action is never ordered.
-            waiter.decide(Fate::NotProposed);
+            waiter.decide(ProposalResult::NotProposed);
             return;
         }
         let number = self.outbox.submit();
@@ -98,19 +98,19 @@ impl Driver {
     }
 
     /// The leader has refused a proposal.
-    pub(super) fn proposal_refused(&mut self, term: Term, number: u64, reason: RefusedWhy) {
+    pub(super) fn proposal_refused(&mut self, term: Term, number: u64, reason: ProposalRefusal) {
         let fate = match reason {
             // The proposal is still ours to send again, to whoever leads next.
-            RefusedWhy::NotLeader => return,
-            RefusedWhy::Conflict { with } => Fate::Conflict { with },
-            RefusedWhy::TooOld { .. } => Fate::TooOld,
-            RefusedWhy::GivenUp => Fate::GivenUp,
-            RefusedWhy::Malformed => {
+            ProposalRefusal::NotLeader => return,
+            ProposalRefusal::Conflict { with } => ProposalResult::Conflict { with },
+            ProposalRefusal::TooOld { .. } => ProposalResult::TooOld,
+            ProposalRefusal::GivenUp => ProposalResult::GivenUp,
+            ProposalRefusal::Malformed => {
                 self.log(
                     Level::Error,
                     format!("the leader refused a proposal: {reason:?}"),
                 );
-                Fate::Rejected
+                ProposalResult::Rejected
             }
         };
         if self.outbox.refused(term, number)
@@ -130,7 +130,7 @@ impl Driver {
             submitted.waiter.release();
             return;
         }
-        let fate = Fate::Ordered {
+        let fate = ProposalResult::Ordered {
             seqno: header.seqno,
             depends_on: header.depends_on,
         };
@@ -147,7 +147,7 @@ impl Driver {
     /// proposals are sent again once there is a leader. What was proposed may still be ordered.
     pub(super) fn abandon_submissions(&mut self) {
         let hasty = |(number, submitted): (&u64, &Submitted)| {
-            (submitted.waiter.patience() == Patience::UntilGroupIsLost).then_some(*number)
+            (submitted.waiter.patience() == WaitPolicy::UntilGroupLost).then_some(*number)
         };
         let numbers: Vec<u64> = self.submitted.iter().filter_map(hasty).collect();
         for number in &numbers {
@@ -164,7 +164,7 @@ impl Driver {
         for number in numbers {
             let number = *number;
             if let Some(submitted) = self.submitted.remove(&number) {
-                submitted.waiter.decide(Fate::Unknown);
+                submitted.waiter.decide(ProposalResult::Unknown);
             }
         }
     }

@@ -25,7 +25,7 @@ impl Spread {
             *known = match report.state {
                 // None, or one that a copy is to replace.
                 DataState::Joining | DataState::Error => Seqno(0),
-                _ => report.durable.max(*known),
+                _ => report.db_flushed.max(*known),
             };
         }
         let members = &config.members;
@@ -94,7 +94,7 @@ mod tests {
             session: SessionId(1),
             state,
             applied: Seqno(durable + 5),
-            durable: Seqno(durable),
+            db_flushed: Seqno(durable),
             ..Report::default()
         }
     }

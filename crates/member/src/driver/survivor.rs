@@ -12,14 +12,14 @@ use crate::host::Level;
 
 /// What a member does when the majority is gone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum SurvivorPolicy {
+pub enum QuorumLossPolicy {
     /// Nothing: it waits until it hears a majority again. The only safe one.
     #[default]
     Wait,
     /// Goes on if at least half of the voters are still connected: what is left of two may serve.
-    GoOnWithHalf,
+    ContinueWithHalf,
     /// Goes on whoever is gone.
-    GoOn,
+    ContinueAlone,
 }
 
 impl Driver {
@@ -103,7 +103,7 @@ impl Driver {
             );
             self.links
                 .shared
-                .database_astray
+                .database_diverged
                 .store(true, Ordering::Release);
             return true;
         }
@@ -170,7 +170,7 @@ impl Driver {
             return;
         };
         let is_lost = self.now.since(since) >= self.config.suspect;
-        let waits = self.survivor_policy == SurvivorPolicy::Wait;
+        let waits = self.survivor_policy == QuorumLossPolicy::Wait;
         if waits || !is_lost || self.leaving.is_some() || !self.joined_host {
             return;
         }
@@ -184,9 +184,9 @@ impl Driver {
         };
         let here = voters.iter().filter(|id| is_here(id)).count();
         let enough = match self.survivor_policy {
-            SurvivorPolicy::Wait => false,
-            SurvivorPolicy::GoOnWithHalf => here * 2 >= voters.len(),
-            SurvivorPolicy::GoOn => true,
+            QuorumLossPolicy::Wait => false,
+            QuorumLossPolicy::ContinueWithHalf => here * 2 >= voters.len(),
+            QuorumLossPolicy::ContinueAlone => true,
         };
         // Of those that see each other, one.
         let is_first = voters.iter().find(|id| is_here(id)) == Some(&me);

@@ -4,7 +4,7 @@ use synod_consensus::{MemberId, SessionId};
 use synod_wire::{DataState, PeerMessage, StateOffer, StateRequest, StateResult};
 
 use super::Driver;
-use crate::host::{DonorRequest, Level, TransferNews};
+use crate::host::{DonorRequest, Level, StateTransferEvent};
 
 impl Driver {
     /// The host of this member needs a copy.
@@ -19,7 +19,7 @@ impl Driver {
                 let text = "no leader is known".to_owned();
                 self.links
                     .host
-                    .transfer_news(request.id, TransferNews::NoDonor { text });
+                    .state_transfer_event(request.id, StateTransferEvent::NoDonor { text });
             }
         }
     }
@@ -165,11 +165,11 @@ impl Driver {
                     Level::Info,
                     format!("{} gives this member a copy", self.name_of(donor)),
                 );
-                TransferNews::Accepted { donor }
+                StateTransferEvent::Accepted { donor }
             }
-            false => TransferNews::NoDonor { text },
+            false => StateTransferEvent::NoDonor { text },
         };
-        self.links.host.transfer_news(id, news);
+        self.links.host.state_transfer_event(id, news);
     }
 
     pub(super) fn handle_state_result(&mut self, result: StateResult) {
@@ -181,9 +181,9 @@ impl Driver {
             text,
         } = result;
         let news = match ok {
-            true => TransferNews::Done { seqno },
-            false => TransferNews::Failed { code, text },
+            true => StateTransferEvent::Done { seqno },
+            false => StateTransferEvent::Failed { code, text },
         };
-        self.links.host.transfer_news(id, news);
+        self.links.host.state_transfer_event(id, news);
     }
 }

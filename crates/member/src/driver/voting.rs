@@ -20,12 +20,12 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use synod_consensus::{EntryKind, LogIndex, MemberId, Seqno, SessionId, Term, Time};
-use synod_wire::{PeerMessage, Vote};
+use synod_wire::{OutcomeReport, PeerMessage};
 
 use super::Driver;
-use crate::decision::{Answer, Decision};
+use crate::decision::{MemberOutcome, OutcomeDecision};
 use crate::host::Level;
-use crate::outcome::{ActionOutcome, VotePolicy, ruling};
+use crate::outcome::{ApplyOutcome, InconsistencyPolicy, ruling};
 
 /// So many past votes are remembered. One is only asked about while somebody waits for it.
 const PAST_MAX: usize = 1024;
@@ -33,28 +33,28 @@ const PAST_MAX: usize = 1024;
 /// What this member knows of votes.
 #[derive(Default)]
 pub(super) struct Voting {
-    policy: VotePolicy,
+    policy: InconsistencyPolicy,
     /// The action that has failed here, and waits for a decision.
-    failed: Option<(Seqno, ActionOutcome)>,
+    failed: Option<(Seqno, ApplyOutcome)>,
     /// Actions that failed here, and everywhere.
-    failed_before: BTreeMap<Seqno, ActionOutcome>,
+    failed_before: BTreeMap<Seqno, ApplyOutcome>,
     /// What the leader wants to know and this member does not yet.
     asked: BTreeSet<Seqno>,
     /// As a leader: what is being voted on.
     questions: BTreeMap<Seqno, Question>,
     /// Decisions in the log that are not known to be committed.
-    appended: VecDeque<(LogIndex, Decision)>,
+    appended: VecDeque<(LogIndex, OutcomeDecision)>,
     /// Actions that were decided about.
     decided: BTreeSet<Seqno>,
 }
 
 struct Question {
     since: Time,
-    answers: BTreeMap<MemberId, (SessionId, ActionOutcome)>,
+    answers: BTreeMap<MemberId, (SessionId, ApplyOutcome)>,
 }
 
 impl Voting {
-    pub(super) fn appended(&mut self, index: LogIndex, decision: Decision) {
+    pub(super) fn appended(&mut self, index: LogIndex, decision: OutcomeDecision) {
         self.appended.push_back((index, decision));
     }
 
@@ -70,13 +70,13 @@ impl Voting {
     }
 
     /// The next decision that is committed.
-    fn next_committed(&mut self, commit: LogIndex) -> Option<Decision> {
+    fn next_committed(&mut self, commit: LogIndex) -> Option<OutcomeDecision> {
         self.appended.front().filter(|(at, _)| *at <= commit)?;
         self.appended.pop_front().map(|(_, decision)| decision)
     }
 
     /// Takes note of a committed decision; false if there was one about the same action before.
-    fn settle(&mut self, decision: &Decision) -> bool {
+    fn settle(&mut self, decision: &OutcomeDecision) -> bool {
         let seqno = decision.seqno;
         if !self.decided.insert(seqno) {
             return false;
@@ -98,22 +98,22 @@ impl Voting {
     }
 
     /// How an action ended here, if it has: everything up to `applied` has.
-    fn outcome(&self, seqno: Seqno, applied: Seqno) -> Option<ActionOutcome> {
+    fn outcome(&self, seqno: Seqno, applied: Seqno) -> Option<ApplyOutcome> {
         let failed = self.failed.filter(|(failed, _)| *failed == seqno);
         let failed = failed.map(|(_, outcome)| outcome);
         let error = failed.or_else(|| self.failed_before.get(&seqno).copied());
-        error.or_else(|| (applied >= seqno).then_some(ActionOutcome::SUCCESS))
+        error.or_else(|| (applied >= seqno).then_some(ApplyOutcome::SUCCESS))
     }
 }
 
 impl Driver {
     /// How successes and errors are counted while this member leads.
-    pub(super) fn set_vote_policy(&mut self, policy: VotePolicy) {
+    pub(super) fn set_inconsistency_policy(&mut self, policy: InconsistencyPolicy) {
         self.voting.policy = policy;
     }
 
-    /// An action has failed here, and the host waits for [`crate::Host::decided`].
-    pub(super) fn action_failed(&mut self, seqno: Seqno, outcome: ActionOutcome) {
+    /// An action has failed here, and the host waits for [`crate::Host::outcome_decided`].
+    pub(super) fn action_failed(&mut self, seqno: Seqno, outcome: ApplyOutcome) {
         if !self.voting.decided.contains(&seqno) {
             self.voting.failed = Some((seqno, outcome));
             self.send_own_vote();
@@ -127,11 +127,11 @@ impl Driver {
         }
     }
 
-    fn send_vote(&mut self, seqno: Seqno, outcome: ActionOutcome) {
+    fn send_vote(&mut self, seqno: Seqno, outcome: ApplyOutcome) {
         let Some(leader) = self.core.leader() else {
             return;
         };
-        let vote = Vote {
+        let vote = OutcomeReport {
             session: self.me.session,
             seqno,
             outcome: outcome.0,
@@ -139,13 +139,13 @@ impl Driver {
         if leader == self.me.member {
             self.handle_vote(leader, vote);
         } else {
-            self.send(leader, PeerMessage::Vote(vote));
+            self.send(leader, PeerMessage::OutcomeReport(vote));
         }
     }
 
     /// A member tells the leader how an action ended there.
-    pub(super) fn handle_vote(&mut self, from: MemberId, vote: Vote) {
-        let Vote {
+    pub(super) fn handle_vote(&mut self, from: MemberId, vote: OutcomeReport) {
+        let OutcomeReport {
             session,
             seqno,
             outcome,
@@ -158,7 +158,7 @@ impl Driver {
         if !self.core.is_ready_leader() || !is_present || !is_known || !is_open {
             return;
         }
-        let outcome = ActionOutcome(outcome);
+        let outcome = ApplyOutcome(outcome);
         let is_new = !self.voting.questions.contains_key(&seqno);
         if is_new && outcome.is_success() {
             return;
@@ -197,7 +197,7 @@ impl Driver {
             if member == self.me.member {
                 self.handle_vote_request(member, term, seqno);
             } else {
-                self.send(member, PeerMessage::VoteRequest { term, seqno });
+                self.send(member, PeerMessage::OutcomeQuery { term, seqno });
             }
         }
     }
@@ -247,7 +247,7 @@ impl Driver {
             return;
         }
         let counted = answers.iter().filter(|(id, _)| asked.contains(id));
-        let outcomes: Vec<ActionOutcome> = counted.map(|(_, (_, outcome))| *outcome).collect();
+        let outcomes: Vec<ApplyOutcome> = counted.map(|(_, (_, outcome))| *outcome).collect();
         let silent = asked.len() - outcomes.len();
         let is_late = self.now.since(question.since) >= self.config.suspect;
         let missing = match is_late && outcomes.len() > silent {
@@ -257,12 +257,14 @@ impl Driver {
         let Some(outcome) = ruling(outcomes.into_iter(), missing, self.voting.policy) else {
             return;
         };
-        let answers = answers.iter().map(|(member, (session, outcome))| Answer {
-            member: *member,
-            session: *session,
-            outcome: *outcome,
-        });
-        let decision = Decision {
+        let answers = answers
+            .iter()
+            .map(|(member, (session, outcome))| MemberOutcome {
+                member: *member,
+                session: *session,
+                outcome: *outcome,
+            });
+        let decision = OutcomeDecision {
             seqno,
             outcome,
             answers: answers.collect(),
@@ -298,12 +300,12 @@ impl Driver {
         while let Some(decision) = self.voting.next_committed(self.last_committed) {
             if self.voting.settle(&decision) {
                 self.log(Level::Info, self.decision_text(&decision));
-                self.links.host.decided(&decision);
+                self.links.host.outcome_decided(&decision);
             }
         }
     }
 
-    fn decision_text(&self, decision: &Decision) -> String {
+    fn decision_text(&self, decision: &OutcomeDecision) -> String {
         let answers = decision.answers.iter();
         let answers: Vec<String> = answers
             .map(|answer| format!("{}: {}", self.name_of(answer.member), answer.outcome))
@@ -321,10 +323,10 @@ impl Driver {
 mod tests {
     use super::*;
 
-    fn decision(seqno: i64, outcome: u64) -> Decision {
-        Decision {
+    fn decision(seqno: i64, outcome: u64) -> OutcomeDecision {
+        OutcomeDecision {
             seqno: Seqno(seqno),
-            outcome: ActionOutcome(outcome),
+            outcome: ApplyOutcome(outcome),
             answers: Vec::new(),
         }
     }
@@ -338,7 +340,7 @@ mod tests {
         assert_eq!(voting.next_committed(LogIndex(9)), None);
         assert!(voting.is_decided(Seqno(4)), "still there");
         let first = voting.next_committed(LogIndex(12)).unwrap();
-        assert_eq!(first.outcome, ActionOutcome(7));
+        assert_eq!(first.outcome, ApplyOutcome(7));
         assert!(voting.settle(&first));
         let second = voting.next_committed(LogIndex(12)).unwrap();
         assert!(!voting.settle(&second));
@@ -357,13 +359,13 @@ mod tests {
     fn own_outcome_is_known_once_the_action_has_ended_here() {
         let mut voting = Voting::default();
         let outcome = |voting: &Voting, seqno| voting.outcome(Seqno(seqno), Seqno(6));
-        assert_eq!(outcome(&voting, 6), Some(ActionOutcome::SUCCESS));
+        assert_eq!(outcome(&voting, 6), Some(ApplyOutcome::SUCCESS));
         assert_eq!(outcome(&voting, 7), None);
-        voting.failed = Some((Seqno(7), ActionOutcome(3)));
-        assert_eq!(outcome(&voting, 7), Some(ActionOutcome(3)));
+        voting.failed = Some((Seqno(7), ApplyOutcome(3)));
+        assert_eq!(outcome(&voting, 7), Some(ApplyOutcome(3)));
         assert!(voting.settle(&decision(7, 3)));
         assert_eq!(voting.failed, None);
         let later = voting.outcome(Seqno(7), Seqno(9));
-        assert_eq!(later, Some(ActionOutcome(3)), "an error, though it is past");
+        assert_eq!(later, Some(ApplyOutcome(3)), "an error, though it is past");
     }
 }

@@ -53,7 +53,7 @@ impl Driver {
 
     /// Says once that leadership is being handed over, and to whom.
     pub(super) fn tell_handover(&mut self) {
-        let to = self.core.transferring_to();
+        let to = self.core.leader_transfer_target();
         if self.told_handover == to {
             return;
         }

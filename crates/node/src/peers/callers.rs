@@ -57,7 +57,7 @@ pub(super) enum Admission {
     /// Another session was heard a moment ago; it may have ended just now.
     Wait,
     /// Another session lives.
-    Twin,
+    DuplicateIdentity,
 }
 
 impl Callers {
@@ -74,7 +74,7 @@ impl Callers {
             let is_twin = other.heard.is_some_and(|at| at > since + GRACE);
             known.waiting = Some((session, since));
             return match is_twin {
-                true => Admission::Twin,
+                true => Admission::DuplicateIdentity,
                 false => Admission::Wait,
             };
         }
@@ -163,7 +163,10 @@ mod tests {
         assert!(callers.heard(M, OLD, after(start, 3100)));
         assert_eq!(callers.opened(M, NEW, after(start, 3200)), Admission::Wait);
         assert!(callers.heard(M, OLD, after(start, 3300)));
-        assert_eq!(callers.opened(M, NEW, after(start, 3400)), Admission::Twin);
+        assert_eq!(
+            callers.opened(M, NEW, after(start, 3400)),
+            Admission::DuplicateIdentity
+        );
         assert_eq!(callers.opened(M, OLD, after(start, 3500)), ALONE);
     }
 

@@ -76,7 +76,7 @@ enum InboundError {
     #[error("{0}")]
     Decode(#[from] synod_wire::DecodeError),
     #[error("another process with this identity is heard")]
-    Twin,
+    DuplicateIdentity,
 }
 
 fn serve(peers: &Arc<Peers>, stream: TcpStream, id: u64, from: SocketAddr) {
@@ -115,7 +115,7 @@ fn converse(
     if !peers.introduced(id, hello.group) {
         return;
     }
-    peers.tell(Event::Found {
+    peers.tell(Event::MemberFound {
         member: hello.member,
         address: hello.address.clone(),
         group: hello.group,
@@ -127,7 +127,7 @@ fn converse(
     if let Some(link) = &link {
         link.inbound_opened(hello.session);
     }
-    peers.tell(Event::Called {
+    peers.tell(Event::InboundLink {
         member: hello.member,
     });
     reader.set_max(peers.limits.of(hello.lane));
@@ -213,9 +213,9 @@ fn greet(
                     text,
                 };
             }
-            Admission::Twin => {
+            Admission::DuplicateIdentity => {
                 reply = HelloReply::Refused {
-                    reason: RefuseReason::Twin,
+                    reason: RefuseReason::DuplicateIdentity,
                     text: twin_text(hello.member),
                 };
             }
@@ -270,7 +270,7 @@ fn receive(
         let message = PeerMessage::decode(version, frame)?;
         let now = Instant::now();
         if !peers.callers.heard(hello.member, hello.session, now) {
-            return Err(InboundError::Twin);
+            return Err(InboundError::DuplicateIdentity);
         }
         if !peers.inbound_budget.take(bytes) {
             return Ok(());

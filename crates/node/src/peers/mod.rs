@@ -162,7 +162,7 @@ impl Peers {
             Ok((
                 _,
                 HelloReply::Refused {
-                    reason: RefuseReason::Twin,
+                    reason: RefuseReason::DuplicateIdentity,
                     ..
                 }
             ))
@@ -181,8 +181,8 @@ impl Peers {
 
     /// This member is not let in somewhere.
     fn refused(&self, address: &str, reason: RefuseReason, text: &str) {
-        if reason == RefuseReason::Twin {
-            return self.tell(Event::Twin(self.twin_text()));
+        if reason == RefuseReason::DuplicateIdentity {
+            return self.tell(Event::DuplicateIdentity(self.twin_text()));
         }
         self.tell(Event::SeedRefused {
             text: format!("{address} refuses this member: {text}"),

@@ -40,7 +40,7 @@ fn call(peers: &Arc<Peers>, seed: &str) {
     peers.called.ended(who_answered(&answer));
     match answer {
         Ok((_, HelloReply::Welcome { member, group, .. })) => {
-            peers.tell(Event::Found {
+            peers.tell(Event::MemberFound {
                 member,
                 address: seed.to_owned(),
                 group,
@@ -84,7 +84,7 @@ pub(super) fn is_final(reason: RefuseReason) -> bool {
         | RefuseReason::UnknownVersion
         | RefuseReason::NameTaken
         | RefuseReason::NotAllowed
-        | RefuseReason::Twin => true,
+        | RefuseReason::DuplicateIdentity => true,
         RefuseReason::Busy | RefuseReason::Self_ => false,
     }
 }

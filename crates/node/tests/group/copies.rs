@@ -1,20 +1,20 @@
 //! Asking for a full copy, and hearing of it, over connections that break.
 
 use bytes::Bytes;
-use synod_node::{Seqno, TransferNews};
+use synod_node::{Seqno, StateTransferEvent};
 
 use crate::support::{Group, Member, PATIENCE, eventually};
 
 fn accepted(member: &Member, id: u64) -> bool {
     let record = member.host.lock();
     let mut news = record.news.iter();
-    news.any(|(of, news)| *of == id && matches!(news, TransferNews::Accepted { .. }))
+    news.any(|(of, news)| *of == id && matches!(news, StateTransferEvent::Accepted { .. }))
 }
 
 fn failed(member: &Member, id: u64) -> bool {
     let record = member.host.lock();
     let mut news = record.news.iter();
-    news.any(|(of, news)| *of == id && matches!(news, TransferNews::Failed { code: 5, .. }))
+    news.any(|(of, news)| *of == id && matches!(news, StateTransferEvent::Failed { code: 5, .. }))
 }
 
 #[test]

@@ -8,7 +8,9 @@ use std::time::Instant;
 
 use synod_log::files::{Fault, FaultKind, Op};
 use synod_log::{FaultyFiles, RealFiles};
-use synod_node::{DataState, Delivery, Fate, Node, NodeConfig, Patience, Seqno, StartMode};
+use synod_node::{
+    DataState, Delivery, Node, NodeConfig, ProposalResult, Seqno, StartMode, WaitPolicy,
+};
 
 use crate::support::{Group, PATIENCE, SUSPECT, eventually, history, seqno_of};
 
@@ -55,8 +57,10 @@ fn write_until(group: &Group, writers: &[usize], stop: &AtomicBool) -> HashMap<S
                         let data = format!("{at}-{client}-{i}");
                         let fate = group.members[at].order(&data, data.clone());
                         match fate {
-                            Fate::Ordered { seqno, .. } => acknowledged.push((data, seqno)),
-                            Fate::Unknown => {}
+                            ProposalResult::Ordered { seqno, .. } => {
+                                acknowledged.push((data, seqno))
+                            }
+                            ProposalResult::Unknown => {}
                             other => panic!("{other:?}"),
                         }
                     }
@@ -151,7 +155,7 @@ fn large_action_survives_the_leader_it_was_being_sent_to() {
         crashed.stop();
         threads.into_iter().map(|t| t.join().unwrap()).collect()
     });
-    let fates: Vec<Fate> = pending.iter().map(|p| p.wait_for_fate()).collect();
+    let fates: Vec<ProposalResult> = pending.iter().map(|p| p.wait_for_result()).collect();
     group.leader();
     for fate in fates {
         let seqno = seqno_of(fate);
@@ -205,25 +209,27 @@ fn losing_the_quorum_ends_what_is_pending_and_its_return_restores_the_group() {
     let patient = {
         let member = &group.members[survivor];
         let action = crate::support::action("p", member.last(), "patient");
-        member
-            .node()
-            .submit_with(&action, Patience::UntilFateIsKnown)
+        member.node().submit_with(&action, WaitPolicy::UntilKnown)
     };
     group.members[survivor]
         .host
         .wait("no primary any more", |record| {
             record.primary == Some(false)
         });
-    assert_eq!(pending.wait_for_fate(), Fate::Unknown);
+    assert_eq!(pending.wait_for_result(), ProposalResult::Unknown);
     assert!(began.elapsed() < SUSPECT * 3, "took {:?}", began.elapsed());
     assert_eq!(patient.fate(), None, "it waits for what becomes of it");
     let late = group.members[survivor].order("k", "late");
-    assert_eq!(late, Fate::NotProposed, "nothing is taken without a group");
+    assert_eq!(
+        late,
+        ProposalResult::NotProposed,
+        "nothing is taken without a group"
+    );
     rejoin(&mut group, down[0]);
     group.members[survivor]
         .host
         .wait("primary again", |record| record.primary == Some(true));
-    seqno_of(patient.wait_for_fate());
+    seqno_of(patient.wait_for_result());
     seqno_of(group.members[survivor].order("k2", "v"));
     rejoin(&mut group, down[1]);
     group.wait_complete();
@@ -273,7 +279,7 @@ fn member_with_a_full_disk_says_so_and_the_others_go_on() {
     assert!(why.contains("no space"), "{why}");
     assert_eq!(
         group.members[at].order("k3", "v"),
-        Fate::Unknown,
+        ProposalResult::Unknown,
         "no client waits for ever"
     );
     group.members[at].stop();
@@ -293,14 +299,14 @@ fn stopping_frees_clients_that_wait_for_room_or_for_an_outcome() {
     }
     let node = group.members[at].node().clone();
     let began = Instant::now();
-    let fates: Vec<Fate> = thread::scope(|scope| {
+    let fates: Vec<ProposalResult> = thread::scope(|scope| {
         let clients: Vec<_> = (0..12)
             .map(|client| {
                 let node = node.clone();
                 scope.spawn(move || {
                     let data = vec![1_u8; 1 << 20];
                     let action = crate::support::action(&format!("c{client}"), Seqno(0), data);
-                    node.submit(&action).wait_for_fate()
+                    node.submit(&action).wait_for_result()
                 })
             })
             .collect();
@@ -311,7 +317,7 @@ fn stopping_frees_clients_that_wait_for_room_or_for_an_outcome() {
     assert_eq!(fates.len(), 12);
     for fate in fates {
         assert!(
-            matches!(fate, Fate::Unknown | Fate::NotProposed),
+            matches!(fate, ProposalResult::Unknown | ProposalResult::NotProposed),
             "{fate:?}"
         );
     }
@@ -377,7 +383,7 @@ fn database_that_ends_where_the_log_begins_needs_no_copy() {
         .map(|i| group.members[leader].submit(&format!("s{i}"), "v"))
         .collect();
     for pending in small {
-        seqno_of(pending.wait_for_fate());
+        seqno_of(pending.wait_for_result());
     }
     group.wait_complete();
     let at = group.follower();

@@ -5,7 +5,7 @@ use std::thread;
 use std::time::Duration;
 
 use bytes::Bytes;
-use synod_node::{Action, Class, Delivery, Fate, KeySet, KeyType, Seqno, Waited};
+use synod_node::{Action, Class, Delivery, KeySet, KeyType, ProposalResult, Seqno, WaitResult};
 
 use crate::support::{CHUNK_BYTES, Group, action, data_at, seqno_of};
 
@@ -54,16 +54,19 @@ fn later_of_two_conflicting_actions_is_refused_and_ordered_when_it_has_seen_the_
     let before = a.last().min(b.last());
     let first = seqno_of(a.order("row", "a"));
     let blind = b.node().submit(&action("row", before, "b"));
-    assert_eq!(blind.wait_for_fate(), Fate::Conflict { with: first });
+    assert_eq!(
+        blind.wait_for_result(),
+        ProposalResult::Conflict { with: first }
+    );
     let elsewhere = seqno_of(
         c.node()
             .submit(&action("other", before, "c"))
-            .wait_for_fate(),
+            .wait_for_result(),
     );
     assert!(elsewhere > first);
     let seen = b.node().submit(&action("row", first, "b"));
     assert!(
-        matches!(seen.wait_for_fate(), Fate::Ordered { depends_on, .. } if depends_on >= first)
+        matches!(seen.wait_for_result(), ProposalResult::Ordered { depends_on, .. } if depends_on >= first)
     );
     group.check_same_history();
 }
@@ -79,14 +82,15 @@ fn of_actions_that_race_for_a_row_exactly_one_is_ordered() {
             .iter()
             .map(|m| m.node().submit(&action(&row, before, "x")))
             .collect();
-        let fates: Vec<Fate> = pending.iter().map(|p| p.wait_for_fate()).collect();
-        let won = fates.iter().filter(|f| matches!(f, Fate::Ordered { .. }));
+        let fates: Vec<ProposalResult> = pending.iter().map(|p| p.wait_for_result()).collect();
+        let won = fates
+            .iter()
+            .filter(|f| matches!(f, ProposalResult::Ordered { .. }));
         assert_eq!(won.count(), 1, "{fates:?}");
-        assert!(
-            fates
-                .iter()
-                .all(|f| matches!(f, Fate::Ordered { .. } | Fate::Conflict { .. }))
-        );
+        assert!(fates.iter().all(|f| matches!(
+            f,
+            ProposalResult::Ordered { .. } | ProposalResult::Conflict { .. }
+        )));
     }
     group.check_same_history();
 }
@@ -132,7 +136,7 @@ fn large_actions_arrive_whole_while_small_ones_pass_between_their_chunks() {
                         action.keys.encode().len() > 2 * CHUNK_BYTES,
                         "keys in chunks, too"
                     );
-                    let fate = member.node().submit(&action).wait_for_fate();
+                    let fate = member.node().submit(&action).wait_for_result();
                     (seqno_of(fate), action.data)
                 })
             })
@@ -164,10 +168,13 @@ fn large_actions_arrive_whole_while_small_ones_pass_between_their_chunks() {
         Seqno(large.iter().map(|(s, _)| s.0).min().unwrap() - 1),
         1,
     );
-    let fate = group.members[0].node().submit(&blind).wait_for_fate();
+    let fate = group.members[0].node().submit(&blind).wait_for_result();
     // Too old, if everybody has applied them by now.
     assert!(
-        matches!(fate, Fate::Conflict { .. } | Fate::TooOld),
+        matches!(
+            fate,
+            ProposalResult::Conflict { .. } | ProposalResult::TooOld
+        ),
         "{fate:?}"
     );
 }
@@ -179,7 +186,7 @@ fn interrupted_wait_leaves_the_outcome_to_the_group() {
     let pending = member.submit("k", "v");
     pending.interrupt();
     match pending.wait() {
-        Waited::Interrupted | Waited::Fate(Fate::Ordered { .. }) => {}
+        WaitResult::Interrupted | WaitResult::ProposalResult(ProposalResult::Ordered { .. }) => {}
         other => panic!("{other:?}"),
     }
     let fate = pending.give_up();
@@ -194,7 +201,7 @@ fn interrupted_wait_leaves_the_outcome_to_the_group() {
         .collect();
     match fate {
         // If it was ordered after all, it was delivered with its data.
-        Some(Fate::Unknown) => assert_eq!(without_data, [after]),
+        Some(ProposalResult::Unknown) => assert_eq!(without_data, [after]),
         fate => assert_eq!(without_data, [seqno_of(fate.unwrap()), after]),
     }
 }
@@ -239,7 +246,7 @@ fn action_that_takes_long_to_arrive_is_not_too_old_for_that() {
         // More than its member may have on the way at once, while all members apply the others'.
         let mut large = big(10, 48 << 20, Seqno(0), 1);
         large.last_seen = group.members[1].last().0;
-        let fate = group.members[1].node().submit(&large).wait_for_fate();
+        let fate = group.members[1].node().submit(&large).wait_for_result();
         done.store(true, Ordering::Release);
         fate
     });

@@ -1,6 +1,6 @@
 //! Members cut off from each other, and going on without a majority by order.
 
-use synod_node::{ForceError, SurvivorPolicy};
+use synod_node::{ForceError, QuorumLossPolicy};
 
 use crate::support::{Group, Member, PATIENCE, SUSPECT, eventually, seqno_of};
 
@@ -43,11 +43,11 @@ fn one_of_two_goes_on_where_that_was_ordered_and_the_other_joins_it() {
     let (survivor, lost) = (&group.members[0], &group.members[1]);
     survivor
         .node()
-        .set_survivor_policy(SurvivorPolicy::GoOnWithHalf);
+        .set_quorum_loss_policy(QuorumLossPolicy::ContinueWithHalf);
     lost.node().set_isolated(true);
     // Proposed before the loss is noticed: its client gets its answer.
     let pending = survivor.submit("k", "waits");
-    seqno_of(pending.wait_for_fate());
+    seqno_of(pending.wait_for_result());
     wait_view(survivor, 1);
     let never_lost = survivor.host.lock().primary != Some(false);
     assert!(never_lost, "clients were not thrown out");

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use synod_log::{Entry, Log, LogOptions, RealFiles};
-use synod_node::{Fate, LogIndex, NodeError, OpenError, Seqno, StartMode};
+use synod_node::{LogIndex, NodeError, OpenError, ProposalResult, Seqno, StartMode};
 
 use crate::support::{Group, Member, eventually, seqno_of};
 
@@ -203,7 +203,10 @@ fn damage_met_while_serving_stops_the_member_and_its_restart_repairs_it() {
     group.members[at].take_part();
     eventually("an action without it", || {
         // Refused as too old until this member, which was far behind, has caught up.
-        matches!(group.members[at].order("k", "v"), Fate::Ordered { .. })
+        matches!(
+            group.members[at].order("k", "v"),
+            ProposalResult::Ordered { .. }
+        )
     });
     group.members[leader].start(StartMode::Join).unwrap();
     group.members[leader].take_part();

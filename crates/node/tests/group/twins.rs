@@ -41,7 +41,10 @@ fn copied_log_is_refused_while_the_original_answers_at_its_address() {
     group.members[at].start(StartMode::Join).unwrap();
     group.members[at].take_part();
     let refused = copy.start(StartMode::Join).unwrap_err();
-    assert!(matches!(refused, NodeError::Twin { .. }), "{refused}");
+    assert!(
+        matches!(refused, NodeError::DuplicateIdentity { .. }),
+        "{refused}"
+    );
     let text = refused.to_string();
     assert!(
         text.contains("copied") && text.contains("delete the synod-*.log"),

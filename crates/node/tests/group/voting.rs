@@ -3,17 +3,17 @@
 use std::time::{Duration, Instant};
 
 use synod_node::{
-    ActionOutcome, DataState, Decision, DecisionSearch, Seqno, StartMode, VotePolicy,
+    ApplyOutcome, DataState, DecisionSearch, InconsistencyPolicy, OutcomeDecision, Seqno, StartMode,
 };
 
 use crate::support::{Group, Member, PATIENCE, SUSPECT, eventually, seqno_of};
 
-const X: ActionOutcome = ActionOutcome(77);
-const Y: ActionOutcome = ActionOutcome(88);
+const X: ApplyOutcome = ApplyOutcome(77);
+const Y: ApplyOutcome = ApplyOutcome(88);
 
 /// Waits until a member has heard of a decision.
-fn decision(member: &Member, seqno: Seqno) -> Decision {
-    let is_about = |decision: &&Decision| decision.seqno == seqno;
+fn decision(member: &Member, seqno: Seqno) -> OutcomeDecision {
+    let is_about = |decision: &&OutcomeDecision| decision.seqno == seqno;
     member.host.wait("a decision", |record| {
         record.decisions.iter().any(|d| is_about(&d))
     });
@@ -30,8 +30,8 @@ fn hears_nothing(member: &Member, seqno: Seqno) -> bool {
 }
 
 /// Waits until all running members have heard of the decision, which is the same: what stands.
-fn stands(group: &Group, seqno: Seqno) -> ActionOutcome {
-    let decisions: Vec<Decision> = group.running().map(|m| decision(m, seqno)).collect();
+fn stands(group: &Group, seqno: Seqno) -> ApplyOutcome {
+    let decisions: Vec<OutcomeDecision> = group.running().map(|m| decision(m, seqno)).collect();
     for other in &decisions {
         assert_eq!(other, &decisions[0]);
     }
@@ -59,7 +59,7 @@ fn who_fails_alone_is_told_so_as_soon_as_the_others_have_answered() {
         let by = (failing + 1) % 3;
         let began = Instant::now();
         let seqno = order_failing(&group, &[failing], by);
-        assert_eq!(stands(&group, seqno), ActionOutcome::SUCCESS);
+        assert_eq!(stands(&group, seqno), ApplyOutcome::SUCCESS);
         assert!(began.elapsed() < SUSPECT, "nothing was waited for");
         let answers = decision(&group.members[by], seqno).answers;
         let member = group.members[failing].node().identity().0;
@@ -87,10 +87,12 @@ fn who_succeeds_alone_hears_that_the_error_stands_unless_success_is_preferred() 
     assert_eq!(stands(&group, seqno), X);
     for member in &group.members {
         member.go_on();
-        member.node().set_vote_policy(VotePolicy::SuccessOf(1));
+        member
+            .node()
+            .set_inconsistency_policy(InconsistencyPolicy::SuccessOf(1));
     }
     let seqno = order_failing(&group, &[0, 1], 2);
-    assert_eq!(stands(&group, seqno), ActionOutcome::SUCCESS);
+    assert_eq!(stands(&group, seqno), ApplyOutcome::SUCCESS);
 }
 
 #[test]
@@ -118,7 +120,7 @@ fn who_does_not_answer_is_left_out_and_nobody_else_waits() {
     assert!(hears_nothing(&group.members[leader], seqno));
     seqno_of(group.members[leader].order("other", "goes on"));
     seqno_of(group.members[silent].order("third", "goes on"));
-    assert_eq!(stands(&group, seqno), ActionOutcome::SUCCESS);
+    assert_eq!(stands(&group, seqno), ApplyOutcome::SUCCESS);
 }
 
 /// One word of three decides nothing, however long: the two others may both have succeeded.
@@ -139,7 +141,7 @@ fn minority_decides_nothing_until_a_majority_has_answered() {
         Instant::now() > until
     });
     group.members[other].go_on();
-    assert_eq!(stands(&group, seqno), ActionOutcome::SUCCESS);
+    assert_eq!(stands(&group, seqno), ApplyOutcome::SUCCESS);
 }
 
 #[test]
@@ -154,7 +156,7 @@ fn member_that_catches_up_is_not_waited_for() {
     // Whatever the leader has heard by the time of the vote, it hears of this before the bound.
     let began = Instant::now();
     let seqno = order_failing(&group, &[failing], leader);
-    assert_eq!(stands(&group, seqno), ActionOutcome::SUCCESS);
+    assert_eq!(stands(&group, seqno), ApplyOutcome::SUCCESS);
     assert!(began.elapsed() < SUSPECT, "nobody was waited for");
 }
 
@@ -164,7 +166,7 @@ fn error_of_a_member_that_catches_up_counts_only_where_most_do() {
     let group = Group::of(3, "restart");
     let leader = group.leader();
     let (one, two) = ((leader + 1) % 3, (leader + 2) % 3);
-    let (alone, both) = (ActionOutcome::SUCCESS, X);
+    let (alone, both) = (ApplyOutcome::SUCCESS, X);
     for (behind, expected) in [(vec![one], alone), (vec![one, two], both)] {
         for at in &behind {
             group.members[*at].node().set_data_state(DataState::Joined);
@@ -194,7 +196,7 @@ fn vote_survives_its_leader() {
     group.leader();
     assert!(hears_nothing(&group.members[failing], seqno));
     group.members[other].go_on();
-    assert_eq!(stands(&group, seqno), ActionOutcome::SUCCESS);
+    assert_eq!(stands(&group, seqno), ApplyOutcome::SUCCESS);
 }
 
 /// It may have the other outcome, or fail only now: either way it has to know.
@@ -223,7 +225,10 @@ fn member_that_was_away_hears_the_decision_in_its_place_and_finds_it() {
         "in its place"
     );
     let node = group.members[away].node();
-    let find = |seqno| node.search_on(&mut DecisionSearch::new(seqno)).unwrap();
+    let find = |seqno| {
+        node.continue_search(&mut DecisionSearch::new(seqno))
+            .unwrap()
+    };
     assert_eq!(find(seqno), Some(expected));
     assert_eq!(find(later), None);
 }
@@ -236,7 +241,7 @@ fn member_that_cannot_be_spared_votes_until_it_can() {
     let (leaver, dead) = ((leader + 1) % 3, (leader + 2) % 3);
     group.members[dead].stop();
     let node = group.members[leaver].node().clone();
-    let leaving = std::thread::spawn(move || node.leave_when_spared());
+    let leaving = std::thread::spawn(move || node.leave_when_not_needed());
     group.members[leader]
         .host
         .wait("the view without it", |r| r.view_names().len() == 1);
@@ -276,7 +281,7 @@ fn leaving_in_a_hurry_is_not_ended_by_leaving_patiently() {
         .host
         .wait("the view without it", |r| r.view_names().len() == 1);
     assert!(!leaving.is_finished());
-    node.leave_when_spared();
+    node.leave_when_not_needed();
     leaving.join().unwrap();
     // It cannot be spared, so it takes the whole of its time.
     assert!(began.elapsed() > Duration::from_secs(3));

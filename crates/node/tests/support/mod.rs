@@ -11,9 +11,10 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use gate::Gate;
 use synod_node::{
-    Action, Class, DataState, DatabasePosition, Decision, Delivery, DonorRequest, Fate, GroupId,
-    Host, KeySet, KeyType, Level, Limits, LogOptions, MemberId, Node, NodeConfig, NodeError,
-    OUR_VERSIONS, Origin, RoleName, Seqno, StartMode, Timing, TransferNews, View,
+    Action, Class, DataState, DatabasePosition, Delivery, DonorRequest, GroupId, Host, KeySet,
+    KeyType, Level, Limits, LogOptions, MemberId, Node, NodeConfig, NodeError, OUR_VERSIONS,
+    Origin, OutcomeDecision, ProposalResult, RoleName, Seqno, StartMode, StateTransferEvent,
+    Timing, View,
 };
 use tempfile::TempDir;
 
@@ -35,15 +36,15 @@ pub(crate) struct Record {
     pub(crate) needs_copy: bool,
     pub(crate) lines: Vec<(Level, String)>,
     pub(crate) donations: Vec<DonorRequest>,
-    pub(crate) news: Vec<(u64, TransferNews)>,
+    pub(crate) news: Vec<(u64, StateTransferEvent)>,
     /// Addresses of callers that it was asked about.
     pub(crate) callers: Vec<String>,
     /// The host's allowlist is one that nobody is on.
     pub(crate) allows_nobody: bool,
     /// Which outcomes stand, as soon as that was known.
-    pub(crate) decisions: Vec<Decision>,
+    pub(crate) decisions: Vec<OutcomeDecision>,
     /// The same, in their places among the deliveries.
-    pub(crate) delivered_decisions: Vec<Decision>,
+    pub(crate) delivered_decisions: Vec<OutcomeDecision>,
     /// The database applies nothing after this.
     pub(crate) applies_up_to: Option<Seqno>,
     /// The host refuses deliveries from now on.
@@ -163,7 +164,7 @@ impl Host for Recorder {
         self.change(|record| record.donations.push(request));
     }
 
-    fn transfer_news(&self, id: u64, news: TransferNews) {
+    fn state_transfer_event(&self, id: u64, news: StateTransferEvent) {
         self.change(|record| record.news.push((id, news)));
     }
 
@@ -172,11 +173,11 @@ impl Host for Recorder {
         !self.lock().allows_nobody
     }
 
-    fn decided(&self, decision: &Decision) {
+    fn outcome_decided(&self, decision: &OutcomeDecision) {
         self.change(|record| record.decisions.push(decision.clone()));
     }
 
-    fn deliver_decision(&self, decision: &Decision) {
+    fn deliver_decision(&self, decision: &OutcomeDecision) {
         self.change(|record| record.delivered_decisions.push(decision.clone()));
     }
 
@@ -359,8 +360,8 @@ impl Member {
     }
 
     /// Orders an action that conflicts with nothing of another name.
-    pub(crate) fn order(&self, key: &str, data: impl Into<Bytes>) -> Fate {
-        self.submit(key, data).wait_for_fate()
+    pub(crate) fn order(&self, key: &str, data: impl Into<Bytes>) -> ProposalResult {
+        self.submit(key, data).wait_for_result()
     }
 
     pub(crate) fn submit(&self, key: &str, data: impl Into<Bytes>) -> Arc<synod_node::Pending> {
@@ -386,9 +387,9 @@ pub(crate) fn action(key: &str, last_seen: Seqno, data: impl Into<Bytes>) -> Act
 }
 
 #[track_caller]
-pub(crate) fn seqno_of(fate: Fate) -> Seqno {
+pub(crate) fn seqno_of(fate: ProposalResult) -> Seqno {
     match fate {
-        Fate::Ordered { seqno, .. } => seqno,
+        ProposalResult::Ordered { seqno, .. } => seqno,
         other => panic!("not ordered: {other:?}"),
     }
 }

@@ -169,7 +169,7 @@ fn caller_that_does_not_fit_is_refused_with_a_reason_that_names_it() {
                 member: MemberId(1),
                 ..caller()
             },
-            RefuseReason::Twin,
+            RefuseReason::DuplicateIdentity,
             "runs here already",
         ),
     ];

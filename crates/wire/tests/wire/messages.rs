@@ -355,7 +355,7 @@ fn version_1_never_changes() {
         state: DataState::Synced,
         applied: Seqno(3),
         seen: Seqno(2),
-        durable: Seqno(1),
+        db_flushed: Seqno(1),
         incoming: "a:1".to_owned(),
         queue: 4,
         weight: LeaderWeight::new(70).unwrap(),
@@ -368,7 +368,7 @@ fn version_1_never_changes() {
     );
 }
 
-/// Member, session, state, applied, seen, durable, address, queue, weight, vote.
+/// Member, session, state, applied, seen, db_flushed, address, queue, weight, vote.
 const REPORT: &str = concat!(
     "5379180034000000cd497092936eb2f7",
     "01000000000000000200000000000000",

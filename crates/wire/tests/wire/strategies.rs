@@ -9,8 +9,9 @@ use synod_consensus::{
     SessionId, Term, Time, VersionRange,
 };
 use synod_wire::{
-    DataState, Hello, HelloReply, Join, JoinRefused, JoinReply, Lane, PeerMessage, Propose,
-    RefuseReason, RefusedWhy, Report, StateOffer, StateRequest, StateResult, StatusBroadcast, Vote,
+    DataState, Hello, HelloReply, Join, JoinRefusal, JoinReply, Lane, OutcomeReport, PeerMessage,
+    ProposalRefusal, Propose, RefuseReason, Report, StateOffer, StateRequest, StateResult,
+    StatusBroadcast,
 };
 
 fn member() -> impl Strategy<Value = MemberId> {
@@ -229,13 +230,13 @@ fn propose() -> impl Strategy<Value = Propose> {
     })
 }
 
-fn refused_why() -> impl Strategy<Value = RefusedWhy> {
+fn refused_why() -> impl Strategy<Value = ProposalRefusal> {
     prop_oneof![
-        seqno().prop_map(|with| RefusedWhy::Conflict { with }),
-        seqno().prop_map(|window_start| RefusedWhy::TooOld { window_start }),
-        Just(RefusedWhy::NotLeader),
-        Just(RefusedWhy::Malformed),
-        Just(RefusedWhy::GivenUp),
+        seqno().prop_map(|with| ProposalRefusal::Conflict { with }),
+        seqno().prop_map(|window_start| ProposalRefusal::TooOld { window_start }),
+        Just(ProposalRefusal::NotLeader),
+        Just(ProposalRefusal::Malformed),
+        Just(ProposalRefusal::GivenUp),
     ]
 }
 
@@ -263,12 +264,12 @@ fn join() -> impl Strategy<Value = Join> {
 
 fn join_reply() -> impl Strategy<Value = JoinReply> {
     let reason = prop_oneof![
-        Just(JoinRefused::WrongGroup),
-        Just(JoinRefused::NameTaken),
-        Just(JoinRefused::UnknownVersion),
-        Just(JoinRefused::NotAllowed),
-        Just(JoinRefused::GroupFull),
-        Just(JoinRefused::Diverged),
+        Just(JoinRefusal::WrongGroup),
+        Just(JoinRefusal::NameTaken),
+        Just(JoinRefusal::UnknownVersion),
+        Just(JoinRefusal::NotAllowed),
+        Just(JoinRefusal::GroupFull),
+        Just(JoinRefusal::Diverged),
     ];
     let leader = proptest::option::of((member(), text()));
     prop_oneof![
@@ -304,7 +305,7 @@ fn report() -> impl Strategy<Value = Report> {
             member,
             session,
             state,
-            (applied, seen, durable),
+            (applied, seen, db_flushed),
             incoming,
             queue,
             (weight, wants_vote),
@@ -314,7 +315,7 @@ fn report() -> impl Strategy<Value = Report> {
             state,
             applied,
             seen,
-            durable,
+            db_flushed,
             incoming,
             queue,
             weight,
@@ -358,7 +359,7 @@ pub(crate) fn peer_message() -> impl Strategy<Value = PeerMessage> {
         2 => propose().prop_map(PeerMessage::Propose),
         1 => (term(), session(), any::<u64>(), refused_why()).prop_map(
             |(term, session, number, reason)| {
-                PeerMessage::ProposeRefused { term, session, number, reason }
+                PeerMessage::ProposalRefused { term, session, number, reason }
             }
         ),
         1 => join().prop_map(PeerMessage::Join),
@@ -366,9 +367,9 @@ pub(crate) fn peer_message() -> impl Strategy<Value = PeerMessage> {
         1 => session().prop_map(|session| PeerMessage::Leave { session }),
         1 => any::<bool>().prop_map(|ok| PeerMessage::LeaveReply { ok }),
         1 => report().prop_map(PeerMessage::Report),
-        1 => (term(), vec(report(), 0..4), any::<u64>()).prop_map(|(term, members, droppable)| {
-            let droppable = LogIndex(droppable);
-            PeerMessage::Status(StatusBroadcast { term, members, droppable })
+        1 => (term(), vec(report(), 0..4), any::<u64>()).prop_map(|(term, members, purge_limit)| {
+            let purge_limit = LogIndex(purge_limit);
+            PeerMessage::Status(StatusBroadcast { term, members, purge_limit })
         }),
         1 => state_request().prop_map(PeerMessage::StateRequest),
         1 => (any::<u64>(), member(), any::<bool>(), text()).prop_map(
@@ -378,10 +379,10 @@ pub(crate) fn peer_message() -> impl Strategy<Value = PeerMessage> {
         ),
         1 => state_result().prop_map(PeerMessage::StateResult),
         1 => (session(), seqno(), any::<u64>()).prop_map(|(session, seqno, outcome)| {
-            PeerMessage::Vote(Vote { session, seqno, outcome })
+            PeerMessage::OutcomeReport(OutcomeReport { session, seqno, outcome })
         }),
         1 => (term(), seqno())
-            .prop_map(|(term, seqno)| PeerMessage::VoteRequest { term, seqno }),
+            .prop_map(|(term, seqno)| PeerMessage::OutcomeQuery { term, seqno }),
     ]
 }
 

@@ -7,7 +7,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use synod_node::{Delivery, DonorRequest, Host, Level, Node, Seqno, TransferNews, View};
+use synod_node::{Delivery, DonorRequest, Host, Level, Node, Seqno, StateTransferEvent, View};
 use synod_oracle::{Content, RowWrite, Transaction};
 
 use super::{Planted, copy};
@@ -216,7 +216,7 @@ impl Host for StoreHost {
         }
     }
 
-    fn transfer_news(&self, id: u64, news: TransferNews) {
+    fn state_transfer_event(&self, id: u64, news: StateTransferEvent) {
         eprintln!("copy {id}: {news:?}");
     }
 

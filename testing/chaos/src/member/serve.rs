@@ -5,7 +5,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::Arc;
 use std::time::Duration;
 
-use synod_node::{Action, Class, Fate, KeySet, KeyType, Node, RoleName};
+use synod_node::{Action, Class, KeySet, KeyType, Node, ProposalResult, RoleName};
 
 use super::host::{StoreHost, encode, fail};
 use super::{CONTROL_SOCKET, Options, Planted};
@@ -98,16 +98,16 @@ impl Server {
             data,
         };
         let pending = self.node.submit(&action);
-        let reply = match pending.wait_for_fate() {
-            Fate::Ordered { seqno, .. } => {
+        let reply = match pending.wait_for_result() {
+            ProposalResult::Ordered { seqno, .. } => {
                 self.host.finish(seqno, transaction);
                 Reply::Committed { position: seqno.0 }
             }
-            Fate::Conflict { .. } => refused("conflict"),
-            Fate::TooOld => refused("snapshot too old"),
-            Fate::GivenUp => refused("given up"),
-            Fate::Rejected => refused("rejected"),
-            Fate::Unknown | Fate::NotProposed => Reply::Unknown,
+            ProposalResult::Conflict { .. } => refused("conflict"),
+            ProposalResult::TooOld => refused("snapshot too old"),
+            ProposalResult::GivenUp => refused("given up"),
+            ProposalResult::Rejected => refused("rejected"),
+            ProposalResult::Unknown | ProposalResult::NotProposed => Reply::Unknown,
         };
         self.host.release(rows);
         reply

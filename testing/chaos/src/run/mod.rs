@@ -43,7 +43,7 @@ const LINES_SHOWN: usize = 50;
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Decides what is done to whom, and what clients do. Drawn if not given.
+    /// Decides what is done to whom, and what clients do. StartEntropy if not given.
     #[arg(long)]
     seed: Option<u64>,
     /// How long the group is tormented, in seconds.

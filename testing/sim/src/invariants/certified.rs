@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use synod_certify::{Class, Fingerprint, KeySet, KeyType, Relation, Source, relation};
 use synod_consensus::{EntryHeader, EntryId, EntryKind, LogIndex, Seqno};
-use synod_member::{ActionPiece, Chunk, Discard, OpenId, Part};
+use synod_member::{ActionPiece, Chunk, Discard, Part, PartialActionId};
 
 use super::{Checked, Violation, history::History, require};
 use crate::action::{Content, Row};
@@ -32,11 +32,11 @@ pub(crate) struct Certified {
     /// Seqnos of the writes to each row.
     rows: BTreeMap<Row, Vec<i64>>,
     /// First chunk, keys and data of unfinished actions.
-    chunks: BTreeMap<OpenId, (LogIndex, Vec<u8>, Vec<u8>)>,
+    chunks: BTreeMap<PartialActionId, (LogIndex, Vec<u8>, Vec<u8>)>,
     /// Where the window may have begun when a leader judged an entry.
     windows: BTreeMap<EntryId, Vec<Seqno>>,
     /// Actions in chunks, with the first one's index: whoever began in the middle of one does not know its keys.
-    chunked: BTreeMap<i64, LogIndex>,
+    first_chunks: BTreeMap<i64, LogIndex>,
 }
 
 /// An action as the checkers see it: whole.
@@ -72,12 +72,12 @@ impl Certified {
 
     /// Where a committed action in chunks begins.
     pub(crate) fn first_chunk(&self, seqno: Seqno) -> Option<LogIndex> {
-        self.chunked.get(&seqno.0).copied()
+        self.first_chunks.get(&seqno.0).copied()
     }
 
     /// The last committed action that a log which begins after `base` has not all chunks of.
     pub(crate) fn last_broken(&self, base: LogIndex) -> Option<Seqno> {
-        let mut latest_first = self.chunked.iter().rev();
+        let mut latest_first = self.first_chunks.iter().rev();
         let broken = latest_first.find(|(_, first_chunk)| **first_chunk <= base);
         broken.map(|(seqno, _)| Seqno(*seqno))
     }
@@ -117,7 +117,7 @@ impl Certified {
 
     fn chunk(&mut self, header: &EntryHeader, payload: &Bytes) -> Checked {
         let chunk = Chunk::decode(payload.clone()).map_err(|error| unreadable(header, &error))?;
-        let id = OpenId::of(&header.origin, chunk.chunked);
+        let id = PartialActionId::of(&header.origin, chunk.action_no);
         let begun = || (header.index, Vec::new(), Vec::new());
         let (_, keys, data) = self.chunks.entry(id).or_insert_with(begun);
         match chunk.part {
@@ -130,11 +130,11 @@ impl Certified {
     fn action(&mut self, header: &EntryHeader, payload: &Bytes, history: &mut History) -> Checked {
         let piece =
             ActionPiece::decode(payload.clone()).map_err(|error| unreadable(header, &error))?;
-        let id = OpenId::of(&header.origin, piece.chunked);
+        let id = PartialActionId::of(&header.origin, piece.action_no);
         let (mut keys, mut data) = (Vec::new(), Vec::new());
         if let Some((first_chunk, of_chunks, data_of_chunks)) = self.chunks.remove(&id) {
             (keys, data) = (of_chunks, data_of_chunks);
-            self.chunked.insert(header.seqno.0, first_chunk);
+            self.first_chunks.insert(header.seqno.0, first_chunk);
         }
         keys.extend_from_slice(&piece.keys);
         data.extend_from_slice(&piece.data);
@@ -189,7 +189,7 @@ impl Certified {
         let exact =
             first.is_some_and(|w| from(w.0) <= found) && last.is_some_and(|w| found <= from(w.0));
         // Behind an action whose keys the leader did not know.
-        let cautious = found > from(0) && self.chunked.contains_key(&found);
+        let cautious = found > from(0) && self.first_chunks.contains_key(&found);
         require(exact || cautious, RULE, || {
             let expected = from(0);
             format!("{header:?} has to depend on {expected} (window from {windows:?})")

@@ -23,14 +23,14 @@ const MEMBERS_MAX: usize = 1024;
 /// nothing for 65536 numbers the floor rises by itself: a number under it is never
 /// ordered twice, at worst not at all before the next term.
 #[derive(Debug, Default)]
-pub struct Intake {
+pub struct ProposalDedup {
     term: Term,
     members: BTreeMap<MemberId, MemberSessions>,
 }
 
 /// What to do with a proposal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum IntakeVerdict {
+pub enum DedupVerdict {
     /// Not seen in this term: certify, then append or refuse it, and report which.
     New,
     /// Meant for another term's leader (or too many members propose): drop it, the origin will know.
@@ -57,10 +57,10 @@ struct Seen {
     refused: BTreeSet<u64>,
 }
 
-impl Intake {
-    /// An intake that accepts nothing before [`Intake::new_term`].
-    pub fn new() -> Intake {
-        Intake::default()
+impl ProposalDedup {
+    /// An dedup that accepts nothing before [`ProposalDedup::new_term`].
+    pub fn new() -> ProposalDedup {
+        ProposalDedup::default()
     }
 
     /// This member leads a new term; everything of earlier ones is forgotten.
@@ -70,24 +70,24 @@ impl Intake {
     }
 
     /// What to do with a proposal tagged `tag`.
-    pub fn check(&mut self, tag: Term, origin: Origin) -> IntakeVerdict {
+    pub fn check(&mut self, tag: Term, origin: Origin) -> DedupVerdict {
         if tag == self.term && synod_planted::is(synod_planted::Bug::ResendWithoutDedup) {
-            return IntakeVerdict::New;
+            return DedupVerdict::New;
         }
         let stale = tag != self.term && !synod_planted::is(synod_planted::Bug::AcceptStaleProposal);
         if stale || tag == Term(0) || origin.number == 0 {
-            return IntakeVerdict::WrongTerm;
+            return DedupVerdict::WrongTerm;
         }
         let Some(member) = self.members.get(&origin.member) else {
             let full = self.members.len() >= MEMBERS_MAX;
             return if full {
-                IntakeVerdict::WrongTerm
+                DedupVerdict::WrongTerm
             } else {
-                IntakeVerdict::New
+                DedupVerdict::New
             };
         };
         if member.dead.contains(&origin.session) {
-            return IntakeVerdict::AlreadyAppended;
+            return DedupVerdict::AlreadyAppended;
         }
         match member
             .live
@@ -95,7 +95,7 @@ impl Intake {
             .find(|(session, _)| *session == origin.session)
         {
             Some((_, seen)) => seen.check(origin.number),
-            None => IntakeVerdict::New,
+            None => DedupVerdict::New,
         }
     }
 
@@ -154,13 +154,13 @@ impl MemberSessions {
 }
 
 impl Seen {
-    fn check(&self, number: u64) -> IntakeVerdict {
+    fn check(&self, number: u64) -> DedupVerdict {
         if self.refused.contains(&number) {
-            IntakeVerdict::AlreadyRefused
+            DedupVerdict::AlreadyRefused
         } else if number < self.floor || self.appended.contains(&number) {
-            IntakeVerdict::AlreadyAppended
+            DedupVerdict::AlreadyAppended
         } else {
-            IntakeVerdict::New
+            DedupVerdict::New
         }
     }
 
@@ -208,94 +208,85 @@ mod tests {
         }
     }
 
-    fn intake() -> Intake {
-        let mut intake = Intake::new();
-        intake.new_term(TERM);
-        intake
+    fn dedup() -> ProposalDedup {
+        let mut dedup = ProposalDedup::new();
+        dedup.new_term(TERM);
+        dedup
     }
 
     #[test]
     fn other_tags_are_dropped() {
-        let mut intake = Intake::new();
-        assert_eq!(
-            intake.check(Term(0), origin(1, 1)),
-            IntakeVerdict::WrongTerm
-        );
-        intake.new_term(TERM);
-        assert_eq!(
-            intake.check(Term(2), origin(1, 1)),
-            IntakeVerdict::WrongTerm
-        );
-        assert_eq!(
-            intake.check(Term(4), origin(1, 1)),
-            IntakeVerdict::WrongTerm
-        );
-        assert_eq!(intake.check(TERM, origin(1, 1)), IntakeVerdict::New);
+        let mut dedup = ProposalDedup::new();
+        assert_eq!(dedup.check(Term(0), origin(1, 1)), DedupVerdict::WrongTerm);
+        dedup.new_term(TERM);
+        assert_eq!(dedup.check(Term(2), origin(1, 1)), DedupVerdict::WrongTerm);
+        assert_eq!(dedup.check(Term(4), origin(1, 1)), DedupVerdict::WrongTerm);
+        assert_eq!(dedup.check(TERM, origin(1, 1)), DedupVerdict::New);
     }
 
     #[test]
     fn numbers_are_recognised_whatever_the_gaps() {
-        let mut intake = intake();
-        intake.appended(origin(1, 17));
-        intake.refused(origin(1, 20));
+        let mut dedup = dedup();
+        dedup.appended(origin(1, 17));
+        dedup.refused(origin(1, 20));
         assert_eq!(
-            intake.check(TERM, origin(1, 17)),
-            IntakeVerdict::AlreadyAppended
+            dedup.check(TERM, origin(1, 17)),
+            DedupVerdict::AlreadyAppended
         );
         assert_eq!(
-            intake.check(TERM, origin(1, 20)),
-            IntakeVerdict::AlreadyRefused
+            dedup.check(TERM, origin(1, 20)),
+            DedupVerdict::AlreadyRefused
         );
-        assert_eq!(intake.check(TERM, origin(1, 18)), IntakeVerdict::New);
-        assert_eq!(intake.check(TERM, origin(1, 5)), IntakeVerdict::New);
-        assert_eq!(intake.check(TERM, origin(2, 17)), IntakeVerdict::New);
+        assert_eq!(dedup.check(TERM, origin(1, 18)), DedupVerdict::New);
+        assert_eq!(dedup.check(TERM, origin(1, 5)), DedupVerdict::New);
+        assert_eq!(dedup.check(TERM, origin(2, 17)), DedupVerdict::New);
     }
 
     #[test]
     fn below_the_acknowledged_mark_everything_counts_as_seen() {
-        let mut intake = intake();
-        intake.appended(origin(1, 4));
-        intake.acknowledged(MemberId(1), SessionId(1), 10);
+        let mut dedup = dedup();
+        dedup.appended(origin(1, 4));
+        dedup.acknowledged(MemberId(1), SessionId(1), 10);
         assert_eq!(
-            intake.check(TERM, origin(1, 9)),
-            IntakeVerdict::AlreadyAppended
+            dedup.check(TERM, origin(1, 9)),
+            DedupVerdict::AlreadyAppended
         );
-        assert_eq!(intake.check(TERM, origin(1, 10)), IntakeVerdict::New);
-        intake.acknowledged(MemberId(1), SessionId(1), 2);
+        assert_eq!(dedup.check(TERM, origin(1, 10)), DedupVerdict::New);
+        dedup.acknowledged(MemberId(1), SessionId(1), 2);
         assert_eq!(
-            intake.check(TERM, origin(1, 9)),
-            IntakeVerdict::AlreadyAppended
+            dedup.check(TERM, origin(1, 9)),
+            DedupVerdict::AlreadyAppended
         );
     }
 
     #[test]
     fn a_new_term_starts_afresh() {
-        let mut intake = intake();
-        intake.appended(origin(1, 4));
-        intake.new_term(Term(9));
-        assert_eq!(intake.check(Term(9), origin(1, 4)), IntakeVerdict::New);
+        let mut dedup = dedup();
+        dedup.appended(origin(1, 4));
+        dedup.new_term(Term(9));
+        assert_eq!(dedup.check(Term(9), origin(1, 4)), DedupVerdict::New);
     }
 
     #[test]
     fn memory_is_bounded() {
-        let mut intake = intake();
+        let mut dedup = dedup();
         for number in 1..=NUMBERS_MAX as u64 + 10 {
-            intake.appended(origin(1, number));
+            dedup.appended(origin(1, number));
         }
-        let seen = &intake.members[&MemberId(1)].live[0].1;
+        let seen = &dedup.members[&MemberId(1)].live[0].1;
         assert_eq!(seen.appended.len(), NUMBERS_MAX);
         assert_eq!(
-            intake.check(TERM, origin(1, 3)),
-            IntakeVerdict::AlreadyAppended
+            dedup.check(TERM, origin(1, 3)),
+            DedupVerdict::AlreadyAppended
         );
 
         for session in 2..2 + LIVE_SESSIONS_MAX as u64 {
-            intake.appended(origin(session, 1));
+            dedup.appended(origin(session, 1));
         }
-        assert_eq!(intake.members[&MemberId(1)].live.len(), LIVE_SESSIONS_MAX);
+        assert_eq!(dedup.members[&MemberId(1)].live.len(), LIVE_SESSIONS_MAX);
         assert_eq!(
-            intake.check(TERM, origin(1, 999_999_999)),
-            IntakeVerdict::AlreadyAppended
+            dedup.check(TERM, origin(1, 999_999_999)),
+            DedupVerdict::AlreadyAppended
         );
     }
 }
