@@ -83,8 +83,6 @@ pub struct SendEntries {
     pub may_shorten: bool,
     /// Commit index for the message.
     pub commit: LogIndex,
-    /// The leader's own durable index for the message.
-    pub leader_durable: LogIndex,
     /// `sent_at` for the message.
     pub sent_at: Time,
 }

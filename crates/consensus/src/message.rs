@@ -97,8 +97,6 @@ pub struct Append {
     pub entries: Vec<EntryHeader>,
     /// Leader's commit index (may be beyond `entries`).
     pub commit: LogIndex,
-    /// What the leader's own disk holds for sure.
-    pub leader_durable: LogIndex,
     /// Sender's clock, comes back in the reply.
     pub sent_at: Time,
 }

@@ -224,7 +224,6 @@ impl Core {
 
     fn send_outgoing(&mut self, to: MemberId, outgoing: Outgoing) {
         let sent_at = self.now;
-        let leader_durable = self.durability.index();
         let commit = self.commit;
         match outgoing {
             Outgoing::Empty { prev } => {
@@ -233,7 +232,6 @@ impl Core {
                     prev,
                     entries,
                     commit,
-                    leader_durable,
                     sent_at,
                 };
                 self.send(to, Body::Append(append));
@@ -253,7 +251,6 @@ impl Core {
                     last,
                     may_shorten,
                     commit,
-                    leader_durable,
                     sent_at,
                 }));
             }

@@ -102,12 +102,10 @@ fn body(rng: &mut SmallRng, last: EntryId) -> Body {
                 entry_id(rng)
             };
             let entries = entries(rng, prev);
-            let leader_durable = index;
             Body::Append(Append {
                 prev,
                 entries,
                 commit: index,
-                leader_durable,
                 sent_at: time,
             })
         }

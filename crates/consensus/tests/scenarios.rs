@@ -235,12 +235,11 @@ fn from(sender: u64, term: u64, body: Body) -> Message {
 }
 
 fn append(term: u64, prev: EntryId, entries: Vec<EntryHeader>, commit: u64) -> Message {
-    let (commit, leader_durable) = (LogIndex(commit), LogIndex(0));
+    let commit = LogIndex(commit);
     let append = Append {
         prev,
         entries,
         commit,
-        leader_durable,
         sent_at: Time(1),
     };
     from(2, term, Body::Append(append))

@@ -122,7 +122,6 @@ mod tests {
             last: LogIndex(first),
             may_shorten: false,
             commit: LogIndex(0),
-            leader_durable: LogIndex(0),
             sent_at: Time(sent_at),
         }
     }

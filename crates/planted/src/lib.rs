@@ -3,7 +3,27 @@
 //! The code under test asks [`is`] at the place where it could be wrong. Without the feature
 //! `planted` the answer is the constant `false`, and nothing is left of the question. With it, a bug
 //! can be switched on for one thread by [`plant`]; none is on by itself.
+//!
+//! Most places ask with [`planted!`], whose first operand is the right code:
+//!
+//! ```
+//! # let voters: usize = 3;
+//! let majority = synod_planted::planted!(HalfIsMajority, voters / 2 + 1, else voters.div_ceil(2));
+//! # assert_eq!(majority, 2);
+//! ```
 #![forbid(unsafe_code)]
+
+/// The right code, or, if this bug is planted in this thread, the wrong code behind `else`.
+#[macro_export]
+macro_rules! planted {
+    ($bug:ident, $right:expr, else $wrong:expr) => {
+        if $crate::is($crate::Bug::$bug) {
+            $wrong
+        } else {
+            $right
+        }
+    };
+}
 
 /// Whether this build can be made wrong.
 pub const ENABLED: bool = cfg!(feature = "planted");

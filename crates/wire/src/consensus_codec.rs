@@ -178,7 +178,6 @@ fn write_append(w: &mut Writer, append: &Append) -> Result<(), EncodeError> {
     w.u8(code::APPEND);
     write_entry_id(w, append.prev);
     w.u64(append.commit.0);
-    w.u64(append.leader_durable.0);
     w.u64(append.sent_at.0);
     w.count("entries", append.entries.len(), ENTRIES_MAX)?;
     append
@@ -191,7 +190,6 @@ fn write_append(w: &mut Writer, append: &Append) -> Result<(), EncodeError> {
 fn read_append(r: &mut Reader) -> Result<Append, DecodeError> {
     let prev = read_entry_id(r)?;
     let commit = LogIndex(r.u64()?);
-    let leader_durable = LogIndex(r.u64()?);
     let sent_at = Time(r.u64()?);
     let count = r.count("entries", ENTRY_BYTES, ENTRIES_MAX)?;
     let mut entries = Vec::with_capacity(count);
@@ -209,7 +207,6 @@ fn read_append(r: &mut Reader) -> Result<Append, DecodeError> {
         prev,
         entries,
         commit,
-        leader_durable,
         sent_at,
     })
 }

@@ -51,11 +51,8 @@ pub enum PeerMessage {
         /// The sender's session.
         session: SessionId,
     },
-    /// Answer to [`PeerMessage::Leave`].
-    LeaveReply {
-        /// Whether the configuration without the sender is committed.
-        ok: bool,
-    },
+    /// Answer to [`PeerMessage::Leave`]: the configuration without the sender as a voter is committed.
+    LeaveReply,
     /// To the leader, periodically and on change: the state of the sender's database.
     Report(Report),
     /// From the leader: what it knows of all members.
@@ -92,7 +89,7 @@ impl PeerMessage {
             | PeerMessage::Join(_)
             | PeerMessage::JoinReply(_)
             | PeerMessage::Leave { .. }
-            | PeerMessage::LeaveReply { .. }
+            | PeerMessage::LeaveReply
             | PeerMessage::Report(_)
             | PeerMessage::Status(_)
             | PeerMessage::OutcomeReport(_)
@@ -129,12 +126,7 @@ pub enum ProposalRefusal {
         with: Seqno,
     },
     /// It is based on a position older than the leader's certification window.
-    TooOld {
-        /// Where the window starts.
-        window_start: Seqno,
-    },
-    /// The receiver does not lead (in the proposal's term).
-    NotLeader,
+    TooOld,
     /// The payload is not what its kind says.
     Malformed,
     /// Chunks that came before it are not known, or were given up.
@@ -173,15 +165,11 @@ pub enum JoinReply {
     Accepted {
         /// The group.
         group: GroupId,
-        /// The leader's term.
-        term: Term,
     },
     /// Ask somebody else.
     NotLeader {
         /// The leader and its address, if known.
         leader: Option<(MemberId, String)>,
-        /// Addresses of all members known.
-        peers: Vec<String>,
     },
     /// No, and asking again will not help.
     Refused {

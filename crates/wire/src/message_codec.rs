@@ -55,7 +55,7 @@ impl PeerMessage {
             PeerMessage::Join(_) => kind::JOIN,
             PeerMessage::JoinReply(_) => kind::JOIN_REPLY,
             PeerMessage::Leave { .. } => kind::LEAVE,
-            PeerMessage::LeaveReply { .. } => kind::LEAVE_REPLY,
+            PeerMessage::LeaveReply => kind::LEAVE_REPLY,
             PeerMessage::Report(_) => kind::REPORT,
             PeerMessage::Status(_) => kind::STATUS,
             PeerMessage::StateRequest(_) => kind::STATE_REQUEST,
@@ -127,7 +127,7 @@ fn write_peer_message(w: &mut Writer, message: &PeerMessage) -> Result<(), Encod
         PeerMessage::Join(join) => write_join(w, join)?,
         PeerMessage::JoinReply(reply) => write_join_reply(w, reply)?,
         PeerMessage::Leave { session } => w.u64(session.0),
-        PeerMessage::LeaveReply { ok } => w.bool(*ok),
+        PeerMessage::LeaveReply => {}
         PeerMessage::Report(report) => write_report(w, report)?,
         PeerMessage::Status(status) => {
             w.u64(status.term.0);
@@ -181,7 +181,7 @@ fn read_peer_message(r: &mut Reader, kind: u8) -> Result<PeerMessage, DecodeErro
         kind::LEAVE => PeerMessage::Leave {
             session: SessionId(r.u64()?),
         },
-        kind::LEAVE_REPLY => PeerMessage::LeaveReply { ok: r.bool()? },
+        kind::LEAVE_REPLY => PeerMessage::LeaveReply,
         kind::REPORT => PeerMessage::Report(read_report(r)?),
         kind::STATUS => PeerMessage::Status(read_status(r)?),
         kind::STATE_REQUEST => PeerMessage::StateRequest(read_state_request(r)?),
@@ -315,13 +315,9 @@ fn write_refused_why(w: &mut Writer, why: ProposalRefusal) {
             w.u8(0);
             w.i64(with.0);
         }
-        ProposalRefusal::TooOld { window_start } => {
-            w.u8(1);
-            w.i64(window_start.0);
-        }
-        ProposalRefusal::NotLeader => w.u8(2),
-        ProposalRefusal::Malformed => w.u8(3),
-        ProposalRefusal::GivenUp => w.u8(4),
+        ProposalRefusal::TooOld => w.u8(1),
+        ProposalRefusal::Malformed => w.u8(2),
+        ProposalRefusal::GivenUp => w.u8(3),
     }
 }
 
@@ -330,12 +326,9 @@ fn read_refused_why(r: &mut Reader) -> Result<ProposalRefusal, DecodeError> {
         0 => ProposalRefusal::Conflict {
             with: Seqno(r.i64()?),
         },
-        1 => ProposalRefusal::TooOld {
-            window_start: Seqno(r.i64()?),
-        },
-        2 => ProposalRefusal::NotLeader,
-        3 => ProposalRefusal::Malformed,
-        4 => ProposalRefusal::GivenUp,
+        1 => ProposalRefusal::TooOld,
+        2 => ProposalRefusal::Malformed,
+        3 => ProposalRefusal::GivenUp,
         code => {
             return Err(DecodeError::UnknownCode {
                 what: "refusal of a proposal",
@@ -380,19 +373,17 @@ fn read_join(r: &mut Reader) -> Result<Join, DecodeError> {
 
 fn write_join_reply(w: &mut Writer, reply: &JoinReply) -> Result<(), EncodeError> {
     match reply {
-        JoinReply::Accepted { group, term } => {
+        JoinReply::Accepted { group } => {
             w.u8(0);
             w.bytes(&group.0);
-            w.u64(term.0);
         }
-        JoinReply::NotLeader { leader, peers } => {
+        JoinReply::NotLeader { leader } => {
             w.u8(1);
             w.bool(leader.is_some());
             if let Some((member, address)) = leader {
                 w.u64(member.0);
                 w.string("address", address, NAME_MAX)?;
             }
-            write_strings(w, "addresses", peers)?;
         }
         JoinReply::Refused { reason, text } => {
             w.u8(2);
@@ -411,17 +402,13 @@ fn read_join_reply(r: &mut Reader) -> Result<JoinReply, DecodeError> {
     Ok(match r.u8()? {
         0 => JoinReply::Accepted {
             group: GroupId(r.array()?),
-            term: Term(r.u64()?),
         },
         1 => {
             let leader = match r.bool()? {
                 true => Some((MemberId(r.u64()?), r.string("address", NAME_MAX)?)),
                 false => None,
             };
-            JoinReply::NotLeader {
-                leader,
-                peers: read_strings(r, "addresses")?,
-            }
+            JoinReply::NotLeader { leader }
         }
         2 => JoinReply::Refused {
             reason: read_join_refused(r)?,

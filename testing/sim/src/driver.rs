@@ -47,7 +47,7 @@ pub(crate) fn kind_of(message: &PeerMessage) -> MessageKind {
         PeerMessage::Join(_) => (16, "join"),
         PeerMessage::JoinReply(_) => (17, "join reply"),
         PeerMessage::Leave { .. } => (18, "leave"),
-        PeerMessage::LeaveReply { .. } => (19, "leave reply"),
+        PeerMessage::LeaveReply => (19, "leave reply"),
         PeerMessage::Report(_) => (20, "report"),
         PeerMessage::Status(_) => (21, "status"),
         PeerMessage::StateRequest(_) => (22, "state request"),

@@ -764,7 +764,6 @@ impl Sim {
             term,
             prev,
             commit,
-            leader_durable,
             sent_at,
             ..
         } = send;
@@ -773,7 +772,6 @@ impl Sim {
             prev,
             entries,
             commit,
-            leader_durable,
             sent_at,
         };
         let message = Message {

@@ -300,7 +300,6 @@ pub(crate) fn append_message(
         prev: range.prev,
         entries: entries.iter().map(|entry| entry.header).collect(),
         commit: range.commit,
-        leader_durable: range.leader_durable,
         sent_at: range.sent_at,
     });
     PeerMessage::Append {

@@ -220,17 +220,16 @@ impl Driver {
             self.joining.name_taken = Recurring::default();
         }
         match reply {
-            JoinReply::Accepted { group, .. } => self.accepted_by(group),
+            JoinReply::Accepted { group } => self.accepted_by(group),
             JoinReply::NotLeader {
                 leader: Some((member, address)),
-                ..
             } => {
                 self.found(member, &address, self.group);
                 if self.add_contact(member) {
                     self.joining.last_sent = None;
                 }
             }
-            JoinReply::NotLeader { leader: None, .. } => {}
+            JoinReply::NotLeader { leader: None } => {}
             JoinReply::Refused {
                 reason: JoinRefusal::NameTaken,
                 text,
@@ -311,10 +310,7 @@ impl Driver {
                 self.repeats_view |= self.has_missed_the_view(from, session, last.index);
                 self.presence.enter(self.now, member);
                 self.update_view();
-                JoinReply::Accepted {
-                    group: self.group,
-                    term: self.core.term(),
-                }
+                JoinReply::Accepted { group: self.group }
             }
             Err(reply) => reply,
         }
@@ -349,8 +345,7 @@ impl Driver {
                 .get(&id)
                 .map(|member| (id, member.address.clone()))
         });
-        let peers = config.members.values().map(|m| m.address.clone()).collect();
-        JoinReply::NotLeader { leader, peers }
+        JoinReply::NotLeader { leader }
     }
 
     /// Sees to it that the configuration has the joiner.

@@ -126,9 +126,7 @@ impl Driver {
         match self.ingest.certify(origin, payload).map_err(unfit)? {
             Verdict::Pass { depends_on } => Ok(Seqno(depends_on)),
             Verdict::Conflict { with } => Err(ProposalRefusal::Conflict { with: Seqno(with) }),
-            Verdict::TooOld { window_start, .. } => Err(ProposalRefusal::TooOld {
-                window_start: Seqno(window_start),
-            }),
+            Verdict::TooOld { .. } => Err(ProposalRefusal::TooOld),
         }
     }
 

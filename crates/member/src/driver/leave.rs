@@ -80,11 +80,8 @@ impl Driver {
         }
     }
 
-    pub(super) fn handle_leave_reply(&mut self, _ok: bool) {
-        self.finish_leave();
-    }
-
-    fn finish_leave(&mut self) {
+    /// The group has let this member go, or it goes without.
+    pub(super) fn finish_leave(&mut self) {
         if let Some(leaving) = self.leaving.take() {
             (leaving.done.0)();
             // Stays "leaving" in effect: the caller stops this thread next.
@@ -153,7 +150,7 @@ impl Driver {
             } else if config.index <= self.core.commit_index() {
                 self.presence.leaving.remove(&member);
                 self.stay_for_leavers();
-                self.send(member, PeerMessage::LeaveReply { ok: true });
+                self.send(member, PeerMessage::LeaveReply);
             }
         }
     }

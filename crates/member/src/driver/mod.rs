@@ -383,7 +383,7 @@ impl Driver {
             PeerMessage::Join(join) => self.handle_join(from, join),
             PeerMessage::JoinReply(reply) => self.handle_join_reply(reply),
             PeerMessage::Leave { session } => self.handle_leave(from, session),
-            PeerMessage::LeaveReply { ok } => self.handle_leave_reply(ok),
+            PeerMessage::LeaveReply => self.finish_leave(),
             PeerMessage::Report(report) => self.handle_report(from, report),
             PeerMessage::Status(status) => self.handle_status(from, status),
             PeerMessage::OutcomeReport(vote) => self.handle_vote(from, vote),

@@ -100,10 +100,8 @@ impl Driver {
     /// The leader has refused a proposal.
     pub(super) fn proposal_refused(&mut self, term: Term, number: u64, reason: ProposalRefusal) {
         let fate = match reason {
-            // The proposal is still ours to send again, to whoever leads next.
-            ProposalRefusal::NotLeader => return,
             ProposalRefusal::Conflict { with } => ProposalResult::Conflict { with },
-            ProposalRefusal::TooOld { .. } => ProposalResult::TooOld,
+            ProposalRefusal::TooOld => ProposalResult::TooOld,
             ProposalRefusal::GivenUp => ProposalResult::GivenUp,
             ProposalRefusal::Malformed => {
                 self.log(

@@ -236,7 +236,7 @@ mod tests {
     use super::*;
     use std::net::TcpListener;
 
-    const LEFT: PeerMessage = PeerMessage::LeaveReply { ok: true };
+    const LEFT: PeerMessage = PeerMessage::LeaveReply;
 
     /// A lane with a connection, this end of it, and the other.
     fn open_lane() -> (LaneQueue, TcpStream, TcpStream) {

@@ -123,9 +123,7 @@ proptest! {
 fn many_messages_leave_in_one_write() {
     let mut writer = FrameWriter::new(Trickle::default(), 1 << 20);
     for _ in 0..20 {
-        writer
-            .push(1, &PeerMessage::LeaveReply { ok: true })
-            .unwrap();
+        writer.push(1, &PeerMessage::LeaveReply).unwrap();
     }
     writer.flush().unwrap();
     assert_eq!(writer.get_ref().calls, 1);

@@ -201,7 +201,7 @@ fn other_protocols_are_told_apart_from_damage() {
 
 #[test]
 fn anything_but_a_hello_first_is_refused() {
-    let bytes = frame_bytes(&PeerMessage::LeaveReply { ok: true });
+    let bytes = frame_bytes(&PeerMessage::LeaveReply);
     let error = read_hello(&mut reader(&bytes)).unwrap_err();
     assert!(
         matches!(
@@ -300,7 +300,7 @@ fn refusal_for_a_reason_of_later_versions_keeps_its_text() {
 
 #[test]
 fn what_follows_the_handshake_is_not_lost() {
-    let message = PeerMessage::LeaveReply { ok: true };
+    let message = PeerMessage::LeaveReply;
     let bytes = [sent_hello(&caller()), frame_bytes(&message)].concat();
     let mut reader = reader(&bytes);
     read_hello(&mut reader).unwrap();

@@ -94,33 +94,27 @@ fn entry() -> impl Strategy<Value = EntryHeader> {
 fn append() -> impl Strategy<Value = (Append, Vec<Bytes>)> {
     let prev = (term(), 0..u64::MAX / 2);
     let entries = vec((entry(), payload()), 0..6);
-    let parts = (prev, entries, index(), index(), time());
-    parts.prop_map(
-        |((term, prev_index), entries, commit, leader_durable, sent_at)| {
-            let prev = EntryId {
-                term,
-                index: LogIndex(prev_index),
-            };
-            let (mut headers, payloads): (Vec<EntryHeader>, Vec<Bytes>) =
-                entries.into_iter().unzip();
-            for ((header, payload), index) in
-                headers.iter_mut().zip(&payloads).zip(prev_index + 1..)
-            {
-                header.index = LogIndex(index);
-                header.payload_len = payload.len() as u32;
-            }
-            (
-                Append {
-                    prev,
-                    entries: headers,
-                    commit,
-                    leader_durable,
-                    sent_at,
-                },
-                payloads,
-            )
-        },
-    )
+    let parts = (prev, entries, index(), time());
+    parts.prop_map(|((term, prev_index), entries, commit, sent_at)| {
+        let prev = EntryId {
+            term,
+            index: LogIndex(prev_index),
+        };
+        let (mut headers, payloads): (Vec<EntryHeader>, Vec<Bytes>) = entries.into_iter().unzip();
+        for ((header, payload), index) in headers.iter_mut().zip(&payloads).zip(prev_index + 1..) {
+            header.index = LogIndex(index);
+            header.payload_len = payload.len() as u32;
+        }
+        (
+            Append {
+                prev,
+                entries: headers,
+                commit,
+                sent_at,
+            },
+            payloads,
+        )
+    })
 }
 
 fn config_at() -> impl Strategy<Value = ConfigAt> {
@@ -233,8 +227,7 @@ fn propose() -> impl Strategy<Value = Propose> {
 fn refused_why() -> impl Strategy<Value = ProposalRefusal> {
     prop_oneof![
         seqno().prop_map(|with| ProposalRefusal::Conflict { with }),
-        seqno().prop_map(|window_start| ProposalRefusal::TooOld { window_start }),
-        Just(ProposalRefusal::NotLeader),
+        Just(ProposalRefusal::TooOld),
         Just(ProposalRefusal::Malformed),
         Just(ProposalRefusal::GivenUp),
     ]
@@ -273,9 +266,8 @@ fn join_reply() -> impl Strategy<Value = JoinReply> {
     ];
     let leader = proptest::option::of((member(), text()));
     prop_oneof![
-        (group(), term()).prop_map(|(group, term)| JoinReply::Accepted { group, term }),
-        (leader, vec(text(), 0..4))
-            .prop_map(|(leader, peers)| JoinReply::NotLeader { leader, peers }),
+        group().prop_map(|group| JoinReply::Accepted { group }),
+        leader.prop_map(|leader| JoinReply::NotLeader { leader }),
         (reason, text()).prop_map(|(reason, text)| JoinReply::Refused { reason, text }),
         text().prop_map(|text| JoinReply::Retry { text }),
     ]
@@ -365,7 +357,7 @@ pub(crate) fn peer_message() -> impl Strategy<Value = PeerMessage> {
         1 => join().prop_map(PeerMessage::Join),
         1 => join_reply().prop_map(PeerMessage::JoinReply),
         1 => session().prop_map(|session| PeerMessage::Leave { session }),
-        1 => any::<bool>().prop_map(|ok| PeerMessage::LeaveReply { ok }),
+        1 => Just(PeerMessage::LeaveReply),
         1 => report().prop_map(PeerMessage::Report),
         1 => (term(), vec(report(), 0..4), any::<u64>()).prop_map(|(term, members, purge_limit)| {
             let purge_limit = LogIndex(purge_limit);
