@@ -10,13 +10,13 @@ use bytes::{Bytes, BytesMut};
 use synod_consensus::{EntryKind, LogIndex, MemberId, Seqno};
 use synod_log::{Entry, LogError, LogReader};
 
-use crate::action::{ActionPiece, Chunk, Part, PayloadError};
-use crate::decision::OutcomeDecision;
 use crate::driver::Me;
 use crate::host::{Delivery, Host};
+use crate::payload::action::{ActionPiece, Chunk, Part, PayloadError};
+use crate::payload::decision::OutcomeDecision;
+use crate::payload::discard::{Discard, PartialActionId};
+use crate::payload::view::View;
 use crate::shared::Shared;
-use crate::unfinished::{Discard, PartialActionId};
-use crate::view::View;
 
 /// Bytes read from the log at a time.
 const READ_BYTES: usize = 1 << 20;
@@ -407,8 +407,8 @@ fn is_chunk_of(entry: &Entry, wanted: &PartialActionId) -> bool {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::action::{Action, Piece, split_into_chunks};
     use crate::host::{DonorRequest, Level, StateTransferEvent};
+    use crate::payload::action::{Action, Piece, split_into_chunks};
     use std::sync::Mutex;
     use synod_certify::{Class, KeySet, KeyType};
     use synod_consensus::{ConfigAt, EntryHeader, GroupId, LogBase, Origin, SessionId, Term};

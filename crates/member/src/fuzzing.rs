@@ -5,10 +5,10 @@ use bytes::Bytes;
 use synod_certify::{Class, KeySet};
 use synod_consensus::Seqno;
 
-use crate::action::{Action, ActionPiece, Chunk, Part, Piece, split_into_chunks};
-use crate::decision::OutcomeDecision;
-use crate::unfinished::Discard;
-use crate::view::View;
+use crate::payload::action::{Action, ActionPiece, Chunk, Part, Piece, split_into_chunks};
+use crate::payload::decision::OutcomeDecision;
+use crate::payload::discard::Discard;
+use crate::payload::view::View;
 
 /// Reserved bytes of actions and chunks, which nobody looks at.
 const RESERVED: std::ops::Range<usize> = 2..4;

@@ -5,8 +5,8 @@ use std::ops::ControlFlow;
 use bytes::Bytes;
 use synod_consensus::{LeaderWeight, MemberId, Origin, Seqno, SessionId};
 
-use crate::decision::OutcomeDecision;
-use crate::view::View;
+use crate::payload::decision::OutcomeDecision;
+use crate::payload::view::View;
 
 /// How much a line matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

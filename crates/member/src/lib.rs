@@ -26,52 +26,49 @@
 //! ```
 #![forbid(unsafe_code)]
 
-mod action;
-mod catchup;
+mod catch_up;
+mod certification;
 mod client;
 mod config;
-mod decision;
 mod deliver;
 mod driver;
-mod former;
+mod entry_cache;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
 mod host;
-mod ingest;
-mod opening;
+mod io;
+mod open;
 mod outcome;
-mod outside;
+mod payload;
+mod session_history;
 mod shared;
 mod snapshots;
-mod staged;
 mod start;
 mod storage;
 mod tuning;
-mod unfinished;
-mod view;
 
-pub use action::{
-    Action, ActionPiece, Chunk, ChunkSplitter, Part, PayloadError, Piece, split_into_chunks,
-};
-pub use catchup::CatchUp;
+pub use catch_up::CatchUp;
 pub use client::{Client, ProposalResult, ResultSlot, WaitPolicy, Waiter};
 pub use config::{DatabasePosition, MemberConfig, StartMode};
-pub use decision::{DecisionSearch, MemberOutcome, OutcomeDecision};
 pub use deliver::{DeliverError, Delivered, Deliverer};
 pub use driver::{
     Driver, DriverLinks, Event, ForceDone, LeaveDone, Load, Me, QuorumLossPolicy, ReadDone, Reply,
     Submission,
 };
-pub use former::sessions_between;
 pub use host::{Delivery, DonorRequest, Host, Level, MemberStatus, StateTransferEvent};
-pub use opening::{OpenError, open_log};
+pub use io::{Disk, Network, Observer};
+pub use open::{OpenError, open_log};
 pub use outcome::{ApplyOutcome, InconsistencyPolicy};
-pub use outside::{Disk, Network, Observer};
+pub use payload::action::{
+    Action, ActionPiece, Chunk, ChunkSplitter, Part, PayloadError, Piece, split_into_chunks,
+};
+pub use payload::decision::{DecisionSearch, MemberOutcome, OutcomeDecision};
+pub use payload::discard::{Discard, PartialActionId};
+pub use payload::view::{View, ViewMember};
+pub use session_history::sessions_between;
 pub use shared::{NodeStatus, Shared, lock};
 pub use snapshots::Snapshot;
 pub use start::{Start, StartEntropy, StartError};
 pub use storage::{IDLE, Job, Retain, Storage};
 pub use tuning::Tuning;
-pub use unfinished::{Discard, PartialActionId};
-pub use view::{View, ViewMember};

@@ -11,8 +11,8 @@ use synod_log::LogReader;
 
 use crate::config::DatabasePosition;
 use crate::host::MemberStatus;
+use crate::payload::view::View;
 use crate::snapshots::{Snapshot, Snapshots};
-use crate::view::View;
 
 /// Snapshot of a node for status output.
 #[derive(Clone, Debug, Default)]

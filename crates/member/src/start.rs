@@ -8,10 +8,10 @@ use synod_consensus::{
 };
 use synod_log::{LogError, LogReader, Opened};
 
+use crate::certification::CertificationState;
 use crate::config::{DatabasePosition, MemberConfig, StartMode};
 use crate::driver::Me;
 use crate::host::{Host, Level};
-use crate::ingest::Ingestor;
 use crate::tuning::Tuning;
 
 /// And from about so many bytes, which bounds the time a start takes.
@@ -54,7 +54,7 @@ pub struct Start {
     pub(crate) group: GroupId,
     pub(crate) mode: StartMode,
     pub(crate) core: Core,
-    pub(crate) ingest: Ingestor,
+    pub(crate) ingest: CertificationState,
 }
 
 impl Start {
@@ -193,7 +193,7 @@ fn warm_ingestor(
     warm_entries: u64,
     host: &Arc<dyn Host>,
     now: Time,
-) -> Ingestor {
+) -> CertificationState {
     let limits = config.cert_limits();
     let base = core.base();
     let last = core.last_id().index;
@@ -205,7 +205,7 @@ fn warm_ingestor(
             Err(error) => return without_history(core, limits, host, &error),
         },
     };
-    let mut ingest = Ingestor::new(start, seqno, limits);
+    let mut ingest = CertificationState::new(start, seqno, limits);
     let mut next = start.next();
     while next <= last {
         match reader.read(next, last, WARM_BYTES) {
@@ -235,8 +235,8 @@ fn without_history(
     limits: CertLimits,
     host: &Arc<dyn Host>,
     why: &LogError,
-) -> Ingestor {
+) -> CertificationState {
     let text = format!("certification starts without history: {why}");
     host.log(Level::Warning, &text);
-    Ingestor::new(core.last_id().index, core.last_seqno(), limits)
+    CertificationState::new(core.last_id().index, core.last_seqno(), limits)
 }

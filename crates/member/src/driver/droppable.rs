@@ -10,7 +10,7 @@ use synod_log::LogError;
 
 use super::Driver;
 use crate::host::Level;
-use crate::unfinished::Discard;
+use crate::payload::discard::Discard;
 
 impl Driver {
     /// What may be dropped, up to this index, as far as this member knows.

@@ -11,10 +11,10 @@ use synod_log::Entry;
 use synod_wire::PeerMessage;
 
 use super::Driver;
-use crate::decision::OutcomeDecision;
 use crate::host::Level;
+use crate::payload::decision::OutcomeDecision;
+use crate::payload::view::View;
 use crate::storage::Job;
-use crate::view::View;
 
 impl Driver {
     pub(super) fn perform_core_effects(&mut self) {
@@ -56,7 +56,7 @@ impl Driver {
                 }
             }
             WriteOp::Truncate { from } => {
-                self.staged.truncate(from);
+                self.entry_cache.truncate(from);
                 self.ingest.truncated(from);
                 self.views.truncated(from);
                 self.voting.truncated(from);
@@ -79,11 +79,11 @@ impl Driver {
     fn stage(&mut self, header: &EntryHeader) -> Entry {
         let payload = self.payload_of(header);
         if self
-            .staged
+            .entry_cache
             .get(header.index)
             .is_none_or(|entry| entry.header != *header)
         {
-            self.staged.put(*header, payload.clone());
+            self.entry_cache.put(*header, payload.clone());
         }
         self.ingest_entry(header, &payload);
         Entry {
@@ -96,7 +96,7 @@ impl Driver {
         if let Some(payload) = self.arriving.remove(&(header.term, header.index)) {
             return payload;
         }
-        if let Some(entry) = self.staged.get(header.index)
+        if let Some(entry) = self.entry_cache.get(header.index)
             && entry.header == *header
         {
             return entry.payload.clone();
@@ -147,7 +147,7 @@ impl Driver {
             true => self.tuning.catch_up_bytes,
             false => usize::MAX,
         };
-        let Some(entries) = self.staged.range(range.first, range.last, bytes_max) else {
+        let Some(entries) = self.entry_cache.range(range.first, range.last, bytes_max) else {
             // A window of them, and a probe and a long range beside it.
             let most = self.config.limits.inflight_messages_max.saturating_add(2);
             let request = self.reading.ask(self.me.member, range, bytes_max, most);
@@ -163,7 +163,7 @@ impl Driver {
     fn committed(&mut self, index: LogIndex) {
         let mut seqno = None;
         for at in self.last_committed.next().0..=index.0 {
-            let Some(header) = self.staged.get(LogIndex(at)).map(|entry| entry.header) else {
+            let Some(header) = self.entry_cache.get(LogIndex(at)).map(|entry| entry.header) else {
                 // Written before this start: none of this session's.
                 self.written_before(LogIndex(at));
                 continue;
@@ -212,7 +212,7 @@ impl Driver {
     /// Forgets entries beyond the bound that are committed and written.
     pub(super) fn trim_staged(&mut self) {
         let done = self.last_committed.min(self.core.durable_index());
-        self.staged.trim(done.next());
+        self.entry_cache.trim(done.next());
     }
 
     fn role_changed(&mut self, change: RoleChange) {
@@ -280,7 +280,7 @@ impl Driver {
             .base_seqno
             .store(seqno.0, Ordering::Release);
         self.forget_unseen();
-        self.staged.clear();
+        self.entry_cache.clear();
         self.ingest = self.new_ingestor(index, seqno);
         self.views.clear();
         self.voting.truncated(LogIndex(0));

@@ -45,7 +45,7 @@ impl Driver {
     /// See [`Load`].
     pub fn load(&self) -> Load {
         Load {
-            entry_cache_bytes: self.staged.bytes(),
+            entry_cache_bytes: self.entry_cache.bytes(),
             deferred: self.deferred.len(),
             submitted: self.submitted.len(),
             certification_bytes: self.ingest.memory_bytes(),

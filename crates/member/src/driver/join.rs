@@ -12,8 +12,8 @@ use synod_wire::{Join, JoinRefusal, JoinReply, PeerMessage};
 use super::Driver;
 use crate::config::StartMode;
 use crate::host::Level;
+use crate::payload::view::{View, ViewMember};
 use crate::storage::Job;
-use crate::view::{View, ViewMember};
 
 /// A join request is repeated this often.
 const RETRY: Duration = Duration::from_millis(400);

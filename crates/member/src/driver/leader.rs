@@ -12,10 +12,10 @@ use synod_consensus::{
 use synod_wire::{PeerMessage, ProposalRefusal, Propose, Report, StatusBroadcast};
 
 use super::Driver;
+use crate::certification::CertifyError;
 use crate::host::Level;
-use crate::ingest::Unfit;
+use crate::payload::view::View;
 use crate::storage::{Job, Retain};
-use crate::view::View;
 
 impl Driver {
     /// A proposal of this or another member.
@@ -63,7 +63,7 @@ impl Driver {
         let bound = uncommitted_max
             .unwrap_or(usize::MAX)
             .saturating_add(self.tuning.entry_cache_bytes);
-        self.staged.bytes() > bound && self.core.durable_index() < self.last_committed
+        self.entry_cache.bytes() > bound && self.core.durable_index() < self.last_committed
     }
 
     /// Judges and appends a proposal; false if there is no room, and it was put back.
@@ -109,8 +109,8 @@ impl Driver {
 
     fn judge(&self, propose: &Propose) -> Result<Seqno, ProposalRefusal> {
         let unfit = |unfit| match unfit {
-            Unfit::ChunksUnknown => ProposalRefusal::GivenUp,
-            Unfit::Malformed(error) => {
+            CertifyError::ChunksUnknown => ProposalRefusal::GivenUp,
+            CertifyError::Malformed(error) => {
                 self.log(
                     Level::Error,
                     format!("proposal {:?}: {error}", propose.origin),
@@ -172,7 +172,7 @@ impl Driver {
             payload_crc,
         };
         let header = self.core.propose(self.now(), proposal)?;
-        self.staged.put(header, payload.clone());
+        self.entry_cache.put(header, payload.clone());
         self.ingest_entry(&header, payload);
         Ok(header)
     }

@@ -46,16 +46,16 @@ pub(crate) use effects::append_message;
 pub use event::{Event, ForceDone, LeaveDone, ReadDone, Reply, Submission};
 pub use inspect::Load;
 
-use crate::catchup::Outstanding;
+use crate::catch_up::Outstanding;
+use crate::certification::CertificationState;
 use crate::config::MemberConfig;
+use crate::entry_cache::EntryCache;
 use crate::host::{Host, Level};
-use crate::ingest::Ingestor;
-use crate::outside::{Disk, Network, Observer};
+use crate::io::{Disk, Network, Observer};
+use crate::payload::view::View;
 use crate::shared::{Shared, lock};
-use crate::staged::Staged;
 use crate::start::Start;
 use crate::tuning::Tuning;
-use crate::view::View;
 use chunked::Chunked;
 use connections::Connections;
 use deferred::Deferred;
@@ -106,8 +106,8 @@ pub struct Driver {
     core: Core,
     outbox: Outbox,
     dedup: ProposalDedup,
-    ingest: Ingestor,
-    staged: Staged,
+    ingest: CertificationState,
+    entry_cache: EntryCache,
     /// Ranges that are being read for members far behind.
     reading: Outstanding,
     links: DriverLinks,
@@ -186,7 +186,7 @@ impl Driver {
             outbox,
             dedup: ProposalDedup::default(),
             ingest,
-            staged: Staged::new(tuning.entry_cache_bytes),
+            entry_cache: EntryCache::new(tuning.entry_cache_bytes),
             reading: Outstanding::default(),
             presence: Presence::default(),
             views: ViewTrail::load(&links.reader),

@@ -7,7 +7,7 @@ use synod_consensus::{Config, EntryKind, LogIndex, MemberId, SessionId, Time};
 use synod_log::LogReader;
 use synod_wire::{DataState, Report};
 
-use crate::view::{View, ViewMember};
+use crate::payload::view::{View, ViewMember};
 
 /// A view entry is looked for this far back at start.
 const VIEW_SEARCH_ENTRIES: u64 = 50_000;

@@ -6,8 +6,8 @@ use synod_consensus::{LogIndex, MemberId, Role, Seqno};
 use synod_wire::Report;
 
 use super::Driver;
+use crate::certification::CertificationState;
 use crate::host::{Level, MemberStatus};
-use crate::ingest::Ingestor;
 use crate::shared::lock;
 
 impl Driver {
@@ -129,7 +129,7 @@ impl Driver {
         names.join(", ")
     }
 
-    pub(super) fn new_ingestor(&self, index: LogIndex, seqno: Seqno) -> Ingestor {
-        Ingestor::new(index, seqno, self.config.cert_limits())
+    pub(super) fn new_ingestor(&self, index: LogIndex, seqno: Seqno) -> CertificationState {
+        CertificationState::new(index, seqno, self.config.cert_limits())
     }
 }

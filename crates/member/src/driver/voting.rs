@@ -23,9 +23,9 @@ use synod_consensus::{EntryKind, LogIndex, MemberId, Seqno, SessionId, Term, Tim
 use synod_wire::{OutcomeReport, PeerMessage};
 
 use super::Driver;
-use crate::decision::{MemberOutcome, OutcomeDecision};
 use crate::host::Level;
 use crate::outcome::{ApplyOutcome, InconsistencyPolicy, ruling};
+use crate::payload::decision::{MemberOutcome, OutcomeDecision};
 
 /// So many past votes are remembered. One is only asked about while somebody waits for it.
 const PAST_MAX: usize = 1024;

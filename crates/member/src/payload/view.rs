@@ -3,7 +3,7 @@
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use synod_consensus::{MemberId, Seqno, SessionId};
 
-use crate::action::PayloadError;
+use crate::payload::action::PayloadError;
 
 const VERSION: u8 = 1;
 /// More members than any group has; bounds what a decoder allocates.

@@ -9,8 +9,8 @@ use bytes::{Buf, BufMut, Bytes, BytesMut};
 use synod_consensus::{EntryKind, LogIndex, MemberId, Seqno, SessionId};
 use synod_log::{LogError, LogReader};
 
-use crate::action::PayloadError;
 use crate::outcome::ApplyOutcome;
+use crate::payload::action::PayloadError;
 
 const VERSION: u8 = 1;
 const HEADER_BYTES: usize = 1 + 8 + 8 + 2;

@@ -4,7 +4,7 @@
 use synod_consensus::{Core, Effect, GroupId, MemberId};
 use synod_wire::PeerMessage;
 
-use crate::catchup::CatchUp;
+use crate::catch_up::CatchUp;
 use crate::storage::Job;
 
 /// The other members.

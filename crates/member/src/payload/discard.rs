@@ -3,7 +3,7 @@
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use synod_consensus::{LogIndex, MemberId, Origin, SessionId};
 
-use crate::action::PayloadError;
+use crate::payload::action::PayloadError;
 
 /// Names an action in chunks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -8,15 +8,15 @@ use synod_consensus::{EntryHeader, LogIndex};
 use synod_log::Entry;
 
 /// See the module.
-pub(crate) struct Staged {
+pub(crate) struct EntryCache {
     entries: BTreeMap<LogIndex, Entry>,
     bytes: usize,
     bytes_max: usize,
 }
 
-impl Staged {
-    pub(crate) fn new(bytes_max: usize) -> Staged {
-        Staged {
+impl EntryCache {
+    pub(crate) fn new(bytes_max: usize) -> EntryCache {
+        EntryCache {
             entries: BTreeMap::new(),
             bytes: 0,
             bytes_max,
@@ -119,8 +119,8 @@ mod tests {
         (header, payload)
     }
 
-    fn staged(indexes: std::ops::RangeInclusive<u64>, bytes_max: usize) -> Staged {
-        let mut staged = Staged::new(bytes_max);
+    fn staged(indexes: std::ops::RangeInclusive<u64>, bytes_max: usize) -> EntryCache {
+        let mut staged = EntryCache::new(bytes_max);
         for index in indexes {
             let (header, payload) = entry(1, index, 10);
             staged.put(header, payload);

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use synod_consensus::{EntryKind, MemberId, Seqno, SessionId};
 use synod_log::{LogError, LogReader};
 
-use crate::view::View;
+use crate::payload::view::View;
 
 /// Bytes read from the log at a time.
 const READ_BYTES: usize = 1 << 20;

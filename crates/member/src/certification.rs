@@ -12,8 +12,8 @@ use bytes::Bytes;
 use synod_certify::{CertLimits, Certifier, Class, KeySet, KeyType, Request, Source, Verdict};
 use synod_consensus::{EntryHeader, EntryKind, LogIndex, Origin, Seqno, Time};
 
-use crate::action::{ActionPiece, Chunk, Part, PayloadError};
-use crate::unfinished::{Discard, PartialActionId};
+use crate::payload::action::{ActionPiece, Chunk, Part, PayloadError};
+use crate::payload::discard::{Discard, PartialActionId};
 
 /// An action some chunks of which are in the log.
 struct Open {
@@ -45,16 +45,16 @@ impl Open {
 
 /// Why a proposal cannot be judged.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Unfit {
+pub(crate) enum CertifyError {
     /// Chunks before it are not known here, or were given up, or the action is ordered already.
     ChunksUnknown,
     /// It is not what its kind says.
     Malformed(PayloadError),
 }
 
-impl From<PayloadError> for Unfit {
-    fn from(error: PayloadError) -> Unfit {
-        Unfit::Malformed(error)
+impl From<PayloadError> for CertifyError {
+    fn from(error: PayloadError) -> CertifyError {
+        CertifyError::Malformed(error)
     }
 }
 
@@ -66,7 +66,7 @@ struct Trail {
 }
 
 /// See the module.
-pub(crate) struct Ingestor {
+pub(crate) struct CertificationState {
     certifier: Certifier,
     open: BTreeMap<PartialActionId, Open>,
     trail: VecDeque<Trail>,
@@ -83,10 +83,10 @@ pub(crate) struct Ingestor {
     lost: bool,
 }
 
-impl Ingestor {
+impl CertificationState {
     /// Knows nothing of actions up to `seqno`, the last one at or before `index`.
-    pub(crate) fn new(index: LogIndex, seqno: Seqno, limits: CertLimits) -> Ingestor {
-        Ingestor {
+    pub(crate) fn new(index: LogIndex, seqno: Seqno, limits: CertLimits) -> CertificationState {
+        CertificationState {
             certifier: Certifier::new(seqno.0, limits),
             open: BTreeMap::new(),
             trail: VecDeque::new(),
@@ -106,23 +106,27 @@ impl Ingestor {
     }
 
     /// Whether a chunk continues what its origin has sent so far.
-    pub(crate) fn check_chunk(&self, origin: &Origin, payload: &Bytes) -> Result<(), Unfit> {
+    pub(crate) fn check_chunk(&self, origin: &Origin, payload: &Bytes) -> Result<(), CertifyError> {
         let chunk = Chunk::decode(payload.clone())?;
         let known = self.open.get(&PartialActionId::of(origin, chunk.action_no));
         let expected = known.map_or(0, |open| open.chunks.len());
         let closed = known.is_some_and(|open| open.closed.is_some());
         match (chunk.chunk_index as usize).cmp(&expected) {
             Ordering::Equal if !closed => Ok(()),
-            Ordering::Less if !closed => Err(Unfit::Malformed(PayloadError {
+            Ordering::Less if !closed => Err(CertifyError::Malformed(PayloadError {
                 what: "chunk",
                 why: format!("number {} where {expected} is next", chunk.chunk_index),
             })),
-            _ => Err(Unfit::ChunksUnknown),
+            _ => Err(CertifyError::ChunksUnknown),
         }
     }
 
     /// The verdict on an action that would be ordered next.
-    pub(crate) fn certify(&self, origin: &Origin, payload: &Bytes) -> Result<Verdict, Unfit> {
+    pub(crate) fn certify(
+        &self,
+        origin: &Origin,
+        payload: &Bytes,
+    ) -> Result<Verdict, CertifyError> {
         let piece = ActionPiece::decode(payload.clone())?;
         let keys = self.keys_of(origin, &piece)?;
         let request = request(origin, &piece, &keys);
@@ -142,7 +146,7 @@ impl Ingestor {
                 true => header.seqno.prev(),
                 false => header.seqno,
             };
-            *self = Ingestor::new(header.index.prev(), before, self.limits);
+            *self = CertificationState::new(header.index.prev(), before, self.limits);
         }
         self.trail.push_back(Trail {
             index: header.index,
@@ -194,8 +198,8 @@ impl Ingestor {
             everything.append(&[], KeyType::Exclusive);
             self.ingest_as(header.seqno, &everything, Class::TotalOrder);
             match unfit {
-                Unfit::Malformed(error) => error,
-                Unfit::ChunksUnknown => PayloadError {
+                CertifyError::Malformed(error) => error,
+                CertifyError::ChunksUnknown => PayloadError {
                     what: "action",
                     why: "its chunks are unknown".to_owned(),
                 },
@@ -208,7 +212,7 @@ impl Ingestor {
         now: Time,
         header: &EntryHeader,
         payload: &Bytes,
-    ) -> Result<(), Unfit> {
+    ) -> Result<(), CertifyError> {
         let piece = ActionPiece::decode(payload.clone())?;
         let keys = self.keys_of(&header.origin, &piece);
         if piece.action_no != 0 {
@@ -275,9 +279,9 @@ impl Ingestor {
         }
     }
 
-    fn keys_of(&self, origin: &Origin, piece: &ActionPiece) -> Result<KeySet, Unfit> {
+    fn keys_of(&self, origin: &Origin, piece: &ActionPiece) -> Result<KeySet, CertifyError> {
         let bad = |why: String| {
-            Unfit::Malformed(PayloadError {
+            CertifyError::Malformed(PayloadError {
                 what: "action",
                 why,
             })
@@ -287,11 +291,11 @@ impl Ingestor {
             let id = PartialActionId::of(origin, piece.action_no);
             // Members forget the chunks when what closed it commits, and would not know what to do with the rest.
             let open = self.open.get(&id).filter(|open| open.closed.is_none());
-            let open = open.ok_or(Unfit::ChunksUnknown)?;
+            let open = open.ok_or(CertifyError::ChunksUnknown)?;
             let (found, expected) = (open.chunks.len(), piece.chunks as usize);
             match found.cmp(&expected) {
                 Ordering::Equal => {}
-                Ordering::Less => return Err(Unfit::ChunksUnknown),
+                Ordering::Less => return Err(CertifyError::ChunksUnknown),
                 Ordering::Greater => return Err(bad(format!("{found} of {expected} chunks"))),
             }
             for (_, bytes) in &open.keys {
@@ -313,7 +317,7 @@ impl Ingestor {
         let kept = self.trail.partition_point(|t| t.index < from);
         let Some(first_gone) = self.trail.get(kept).filter(|_| from > self.start) else {
             // It goes back further than what is known here.
-            *self = Ingestor::new(from.prev(), Seqno(0), self.limits);
+            *self = CertificationState::new(from.prev(), Seqno(0), self.limits);
             self.lost = true;
             return;
         };
@@ -433,7 +437,7 @@ mod tests {
 
     /// A log as the leader would write it, with its ingestor.
     struct Log {
-        ingest: Ingestor,
+        ingest: CertificationState,
         index: u64,
         seqno: i64,
     }
@@ -441,7 +445,7 @@ mod tests {
     impl Log {
         fn new() -> Log {
             Log {
-                ingest: Ingestor::new(LogIndex(0), Seqno(0), CertLimits::default()),
+                ingest: CertificationState::new(LogIndex(0), Seqno(0), CertLimits::default()),
                 index: 0,
                 seqno: 0,
             }
@@ -548,7 +552,7 @@ mod tests {
     #[test]
     fn truncation_beyond_what_is_known_starts_anew_with_the_next_entry() {
         let mut log = Log {
-            ingest: Ingestor::new(LogIndex(100), Seqno(50), CertLimits::default()),
+            ingest: CertificationState::new(LogIndex(100), Seqno(50), CertLimits::default()),
             index: 100,
             seqno: 50,
         };
@@ -597,11 +601,14 @@ mod tests {
         let mut log = Log::new();
         let payload = |chunk_index| chunk(Part::Data, chunk_index, Bytes::from_static(b"x"));
         let unknown = log.ingest.check_chunk(&origin(1), &payload(1));
-        assert_eq!(unknown, Err(Unfit::ChunksUnknown));
+        assert_eq!(unknown, Err(CertifyError::ChunksUnknown));
         assert!(log.ingest.check_chunk(&origin(1), &payload(0)).is_ok());
         log.append(EntryKind::Chunk, &payload(0)).unwrap();
         let again = log.ingest.check_chunk(&origin(2), &payload(0));
-        assert!(matches!(again, Err(Unfit::Malformed(_))), "{again:?}");
+        assert!(
+            matches!(again, Err(CertifyError::Malformed(_))),
+            "{again:?}"
+        );
         assert!(log.ingest.check_chunk(&origin(2), &payload(1)).is_ok());
         let garbage = Bytes::from_static(b"\x01garbage");
         assert!(log.ingest.check_chunk(&origin(2), &garbage).is_err());
@@ -612,11 +619,11 @@ mod tests {
         let mut log = Log::new();
         let last = piece("a", 0, 5, 2).encode();
         let certify = |log: &Log| log.ingest.certify(&origin(9), &last).unwrap_err();
-        assert_eq!(certify(&log), Unfit::ChunksUnknown);
+        assert_eq!(certify(&log), CertifyError::ChunksUnknown);
         let data = Bytes::from_static(b"x");
         log.append(EntryKind::Chunk, &chunk(Part::Data, 0, data))
             .unwrap();
-        assert_eq!(certify(&log), Unfit::ChunksUnknown);
+        assert_eq!(certify(&log), CertifyError::ChunksUnknown);
     }
 
     #[test]
@@ -694,7 +701,7 @@ mod tests {
         assert_eq!(log.ingest.oldest_unfinished(), None);
         let last = piece("a", 0, 5, 1).encode();
         let late = log.ingest.certify(&origin(9), &last).unwrap_err();
-        assert_eq!(late, Unfit::ChunksUnknown);
+        assert_eq!(late, CertifyError::ChunksUnknown);
         let discarded = Some((header.index, LogIndex(1)));
         assert_eq!(log.ingest.discarded(), discarded);
         log.truncate(3, 0);
