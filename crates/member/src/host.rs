@@ -7,6 +7,7 @@ use synod_consensus::{LeaderWeight, MemberId, Origin, Seqno, SessionId};
 
 use crate::payload::decision::OutcomeDecision;
 use crate::payload::view::View;
+use crate::setting::Setting;
 
 /// How much a line matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -94,6 +95,10 @@ pub enum StateTransferEvent {
 /// and may wait; [`Host::allows`] runs on connection threads; every other method may be called from
 /// the node's core thread and must return at once.
 pub trait Host: Send + Sync {
+    /// What operators of this host call a setting, for texts that tell them to change it.
+    fn setting_name(&self, setting: Setting) -> &'static str {
+        setting.plain_name()
+    }
     /// A line for the log.
     fn log(&self, level: Level, text: &str);
     /// The next thing to do. Waits for room; `Break` once the host has stopped.

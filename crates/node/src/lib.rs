@@ -39,7 +39,8 @@ pub use synod_log::LogOptions;
 pub use synod_member::{
     Action, ApplyOutcome, DatabasePosition, DecisionSearch, Delivery, DonorRequest, Host,
     InconsistencyPolicy, Level, MemberStatus, NodeStatus, OpenError, OutcomeDecision, PayloadError,
-    ProposalResult, QuorumLossPolicy, StartMode, StateTransferEvent, View, ViewMember, WaitPolicy,
+    ProposalResult, QuorumLossPolicy, Setting, StartMode, StateTransferEvent, View, ViewMember,
+    WaitPolicy,
 };
 pub use synod_tls::{TlsError, TlsFiles, names_tls13_suite};
 pub use synod_wire::{DataState, OUR_VERSIONS};

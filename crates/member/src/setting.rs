@@ -1,0 +1,47 @@
+//! Settings that texts for operators speak of. The crates below the host name the *thing*; the host knows what its
+//! operators call it ([`crate::Host::setting_name`]): a server option there, a key of a file elsewhere.
+
+/// A setting that an operator may have to change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Setting {
+    /// The name of this member, unique in the group.
+    MemberName,
+    /// The address at which other members reach this one.
+    MemberAddress,
+    /// The addresses by which the group is found.
+    GroupAddress,
+    /// The address that this member listens on.
+    ListenAddress,
+    /// The size above which the log is purged.
+    LogRetainSize,
+    /// Whether connections between members are encrypted.
+    Encryption,
+    /// Whether members without encryption are accepted, for the time of a change.
+    AcceptUnencrypted,
+}
+
+impl Setting {
+    /// All of them, for hosts that check their table of names.
+    pub const ALL: [Setting; 7] = [
+        Setting::MemberName,
+        Setting::MemberAddress,
+        Setting::GroupAddress,
+        Setting::ListenAddress,
+        Setting::LogRetainSize,
+        Setting::Encryption,
+        Setting::AcceptUnencrypted,
+    ];
+
+    /// Words for a host that has no names of its own.
+    pub fn plain_name(self) -> &'static str {
+        match self {
+            Setting::MemberName => "member name",
+            Setting::MemberAddress => "member address",
+            Setting::GroupAddress => "group address",
+            Setting::ListenAddress => "listen address",
+            Setting::LogRetainSize => "log retain size",
+            Setting::Encryption => "encryption",
+            Setting::AcceptUnencrypted => "acceptance of unencrypted connections",
+        }
+    }
+}
