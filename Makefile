@@ -1,7 +1,8 @@
 # The door to everything; '.ci/run' uses the same targets.
 #
 #   make demo      install what is missing, build, start three servers, say what to try
-#   make test      all tests, then the servers' own ones in a short selection (they need packages, and minutes)
+#   make test      all tests, then the servers' own ones in a short selection (they need packages, and minutes);
+#                  a stage that fails does not keep the others from running: make unit, make e2e, ... runs one
 #   make fuzz      every decoder against made-up bytes, FUZZ_SECONDS=30 each
 #   make compat    MariaDB's own Galera suites (COMPAT="--suite wsrep" for one; takes an hour or more)
 #   make bench     commit latency next to Galera's library, on the same servers
@@ -13,8 +14,11 @@ DEMO ?=
 UP ?=
 COMPAT ?=
 SYNOD = target/release/synod
+TEST_STAGES = test-packages compat-packages build unit planted e2e compat-subset
+PURE_TARGET = wasm32-unknown-unknown
+CI_STAGES = lint licences doc purity test fuzz
 
-.PHONY: demo test unit e2e fuzz compat compat-subset bench build lint licences packages test-packages compat-packages clean
+.PHONY: ci demo test unit planted e2e fuzz compat compat-subset bench build lint licences doc purity packages test-packages compat-packages clean
 
 demo: packages build
 	$(SYNOD) demo $(DEMO) up $(UP)
@@ -22,13 +26,17 @@ demo: packages build
 build:
 	$(CARGO) build --release -p synod-provider -p synod-cli
 
-test: test-packages compat-packages build unit e2e compat-subset
+# A stage that fails does not keep the later ones from running; the end says which failed.
+test:
+	scripts/run-stages $(TEST_STAGES)
 
 # Groups of real threads wait more than they compute, so more tests run at a time than there are cores; but not so
 # many that members take each other for dead.
-# The bugs of the second line are in no other build: the library does not compile with them.
 unit:
 	RUST_TEST_THREADS=3 $(CARGO) test --workspace --exclude synod-e2e --no-fail-fast
+
+# Bugs put in on purpose: the simulator must find each. They are in no other build.
+planted:
 	$(CARGO) test -p synod-sim --features planted --test planted
 
 # One test after the other: each uses all cores. The servers and 'synod' are release builds; the tests need not be.
@@ -54,6 +62,20 @@ lint:
 
 licences:
 	$(CARGO) test -p synod-cli --test licences
+
+# Broken links and unclosed code in the documentation of all crates.
+doc:
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --document-private-items
+
+# Consensus and certification know no clock, thread, file or random device: they build for a machine
+# that has none. Their clippy.toml, which 'make lint' reads, bans what would only fail when called.
+purity:
+	rustup target add $(PURE_TARGET)
+	$(CARGO) build -p synod-consensus -p synod-certify --target $(PURE_TARGET)
+
+# What must pass before a change is taken; .ci/run calls it.
+ci:
+	scripts/run-stages $(CI_STAGES)
 
 packages:
 	scripts/install-packages

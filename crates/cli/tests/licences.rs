@@ -23,9 +23,10 @@ fn read(file: &str) -> String {
     std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
 }
 
+/// Of all crates in the lock file: those that this machine has not built yet are fetched.
 fn metadata() -> Value {
     let output = Command::new(env!("CARGO"))
-        .args(["metadata", "--format-version=1", "--offline"])
+        .args(["metadata", "--format-version=1", "--locked"])
         .args(["--filter-platform", "x86_64-unknown-linux-gnu"])
         .current_dir(workspace())
         .output()
@@ -102,11 +103,11 @@ fn every_direct_dependency_has_a_line_in_the_document_and_no_line_is_stale() {
 
 /// The package and all it needs to be built and to run, with licences; not what its tests need.
 ///
-/// By `cargo tree`, because `cargo metadata` also has crates that an optional feature, chosen by
-/// nobody, would need (`ring` under `rustls-webpki`).
+/// By `cargo tree`, because `cargo metadata` also has crates that an optional feature which is off
+/// would need (`ring` under `rustls-webpki`).
 fn tree_of(package: &str) -> BTreeMap<String, String> {
     let output = Command::new(env!("CARGO"))
-        .args(["tree", "--offline", "--package", package])
+        .args(["tree", "--locked", "--package", package])
         .args(["--edges", "normal,build", "--prefix", "none"])
         .args(["--target", "x86_64-unknown-linux-gnu"])
         .args(["--format", "{p}|{l}"])
