@@ -373,7 +373,7 @@ fn transaction_larger_than_the_log_fails_alone() -> Outcome {
     ensure(is_deadlock, || format!("it ended with {committed:?}"))?;
     let given_up = (1..=3).any(|node| {
         let text = cluster.log_text(node);
-        text.contains("giving up an unfinished action") && text.contains("synod.log_retain_size")
+        text.contains("discarding a partial action") && text.contains("synod.log_retain_size")
     });
     ensure(given_up, || "no server says why".into())?;
     // Everybody goes on.

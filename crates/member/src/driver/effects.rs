@@ -60,7 +60,7 @@ impl Driver {
                 self.ingest.truncated(from);
                 self.views.truncated(from);
                 self.voting.truncated(from);
-                self.droppable_ends(from.prev());
+                self.retention.log_truncated(from.prev());
                 self.era = self.links.shared.log_truncated(from);
                 let era = self.era;
                 Job::Truncate { ticket, era, from }
@@ -173,7 +173,7 @@ impl Driver {
                 self.own_committed(number, &header);
             }
             if let Some(first_chunk) = self.ingest.committed(&header) {
-                self.chunked.committed(header.seqno, first_chunk);
+                self.retention.chunks_committed(header.seqno, first_chunk);
             }
         }
         self.last_committed = index;
@@ -192,7 +192,7 @@ impl Driver {
         if let Some(first_chunk) = self.ingest.forget_closed(index) {
             // At the latest.
             let seqno = self.core.last_seqno();
-            self.chunked.committed(seqno, first_chunk);
+            self.retention.chunks_committed(seqno, first_chunk);
         }
         let Some(term) = self.core.term_at(index) else {
             return;
@@ -226,7 +226,7 @@ impl Driver {
             self.stay_for_leavers();
         } else {
             self.deferred.clear();
-            self.told_log_full = false;
+            self.retention.stop_leading();
         }
         if change.leader.is_some() {
             self.leaderless_since = None;
@@ -284,8 +284,7 @@ impl Driver {
         self.ingest = self.new_ingestor(index, seqno);
         self.views.clear();
         self.voting.truncated(LogIndex(0));
-        self.droppable_ends(LogIndex(0));
-        self.chunked = Default::default();
+        self.retention.log_reset();
         self.last_committed = index;
     }
 }

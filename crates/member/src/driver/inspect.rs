@@ -50,7 +50,7 @@ impl Driver {
             submitted: self.submitted.len(),
             certification_bytes: self.ingest.memory_bytes(),
             partial_actions_from: self.ingest.oldest_open_chunk(),
-            purge_limit: self.droppable,
+            purge_limit: self.retention.purge_limit(),
         }
     }
 }

@@ -464,7 +464,9 @@ impl Driver {
             index = index.min(LogIndex(before.saturating_sub(self.tuning.join_backlog)));
         }
         if let Ok(header) = self.links.reader.header(index)
-            && let Some(chunk) = self.chunks_after(header.seqno)
+            && let Some(chunk) = self
+                .retention
+                .first_chunk_after(&self.certified_log(), header.seqno)
         {
             index = index.min(chunk.prev());
         }

@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 use bytes::Bytes;
 use synod_certify::Verdict;
 use synod_consensus::{
-    ConfigAt, ConfigChange, DedupVerdict, EntryHeader, EntryKind, LogIndex, MemberId, Origin,
-    Proposal, ProposeError, Seqno, SessionId,
+    ConfigChange, DedupVerdict, EntryHeader, EntryKind, MemberId, Origin, Proposal, ProposeError,
+    Seqno, SessionId,
 };
 use synod_wire::{PeerMessage, ProposalRefusal, Propose, Report, StatusBroadcast};
 
@@ -15,7 +15,6 @@ use super::Driver;
 use crate::certification::CertifyError;
 use crate::host::Level;
 use crate::payload::view::View;
-use crate::storage::{Job, Retain};
 
 impl Driver {
     /// A proposal of this or another member.
@@ -214,26 +213,10 @@ impl Driver {
         self.continue_leaves();
         self.discard_unknown();
         self.discard_stale();
-        self.make_room();
+        self.discard_action_in_the_way();
         self.weigh_reports();
         self.broadcast_status();
-        self.tell_of_full_log();
-    }
-
-    /// Says why clients wait, and when that is over.
-    fn tell_of_full_log(&mut self) {
-        let is_full = self.links.shared.is_log_full();
-        if is_full == std::mem::replace(&mut self.told_log_full, is_full) {
-            return;
-        }
-        match is_full {
-            true => self.log(
-                Level::Warning,
-                "the log is larger than twice synod.log_retain_size, and too few databases may have on \
-                 their disks what it holds (a majority of them must): nothing new is taken until they have",
-            ),
-            false => self.log(Level::Info, "the log has room again"),
-        }
+        self.announce_full_log();
     }
 
     /// Others tell the leader their name, address and program when they join; this is for a leader
@@ -333,8 +316,9 @@ impl Driver {
         }
         self.advance_window(self.presence.reports().map(|r| r.seen).min());
         let members: Vec<Report> = self.presence.reports().cloned().collect();
-        self.spread.note(&self.core.config().config, &members);
-        let (term, purge_limit) = (self.core.term(), self.droppable());
+        let config = &self.core.config().config;
+        self.retention.note_reports(config, &members);
+        let (term, purge_limit) = (self.core.term(), self.purge_limit());
         let others: Vec<MemberId> = self.core.config().config.members.keys().copied().collect();
         for member in others.into_iter().filter(|id| *id != self.me.member) {
             let status = StatusBroadcast {
@@ -348,11 +332,11 @@ impl Driver {
 
     pub(super) fn handle_status(&mut self, from: MemberId, status: StatusBroadcast) {
         if status.term == self.core.term() && self.core.leader() == Some(from) {
-            self.slowest_applied = status.members.iter().map(|r| r.applied).min();
             self.advance_window(status.members.iter().map(|r| r.seen).min());
             let config = &self.core.config().config;
-            self.spread.note(config, &status.members);
-            self.heard_droppable(status.purge_limit);
+            let last = self.core.last_id().index;
+            let (reports, limit) = (&status.members, status.purge_limit);
+            self.retention.note_status(config, reports, limit, last);
             self.weigh_status(&status.members);
         }
     }
@@ -364,70 +348,9 @@ impl Driver {
         }
     }
 
-    /// Lets the log drop what nobody needs.
-    pub(super) fn retain_log(&mut self) {
-        // A log that is full holds up clients: it is looked at as often as possible.
-        if self.next_retention > self.now && !self.links.shared.is_log_full() {
-            return;
-        }
-        self.next_retention = self.now.plus(self.tuning.retention_period);
-        let shared = &self.links.shared;
-        let delivered = shared.delivered_index();
-        let committed = shared.commit_seqno();
-        let applied = shared.applied();
-        self.flushed.note(self.now, delivered, committed, applied);
-        let mut keep_from = self.flushed.index().min(self.last_committed);
-        if self.core.is_leader() {
-            for progress in self.core.progress() {
-                if self.is_alive(progress.member) {
-                    keep_from = keep_from.min(progress.match_index);
-                }
-            }
-        }
-        // Delivery may have begun behind the first chunks of what the database does not have yet, and not know of them.
-        let chunks = match self.durable.seqno() {
-            Seqno(0) => self.ingest.oldest_open_chunk(),
-            durable => self.chunks_after(durable),
-        };
-        if let Some(chunk) = chunks {
-            keep_from = keep_from.min(chunk.prev());
-        }
-        let (base, seqno) = (self.core.base().last.index, self.core.base().seqno);
-        self.chunked.dropped(base, seqno);
-        let purge_limit = self.droppable().min(self.last_committed);
-        if purge_limit > base {
-            let keep_after = match self.core.is_leader() {
-                // It knows how far the logs are.
-                true => None,
-                false => self.slowest_applied,
-            };
-            let retain = Retain {
-                keep_from,
-                keep_after,
-                purge_limit,
-                configs: self.configs_up_to(purge_limit),
-            };
-            self.links.disk.write(Job::Retain(retain));
-        }
-    }
-}
-
-impl Driver {
     /// Whether a member was heard of lately.
     pub(super) fn is_alive(&self, member: MemberId) -> bool {
         let suspect = self.config.suspect;
         self.presence.is_alive(self.now, member, suspect)
-    }
-
-    /// Every configuration that was in force at some entry up to `index`, ascending.
-    fn configs_up_to(&self, index: LogIndex) -> Vec<ConfigAt> {
-        let mut configs = Vec::new();
-        let mut at = Some(index);
-        while let Some(config) = at.and_then(|index| self.core.config_at(index)) {
-            configs.push(config.clone());
-            at = (config.index > self.core.base().last.index).then(|| config.index.prev());
-        }
-        configs.reverse();
-        configs
     }
 }

@@ -5,14 +5,10 @@
 //! [`Driver::wake_at`] at the latest. Nothing here waits for a disk, a socket or the host, and time is
 //! an argument.
 
-mod chunked;
 mod connections;
 mod deferred;
-mod droppable;
-mod durable;
 mod effects;
 mod event;
-mod flushed;
 mod inspect;
 mod join;
 mod leader;
@@ -23,7 +19,7 @@ mod presence;
 mod protocol;
 mod reads;
 mod repair;
-mod spread;
+mod retention;
 mod status;
 mod survivor;
 mod transfer;
@@ -37,7 +33,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use synod_consensus::{
     Body, Config, Core, EntryKind, GroupId, LogIndex, MemberId, Message, Outbox, ProposalDedup,
-    Seqno, SessionId, Term, Time,
+    SessionId, Term, Time,
 };
 use synod_log::LogReader;
 use synod_wire::{DataState, PeerMessage};
@@ -56,18 +52,15 @@ use crate::payload::view::View;
 use crate::shared::{Shared, lock};
 use crate::start::Start;
 use crate::tuning::Tuning;
-use chunked::Chunked;
 use connections::Connections;
 use deferred::Deferred;
-use durable::Durable;
-use flushed::Flushed;
 use join::Joining;
 use leave::{LEAVE_LIMIT, Leaving};
 use origin::Submitted;
 use presence::{Presence, ViewTrail};
 use reads::Reads;
 use repair::RepairWatch;
-use spread::Spread;
+use retention::Retention;
 pub use survivor::QuorumLossPolicy;
 use unanswered::Unanswered;
 use voting::Voting;
@@ -127,17 +120,7 @@ pub struct Driver {
     presence: Presence,
     views: ViewTrail,
     committed_view: View,
-    next_retention: Time,
-    flushed: Flushed,
-    spread: Spread,
-    chunked: Chunked,
-    /// By the leader's word.
-    droppable: LogIndex,
-    /// As a leader: the last entry before the first action after this one.
-    sought: Option<(Seqno, LogIndex)>,
-    durable: Durable,
-    /// How far the slowest member present has applied, by the leader's word.
-    slowest_applied: Option<Seqno>,
+    retention: Retention,
     joining: Joining,
     unanswered: Unanswered,
     voting: Voting,
@@ -152,8 +135,6 @@ pub struct Driver {
     next_slow_tick: Time,
     /// What to do without a majority.
     survivor_policy: QuorumLossPolicy,
-    /// That clients wait for room in the log was told.
-    told_log_full: bool,
     /// The handover that was told of.
     told_handover: Option<MemberId>,
     /// The next leadership of this member is by order.
@@ -187,6 +168,7 @@ impl Driver {
             dedup: ProposalDedup::default(),
             ingest,
             entry_cache: EntryCache::new(tuning.entry_cache_bytes),
+            retention: Retention::new(&tuning, now),
             reading: Outstanding::default(),
             presence: Presence::default(),
             views: ViewTrail::load(&links.reader),
@@ -215,16 +197,7 @@ impl Driver {
             protocol: 0,
             led: None,
             next_slow_tick: now,
-            next_retention: now,
-            flushed: Flushed::new(tuning.local_flush_margin),
-            spread: Spread::default(),
-            chunked: Chunked::default(),
-            droppable: LogIndex(0),
-            sought: None,
-            durable: Durable::new(tuning.reported_flush_margin),
-            slowest_applied: None,
             survivor_policy: QuorumLossPolicy::default(),
-            told_log_full: false,
             told_handover: None,
             forced: false,
             joined_host: false,
@@ -491,8 +464,8 @@ impl Driver {
         self.watch_primary();
         self.watch_repair();
         self.send_join_if_needed();
-        self.durable
-            .note(self.now, self.data_state, self.links.shared.applied());
+        self.retention
+            .database_is_at(self.now, self.data_state, self.links.shared.applied());
         self.send_report();
         self.lead_slow_tick();
         self.vote_tick();

@@ -82,7 +82,7 @@ impl Driver {
             state: self.data_state,
             applied,
             seen: seen_by_all,
-            db_flushed: self.durable.seqno(),
+            db_flushed: self.retention.db_flushed(),
             incoming: self.config.incoming.clone(),
             queue: u32::try_from(committed.saturating_sub(applied.0).max(0)).unwrap_or(u32::MAX),
             weight: self.core.leader_preference().weight,

@@ -1,29 +1,31 @@
-//! How far what is committed has spread to databases: what a log may drop if it has to.
+//! How many databases have flushed what is committed: the condition for purging a log that is full.
 //!
-//! A log that reaches its disk bound drops what some members still need. It must not drop what too few
-//! databases have (promise P1): the entries that brought an action are durable on a majority of the voters,
-//! and once their logs drop them, as many databases must have the action on their disks as make it survive
-//! the loss of any minority ([`needed`]). If that is not enough, the leader takes no new actions until it
-//! is (`Driver::order`).
+//! A log that reaches its size bound purges what some members still need. It must not purge what
+//! too few databases have (promise P1). The entries of an action are durable on a majority of the
+//! voters. Once their logs purge these entries, so many databases must have flushed the action that
+//! it survives the loss of any minority ([`needed`]). Until they have, the leader takes no new
+//! actions.
 
 use std::collections::BTreeMap;
 
 use synod_consensus::{Config, MemberId, Seqno};
 use synod_wire::{DataState, Report};
 
-/// What each database has surely on its own disk. One that is away keeps what it had.
+/// What each database has flushed, by its member's own estimate. A database whose member is absent
+/// keeps what it had. Zero: nothing is known of it.
 #[derive(Default)]
-pub(super) struct Spread {
+pub(super) struct Redundancy {
     flushed: BTreeMap<MemberId, Seqno>,
 }
 
-impl Spread {
-    /// Notes what the members present say of their databases.
+impl Redundancy {
+    /// Notes what the members present report of their databases, and forgets members that are not
+    /// configured.
     pub(super) fn note(&mut self, config: &Config, reports: &[Report]) {
         for report in reports {
             let known = self.flushed.entry(report.member).or_default();
             *known = match report.state {
-                // None, or one that a copy is to replace.
+                // No database, or one that a copy is about to replace.
                 DataState::Joining | DataState::Error => Seqno(0),
                 _ => report.db_flushed.max(*known),
             };
@@ -33,7 +35,7 @@ impl Spread {
             .retain(|member, _| members.contains_key(member));
     }
 
-    /// Enough databases have this on their own disks.
+    /// Up to where enough databases have flushed.
     pub(super) fn flushed(&self, config: &Config) -> Seqno {
         let voters = config
             .members
@@ -48,20 +50,18 @@ impl Spread {
     }
 }
 
-/// How many of the voters' databases must have an action before logs may drop it by force.
+/// How many of the voters' databases must have flushed an action before full logs may purge it.
 ///
-/// With `voters` voters a group outlives the loss of any `f` of them, and goes on without any `f`. So `f + 1`
-/// databases, for one of them to be left (P1); but never more than there are when `f` are away, or logs would
-/// hold up the group for the sake of the dead (P5). The two differ only where loggers vote in place of
-/// databases.
+/// With `voters` voters a group survives the loss of any `f` of them, and serves without any `f`.
+/// So `f + 1` databases, for one of them to be left (P1); but never more than there are while `f`
+/// are absent, or absent members would stop the group (P5). The two differ only where loggers vote
+/// in place of databases.
 pub(super) fn needed(voters: usize, databases: usize) -> usize {
-    if synod_planted::is(synod_planted::Bug::RetainForOne) {
-        return 1;
-    }
     let may_fail = voters.saturating_sub(1) / 2;
-    (may_fail + 1)
+    let right = (may_fail + 1)
         .min(databases.saturating_sub(may_fail))
-        .max(1)
+        .max(1);
+    synod_planted::planted!(RetainForOne, right, else 1)
 }
 
 #[cfg(test)]
@@ -88,24 +88,24 @@ mod tests {
         }
     }
 
-    fn report(member: u64, durable: i64, state: DataState) -> Report {
+    fn report(member: u64, flushed: i64, state: DataState) -> Report {
         Report {
             member: MemberId(member),
             session: SessionId(1),
             state,
-            applied: Seqno(durable + 5),
-            db_flushed: Seqno(durable),
+            applied: Seqno(flushed + 5),
+            db_flushed: Seqno(flushed),
             ..Report::default()
         }
     }
 
     fn synced(reports: &[(u64, i64)]) -> Vec<Report> {
-        let report = |(id, durable): &(u64, i64)| report(*id, *durable, DataState::Synced);
+        let report = |(id, flushed): &(u64, i64)| report(*id, *flushed, DataState::Synced);
         reports.iter().map(report).collect()
     }
 
     #[test]
-    fn loss_of_a_minority_leaves_a_database_and_its_absence_holds_up_nobody() {
+    fn loss_of_a_minority_leaves_a_database_and_its_absence_stops_no_member() {
         assert_eq!(needed(1, 1), 1);
         assert_eq!(needed(2, 2), 1, "nothing may fail");
         assert_eq!(needed(3, 3), 2);
@@ -118,13 +118,13 @@ mod tests {
     }
 
     #[test]
-    fn voters_databases_count_and_nothing_else() {
+    fn only_databases_of_voters_count() {
         let mut three = config(&[1, 2, 3], &[4]);
         three.members.get_mut(&MemberId(4)).unwrap().role = Role::Learner;
         let most = |reports: &[Report]| {
-            let mut spread = Spread::default();
-            spread.note(&three, reports);
-            spread.flushed(&three)
+            let mut redundancy = Redundancy::default();
+            redundancy.note(&three, reports);
+            redundancy.flushed(&three)
         };
         assert_eq!(most(&[]), Seqno(0));
         assert_eq!(most(&synced(&[(4, 99)])), Seqno(0), "not a voter");
@@ -137,18 +137,18 @@ mod tests {
     }
 
     #[test]
-    fn database_that_is_away_keeps_what_it_had_until_a_copy_replaces_it() {
+    fn database_of_an_absent_member_keeps_what_it_had_until_a_copy_replaces_it() {
         let three = config(&[1, 2, 3], &[]);
-        let mut spread = Spread::default();
+        let mut redundancy = Redundancy::default();
         let mut flushed = |reports: &[Report]| {
-            spread.note(&three, reports);
-            spread.flushed(&three)
+            redundancy.note(&three, reports);
+            redundancy.flushed(&three)
         };
         assert_eq!(flushed(&synced(&[(1, 10), (2, 10), (3, 9)])), Seqno(10));
         assert_eq!(
             flushed(&synced(&[(1, 50)])),
             Seqno(10),
-            "the others are away"
+            "the others are absent"
         );
         let mut reports = synced(&[(1, 60), (2, 0)]);
         reports[1].state = DataState::Joining;

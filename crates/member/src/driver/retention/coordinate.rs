@@ -1,0 +1,157 @@
+//! The driver's dealings with [`super::Retention`]: collects the facts, gives the log its bounds,
+//! and has the leader discard partial actions that would keep logs from being purged.
+
+use synod_consensus::{ConfigAt, EntryKind, LogIndex};
+
+use super::{CertifiedLog, Needs};
+use crate::driver::Driver;
+use crate::host::Level;
+use crate::payload::discard::Discard;
+use crate::setting::Setting;
+use crate::storage::{Job, Retain};
+
+impl Driver {
+    pub(in crate::driver) fn certified_log(&self) -> CertifiedLog {
+        let (start, start_seqno) = self.ingest.start();
+        CertifiedLog {
+            start,
+            start_seqno,
+            discard: self.ingest.discarded(),
+            first_partial_chunk: self.ingest.oldest_open_chunk(),
+            committed: self.last_committed,
+            written: self.links.reader.last_index(),
+        }
+    }
+
+    /// Gives the log its bounds: what it keeps, and up to where it may be purged.
+    pub(in crate::driver) fn retain_log(&mut self) {
+        if !self
+            .retention
+            .is_due(self.now, self.links.shared.is_log_full())
+        {
+            return;
+        }
+        let (log, needs) = (self.certified_log(), self.needs());
+        let keep_from = self.retention.keep_from(self.now, &log, &needs);
+        let base = self.core.base();
+        let (base, seqno) = (base.last.index, base.seqno);
+        self.retention.purged(base, seqno);
+        let purge_limit = self.purge_limit().min(self.last_committed);
+        if purge_limit > base {
+            let retain = Retain {
+                keep_from,
+                keep_after: self.retention.keep_after(self.core.is_leader()),
+                purge_limit,
+                configs: self.configs_up_to(purge_limit),
+            };
+            self.links.disk.write(Job::Retain(retain));
+        }
+    }
+
+    fn needs(&self) -> Needs {
+        let shared = &self.links.shared;
+        let delivered = shared.delivered_index();
+        let committed_seqno = shared.commit_seqno();
+        let applied = shared.applied();
+        let followers = self.core.progress();
+        let present = followers.filter(|progress| self.is_alive(progress.member));
+        Needs {
+            delivered,
+            committed_seqno,
+            applied,
+            least_match: present.map(|progress| progress.match_index).min(),
+        }
+    }
+
+    /// The purge limit, brought up to date if this member leads.
+    pub(in crate::driver) fn purge_limit(&mut self) -> LogIndex {
+        if self.core.is_leader() {
+            let log = self.certified_log();
+            let (config, reader) = (&self.core.config().config, &self.links.reader);
+            let search = |seqno| reader.seek_seqno(seqno);
+            if let Err(error) = self.retention.compute_purge_limit(config, &log, search) {
+                self.log_damaged(&error);
+            }
+        }
+        self.retention.purge_limit()
+    }
+
+    /// Every configuration that was in force at some entry up to `index`, ascending.
+    fn configs_up_to(&self, index: LogIndex) -> Vec<ConfigAt> {
+        let mut configs = Vec::new();
+        let mut at = Some(index);
+        while let Some(config) = at.and_then(|index| self.core.config_at(index)) {
+            configs.push(config.clone());
+            at = (config.index > self.core.base().last.index).then(|| config.index.prev());
+        }
+        configs.reverse();
+        configs
+    }
+
+    /// As the leader: informs the operator why clients wait, and when that is over.
+    pub(in crate::driver) fn announce_full_log(&mut self) {
+        let is_full = self.links.shared.is_log_full();
+        let retain_size = self.links.host.setting_name(Setting::LogRetainSize);
+        match self.retention.fullness_to_announce(is_full) {
+            Some(true) => self.log(
+                Level::Warning,
+                format!(
+                    "the log is larger than twice {retain_size}, and too few databases have flushed its \
+                     actions (a majority of them must have): nothing new is taken until they have"
+                ),
+            ),
+            Some(false) => self.log(Level::Info, "the log has room again"),
+            None => {}
+        }
+    }
+
+    /// As the leader: discards partial actions that began before this member's knowledge of the log
+    /// does. It would refuse their next chunks, and cannot say how long logs have to keep them.
+    pub(in crate::driver) fn discard_unknown(&mut self) {
+        let log = self.certified_log();
+        let begun_by = log.discard.map_or(LogIndex(0), |(_, begun_by)| begun_by);
+        if begun_by < log.start {
+            let start = log.start;
+            let why = format!("discarding all partial actions that began by entry {start}, if any");
+            self.discard(&Discard::BegunBy(start), Level::Info, why);
+        }
+    }
+
+    /// As the leader: discards partial actions that were not continued for a long time.
+    pub(in crate::driver) fn discard_stale(&mut self) {
+        let timeout = self.tuning.partial_action_timeout;
+        for id in self.ingest.stale(self.now, timeout) {
+            let why = format!(
+                "discarding a partial action of member {}: no more of it came",
+                id.member
+            );
+            self.discard(&Discard::Action(id), Level::Info, why);
+        }
+    }
+
+    /// As the leader: discards the partial action that keeps a full log from being purged, if one
+    /// does.
+    pub(in crate::driver) fn discard_action_in_the_way(&mut self) {
+        let config = &self.core.config().config;
+        let is_full = self.links.shared.is_log_full();
+        let oldest = self.ingest.oldest_unfinished();
+        let Some(id) = self.retention.action_in_the_way(config, is_full, oldest) else {
+            return;
+        };
+        let why = format!(
+            "discarding a partial action of member {}: the log is larger than twice {}, and cannot be purged \
+             before that action ends",
+            id.member,
+            self.links.host.setting_name(Setting::LogRetainSize),
+        );
+        self.discard(&Discard::Action(id), Level::Warning, why);
+    }
+
+    fn discard(&mut self, what: &Discard, level: Level, why: String) {
+        // Refused when there is no room, or while leadership is transferred: the next tick tries
+        // again.
+        if self.append_own(EntryKind::Discard, &what.encode()) {
+            self.log(level, why);
+        }
+    }
+}

@@ -1,0 +1,445 @@
+//! How far may this member's log be purged? One component answers: [`Retention`].
+//!
+//! Three things keep entries in the log, each with a part of its own:
+//!
+//! - This member's database has not flushed them ([`flush_estimate`]), or a follower that is
+//!   present has not acknowledged them. A full log is purged regardless of this, since the entries
+//!   can be had elsewhere ...
+//! - ... unless too few databases in the group have flushed them ([`redundancy`]). The
+//!   [`purge_limit`] is the index up to which that is settled: computed by the leader, announced to
+//!   all.
+//! - They are chunks of an action that is to be kept ([`chunk_starts`]), or of a partial action.
+//!
+//! The log itself keeps what its configured size allows; what this component answers are bounds
+//! ([`crate::Retain`]). The driver asks every [`crate::Tuning::retention_period`], and at each slow
+//! tick while the log is full, because clients wait then.
+
+mod chunk_starts;
+mod coordinate;
+mod flush_estimate;
+mod purge_limit;
+mod redundancy;
+
+use std::time::Duration;
+
+use synod_consensus::{Config, LogIndex, Seqno, Time};
+use synod_log::LogError;
+use synod_wire::{DataState, Report};
+
+use crate::payload::discard::PartialActionId;
+use crate::tuning::Tuning;
+use chunk_starts::ChunkStarts;
+use flush_estimate::FlushEstimate;
+use purge_limit::PurgeLimit;
+use redundancy::Redundancy;
+
+/// Samples of the reported estimate within one margin.
+const REPORTED_SAMPLES: u32 = 8;
+
+/// What this member's certification and log know of the actions in the log.
+#[derive(Clone, Copy)]
+pub(super) struct CertifiedLog {
+    /// Everything after this entry was seen; partial actions that began before it are not known.
+    pub(super) start: LogIndex,
+    /// The last action at or before `start`.
+    pub(super) start_seqno: Seqno,
+    /// The last entry that discarded all partial actions begun by some index, and that index.
+    pub(super) discard: Option<(LogIndex, LogIndex)>,
+    /// First chunk of any action that is partial or not committed.
+    pub(super) first_partial_chunk: Option<LogIndex>,
+    /// The commit index.
+    pub(super) committed: LogIndex,
+    /// Last entry that readers of the log find.
+    pub(super) written: LogIndex,
+}
+
+impl CertifiedLog {
+    /// Whether every partial action is known: either the whole log is, or what began before was
+    /// discarded.
+    fn knows_partial_actions(&self) -> bool {
+        let is_discarded = |(entry, begun_by): (LogIndex, LogIndex)| {
+            begun_by >= self.start && entry <= self.committed
+        };
+        self.start == LogIndex(0) || self.discard.is_some_and(is_discarded)
+    }
+}
+
+/// How far the members' needs reach, at the moment of the question.
+#[derive(Clone, Copy)]
+pub(super) struct Needs {
+    /// Last entry delivered to the host.
+    pub(super) delivered: LogIndex,
+    /// Last committed action: the delivered entries are at most there.
+    pub(super) committed_seqno: Seqno,
+    /// Last action in the database.
+    pub(super) applied: Seqno,
+    /// As the leader: the least that a present follower has acknowledged.
+    pub(super) least_match: Option<LogIndex>,
+}
+
+/// The component that answers how far the log may be purged.
+pub(super) struct Retention {
+    /// Time between two looks at the log.
+    period: Duration,
+    next: Time,
+    /// How far this member's own database no longer needs the log.
+    local_flushed: FlushEstimate<LogIndex>,
+    /// What this member reports to the group of its database.
+    reported_flushed: FlushEstimate<Seqno>,
+    redundancy: Redundancy,
+    chunk_starts: ChunkStarts,
+    limit: PurgeLimit,
+    /// As the leader announced it: how far the slowest present member has applied.
+    slowest_applied: Option<Seqno>,
+    /// As the leader: the operator was informed that the log is full.
+    full_is_announced: bool,
+}
+
+impl Retention {
+    pub(super) fn new(tuning: &Tuning, now: Time) -> Retention {
+        let reported = tuning.reported_flush_margin;
+        Retention {
+            period: tuning.retention_period,
+            next: now,
+            local_flushed: FlushEstimate::new(tuning.local_flush_margin, Duration::ZERO),
+            reported_flushed: FlushEstimate::new(reported, reported / REPORTED_SAMPLES),
+            redundancy: Redundancy::default(),
+            chunk_starts: ChunkStarts::default(),
+            limit: PurgeLimit::default(),
+            slowest_applied: None,
+            full_is_announced: false,
+        }
+    }
+
+    // --- what the driver reports to it -------------------------------------------------------
+
+    /// This member's database, at each slow tick.
+    pub(super) fn database_is_at(&mut self, now: Time, state: DataState, applied: Seqno) {
+        if state.is_whole() {
+            self.reported_flushed.note(now, applied, applied, applied);
+        } else {
+            // There is no database yet, or a copy replaces it.
+            self.reported_flushed.reset();
+        }
+    }
+
+    /// What the present members report of their databases.
+    pub(super) fn note_reports(&mut self, config: &Config, reports: &[Report]) {
+        self.redundancy.note(config, reports);
+    }
+
+    /// The leader's status. This member's log ends with `last`.
+    pub(super) fn note_status(
+        &mut self,
+        config: &Config,
+        reports: &[Report],
+        limit: LogIndex,
+        last: LogIndex,
+    ) {
+        self.slowest_applied = reports.iter().map(|r| r.applied).min();
+        self.redundancy.note(config, reports);
+        self.limit.announced(limit, last);
+    }
+
+    /// Actions up to `seqno` were committed, whose chunks begin at `first_chunk` or later.
+    pub(super) fn chunks_committed(&mut self, seqno: Seqno, first_chunk: LogIndex) {
+        self.chunk_starts.committed(seqno, first_chunk);
+    }
+
+    /// The log was truncated: it ends with `last`.
+    pub(super) fn log_truncated(&mut self, last: LogIndex) {
+        self.limit.log_ends(last);
+    }
+
+    /// The log was reset: nothing of what was known of its entries holds.
+    pub(super) fn log_reset(&mut self) {
+        self.limit.log_ends(LogIndex(0));
+        self.chunk_starts = ChunkStarts::default();
+    }
+
+    /// This member does not lead.
+    pub(super) fn stop_leading(&mut self) {
+        self.full_is_announced = false;
+    }
+
+    // --- what it answers -----------------------------------------------------------------------
+
+    /// Whether the log is to be looked at now. If so, the next look is a period later; a full log
+    /// is looked at whenever this is asked.
+    pub(super) fn is_due(&mut self, now: Time, is_full: bool) -> bool {
+        let is_due = self.next <= now || is_full;
+        if is_due {
+            self.next = now.plus(self.period);
+        }
+        is_due
+    }
+
+    /// What this member's database has flushed, by estimate, as it reports to the group. Zero:
+    /// unknown.
+    pub(super) fn db_flushed(&self) -> Seqno {
+        self.reported_flushed.flushed()
+    }
+
+    /// First entry after which this member keeps its log as long as it is not full.
+    pub(super) fn keep_from(&mut self, now: Time, log: &CertifiedLog, needs: &Needs) -> LogIndex {
+        let (delivered, seqno) = (needs.delivered, needs.committed_seqno);
+        self.local_flushed
+            .note(now, delivered, seqno, needs.applied);
+        let mut keep_from = self.local_flushed.flushed().min(log.committed);
+        if let Some(least) = needs.least_match {
+            keep_from = keep_from.min(least);
+        }
+        // Delivery may have begun after the first chunks of an action that the database does not
+        // have yet; it does not know of them then.
+        let chunk = match self.db_flushed() {
+            Seqno(0) => log.first_partial_chunk,
+            flushed => self.first_chunk_after(log, flushed),
+        };
+        chunk.map_or(keep_from, |chunk| keep_from.min(chunk.prev()))
+    }
+
+    /// The log was purged up to `base`, which is at `seqno`.
+    pub(super) fn purged(&mut self, base: LogIndex, seqno: Seqno) {
+        self.chunk_starts.purged(base, seqno);
+    }
+
+    /// As a follower: no entry after this action is purged, unless the log is full. The slowest
+    /// present member has applied up to there. A leader knows how far the members' logs are, and
+    /// needs no such bound.
+    pub(super) fn keep_after(&self, leads: bool) -> Option<Seqno> {
+        self.slowest_applied.filter(|_| !leads)
+    }
+
+    /// Up to where the log may be purged if it is full, as far as this member knows.
+    pub(super) fn purge_limit(&self) -> LogIndex {
+        self.limit.index()
+    }
+
+    /// As the leader: computes the purge limit. `search` finds an action's entry in the log.
+    ///
+    /// # Errors
+    /// The log is damaged; the limit is zero.
+    pub(super) fn compute_purge_limit(
+        &mut self,
+        config: &Config,
+        log: &CertifiedLog,
+        search: impl FnOnce(Seqno) -> Result<LogIndex, LogError>,
+    ) -> Result<(), LogError> {
+        let flushed = self.redundancy.flushed(config);
+        let chunk = self.first_chunk_after(log, flushed);
+        self.limit.compute(log, flushed, chunk, search)
+    }
+
+    /// First chunk of any action that comes after `seqno` or is partial.
+    pub(super) fn first_chunk_after(&self, log: &CertifiedLog, seqno: Seqno) -> Option<LogIndex> {
+        let partial = log.first_partial_chunk;
+        let partial = synod_planted::planted!(DropUnfinished, partial, else None);
+        let committed = self.chunk_starts.first_after(seqno);
+        partial.into_iter().chain(committed).min()
+    }
+
+    /// As the leader: whether the log has become full (`true`) or has room again (`false`) since
+    /// the operator was last informed.
+    pub(super) fn fullness_to_announce(&mut self, is_full: bool) -> Option<bool> {
+        let was_full = std::mem::replace(&mut self.full_is_announced, is_full);
+        (is_full != was_full).then_some(is_full)
+    }
+
+    /// As the leader: the oldest partial action (`oldest`, with the last action ordered before it),
+    /// if the log is full, has been for a tick, and cannot be purged because of this action: enough
+    /// databases have flushed everything before it. Clients would wait in vain for an origin that
+    /// is dead, or for an action that is larger than the log.
+    pub(super) fn action_in_the_way(
+        &self,
+        config: &Config,
+        is_full: bool,
+        oldest: Option<(PartialActionId, Seqno)>,
+    ) -> Option<PartialActionId> {
+        if !self.full_is_announced || !is_full {
+            return None;
+        }
+        let flushed = self.redundancy.flushed(config);
+        let (id, _) = oldest.filter(|(_, before)| *before <= flushed)?;
+        Some(id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use synod_consensus::{Member, MemberId, Role, SessionId, VersionRange};
+
+    const NOW: Time = Time(1_000);
+
+    fn retention() -> Retention {
+        Retention::new(&Tuning::default(), NOW)
+    }
+
+    fn log() -> CertifiedLog {
+        CertifiedLog {
+            start: LogIndex(0),
+            start_seqno: Seqno(0),
+            discard: None,
+            first_partial_chunk: None,
+            committed: LogIndex(100),
+            written: LogIndex(100),
+        }
+    }
+
+    fn needs(delivered: u64, applied: i64) -> Needs {
+        Needs {
+            delivered: LogIndex(delivered),
+            committed_seqno: Seqno(delivered as i64),
+            applied: Seqno(applied),
+            least_match: None,
+        }
+    }
+
+    fn alone() -> Config {
+        let member = Member {
+            role: Role::Voter,
+            has_data: true,
+            name: String::new(),
+            address: String::new(),
+            versions: VersionRange { min: 1, max: 1 },
+        };
+        Config {
+            protocol: 1,
+            members: [(MemberId(1), member)].into(),
+        }
+    }
+
+    fn flushed(seqno: i64) -> Vec<Report> {
+        let report = Report {
+            member: MemberId(1),
+            session: SessionId(1),
+            state: DataState::Synced,
+            applied: Seqno(seqno + 3),
+            db_flushed: Seqno(seqno),
+            ..Report::default()
+        };
+        vec![report]
+    }
+
+    #[test]
+    fn log_is_looked_at_once_a_period_and_always_while_it_is_full() {
+        let mut retention = retention();
+        assert!(retention.is_due(NOW, false));
+        assert!(!retention.is_due(NOW, false));
+        assert!(retention.is_due(NOW, true));
+        assert!(retention.is_due(NOW.plus(Tuning::default().retention_period), false));
+    }
+
+    #[test]
+    fn log_is_kept_for_the_own_database_the_followers_and_the_chunks() {
+        let mut retention = retention();
+        let later = NOW.plus(Tuning::default().local_flush_margin);
+        assert_eq!(
+            retention.keep_from(NOW, &log(), &needs(50, 50)),
+            LogIndex(0)
+        );
+        assert_eq!(
+            retention.keep_from(later, &log(), &needs(60, 60)),
+            LogIndex(50)
+        );
+        let slow_follower = Needs {
+            least_match: Some(LogIndex(20)),
+            ..needs(60, 60)
+        };
+        assert_eq!(
+            retention.keep_from(later, &log(), &slow_follower),
+            LogIndex(20)
+        );
+        let with_chunk = CertifiedLog {
+            first_partial_chunk: Some(LogIndex(11)),
+            ..log()
+        };
+        assert_eq!(
+            retention.keep_from(later, &with_chunk, &needs(60, 60)),
+            LogIndex(10)
+        );
+    }
+
+    #[test]
+    fn chunks_of_actions_that_the_database_has_flushed_are_not_kept_for_it() {
+        let mut retention = retention();
+        let later = NOW.plus(Tuning::default().local_flush_margin);
+        retention.chunks_committed(Seqno(40), LogIndex(15));
+        retention.database_is_at(NOW, DataState::Synced, Seqno(39));
+        retention.database_is_at(later, DataState::Synced, Seqno(60));
+        assert_eq!(retention.db_flushed(), Seqno(39));
+        retention.keep_from(NOW, &log(), &needs(50, 50));
+        assert_eq!(
+            retention.keep_from(later, &log(), &needs(60, 60)),
+            LogIndex(14)
+        );
+        retention.database_is_at(
+            later.plus(Duration::from_secs(20)),
+            DataState::Synced,
+            Seqno(60),
+        );
+        assert_eq!(retention.db_flushed(), Seqno(60));
+        assert_eq!(
+            retention.keep_from(later, &log(), &needs(60, 60)),
+            LogIndex(50)
+        );
+    }
+
+    #[test]
+    fn nothing_is_reported_of_a_database_that_a_copy_replaces() {
+        let mut retention = retention();
+        let mut note = |seconds: u64, state| {
+            let now = NOW.plus(Duration::from_secs(seconds));
+            retention.database_is_at(now, state, Seqno(7));
+            retention.db_flushed()
+        };
+        assert_eq!(note(0, DataState::Synced), Seqno(0));
+        assert_eq!(note(10, DataState::Donor), Seqno(7));
+        assert_eq!(note(11, DataState::Joining), Seqno(0));
+        assert_eq!(note(12, DataState::Joined), Seqno(0));
+        assert_eq!(note(21, DataState::Synced), Seqno(0));
+        assert_eq!(note(22, DataState::Synced), Seqno(7));
+    }
+
+    #[test]
+    fn full_log_is_announced_once_and_then_names_the_action_in_the_way() {
+        let (mut retention, config) = (retention(), alone());
+        let action = PartialActionId {
+            member: MemberId(1),
+            session: SessionId(1),
+            action_no: 9,
+        };
+        let oldest = Some((action, Seqno(30)));
+        assert_eq!(
+            retention.action_in_the_way(&config, true, oldest),
+            None,
+            "not for a tick"
+        );
+        assert_eq!(retention.fullness_to_announce(true), Some(true));
+        assert_eq!(retention.fullness_to_announce(true), None);
+        retention.note_reports(&config, &flushed(29));
+        assert_eq!(
+            retention.action_in_the_way(&config, true, oldest),
+            None,
+            "29 is not 30"
+        );
+        retention.note_reports(&config, &flushed(30));
+        assert_eq!(
+            retention.action_in_the_way(&config, true, oldest),
+            Some(action)
+        );
+        assert_eq!(retention.fullness_to_announce(false), Some(false));
+        assert_eq!(retention.action_in_the_way(&config, false, oldest), None);
+    }
+
+    #[test]
+    fn follower_keeps_what_the_slowest_member_needs_and_obeys_the_announced_limit() {
+        let (mut retention, config) = (retention(), alone());
+        retention.note_status(&config, &flushed(5), LogIndex(70), LogIndex(60));
+        assert_eq!(retention.keep_after(false), Some(Seqno(8)));
+        assert_eq!(retention.keep_after(true), None);
+        assert_eq!(retention.purge_limit(), LogIndex(60));
+        retention.log_reset();
+        assert_eq!(retention.purge_limit(), LogIndex(0));
+    }
+}
