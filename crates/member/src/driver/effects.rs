@@ -59,7 +59,7 @@ impl Driver {
                 self.entry_cache.truncate(from);
                 self.ingest.truncated(from);
                 self.views.truncated(from);
-                self.voting.truncated(from);
+                self.inconsistency.truncated(from);
                 self.retention.log_truncated(from.prev());
                 self.era = self.links.shared.log_truncated(from);
                 let era = self.era;
@@ -136,7 +136,7 @@ impl Driver {
         }
         if header.kind == EntryKind::Decision {
             match OutcomeDecision::decode(payload.clone()) {
-                Ok(decision) => self.voting.appended(header.index, decision),
+                Ok(decision) => self.inconsistency.appended(header.index, decision),
                 Err(error) => self.log(Level::Error, format!("entry {}: {error}", header.id())),
             }
         }
@@ -233,7 +233,7 @@ impl Driver {
             self.watch_primary();
             self.send_join_if_needed();
             self.send_report();
-            self.vote_anew();
+            self.report_to_new_leader();
         } else if self.leaderless_since.is_none() {
             // A leader steps down in its own term when it has not heard a quorum for so long.
             let silence = match lost_quorum {
@@ -283,7 +283,7 @@ impl Driver {
         self.entry_cache.clear();
         self.ingest = self.new_ingestor(index, seqno);
         self.views.clear();
-        self.voting.truncated(LogIndex(0));
+        self.inconsistency.truncated(LogIndex(0));
         self.retention.log_reset();
         self.last_committed = index;
     }

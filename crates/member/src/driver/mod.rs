@@ -9,6 +9,7 @@ mod connections;
 mod deferred;
 mod effects;
 mod event;
+mod inconsistency;
 mod inspect;
 mod join;
 mod leader;
@@ -20,11 +21,9 @@ mod protocol;
 mod reads;
 mod repair;
 mod retention;
+mod state_transfer;
 mod status;
 mod survivor;
-mod transfer;
-mod unanswered;
-mod voting;
 mod weights;
 
 use std::collections::BTreeMap;
@@ -36,7 +35,7 @@ use synod_consensus::{
     SessionId, Term, Time,
 };
 use synod_log::LogReader;
-use synod_wire::{DataState, PeerMessage};
+use synod_wire::PeerMessage;
 
 pub(crate) use effects::append_message;
 pub use event::{Event, ForceDone, LeaveDone, ReadDone, Reply, Submission};
@@ -54,6 +53,7 @@ use crate::start::Start;
 use crate::tuning::Tuning;
 use connections::Connections;
 use deferred::Deferred;
+use inconsistency::Inconsistency;
 use join::Joining;
 use leave::{LEAVE_LIMIT, Leaving};
 use origin::Submitted;
@@ -61,9 +61,8 @@ use presence::{Presence, ViewTrail};
 use reads::Reads;
 use repair::RepairWatch;
 use retention::Retention;
+use state_transfer::StateTransfers;
 pub use survivor::QuorumLossPolicy;
-use unanswered::Unanswered;
-use voting::Voting;
 
 /// Who this member is.
 #[derive(Clone, Copy, Debug)]
@@ -122,10 +121,9 @@ pub struct Driver {
     committed_view: View,
     retention: Retention,
     joining: Joining,
-    unanswered: Unanswered,
-    voting: Voting,
+    state_transfers: StateTransfers,
+    inconsistency: Inconsistency,
     leaving: Option<Leaving>,
-    data_state: DataState,
     last_committed: LogIndex,
     leaderless_since: Option<Time>,
     /// The group's protocol version; zero before it is known.
@@ -189,10 +187,9 @@ impl Driver {
             connections: Connections::default(),
             era: 0,
             reads: Reads::default(),
-            unanswered: Unanswered::default(),
-            voting: Voting::default(),
+            state_transfers: StateTransfers::default(),
+            inconsistency: Inconsistency::default(),
             leaving: None,
-            data_state: DataState::Disconnected,
             leaderless_since: Some(now),
             protocol: 0,
             led: None,
@@ -286,7 +283,7 @@ impl Driver {
                 self.connections.up(member, connection);
                 self.core.peer_connected(self.now(), member);
                 self.repeat_proposals(member);
-                self.repeat_transfer_messages(member);
+                self.repeat_state_transfer_messages(member);
                 if self.core.leader() == Some(member) {
                     self.send_join_if_needed();
                 }
@@ -311,7 +308,7 @@ impl Driver {
             Event::Read(done) => self.read(done),
             Event::CancelRead(id) => self.cancel_read(id),
             Event::DataState(state) => {
-                self.data_state = state;
+                self.state_transfers.set_data_state(state);
                 self.send_report();
             }
             Event::RequestState(request) => self.request_state(request),
@@ -327,8 +324,8 @@ impl Driver {
             Event::LeaderPreference(preference) => self.prefer(preference),
             Event::SuspectTimeout(limit) => self.config.suspect = limit,
             Event::ActionFailed { seqno, outcome } => self.action_failed(seqno, outcome),
-            Event::Applied => self.answer_questions(),
-            Event::InconsistencyPolicy(policy) => self.set_inconsistency_policy(policy),
+            Event::Applied => self.answer_outcome_queries(),
+            Event::InconsistencyPolicy(policy) => self.inconsistency.set_policy(policy),
             Event::Leave(done) => self.begin_leave(done, Some(LEAVE_LIMIT)),
             Event::LeaveWhenNotNeeded(done) => self.begin_leave(done, None),
             Event::Stop => self.stopped = true,
@@ -359,9 +356,9 @@ impl Driver {
             PeerMessage::LeaveReply => self.finish_leave(),
             PeerMessage::Report(report) => self.handle_report(from, report),
             PeerMessage::Status(status) => self.handle_status(from, status),
-            PeerMessage::OutcomeReport(vote) => self.handle_vote(from, vote),
+            PeerMessage::OutcomeReport(report) => self.handle_outcome_report(from, report),
             PeerMessage::OutcomeQuery { term, seqno } => {
-                self.handle_vote_request(from, term, seqno);
+                self.handle_outcome_query(from, term, seqno);
             }
             PeerMessage::StateRequest(request) => self.handle_state_request(from, request),
             PeerMessage::StateOffer(offer) => self.handle_state_offer(offer),
@@ -464,11 +461,14 @@ impl Driver {
         self.watch_primary();
         self.watch_repair();
         self.send_join_if_needed();
-        self.retention
-            .database_is_at(self.now, self.data_state, self.links.shared.applied());
+        self.retention.database_is_at(
+            self.now,
+            self.state_transfers.data_state(),
+            self.links.shared.applied(),
+        );
         self.send_report();
         self.lead_slow_tick();
-        self.vote_tick();
+        self.inconsistency_tick();
         self.leave_tick();
         self.retain_log();
         self.drop_strangers();

@@ -132,6 +132,11 @@ impl Presence {
         self.present.get(&member)
     }
 
+    /// The session in which a member is present.
+    pub(super) fn session_of(&self, member: MemberId) -> Option<SessionId> {
+        self.present.get(&member).map(|present| present.session)
+    }
+
     pub(super) fn report(&mut self, report: Report) {
         self.fresh.insert(report.member);
         self.reports.insert(report.member, report);
@@ -187,7 +192,7 @@ impl Presence {
         })
     }
 
-    pub(super) fn reports(&self) -> impl Iterator<Item = &Report> {
+    pub(super) fn reports(&self) -> impl Iterator<Item = &Report> + Clone {
         self.reports.values()
     }
 }

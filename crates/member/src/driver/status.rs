@@ -79,7 +79,7 @@ impl Driver {
         Report {
             member: self.me.member,
             session: self.me.session,
-            state: self.data_state,
+            state: self.state_transfers.data_state(),
             applied,
             seen: seen_by_all,
             db_flushed: self.retention.db_flushed(),

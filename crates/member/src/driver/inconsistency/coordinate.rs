@@ -1,0 +1,172 @@
+//! The driver's dealings with [`super::Inconsistency`]: checks who reports, sends reports and
+//! queries, and appends the decision.
+
+use synod_consensus::{EntryKind, MemberId, Seqno, Term};
+use synod_wire::{OutcomeReport, PeerMessage};
+
+use super::{Electorate, ReportKind};
+use crate::driver::Driver;
+use crate::host::Level;
+use crate::outcome::ApplyOutcome;
+use crate::payload::decision::OutcomeDecision;
+
+impl Driver {
+    /// An action has failed here, and the host waits for [`crate::Host::outcome_decided`].
+    pub(in crate::driver) fn action_failed(&mut self, seqno: Seqno, outcome: ApplyOutcome) {
+        if self.inconsistency.action_failed(seqno, outcome) {
+            self.report_own_failure();
+        }
+    }
+
+    fn report_own_failure(&mut self) {
+        if let Some((seqno, outcome)) = self.inconsistency.own_failure() {
+            self.report_outcome(seqno, outcome);
+        }
+    }
+
+    fn report_outcome(&mut self, seqno: Seqno, outcome: ApplyOutcome) {
+        let Some(leader) = self.core.leader() else {
+            return;
+        };
+        let report = OutcomeReport {
+            session: self.me.session,
+            seqno,
+            outcome: outcome.0,
+        };
+        if leader == self.me.member {
+            self.handle_outcome_report(leader, report);
+        } else {
+            self.send(leader, PeerMessage::OutcomeReport(report));
+        }
+    }
+
+    /// As the leader: a member reports how an action ended there.
+    pub(in crate::driver) fn handle_outcome_report(
+        &mut self,
+        from: MemberId,
+        report: OutcomeReport,
+    ) {
+        let OutcomeReport {
+            session,
+            seqno,
+            outcome,
+        } = report;
+        let is_present = self.presence.session_of(from) == Some(session);
+        let is_known = seqno > Seqno(0) && seqno <= self.links.shared.commit_seqno();
+        if !self.core.is_ready_leader() || !is_present || !is_known {
+            return;
+        }
+        let outcome = ApplyOutcome(outcome);
+        let reported = self
+            .inconsistency
+            .report(self.now, (from, session), seqno, outcome);
+        if reported == ReportKind::Ignored {
+            return;
+        }
+        if reported == ReportKind::FirstError {
+            let name = self.name_of(from);
+            let text = format!("action {seqno} failed on {name} ({outcome}): asking the others");
+            self.log(Level::Info, text);
+            self.query_outcomes(seqno);
+        }
+        self.decide_outcome(seqno);
+    }
+
+    /// Queries the present members that have not answered.
+    fn query_outcomes(&mut self, seqno: Seqno) {
+        let term = self.core.term();
+        let present = self.presence.members();
+        let present = present.iter().map(|present| present.member);
+        for member in self.inconsistency.unanswered(seqno, present) {
+            if member == self.me.member {
+                self.handle_outcome_query(member, term, seqno);
+            } else {
+                self.send(member, PeerMessage::OutcomeQuery { term, seqno });
+            }
+        }
+    }
+
+    /// The leader queries how an action ended here.
+    pub(in crate::driver) fn handle_outcome_query(
+        &mut self,
+        from: MemberId,
+        term: Term,
+        seqno: Seqno,
+    ) {
+        if term == self.core.term() && self.core.leader() == Some(from) {
+            self.inconsistency.queried(seqno);
+            self.answer_outcome_queries();
+        }
+    }
+
+    /// Answers the queries about actions that have ended here. The host will wake the driver
+    /// ([`crate::Event::Applied`]) when the first of the others ends.
+    pub(in crate::driver) fn answer_outcome_queries(&mut self) {
+        while let Some(seqno) = self.inconsistency.next_query() {
+            // Before the position is read: the host must not get past it unnoticed.
+            self.links.shared.call_when_applied(seqno);
+            let applied = self.links.shared.applied();
+            let Some(outcome) = self.inconsistency.answer(seqno, applied) else {
+                return;
+            };
+            self.report_outcome(seqno, outcome);
+        }
+    }
+
+    /// Appends the decision about an action if the answers allow for one.
+    fn decide_outcome(&mut self, seqno: Seqno) {
+        let presence = &self.presence;
+        let electorate = Electorate {
+            members: presence.electorate(&self.core.config().config),
+            session_of: &|member| presence.session_of(member),
+            timeout: self.config.suspect,
+        };
+        let decision = self.inconsistency.decide(self.now, seqno, &electorate);
+        if let Some(decision) = decision {
+            // If it is refused, the next tick tries again.
+            let _ = self.append_own(EntryKind::Decision, &decision.encode());
+        }
+    }
+
+    /// Repeats what may have been lost, and decides without members that have been silent for too
+    /// long.
+    pub(in crate::driver) fn inconsistency_tick(&mut self) {
+        self.answer_outcome_queries();
+        self.report_own_failure();
+        if !self.core.is_ready_leader() {
+            self.inconsistency.forget_questions();
+            return;
+        }
+        for seqno in self.inconsistency.open_questions() {
+            self.query_outcomes(seqno);
+            self.decide_outcome(seqno);
+        }
+    }
+
+    /// There is a leader, perhaps another one.
+    pub(in crate::driver) fn report_to_new_leader(&mut self) {
+        self.inconsistency.leader_changed();
+        self.report_own_failure();
+    }
+
+    /// Informs the host of decisions that are committed now.
+    pub(in crate::driver) fn decisions_committed(&mut self) {
+        while let Some(decision) = self.inconsistency.next_committed(self.last_committed) {
+            self.log(Level::Info, self.decision_text(&decision));
+            self.links.host.outcome_decided(&decision);
+        }
+    }
+
+    fn decision_text(&self, decision: &OutcomeDecision) -> String {
+        let answers = decision.answers.iter();
+        let answers: Vec<String> = answers
+            .map(|answer| format!("{}: {}", self.name_of(answer.member), answer.outcome))
+            .collect();
+        format!(
+            "action {}: {} wins ({})",
+            decision.seqno,
+            decision.outcome,
+            answers.join(", ")
+        )
+    }
+}

@@ -1,0 +1,415 @@
+//! An action has failed on some member: which outcome wins?
+//!
+//! ```text
+//!  member with the error             leader                        the other members
+//!        |-- OutcomeReport(error) ---->|-- OutcomeQuery(seqno) ------------>|
+//!        |                             |<------ OutcomeReport(outcome) -----| once they are there
+//!        |                             | no missing answer can change the result
+//!        |<------- Decision: an entry of the log, committed --------------->|
+//! ```
+//!
+//! The leader collects the reports, and forgets them with its leadership: members with an error
+//! repeat theirs. Only the decision lasts. It is an entry, so that every member gets the same one,
+//! whichever member leads when it is committed. The first decision about an action counts.
+//!
+//! A member without an error never waits. The answers that count are those of the present members
+//! whose databases follow the group (`Presence::electorate`). A member that does not answer within
+//! the suspect timeout is left out if a majority of them has answered.
+//!
+//! [`Inconsistency`] owns both sides, that of the member and that of the leader. The driver feeds
+//! it with reports, queries and commits, sends what it answers, and appends the decision.
+
+mod coordinate;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
+
+use synod_consensus::{LogIndex, MemberId, Seqno, SessionId, Time};
+
+use crate::outcome::{ApplyOutcome, InconsistencyPolicy, ruling};
+use crate::payload::decision::{MemberOutcome, OutcomeDecision};
+
+/// So many past decisions are remembered. The leader only queries an action while a member waits
+/// for it.
+const PAST_MAX: usize = 1024;
+
+/// The component that decides which outcome of an action wins.
+///
+/// Invariant: an action that is decided has no question, and is not waited for.
+#[derive(Default)]
+pub(super) struct Inconsistency {
+    policy: InconsistencyPolicy,
+    /// The action that has failed here, and waits for a decision.
+    failed: Option<(Seqno, ApplyOutcome)>,
+    /// Actions that failed here with the error that won.
+    failed_before: BTreeMap<Seqno, ApplyOutcome>,
+    /// Actions that the leader has queried and this member has not answered.
+    queried: BTreeSet<Seqno>,
+    /// As the leader: actions without a decision.
+    questions: BTreeMap<Seqno, Question>,
+    /// Decisions in the log that are not known to be committed.
+    appended: VecDeque<(LogIndex, OutcomeDecision)>,
+    /// Actions with a committed decision.
+    decided: BTreeSet<Seqno>,
+}
+
+struct Question {
+    since: Time,
+    answers: BTreeMap<MemberId, (SessionId, ApplyOutcome)>,
+}
+
+/// What a report means to the leader.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ReportKind {
+    /// Nothing: the action is decided, or has not failed anywhere.
+    Ignored,
+    /// An answer.
+    Answer,
+    /// The first error of this action: the other members are to be queried.
+    FirstError,
+}
+
+/// Whose answers count, and for how long the leader waits for them.
+pub(super) struct Electorate<'a> {
+    /// The members whose answers count.
+    pub(super) members: BTreeSet<MemberId>,
+    /// The session in which a member is present.
+    pub(super) session_of: &'a dyn Fn(MemberId) -> Option<SessionId>,
+    /// A member that has not answered for so long may be left out.
+    pub(super) timeout: Duration,
+}
+
+impl Inconsistency {
+    /// How outcomes are counted while this member leads.
+    pub(super) fn set_policy(&mut self, policy: InconsistencyPolicy) {
+        self.policy = policy;
+    }
+
+    // --- the member ------------------------------------------------------------------------------
+
+    /// An action has failed here. Whether that is to be reported: not if it was decided already.
+    pub(super) fn action_failed(&mut self, seqno: Seqno, outcome: ApplyOutcome) -> bool {
+        let is_open = !self.decided.contains(&seqno);
+        if is_open {
+            self.failed = Some((seqno, outcome));
+        }
+        is_open
+    }
+
+    /// What has failed here and is not decided: reported again and again.
+    pub(super) fn own_failure(&self) -> Option<(Seqno, ApplyOutcome)> {
+        self.failed
+    }
+
+    /// The leader queries how an action ended here.
+    pub(super) fn queried(&mut self, seqno: Seqno) {
+        self.queried.insert(seqno);
+        while self.queried.len() > PAST_MAX {
+            self.queried.pop_first();
+        }
+    }
+
+    /// The first action with a query that is not answered.
+    pub(super) fn next_query(&self) -> Option<Seqno> {
+        self.queried.first().copied()
+    }
+
+    /// The answer to the query about an action, if it has ended here: everything up to `applied`
+    /// has.
+    pub(super) fn answer(&mut self, seqno: Seqno, applied: Seqno) -> Option<ApplyOutcome> {
+        let outcome = self.outcome(seqno, applied)?;
+        self.queried.remove(&seqno);
+        Some(outcome)
+    }
+
+    fn outcome(&self, seqno: Seqno, applied: Seqno) -> Option<ApplyOutcome> {
+        let failed = self.failed.filter(|(failed, _)| *failed == seqno);
+        let failed = failed.map(|(_, outcome)| outcome);
+        let error = failed.or_else(|| self.failed_before.get(&seqno).copied());
+        error.or_else(|| (applied >= seqno).then_some(ApplyOutcome::SUCCESS))
+    }
+
+    // --- the leader
+    // --------------------------------------------------------------------------------
+
+    /// There is a leader, perhaps another one. It knows nothing of earlier reports.
+    pub(super) fn leader_changed(&mut self) {
+        self.questions.clear();
+        self.queried.clear();
+    }
+
+    /// This member does not lead, or not yet.
+    pub(super) fn forget_questions(&mut self) {
+        self.questions.clear();
+    }
+
+    /// Actions without a decision.
+    pub(super) fn open_questions(&self) -> Vec<Seqno> {
+        self.questions.keys().copied().collect()
+    }
+
+    /// A present member reports how an action ended there.
+    pub(super) fn report(
+        &mut self,
+        now: Time,
+        from: (MemberId, SessionId),
+        seqno: Seqno,
+        outcome: ApplyOutcome,
+    ) -> ReportKind {
+        let is_first = !self.questions.contains_key(&seqno);
+        // A member with an error repeats it: nothing is lost by ignoring a report.
+        if self.is_decided(seqno) || (is_first && outcome.is_success()) {
+            return ReportKind::Ignored;
+        }
+        let new_question = || Question {
+            since: now,
+            answers: BTreeMap::new(),
+        };
+        let question = self.questions.entry(seqno).or_insert_with(new_question);
+        question.answers.insert(from.0, (from.1, outcome));
+        if is_first {
+            ReportKind::FirstError
+        } else {
+            ReportKind::Answer
+        }
+    }
+
+    /// Those of the members present that have not answered.
+    pub(super) fn unanswered(
+        &self,
+        seqno: Seqno,
+        present: impl Iterator<Item = MemberId>,
+    ) -> Vec<MemberId> {
+        let Some(question) = self.questions.get(&seqno) else {
+            return Vec::new();
+        };
+        present
+            .filter(|id| !question.answers.contains_key(id))
+            .collect()
+    }
+
+    /// The decision about an action, if the answers allow for one.
+    pub(super) fn decide(
+        &mut self,
+        now: Time,
+        seqno: Seqno,
+        electorate: &Electorate<'_>,
+    ) -> Option<OutcomeDecision> {
+        if self.is_decided(seqno) {
+            return None;
+        }
+        let question = self.questions.get_mut(&seqno)?;
+        let session_of = electorate.session_of;
+        question
+            .answers
+            .retain(|member, (session, _)| session_of(*member) == Some(*session));
+        let answers = &question.answers;
+        if answers.values().all(|(_, outcome)| outcome.is_success()) {
+            // No member with an error is present any more.
+            self.questions.remove(&seqno);
+            return None;
+        }
+        let counted = answers
+            .iter()
+            .filter(|(id, _)| electorate.members.contains(id));
+        let outcomes: Vec<ApplyOutcome> = counted.map(|(_, (_, outcome))| *outcome).collect();
+        let silent = electorate.members.len() - outcomes.len();
+        let is_late = now.since(question.since) >= electorate.timeout;
+        let missing = if is_late && outcomes.len() > silent {
+            0
+        } else {
+            silent
+        };
+        let outcome = ruling(outcomes.into_iter(), missing, self.policy)?;
+        let of_member = |(member, answer): (&MemberId, &(SessionId, ApplyOutcome))| MemberOutcome {
+            member: *member,
+            session: answer.0,
+            outcome: answer.1,
+        };
+        Some(OutcomeDecision {
+            seqno,
+            outcome,
+            answers: answers.iter().map(of_member).collect(),
+        })
+    }
+
+    // --- the log
+    // -------------------------------------------------------------------------------------
+
+    /// A decision was appended to the log.
+    pub(super) fn appended(&mut self, index: LogIndex, decision: OutcomeDecision) {
+        self.appended.push_back((index, decision));
+    }
+
+    /// The log was truncated from here on.
+    pub(super) fn truncated(&mut self, from: LogIndex) {
+        while self.appended.back().is_some_and(|(at, _)| *at >= from) {
+            self.appended.pop_back();
+        }
+    }
+
+    /// The next decision that is committed and the first about its action.
+    pub(super) fn next_committed(&mut self, commit: LogIndex) -> Option<OutcomeDecision> {
+        while self.appended.front().is_some_and(|(at, _)| *at <= commit) {
+            let (_, decision) = self.appended.pop_front()?;
+            if self.settle(&decision) {
+                return Some(decision);
+            }
+        }
+        None
+    }
+
+    /// Whether a decision about this action is in the log, as far as this member remembers.
+    fn is_decided(&self, seqno: Seqno) -> bool {
+        self.decided.contains(&seqno) || self.appended.iter().any(|(_, d)| d.seqno == seqno)
+    }
+
+    /// Takes note of a committed decision; false if there was one about the same action before.
+    fn settle(&mut self, decision: &OutcomeDecision) -> bool {
+        let seqno = decision.seqno;
+        if !self.decided.insert(seqno) {
+            return false;
+        }
+        self.questions.remove(&seqno);
+        self.queried.remove(&seqno);
+        if let Some((_, outcome)) = self.failed.take_if(|(failed, _)| *failed == seqno)
+            && outcome == decision.outcome
+        {
+            self.failed_before.insert(seqno, outcome);
+        }
+        while self.decided.len() > PAST_MAX {
+            self.decided.pop_first();
+        }
+        while self.failed_before.len() > PAST_MAX {
+            self.failed_before.pop_first();
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Time = Time(1_000);
+    const TIMEOUT: Duration = Duration::from_secs(5);
+    const SESSION: SessionId = SessionId(1);
+    const ERROR: ApplyOutcome = ApplyOutcome(7);
+
+    fn decision(seqno: i64, outcome: u64) -> OutcomeDecision {
+        OutcomeDecision {
+            seqno: Seqno(seqno),
+            outcome: ApplyOutcome(outcome),
+            answers: Vec::new(),
+        }
+    }
+
+    /// Members 1 to `count`, all present.
+    fn electorate(count: u64) -> Electorate<'static> {
+        Electorate {
+            members: (1..=count).map(MemberId).collect(),
+            session_of: &|_| Some(SESSION),
+            timeout: TIMEOUT,
+        }
+    }
+
+    fn report(state: &mut Inconsistency, member: u64, outcome: ApplyOutcome) -> ReportKind {
+        state.report(NOW, (MemberId(member), SESSION), Seqno(4), outcome)
+    }
+
+    #[test]
+    fn first_error_has_the_others_queried_and_a_majority_decides() {
+        let mut state = Inconsistency::default();
+        let success = ApplyOutcome::SUCCESS;
+        assert_eq!(report(&mut state, 2, success), ReportKind::Ignored);
+        assert_eq!(report(&mut state, 1, ERROR), ReportKind::FirstError);
+        assert_eq!(report(&mut state, 1, ERROR), ReportKind::Answer);
+        let present = (1..=3).map(MemberId);
+        let silent = state.unanswered(Seqno(4), present);
+        assert_eq!(silent, [MemberId(2), MemberId(3)]);
+        assert_eq!(state.decide(NOW, Seqno(4), &electorate(3)), None);
+        assert_eq!(report(&mut state, 2, success), ReportKind::Answer);
+        assert_eq!(report(&mut state, 3, success), ReportKind::Answer);
+        let decision = state.decide(NOW, Seqno(4), &electorate(3)).unwrap();
+        assert_eq!(decision.outcome, success);
+        assert_eq!(decision.answers.len(), 3);
+    }
+
+    #[test]
+    fn silent_members_are_left_out_after_the_timeout_if_most_have_answered() {
+        let late = NOW.plus(TIMEOUT);
+        let mut state = Inconsistency::default();
+        report(&mut state, 1, ERROR);
+        assert_eq!(
+            state.decide(late, Seqno(4), &electorate(3)),
+            None,
+            "one of three"
+        );
+        report(&mut state, 2, ApplyOutcome::SUCCESS);
+        assert_eq!(
+            state.decide(NOW, Seqno(4), &electorate(3)),
+            None,
+            "too early"
+        );
+        assert!(state.decide(late, Seqno(4), &electorate(3)).is_some());
+    }
+
+    #[test]
+    fn question_ends_when_no_member_with_an_error_is_present() {
+        let mut state = Inconsistency::default();
+        report(&mut state, 1, ERROR);
+        let mut gone = electorate(3);
+        gone.session_of = &|_| None;
+        assert_eq!(state.decide(NOW, Seqno(4), &gone), None);
+        assert_eq!(state.open_questions(), []);
+    }
+
+    #[test]
+    fn query_is_answered_once_the_action_has_ended_here() {
+        let mut state = Inconsistency::default();
+        state.queried(Seqno(7));
+        assert_eq!(state.next_query(), Some(Seqno(7)));
+        assert_eq!(state.answer(Seqno(7), Seqno(6)), None);
+        assert_eq!(state.next_query(), Some(Seqno(7)));
+        let success = Some(ApplyOutcome::SUCCESS);
+        assert_eq!(state.answer(Seqno(7), Seqno(7)), success);
+        assert_eq!(state.next_query(), None);
+    }
+
+    #[test]
+    fn first_committed_decision_about_an_action_counts() {
+        let mut state = Inconsistency::default();
+        state.appended(LogIndex(10), decision(4, 7));
+        state.appended(LogIndex(12), decision(4, 0));
+        assert!(state.is_decided(Seqno(4)));
+        assert_eq!(state.next_committed(LogIndex(9)), None);
+        assert!(state.is_decided(Seqno(4)), "still there");
+        let first = state.next_committed(LogIndex(12)).unwrap();
+        assert_eq!(first.outcome, ERROR);
+        assert_eq!(state.next_committed(LogIndex(12)), None);
+        assert!(!state.action_failed(Seqno(4), ERROR), "decided already");
+    }
+
+    #[test]
+    fn decision_that_was_truncated_is_none() {
+        let mut state = Inconsistency::default();
+        state.appended(LogIndex(10), decision(4, 7));
+        state.truncated(LogIndex(10));
+        assert!(!state.is_decided(Seqno(4)));
+        assert_eq!(state.next_committed(LogIndex(20)), None);
+    }
+
+    #[test]
+    fn own_error_is_remembered_after_the_decision() {
+        let mut state = Inconsistency::default();
+        let outcome = |state: &Inconsistency, seqno| state.outcome(Seqno(seqno), Seqno(6));
+        assert_eq!(outcome(&state, 6), Some(ApplyOutcome::SUCCESS));
+        assert_eq!(outcome(&state, 7), None);
+        assert!(state.action_failed(Seqno(7), ApplyOutcome(3)));
+        assert_eq!(outcome(&state, 7), Some(ApplyOutcome(3)));
+        assert!(state.settle(&decision(7, 3)));
+        assert_eq!(state.own_failure(), None);
+        let later = state.outcome(Seqno(7), Seqno(9));
+        assert_eq!(later, Some(ApplyOutcome(3)), "an error, though it is past");
+    }
+}

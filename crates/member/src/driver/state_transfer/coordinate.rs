@@ -1,0 +1,180 @@
+//! The driver's dealings with [`super::StateTransfers`]: sends requests and answers, and informs
+//! the host.
+
+use synod_consensus::{MemberId, SessionId};
+use synod_wire::{PeerMessage, StateOffer, StateRequest, StateResult};
+
+use super::best_donor;
+use crate::driver::Driver;
+use crate::host::{DonorRequest, Level, StateTransferEvent};
+
+impl Driver {
+    /// The host of this member needs a copy.
+    pub(in crate::driver) fn request_state(&mut self, mut request: StateRequest) {
+        request.joiner = self.me.member;
+        request.session = self.me.session;
+        self.state_transfers.asked(request.clone());
+        match self.core.leader() {
+            Some(leader) if leader == self.me.member => self.choose_donor(request),
+            Some(leader) => self.send(leader, PeerMessage::StateRequest(request)),
+            None => {
+                let text = "no leader is known".to_owned();
+                self.links
+                    .host
+                    .state_transfer_event(request.id, StateTransferEvent::NoDonor { text });
+            }
+        }
+    }
+
+    /// From a joiner, to the leader; or from the leader, which may be the joiner itself, to a
+    /// donor.
+    pub(in crate::driver) fn handle_state_request(
+        &mut self,
+        from: MemberId,
+        request: StateRequest,
+    ) {
+        let is_from_leader = self.core.leader() == Some(from);
+        if from == request.joiner && !is_from_leader {
+            self.choose_donor(request);
+        } else {
+            self.donate(request);
+        }
+    }
+
+    /// As the leader: sends a request on to the donor that costs the group least.
+    fn choose_donor(&mut self, request: StateRequest) {
+        let joiner = request.joiner;
+        let chosen = self.state_transfers.donor_of(&request);
+        match chosen.or_else(|| self.best_donor(&request)) {
+            Some(donor) if donor == self.me.member => self.donate(request),
+            Some(donor) => {
+                let session = self.session_in_view(donor);
+                self.state_transfers
+                    .forwarded(donor, session, request.clone(), self.now);
+                self.send(donor, PeerMessage::StateRequest(request));
+            }
+            None => {
+                let text = if self.core.is_leader() {
+                    "no synced member is free to give a copy"
+                } else {
+                    "the member asked does not lead"
+                };
+                let offer = StateOffer {
+                    id: request.id,
+                    donor: MemberId::NONE,
+                    accepted: false,
+                    text: text.to_owned(),
+                };
+                self.answer_offer(joiner, offer);
+            }
+        }
+    }
+
+    /// As the leader: the member that should give the copy.
+    fn best_donor(&self, request: &StateRequest) -> Option<MemberId> {
+        if !self.core.is_leader() {
+            return None;
+        }
+        let (me, present) = (self.me.member, self.presence.members());
+        best_donor(request, me, &present, self.presence.reports())
+    }
+
+    /// The session in which a member is in the committed view.
+    fn session_in_view(&self, member: MemberId) -> Option<SessionId> {
+        let members = self.committed_view.members.iter();
+        members
+            .filter(|m| m.member == member)
+            .map(|m| m.session)
+            .next()
+    }
+
+    /// A connection to this member is new: messages sent over the last one may be lost.
+    pub(in crate::driver) fn repeat_state_transfer_messages(&mut self, member: MemberId) {
+        let leads = self.core.leader() == Some(member);
+        let session = self.session_in_view(member);
+        let messages = self
+            .state_transfers
+            .to_repeat(member, session, leads, self.now);
+        for message in messages {
+            self.send(member, message);
+        }
+    }
+
+    /// As a donor: has the host make the copy, unless it was asked for already.
+    fn donate(&mut self, request: StateRequest) {
+        if let Some(answers) = self.state_transfers.received(&request) {
+            for answer in answers {
+                self.send(request.joiner, answer);
+            }
+            return;
+        }
+        self.log(
+            Level::Info,
+            format!(
+                "{} asks this member for a full copy",
+                self.name_of(request.joiner)
+            ),
+        );
+        self.links.host.donate(DonorRequest {
+            id: request.id,
+            joiner: request.joiner,
+            after: request.after,
+            request: request.request,
+        });
+    }
+
+    /// As a donor, or as the leader that has none: answers the joiner.
+    pub(in crate::driver) fn answer_offer(&mut self, joiner: MemberId, offer: StateOffer) {
+        self.state_transfers.offered(joiner, &offer);
+        if joiner == self.me.member {
+            self.handle_state_offer(offer);
+        } else {
+            self.send(joiner, PeerMessage::StateOffer(offer));
+        }
+    }
+
+    /// As a donor: informs the joiner that the copy is made, or failed.
+    pub(in crate::driver) fn answer_result(&mut self, joiner: MemberId, result: StateResult) {
+        self.state_transfers.finished(joiner, &result);
+        self.send(joiner, PeerMessage::StateResult(result));
+    }
+
+    /// As the joiner: a donor has accepted, or there is none.
+    pub(in crate::driver) fn handle_state_offer(&mut self, offer: StateOffer) {
+        let StateOffer {
+            id,
+            donor,
+            accepted,
+            text,
+        } = offer;
+        self.state_transfers.answered(id);
+        let event = if accepted {
+            let donor_name = self.name_of(donor);
+            self.log(
+                Level::Info,
+                format!("{donor_name} gives this member a copy"),
+            );
+            StateTransferEvent::Accepted { donor }
+        } else {
+            StateTransferEvent::NoDonor { text }
+        };
+        self.links.host.state_transfer_event(id, event);
+    }
+
+    /// As the joiner: the copy is made, or failed.
+    pub(in crate::driver) fn handle_state_result(&mut self, result: StateResult) {
+        let StateResult {
+            id,
+            ok,
+            code,
+            seqno,
+            text,
+        } = result;
+        let event = if ok {
+            StateTransferEvent::Done { seqno }
+        } else {
+            StateTransferEvent::Failed { code, text }
+        };
+        self.links.host.state_transfer_event(id, event);
+    }
+}

@@ -1,0 +1,299 @@
+//! Full copies (SST): the joiner asks the leader, the leader picks a donor, the donor answers the
+//! joiner.
+//!
+//! ```text
+//!  joiner             leader             donor
+//!    |-- StateRequest -->|-- StateRequest -->|
+//!    |<------------- StateOffer -------------|  accepted, or not
+//!    |<------------- StateResult ------------|  once the copy is made
+//! ```
+//!
+//! A message may be lost with a connection; it is sent again over the next one. [`StateTransfers`]
+//! keeps what each of the three roles would have to repeat, the newest per joiner. It recognises
+//! repetitions by joiner, session and number. [`best_donor`] is the leader's choice. The copy
+//! itself is made by the hosts.
+
+mod coordinate;
+mod donor;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use synod_consensus::{MemberId, SessionId, Time};
+use synod_wire::{DataState, PeerMessage, StateOffer, StateRequest, StateResult};
+
+pub(super) use donor::best_donor;
+
+/// A request that was forwarded so long ago is not repeated: the joiner has asked again, or will.
+const STALE: Duration = Duration::from_secs(15);
+/// Joiners remembered; a group has no more members.
+const JOINERS_MAX: usize = 64;
+
+/// The component that knows the state transfers under way, and the state of this member's database.
+///
+/// Invariant: at most one request per joiner and role, the newest.
+pub(super) struct StateTransfers {
+    /// The state of this member's database, as its host says.
+    data_state: DataState,
+    /// As the joiner: the request that has no answer yet.
+    asked: Option<StateRequest>,
+    /// As the leader: requests sent on to a donor, by joiner.
+    forwarded: BTreeMap<MemberId, Forwarded>,
+    /// As a donor: requests taken, by joiner.
+    donations: BTreeMap<MemberId, Donation>,
+}
+
+struct Forwarded {
+    donor: MemberId,
+    /// The donor's session; another process knows nothing of the request.
+    donor_session: Option<SessionId>,
+    request: StateRequest,
+    at: Time,
+}
+
+/// A request that this member has taken as a donor, and what it has answered so far.
+struct Donation {
+    /// The joiner's session.
+    session: SessionId,
+    /// The joiner's number of the request.
+    id: u64,
+    offer: Option<StateOffer>,
+    result: Option<StateResult>,
+}
+
+impl Donation {
+    fn answers(&self) -> Vec<PeerMessage> {
+        let offer = self.offer.clone().map(PeerMessage::StateOffer);
+        let result = self.result.clone().map(PeerMessage::StateResult);
+        offer.into_iter().chain(result).collect()
+    }
+}
+
+impl Default for StateTransfers {
+    fn default() -> StateTransfers {
+        StateTransfers {
+            data_state: DataState::Disconnected,
+            asked: None,
+            forwarded: BTreeMap::new(),
+            donations: BTreeMap::new(),
+        }
+    }
+}
+
+impl StateTransfers {
+    /// The state of this member's database.
+    pub(super) fn data_state(&self) -> DataState {
+        self.data_state
+    }
+
+    /// The host says in which state its database is.
+    pub(super) fn set_data_state(&mut self, state: DataState) {
+        self.data_state = state;
+    }
+
+    /// This member asks the leader.
+    pub(super) fn asked(&mut self, request: StateRequest) {
+        self.asked = Some(request);
+    }
+
+    /// An answer to this member's request came.
+    pub(super) fn answered(&mut self, id: u64) {
+        self.asked = self.asked.take().filter(|request| request.id != id);
+    }
+
+    /// As the leader, this member sends a request on to a donor.
+    pub(super) fn forwarded(
+        &mut self,
+        donor: MemberId,
+        donor_session: Option<SessionId>,
+        request: StateRequest,
+        at: Time,
+    ) {
+        make_room(&mut self.forwarded, request.joiner);
+        let joiner = request.joiner;
+        let forwarded = Forwarded {
+            donor,
+            donor_session,
+            request,
+            at,
+        };
+        self.forwarded.insert(joiner, forwarded);
+    }
+
+    /// The donor to which this very request was sent on already.
+    pub(super) fn donor_of(&self, request: &StateRequest) -> Option<MemberId> {
+        let known = self.forwarded.get(&request.joiner)?;
+        (known.request == *request).then_some(known.donor)
+    }
+
+    /// As a donor, this member gets a request. `Some` if not for the first time: what it has
+    /// answered so far.
+    pub(super) fn received(&mut self, request: &StateRequest) -> Option<Vec<PeerMessage>> {
+        let known = self.donations.get(&request.joiner);
+        let same = known.filter(|known| (known.session, known.id) == (request.session, request.id));
+        if let Some(donation) = same {
+            return Some(donation.answers());
+        }
+        make_room(&mut self.donations, request.joiner);
+        let donation = Donation {
+            session: request.session,
+            id: request.id,
+            offer: None,
+            result: None,
+        };
+        self.donations.insert(request.joiner, donation);
+        None
+    }
+
+    fn donation(&mut self, joiner: MemberId, id: u64) -> Option<&mut Donation> {
+        self.donations.get_mut(&joiner).filter(|d| d.id == id)
+    }
+
+    /// As a donor, this member has accepted or declined.
+    pub(super) fn offered(&mut self, joiner: MemberId, offer: &StateOffer) {
+        if let Some(donation) = self.donation(joiner, offer.id) {
+            donation.offer = Some(offer.clone());
+        }
+    }
+
+    /// As a donor, this member has made the copy, or failed to.
+    pub(super) fn finished(&mut self, joiner: MemberId, result: &StateResult) {
+        if let Some(donation) = self.donation(joiner, result.id) {
+            donation.result = Some(result.clone());
+        }
+    }
+
+    /// What to send again over a new connection to this member, which is present in `session`.
+    /// `leads`: it is the leader.
+    pub(super) fn to_repeat(
+        &self,
+        member: MemberId,
+        session: Option<SessionId>,
+        leads: bool,
+        now: Time,
+    ) -> Vec<PeerMessage> {
+        let asked = self.asked.iter().filter(|_| leads);
+        let forwarded = self.forwarded.values().filter(|p| {
+            let fresh = now.since(p.at) < STALE;
+            p.donor == member && p.donor_session == session && fresh
+        });
+        let requests = asked.chain(forwarded.map(|p| &p.request));
+        let mut messages: Vec<PeerMessage> =
+            requests.cloned().map(PeerMessage::StateRequest).collect();
+        if let Some(donation) = self.donations.get(&member)
+            && session == Some(donation.session)
+        {
+            messages.extend(donation.answers());
+        }
+        messages
+    }
+}
+
+fn make_room<T>(known: &mut BTreeMap<MemberId, T>, joiner: MemberId) {
+    if known.len() >= JOINERS_MAX && !known.contains_key(&joiner) {
+        known.pop_first();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bytes::Bytes;
+    use synod_consensus::Seqno;
+
+    const JOINER: MemberId = MemberId(3);
+    const DONOR: MemberId = MemberId(2);
+
+    fn request(id: u64) -> StateRequest {
+        StateRequest {
+            id,
+            joiner: JOINER,
+            session: SessionId(30),
+            after: Seqno(5),
+            preferred: Vec::new(),
+            any_donor: true,
+            request: Bytes::new(),
+        }
+    }
+
+    fn offer(id: u64) -> StateOffer {
+        StateOffer {
+            id,
+            donor: DONOR,
+            accepted: true,
+            text: String::new(),
+        }
+    }
+
+    fn result(id: u64) -> StateResult {
+        StateResult {
+            id,
+            ok: true,
+            code: 0,
+            seqno: Seqno(9),
+            text: String::new(),
+        }
+    }
+
+    #[test]
+    fn request_is_repeated_to_the_leader_until_it_is_answered_or_superseded() {
+        let (mut state, now) = (StateTransfers::default(), Time(7));
+        state.asked(request(1));
+        state.asked(request(2));
+        let repeated = state.to_repeat(MemberId(1), None, true, now);
+        assert_eq!(repeated, [PeerMessage::StateRequest(request(2))]);
+        assert!(state.to_repeat(MemberId(1), None, false, now).is_empty());
+        state.answered(1);
+        assert_eq!(state.to_repeat(MemberId(1), None, true, now).len(), 1);
+        state.answered(2);
+        assert!(state.to_repeat(MemberId(1), None, true, now).is_empty());
+    }
+
+    #[test]
+    fn leader_repeats_to_the_same_process_only_and_not_for_long() {
+        let (mut state, now) = (StateTransfers::default(), Time(7));
+        let session = Some(SessionId(20));
+        state.forwarded(DONOR, session, request(1), now);
+        assert_eq!(state.donor_of(&request(1)), Some(DONOR));
+        assert_eq!(state.donor_of(&request(2)), None);
+        assert_eq!(state.to_repeat(DONOR, session, false, now).len(), 1);
+        assert!(
+            state
+                .to_repeat(DONOR, Some(SessionId(21)), false, now)
+                .is_empty()
+        );
+        assert!(
+            state
+                .to_repeat(DONOR, session, false, now.plus(STALE))
+                .is_empty()
+        );
+    }
+
+    #[test]
+    fn donor_does_not_begin_twice_and_repeats_its_answers_to_the_same_process() {
+        let (mut state, now) = (StateTransfers::default(), Time(7));
+        assert_eq!(state.received(&request(1)), None);
+        assert_eq!(
+            state.received(&request(1)),
+            Some(Vec::new()),
+            "not answered yet"
+        );
+        state.offered(JOINER, &offer(1));
+        state.finished(JOINER, &result(1));
+        state.finished(JOINER, &result(7));
+        let answers = vec![
+            PeerMessage::StateOffer(offer(1)),
+            PeerMessage::StateResult(result(1)),
+        ];
+        assert_eq!(state.received(&request(1)), Some(answers.clone()));
+        let session = Some(SessionId(30));
+        assert_eq!(state.to_repeat(JOINER, session, false, now), answers);
+        assert!(
+            state
+                .to_repeat(JOINER, Some(SessionId(31)), false, now)
+                .is_empty()
+        );
+        assert_eq!(state.received(&request(2)), None, "a new request");
+        assert!(state.to_repeat(JOINER, session, false, now).is_empty());
+    }
+}
