@@ -54,7 +54,8 @@ pub use client::{Client, ProposalResult, ResultSlot, WaitPolicy, Waiter};
 pub use config::{DatabasePosition, MemberConfig, StartMode};
 pub use deliver::{DeliverError, Delivered, Deliverer};
 pub use driver::{
-    Driver, DriverLinks, Event, ForceDone, LeaveDone, Load, Me, QuorumLossPolicy, ReadDone, Reply,
+    ConfigRequest, Driver, DriverLinks, Event, ForceDone, LeaderContact, LeaderTransferRequest,
+    LeaveDone, Load, Me, OperatorRefusal, OperatorReply, QuorumLossPolicy, ReadDone, Reply,
     Submission,
 };
 pub use host::{Delivery, DonorRequest, Host, Level, MemberStatus, StateTransferEvent};

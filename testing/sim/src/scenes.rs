@@ -3,7 +3,6 @@
 
 use rand::Rng;
 use synod_consensus::MemberId;
-use synod_member::Event as Input;
 
 use crate::driver::kind_of;
 use crate::peers::decode;
@@ -277,8 +276,7 @@ impl World {
             } => self.stand_still(member, pause_us, before_us),
             Move::HandOver => {
                 if let Some(leader) = self.ready_leader() {
-                    // Refusals are fine.
-                    self.tell(leader, Input::TransferLeadership(None));
+                    self.transfer_from(leader);
                 }
             }
             Move::DropLogs => {

@@ -11,7 +11,7 @@ use rand::Rng;
 use synod_consensus::{ConfigChange, LeaderPreference, LeaderWeight, MemberId, Role};
 use synod_log::files::{Fault as FileFault, FaultKind, Op};
 use synod_log::{FaultyFiles, MemoryFiles};
-use synod_member::Event as Input;
+use synod_member::{ConfigRequest, Event as Input, LeaderTransferRequest};
 
 use crate::deeds::Deeds;
 use crate::member::Node;
@@ -419,7 +419,8 @@ impl World {
             },
         );
         // Refusals are fine.
-        self.tell(leader, Input::ChangeConfig(change));
+        let reply = Box::new(drop);
+        self.tell(leader, Input::ChangeConfig(ConfigRequest { change, reply }));
         let gone = |world: &World| {
             let config = &world.core(leader).config().config;
             !config.members.contains_key(&some)
@@ -466,8 +467,15 @@ impl World {
             return;
         };
         self.hit(leader, Fault::Transfer);
+        self.transfer_from(leader);
+    }
+
+    /// An operator orders a leader transfer, to the voter with the most complete log.
+    pub(crate) fn transfer_from(&mut self, leader: MemberId) {
         // Refusals are fine.
-        self.tell(leader, Input::TransferLeadership(None));
+        let (to, reply) = (None, Box::new(drop));
+        let request = LeaderTransferRequest { to, reply };
+        self.tell(leader, Input::TransferLeadership(request));
     }
 
     /// An operator gives a member another weight; it keeps it over restarts.

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use synod_consensus::{
-    ConfigChange, EntryKind, ForceError, GroupId, LeaderPreference, LogBase, MemberId, Seqno,
-    WriteTicket,
+    EntryKind, ForceError, GroupId, LeaderPreference, LogBase, MemberId, Seqno, WriteTicket,
 };
 use synod_log::LogError;
 use synod_wire::{DataState, PeerMessage, StateOffer, StateRequest, StateResult};
 
+use super::operator::{ConfigRequest, LeaderTransferRequest};
 use super::survivor::QuorumLossPolicy;
 use crate::client::Waiter;
 use crate::outcome::{ApplyOutcome, InconsistencyPolicy};
@@ -126,10 +126,10 @@ pub enum Event {
         /// How it went.
         result: StateResult,
     },
-    /// An operator wants another configuration; done if this member leads and may.
-    ChangeConfig(ConfigChange),
-    /// An operator wants another leader (none: whoever is fit); done if this member leads.
-    TransferLeadership(Option<MemberId>),
+    /// An operator orders a change of the configuration. Only the leader accepts it.
+    ChangeConfig(ConfigRequest),
+    /// An operator orders a leader transfer. Only the leader accepts it.
+    TransferLeadership(LeaderTransferRequest),
     /// Go on without the others, now.
     ForcePrimary(ForceDone),
     /// Whether to go on without the others whenever they are not heard of for too long.

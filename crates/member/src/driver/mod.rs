@@ -40,6 +40,9 @@ use synod_wire::PeerMessage;
 pub(crate) use effects::append_message;
 pub use event::{Event, ForceDone, LeaveDone, ReadDone, Reply, Submission};
 pub use inspect::Load;
+pub use operator::{
+    ConfigRequest, LeaderContact, LeaderTransferRequest, OperatorRefusal, OperatorReply,
+};
 
 use crate::catch_up::Outstanding;
 use crate::certification::CertificationState;
@@ -314,8 +317,8 @@ impl Driver {
             Event::RequestState(request) => self.request_state(request),
             Event::StateOffer { joiner, offer } => self.answer_offer(joiner, offer),
             Event::StateResult { joiner, result } => self.answer_result(joiner, result),
-            Event::ChangeConfig(change) => self.operate_config(change),
-            Event::TransferLeadership(to) => self.operate_transfer(to),
+            Event::ChangeConfig(request) => self.operate_config(request),
+            Event::TransferLeadership(request) => self.operate_transfer(request),
             Event::ForcePrimary(done) => {
                 let forced = self.force();
                 (done.0)(forced);
