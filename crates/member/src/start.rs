@@ -213,7 +213,7 @@ fn warm_ingestor(
                 for entry in entries {
                     next = entry.header.index.next();
                     if synod_planted::is(synod_planted::Bug::ColdCertification) {
-                        ingest.pretend(&entry.header);
+                        ingest.ingest_without_keys(&entry.header);
                         continue;
                     }
                     if let Err(error) = ingest.appended(now, &entry.header, &entry.payload) {

@@ -189,7 +189,7 @@ impl Driver {
     /// An entry from before this start is committed: it may have ended an action in chunks, and the outbox wants to
     /// know of every commit; of this one only the term is known.
     fn written_before(&mut self, index: LogIndex) {
-        if let Some(first_chunk) = self.ingest.forget_closed(index) {
+        if let Some(first_chunk) = self.ingest.forget_ended(index) {
             // At the latest.
             let seqno = self.core.last_seqno();
             self.retention.chunks_committed(seqno, first_chunk);

@@ -49,7 +49,7 @@ impl Driver {
             deferred: self.deferred.len(),
             submitted: self.submitted.len(),
             certification_bytes: self.ingest.memory_bytes(),
-            partial_actions_from: self.ingest.oldest_open_chunk(),
+            partial_actions_from: self.ingest.partial_actions().first_chunk(),
             purge_limit: self.retention.purge_limit(),
         }
     }

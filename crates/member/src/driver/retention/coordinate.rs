@@ -16,8 +16,8 @@ impl Driver {
         CertifiedLog {
             start,
             start_seqno,
-            discard: self.ingest.discarded(),
-            first_partial_chunk: self.ingest.oldest_open_chunk(),
+            discard: self.ingest.partial_actions().last_bulk_discard(),
+            first_partial_chunk: self.ingest.partial_actions().first_chunk(),
             committed: self.last_committed,
             written: self.links.reader.last_index(),
         }
@@ -120,7 +120,7 @@ impl Driver {
     /// As the leader: discards partial actions that were not continued for a long time.
     pub(in crate::driver) fn discard_stale(&mut self) {
         let timeout = self.tuning.partial_action_timeout;
-        for id in self.ingest.stale(self.now, timeout) {
+        for id in self.ingest.partial_actions().stale(self.now, timeout) {
             let why = format!(
                 "discarding a partial action of member {}: no more of it came",
                 id.member
@@ -134,7 +134,7 @@ impl Driver {
     pub(in crate::driver) fn discard_action_in_the_way(&mut self) {
         let config = &self.core.config().config;
         let is_full = self.links.shared.is_log_full();
-        let oldest = self.ingest.oldest_unfinished();
+        let oldest = self.ingest.partial_actions().oldest();
         let Some(id) = self.retention.action_in_the_way(config, is_full, oldest) else {
             return;
         };

@@ -1,0 +1,361 @@
+//! What a member knows for certification: the key index and the partial actions of its log.
+//!
+//! The leader asks for a verdict before it appends an entry ("certify once, at the leader"). Every
+//! member feeds each appended entry to its [`CertificationState`], so that a new leader can certify
+//! at once, without a scan of its log. The driver calls it, in the order of the log:
+//!
+//! ```text
+//! leader, before it appends:  check_chunk(chunk)   certify(last piece) -> verdict
+//! every member:               appended(entry)      for each entry of its log
+//!                             truncated(from)      undoes what the removed entries did
+//!                             committed(entry)     the entry can never be undone
+//!                             advance_window(low)  every live member has applied up to here
+//! ```
+//!
+//! Invariants: `start <= last_index`; every entry after `start` was fed exactly once; `undo` has one
+//! record for each uncommitted entry. A truncation that goes back to `start` or further empties the
+//! state, and the next entry says where it begins again.
+
+mod partial_actions;
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+use synod_certify::{CertLimits, Certifier, Class, KeySet, KeyType, Request, Source, Verdict};
+use synod_consensus::{EntryHeader, EntryKind, LogIndex, Origin, Seqno, Time};
+
+pub(crate) use self::partial_actions::PartialActions;
+use crate::payload::action::{ActionPiece, Chunk, PayloadError};
+use crate::payload::discard::{Discard, PartialActionId};
+
+/// Why a proposal cannot be certified.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum CertifyError {
+    /// This log lacks chunks that precede the proposal, or the action was discarded or ordered.
+    ChunksUnknown,
+    /// The payload is not what the entry kind says.
+    Malformed(PayloadError),
+}
+
+impl From<PayloadError> for CertifyError {
+    fn from(error: PayloadError) -> CertifyError {
+        CertifyError::Malformed(error)
+    }
+}
+
+/// An error about the payload of an action entry.
+fn malformed_action(why: impl Into<String>) -> CertifyError {
+    CertifyError::Malformed(PayloadError {
+        what: "action",
+        why: why.into(),
+    })
+}
+
+/// What a truncation needs to know about an uncommitted entry.
+struct UndoPoint {
+    index: LogIndex,
+    /// Seqno of the first ordered entry at or after `index`.
+    next_seqno: Seqno,
+}
+
+/// The certifier and the partial actions, as of the last entry of this member's log.
+pub(crate) struct CertificationState {
+    certifier: Certifier,
+    partial_actions: PartialActions,
+    /// One for each uncommitted entry, ascending by index.
+    undo: VecDeque<UndoPoint>,
+    /// The last action fed; at first `start_seqno`.
+    last_seqno: Seqno,
+    /// The last entry fed; at first `start`.
+    last_index: LogIndex,
+    limits: CertLimits,
+    /// Every entry after this index was fed, and none up to it.
+    start: LogIndex,
+    /// The last action at or before `start`.
+    start_seqno: Seqno,
+    /// A truncation went back to `start` or further: the next entry says what precedes it.
+    restarts_at_next_entry: bool,
+}
+
+impl CertificationState {
+    /// Knows nothing of actions up to `seqno`, the last one at or before `index`.
+    pub(crate) fn new(index: LogIndex, seqno: Seqno, limits: CertLimits) -> CertificationState {
+        CertificationState {
+            certifier: Certifier::new(seqno.0, limits),
+            partial_actions: PartialActions::default(),
+            undo: VecDeque::new(),
+            last_seqno: seqno,
+            last_index: index,
+            limits,
+            start: index,
+            start_seqno: seqno,
+            restarts_at_next_entry: false,
+        }
+    }
+
+    /// Index of the last entry fed.
+    pub(crate) fn last_index(&self) -> LogIndex {
+        self.last_index
+    }
+
+    /// The partial actions of the log, as far as the entries fed show them.
+    pub(crate) fn partial_actions(&self) -> &PartialActions {
+        &self.partial_actions
+    }
+
+    /// Whether a chunk is the next one of its action.
+    ///
+    /// # Errors
+    /// If the chunk does not continue what the log has of the action, or cannot be decoded.
+    pub(crate) fn check_chunk(&self, origin: &Origin, payload: &Bytes) -> Result<(), CertifyError> {
+        let chunk = Chunk::decode(payload.clone())?;
+        let id = PartialActionId::of(origin, chunk.action_no);
+        self.partial_actions.check_next_chunk(&id, &chunk)
+    }
+
+    /// The verdict on an action that would be ordered next.
+    ///
+    /// # Errors
+    /// If its chunks are not in the log, or its payload cannot be decoded.
+    pub(crate) fn certify(
+        &self,
+        origin: &Origin,
+        payload: &Bytes,
+    ) -> Result<Verdict, CertifyError> {
+        let piece = ActionPiece::decode(payload.clone())?;
+        let keys = self.keys_of(origin, &piece)?;
+        let request = request(origin, &piece, &keys);
+        Ok(self.certifier.certify(self.last_seqno.next().0, &request))
+    }
+
+    /// Feeds an entry that was appended to this member's log.
+    ///
+    /// # Errors
+    /// If the payload cannot be decoded. The entry then counts as conflicting with everything.
+    pub(crate) fn appended(
+        &mut self,
+        now: Time,
+        header: &EntryHeader,
+        payload: &Bytes,
+    ) -> Result<(), PayloadError> {
+        if self.restarts_at_next_entry {
+            let preceding = if header.kind.is_ordered() {
+                header.seqno.prev()
+            } else {
+                header.seqno
+            };
+            *self = CertificationState::new(header.index.prev(), preceding, self.limits);
+        }
+        self.undo.push_back(UndoPoint {
+            index: header.index,
+            next_seqno: self.last_seqno.next(),
+        });
+        self.last_index = header.index;
+        if header.kind.is_ordered() {
+            assert_eq!(header.seqno, self.last_seqno.next(), "seqnos are gapless");
+            self.last_seqno = header.seqno;
+        }
+        match header.kind {
+            EntryKind::NoOp | EntryKind::Config | EntryKind::Decision => Ok(()),
+            EntryKind::View => {
+                self.ingest_as(header.seqno, &KeySet::new(), Class::Barrier);
+                Ok(())
+            }
+            EntryKind::Action => self.ingest_action(now, header, payload),
+            EntryKind::Chunk => {
+                let chunk = Chunk::decode(payload.clone())?;
+                let id = PartialActionId::of(&header.origin, chunk.action_no);
+                let preceding = self.last_seqno;
+                self.partial_actions
+                    .add_chunk(now, id, header.index, preceding, chunk);
+                Ok(())
+            }
+            EntryKind::Discard => {
+                let discard = Discard::decode(payload.clone())?;
+                self.partial_actions.discard(header.index, &discard);
+                Ok(())
+            }
+        }
+    }
+
+    /// Feeds an entry as a write set without keys, which hides its conflicts. For the planted bug
+    /// `ColdCertification` only.
+    pub(crate) fn ingest_without_keys(&mut self, header: &EntryHeader) {
+        self.last_index = header.index;
+        if header.kind.is_ordered() {
+            self.last_seqno = header.seqno;
+            let class = Class::WriteSet { pa_unsafe: false };
+            self.ingest_as(header.seqno, &KeySet::new(), class);
+        }
+    }
+
+    fn ingest_action(
+        &mut self,
+        now: Time,
+        header: &EntryHeader,
+        payload: &Bytes,
+    ) -> Result<(), PayloadError> {
+        let ingested = self.ingest_decoded(now, header, payload);
+        ingested.map_err(|error| {
+            // Its keys are unknown here: every write set that has not seen it conflicts with it.
+            let mut everything = KeySet::new();
+            everything.append(&[], KeyType::Exclusive);
+            self.ingest_as(header.seqno, &everything, Class::TotalOrder);
+            match error {
+                CertifyError::Malformed(error) => error,
+                CertifyError::ChunksUnknown => PayloadError {
+                    what: "action",
+                    why: "its chunks are unknown".to_owned(),
+                },
+            }
+        })
+    }
+
+    fn ingest_decoded(
+        &mut self,
+        now: Time,
+        header: &EntryHeader,
+        payload: &Bytes,
+    ) -> Result<(), CertifyError> {
+        let piece = ActionPiece::decode(payload.clone())?;
+        let keys = self.keys_of(&header.origin, &piece);
+        if piece.action_no != 0 {
+            // Even if some of its chunks are unknown here: this entry ends the action.
+            let id = PartialActionId::of(&header.origin, piece.action_no);
+            self.partial_actions.complete(now, id, header.index);
+        }
+        let keys = keys?;
+        let request = request(&header.origin, &piece, &keys);
+        self.certifier.ingest(header.seqno.0, &request);
+        Ok(())
+    }
+
+    /// Ingests an action that no origin's locks protect.
+    fn ingest_as(&mut self, seqno: Seqno, keys: &KeySet, class: Class) {
+        let source = Source {
+            member: 0,
+            epoch: 0,
+        };
+        let request = Request {
+            source,
+            last_seen: seqno.0 - 1,
+            keys,
+            class,
+        };
+        self.certifier.ingest(seqno.0, &request);
+    }
+
+    /// The keys of an action: those of its chunks, then those of its last piece.
+    fn keys_of(&self, origin: &Origin, piece: &ActionPiece) -> Result<KeySet, CertifyError> {
+        let mut encoded = Vec::new();
+        if piece.action_no != 0 {
+            let id = PartialActionId::of(origin, piece.action_no);
+            encoded = self
+                .partial_actions
+                .keys_of_chunks(&id, piece.chunks as usize)?;
+        }
+        let keys = if encoded.is_empty() {
+            KeySet::decode(&piece.keys)
+        } else {
+            encoded.extend_from_slice(&piece.keys);
+            KeySet::decode(&encoded)
+        };
+        keys.map_err(|error| malformed_action(error.to_string()))
+    }
+
+    /// The log was truncated: entries at and after `from` are gone.
+    pub(crate) fn truncated(&mut self, from: LogIndex) {
+        if from > self.last_index {
+            return;
+        }
+        let kept = self.undo.partition_point(|point| point.index < from);
+        let Some(first_gone) = self.undo.get(kept).filter(|_| from > self.start) else {
+            // The truncation goes back further than the entries fed.
+            *self = CertificationState::new(from.prev(), Seqno(0), self.limits);
+            self.restarts_at_next_entry = true;
+            return;
+        };
+        let next_seqno = first_gone.next_seqno;
+        self.undo.truncate(kept);
+        synod_planted::planted!(
+            NoCertificationRollback,
+            self.certifier.rollback(next_seqno.0),
+            else {}
+        );
+        self.last_seqno = next_seqno.prev();
+        self.last_index = from.prev();
+        self.partial_actions.truncate(from);
+    }
+
+    /// Entries up to this one can never be truncated. If the entry is the last piece of a chunked
+    /// action, returns the index of the action's first chunk.
+    pub(crate) fn committed(&mut self, header: &EntryHeader) -> Option<LogIndex> {
+        let index = header.index;
+        while self.undo.front().is_some_and(|point| point.index <= index) {
+            self.undo.pop_front();
+        }
+        self.certifier.committed(header.seqno.0);
+        match header.kind {
+            EntryKind::Action => self.partial_actions.forget_ended(index),
+            EntryKind::Discard => {
+                // No member needs the chunks of a discarded action.
+                self.partial_actions.forget_ended(index);
+                None
+            }
+            EntryKind::NoOp
+            | EntryKind::Config
+            | EntryKind::View
+            | EntryKind::Chunk
+            | EntryKind::Decision => None,
+        }
+    }
+
+    /// As [`CertificationState::committed`], for entries of which only the index is known. Returns
+    /// the first chunk of all actions in chunks that end at or before it.
+    pub(crate) fn forget_ended(&mut self, index: LogIndex) -> Option<LogIndex> {
+        self.partial_actions.forget_ended(index)
+    }
+
+    /// Every live member has applied up to here.
+    pub(crate) fn advance_window(&mut self, low_water: Seqno) {
+        self.certifier.advance_window(low_water.0);
+    }
+
+    /// Index and seqno before the first entry fed. Actions whose chunks begin at or before this
+    /// index are not known here.
+    pub(crate) fn start(&self) -> (LogIndex, Seqno) {
+        (self.start, self.start_seqno)
+    }
+
+    /// Approximate memory held for certification, in bytes.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.certifier.memory_bytes()
+    }
+
+    /// Start of the certification window: write sets must have seen this seqno.
+    pub(crate) fn window_start(&self) -> Seqno {
+        Seqno(self.certifier.window_start())
+    }
+
+    /// Keys in the index.
+    pub(crate) fn key_count(&self) -> usize {
+        self.certifier.key_count()
+    }
+}
+
+fn request<'a>(origin: &Origin, piece: &ActionPiece, keys: &'a KeySet) -> Request<'a> {
+    // The session is part of the source: locks end with the process that held them.
+    let source = Source {
+        member: origin.member.0 ^ origin.session.0,
+        epoch: piece.epoch,
+    };
+    Request {
+        source,
+        last_seen: piece.last_seen,
+        keys,
+        class: piece.class,
+    }
+}
+
+#[cfg(test)]
+mod tests;

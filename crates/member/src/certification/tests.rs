@@ -1,0 +1,307 @@
+//! The certification state of a log that grows, is truncated, and commits.
+
+use std::time::Duration;
+
+use super::*;
+use crate::payload::action::Part;
+use synod_consensus::{MemberId, SessionId, Term};
+
+const MEMBER: MemberId = MemberId(1);
+
+/// A log as the leader would write it, with the state that it feeds.
+struct Log {
+    state: CertificationState,
+    index: u64,
+    seqno: i64,
+}
+
+impl Log {
+    fn new() -> Log {
+        Log {
+            state: CertificationState::new(LogIndex(0), Seqno(0), CertLimits::default()),
+            index: 0,
+            seqno: 0,
+        }
+    }
+
+    fn append(&mut self, kind: EntryKind, payload: &Bytes) -> Result<EntryHeader, String> {
+        self.index += 1;
+        self.seqno += i64::from(kind.is_ordered());
+        let header = EntryHeader {
+            term: Term(1),
+            index: LogIndex(self.index),
+            seqno: Seqno(self.seqno),
+            kind,
+            origin: origin(self.index),
+            depends_on: Seqno::UNDEFINED,
+            payload_len: payload.len() as u32,
+            payload_crc: 0,
+        };
+        let fed = self.state.appended(Time(1), &header, payload);
+        fed.map(|()| header).map_err(|error| error.to_string())
+    }
+
+    fn verdict(&self, payload: &Bytes) -> Result<Verdict, String> {
+        let verdict = self.state.certify(&other(), payload);
+        verdict.map_err(|error| format!("{error:?}"))
+    }
+
+    fn truncate(&mut self, from: u64, seqno: i64) {
+        self.state.truncated(LogIndex(from));
+        (self.index, self.seqno) = (from - 1, seqno);
+    }
+}
+
+fn origin(number: u64) -> Origin {
+    Origin {
+        member: MEMBER,
+        session: SessionId(7),
+        number,
+    }
+}
+
+/// An origin whose locks do not protect the actions of `origin`.
+fn other() -> Origin {
+    Origin {
+        member: MemberId(2),
+        ..origin(1)
+    }
+}
+
+fn keys(row: &str) -> Bytes {
+    let mut keys = KeySet::new();
+    keys.append(&[b"db", b"t", row.as_bytes()], KeyType::Exclusive);
+    keys.encode().into()
+}
+
+fn piece(row: &str, last_seen: i64, action_no: u64, chunks: u32) -> ActionPiece {
+    ActionPiece {
+        class: Class::WriteSet { pa_unsafe: false },
+        epoch: 0,
+        last_seen,
+        action_no,
+        chunks,
+        keys: keys(row),
+        data: Bytes::from_static(b"data"),
+    }
+}
+
+fn action(row: &str, last_seen: i64) -> Bytes {
+    piece(row, last_seen, 0, 0).encode()
+}
+
+fn chunk(part: Part, chunk_index: u32, bytes: Bytes) -> Bytes {
+    Chunk {
+        part,
+        chunk_index,
+        action_no: 5,
+        bytes,
+    }
+    .encode()
+}
+
+fn conflicts(log: &Log, row: &str, last_seen: i64) -> bool {
+    matches!(
+        log.verdict(&action(row, last_seen)),
+        Ok(Verdict::Conflict { .. })
+    )
+}
+
+#[test]
+fn truncation_restores_what_was_before() {
+    let mut log = Log::new();
+    log.append(EntryKind::Action, &action("a", 0)).unwrap();
+    log.append(EntryKind::NoOp, &Bytes::new()).unwrap();
+    log.append(EntryKind::Action, &action("b", 1)).unwrap();
+    assert!(conflicts(&log, "a", 0) && conflicts(&log, "b", 0));
+    log.truncate(2, 1);
+    assert!(conflicts(&log, "a", 0) && !conflicts(&log, "b", 0));
+    assert_eq!(log.state.last_index(), LogIndex(1));
+    let header = log.append(EntryKind::Action, &action("c", 1)).unwrap();
+    assert_eq!(header.seqno, Seqno(2));
+    assert!(conflicts(&log, "c", 1));
+}
+
+#[test]
+fn truncation_beyond_the_start_restarts_at_the_next_entry() {
+    let mut log = Log {
+        state: CertificationState::new(LogIndex(100), Seqno(50), CertLimits::default()),
+        index: 100,
+        seqno: 50,
+    };
+    log.append(EntryKind::Action, &action("a", 50)).unwrap();
+    log.truncate(90, 45);
+    log.append(EntryKind::NoOp, &Bytes::new()).unwrap();
+    log.append(EntryKind::Action, &action("b", 45)).unwrap();
+    assert_eq!(log.state.last_index(), LogIndex(91));
+    assert!(conflicts(&log, "b", 45));
+    let unseen = log.verdict(&action("c", 44));
+    assert!(
+        matches!(unseen, Ok(Verdict::TooOld { .. })),
+        "an unknown history counts as a conflict: {unseen:?}"
+    );
+}
+
+#[test]
+fn keys_of_all_chunks_count() {
+    let mut log = Log::new();
+    let encoded = keys("a");
+    let (first, rest) = (encoded.slice(..9), encoded.slice(9..));
+    log.append(EntryKind::Chunk, &chunk(Part::Keys, 0, first))
+        .unwrap();
+    let data = Bytes::from_static(b"more");
+    log.append(EntryKind::Chunk, &chunk(Part::Data, 1, data))
+        .unwrap();
+    let mut last = piece("a", 0, 5, 2);
+    last.keys = rest;
+    let last = last.encode();
+    assert_eq!(
+        log.state.partial_actions().first_chunk(),
+        Some(LogIndex(1)),
+        "kept in the log"
+    );
+    assert!(log.state.certify(&origin(9), &last).is_ok());
+    let header = log.append(EntryKind::Action, &last).unwrap();
+    assert!(conflicts(&log, "a", 0));
+    let second = log.append(EntryKind::Action, &action("b", 0)).unwrap();
+    assert_eq!(log.state.committed(&header), Some(LogIndex(1)));
+    assert_eq!(log.state.committed(&second), None);
+    assert_eq!(log.state.partial_actions().first_chunk(), None);
+}
+
+#[test]
+fn chunk_out_of_order_is_not_accepted() {
+    let mut log = Log::new();
+    let payload = |chunk_index| chunk(Part::Data, chunk_index, Bytes::from_static(b"x"));
+    let unknown = log.state.check_chunk(&origin(1), &payload(1));
+    assert_eq!(unknown, Err(CertifyError::ChunksUnknown));
+    assert!(log.state.check_chunk(&origin(1), &payload(0)).is_ok());
+    log.append(EntryKind::Chunk, &payload(0)).unwrap();
+    let again = log.state.check_chunk(&origin(2), &payload(0));
+    assert!(
+        matches!(again, Err(CertifyError::Malformed(_))),
+        "{again:?}"
+    );
+    assert!(log.state.check_chunk(&origin(2), &payload(1)).is_ok());
+    let garbage = Bytes::from_static(b"\x01garbage");
+    assert!(log.state.check_chunk(&origin(2), &garbage).is_err());
+}
+
+#[test]
+fn action_with_unknown_chunks_is_not_certified() {
+    let mut log = Log::new();
+    let last = piece("a", 0, 5, 2).encode();
+    let certify = |log: &Log| log.state.certify(&origin(9), &last).unwrap_err();
+    assert_eq!(certify(&log), CertifyError::ChunksUnknown);
+    let data = Bytes::from_static(b"x");
+    log.append(EntryKind::Chunk, &chunk(Part::Data, 0, data))
+        .unwrap();
+    assert_eq!(certify(&log), CertifyError::ChunksUnknown);
+}
+
+#[test]
+fn last_piece_ends_an_action_whose_first_chunks_are_unknown() {
+    let mut log = Log::new();
+    let data = Bytes::from_static(b"x");
+    log.append(EntryKind::Chunk, &chunk(Part::Data, 1, data))
+        .unwrap();
+    assert_eq!(
+        log.state.partial_actions().first_chunk(),
+        Some(LogIndex(0)),
+        "before every entry"
+    );
+    let last = piece("a", 0, 5, 2).encode();
+    assert!(log.append(EntryKind::Action, &last).is_err());
+    let header = EntryHeader {
+        index: LogIndex(2),
+        seqno: Seqno(1),
+        ..log
+            .append(EntryKind::Action, &piece("b", 0, 0, 0).encode())
+            .unwrap()
+    };
+    log.state.committed(&header);
+    assert_eq!(log.state.partial_actions().first_chunk(), None);
+}
+
+#[test]
+fn truncated_chunks_are_forgotten_and_their_action_continues() {
+    let mut log = Log::new();
+    for chunk_index in 0..2 {
+        let data = Bytes::from_static(b"x");
+        log.append(EntryKind::Chunk, &chunk(Part::Data, chunk_index, data))
+            .unwrap();
+    }
+    let last = piece("a", 0, 5, 2).encode();
+    log.append(EntryKind::Action, &last).unwrap();
+    log.truncate(2, 0);
+    assert!(!conflicts(&log, "a", 0));
+    let again = chunk(Part::Data, 1, Bytes::from_static(b"x"));
+    assert!(log.state.check_chunk(&origin(9), &again).is_ok());
+    log.truncate(1, 0);
+    assert_eq!(log.state.partial_actions().first_chunk(), None);
+}
+
+#[test]
+fn discard_ends_an_action_that_is_not_continued() {
+    let mut log = Log::new();
+    log.append(EntryKind::Chunk, &chunk(Part::Data, 0, Bytes::new()))
+        .unwrap();
+    let stale = log.state.partial_actions().stale(Time(2), Duration::ZERO);
+    let [id] = stale.as_slice() else {
+        panic!("one action is partial")
+    };
+    let last = piece("a", 0, 5, 1).encode();
+    assert!(log.state.certify(&origin(9), &last).is_ok());
+    let header = log
+        .append(EntryKind::Discard, &Discard::Action(*id).encode())
+        .unwrap();
+    let late = log.state.certify(&origin(9), &last);
+    assert!(late.is_err(), "its chunks will be forgotten: {late:?}");
+    assert!(
+        log.state
+            .partial_actions()
+            .stale(Time(2), Duration::ZERO)
+            .is_empty()
+    );
+    log.state.committed(&header);
+    assert_eq!(log.state.partial_actions().first_chunk(), None);
+}
+
+#[test]
+fn bulk_discard_ends_every_action_begun_by_its_index() {
+    let mut log = Log::new();
+    log.append(EntryKind::Chunk, &chunk(Part::Data, 0, Bytes::new()))
+        .unwrap();
+    let by = |index| Discard::BegunBy(LogIndex(index)).encode();
+    log.append(EntryKind::Discard, &by(0)).unwrap();
+    assert!(
+        log.state.partial_actions().oldest().is_some(),
+        "it began later"
+    );
+    let header = log.append(EntryKind::Discard, &by(1)).unwrap();
+    assert_eq!(log.state.partial_actions().oldest(), None);
+    let last = piece("a", 0, 5, 1).encode();
+    let late = log.state.certify(&origin(9), &last).unwrap_err();
+    assert_eq!(late, CertifyError::ChunksUnknown);
+    let discarded = Some((header.index, LogIndex(1)));
+    assert_eq!(log.state.partial_actions().last_bulk_discard(), discarded);
+    log.truncate(3, 0);
+    assert_eq!(
+        log.state.partial_actions().last_bulk_discard(),
+        None,
+        "the earlier one is forgotten as well"
+    );
+    assert!(log.state.certify(&origin(9), &last).is_ok());
+}
+
+#[test]
+fn action_that_cannot_be_decoded_conflicts_with_everything() {
+    let mut log = Log::new();
+    assert!(
+        log.append(EntryKind::Action, &Bytes::from_static(b"?"))
+            .is_err()
+    );
+    assert!(conflicts(&log, "any", 0));
+    assert!(!conflicts(&log, "any", 1), "unless it has been seen");
+    assert!(log.verdict(&Bytes::from_static(b"?")).is_err());
+}

@@ -1,0 +1,319 @@
+//! Delivery: committed entries are read from the log and handed to the host, in order.
+//!
+//! A node calls [`Deliverer::step`] on a thread of its own, with its own way to the disk, so that a
+//! member that lags far never slows the commit path. Delivery keeps its place in three phases:
+//!
+//! ```text
+//! Copied(after)          until the group has committed `after`: a full copy may be ahead of the log
+//!   -> Written(after, i) until entry `i`, then the commit index, can be read from this log
+//!     -> At(next, last)  reads on from `next`; the last action handed over is `last`
+//! ```
+//!
+//! Invariants: actions are handed over without gaps, each once. If the log was purged before an
+//! action was handed over, delivery fails; it skips purged entries only if there was no action among
+//! them. Chunks are read when the last piece of their action is due ([`assembly`]).
+
+mod assembly;
+#[cfg(test)]
+pub(crate) mod tests;
+
+use std::cmp::Ordering;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic;
+
+use bytes::Bytes;
+use synod_consensus::{EntryKind, LogIndex, MemberId, Seqno};
+use synod_log::{Entry, LogError, LogReader};
+use synod_planted::planted;
+
+use self::assembly::{Assembly, assemble};
+use crate::driver::Me;
+use crate::host::{Delivery, Host};
+use crate::payload::action::{ActionPiece, Chunk, PayloadError};
+use crate::payload::decision::OutcomeDecision;
+use crate::payload::discard::{Discard, PartialActionId};
+use crate::payload::view::View;
+use crate::shared::Shared;
+
+/// Bytes read from the log at a time.
+const READ_BYTES: usize = 1 << 20;
+
+/// Why delivery cannot continue.
+#[derive(Debug, thiserror::Error)]
+pub enum DeliverError {
+    /// The log cannot be read.
+    #[error("{0}")]
+    Log(LogError),
+    /// The next action was purged from the log.
+    #[error(
+        "the log starts at {first}, but this member's database needs the actions after {after}. \
+         It needs a full copy (SST), which it takes when it is started again"
+    )]
+    Purged {
+        /// The last action in the database.
+        after: Seqno,
+        /// The first action in the log.
+        first: Seqno,
+    },
+    /// The log has another action where the next one should be.
+    #[error("the log has action {found} where {expected} is next: it is damaged")]
+    Gap {
+        /// The next action.
+        expected: Seqno,
+        /// The action found in its place.
+        found: Seqno,
+    },
+    /// The payload of an entry is not what its kind says.
+    #[error("entry {index} cannot be read: {source}")]
+    Payload {
+        /// The entry.
+        index: LogIndex,
+        /// What is wrong with its payload.
+        source: PayloadError,
+    },
+    /// Chunks of an action were purged from the log.
+    #[error(
+        "action {seqno} of member {member} is incomplete: {found} of {expected} chunks are in the \
+         log. This member needs a full copy (SST), which it takes when it is started again"
+    )]
+    MissingChunks {
+        /// The action.
+        seqno: Seqno,
+        /// The member that proposed it.
+        member: MemberId,
+        /// Number of its chunks in the log.
+        found: usize,
+        /// Number of its chunks in all.
+        expected: usize,
+    },
+}
+
+impl DeliverError {
+    /// Restarting does not help, because the log starts inside a chunked action: the next start must
+    /// take a full copy. The position of the database alone does not show this.
+    pub fn needs_full_copy(&self) -> bool {
+        matches!(self, DeliverError::MissingChunks { .. })
+    }
+}
+
+impl From<LogError> for DeliverError {
+    fn from(error: LogError) -> DeliverError {
+        DeliverError::Log(error)
+    }
+}
+
+/// What a step of delivery did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Delivered {
+    /// Entries were handed over or skipped; there may be more.
+    Some,
+    /// There is nothing to do before more of the log can be read (see [`Shared::new`]).
+    Nothing,
+    /// The host has stopped and takes no more deliveries.
+    Stopped,
+}
+
+/// Where delivery stands.
+enum Position {
+    /// Waits until the group has committed this action, as far as this member knows: a full copy may
+    /// be ahead of its log.
+    Copied(Seqno),
+    /// Waits, after this action, until the log can be read up to this index.
+    Written(Seqno, LogIndex),
+    /// Continues with this index, after this action.
+    At(LogIndex, Seqno),
+}
+
+/// Hands committed entries to the host, in order.
+pub struct Deliverer {
+    reader: LogReader,
+    shared: Arc<Shared>,
+    host: Arc<dyn Host>,
+    me: Me,
+    assembly: Assembly,
+    position: Position,
+}
+
+impl Deliverer {
+    /// Delivers everything after the action `after`, which the database holds.
+    pub fn new(
+        reader: LogReader,
+        shared: Arc<Shared>,
+        host: Arc<dyn Host>,
+        me: Me,
+        after: Seqno,
+    ) -> Deliverer {
+        Deliverer {
+            reader,
+            shared,
+            host,
+            me,
+            assembly: Assembly::default(),
+            position: Position::Copied(after),
+        }
+    }
+
+    /// Hands over what can be read, at most `entries_max` entries of the log. Waits as long as
+    /// [`Host::deliver`] does, and for the disk.
+    ///
+    /// # Errors
+    /// If the log does not have what the host needs next. Delivery has then ended.
+    pub fn step(&mut self, entries_max: u64) -> Result<Delivered, DeliverError> {
+        let Some((mut next, mut last)) = self.position()? else {
+            return Ok(Delivered::Nothing);
+        };
+        let readable = self.shared.readable();
+        if readable < next {
+            return Ok(Delivered::Nothing);
+        }
+        let to = LogIndex(next.0.saturating_add(entries_max - 1)).min(readable);
+        let entries = match self.reader.read(next, to, READ_BYTES) {
+            Err(LogError::Purged { .. }) => {
+                planted!(StopAtDropped, self.skip_purged(last)?, else return Err(self.purged(last)));
+                return Ok(Delivered::Some);
+            }
+            read => read?,
+        };
+        for entry in entries {
+            let header = &entry.header;
+            assert_eq!(header.index, next, "the log is read without gaps");
+            let is_new = header.seqno > last;
+            if is_new && (header.seqno != last.next() || !header.kind.is_ordered()) {
+                let (expected, found) = (last.next(), header.seqno);
+                return Err(DeliverError::Gap { expected, found });
+            }
+            if (is_new || !header.kind.is_ordered()) && self.deliver(&entry)?.is_break() {
+                return Ok(Delivered::Stopped);
+            }
+            last = last.max(header.seqno);
+            let delivered = self.delivered_up_to(next);
+            self.shared
+                .delivered
+                .store(delivered.0, atomic::Ordering::Release);
+            next = next.next();
+            self.position = Position::At(next, last);
+        }
+        Ok(Delivered::Some)
+    }
+
+    /// The next index and the last action, once they are known.
+    fn position(&mut self) -> Result<Option<(LogIndex, Seqno)>, DeliverError> {
+        if let Position::Copied(after) = self.position {
+            let (index, seqno) = self.shared.committed();
+            if seqno < after {
+                return Ok(None);
+            }
+            self.position = Position::Written(after, index);
+        }
+        if let Position::Written(after, index) = self.position {
+            if self.shared.readable() < index {
+                return Ok(None);
+            }
+            let last = after.max(Seqno(0));
+            self.position = Position::At(self.start_index(last)?, last);
+        }
+        match self.position {
+            Position::At(next, last) => Ok(Some((next, last))),
+            Position::Copied(_) | Position::Written(..) => Ok(None),
+        }
+    }
+
+    /// The next entries were purged from the log. If there was no action among them, delivery
+    /// continues after them. No action that began among them or earlier can still be completed: a
+    /// log keeps all chunks of partial actions.
+    fn skip_purged(&mut self, last: Seqno) -> Result<(), DeliverError> {
+        self.position = Position::At(self.start_index(last)?, last);
+        self.assembly.clear();
+        self.host.entries_skipped();
+        Ok(())
+    }
+
+    fn purged(&self, after: Seqno) -> DeliverError {
+        let first = self.reader.first_seqno_available();
+        DeliverError::Purged { after, first }
+    }
+
+    /// Delivery needs no entry up to this one again. The chunks of partial actions are still needed:
+    /// they are read with the last piece.
+    fn delivered_up_to(&self, index: LogIndex) -> LogIndex {
+        let oldest_chunk = self.assembly.oldest_chunk();
+        oldest_chunk.map_or(index, |chunk| chunk.prev().min(index))
+    }
+
+    /// Index of the first entry to read.
+    fn start_index(&self, after: Seqno) -> Result<LogIndex, DeliverError> {
+        // In this order. If the log is purged between the two calls, the index is one that the log no
+        // longer has; the next step fails to read it and comes back here.
+        let first_index = self.reader.first_index();
+        let first = self.reader.first_seqno_available();
+        match after.next().cmp(&first) {
+            Ordering::Less => Err(self.purged(after)),
+            Ordering::Equal => Ok(first_index),
+            Ordering::Greater => match self.reader.seek_seqno(after) {
+                Err(LogError::SeqnoPurged { .. } | LogError::Purged { .. }) => Ok(first_index),
+                found => Ok(found?.next()),
+            },
+        }
+    }
+
+    fn deliver(&mut self, entry: &Entry) -> Result<ControlFlow<()>, DeliverError> {
+        let header = &entry.header;
+        let payload = entry.payload.clone();
+        let malformed = |source| DeliverError::Payload {
+            index: header.index,
+            source,
+        };
+        match header.kind {
+            EntryKind::NoOp | EntryKind::Config => {}
+            EntryKind::Chunk => {
+                let chunk = Chunk::decode(payload).map_err(malformed)?;
+                self.assembly.add_chunk(header, &chunk);
+            }
+            EntryKind::Discard => {
+                let discard = Discard::decode(payload).map_err(malformed)?;
+                self.assembly.discard(&discard);
+            }
+            EntryKind::Decision => {
+                let decision = OutcomeDecision::decode(payload).map_err(malformed)?;
+                self.host.deliver_decision(&decision);
+            }
+            EntryKind::View => {
+                let view = View::decode(header.seqno, payload).map_err(malformed)?;
+                return Ok(self.host.deliver(Delivery::View(view)));
+            }
+            EntryKind::Action => {
+                let piece = ActionPiece::decode(payload).map_err(malformed)?;
+                let data = self.action_data(entry, piece)?;
+                return Ok(self.host.deliver(Delivery::Action {
+                    seqno: header.seqno,
+                    depends_on: header.depends_on,
+                    origin: header.origin,
+                    data,
+                }));
+            }
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+
+    /// The action's data, or `None` if the client that proposed it finishes it.
+    fn action_data(
+        &mut self,
+        entry: &Entry,
+        piece: ActionPiece,
+    ) -> Result<Option<Bytes>, DeliverError> {
+        let header = &entry.header;
+        let origin = &header.origin;
+        let chunks = self
+            .assembly
+            .take(&PartialActionId::of(origin, piece.action_no));
+        let is_mine = (origin.member, origin.session) == (self.me.member, self.me.session);
+        if is_mine && self.shared.take_local(header.seqno) {
+            return Ok(None);
+        }
+        if piece.action_no == 0 {
+            return Ok(Some(piece.data));
+        }
+        assemble(&self.reader, entry, &piece, chunks).map(Some)
+    }
+}

@@ -1,0 +1,326 @@
+//! Delivery from logs in memory, with chunks, discards and purges.
+
+use super::*;
+use crate::host::{DonorRequest, Level, StateTransferEvent};
+use crate::payload::action::{Action, Piece, split_into_chunks};
+use std::sync::Mutex;
+use synod_certify::{Class, KeySet, KeyType};
+use synod_consensus::{ConfigAt, EntryHeader, GroupId, LogBase, Origin, SessionId, Term};
+use synod_log::{Log, LogOptions, LogWriter, MemoryFiles};
+
+/// A host that takes `wanted` deliveries, then stops; zero: it takes one.
+#[derive(Default)]
+pub(crate) struct Sink {
+    wanted: usize,
+    taken: Mutex<Vec<Delivery>>,
+    entries_skipped: Mutex<usize>,
+}
+
+impl Sink {
+    fn endless() -> Arc<Sink> {
+        Arc::new(Sink {
+            wanted: usize::MAX,
+            ..Sink::default()
+        })
+    }
+}
+
+impl Host for Sink {
+    fn log(&self, _level: Level, _text: &str) {}
+    fn deliver(&self, delivery: Delivery) -> ControlFlow<()> {
+        let mut taken = self.taken.lock().unwrap();
+        taken.push(delivery);
+        if taken.len() < self.wanted {
+            ControlFlow::Continue(())
+        } else {
+            ControlFlow::Break(())
+        }
+    }
+    fn entries_skipped(&self) {
+        *self.entries_skipped.lock().unwrap() += 1;
+    }
+    fn joined(&self, _view: &View) {}
+    fn primary_changed(&self, _primary: bool) {}
+    fn donate(&self, _request: DonorRequest) {}
+    fn state_transfer_event(&self, _id: u64, _news: StateTransferEvent) {}
+    fn allows(&self, _ip: &str) -> bool {
+        true
+    }
+    fn failed(&self, _why: &str) {}
+}
+
+pub(crate) struct Fixture {
+    writer: LogWriter,
+    pub(crate) reader: LogReader,
+    index: u64,
+    seqno: i64,
+}
+
+impl Fixture {
+    pub(crate) fn new(base: LogBase) -> Fixture {
+        Fixture::with(base, LogOptions::default())
+    }
+
+    fn with(base: LogBase, options: LogOptions) -> Fixture {
+        let files = Arc::new(MemoryFiles::new(1));
+        let dir = std::path::Path::new("/log");
+        let mut opened = Log::open(files, dir, options).unwrap();
+        opened.writer.set_group(GroupId([1; 16])).unwrap();
+        let (index, seqno) = (base.last.index.0, base.seqno.0);
+        if index > 0 {
+            opened.writer.reset(base).unwrap();
+        }
+        Fixture {
+            writer: opened.writer,
+            reader: opened.reader,
+            index,
+            seqno,
+        }
+    }
+
+    pub(crate) fn append(&mut self, kind: EntryKind, payload: Bytes) {
+        self.index += 1;
+        self.seqno += i64::from(kind.is_ordered());
+        let header = EntryHeader {
+            term: Term(1),
+            index: LogIndex(self.index),
+            seqno: Seqno(self.seqno),
+            kind,
+            origin: Origin {
+                member: MemberId(1),
+                session: SessionId(2),
+                number: self.index,
+            },
+            depends_on: if kind.is_ordered() {
+                Seqno(self.seqno - 1)
+            } else {
+                Seqno::UNDEFINED
+            },
+            payload_len: payload.len() as u32,
+            payload_crc: crc32c::crc32c(&payload),
+        };
+        self.writer.append(&[Entry { header, payload }]).unwrap();
+    }
+
+    fn small(&mut self) {
+        for piece in split_into_chunks(&action(10), 0, 1000, 0) {
+            let (Piece::Chunk(payload) | Piece::Last(payload)) = piece;
+            self.append(EntryKind::Action, payload);
+        }
+    }
+
+    /// Chunks in more than one segment, and not the last piece.
+    fn chunks(&mut self, number: u64) {
+        for piece in split_into_chunks(&action(400_000), 0, 20_000, number) {
+            if let Piece::Chunk(payload) = piece {
+                self.append(EntryKind::Chunk, payload);
+                self.writer.sync().unwrap();
+            }
+        }
+    }
+
+    /// The first `wanted` deliveries after the action `after`, or the text of the error.
+    fn deliver(&self, after: i64, wanted: usize) -> Result<Vec<Delivery>, String> {
+        let host = Arc::new(Sink {
+            wanted,
+            ..Sink::default()
+        });
+        self.deliver_to(&host, after)?;
+        let taken = host.taken.lock().unwrap().clone();
+        Ok(taken)
+    }
+
+    /// Delivers everything after `after`; returns what other threads see of it.
+    fn deliver_all(&self, after: i64) -> Arc<Shared> {
+        let host = Sink::endless();
+        self.deliver_to(&host, after).unwrap()
+    }
+
+    fn deliver_to(&self, host: &Arc<Sink>, after: i64) -> Result<Arc<Shared>, String> {
+        let (mut deliverer, shared) = self.deliverer(host, after);
+        self.deliver_on(&mut deliverer, &shared)?;
+        Ok(shared)
+    }
+
+    fn deliverer(&self, host: &Arc<Sink>, after: i64) -> (Deliverer, Arc<Shared>) {
+        let shared = Arc::new(Shared::new(LogIndex(self.index), Seqno(after), || {}));
+        let me = Me {
+            member: MemberId(9),
+            session: SessionId(9),
+        };
+        let (reader, after) = (self.reader.clone(), Seqno(after));
+        let deliverer = Deliverer::new(reader, shared.clone(), host.clone(), me, after);
+        (deliverer, shared)
+    }
+
+    /// Delivers all that the log has by now.
+    fn deliver_on(&self, deliverer: &mut Deliverer, shared: &Shared) -> Result<(), String> {
+        shared.publish_commit(LogIndex(self.index), Seqno(self.seqno));
+        let era = shared.log_truncated(LogIndex(self.index + 1));
+        shared.log_written(era, LogIndex(self.index));
+        while deliverer.step(3).map_err(|error| error.to_string())? == Delivered::Some {}
+        Ok(())
+    }
+
+    /// Purges what the log may lose up to here; returns the first index that is left.
+    fn purge(&mut self, up_to: u64) -> u64 {
+        let config = |_| Some(ConfigAt::default());
+        self.writer.purge(LogIndex(up_to), &config).unwrap();
+        self.reader.first_index().0
+    }
+}
+
+fn action(bytes: usize) -> Action {
+    let mut keys = KeySet::new();
+    keys.append(&[b"db"], KeyType::Exclusive);
+    Action {
+        class: Class::WriteSet { pa_unsafe: false },
+        keys,
+        last_seen: 0,
+        data: (0..bytes).map(|i| (i / 7) as u8).collect(),
+    }
+}
+
+fn seqnos(deliveries: &[Delivery]) -> Vec<i64> {
+    deliveries.iter().map(|d| d.seqno().0).collect()
+}
+
+fn data(delivery: &Delivery) -> &Bytes {
+    match delivery {
+        Delivery::Action { data, .. } => data.as_ref().unwrap(),
+        Delivery::View(view) => panic!("{view:?}"),
+    }
+}
+
+/// Chunks, then `between` small actions, then the last piece.
+fn large_around(between: usize) -> (Fixture, Action) {
+    let mut log = Fixture::new(LogBase::default());
+    let action = action(20_000);
+    log.small();
+    for piece in split_into_chunks(&action, 0, 1000, 3) {
+        match piece {
+            Piece::Chunk(payload) => log.append(EntryKind::Chunk, payload),
+            Piece::Last(payload) => {
+                (0..between).for_each(|_| log.small());
+                log.append(EntryKind::Action, payload);
+            }
+        }
+    }
+    (log, action)
+}
+
+#[test]
+fn everything_is_delivered_once_and_in_order() {
+    let mut log = Fixture::new(LogBase::default());
+    log.append(EntryKind::NoOp, Bytes::new());
+    (0..3).for_each(|_| log.small());
+    log.append(EntryKind::NoOp, Bytes::new());
+    log.small();
+    assert_eq!(seqnos(&log.deliver(0, 4).unwrap()), [1, 2, 3, 4]);
+    assert_eq!(seqnos(&log.deliver(2, 2).unwrap()), [3, 4]);
+    assert_eq!(seqnos(&log.deliver(-1, 4).unwrap()), [1, 2, 3, 4]);
+}
+
+#[test]
+fn chunks_before_the_start_are_found_by_searching_backwards() {
+    let (log, action) = large_around(1500);
+    let last = log.seqno;
+    for after in [0, 1, last - 700, last - 1] {
+        let wanted = usize::try_from(last - after).unwrap();
+        let delivered = log.deliver(after, wanted).unwrap();
+        assert!(
+            *data(delivered.last().unwrap()) == action.data,
+            "after {after}"
+        );
+    }
+}
+
+#[test]
+fn discarded_action_needs_no_chunks_wherever_delivery_began() {
+    let mut log = Fixture::new(LogBase::default());
+    let mut pieces = split_into_chunks(&action(20_000), 0, 1000, 3);
+    let mut chunk = |log: &mut Fixture| match pieces.next() {
+        Some(Piece::Chunk(payload)) => log.append(EntryKind::Chunk, payload),
+        _ => panic!("there are many chunks"),
+    };
+    log.small();
+    chunk(&mut log);
+    log.small();
+    chunk(&mut log);
+    let done = |log: &Fixture, after| log.deliver_all(after).delivered_index();
+    assert_eq!(done(&log, 0), LogIndex(1));
+    assert_eq!(done(&log, 2), LogIndex(3));
+    let discard = Discard::BegunBy(LogIndex(2)).encode();
+    log.append(EntryKind::Discard, discard);
+    assert_eq!(done(&log, 0), LogIndex(5));
+    assert_eq!(done(&log, 2), LogIndex(5));
+}
+
+/// One small action, chunks of an action that is then discarded, and another small action.
+fn discarded_between(host: &Arc<Sink>) -> (Fixture, Deliverer, Arc<Shared>) {
+    let options = LogOptions {
+        segment_bytes: 64 << 10,
+        ..LogOptions::default()
+    };
+    let mut log = Fixture::with(LogBase::default(), options);
+    log.small();
+    let (mut deliverer, shared) = log.deliverer(host, 0);
+    log.deliver_on(&mut deliverer, &shared).unwrap();
+    log.chunks(3);
+    let discard = Discard::BegunBy(LogIndex(log.index)).encode();
+    log.append(EntryKind::Discard, discard);
+    log.small();
+    (log, deliverer, shared)
+}
+
+#[test]
+fn purged_entries_without_an_action_are_skipped() {
+    let host = Sink::endless();
+    let (mut log, mut deliverer, shared) = discarded_between(&host);
+    let last = log.index;
+    assert!(log.purge(last - 2) > 10, "chunks are gone");
+    log.deliver_on(&mut deliverer, &shared).unwrap();
+    assert_eq!(seqnos(&host.taken.lock().unwrap()), [1, 2]);
+    assert_eq!(*host.entries_skipped.lock().unwrap(), 1);
+    assert_eq!(shared.delivered_index(), LogIndex(last));
+}
+
+#[test]
+fn purged_action_is_never_skipped() {
+    let host = Sink::endless();
+    let (mut log, mut deliverer, shared) = discarded_between(&host);
+    let second = log.index;
+    log.chunks(4);
+    let up_to = log.index;
+    assert!(log.purge(up_to) > second, "the second action is gone");
+    let error = log.deliver_on(&mut deliverer, &shared).unwrap_err();
+    assert!(error.contains("full copy"), "{error}");
+}
+
+#[test]
+fn missing_chunk_is_reported() {
+    let mut log = Fixture::new(LogBase::default());
+    for piece in split_into_chunks(&action(20_000), 0, 1000, 3).skip(1) {
+        match piece {
+            Piece::Chunk(payload) => log.append(EntryKind::Chunk, payload),
+            Piece::Last(payload) => log.append(EntryKind::Action, payload),
+        }
+    }
+    let error = log.deliver(0, 1).unwrap_err();
+    assert!(
+        error.contains("incomplete") && error.contains("full copy"),
+        "{error}"
+    );
+}
+
+#[test]
+fn position_before_the_log_is_reported_and_never_skipped() {
+    let mut base = LogBase::default();
+    (base.last.index, base.last.term) = (LogIndex(50), Term(1));
+    base.seqno = Seqno(40);
+    let mut log = Fixture::new(base);
+    (0..3).for_each(|_| log.small());
+    assert_eq!(seqnos(&log.deliver(40, 3).unwrap()), [41, 42, 43]);
+    let error = log.deliver(39, 3).unwrap_err();
+    assert!(error.contains("full copy"), "{error}");
+}
