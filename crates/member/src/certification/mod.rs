@@ -12,9 +12,9 @@
 //!                             advance_window(low)  every live member has applied up to here
 //! ```
 //!
-//! Invariants: `start <= last_index`; every entry after `start` was fed exactly once; `undo` has one
-//! record for each uncommitted entry. A truncation that goes back to `start` or further empties the
-//! state, and the next entry says where it begins again.
+//! Invariants: `start <= last_index`; every entry after `start` was fed exactly once; `undo` has
+//! one record for each uncommitted entry. A truncation that goes back to `start` or further empties
+//! the state, and the next entry says where it begins again.
 
 mod partial_actions;
 

@@ -12,7 +12,8 @@
 //! ```
 //!
 //! Invariants: `chunks` and `keys` ascend by index; `first_chunk` is zero if the chunk that begins
-//! the action is not known here. Zero is before every entry, so such an action holds up every purge.
+//! the action is not known here. Zero is before every entry, so such an action holds up every
+//! purge.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -94,8 +95,8 @@ impl PartialActions {
         }
     }
 
-    /// The encoded keys that the chunks of an action carry, if the log has all its `expected` chunks
-    /// and the action has not ended.
+    /// The encoded keys that the chunks of an action carry, if the log has all its `expected`
+    /// chunks and the action has not ended.
     pub(super) fn keys_of_chunks(
         &self,
         id: &PartialActionId,
@@ -173,8 +174,8 @@ impl PartialActions {
         self.last_bulk_discard = self.last_bulk_discard.filter(|(index, _)| *index < from);
     }
 
-    /// Everything up to `committed` is committed: forgets the actions that ended by then. Returns the
-    /// first chunk of all of them, if there are any.
+    /// Everything up to `committed` is committed: forgets the actions that ended by then. Returns
+    /// the first chunk of all of them, if there are any.
     pub(super) fn forget_ended(&mut self, committed: LogIndex) -> Option<LogIndex> {
         let actions = self.actions.values();
         let ended = actions.filter(|action| action.is_ended_by(committed));
@@ -203,15 +204,15 @@ impl PartialActions {
         oldest.map(|(id, action)| (*id, action.preceding))
     }
 
-    /// First chunk of all actions that have not ended, or whose end is not committed. Zero if one of
-    /// them has a beginning that is not known.
+    /// First chunk of all actions that have not ended, or whose end is not committed. Zero if one
+    /// of them has a beginning that is not known.
     pub(crate) fn first_chunk(&self) -> Option<LogIndex> {
         self.actions.values().map(|action| action.first_chunk).min()
     }
 
     /// The latest discard of all actions begun by some index ([`Discard::BegunBy`]): the index of
-    /// the entry, and that index. A truncation that removes the entry does not bring back an earlier
-    /// one: the leader then only discards once more.
+    /// the entry, and that index. A truncation that removes the entry does not bring back an
+    /// earlier one: the leader then only discards once more.
     pub(crate) fn last_bulk_discard(&self) -> Option<(LogIndex, LogIndex)> {
         self.last_bulk_discard
     }
@@ -360,8 +361,8 @@ mod tests {
         assert!(matches!(too_many, Err(CertifyError::Malformed(_))));
     }
 
-    /// What may happen to a log. A number chooses among the actions that have not ended, so that every
-    /// list of steps is possible.
+    /// What may happen to a log. A number chooses among the actions that have not ended, so that
+    /// every list of steps is possible.
     #[derive(Clone, Debug)]
     enum Step {
         Begin,

@@ -1,9 +1,9 @@
 //! Assembly of chunked actions: where their chunks are in the log, and reading them when the last
 //! piece is due.
 //!
-//! [`Assembly`] notes the chunks that delivery passes. It keeps indexes only, no data: an action may
-//! be larger than memory allows to hold twice. If delivery began after some chunks of an action,
-//! [`assemble`] searches the log backwards for them.
+//! [`Assembly`] notes the chunks that delivery passes. It keeps indexes only, no data: an action
+//! may be larger than memory allows to hold twice. If delivery began after some chunks of an
+//! action, [`assemble`] searches the log backwards for them.
 
 use std::collections::BTreeMap;
 

@@ -10,8 +10,8 @@
 //! ```
 //!
 //! Invariants: actions are handed over without gaps, each once. If the log was purged before an
-//! action was handed over, delivery fails; it skips purged entries only if there was no action among
-//! them. Chunks are read when the last piece of their action is due ([`assembly`]).
+//! action was handed over, delivery fails; it skips purged entries only if there was no action
+//! among them. Chunks are read when the last piece of their action is due ([`assembly`]).
 
 mod assembly;
 #[cfg(test)]
@@ -90,8 +90,8 @@ pub enum DeliverError {
 }
 
 impl DeliverError {
-    /// Restarting does not help, because the log starts inside a chunked action: the next start must
-    /// take a full copy. The position of the database alone does not show this.
+    /// Restarting does not help, because the log starts inside a chunked action: the next start
+    /// must take a full copy. The position of the database alone does not show this.
     pub fn needs_full_copy(&self) -> bool {
         matches!(self, DeliverError::MissingChunks { .. })
     }
@@ -116,8 +116,8 @@ pub enum Delivered {
 
 /// Where delivery stands.
 enum Position {
-    /// Waits until the group has committed this action, as far as this member knows: a full copy may
-    /// be ahead of its log.
+    /// Waits until the group has committed this action, as far as this member knows: a full copy
+    /// may be ahead of its log.
     Copied(Seqno),
     /// Waits, after this action, until the log can be read up to this index.
     Written(Seqno, LogIndex),
@@ -234,8 +234,8 @@ impl Deliverer {
         DeliverError::Purged { after, first }
     }
 
-    /// Delivery needs no entry up to this one again. The chunks of partial actions are still needed:
-    /// they are read with the last piece.
+    /// Delivery needs no entry up to this one again. The chunks of partial actions are still
+    /// needed: they are read with the last piece.
     fn delivered_up_to(&self, index: LogIndex) -> LogIndex {
         let oldest_chunk = self.assembly.oldest_chunk();
         oldest_chunk.map_or(index, |chunk| chunk.prev().min(index))
@@ -243,8 +243,8 @@ impl Deliverer {
 
     /// Index of the first entry to read.
     fn start_index(&self, after: Seqno) -> Result<LogIndex, DeliverError> {
-        // In this order. If the log is purged between the two calls, the index is one that the log no
-        // longer has; the next step fails to read it and comes back here.
+        // In this order. If the log is purged between the two calls, the index is one that the log
+        // no longer has; the next step fails to read it and comes back here.
         let first_index = self.reader.first_index();
         let first = self.reader.first_seqno_available();
         match after.next().cmp(&first) {
