@@ -7,15 +7,15 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
-use crate::config::{Config, ConfigAt};
+use crate::commands::{Counters, Progress};
 use crate::durability::Durability;
 use crate::effect::{Effect, RoleChange, RoleName, WriteOp, WriteTicket};
+use crate::election::priority::{Precedence, Preferences};
+use crate::membership::config::{Config, ConfigAt};
 use crate::message::{AppendOutcome, AppendReply, Body, LogBase, Message};
-use crate::params::{CoreParams, Counters, InstallBases, Limits, Progress, Timing};
-use crate::preference::{Precedence, Preferences};
-use crate::read::FollowerReads;
-use crate::recovered::Recovered;
-use crate::replication::Leading;
+use crate::params::{CoreParams, InstallBases, Limits, Recovered, Timing};
+use crate::read_index::FollowerReads;
+use crate::replication::leader::Leading;
 use crate::tail::LogView;
 use crate::types::{EntryId, HardState, LogIndex, MemberId, Seqno, Term, Time};
 
@@ -63,7 +63,7 @@ pub struct Core {
     pub(crate) state: State,
     /// The leader of the current term, if known.
     pub(crate) leader: Option<MemberId>,
-    /// See [`crate::repair`].
+    /// See [`crate::damaged_log`].
     pub(crate) repair: Option<EntryId>,
     /// The log up to here is known to be that of the current term's leader (not used by a leader).
     pub(crate) matched: LogIndex,

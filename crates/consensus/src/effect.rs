@@ -1,6 +1,6 @@
 //! What a core asks of its driver. See [`crate::Core::poll_effect`].
 
-use crate::config::ConfigAt;
+use crate::membership::config::ConfigAt;
 use crate::message::{LogBase, Message};
 use crate::types::{EntryHeader, EntryId, HardState, LogIndex, MemberId, Seqno, Term, Time};
 

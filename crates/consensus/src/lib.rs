@@ -20,42 +20,35 @@
 //! - [`Config`]: who votes.
 #![forbid(unsafe_code)]
 
-mod config;
+mod commands;
 mod core;
-mod dedup;
+mod damaged_log;
 mod durability;
 mod effect;
 mod election;
-mod following;
 mod membership;
 mod message;
-mod outbox;
 mod params;
-mod preference;
-mod progress;
-mod protocol;
+mod proposals;
 mod quorum;
-mod read;
-mod recovered;
-mod repair;
+mod read_index;
 mod replication;
 mod tail;
-mod transfer;
 mod types;
 
 pub use self::core::Core;
-pub use config::{Config, ConfigAt, DecodeConfigError, Member, Role};
-pub use dedup::{DedupVerdict, ProposalDedup};
-pub use effect::{Effect, RoleChange, RoleName, SendEntries, WriteOp, WriteTicket};
-pub use message::{Append, AppendOutcome, AppendReply, Body, LogBase, Message};
-pub use outbox::{Outbox, SendProposal};
-pub use params::{
-    BootstrapError, ConfigChange, ConfigError, CoreParams, Counters, ForceError,
-    LeaderTransferError, Limits, Progress, ProgressMode, Proposal, ProposeError, Timing,
+pub use commands::{
+    BootstrapError, ConfigChange, ConfigError, Counters, ForceError, LeaderTransferError, Progress,
+    ProgressMode, Proposal, ProposeError,
 };
-pub use preference::{LeaderPreference, LeaderWeight};
-pub use protocol::VersionRange;
-pub use recovered::Recovered;
+pub use effect::{Effect, RoleChange, RoleName, SendEntries, WriteOp, WriteTicket};
+pub use election::priority::{LeaderPreference, LeaderWeight};
+pub use membership::config::{Config, ConfigAt, DecodeConfigError, Member, Role};
+pub use membership::version::VersionRange;
+pub use message::{Append, AppendOutcome, AppendReply, Body, LogBase, Message};
+pub use params::{CoreParams, Limits, Recovered, Timing};
+pub use proposals::dedup::{DedupVerdict, ProposalDedup};
+pub use proposals::outbox::{Outbox, SendProposal};
 pub use types::{
     EntryHeader, EntryId, EntryKind, GroupId, HardState, LogIndex, LogMark, MemberId, Origin,
     ParseGroupIdError, Seqno, SessionId, Term, Time,

@@ -1,7 +1,7 @@
 //! What members' cores say to each other. Bodies carry entry *headers*; the driver moves payloads
 //! beside them.
 
-use crate::config::ConfigAt;
+use crate::membership::config::ConfigAt;
 use crate::types::{EntryHeader, EntryId, LogIndex, MemberId, Seqno, Term, Time};
 
 /// A message between two cores.

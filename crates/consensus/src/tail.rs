@@ -3,9 +3,9 @@
 
 use std::collections::VecDeque;
 
-use crate::config::{Config, ConfigAt};
+use crate::membership::config::{Config, ConfigAt};
 use crate::message::LogBase;
-use crate::recovered::Recovered;
+use crate::params::Recovered;
 use crate::types::{EntryHeader, EntryId, EntryKind, LogIndex, Seqno, Term};
 
 /// A view of the log.

@@ -9,13 +9,13 @@ use std::collections::BTreeSet;
 
 use rand::Rng;
 
-use crate::config::{Config, MEMBERS_MAX, Member, Role, TEXT_BYTES_MAX};
+use crate::commands::{BootstrapError, ConfigChange, ConfigError, ForceError};
 use crate::core::{Core, State};
 use crate::effect::Effect;
+use crate::membership::config::{Config, MEMBERS_MAX, Member, Role, TEXT_BYTES_MAX};
+use crate::membership::version::VersionRange;
 use crate::message::Body;
-use crate::params::{BootstrapError, ConfigChange, ConfigError, ForceError};
-use crate::progress::Peer;
-use crate::protocol::VersionRange;
+use crate::replication::progress::Peer;
 use crate::types::{LogIndex, MemberId, Term, Time};
 
 /// A learner this many entries behind may become a voter: it will be level within a round trip.

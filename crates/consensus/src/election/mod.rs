@@ -3,14 +3,17 @@
 //! Sources: Raft (Ongaro and Ousterhout, 2014), sections 5.1, 5.2 and 5.4.1; Ongaro's dissertation,
 //! sections 3.4, 3.6, 4.1, 4.2.3 (disruptive servers) and 9.6 (pre-vote).
 
+pub(crate) mod priority;
+pub(crate) mod transfer;
+
 use std::collections::BTreeSet;
 
 use crate::core::{Core, State};
 use crate::effect::RoleName;
+use crate::election::priority::Precedence;
 use crate::message::{AppendOutcome, AppendReply, Body, Message};
-use crate::preference::Precedence;
 use crate::quorum::majority;
-use crate::replication::Leading;
+use crate::replication::leader::Leading;
 use crate::types::{EntryId, HardState, LogIndex, MemberId, Term};
 
 impl Core {

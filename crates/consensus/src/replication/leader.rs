@@ -6,17 +6,17 @@
 
 use std::collections::BTreeMap;
 
-use crate::config::Config;
+use crate::commands::{Proposal, ProposeError};
 use crate::core::{Core, State};
 use crate::effect::{Effect, SendEntries};
+use crate::election::priority::Succession;
+use crate::election::transfer::Transfer;
+use crate::membership::config::Config;
 use crate::message::{Append, AppendOutcome, AppendReply, Body, LogBase};
-use crate::params::{Proposal, ProposeError};
-use crate::preference::Succession;
-use crate::progress::{Outgoing, Peer, cost_bytes};
 use crate::quorum::reached_by_majority;
-use crate::read::LeaderReads;
+use crate::read_index::LeaderReads;
+use crate::replication::progress::{Outgoing, Peer, cost_bytes};
 use crate::tail::LogView;
-use crate::transfer::Transfer;
 use crate::types::{EntryHeader, EntryKind, LogIndex, MemberId, Origin, Seqno, SessionId, Time};
 
 /// What exists only while leading.

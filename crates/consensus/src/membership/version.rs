@@ -6,7 +6,7 @@
 //! member. (Which encoding two members use on a connection between them is their own matter: see the
 //! handshake in `wire`.)
 
-use crate::config::Config;
+use crate::membership::config::Config;
 
 /// The versions somebody speaks, both ends included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

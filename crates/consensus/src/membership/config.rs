@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::protocol::VersionRange;
+use crate::membership::version::VersionRange;
 use crate::types::{LogIndex, MemberId};
 
 /// Version of the encoding below.

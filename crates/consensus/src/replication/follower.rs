@@ -4,9 +4,9 @@
 //! a snapshot); the acknowledgement rule (term of the leader whose log it is, index) is that of
 //! etcd raft's asynchronous storage and openraft's log ids for I/O.
 
-use crate::config::Config;
 use crate::core::Core;
 use crate::effect::{Effect, WriteOp};
+use crate::membership::config::Config;
 use crate::message::{Append, AppendOutcome, AppendReply, Body, LogBase};
 use crate::types::{EntryHeader, EntryId, EntryKind, LogIndex, MemberId, Seqno, Term, Time};
 

@@ -13,8 +13,9 @@
 
 use std::collections::VecDeque;
 
+use crate::commands::{Progress, ProgressMode};
 use crate::message::LogBase;
-use crate::params::{Limits, Progress, ProgressMode, Timing};
+use crate::params::{Limits, Timing};
 use crate::tail::LogView;
 use crate::types::{EntryHeader, EntryId, LogIndex, MemberId, Time};
 

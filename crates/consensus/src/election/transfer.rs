@@ -1,9 +1,9 @@
 //! Handing leadership over (Raft dissertation, section 3.10).
 
+use crate::commands::LeaderTransferError;
 use crate::core::Core;
 use crate::effect::RoleName;
 use crate::message::Body;
-use crate::params::LeaderTransferError;
 use crate::types::{LogIndex, MemberId, Time};
 
 /// A transfer under way. The leader takes no proposals meanwhile.

@@ -1,0 +1,9 @@
+//! Getting the leader's log onto the disks of the members.
+//!
+//! [`leader`] appends, sends and counts acknowledgements. [`follower`] takes entries over and
+//! acknowledges what its disk holds. [`progress`] is what the leader knows of one other member.
+//! Entries only ever come from the leader of the current term (Raft, section 5.3).
+
+mod follower;
+pub(crate) mod leader;
+pub(crate) mod progress;
