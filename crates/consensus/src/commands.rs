@@ -1,4 +1,7 @@
 //! The values that a core's commands take and return, and their errors.
+//!
+//! Commands are the methods that a driver calls on purpose ([`crate::Core::propose`] and so on), as
+//! opposed to its reports of what happened. A command that returns an error has changed nothing.
 
 use crate::membership::config::Member;
 use crate::membership::version::VersionRange;
@@ -7,12 +10,13 @@ use crate::types::{EntryId, EntryKind, LogIndex, MemberId, Origin, Seqno, Time};
 /// Something to be ordered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Proposal {
-    /// What it is. Not `NoOp` or `Config`: the core makes those itself.
+    /// Kind of entry. Not `NoOp` or `Config`: the core makes those itself.
     pub kind: EntryKind,
-    /// Who proposes it. Entries made by the leader (`View`, `Discard`): its own id, session zero,
-    /// number zero.
+    /// Who proposes the entry. Entries made by the leader (`View`, `Discard`): its own id, session
+    /// zero, number zero.
     pub origin: Origin,
-    /// For ordered kinds: the last seqno it depends on, below its own. Ignored for the others.
+    /// For ordered kinds: the last seqno that the entry depends on, below its own. Ignored for the
+    /// others.
     pub depends_on: Seqno,
     /// Payload size in bytes.
     pub payload_len: u32,
@@ -26,13 +30,13 @@ pub enum ProposeError {
     /// This member does not lead.
     #[error("not the leader")]
     NotLeader {
-        /// Who does, if known.
+        /// The leader, if known.
         leader: Option<MemberId>,
     },
-    /// Leadership is being handed over.
+    /// A leader transfer is in progress.
     #[error("leadership is being transferred")]
     LeaderTransfer,
-    /// Too many bytes are not committed yet.
+    /// Too many bytes are uncommitted ([`crate::Limits::uncommitted_bytes_max`]).
     #[error("too many uncommitted bytes")]
     Busy,
 }
@@ -42,36 +46,36 @@ pub enum ProposeError {
 pub enum ConfigChange {
     /// A new member, as a learner whatever `member.role` says.
     AddLearner {
-        /// Its id.
+        /// Id of the new member.
         id: MemberId,
-        /// Its description.
+        /// Description of the new member.
         member: Member,
     },
-    /// Learner to voter.
+    /// Makes a voter of this learner.
     Promote(MemberId),
-    /// Voter to learner.
+    /// Makes a learner of this voter.
     Demote(MemberId),
-    /// Out of the group.
+    /// Removes this member from the group.
     Remove(MemberId),
     /// Remove `old` and add `id` as a learner, in one entry: a member that comes back with a new
     /// disk, and may keep its name.
     Replace {
-        /// Who goes.
+        /// The member to remove.
         old: MemberId,
-        /// Who comes.
+        /// Id of the new member.
         id: MemberId,
-        /// Its description.
+        /// Description of the new member.
         member: Member,
     },
-    /// New name, address, or program.
+    /// New name, address, or program of a member.
     Update {
-        /// Whose.
+        /// The member.
         id: MemberId,
-        /// The name.
+        /// Its name from now on.
         name: String,
-        /// The address.
+        /// Its address from now on, `host:port`.
         address: String,
-        /// Protocol versions it speaks now.
+        /// Protocol versions that it speaks now.
         versions: VersionRange,
     },
     /// The group speaks this protocol version from now on.
@@ -84,16 +88,16 @@ pub enum ConfigError {
     /// This member does not lead.
     #[error("not the leader")]
     NotLeader {
-        /// Who does, if known.
+        /// The leader, if known.
         leader: Option<MemberId>,
     },
-    /// Leadership is being handed over.
+    /// A leader transfer is in progress.
     #[error("leadership is being transferred")]
     LeaderTransfer,
     /// Another change is not committed yet.
     #[error("the configuration change at {index} is not committed yet")]
     InProgress {
-        /// Its entry.
+        /// Index of that change's entry.
         index: LogIndex,
     },
     /// The leader has not committed an entry of its own term yet.
@@ -102,19 +106,20 @@ pub enum ConfigError {
     /// No such member.
     #[error("no member {id}")]
     UnknownMember {
-        /// Who was meant.
+        /// The id that no member has.
         id: MemberId,
     },
-    /// There is nothing to change.
+    /// The change would leave the configuration as it is.
     #[error("member {id} is so already")]
     AlreadySo {
-        /// Who was meant.
+        /// The member that is so already.
         id: MemberId,
     },
-    /// It does not answer, or lacks much of the log: its vote would only weaken the group.
+    /// The learner does not answer, or lacks much of the log: as a voter it would only weaken the
+    /// group.
     #[error("member {id} does not answer, or its log has not caught up: try again when it has")]
     NotCaughtUp {
-        /// Who was to become a voter.
+        /// The learner.
         id: MemberId,
     },
     /// A member does not speak the version that the group speaks, or would from now on.
@@ -122,9 +127,9 @@ pub enum ConfigError {
     Protocol {
         /// The group's version.
         protocol: u16,
-        /// Who does not speak it.
+        /// Name of the member that does not speak it.
         name: String,
-        /// What that member speaks.
+        /// Versions that this member speaks.
         spoken: VersionRange,
     },
     /// The group's version never goes down.
@@ -133,23 +138,23 @@ pub enum ConfigError {
         /// The group's version.
         protocol: u16,
     },
-    /// Nobody would be left to vote.
+    /// The group would have no voter.
     #[error("no voter would be left")]
     NoVoterLeft,
     /// Another member has that name and that address.
     #[error("member {id} is called '{name}' and reached at {address} already")]
     SeatTaken {
-        /// The name.
+        /// The name that is taken.
         name: String,
-        /// The address.
+        /// The address that is taken.
         address: String,
-        /// Whose they are.
+        /// The member that has both.
         id: MemberId,
     },
     /// Id zero, a text of more than 1024 bytes, or more than 1024 members.
     #[error("not a valid member: {reason}")]
     Invalid {
-        /// What is wrong.
+        /// The property that is wrong.
         reason: &'static str,
     },
 }
@@ -160,112 +165,113 @@ pub enum BootstrapError {
     /// There is a log already.
     #[error("the log is not empty: it belongs to a group")]
     NotEmpty,
-    /// A leader or candidate is at work.
+    /// This member leads, follows a leader, or is a candidate.
     #[error("not idle: this member takes part in a group")]
     NotIdle,
-    /// See [`ConfigError::Invalid`].
+    /// The member's own description is not valid, as for [`ConfigError::Invalid`].
     #[error("not a valid member: {reason}")]
     Invalid {
-        /// What is wrong.
+        /// The property that is wrong.
         reason: &'static str,
     },
 }
 
-/// Why a member does not go on alone.
+/// Why a member refuses the order to continue without a majority ([`crate::Core::force`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ForceError {
-    /// The group works.
+    /// The group has a leader, so there is a majority.
     #[error("member {leader} leads the group")]
     HasLeader {
-        /// Who.
+        /// The leader.
         leader: MemberId,
     },
-    /// It may lack what the voters have committed.
+    /// This member is a learner: it may lack what the voters have committed.
     #[error("this member is no voter")]
     NoVoter,
-    /// It lacks what it has acknowledged itself.
+    /// This member's log was damaged: it lacks entries that it has acknowledged itself.
     #[error("this member's log is under repair until entry {until}")]
     UnderRepair {
-        /// What it has to reach.
+        /// The entry that its log has to reach first.
         until: EntryId,
     },
 }
 
-/// Why leadership is not handed over.
+/// Why a leader transfer did not begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LeaderTransferError {
     /// This member does not lead.
     #[error("not the leader")]
     NotLeader {
-        /// Who does, if known.
+        /// The leader, if known.
         leader: Option<MemberId>,
     },
-    /// A transfer is going on.
+    /// Another leader transfer is in progress.
     #[error("leadership is being transferred to {to} already")]
     InProgress {
-        /// To whom.
+        /// The target of that leader transfer.
         to: MemberId,
     },
     /// The target is no voter.
     #[error("{to} is no voter")]
     NotVoter {
-        /// Who was meant.
+        /// The target.
         to: MemberId,
     },
     /// The target is this member.
     #[error("{to} leads already")]
     AlreadyLeader {
-        /// Who was meant.
+        /// The target.
         to: MemberId,
     },
-    /// No other voter was heard from lately.
-    #[error("no other voter was heard from lately")]
+    /// No other voter has answered within the shortest election timeout.
+    #[error("no other voter has answered lately")]
     NoCandidate,
 }
 
-/// What a leader knows of another member.
+/// What a leader knows of another member, as [`crate::Core::progress`] reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
-    /// Who.
+    /// The other member.
     pub member: MemberId,
-    /// Its log is durable and the same as the leader's up to here.
+    /// The highest index up to which the member's log is known to be durable and the same as the
+    /// leader's. Zero: nothing is known.
     pub match_index: LogIndex,
-    /// Next entry to send.
+    /// Index of the next entry to send; above `match_index`.
     pub next_index: LogIndex,
     /// How entries are sent.
     pub mode: ProgressMode,
-    /// When it answered last in this term.
+    /// When the leader last received an answer of this term; `None`: not yet.
     pub last_heard: Option<Time>,
 }
 
 /// How entries are sent to a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProgressMode {
-    /// One message at a time, to find where the logs agree.
+    /// One message at a time, to find the position where the logs agree.
     Probe,
     /// Pipelined, from headers in memory.
     Stream,
     /// One big message at a time, read from the disk.
     CatchUp,
-    /// It was told where to start its log.
+    /// The leader has sent a base to start the log at, and waits for the answer.
     Install,
 }
 
-/// Counts of messages that were dropped. None of them is an error of this member.
+/// Counts, since the start, of messages that were ignored. None of them is an error of this member.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Not addressed to this member, or from itself or nobody.
+    /// Messages not addressed to this member, or from itself, or without a sender.
     pub misaddressed: u64,
-    /// Contradict themselves or the protocol.
+    /// Messages that contradict themselves or the protocol.
     pub malformed: u64,
-    /// Of an older term.
+    /// Messages of an older term.
     pub stale: u64,
-    /// Ignored because of the promise to a leader.
+    /// Vote requests ignored because of the promise to a leader.
     pub promised: u64,
-    /// Answers from somebody who is not in the configuration.
+    /// Answers from senders that are not in the leader's configuration.
     pub strangers: u64,
     /// Appends whose config entries came without configurations.
     pub config_missing: u64,
-    /// Answers dropped because too many waited for the disk.
+    /// Answers of this member not given because too many waited for the disk.
     pub waiting_overflow: u64,
 }

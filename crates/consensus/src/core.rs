@@ -1,16 +1,20 @@
-//! The state machine: its state, its inputs and outputs. The rules live in the sibling modules, one
-//! per concern: [`crate::election`], `replication` (leader), `following` (everybody else),
-//! `membership`, `transfer`, `preference`, `read`.
+//! The state machine: its state, its inputs and outputs.
+//!
+//! The rules live in the sibling modules, one per concern, each as an `impl Core`: `election` (with
+//! `priority` and leader `transfer`), `replication` (`leader` and `follower`),
+//! `membership::change`, `read_index` and `damaged_log`. This file has what they share: the fields,
+//! the dispatch of messages, and the answers that wait for the disk.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
+use synod_planted::planted;
 
 use crate::commands::{Counters, Progress};
 use crate::durability::Durability;
 use crate::effect::{Effect, RoleChange, RoleName, WriteOp, WriteTicket};
-use crate::election::priority::{Precedence, Preferences};
+use crate::election::priority::{Deference, Priorities};
 use crate::membership::config::{Config, ConfigAt};
 use crate::message::{AppendOutcome, AppendReply, Body, LogBase, Message};
 use crate::params::{CoreParams, InstallBases, Limits, Recovered, Timing};
@@ -19,10 +23,11 @@ use crate::replication::leader::Leading;
 use crate::tail::LogView;
 use crate::types::{EntryId, HardState, LogIndex, MemberId, Seqno, Term, Time};
 
-/// Answers that may wait for the disk at once. A peer that sends more gets none for the excess.
+/// Most answers that may wait for the disk at once. Further ones are not given; the peers ask
+/// again.
 const WAITING_MAX: usize = 4096;
 
-/// One member's part of the protocol. Sans-IO: it is told what happened and says what to do.
+/// One member's part of the protocol. Sans-IO: inputs say what happened, effects say what to do.
 ///
 /// The methods are of four classes:
 ///
@@ -35,9 +40,10 @@ const WAITING_MAX: usize = 4096;
 /// - outputs: [`Core::poll_effect`] until `None`, then [`Core::poll_timeout`];
 /// - getters.
 ///
-/// All effects have to be polled before the next message is handled; several commands or completions
-/// may go before one round of polling, and then share one write and one message per follower. Time
-/// must not go backwards.
+/// The driver polls all effects before it hands in the next message. Several commands or
+/// completions may precede one round of polling; they then share one write and one message per
+/// follower. Time must not go backwards. The crate's documentation has the driver's duties in
+/// order.
 ///
 /// ```text
 ///             timeout, hint            majority would             majority did
@@ -48,60 +54,75 @@ const WAITING_MAX: usize = 4096;
 /// ```
 #[derive(Debug)]
 pub struct Core {
+    /// This member.
     pub(crate) id: MemberId,
     pub(crate) timing: Timing,
     pub(crate) limits: Limits,
+    /// Source of random timeouts; seeded by the driver.
     pub(crate) rng: SmallRng,
-    /// Latest time seen.
+    /// Latest time that an input named.
     pub(crate) now: Time,
     /// Current term and vote; durable once `vote_ticket` is.
     pub(crate) hard: HardState,
+    /// Ticket of the latest write of `hard`; zero: what was recovered, which is durable.
     pub(crate) vote_ticket: WriteTicket,
     pub(crate) log: LogView,
-    /// At or above the base, at or below the last entry. Only ever grows.
+    /// Commit index. Invariant: `base <= commit <= last`; never decreases.
     pub(crate) commit: LogIndex,
     pub(crate) state: State,
     /// The leader of the current term, if known.
     pub(crate) leader: Option<MemberId>,
-    /// See [`crate::damaged_log`].
+    /// The mark that a damaged log has to reach again (see [`crate::damaged_log`]); `None`: whole.
     pub(crate) repair: Option<EntryId>,
-    /// The log up to here is known to be that of the current term's leader (not used by a leader).
+    /// The log up to here is known to be that of the current term's leader; zero at the start of
+    /// each term. A leader does not use it.
     pub(crate) matched: LogIndex,
-    /// Highest commit index heard from the current term's leader.
+    /// Highest commit index that the current term's leader has sent. May be above the last entry.
     pub(crate) leader_commit: LogIndex,
-    /// No vote for another leader before. Survives changes of term: a promise is a promise.
+    /// Until then this member votes only for a candidate that its leader ordered to stand.
+    /// Survives changes of term: the promise was made to a leader whose lease may still be valid.
     pub(crate) promise_until: Time,
-    /// When to ask for an election (again). Not used by a leader.
+    /// When to ask for an election (again). `None`: never, until a leader is heard.
     pub(crate) election_at: Option<Time>,
-    /// Somebody counts this learner among the voters and lacks what it has: it may stand. Until a leader is heard.
-    pub(crate) is_called: bool,
-    pub(crate) precedence: Precedence,
-    pub(crate) preferences: Preferences,
+    /// Whether this learner may become a candidate, because a candidate that cannot win counts it
+    /// among the voters. Set by `note_unwinnable_candidate`, until a leader is heard.
+    pub(crate) may_stand_as_learner: bool,
+    /// The delay of the next candidacy for voters of higher priority.
+    pub(crate) deference: Deference,
+    /// Leader weights, this member's and the others'.
+    pub(crate) priorities: Priorities,
+    /// Which writes are durable.
     pub(crate) durability: Durability,
+    /// Answers that wait for the disk, in order.
     waiting: VecDeque<Waiting>,
+    /// Effects that the driver has not polled yet, in order.
     effects: VecDeque<Effect>,
     /// First entry of the log that no write effect covers yet: proposals gather until polled.
     unwritten_from: Option<LogIndex>,
-    /// Something may have to be sent to a follower.
+    /// Whether a leader has to look again at what to send to its followers.
     pub(crate) replicate: bool,
+    /// The latest [`Effect::Role`].
     published: RoleChange,
+    /// Learners that a leader may promote without an order.
     pub(crate) eligible: BTreeSet<MemberId>,
     pub(crate) install_bases: InstallBases,
+    /// Reads of this member that wait for a leader's answer.
     pub(crate) reads: FollowerReads,
     pub(crate) counters: Counters,
 }
 
-/// What a member is, with the data that exists only then.
+/// A member's role, with the data that exists only in that role.
 #[derive(Debug)]
 pub(crate) enum State {
     Follower,
-    /// Members that would vote for us.
     PreCandidate {
+        /// Members that would vote for this one, itself included.
         granted: BTreeSet<MemberId>,
     },
-    /// Members that did. Our own vote counts once `own_vote` is durable.
     Candidate {
+        /// Members that have voted for this one; itself once `own_vote` is durable.
         granted: BTreeSet<MemberId>,
+        /// The write of the member's own vote.
         own_vote: WriteTicket,
     },
     Leader(Box<Leading>),
@@ -110,13 +131,16 @@ pub(crate) enum State {
 /// An answer that may not leave before a write is durable. Void when the term changes.
 #[derive(Debug)]
 struct Waiting {
+    /// The write that has to be durable first.
     until: WriteTicket,
+    /// The term that the answer was made in.
     term: Term,
-    what: Answer,
+    answer: Answer,
 }
 
 #[derive(Debug)]
 enum Answer {
+    /// This message, as it is.
     Message(Message),
     /// "Durable up to `end`", or further if that is so when it leaves.
     Durable {
@@ -129,11 +153,16 @@ enum Answer {
 impl Core {
     /// A member with what its disk holds. Polls and ticks may start at once.
     ///
-    /// A restarted voter has forgotten whom it heard from, so it waits one promise before it votes
-    /// (Raft dissertation, section 6.4.1, on leases: what was promised must survive the restart).
-    /// The only voter of a group stands right after that. Not before: a leader that voted itself out
-    /// leads until that is committed (section 4.2.2), so even the only voter may have made a promise to
-    /// somebody else.
+    /// A restarted voter does not know which leader it has promised to. So it waits one promise
+    /// before it votes (Raft dissertation, section 6.4.1, on leases: a promise must survive the
+    /// restart). The only voter of a group becomes a candidate right after that, and not before. A
+    /// leader that removes itself from the voters leads until that is committed (section 4.2.2), so
+    /// even the only voter may have promised to another member.
+    ///
+    /// # Panics
+    ///
+    /// If the id is zero, the timing is not in order (see [`Timing`]), or the recovered log
+    /// contradicts the recovered term: the log layer refuses such a disk.
     pub fn new(params: CoreParams, recovered: Recovered, now: Time) -> Core {
         let CoreParams {
             id,
@@ -147,13 +176,11 @@ impl Core {
                 && timing.election_timeout_min_us < timing.election_timeout_max_us,
             "promise < shortest election timeout < longest: {timing:?}"
         );
-        let (mut hard, mut repair) = (recovered.vote, recovered.repair);
-        if synod_planted::is(synod_planted::Bug::ForgetMark) {
-            repair = None;
-        }
-        if synod_planted::is(synod_planted::Bug::ForgetVote) {
-            hard.voted_for = None;
-        }
+        let repair = planted!(ForgetMark, recovered.repair, else None);
+        let hard = HardState {
+            term: recovered.vote.term,
+            voted_for: planted!(ForgetVote, recovered.vote.voted_for, else None),
+        };
         let log = LogView::recover(recovered);
         assert!(
             repair.is_none_or(|until| until.term <= hard.term),
@@ -166,10 +193,8 @@ impl Core {
             log.last().term,
             hard.term
         );
-        let promise_until = match synod_planted::is(synod_planted::Bug::NoPromiseAfterRestart) {
-            true => now,
-            false => now.plus_us(timing.promise_us),
-        };
+        let promise_until =
+            planted!(NoPromiseAfterRestart, now.plus_us(timing.promise_us), else now);
         let mut core = Core {
             id,
             limits,
@@ -185,9 +210,9 @@ impl Core {
             leader_commit: LogIndex(0),
             promise_until,
             election_at: None,
-            is_called: false,
-            precedence: Precedence::default(),
-            preferences: Preferences::default(),
+            may_stand_as_learner: false,
+            deference: Deference::default(),
+            priorities: Priorities::default(),
             durability: Durability::new(log.last().index),
             waiting: VecDeque::new(),
             effects: VecDeque::new(),
@@ -216,13 +241,14 @@ impl Core {
 
     // --- inputs -----------------------------------------------------------------------------
 
-    /// A message of a peer came. For appends with config entries use [`Core::handle_message_with`].
+    /// Handles a message of a peer. For appends with config entries use
+    /// [`Core::handle_message_with`].
     pub fn handle_message(&mut self, now: Time, message: Message) {
         self.handle_message_with(now, message, &[]);
     }
 
-    /// A message of a peer came; `configs` are the decoded payloads of the config entries in it. An
-    /// append with a config entry that is not among them is dropped.
+    /// Handles a message of a peer; `configs` are the decoded payloads of the config entries in it.
+    /// An append with a config entry that is not among them is ignored and counted.
     pub fn handle_message_with(
         &mut self,
         now: Time,
@@ -266,7 +292,7 @@ impl Core {
         }
     }
 
-    /// Time passed. Harmless when early.
+    /// Time has passed. Does nothing when called too early.
     pub fn handle_tick(&mut self, now: Time) {
         self.observe(now);
         self.tick_reads();
@@ -280,7 +306,11 @@ impl Core {
         }
     }
 
-    /// The write of this name, and every earlier one, is on stable storage.
+    /// The write of this ticket, and every earlier one, is on stable storage.
+    ///
+    /// # Panics
+    ///
+    /// If the ticket was never issued.
     pub fn persisted(&mut self, now: Time, ticket: WriteTicket) {
         self.observe(now);
         self.durability.persisted(ticket);
@@ -290,7 +320,11 @@ impl Core {
         self.advance_commit();
     }
 
-    /// The driver purged the log's prefix: the log starts after `base` now.
+    /// The driver has purged a prefix of the log, which begins after `base` now.
+    ///
+    /// # Panics
+    ///
+    /// If the prefix was not committed, or `base` is not in the log.
     pub fn purged(&mut self, base: LogBase) {
         if base.last.index <= self.log.base().last.index {
             return;
@@ -314,8 +348,9 @@ impl Core {
 
     // --- outputs ----------------------------------------------------------------------------
 
-    /// The next thing to do, in order. Entries proposed and followers' windows are turned into
-    /// writes and messages only here, so that whatever gathered since travels together.
+    /// The next effect to perform, in order; `None`: all are polled. Proposed entries and
+    /// followers' windows become writes and messages only here, so that what gathered since travels
+    /// together.
     pub fn poll_effect(&mut self) -> Option<Effect> {
         if self.effects.is_empty() {
             self.write_gathered();
@@ -324,7 +359,7 @@ impl Core {
         self.effects.pop_front()
     }
 
-    /// When [`Core::handle_tick`] has to be called at the latest.
+    /// When the driver has to call [`Core::handle_tick`] at the latest; `None`: no timer is set.
     pub fn poll_timeout(&self) -> Option<Time> {
         let role = match &self.state {
             State::Leader(leading) => Some(self.leader_deadline(leading)),
@@ -337,7 +372,7 @@ impl Core {
 
     // --- getters ----------------------------------------------------------------------------
 
-    /// Who this is.
+    /// This member's id.
     pub fn id(&self) -> MemberId {
         self.id
     }
@@ -367,14 +402,14 @@ impl Core {
         matches!(self.state, State::Leader(_))
     }
 
-    /// Whether this member leads and has committed an entry of its own term, so that it knows the
-    /// group's commit index (Raft, section 8).
+    /// Whether this member leads and has committed an entry of its own term. Only then does it know
+    /// the group's commit index (Raft, section 8).
     pub fn is_ready_leader(&self) -> bool {
         self.is_leader() && self.log.term_at(self.commit) == Some(self.hard.term)
     }
 
-    /// Entries up to here cannot be lost. May be ahead of [`Core::durable_index`]: a majority
-    /// suffices, whoever is in it.
+    /// Entries up to here are committed. May be above [`Core::durable_index`]: any majority
+    /// suffices, with or without this member.
     pub fn commit_index(&self) -> LogIndex {
         self.commit
     }
@@ -404,7 +439,7 @@ impl Core {
         self.log.config()
     }
 
-    /// Where the log starts.
+    /// The base of this member's log.
     pub fn base(&self) -> &LogBase {
         self.log.base()
     }
@@ -419,7 +454,7 @@ impl Core {
         self.log.term_at(index)
     }
 
-    /// What a leader knows of the other members; empty for everybody else.
+    /// What a leader knows of the other members; empty on members that do not lead.
     pub fn progress(&self) -> impl Iterator<Item = Progress> + '_ {
         let peers = self.leading().map(|leading| leading.peers.iter());
         peers
@@ -428,13 +463,7 @@ impl Core {
             .map(|(id, peer)| peer.snapshot(*id))
     }
 
-    /// Whether leadership is being handed over.
-    pub fn transfer_in_progress(&self) -> bool {
-        self.leading()
-            .is_some_and(|leading| leading.transfer.is_some())
-    }
-
-    /// What was dropped since the start.
+    /// Counts of ignored messages since the start.
     pub fn counters(&self) -> &Counters {
         &self.counters
     }
@@ -476,7 +505,7 @@ impl Core {
         }
     }
 
-    /// Sends now. Only for what promises nothing that is not durable.
+    /// Sends now. Only for messages that promise nothing that is not durable.
     pub(crate) fn send(&mut self, to: MemberId, body: Body) {
         let message = self.message(to, body);
         self.emit(Effect::Send(message));
@@ -493,7 +522,7 @@ impl Core {
         self.wait(self.vote_ticket, Answer::Message(message));
     }
 
-    /// Tells the leader "durable up to `end`" as soon as that is true (and so is the term).
+    /// Acknowledges "durable up to `end`" to the leader once the disk holds that, and the term.
     pub(crate) fn acknowledge(&mut self, to: MemberId, end: LogIndex, sent_at: Time) {
         let stored = end <= self.durability.index();
         let until = if stored {
@@ -504,14 +533,14 @@ impl Core {
         self.wait(until, Answer::Durable { to, end, sent_at });
     }
 
-    fn wait(&mut self, until: WriteTicket, what: Answer) {
+    fn wait(&mut self, until: WriteTicket, answer: Answer) {
         if self.durability.covers(until) {
-            self.release(what);
+            self.release(answer);
         } else if self.waiting.len() < WAITING_MAX {
             self.waiting.push_back(Waiting {
                 until,
                 term: self.hard.term,
-                what,
+                answer,
             });
         } else {
             self.counters.waiting_overflow += 1;
@@ -519,22 +548,22 @@ impl Core {
     }
 
     fn release_waiting(&mut self) {
-        for answer in std::mem::take(&mut self.waiting) {
-            if answer.term != self.hard.term {
+        for waiting in std::mem::take(&mut self.waiting) {
+            if waiting.term != self.hard.term {
                 continue;
             }
-            if self.durability.covers(answer.until) {
-                self.release(answer.what);
+            if self.durability.covers(waiting.until) {
+                self.release(waiting.answer);
             } else {
-                self.waiting.push_back(answer);
+                self.waiting.push_back(waiting);
             }
         }
     }
 
-    /// An acknowledgement names what is durable of the log of this term's leader, and replaces an
-    /// earlier one that was not polled yet.
-    fn release(&mut self, what: Answer) {
-        match what {
+    /// Sends an answer whose write is durable. An acknowledgement names what is durable of the log
+    /// of this term's leader, and replaces an earlier one that is not polled yet.
+    fn release(&mut self, answer: Answer) {
+        match answer {
             Answer::Message(message) => self.emit(Effect::Send(message)),
             Answer::Durable { to, end, sent_at } => {
                 let index = self.durability.index().min(self.matched);
@@ -552,7 +581,7 @@ impl Core {
         }
     }
 
-    /// Names and emits a storage effect, after everything gathered before it.
+    /// Emits a storage effect, after the entries that gathered before it.
     pub(crate) fn write(&mut self, op: WriteOp) -> WriteTicket {
         self.write_gathered();
         self.write_now(op)
@@ -588,7 +617,7 @@ impl Core {
         self.durability.appended(ticket, self.log.last().index);
     }
 
-    /// Moves the commit index and lets go of old headers.
+    /// Raises the commit index, and removes old headers from memory.
     pub(crate) fn commit_to(&mut self, index: LogIndex) {
         assert!(
             index <= self.log.last().index,
@@ -611,7 +640,7 @@ impl Core {
             .trim(self.commit.min(unwritten), self.limits.tail_headers_max);
     }
 
-    /// Tells the driver when term, role or leader changed.
+    /// Emits an effect if term, role or leader have changed since the latest one.
     pub(crate) fn publish_role(&mut self) {
         let change = RoleChange {
             term: self.hard.term,
@@ -625,7 +654,7 @@ impl Core {
     }
 }
 
-/// Whether an acknowledgement says all that another one does.
+/// Whether an acknowledgement says everything that an older one does.
 fn supersedes(new: &Message, old: &Message) -> bool {
     let (Body::AppendReply(new_reply), Body::AppendReply(old_reply)) = (&new.body, &old.body)
     else {

@@ -1,7 +1,7 @@
-//! What of the current log, and which promises, are on stable storage.
+//! Which of this member's writes are on stable storage.
 //!
-//! All storage effects form one ordered stream named by tickets. This module translates "ticket T is
-//! durable" into "the current log is durable up to index I", although positions may be written,
+//! All storage effects form one ordered stream named by tickets. This module translates "ticket T
+//! is durable" into "the current log is durable up to index I", although positions may be written,
 //! truncated and written again while completions are on their way: a truncation caps every pending
 //! append at once, so that a late completion of an overwritten append confirms only the prefix that
 //! both writes share (the hazard described at etcd raft's asynchronous storage writes).
@@ -11,19 +11,24 @@ use std::collections::VecDeque;
 use crate::effect::WriteTicket;
 use crate::types::LogIndex;
 
-/// Invariant: `durable <= issued`; `pending` is ascending in tickets, all above `durable`.
+/// Translates durable tickets into a durable position of the current log.
+///
+/// Invariants: `durable <= issued`; `pending` ascends in tickets, all above `durable`; `index` and
+/// the indexes in `pending` are positions of the *current* log, never of a truncated suffix.
 #[derive(Debug)]
 pub(crate) struct Durability {
+    /// Latest ticket handed out; zero: none.
     issued: WriteTicket,
+    /// Latest ticket reported durable; zero: none.
     durable: WriteTicket,
     /// The current log is durable up to here.
     index: LogIndex,
-    /// Once the ticket is durable, so is the current log up to the index.
+    /// Appends and resets under way: once the ticket is durable, so is the log up to the index.
     pending: VecDeque<(WriteTicket, LogIndex)>,
 }
 
 impl Durability {
-    /// Everything recovered is durable.
+    /// At a start everything recovered is durable, up to `last`.
     pub(crate) fn new(last: LogIndex) -> Durability {
         Durability {
             issued: WriteTicket(0),
@@ -38,7 +43,7 @@ impl Durability {
         self.issued
     }
 
-    /// Whether this write and everything before it is durable.
+    /// Whether this write, and so every earlier one, is durable.
     pub(crate) fn covers(&self, ticket: WriteTicket) -> bool {
         ticket <= self.durable
     }
@@ -48,7 +53,7 @@ impl Durability {
         self.index
     }
 
-    /// Names the next storage effect.
+    /// Hands out the ticket of the next storage effect.
     pub(crate) fn issue(&mut self) -> WriteTicket {
         self.issued = WriteTicket(self.issued.0 + 1);
         self.issued
@@ -63,7 +68,7 @@ impl Durability {
         self.pending.push_back((ticket, last));
     }
 
-    /// Entries at and after `from` left the log.
+    /// The log was truncated: entries at and after `from` are gone.
     pub(crate) fn truncated(&mut self, from: LogIndex) {
         let keep = from.prev();
         self.index = self.index.min(keep);
@@ -72,7 +77,7 @@ impl Durability {
         }
     }
 
-    /// The write `ticket` drops the log and starts it after `base`.
+    /// The write `ticket` resets the log to begin after `base`.
     pub(crate) fn reset(&mut self, ticket: WriteTicket, base: LogIndex) {
         assert_eq!(ticket, self.issued, "resets are noted when they are issued");
         self.index = LogIndex(0);
@@ -80,7 +85,7 @@ impl Durability {
         self.pending.push_back((ticket, base));
     }
 
-    /// Storage reports: `ticket` and everything before it is durable.
+    /// Storage reports that `ticket`, and so every earlier one, is durable.
     pub(crate) fn persisted(&mut self, ticket: WriteTicket) {
         assert!(
             ticket <= self.issued,

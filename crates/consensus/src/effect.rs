@@ -1,13 +1,18 @@
-//! What a core asks of its driver. See [`crate::Core::poll_effect`].
+//! What a core asks of its driver.
+//!
+//! The driver takes effects from [`crate::Core::poll_effect`] and performs them in that order.
+//! Storage effects carry tickets; the driver reports the latest durable one to
+//! [`crate::Core::persisted`].
 
 use crate::membership::config::ConfigAt;
 use crate::message::{LogBase, Message};
 use crate::types::{EntryHeader, EntryId, HardState, LogIndex, MemberId, Seqno, Term, Time};
 
-/// Names one storage effect. Tickets grow by one; all storage effects form one ordered stream, and
-/// reporting a ticket durable (`Core::persisted`) covers every earlier one. A position written,
-/// truncated and written again has three tickets, so a late completion of the first write can never
-/// confirm the last (compare etcd raft's ABA problem in asynchronous storage writes).
+/// Names one storage effect. Tickets count up from 1 by one. All storage effects form one ordered
+/// stream, and reporting a ticket durable ([`crate::Core::persisted`]) covers every earlier one. A
+/// position that is written, truncated and written again has three tickets, so a late completion of
+/// the first write can never confirm the last (compare etcd raft's ABA problem in asynchronous
+/// storage writes).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WriteTicket(pub u64);
 
@@ -16,34 +21,35 @@ pub struct WriteTicket(pub u64);
 pub enum Effect {
     /// Write to the log, in ticket order.
     Write {
-        /// Its name.
+        /// The name that the driver reports it by.
         ticket: WriteTicket,
         /// What to write.
         op: WriteOp,
     },
-    /// Send a message at once: whatever had to be durable first, is.
+    /// Send a message at once: everything that had to be durable first, is durable.
     Send(Message),
-    /// Read entries from the log and send them as an [`crate::Append`]. The range is one the sender's log
-    /// holds. In a catch-up range (`may_shorten`) the driver may send fewer, but at least one.
+    /// Read entries from the log and send them as an [`crate::Append`]. The sender's log holds the
+    /// range. In a catch-up range (`may_shorten`) the driver may send fewer entries, but at least
+    /// one.
     SendEntries(SendEntries),
     /// Entries up to here can no longer be lost: deliver them. This member's own disk may not have
-    /// them yet: a majority suffices. A [`WriteOp::Reset`] moves the commit index to its base without
-    /// this effect, because there is nothing to deliver.
+    /// them yet: a majority suffices. A [`WriteOp::Reset`] moves the commit index to its base
+    /// without this effect, because there is nothing to deliver.
     Committed {
-        /// Up to and including.
+        /// The new commit index, included.
         index: LogIndex,
     },
     /// Role or leader changed.
     Role(RoleChange),
-    /// A new configuration is in force (appended, taken from a base, or restored by a truncation). For
-    /// an entry that this member appends as the leader it comes before the write, whose payload is
-    /// its [`crate::Config::encode`].
+    /// A new configuration is in force (appended, taken from a base, or restored by a truncation).
+    /// For an entry that this member appends as the leader it comes before the write, whose payload
+    /// is its [`crate::Config::encode`].
     Config(ConfigAt),
-    /// Answer to `Core::read`.
+    /// Answer to [`crate::Core::read`].
     ReadReady {
         /// The caller's id.
         id: u64,
-        /// Group position: everything acknowledged before the question is at or below it.
+        /// The group's position: everything acknowledged before the question is at or below it.
         index: LogIndex,
         /// Seqno at that index.
         seqno: Seqno,
@@ -55,14 +61,14 @@ pub enum Effect {
 pub enum WriteOp {
     /// Append these entries. Payloads are with the driver.
     Append(Vec<EntryHeader>),
-    /// Drop all entries at and after this index.
+    /// Remove all entries at and after this index.
     Truncate {
-        /// First index to go.
+        /// First index to remove.
         from: LogIndex,
     },
-    /// Remember term and vote.
+    /// Store term and vote.
     Vote(HardState),
-    /// Drop the whole log and start it here.
+    /// Remove the whole log and begin it again at this base.
     Reset(LogBase),
 }
 
@@ -71,7 +77,7 @@ pub enum WriteOp {
 pub struct SendEntries {
     /// Receiver.
     pub to: MemberId,
-    /// The leader's term, for the message.
+    /// The leader's term: the message's term.
     pub term: Term,
     /// Entry right before `first`.
     pub prev: EntryId,
@@ -79,15 +85,16 @@ pub struct SendEntries {
     pub first: LogIndex,
     /// Last entry to send.
     pub last: LogIndex,
-    /// Whether the driver may stop earlier (bytes in one message), after at least one entry.
+    /// Whether the driver may stop before `last`, to keep the message small, after at least one
+    /// entry.
     pub may_shorten: bool,
-    /// Commit index for the message.
+    /// The message's commit index.
     pub commit: LogIndex,
-    /// `sent_at` for the message.
+    /// The message's `sent_at`.
     pub sent_at: Time,
 }
 
-/// Who leads, as far as this member knows.
+/// This member's term and role, and the leader as far as this member knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RoleChange {
     /// Own term.
@@ -98,15 +105,15 @@ pub struct RoleChange {
     pub leader: Option<MemberId>,
 }
 
-/// The roles of Raft, and the pre-vote's.
+/// The roles of Raft, and the role of a member that asks for pre-votes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RoleName {
-    /// Follows a leader, or waits for one. Learners are followers too.
+    /// Follows a leader, or waits for one to appear. Learners are followers too.
     Follower,
     /// Asks whether an election could be won.
     PreCandidate,
-    /// Stands for election.
+    /// Asks for votes.
     Candidate,
-    /// Leads.
+    /// Leads the term.
     Leader,
 }

@@ -1,23 +1,127 @@
 //! The replicated-log protocol of Synod: elections, replication, membership, reads.
 //!
-//! Own code after Raft (Ongaro and Ousterhout, "In Search of an Understandable Consensus Algorithm",
-//! 2014) and Ongaro's dissertation ("Consensus: Bridging Theory and Practice", 2014); every rule
-//! names its section. Sans-IO: no sockets, files, threads or clocks. Events go in, effects come out,
-//! time is an argument and randomness is seeded, so equal inputs give equal outputs.
+//! A group of members keeps one log. One member leads; it appends entries, sends them to the
+//! others, and an entry is committed once it is durable on a majority of the voters. This crate is
+//! that protocol for one member, and nothing else: own code after Raft (Ongaro and Ousterhout, "In
+//! Search of an Understandable Consensus Algorithm", 2014) and Ongaro's dissertation ("Consensus:
+//! Bridging Theory and Practice", 2014). Every rule names its section; `docs/protocol.md` lists the
+//! rules, and why they are safe.
 //!
-//! ```text
-//! core.handle_message(now, message);               // and: handle_tick, persisted, propose, read...
-//! while let Some(effect) = core.poll_effect() { driver.perform(effect); }
-//! let wake_at = core.poll_timeout();
-//! ```
-//!
-//! The core holds entry headers and sizes, never payloads, and never reads storage. What must not
-//! leave before something is durable, it withholds itself; the driver performs whatever it is given,
-//! in order, and reports finished writes by their ticket.
+//! The crate is sans-IO: no sockets, files, threads or clocks. Inputs go in and effects come out.
+//! Time is an argument and randomness is seeded, so equal inputs give equal outputs. The core holds
+//! entry headers and sizes, never payloads, and never reads storage.
 //!
 //! - [`Core`]: one member's protocol state.
 //! - [`Outbox`] and [`ProposalDedup`]: both ends of a proposal's way from any member to the leader.
-//! - [`Config`]: who votes.
+//! - [`Config`]: the members, and who votes.
+//!
+//! # What the driver does
+//!
+//! The driver is the code around a [`Core`] that has the disk, the network and the clock.
+//!
+//! 1. It starts the core with [`Core::new`]: with [`CoreParams`] and with what the disk holds
+//!    ([`Recovered`]).
+//! 2. It hands in what happens, one input at a time: messages ([`Core::handle_message_with`]),
+//!    finished writes ([`Core::persisted`]), time ([`Core::handle_tick`]), connections
+//!    ([`Core::peer_connected`], [`Core::peer_disconnected`]), and commands such as
+//!    [`Core::propose`].
+//! 3. It then polls [`Core::poll_effect`] until `None`, before the next message. Several commands
+//!    or completions may precede one round of polling; they share one write and one message per
+//!    follower.
+//! 4. It performs the effects in the order given:
+//!    - [`Effect::Write`]: writes to the log in ticket order, and reports the latest durable ticket
+//!      with [`Core::persisted`]. It need not wait: writes and messages are concurrent. A failed
+//!      write is never reported, and the member stops.
+//!    - [`Effect::Send`]: sends at once. The core has withheld everything that had to be durable
+//!      first.
+//!    - [`Effect::SendEntries`]: reads the entries of the range from the log or a cache, and sends
+//!      them as an [`Append`]. The payloads travel beside the headers.
+//!    - [`Effect::Committed`]: delivers the entries up to the index to the host, in order.
+//!    - [`Effect::Role`]: passes term and leader to the [`Outbox`]; a new leader empties its
+//!      [`ProposalDedup`].
+//!    - [`Effect::Config`]: takes note of the configuration in force (connections, status).
+//!    - [`Effect::ReadReady`]: answers the read.
+//! 5. It asks [`Core::poll_timeout`] for the time of the next tick, and waits for that or for an
+//!    input.
+//! 6. On receipt of an append it checks payloads against their headers, and decodes the payloads of
+//!    config entries for [`Core::handle_message_with`].
+//! 7. It may purge what is committed and durable, and reports that with [`Core::purged`].
+//!
+//! # The loop
+//!
+//! ```
+//! use synod_consensus::{
+//!     Core, CoreParams, Effect, Limits, Member, MemberId, Recovered, Role, Time, Timing,
+//!     VersionRange,
+//! };
+//!
+//! let id = MemberId(1);
+//! let (timing, limits, seed) = (Timing::default(), Limits::default(), 7);
+//! let params = CoreParams { id, timing, limits, seed };
+//! let mut core = Core::new(params, Recovered::default(), Time(0));
+//! let me = Member {
+//!     role: Role::Voter,
+//!     has_data: true,
+//!     name: "one".to_owned(),
+//!     address: "one.example:4567".to_owned(),
+//!     versions: VersionRange { min: 1, max: 1 },
+//! };
+//! core.bootstrap(Time(0), me).expect("an empty log");
+//!
+//! let mut now = Time(0);
+//! while !core.is_ready_leader() {
+//!     let mut written = None;
+//!     while let Some(effect) = core.poll_effect() {
+//!         match effect {
+//!             Effect::Write { ticket, op: _ } => written = Some(ticket), // append, sync
+//!             Effect::Send(_) | Effect::SendEntries(_) => {}             // no other member
+//!             Effect::Committed { .. } => {}                             // deliver
+//!             Effect::Role(_) | Effect::Config(_) | Effect::ReadReady { .. } => {}
+//!         }
+//!     }
+//!     match written {
+//!         Some(ticket) => core.persisted(now, ticket),
+//!         None => {
+//!             now = core.poll_timeout().expect("a timer"); // or: a message, a command
+//!             core.handle_tick(now);
+//!         }
+//!     }
+//! }
+//! assert_eq!(core.leader(), Some(id));
+//! ```
+//!
+//! # The messages
+//!
+//! - [`Body::PreVote`]: a pre-candidate asks a voter whether it would get its vote.
+//! - [`Body::PreVoteReply`]: the answer; a consent names the term that was asked for.
+//! - [`Body::Vote`]: a candidate asks for a vote, once its own vote is durable.
+//! - [`Body::VoteReply`]: the answer, once the vote is durable.
+//! - [`Body::Append`]: the leader sends entries, or probes for the position where the logs agree.
+//! - [`Body::AppendReply`]: the follower's disk holds the leader's log up to an index; or it lacks
+//!   the entry before those sent.
+//! - [`Body::Heartbeat`]: the leader is alive; carries the commit index and the latest read round.
+//! - [`Body::HeartbeatReply`]: echoes the heartbeat; renews the lease and confirms the read round.
+//! - [`Body::InstallBase`]: the leader orders a member to begin its log at a committed position.
+//! - [`Body::TimeoutNow`]: the leader orders a voter to become a candidate (leader transfer).
+//! - [`Body::Read`]: a member asks the leader for the group's position.
+//! - [`Body::ReadReply`]: the answer, once the leader's leadership is confirmed.
+//!
+//! # Invariants
+//!
+//! 1. A term has at most one leader.
+//! 2. A leader never changes or removes an entry of its own log.
+//! 3. Two logs with an entry of the same term and index are the same up to that entry.
+//! 4. A committed entry is in the log of every later leader.
+//! 5. No vote, term or acknowledgement leaves before it is durable.
+//! 6. A committed entry is durable on a majority of the leader's configuration; the leader counts
+//!    its own disk like any other.
+//! 7. The commit index never decreases, and no entry at or below it is ever truncated.
+//! 8. At most one configuration is uncommitted, and a change alters at most one voter.
+//! 9. A voter that has heard a leader votes for no other within `promise_us`, so a leader with a
+//!    valid lease is the only one.
+//! 10. A proposal is ordered at most once.
+//!
+//! [`Core::force`] is the one exception: by order of an operator it gives up invariant 4.
 #![forbid(unsafe_code)]
 
 mod commands;

@@ -1,5 +1,8 @@
-//! What members' cores say to each other. Bodies carry entry *headers*; the driver moves payloads
-//! beside them.
+//! What members' cores say to each other.
+//!
+//! Bodies carry entry *headers*; the driver moves payloads beside them. Messages may be lost,
+//! doubled, late and out of order. `docs/protocol.md`, section 3, says when each may leave; the
+//! core withholds it until then. The crate's documentation has one line about each kind.
 
 use crate::membership::config::ConfigAt;
 use crate::types::{EntryHeader, EntryId, LogIndex, MemberId, Seqno, Term, Time};
@@ -11,7 +14,8 @@ pub struct Message {
     pub from: MemberId,
     /// Receiver.
     pub to: MemberId,
-    /// Sender's term; for a pre-vote, the term the sender would stand in.
+    /// Sender's term. In a pre-vote and its consent: the term that the sender would be a candidate
+    /// in.
     pub term: Term,
     /// The content.
     pub body: Body,
@@ -20,39 +24,40 @@ pub struct Message {
 /// The content of a [`Message`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Body {
-    /// Would you vote for me? (Raft dissertation, section 9.6.)
+    /// Asks whether the receiver would vote for the sender (Raft dissertation, section 9.6).
     PreVote {
         /// The sender's last entry.
         last: EntryId,
     },
     /// Answer to a pre-vote.
     PreVoteReply {
-        /// Whether the sender would.
+        /// Whether the sender of this answer would vote for the pre-candidate.
         granted: bool,
     },
-    /// Vote for me.
+    /// Asks for the receiver's vote (Raft, section 5.2).
     Vote {
         /// The sender's last entry.
         last: EntryId,
-        /// Asked to stand by the leader itself, so that the lease does not stand against it.
+        /// Whether the leader itself asked for this election. Promises to that leader then do not
+        /// prevent the vote.
         transfer: bool,
     },
     /// Answer to a vote request.
     VoteReply {
-        /// Whether the sender did.
+        /// Whether the sender of this answer voted for the candidate.
         granted: bool,
     },
     /// Entries, or none as a probe of `prev`.
     Append(Append),
     /// Answer to an append.
     AppendReply(AppendReply),
-    /// Proof of life of a leader; carries the commit index and the read round.
+    /// Proof that the leader is alive; carries the commit index and the read round.
     Heartbeat {
-        /// Leader's commit index, at most what the receiver is known to hold.
+        /// Leader's commit index, at most the receiver's match index.
         commit: LogIndex,
-        /// Sender's clock when sent; comes back in the reply. The lease starts here.
+        /// Sender's clock when it sent this; the reply echoes it. The lease starts here.
         sent_at: Time,
-        /// Read round that the reply confirms; zero: none.
+        /// Read round that the reply will confirm; zero: none.
         read_round: u64,
     },
     /// Answer to a heartbeat.
@@ -62,17 +67,18 @@ pub enum Body {
         /// `read_round` of the heartbeat.
         read_round: u64,
     },
-    /// The receiver lacks entries that the leader no longer has (or that it need not have, being
-    /// new): start your log here.
+    /// Orders the receiver to start its log at a base. The receiver lacks entries that the leader
+    /// has purged, or is new and need not have them.
     InstallBase {
-        /// Where to start.
+        /// The position to start from, which is committed.
         base: LogBase,
         /// Sender's clock, for the lease.
         sent_at: Time,
     },
-    /// Stand for election now, without pre-vote (Raft dissertation, section 3.10).
+    /// Orders the receiver to become a candidate now, without a pre-vote (Raft dissertation,
+    /// section 3.10).
     TimeoutNow,
-    /// What is the group's position? (ReadIndex; Raft dissertation, section 6.4.)
+    /// Asks for the group's position (ReadIndex; Raft dissertation, section 6.4).
     Read {
         /// The sender's own number for the question.
         id: u64,
@@ -81,7 +87,7 @@ pub enum Body {
     ReadReply {
         /// The question's number.
         id: u64,
-        /// Commit index at a moment after the question was asked.
+        /// The leader's commit index at a moment after the question was asked.
         index: LogIndex,
         /// Seqno at that index.
         seqno: Seqno,
@@ -93,11 +99,11 @@ pub enum Body {
 pub struct Append {
     /// Entry right before the first of `entries`.
     pub prev: EntryId,
-    /// Consecutive, in order.
+    /// Headers, consecutive and in order. Empty in a probe of `prev`.
     pub entries: Vec<EntryHeader>,
     /// Leader's commit index (may be beyond `entries`).
     pub commit: LogIndex,
-    /// Sender's clock, comes back in the reply.
+    /// Sender's clock when it sent this; the reply echoes it.
     pub sent_at: Time,
 }
 
@@ -110,26 +116,27 @@ pub struct AppendReply {
     pub sent_at: Time,
 }
 
-/// How an append went.
+/// What the receiver of an append did with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AppendOutcome {
-    /// Durable here up to this index, in the log of the leader of the message's term.
+    /// The sender's disk holds the log of the leader of the message's term up to this index.
     Durable {
-        /// Up to and including.
+        /// Last index that is durable.
         index: LogIndex,
     },
     /// `prev` is not in the sender's log.
     Rejected {
         /// `prev.index` of the refused append.
         refused: LogIndex,
-        /// Highest id in the sender's log that is at or below `refused` and of no higher term than the
-        /// refused `prev` (id zero: empty log). The leader goes on from the largest position where
-        /// both logs can agree.
+        /// Highest id in the sender's log that is at or below `refused` and of no higher term than
+        /// the refused `prev` (id zero: empty log). The leader continues from the largest position
+        /// where both logs can agree.
         hint: EntryId,
     },
 }
 
-/// Where a log starts: everything up to and including `last` is known by its consequences only.
+/// Where a log starts. The log does not hold the entries up to and including `last`; only what they
+/// led to is known: the seqno and the configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LogBase {
     /// The entry right before the first one held.

@@ -1,4 +1,7 @@
-//! What a core is started with.
+//! What a core is started with: its settings, and what its disk held.
+//!
+//! The driver builds a [`CoreParams`] from its options, and the log layer a [`Recovered`] from its
+//! files. Neither changes while the core lives.
 
 use crate::membership::config::ConfigAt;
 use crate::message::LogBase;
@@ -7,33 +10,65 @@ use crate::types::{EntryHeader, EntryId, HardState, LogIndex, MemberId, Term};
 /// Everything a [`crate::Core`] is started with, besides what is on its disk.
 #[derive(Clone, Debug)]
 pub struct CoreParams {
-    /// Who this is.
+    /// This member. Not [`MemberId::NONE`].
     pub id: MemberId,
-    /// Timeouts.
+    /// Timeouts, the same on all members.
     pub timing: Timing,
-    /// Bounds.
+    /// Bounds on memory and on what is in flight.
     pub limits: Limits,
-    /// Seed of the generator for election timeouts. Must differ between members, and should between
-    /// starts.
+    /// Seed of the generator for election timeouts. It must differ between members, or their
+    /// candidacies collide again and again. It should differ between starts. Zero is not special.
     pub seed: u64,
 }
 
-/// Timeouts; all in microseconds. The same on all members.
+/// Timeouts; all in microseconds. The same on all members, or the safety of leases is gone.
+///
+/// `Timing::default()` is the one source of the default numbers: options, tests and documents
+/// derive theirs from it.
+///
+/// Order that [`crate::Core::new`] asserts: `promise_us < election_timeout_min_us <
+/// election_timeout_max_us`. Zero is not special anywhere: it is a timeout that has always passed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Timing {
-    /// How often a leader proves that it lives.
+    /// How often a leader sends a heartbeat to each member. Also the random width by which members
+    /// disperse their candidacies after a broken connection.
+    ///
+    /// Shorter: commits that no append carries reach followers sooner, and leases are renewed
+    /// earlier; each member costs one message and one reply per interval. Keep it at a quarter of
+    /// `promise_us` or less, so that one lost heartbeat does not end the lease.
     pub heartbeat_us: u64,
-    /// How long a voter that heard from a leader promises not to vote for another: the lease of the
-    /// leader. Less than `election_timeout_min_us`.
+    /// How long a voter that heard from a leader promises not to vote for another; this is the
+    /// leader's lease (less `clock_drift_ppm`). Also how long a restarted voter waits before it
+    /// votes.
+    ///
+    /// Longer: the lease survives slower networks, so more reads need no round of messages. A group
+    /// whose leader has died cannot elect another before the promises end.
     pub promise_us: u64,
-    /// Bound on the error of clock rates in parts per million, subtracted from the leader's lease.
+    /// Bound on the difference between two members' clock rates, in parts per million. The leader's
+    /// lease is shorter than `promise_us` by this share; at 1,000,000 there is no lease, and every
+    /// read takes a round of heartbeats.
+    ///
+    /// Too small a bound makes stale reads possible; too large a one only shortens the lease.
     pub clock_drift_ppm: u32,
-    /// A follower that hears nothing for a random time from here...
+    /// Shortest election timeout. A follower that hears nothing from a leader for a random time
+    /// between this and `election_timeout_max_us` asks for pre-votes. A leader transfer that has
+    /// not succeeded within this time is given up.
+    ///
+    /// Shorter: a leader that is silent, but whose connections are up, is replaced sooner. Too
+    /// short for the network's worst delays or the disk's worst sync: needless elections.
     pub election_timeout_min_us: u64,
-    /// ...to here asks for an election; a leader that hears no quorum for this long steps down.
+    /// Longest election timeout. A leader that has heard no quorum for this long steps down. A
+    /// removed member is still sent the log for this long, so that it learns of its removal.
+    ///
+    /// The width above `election_timeout_min_us` keeps candidacies apart: it should be several
+    /// times a message's round trip plus a sync, or votes split.
     pub election_timeout_max_us: u64,
-    /// Interval for sending again: probes, messages of a catch-up (after four of these), reads
-    /// without an answer.
+    /// After how long something without an answer is sent again: a probe and a read question after
+    /// one of these, a base after two, a window of entries and a catch-up message after four. An
+    /// idle stream is probed every two.
+    ///
+    /// Shorter: losses are repaired sooner. Shorter than a slow sync: the same entries are sent
+    /// twice.
     pub retry_us: u64,
 }
 
@@ -50,18 +85,38 @@ impl Default for Timing {
     }
 }
 
-/// Bounds; in bytes unless said otherwise.
+/// Bounds on memory and on what is in flight; in bytes unless the field says otherwise. Members may
+/// have different ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Messages with entries in flight to one follower; a number.
+    /// Most messages with entries in flight to one follower; a number. Zero counts as one.
+    ///
+    /// Together with `inflight_bytes_max` this is the window of a stream. By Little's law a window
+    /// of W bytes and a round trip of R seconds (with the follower's sync) allow at most W / R
+    /// bytes per second: 16 MiB and 20 ms allow 800 MiB/s.
     pub inflight_messages_max: usize,
-    /// Bytes in flight to one follower. One message may exceed it.
+    /// Bytes in flight to one follower at which sending pauses. The message that reaches the bound
+    /// is sent whole. Zero: one message at a time.
+    ///
+    /// Larger: more throughput on long round trips (see `inflight_messages_max`). Smaller: less is
+    /// sent again after a loss, and less memory is held for a slow follower.
     pub inflight_bytes_max: u64,
-    /// Bytes in one message. One entry may exceed it.
+    /// Most bytes in one message with entries. One entry may exceed it, so zero means one entry per
+    /// message.
+    ///
+    /// Larger: fewer messages and fewer syncs per byte. Smaller: heartbeats that follow a message wait
+    /// less.
     pub append_bytes_max: u64,
-    /// Uncommitted bytes above which the leader refuses proposals. One entry may exceed it.
+    /// Uncommitted bytes above which the leader refuses proposals ([`crate::ProposeError::Busy`]).
+    /// One entry may exceed it, so zero means one uncommitted entry at a time.
+    ///
+    /// Bounds the leader's memory and the time that a new leader needs to commit what it inherits.
     pub uncommitted_bytes_max: u64,
-    /// Headers kept in memory; a number. Uncommitted ones are always kept.
+    /// Most entry headers kept in memory; a number. Headers of uncommitted entries are always kept,
+    /// and so is one header at least.
+    ///
+    /// A follower that lags by more than this leaves the stream, and catches up from the leader's
+    /// disk.
     pub tail_headers_max: usize,
 }
 
@@ -77,7 +132,8 @@ impl Default for Limits {
     }
 }
 
-/// State of a member's disk at start.
+/// State of a member's disk at start, as the log layer hands it to [`crate::Core::new`]. The
+/// default is an empty disk.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recovered {
     /// Term and vote.
@@ -88,13 +144,14 @@ pub struct Recovered {
     pub term_starts: Vec<(Term, LogIndex)>,
     /// Every config entry after the base, ascending.
     pub configs: Vec<ConfigAt>,
-    /// Headers of the newest entries, consecutive, ending with the last entry of the log. Empty only
-    /// if the log is.
+    /// Headers of the newest entries, consecutive, ending with the last entry of the log. Empty
+    /// only if the log is.
     pub tail: Vec<EntryHeader>,
-    /// The log was damaged and has lost its end: it held, or may have held, entries up to this one. See
-    /// [`crate::Core::repairing_until`].
+    /// If the log was damaged and has lost its end: the last entry that it held, or may have held.
+    /// See [`crate::Core::repairing_until`].
     pub repair: Option<EntryId>,
 }
 
-/// See [`crate::Core::set_install_base`].
+/// By member: where its log shall start if it needs a base. [`crate::Core::set_install_base`] sets
+/// it.
 pub(crate) type InstallBases = std::collections::BTreeMap<MemberId, LogBase>;

@@ -1,4 +1,9 @@
 //! Majority arithmetic, and nothing else.
+//!
+//! Elections, the commit index, the lease, check-quorum and read rounds all count here, so that the
+//! crate has one idea of a majority.
+
+use synod_planted::planted;
 
 /// How many of `voters` make a majority (Raft, section 5.1).
 pub(crate) fn majority(voters: usize) -> usize {
@@ -7,14 +12,12 @@ pub(crate) fn majority(voters: usize) -> usize {
 
 /// The highest value that a majority has reached, given one value per voter. `None` without voters.
 ///
-/// The one quorum function of the crate: commit index (values are durable positions), lease and
-/// check-quorum (values are times), read rounds (values are rounds).
+/// Values are durable positions for the commit index, times for the lease and check-quorum, and
+/// round numbers for reads.
 pub(crate) fn reached_by_majority<T: Ord + Copy>(mut values: Vec<T>) -> Option<T> {
     values.sort_unstable_by(|a, b| b.cmp(a));
-    let enough = match synod_planted::is(synod_planted::Bug::HalfIsMajority) {
-        true => values.len().div_ceil(2),
-        false => majority(values.len()),
-    };
+    let voters = values.len();
+    let enough = planted!(HalfIsMajority, majority(voters), else voters.div_ceil(2));
     values.get(enough.checked_sub(1)?).copied()
 }
 

@@ -1,50 +1,57 @@
-//! ReadIndex: where the group is, for reads that must not be stale.
+//! ReadIndex: the group's position, for reads that must not be stale.
 //!
-//! Source: Ongaro's dissertation, section 6.4 (steps 1 to 4: a leader that has committed in its term
-//! notes its commit index and has its leadership confirmed by a quorum) and 6.4.1 (by the lease
-//! instead). Confirmation is by counted rounds that every heartbeat carries; a reply to round r
-//! confirms all up to r, so that lost messages are made good by the next regular heartbeat.
+//! Source: Ongaro's dissertation, section 6.4 (steps 1 to 4: a leader that has committed in its
+//! term notes its commit index and has its leadership confirmed by a quorum) and 6.4.1 (or by the
+//! lease). Confirmation is by numbered rounds that every heartbeat carries. A reply to round r
+//! confirms all rounds up to r, so the next regular heartbeat makes up for a lost message.
 //!
-//! Members other than the leader ask it. All reads waiting at a member share one question.
+//! Members other than the leader ask the leader. All reads that wait at a member share one
+//! question.
 
 use std::collections::VecDeque;
 
 use rand::Rng;
 use rand::rngs::SmallRng;
+use synod_planted::Bug;
 
 use crate::core::Core;
 use crate::effect::Effect;
 use crate::message::Body;
 use crate::types::{LogIndex, MemberId, Seqno, Time};
 
-/// Questions of other members that may wait at the leader; they ask again.
+/// Most questions of other members that wait at the leader. Members ask further ones again.
 const REMOTE_READS_MAX: usize = 4096;
 
-/// Who asked.
+/// Where a read's answer goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Asker {
+    /// This member's driver, with the caller's id.
     Local(u64),
+    /// Another member, with its number for the question.
     Remote(MemberId, u64),
 }
 
+/// A read that waits for the confirmation of its leader.
 #[derive(Clone, Copy, Debug)]
 struct PendingRead {
     asker: Asker,
+    /// Commit index when the question came: the answer.
     index: LogIndex,
     seqno: Seqno,
-    /// Confirmed by this round.
+    /// The round that confirms it.
     round: u64,
 }
 
 /// Reads at the leader.
 #[derive(Debug, Default)]
 pub(crate) struct LeaderReads {
-    /// Latest round started; heartbeats carry it.
+    /// Latest round started; heartbeats carry it. Zero: none.
     round: u64,
+    /// Latest round that a quorum has confirmed.
     confirmed: u64,
-    /// Ascending by round.
+    /// Reads that wait for a round, ascending by round.
     pending: VecDeque<PendingRead>,
-    /// Came before the first commit of the term.
+    /// Reads that came before the first commit of the term.
     early: Vec<Asker>,
 }
 
@@ -73,18 +80,22 @@ impl LeaderReads {
 /// Reads at a member that does not lead.
 #[derive(Debug, Default)]
 pub(crate) struct FollowerReads {
-    /// Not asked yet.
+    /// Reads that no question covers yet.
     waiting: Vec<u64>,
+    /// The question without an answer.
     asked: Option<Question>,
-    /// Number of the latest question. Starts at random, so that an answer to an earlier life of this
-    /// member is not taken for one to this.
+    /// Number of the latest question. Starts at random, so that an answer to a question of an
+    /// earlier process of this member is not taken for an answer to this one's.
     last_question: u64,
 }
 
+/// A question that was sent to the leader.
 #[derive(Debug)]
 struct Question {
     number: u64,
+    /// The reads that its answer is for.
     ids: Vec<u64>,
+    /// When it was sent.
     at: Time,
 }
 
@@ -95,11 +106,12 @@ impl FollowerReads {
 }
 
 impl Core {
-    /// Asks for the group's position: [`Effect::ReadReady`] with this id will name one at or after
-    /// everything acknowledged before now. Waits, if need be, until there is a leader.
+    /// Asks for the group's position. An [`Effect::ReadReady`] with this id will name one at or
+    /// after everything acknowledged before now. Without a leader the read waits until there is
+    /// one.
     pub fn read(&mut self, now: Time, id: u64) {
         self.observe(now);
-        if synod_planted::is(synod_planted::Bug::LocalRead) {
+        if synod_planted::is(Bug::LocalRead) {
             let index = self.commit;
             let header = self.log.header(index);
             let seqno = header.map_or(self.log.base().seqno, |header| header.seqno);
@@ -112,7 +124,7 @@ impl Core {
         }
     }
 
-    /// The answer is no longer wanted.
+    /// The caller no longer wants the answer.
     pub fn cancel_read(&mut self, id: u64) {
         self.reads.waiting.retain(|waiting| *waiting != id);
         if let Some(asked) = &mut self.reads.asked {
@@ -125,7 +137,7 @@ impl Core {
 
     // --- at the leader ----------------------------------------------------------------------
 
-    /// Another member asks. Others than leaders do not answer; it asks again.
+    /// Another member asks. A member that does not lead gives no answer, and the other asks again.
     pub(crate) fn handle_read(&mut self, from: MemberId, id: u64) {
         let waiting = self
             .leading()
@@ -137,7 +149,7 @@ impl Core {
 
     fn leader_read(&mut self, asker: Asker) {
         if !self.is_ready_leader() {
-            // The commit index may be behind what earlier leaders acknowledged (6.4, step 1).
+            // The commit index may be below what earlier leaders acknowledged (6.4, step 1).
             if let Some(leading) = self.leading_mut() {
                 leading.reads.early.push(asker);
             }
@@ -155,7 +167,7 @@ impl Core {
             return;
         };
         let reads = &mut leading.reads;
-        // A round already on its way was asked for before this read: join the next one.
+        // A round that has begun does not confirm this read: wait for the next one.
         let round = reads.round + 1;
         reads.pending.push_back(PendingRead {
             asker,
@@ -166,7 +178,7 @@ impl Core {
         self.start_read_round();
     }
 
-    /// Starts a round if reads wait for one and none is on its way.
+    /// Starts a round if reads wait for one and none is unconfirmed.
     fn start_read_round(&mut self) {
         let Some(leading) = self.leading_mut() else {
             return;
@@ -183,7 +195,7 @@ impl Core {
         }
     }
 
-    /// The first commit of the term: reads that waited for it can begin.
+    /// The first commit of the term: starts the reads that waited for it.
     pub(crate) fn start_waiting_reads(&mut self) {
         if !self.is_ready_leader() {
             return;
@@ -196,6 +208,7 @@ impl Core {
         }
     }
 
+    /// Answers the reads whose rounds a quorum has confirmed.
     pub(crate) fn answer_confirmed_reads(&mut self) {
         let Some(leading) = self.leading() else {
             return;
@@ -231,14 +244,15 @@ impl Core {
         }
     }
 
-    /// Reads of this member that nobody asked about yet, now that it leads itself.
+    /// This member leads now: starts its own reads that have no answer.
     pub(crate) fn adopt_reads(&mut self) {
         for id in self.take_reads() {
             self.leader_read(Asker::Local(id));
         }
     }
 
-    /// This member leads no more: its own reads are for the next leader, the others ask again.
+    /// This member no longer leads: the next leader answers its own reads, and the others ask
+    /// again.
     pub(crate) fn reclaim_reads(&mut self, reads: LeaderReads) {
         let pending = reads.pending.into_iter().map(|read| read.asker);
         for asker in reads.early.into_iter().chain(pending) {
@@ -249,7 +263,7 @@ impl Core {
         }
     }
 
-    // --- at the others ----------------------------------------------------------------------
+    // --- at a follower ----------------------------------------------------------------------
 
     fn take_reads(&mut self) -> Vec<u64> {
         let asked = self.reads.asked.take().map(|question| question.ids);
@@ -258,7 +272,8 @@ impl Core {
         ids
     }
 
-    /// Asks the leader, if there is one, about all reads that wait, unless a question is open.
+    /// Asks the leader, if there is one, about all reads that wait, unless a question has no answer
+    /// yet.
     fn ask(&mut self) {
         let Some(leader) = self.leader else { return };
         if self.is_leader() || self.reads.asked.is_some() || self.reads.waiting.is_empty() {
@@ -275,7 +290,7 @@ impl Core {
         self.send(leader, Body::Read { id: number });
     }
 
-    /// The leader changed, or the answer is overdue: ask anew, about everything.
+    /// The leader changed, or the answer is overdue: asks again, about all reads.
     pub(crate) fn ask_again(&mut self) {
         self.reads.waiting = self.take_reads();
         self.ask();

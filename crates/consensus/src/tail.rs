@@ -1,5 +1,8 @@
-//! What the core knows of its log: where it starts, the term of every entry, every configuration,
-//! and the headers of the newest entries. Never payloads, never storage.
+//! What the core knows of its log, without reading it.
+//!
+//! That is the base, the term of every entry, every configuration, and the headers of the newest
+//! entries (the tail). Payloads and storage stay with the driver. All rules ask this view; only the
+//! core's own writes change it, in the order in which they are emitted.
 
 use std::collections::VecDeque;
 
@@ -8,7 +11,7 @@ use crate::message::LogBase;
 use crate::params::Recovered;
 use crate::types::{EntryHeader, EntryId, EntryKind, LogIndex, Seqno, Term};
 
-/// A view of the log.
+/// A view of the log, from its base to its last entry.
 ///
 /// ```text
 ///   base.last | first ......... tail.front ......... last
@@ -19,14 +22,19 @@ use crate::types::{EntryHeader, EntryId, EntryKind, LogIndex, Seqno, Term};
 ///
 /// Invariants: `term_starts` and `configs` ascend and lie after the base; `tail` is consecutive and
 /// ends with the last entry; it is empty only if the log is. Headers after the commit index are
-/// never trimmed, so the seqno at every position that may still become the end of the log is known
-/// (except below the recovered headers right after a start; the next entry then tells it).
+/// never trimmed, so the seqno is known at every position where the log may still end. (Right after
+/// a start it is not known below the recovered headers; the next entry then brings it.)
 #[derive(Debug)]
 pub(crate) struct LogView {
+    /// Where the log begins; its last entry is committed.
     base: LogBase,
+    /// First index of each term in the log.
     term_starts: Vec<(Term, LogIndex)>,
+    /// Config entries in the log.
     configs: Vec<ConfigAt>,
+    /// Headers of the newest entries.
     tail: VecDeque<EntryHeader>,
+    /// The last entry, or the base's if the log has none.
     last: EntryId,
     /// Seqno at `last`; unknown only between a truncation below the recovered headers and the
     /// append that follows it in the same step.
@@ -89,7 +97,7 @@ impl LogView {
         self.last_seqno.unwrap_or(self.base.seqno)
     }
 
-    /// Whether the log never had an entry.
+    /// Whether the log has never had an entry.
     pub(crate) fn is_blank(&self) -> bool {
         self.last == EntryId::default()
     }
@@ -117,7 +125,7 @@ impl LogView {
             .map(|(term, _)| *term)
     }
 
-    /// Whether this very entry is in the log (or is the base's last).
+    /// Whether exactly this entry is in the log (or is the base's last).
     pub(crate) fn holds(&self, id: EntryId) -> bool {
         self.term_at(id.index) == Some(id.term)
     }
@@ -163,10 +171,10 @@ impl LogView {
         )
     }
 
-    /// Where this log and another one can agree at best, given that the other's last entry at or
-    /// below some refused position is `hint`: the largest index not above it whose term is not above
-    /// it (Raft, end of section 5.3; one exchange per term instead of per entry). Below the base the
-    /// terms are unknown and the hint's own index is returned.
+    /// The highest index at which this log and another one may agree, given that the other's last
+    /// entry at or below some refused position is `hint`: the largest index not above the hint's,
+    /// of a term not above the hint's (Raft, end of section 5.3; one exchange per term instead of
+    /// per entry). Below the base the terms are unknown, and the result is the hint's own index.
     pub(crate) fn agreement_below(&self, hint: EntryId) -> LogIndex {
         let mut index = hint.index.min(self.last.index);
         while let Some(term) = self.term_at(index) {
@@ -226,11 +234,11 @@ impl LogView {
         self.last_seqno = Some(header.seqno);
     }
 
-    /// Drops the entries at and after `from`. Tells whether the configuration changed by that.
+    /// Truncates the entries at and after `from`. Returns whether that changed the configuration.
     pub(crate) fn truncate(&mut self, from: LogIndex) -> bool {
         assert!(
             from > self.base.last.index,
-            "the base is committed; cannot cut at {from}"
+            "the base is committed; cannot truncate from {from}"
         );
         let keep = from.prev();
         let term = self
@@ -251,7 +259,7 @@ impl LogView {
         self.configs.len() != configs
     }
 
-    /// Drops everything and starts after `base`.
+    /// Resets the log: it begins again after `base`.
     pub(crate) fn reset(&mut self, base: LogBase) {
         let (last, last_seqno) = (base.last, Some(base.seqno));
         *self = LogView {
@@ -264,7 +272,7 @@ impl LogView {
         };
     }
 
-    /// Drops the prefix up to and including `base.last`, which must be in the log.
+    /// Purges the prefix up to and including `base.last`, which must be in the log.
     pub(crate) fn purge(&mut self, base: LogBase) {
         assert!(
             self.holds(base.last),
@@ -284,7 +292,8 @@ impl LogView {
         self.base = base;
     }
 
-    /// Forgets the oldest headers while there are more than `max`, but never `keep_from` or later.
+    /// Removes the oldest headers from memory while there are more than `max`, but never
+    /// `keep_from` or later.
     pub(crate) fn trim(&mut self, keep_from: LogIndex, max: usize) {
         while self.tail.len() > max.max(1)
             && self
@@ -382,7 +391,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn trimming_never_forgets_what_must_stay() {
+    fn trimming_keeps_the_headers_that_must_stay() {
         let mut log = log(&[1; 10]);
         log.trim(LogIndex(5), 2);
         assert_eq!(log.tail_first(), LogIndex(5));

@@ -1,6 +1,7 @@
-//! The words every part of Synod shares: terms, positions, members, entries.
+//! The words that every part of Synod shares: terms, positions, members, entries.
 //!
-//! Newtypes throughout: a term, an index and a seqno are never the same `u64`.
+//! Newtypes throughout: a term, an index and a seqno are never the same `u64`. Types that must not
+//! be compared with each other ([`EntryId`], [`LogMark`]) do not compare.
 
 use std::fmt;
 use std::time::Duration;
@@ -25,14 +26,14 @@ impl LogIndex {
     }
 }
 
-/// Number of an ordered action: what the database sees. Advances by one for each ordered entry
-/// (see [`EntryKind::is_ordered`]) and stands still for the protocol's own entries. The first action
-/// of a group has seqno 1; -1: undefined.
+/// Number of an ordered action: what the database sees. Advances by one for each ordered entry (see
+/// [`EntryKind::is_ordered`]); the protocol's own entries leave it unchanged. The first action of a
+/// group has seqno 1; -1: undefined.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Seqno(pub i64);
 
 impl Seqno {
-    /// "No position".
+    /// No position.
     pub const UNDEFINED: Seqno = Seqno(-1);
 
     /// The seqno after this one.
@@ -46,14 +47,14 @@ impl Seqno {
     }
 }
 
-/// A configured participant: one life of a member's disk. StartEntropy at random (non-zero) when the log
-/// directory is created, so a member that lost its log comes back as somebody else and cannot
-/// honour, or break, promises it no longer remembers.
+/// A configured participant: one life of a member's disk. Drawn at random (non-zero) when the log
+/// directory is created. A member that lost its log therefore returns as another member, which
+/// never made the promises that the lost log recorded.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MemberId(pub u64);
 
 impl MemberId {
-    /// Nobody.
+    /// No member.
     pub const NONE: MemberId = MemberId(0);
 }
 
@@ -67,12 +68,12 @@ pub struct SessionId(pub u64);
 pub struct GroupId(pub [u8; 16]);
 
 impl GroupId {
-    /// "No group".
+    /// No group.
     pub const NONE: GroupId = GroupId([0; 16]);
 }
 
 /// Who proposed an entry, and the proposer's own number for it (from 1, without gaps in a session).
-/// Entries the leader makes itself (no-op, config, view, discard) have number zero.
+/// Entries that the leader makes itself (no-op, config, view, discard) have number zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Origin {
     /// The proposing member.
@@ -83,7 +84,7 @@ pub struct Origin {
     pub number: u64,
 }
 
-/// Names one entry for ever: two entries with the same id are the same entry and everything before
+/// Names one entry for ever: two entries with the same id are the same entry, and everything before
 /// them is the same too (Raft, section 5.3, log matching).
 ///
 /// Elections compare these (term first). Acknowledgements never do: see [`LogMark`].
@@ -91,11 +92,11 @@ pub struct Origin {
 pub struct EntryId {
     /// Term in which the entry was appended by a leader.
     pub term: Term,
-    /// Its position.
+    /// Position of the entry.
     pub index: LogIndex,
 }
 
-/// A position in somebody's log, named by the term of the *leader whose log it follows*, not by the
+/// A position in a member's log, named by the term of the *leader whose log it follows*, not by the
 /// term of the entry there. Only ever grows on one member; orders completions and acknowledgements.
 ///
 /// Deliberately not comparable with [`EntryId`]: a follower that took a short prefix from a newer
@@ -104,7 +105,7 @@ pub struct EntryId {
 pub struct LogMark {
     /// Term of the leader whose log this is a prefix of.
     pub leader_term: Term,
-    /// Position.
+    /// Position up to which this is so, included.
     pub index: LogIndex,
 }
 
@@ -144,14 +145,14 @@ pub enum EntryKind {
     Config = 1,
     /// Announces to the databases who is present. Ordered.
     View = 2,
-    /// Something a member proposed: a write set or a statement in total order. Ordered. The last
-    /// piece, if it was sent in chunks.
+    /// Something that a member proposed: a write set or a TOI statement. Ordered. If the action was
+    /// split into chunks, this entry is its last piece and completes it.
     Action = 3,
-    /// A piece of an action that is not complete yet.
+    /// A chunk of a partial action, before its last piece.
     Chunk = 4,
-    /// The leader gives up on the unfinished chunks of a session that is gone.
+    /// Ends partial actions of a session that has ended; they will not be completed.
     Discard = 5,
-    /// Which outcome of an action stands, after it has failed on some member.
+    /// Which outcome of an action wins, after the action has failed on some member.
     Decision = 6,
 }
 
@@ -183,21 +184,22 @@ impl EntryKind {
     }
 }
 
-/// Everything the protocol knows of an entry. The payload itself never enters the core.
+/// Everything that the protocol knows of an entry. The payload itself never enters the core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EntryHeader {
-    /// Term in which a leader appended it.
+    /// Term in which a leader appended the entry.
     pub term: Term,
-    /// Its position.
+    /// Position in the log.
     pub index: LogIndex,
-    /// Its own seqno if ordered; otherwise the seqno of the last ordered entry before it.
+    /// The entry's own seqno if ordered; otherwise the seqno of the last ordered entry before it.
     pub seqno: Seqno,
-    /// What it is.
+    /// What the entry is.
     pub kind: EntryKind,
-    /// Who proposed it.
+    /// Who proposed the entry.
     pub origin: Origin,
-    /// For ordered entries: the last seqno that must be applied before this may be. Below `seqno`.
-    /// Decided once, by the leader that appended it. [`Seqno::UNDEFINED`] for the others.
+    /// For ordered entries: the last seqno that must be applied before this entry may be. Below
+    /// `seqno`. Decided once, by the leader that appended the entry. [`Seqno::UNDEFINED`] for the
+    /// others.
     pub depends_on: Seqno,
     /// Payload size in bytes.
     pub payload_len: u32,
@@ -215,12 +217,12 @@ impl EntryHeader {
     }
 }
 
-/// What a voter must never forget: its term and whom it voted for in it (Raft, figure 2).
+/// What a voter has to keep for ever: its term, and its vote in that term (Raft, figure 2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HardState {
-    /// Latest term seen.
+    /// Latest term that this member has seen.
     pub term: Term,
-    /// Vote in that term.
+    /// The member that got this member's vote in that term.
     pub voted_for: Option<MemberId>,
 }
 
@@ -302,6 +304,6 @@ impl std::str::FromStr for GroupId {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("'{text}' is not a UUID (expected 8-4-4-4-12 hexadecimal digits)")]
 pub struct ParseGroupIdError {
-    /// What was given.
+    /// The text that is not one.
     pub text: String,
 }

@@ -1,4 +1,8 @@
-//! Elections: who may lead. Terms, pre-vote, votes, promises.
+//! Elections: terms, pre-votes, votes, promises.
+//!
+//! A leader exists per term at most once, because every voter has one vote per term and stores it
+//! before it answers. [`priority`] delays candidacies and moves leadership by weight; [`transfer`]
+//! hands leadership over. Neither changes who may vote for whom.
 //!
 //! Sources: Raft (Ongaro and Ousterhout, 2014), sections 5.1, 5.2 and 5.4.1; Ongaro's dissertation,
 //! sections 3.4, 3.6, 4.1, 4.2.3 (disruptive servers) and 9.6 (pre-vote).
@@ -8,24 +12,27 @@ pub(crate) mod transfer;
 
 use std::collections::BTreeSet;
 
+use synod_planted::planted;
+
 use crate::core::{Core, State};
 use crate::effect::RoleName;
-use crate::election::priority::Precedence;
+use crate::election::priority::Deference;
 use crate::message::{AppendOutcome, AppendReply, Body, Message};
 use crate::quorum::majority;
 use crate::replication::leader::Leading;
 use crate::types::{EntryId, HardState, LogIndex, MemberId, Term};
 
 impl Core {
-    /// Applies the rules for terms that hold for all messages; false: the message is done with.
+    /// Applies the rules for terms that hold for all messages. False: the message needs no further
+    /// handling.
     ///
     /// A higher term is adopted (Raft, section 5.1), except:
-    /// - a pre-vote and the consent to one name a term that nobody is in yet (dissertation 9.6);
-    /// - a vote request within the promise to a leader is as if it never came (dissertation 4.2.3),
-    ///   unless the leader itself asked for it (3.10);
-    /// - a leader does not listen to answers of members that are not in its configuration.
+    /// - a pre-vote and the consent to one name a term that no member is in yet (dissertation 9.6);
+    /// - a vote request within the promise to a leader is ignored (dissertation 4.2.3), unless the
+    ///   leader itself asked for it (3.10);
+    /// - a leader ignores answers of members that are not in its configuration.
     pub(crate) fn admit_term(&mut self, message: &Message) -> bool {
-        // No group lives through half of all terms; the other half leaves room to count.
+        // No group reaches half of all terms; the other half leaves room to count.
         if message.term == Term(0) || message.term.0 > u64::MAX / 2 {
             self.counters.malformed += 1;
             return false;
@@ -69,7 +76,7 @@ impl Core {
         true
     }
 
-    /// Tells a leader or candidate of an older term that it is one (Raft, section 5.1).
+    /// Answers a leader or candidate of an older term with this member's term (Raft, section 5.1).
     fn answer_stale(&mut self, message: &Message) {
         let last = self.log.last();
         let rejected = |refused: LogIndex, sent_at| {
@@ -103,7 +110,7 @@ impl Core {
         self.send_when_term_durable(message.from, body);
     }
 
-    /// A higher term exists: be a follower in it.
+    /// A higher term exists: become a follower in it.
     pub(crate) fn adopt_term(&mut self, term: Term) {
         self.enter_term(HardState {
             term,
@@ -112,7 +119,7 @@ impl Core {
         self.become_follower(None);
     }
 
-    /// Everything known about the old term's leader is void. The promise is not.
+    /// What was known about the old term's leader is void in the new term. The promise is not.
     fn enter_term(&mut self, hard: HardState) {
         assert!(
             hard.term > self.hard.term,
@@ -126,11 +133,11 @@ impl Core {
         self.write_vote();
     }
 
-    /// Follows `leader`, or waits for one.
+    /// Follows `leader`, or without one waits for a leader to appear.
     pub(crate) fn become_follower(&mut self, leader: Option<MemberId>) {
         let was_leader = std::mem::replace(&mut self.state, State::Follower);
         self.leader = leader;
-        self.is_called = false;
+        self.may_stand_as_learner = false;
         self.reset_election_timer();
         if let State::Leader(leading) = was_leader {
             self.reclaim_reads(leading.reads);
@@ -139,15 +146,14 @@ impl Core {
         self.ask_again();
     }
 
-    /// Whether a vote for anybody but the current leader would break a promise. A leader promises
-    /// itself; it stops leading when it loses its quorum.
+    /// Whether a vote for another member than the current leader would break a promise. A leader
+    /// has promised to itself; it stops leading when it loses its quorum.
     pub(crate) fn is_promised(&self) -> bool {
-        let promised =
-            self.now < self.promise_until && !synod_planted::is(synod_planted::Bug::BreakPromise);
-        promised || self.is_leader()
+        planted!(BreakPromise, self.now < self.promise_until, else false) || self.is_leader()
     }
 
-    /// A live leader of the current term was heard. False if that cannot be: somebody else leads it.
+    /// A message of the current term's leader has arrived. False if that is impossible because
+    /// another member leads the term.
     pub(crate) fn heard_leader(&mut self, from: MemberId) -> bool {
         let impossible = self.is_leader() || self.leader.is_some_and(|leader| leader != from);
         if impossible {
@@ -164,7 +170,7 @@ impl Core {
     }
 
     pub(crate) fn reset_election_timer(&mut self) {
-        self.precedence = Precedence::default();
+        self.deference = Deference::default();
         let (min, max) = (
             self.timing.election_timeout_min_us,
             self.timing.election_timeout_max_us,
@@ -176,11 +182,14 @@ impl Core {
         self.election_at = Some(self.now.plus_us(self.random_us(min_us, max_us)));
     }
 
-    /// A voter by its *own* latest configuration may stand (dissertation, section 4.1), unless its log is
-    /// under repair; others would only disturb. So may a member that this configuration takes out of the
-    /// voters, until that is committed: without the leader that ordered it, nobody else may have a log that
-    /// others can vote for (section 4.2.2). It does not count itself. Nor does a learner that was called
-    /// ([`Core::hear_call`]).
+    /// Whether this member may become a candidate.
+    ///
+    /// A voter by its *own* latest configuration may (dissertation, section 4.1), unless its log is
+    /// under repair; other candidates would only disturb. A member that this configuration removes
+    /// from the voters may, too, until that is committed. Without the leader that appended the
+    /// change, it may be the only member with a log that others can vote for (section 4.2.2). It
+    /// does not count itself. Nor does a learner that may stand by
+    /// [`Core::note_unwinnable_candidate`].
     pub(crate) fn may_stand(&self) -> bool {
         let latest = self.log.config();
         let is_voter = || {
@@ -188,29 +197,32 @@ impl Core {
             let was_voter = before.is_some_and(|before| before.config.is_voter(self.id));
             latest.config.is_voter(self.id) || latest.index > self.commit && was_voter
         };
-        self.repairing_until().is_none() && (self.is_called || is_voter())
+        self.repairing_until().is_none() && (self.may_stand_as_learner || is_voter())
     }
 
-    /// A member asks for a vote that it cannot get, as our log goes beyond `last`. If this one is a learner, it
-    /// is called to stand: by a configuration that it lacks, and that was never committed, its vote counts.
+    /// A member asks for a vote that it cannot get, because its log ends at `last` and this
+    /// member's log is longer. If this member is a learner, it may stand itself from now on: the
+    /// candidate counts it as a voter, by a configuration that this member lacks and that was never
+    /// committed.
     ///
-    /// Say that a leader of three promotes a learner, and loses its office before anybody hears of it. Should the
-    /// next leader be lost after it wrote to the learner only, two voters of three are left. The first leader
-    /// needs three votes of four, and the learner has to refuse its own; the other voter has too short a log. Only
-    /// the learner can be elected then, by its own configuration, without counting itself (dissertation,
-    /// section 4.2.2). It hands over as soon as it has committed an entry
-    /// ([`Core::step_down_if_removed`]).
-    fn hear_call(&mut self, last: EntryId) {
+    /// Example. The leader of three voters promotes a learner, and loses leadership before any
+    /// member receives that entry. The next leader writes an entry to the learner only, and is
+    /// lost. Two voters of three are left. The first leader counts four voters and needs three
+    /// votes, but the learner has the longer log and refuses its vote. The other voter's log is too
+    /// short as well. Now only the learner can be elected: by its own configuration, without
+    /// counting itself (dissertation, section 4.2.2). It hands leadership over as soon as it has
+    /// committed an entry ([`Core::step_down_if_removed`]).
+    fn note_unwinnable_candidate(&mut self, last: EntryId) {
         let is_whole = self.repairing_until().is_none();
         let is_free = self.leader.is_none() && !self.is_promised();
         let is_member = self.log.config().config.members.contains_key(&self.id);
         if last < self.log.last() && is_whole && is_free && is_member && !self.may_stand() {
-            self.is_called = true;
+            self.may_stand_as_learner = true;
             self.election_in(self.timing.heartbeat_us, 3 * self.timing.heartbeat_us);
         }
     }
 
-    /// Nobody led for too long, or a round of votes led to nothing.
+    /// No leader was heard for too long, or a round of votes or pre-votes has failed.
     pub(crate) fn election_timeout(&mut self) {
         let unsent = match &self.state {
             State::Candidate { own_vote, .. } => !self.durability.covers(*own_vote),
@@ -221,28 +233,28 @@ impl Core {
             return self.election_in(self.timing.promise_us, 2 * self.timing.promise_us);
         }
         if self.may_stand() {
-            if !self.gives_precedence() {
+            if !self.defer_to_higher_priority() {
                 self.pre_campaign();
             }
         } else {
-            // A learner, or a member under repair, only notes that nobody leads, and waits without a timer.
+            // A learner, or a member under repair: wait for a leader, without a timer.
             self.become_follower(None);
             self.election_at = None;
         }
     }
 
-    /// The connection to the leader broke. Its process is probably dead: ask as soon as the own
-    /// promise is over, with a little dispersion against split votes.
+    /// The connection to the leader broke, so its process is probably dead. Ask for pre-votes as
+    /// soon as this member's own promise has ended, dispersed a little against split votes.
     pub(crate) fn leader_disconnected(&mut self) {
         let wait = self.promise_until.since_us(self.now);
         let jitter = self.random_us(0, self.timing.heartbeat_us);
         let at = self.now.plus_us(wait + jitter);
         self.election_at = self.election_at.map(|planned| planned.min(at));
-        self.precedence.is_hinted = true;
+        self.deference.is_hinted = true;
     }
 
     /// Asks whether an election could be won, without raising the term (dissertation, section 9.6).
-    /// Disturbs nobody, so it is repeated at short intervals.
+    /// That disturbs no leader, so it is repeated at short intervals.
     fn pre_campaign(&mut self) {
         if self.log.config().config.is_sole_voter(self.id) {
             return self.campaign(false);
@@ -261,13 +273,13 @@ impl Core {
         }
     }
 
-    /// Stands for election. The requests leave, and the own vote counts, once term and vote are
-    /// durable (Raft, section 5.2 and figure 2, "persistent state").
+    /// Becomes a candidate in the next term. The requests leave, and the own vote counts, once term
+    /// and vote are durable (Raft, section 5.2 and figure 2, "persistent state").
     pub(crate) fn campaign(&mut self, transfer: bool) {
         self.campaign_in(Term(self.hard.term.0 + 1), transfer);
     }
 
-    /// Stands for election in this term, which is above the present one.
+    /// Becomes a candidate in this term, which is above the present one.
     pub(crate) fn campaign_in(&mut self, term: Term, transfer: bool) {
         self.enter_term(HardState {
             term,
@@ -278,7 +290,7 @@ impl Core {
             own_vote: self.vote_ticket,
         };
         self.leader = None;
-        // A round trip and a sync fit into this; split votes are solved sooner than by a full timeout.
+        // A round trip and a sync fit into this. A full timeout would prolong split votes.
         self.election_in(self.timing.promise_us, 2 * self.timing.promise_us);
         self.publish_role();
         let last = self.log.last();
@@ -296,15 +308,15 @@ impl Core {
             .collect()
     }
 
-    /// A pre-vote is granted if a vote would be. No regard to configurations, as in
-    /// [`Core::handle_vote`].
+    /// Grants a pre-vote if it would grant the vote. Ignores configurations, as
+    /// [`Core::handle_vote`] does.
     pub(crate) fn handle_pre_vote(&mut self, from: MemberId, term: Term, last: EntryId) {
         let granted = term > self.hard.term && self.is_up_to_date(last) && !self.is_promised();
         let mut message = self.message(from, Body::PreVoteReply { granted });
         if granted {
             message.term = term;
         } else {
-            self.hear_call(last);
+            self.note_unwinnable_candidate(last);
         }
         self.answer_when_term_durable(message);
     }
@@ -322,24 +334,25 @@ impl Core {
         }
     }
 
-    /// One vote per term, for a log at least as complete as ours, not against a promise.
+    /// Gives one vote per term, for a log at least as complete as this member's, not against a
+    /// promise.
     ///
-    /// The voter does not ask its configuration: a member whose promotion it has not heard of yet,
-    /// or a promoted learner that does not know it is one, must be able to vote or be voted for
+    /// The voter ignores its configuration. The candidate may be a member whose promotion this one
+    /// has not received yet, or this one a learner that does not know of its own promotion
     /// (dissertation, section 4.1, "servers process incoming RPC requests without consulting their
     /// current configurations"). The *candidate* counts by its own configuration.
     pub(crate) fn handle_vote(&mut self, from: MemberId, last: EntryId, transfer: bool) {
-        let free = self.hard.voted_for.is_none_or(|member| member == from)
-            || synod_planted::is(synod_planted::Bug::VoteTwice);
+        let voted_for = self.hard.voted_for;
+        let free = planted!(VoteTwice, voted_for.is_none_or(|member| member == from), else true);
         let kept = transfer || !self.is_promised();
         let granted = free && kept && !self.is_leader() && self.is_up_to_date(last);
         if granted {
-            if self.hard.voted_for.is_none() {
+            if voted_for.is_none() {
                 self.hard.voted_for = Some(from);
                 self.write_vote();
             }
             self.state = State::Follower;
-            self.is_called = false;
+            self.may_stand_as_learner = false;
             self.reset_election_timer();
             self.publish_role();
         }
@@ -359,7 +372,7 @@ impl Core {
         }
     }
 
-    /// Storage made progress: a candidate may count on itself now.
+    /// Storage has made progress: a candidate counts itself once its own vote is durable.
     pub(crate) fn own_vote_durable(&mut self) {
         let State::Candidate { granted, own_vote } = &mut self.state else {
             return;
@@ -373,15 +386,16 @@ impl Core {
         let State::Candidate { granted, own_vote } = &self.state else {
             return;
         };
-        // Without its own vote on disk it could vote for another in this term after a crash.
+        // Without its own vote on disk it could vote for another member of this term after a crash.
         let own = self.durability.covers(*own_vote);
         if own && is_majority(granted, self.log.config().config.voters()) {
             self.become_leader();
         }
     }
 
-    /// Leads the term: at most one member ever gets here in it (Raft, election safety). Its first
-    /// entry is a no-op, because only entries of its own term commit by counting (sections 5.4.2, 8).
+    /// Becomes the leader of the term: at most one member ever does (Raft, election safety). Its
+    /// first entry is a no-op, because only entries of its own term commit by counting (sections
+    /// 5.4.2, 8).
     fn become_leader(&mut self) {
         assert_eq!(
             self.hard.voted_for,

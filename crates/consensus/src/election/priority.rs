@@ -1,41 +1,50 @@
-//! Who should rather lead: weights that members give themselves.
+//! Leader weights: which member should rather lead.
 //!
-//! A preference, never a veto. A member stands for election later if a heavier one may stand (it
-//! *gives precedence*), and a leader may hand over to a heavier one. Votes know nothing of weights, so
-//! nothing here touches safety; and a member gives precedence for a bounded time only, so a group whose
-//! preferred members are dead elects another. Neither Raft nor the dissertation has this; a handover is
-//! the dissertation's leadership transfer (section 3.10).
+//! Weights are preferences, never vetoes. They act in two places. A follower *defers*: it becomes a
+//! candidate later if a voter of higher weight may become one first. And a leader *hands over*: it
+//! begins a leader transfer to a voter of higher weight that keeps up. Votes ignore weights, so
+//! nothing here touches safety. A follower defers for a bounded time only, so a group whose
+//! preferred members are dead elects another. Neither Raft nor the dissertation has weights; the
+//! handover is the dissertation's leadership transfer (section 3.10).
+//!
+//! # How long a voter has to keep up before the leader hands over
+//!
+//! The *trial time* is two longest election timeouts at first. A voter may be good until it leads,
+//! and then lose leadership at once, so that the group would hand over again and again. Therefore
+//! each handover doubles the trial time of the next one, at most five times (32-fold). A group that
+//! has made no handover for eight of the latest trial times counts as calm, and the trial time
+//! starts again at two timeouts.
 
 use std::collections::BTreeMap;
 
 use crate::core::{Core, State};
 use crate::types::{LogIndex, MemberId, Time};
 
-/// Time for this many heavier voters is given, one step each; how they rank among themselves beyond that
-/// makes no difference.
+/// Most steps that a member of ordinary weight defers, one for each voter of higher weight. More
+/// would only prolong the time without a leader.
 const STEPS_MAX: u64 = 2;
-/// Steps that a member of weight zero gives, whoever is heavier.
+/// Steps that a member of weight zero defers if any voter has a higher weight.
 const STEPS_OF_ZERO: u64 = 4;
-/// Doublings of the patience before a handover.
+/// Most doublings of the trial time.
 const DOUBLINGS_MAX: u32 = 5;
-/// A handover is forgotten after this many times the patience it led to.
-const CALM_PATIENCES: u64 = 8;
+/// After this many trial times without a handover the group counts as calm.
+const CALM_TRIALS: u64 = 8;
 
-/// How much a member should lead, compared with the others: 0 to 100. With zero it leads only if nobody
-/// heavier can.
+/// How much a member should lead, compared with the others: 0 to 100, ordinarily 50. A member of
+/// weight zero leads only if no voter of higher weight can.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LeaderWeight(u8);
 
 impl LeaderWeight {
-    /// The largest.
+    /// The largest weight.
     pub const MAX: u8 = 100;
 
-    /// `None` if it is above [`LeaderWeight::MAX`].
+    /// A weight of this number; `None` if it is above [`LeaderWeight::MAX`].
     pub fn new(weight: u8) -> Option<LeaderWeight> {
         (weight <= LeaderWeight::MAX).then_some(LeaderWeight(weight))
     }
 
-    /// As a number.
+    /// The weight as a number, 0 to 100.
     pub fn get(self) -> u8 {
         self.0
     }
@@ -53,122 +62,125 @@ impl std::fmt::Display for LeaderWeight {
     }
 }
 
-/// What a member wants for itself.
+/// What a member wants for itself. Set by its operator.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LeaderPreference {
-    /// Its weight.
+    /// The member's weight.
     pub weight: LeaderWeight,
-    /// Whether it hands over, when it leads, to a heavier voter that keeps up. A leader of weight zero
-    /// does so anyway.
+    /// Whether the member, when it leads, hands over to a voter of higher weight that keeps up. A
+    /// leader of weight zero does so anyway.
     pub hands_over: bool,
 }
 
-/// What a member knows of weights.
+/// What a member knows of weights, and the handovers that it has begun.
 #[derive(Debug, Default)]
-pub(crate) struct Preferences {
+pub(crate) struct Priorities {
     own: LeaderPreference,
-    /// Of others that are fit to lead, as told last. Whoever is not here is not waited for. `None`: nothing
-    /// was told since the start.
+    /// Weights of the others that are fit to lead, as the driver set them last. This member defers
+    /// to no other voter. `None`: not set since the start.
     others: Option<BTreeMap<MemberId, LeaderWeight>>,
-    /// The latest handover for the sake of a weight, and how often the patience doubled by then.
-    handed_over: Option<(Time, u32)>,
-    /// How many there were.
+    /// When this member last handed over because of a weight, and how often the trial time had
+    /// doubled then, that handover's doubling included.
+    latest_handover: Option<(Time, u32)>,
+    /// Handovers because of a weight since the start.
     handovers: u64,
 }
 
-/// A follower's way to its candidacy. Over when a leader is heard or a vote given.
+/// The delay of a follower's candidacy. Ends when a leader is heard or a vote is given.
 #[derive(Debug, Default)]
-pub(crate) struct Precedence {
-    /// The leader is not just silent: the connection to it broke, which others saw, too.
+pub(crate) struct Deference {
+    /// Whether the connection to the leader broke, so that all members become candidates soon.
+    /// False: the leader is only silent.
     pub(crate) is_hinted: bool,
-    given: Option<Given>,
+    /// The delay in progress, once the member's own election timeout has passed.
+    delay: Option<Delay>,
 }
 
-/// Its own time has come, and it gives heavier ones some more.
+/// A follower's election timeout has passed, and it defers.
 #[derive(Clone, Copy, Debug)]
-struct Given {
+struct Delay {
+    /// When the election timeout passed.
     since: Time,
-    /// The leader that is not heard any more: nobody waits for it.
-    lost: Option<MemberId>,
+    /// The leader that is not heard any more; this member does not defer to it.
+    lost_leader: Option<MemberId>,
 }
 
-/// A leader's look at heavier voters.
+/// A leader's observation of voters of higher weight.
 #[derive(Debug, Default)]
 pub(crate) struct Succession {
-    /// Since when each has kept up at every look.
+    /// Since when each of them has kept up at every look.
     keeps_up_since: BTreeMap<MemberId, Time>,
-    /// What was committed at the latest look, and when the next is due.
-    looked: Option<(LogIndex, Time)>,
+    /// Commit index at the latest look, and when the next look is due. `None`: no look yet.
+    latest_look: Option<(LogIndex, Time)>,
 }
 
 impl Core {
-    /// What this member wants for itself, from now on.
+    /// Sets what this member wants for itself.
     pub fn set_leader_preference(&mut self, preference: LeaderPreference) {
-        self.preferences.own = preference;
+        self.priorities.own = preference;
         self.weights_changed();
     }
 
     /// What this member wants for itself.
     pub fn leader_preference(&self) -> LeaderPreference {
-        self.preferences.own
+        self.priorities.own
     }
 
-    /// The weights of the other members, those that are fit to lead: no time is given to anybody else,
-    /// and nothing handed over. Soft knowledge: it may be late and incomplete.
-    /// Answers whether they have changed.
+    /// Sets the weights of the other members that are fit to lead. This member defers to no others,
+    /// and hands over to no others. The weights are soft knowledge: they may be late and
+    /// incomplete. Returns whether they have changed.
     pub fn set_leader_weights(&mut self, others: BTreeMap<MemberId, LeaderWeight>) -> bool {
         let others = Some(others);
-        let changed = self.preferences.others != others;
+        let changed = self.priorities.others != others;
         if changed {
-            self.preferences.others = others;
+            self.priorities.others = others;
             self.weights_changed();
         }
         changed
     }
 
-    /// The connection to a member broke: it will hardly stand. Its weight counts again when it is told
-    /// again.
+    /// The connection to a member broke, so it will hardly become a candidate. Its weight counts
+    /// again when the driver sets it again.
     pub(crate) fn forget_weight(&mut self, member: MemberId) {
-        let others = self.preferences.others.as_mut();
+        let others = self.priorities.others.as_mut();
         if others.is_some_and(|others| others.remove(&member).is_some()) {
             self.weights_changed();
         }
     }
 
-    /// Whoever is giving precedence thinks again, at the next tick.
+    /// A delay in progress is computed again at the next tick.
     fn weights_changed(&mut self) {
-        if self.precedence.given.is_some() {
+        if self.deference.delay.is_some() {
             self.election_at = self.election_at.map(|at| at.min(self.now));
         }
     }
 
-    // --- standing ---------------------------------------------------------------------------
+    // --- deferring --------------------------------------------------------------------------
 
-    /// A follower whose time to stand has come lets heavier voters stand first, for a while: no less than
-    /// the time within which they stand, at most two of them after each other. Answers whether to wait.
-    pub(crate) fn gives_precedence(&mut self) -> bool {
+    /// Delays this candidacy by up to two steps (four for a member of weight zero) while a voter of
+    /// higher weight may become a candidate. A step is the time within which all voters do that
+    /// defer to none. Returns whether to wait.
+    pub(crate) fn defer_to_higher_priority(&mut self) -> bool {
         if !matches!(self.state, State::Follower) {
             return false;
         }
-        let lost = self
-            .precedence
-            .given
-            .map_or(self.leader, |given| given.lost);
-        let wait_us = self.precedence_us(lost);
-        if wait_us == 0 {
+        let delay = self.deference.delay;
+        let lost_leader = delay.map_or(self.leader, |delay| delay.lost_leader);
+        let delay_us = self.deference_us(lost_leader);
+        if delay_us == 0 {
             return false;
         }
-        let since = match self.precedence.given {
-            Some(given) => given.since,
+        let since = match delay {
+            Some(delay) => delay.since,
             None => {
                 let since = self.now;
-                self.precedence.given = Some(Given { since, lost });
+                self.deference.delay = Some(Delay { since, lost_leader });
                 self.leader = None;
                 self.publish_role();
                 since
             }
         };
-        let until = since.plus_us(wait_us);
+        let until = since.plus_us(delay_us);
         let waits = self.now < until;
         if waits {
             self.election_at = Some(until);
@@ -176,46 +188,48 @@ impl Core {
         waits
     }
 
-    /// How long to wait for heavier voters, the lost leader not counted.
-    fn precedence_us(&self, lost: Option<MemberId>) -> u64 {
-        let own = self.preferences.own.weight;
+    /// How long to defer to voters of higher weight other than the lost leader; zero: not at all.
+    fn deference_us(&self, lost_leader: Option<MemberId>) -> u64 {
+        let own = self.priorities.own.weight;
         let mut voters = self.log.config().config.voters();
-        let steps = match &self.preferences.others {
-            // After a start others are supposed to be ordinary.
+        let steps = match &self.priorities.others {
+            // Right after a start, suppose that the others have the ordinary weight.
             None => u64::from(own < LeaderWeight::default() && voters.any(|id| id != self.id)),
             Some(_) => {
-                let is_waited_for = |id| Some(id) != lost && self.weight_of(id) > Some(own);
-                match voters.filter(|id| is_waited_for(*id)).count() as u64 {
+                let is_preferred = |id| Some(id) != lost_leader && self.weight_of(id) > Some(own);
+                match voters.filter(|id| is_preferred(*id)).count() as u64 {
                     0 => 0,
                     _ if own.get() == 0 => STEPS_OF_ZERO,
                     heavier => heavier.min(STEPS_MAX),
                 }
             }
         };
-        // Within so much of each other stand all those who wait for nobody. (After a hint: one heartbeat
-        // interval at random, and up to three until they ask again if the first time was too early.)
-        let step_us = match self.precedence.is_hinted {
-            true => 5 * self.timing.heartbeat_us,
-            false => self.timing.election_timeout_max_us - self.timing.election_timeout_min_us,
+        // All voters that defer to none become candidates within one step of each other. After a
+        // hint that is one heartbeat interval at random, and up to three more if the first pre-vote
+        // was too early.
+        let step_us = if self.deference.is_hinted {
+            5 * self.timing.heartbeat_us
+        } else {
+            self.timing.election_timeout_max_us - self.timing.election_timeout_min_us
         };
         steps * step_us
     }
 
-    /// What was told last of another member that is fit to lead.
+    /// The weight of another member that is fit to lead, as set last.
     pub fn weight_of(&self, member: MemberId) -> Option<LeaderWeight> {
-        let others = self.preferences.others.as_ref()?;
+        let others = self.priorities.others.as_ref()?;
         others.get(&member).copied().filter(|_| member != self.id)
     }
 
     // --- handing over -----------------------------------------------------------------------
 
-    /// How often this member has begun to hand over for the sake of a weight since its start.
+    /// How many handovers because of a weight this member has begun since its start.
     pub fn preferred_transfers(&self) -> u64 {
-        self.preferences.handovers
+        self.priorities.handovers
     }
 
-    /// Hands over to the heaviest voter that has kept up for some time, if this leader should. Looks once
-    /// in a promise's time, when called often enough.
+    /// Hands over to the voter of the highest weight that has kept up for the trial time, if this
+    /// leader should. Looks at the voters once per `promise_us`, when called often enough.
     pub(crate) fn consider_handover(&mut self) {
         let (now, commit) = (self.now, self.commit);
         let next_look = now.plus_us(self.timing.promise_us);
@@ -224,12 +238,12 @@ impl Core {
             return;
         };
         let succession = &mut leading.succession;
-        let looked = succession.looked;
-        if looked.is_some_and(|(_, next)| now < next) {
+        let latest_look = succession.latest_look;
+        if latest_look.is_some_and(|(_, next)| now < next) {
             return;
         }
-        succession.looked = Some((commit, next_look));
-        let Some((committed_before, _)) = looked else {
+        succession.latest_look = Some((commit, next_look));
+        let Some((committed_before, _)) = latest_look else {
             return;
         };
         let peers = &leading.peers;
@@ -249,9 +263,9 @@ impl Core {
         self.hand_over_to_one_of(&wanted);
     }
 
-    /// Voters that this leader hands over to.
+    /// Voters of higher weight that this leader would hand over to.
     fn preferred_voters(&self) -> BTreeMap<MemberId, LeaderWeight> {
-        let LeaderPreference { weight, hands_over } = self.preferences.own;
+        let LeaderPreference { weight, hands_over } = self.priorities.own;
         if !hands_over && weight.get() > 0 {
             return BTreeMap::new();
         }
@@ -262,8 +276,8 @@ impl Core {
     }
 
     fn hand_over_to_one_of(&mut self, wanted: &BTreeMap<MemberId, LeaderWeight>) {
-        let (now, patience_us) = (self.now, self.handover_patience_us());
-        // Not during a change of the configuration, or a transfer.
+        let (now, trial_us) = (self.now, self.trial_us(self.recent_doublings()));
+        // Not during a change of the configuration or a leader transfer.
         if self.may_change_config().is_err() {
             return;
         }
@@ -273,7 +287,7 @@ impl Core {
         let since = &leading.succession.keeps_up_since;
         let ready = since
             .iter()
-            .filter(|(_, since)| now.since_us(**since) >= patience_us);
+            .filter(|(_, since)| now.since_us(**since) >= trial_us);
         let chosen = ready
             .filter_map(|(id, _)| Some((*wanted.get(id)?, leading.peers.get(id)?.match_index, *id)))
             .max();
@@ -285,30 +299,27 @@ impl Core {
         }
     }
 
-    /// How long a heavier voter has to keep up: two election timeouts, and more after each handover
-    /// that was followed by another soon, so that a voter that is good only until it leads does not
-    /// keep the group busy.
-    fn handover_patience_us(&self) -> u64 {
-        self.patience_after(self.recent_doublings())
-    }
-
-    fn patience_after(&self, doublings: u32) -> u64 {
+    /// How long a voter of higher weight has to keep up, after so many doublings. See the module's
+    /// documentation.
+    fn trial_us(&self, doublings: u32) -> u64 {
         (2 * self.timing.election_timeout_max_us) << doublings
     }
 
+    /// How often the trial time has doubled since the group was calm.
     fn recent_doublings(&self) -> u32 {
-        let recent = self.preferences.handed_over.filter(|(at, doublings)| {
-            self.now.since_us(*at) < CALM_PATIENCES * self.patience_after(*doublings)
+        let recent = self.priorities.latest_handover.filter(|(at, doublings)| {
+            self.now.since_us(*at) < CALM_TRIALS * self.trial_us(*doublings)
         });
         recent.map_or(0, |(_, doublings)| doublings)
     }
 
     fn note_handover(&mut self) {
         let doublings = (self.recent_doublings() + 1).min(DOUBLINGS_MAX);
-        self.preferences.handed_over = Some((self.now, doublings));
-        self.preferences.handovers += 1;
+        self.priorities.latest_handover = Some((self.now, doublings));
+        self.priorities.handovers += 1;
         if let Some(leading) = self.leading_mut() {
-            // If it comes to nothing, everybody begins anew.
+            // If the leader transfer fails, every voter has to keep up for a whole trial time
+            // again.
             leading.succession = Succession::default();
         }
     }
@@ -319,7 +330,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn weights_are_0_to_100_and_50_unless_said() {
+    fn weights_are_0_to_100_and_50_by_default() {
         assert_eq!(LeaderWeight::new(0).map(LeaderWeight::get), Some(0));
         assert_eq!(LeaderWeight::new(100).map(LeaderWeight::get), Some(100));
         assert_eq!(LeaderWeight::new(101), None);

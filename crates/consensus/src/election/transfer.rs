@@ -1,4 +1,8 @@
-//! Handing leadership over (Raft dissertation, section 3.10).
+//! Leader transfer: handing leadership over (Raft dissertation, section 3.10).
+//!
+//! The leader stops taking proposals, waits until the target has the whole log, and then orders the
+//! target to become a candidate at once. If no other leader appears in time, it takes proposals
+//! again.
 
 use crate::commands::LeaderTransferError;
 use crate::core::Core;
@@ -6,18 +10,26 @@ use crate::effect::RoleName;
 use crate::message::Body;
 use crate::types::{LogIndex, MemberId, Time};
 
-/// A transfer under way. The leader takes no proposals meanwhile.
+/// A leader transfer in progress. The leader takes no proposals meanwhile.
 #[derive(Debug)]
-pub(crate) struct Transfer {
+pub(crate) struct LeaderTransfer {
+    /// The target.
     to: MemberId,
-    /// When it is given up.
+    /// When the leader gives up and takes proposals again.
     pub(crate) deadline: Time,
-    asked: bool,
+    /// Whether the target was ordered to become a candidate.
+    ordered: bool,
 }
 
 impl Core {
-    /// Hands leadership to `to`, or to the voter with the most complete log. No proposals are taken
-    /// until it is done or given up, after the shortest election timeout. Returns the target.
+    /// Hands leadership to `to`, or without one to the best successor, and returns the target. The
+    /// leader takes no proposals until that has happened, or until the shortest election timeout
+    /// has passed.
+    ///
+    /// # Errors
+    ///
+    /// This member does not lead, another leader transfer is in progress, or the target cannot
+    /// lead.
     pub fn transfer_leadership(
         &mut self,
         now: Time,
@@ -28,8 +40,9 @@ impl Core {
         let Some(leading) = self.leading() else {
             return Err(LeaderTransferError::NotLeader { leader });
         };
-        if let Some(transfer) = &leading.transfer {
-            return Err(LeaderTransferError::InProgress { to: transfer.to });
+        if let Some(leader_transfer) = &leading.leader_transfer {
+            let to = leader_transfer.to;
+            return Err(LeaderTransferError::InProgress { to });
         }
         let to = match to {
             Some(to) if to == self.id => return Err(LeaderTransferError::AlreadyLeader { to }),
@@ -43,23 +56,23 @@ impl Core {
         };
         let deadline = self.now.plus_us(self.timing.election_timeout_min_us);
         if let Some(leading) = self.leading_mut() {
-            leading.transfer = Some(Transfer {
+            leading.leader_transfer = Some(LeaderTransfer {
                 to,
                 deadline,
-                asked: false,
+                ordered: false,
             });
         }
-        self.transfer_step();
+        self.advance_leader_transfer();
         Ok(to)
     }
 
-    /// To whom leadership is being handed over.
+    /// The target of the leader transfer in progress; `None`: there is none.
     pub fn leader_transfer_target(&self) -> Option<MemberId> {
-        Some(self.leading()?.transfer.as_ref()?.to)
+        Some(self.leading()?.leader_transfer.as_ref()?.to)
     }
 
-    /// The other voter with the most complete log among those heard from lately; the heaviest of those
-    /// that have everything committed.
+    /// Of the other voters that have answered lately: the one of the highest weight that has
+    /// everything committed, or else the one with the most complete log.
     pub(crate) fn best_successor(&self) -> Option<MemberId> {
         let leading = self.leading()?;
         let lately = |heard: Option<Time>| {
@@ -77,44 +90,43 @@ impl Core {
         candidates.max().map(|(_, _, id)| id)
     }
 
-    /// Asks the target to stand once its log is complete. From then on it may win in spite of all
-    /// promises, at any time its request may arrive: the lease is given up for the rest of the term.
-    pub(crate) fn transfer_step(&mut self) {
+    /// Orders the target to become a candidate once its log is complete. From then on the target
+    /// may win in spite of all promises, whenever its requests arrive. So the lease ends for the
+    /// rest of the term.
+    pub(crate) fn advance_leader_transfer(&mut self) {
         let last = self.log.last().index;
         let Some(leading) = self.leading_mut() else {
             return;
         };
-        let Some(transfer) = &mut leading.transfer else {
+        let Some(leader_transfer) = &mut leading.leader_transfer else {
             return;
         };
         let matched = leading
             .peers
-            .get(&transfer.to)
+            .get(&leader_transfer.to)
             .map_or(LogIndex(0), |peer| peer.match_index);
-        if transfer.asked || matched < last {
+        if leader_transfer.ordered || matched < last {
             return;
         }
-        transfer.asked = true;
+        leader_transfer.ordered = true;
         leading.lease_given_up = true;
-        let to = transfer.to;
+        let to = leader_transfer.to;
         self.send(to, Body::TimeoutNow);
     }
 
-    pub(crate) fn tick_transfer(&mut self) {
+    /// Gives a leader transfer up when its time is over.
+    pub(crate) fn tick_leader_transfer(&mut self) {
         let now = self.now;
         let Some(leading) = self.leading_mut() else {
             return;
         };
-        if leading
-            .transfer
-            .as_ref()
-            .is_some_and(|transfer| transfer.deadline <= now)
-        {
-            leading.transfer = None;
-        }
+        leading
+            .leader_transfer
+            .take_if(|leader_transfer| leader_transfer.deadline <= now);
     }
 
-    /// The leader of this term asks us to stand. Without pre-vote: it is known to live.
+    /// The leader of this term orders this member to become a candidate. Without a pre-vote, which
+    /// that leader's promises would refuse.
     pub(crate) fn handle_timeout_now(&mut self, from: MemberId) {
         let expected = self.leader == Some(from) && self.role() == RoleName::Follower;
         if expected && self.may_stand() {

@@ -1,13 +1,17 @@
-//! Changing who votes, one member at a time.
+//! Changing the configuration, at most one voter at a time.
 //!
-//! Sources: Ongaro's dissertation, sections 4.1 (single-server changes, in force when appended), 4.2.1
-//! (catching up as a learner first), 4.2.2 (removing the leader); and Ongaro's correction of 2015
-//! ("bug in single-server membership changes", raft-dev): no change before the leader has committed
-//! an entry of its own term.
+//! The leader appends a configuration as an entry, and it is in force at once. Learners that have
+//! caught up are promoted by themselves if the driver has allowed that ([`Core::set_eligible`]).
+//!
+//! Sources: Ongaro's dissertation, sections 4.1 (single-server changes, in force when appended),
+//! 4.2.1 (catching up as a learner first), 4.2.2 (removing the leader); and Ongaro's correction of
+//! 2015 ("bug in single-server membership changes", raft-dev): no change before the leader has
+//! committed an entry of its own term.
 
 use std::collections::BTreeSet;
 
 use rand::Rng;
+use synod_planted::planted;
 
 use crate::commands::{BootstrapError, ConfigChange, ConfigError, ForceError};
 use crate::core::{Core, State};
@@ -18,19 +22,24 @@ use crate::message::Body;
 use crate::replication::progress::Peer;
 use crate::types::{LogIndex, MemberId, Term, Time};
 
-/// A learner this many entries behind may become a voter: it will be level within a round trip.
+/// A learner that lacks this many entries may become a voter: it will have them within a round
+/// trip.
 const PROMOTION_LAG_MAX: u64 = 1000;
 
-/// A forced leader's term is at least so far above all that its member knows: no group gets there by elections,
-/// nor by one repair of unknown promises (2^32), and there is room for 2^28 orders.
+/// Distance of a forced leader's term from the term of its member. No group raises its term so far
+/// by elections, nor by a repair of unknown promises (2^32). There is room for 2^28 such orders.
 const FORCED_TERMS: u64 = 1 << 34;
 
 impl Core {
-    /// Starts a new group with this member as its only voter: appends that configuration as entry 1,
-    /// in the first term, with the vote for itself. Leads as soon as that is durable.
+    /// Starts a new group with this member as its only voter. Appends that configuration as entry
+    /// 1, in the first term, with the vote for itself. The member leads as soon as that is durable.
+    ///
+    /// # Errors
+    ///
+    /// This member's log is not empty, it takes part in a group, or its description is not valid.
     pub fn bootstrap(&mut self, now: Time, me: Member) -> Result<(), BootstrapError> {
         self.observe(now);
-        // A blank log under repair was not always blank.
+        // A log under repair had entries, even if it has none now.
         if !self.log.is_blank() || self.repairing_until().is_some() {
             return Err(BootstrapError::NotEmpty);
         }
@@ -49,25 +58,26 @@ impl Core {
                 ..me
             },
         );
-        // A candidacy in a log that belongs to nobody yet: the vote is on its way to the disk before
-        // the entry.
+        // A candidacy in a group of one. The vote is written before the entry.
         self.campaign(false);
         self.append_config(config);
         Ok(())
     }
 
-    /// Goes on alone, by order of an operator who knows that the other voters are lost, or accepts what
-    /// follows if they are not: makes this member the only voter and the others learners, in a term that nobody
-    /// else has led.
-    /// Leads as soon as that is durable. Others that come back follow, and vote again once they have
+    /// Continues without a majority, as a forced primary. An operator orders that who knows that
+    /// the other voters are lost, or accepts what follows if they are not. This member becomes the
+    /// only voter and the others learners, in a term that no other member has led. It leads as soon
+    /// as that is durable. Other members that return follow it, and vote again once they have
     /// caught up.
     ///
-    /// **Not safe** as everything else here is: what a majority has committed and this member has not
-    /// is lost, and if that majority lives on, there are two histories. Members notice that when they
-    /// meet, and the one that would have to give up what it has committed stops.
+    /// **This is not safe**, unlike everything else here. Entries that a majority has committed and
+    /// this member lacks are lost. If that majority continues, there are two histories. Members
+    /// detect that when they meet, and the member that would have to undo committed entries stops.
     ///
     /// # Errors
-    /// There is a leader; or this member is no voter, or under repair: it may lack anything.
+    ///
+    /// There is a leader; or this member is no voter, or its log is under repair, so that it may
+    /// lack any entry.
     pub fn force(&mut self, now: Time) -> Result<(), ForceError> {
         self.observe(now);
         if let Some(leader) = self.leader {
@@ -81,23 +91,24 @@ impl Core {
             return Err(ForceError::UnderRepair { until });
         }
         for (id, member) in &mut config.members {
-            member.role = match *id == self.id {
-                true => Role::Voter,
-                false => Role::Learner,
+            member.role = if *id == self.id {
+                Role::Voter
+            } else {
+                Role::Learner
             };
         }
-        // As for a new group: the vote is on its way to the disk before the entry.
-        let term = self.term_of_its_own();
+        // As for a new group, the vote is written before the entry.
+        let term = self.forced_term();
         self.campaign_in(term, false);
         self.append_config(config);
         Ok(())
     }
 
-    /// A term that nobody else has led or will lead. The lost voters may have led terms that this member has
-    /// never heard of, and entries are named by term and index: in a term of theirs, their entries and this
-    /// member's would pass for the same. StartEntropy, so that two members that are forced without knowing of each
-    /// other lead different terms, too.
-    fn term_of_its_own(&mut self) -> Term {
+    /// A term that no other member has led or will lead. The lost voters may have led terms that
+    /// this member does not know. Entries are named by term and index, so in one of those terms two
+    /// different entries would have one name. The term is random, so that two members that are
+    /// forced without knowing of each other lead different terms, too.
+    fn forced_term(&mut self) -> Term {
         let drawn = self.rng.random_range(0..FORCED_TERMS);
         Term(self.hard.term.0 + FORCED_TERMS + drawn)
     }
@@ -106,8 +117,9 @@ impl Core {
     /// entry, which is in force at once and final when committed.
     ///
     /// # Errors
-    /// This member cannot make that change, or not now. A learner becomes a voter only while it answers, and
-    /// when its log has caught up.
+    ///
+    /// This member cannot make that change, or cannot make it now. A learner becomes a voter only
+    /// while it answers and its log has caught up.
     pub fn change_config(
         &mut self,
         now: Time,
@@ -127,26 +139,28 @@ impl Core {
         Ok(index)
     }
 
+    /// Whether a change may be appended now (Ongaro's dissertation, section 4.1, with the
+    /// correction of 2015).
     pub(crate) fn may_change_config(&self) -> Result<(), ConfigError> {
         let Some(leading) = self.leading() else {
             return Err(ConfigError::NotLeader {
                 leader: self.leader,
             });
         };
-        if leading.transfer.is_some() {
+        if leading.leader_transfer.is_some() {
             return Err(ConfigError::LeaderTransfer);
         }
         if !self.is_ready_leader() {
             return Err(ConfigError::NotReady);
         }
         let index = self.log.config().index;
-        if index > self.commit && !synod_planted::is(synod_planted::Bug::TwoChangesAtOnce) {
+        if planted!(TwoChangesAtOnce, index > self.commit, else false) {
             return Err(ConfigError::InProgress { index });
         }
         Ok(())
     }
 
-    /// Whoever is demoted or removed on purpose is not promoted again by itself.
+    /// A member that is demoted or removed on purpose is not promoted again without an order.
     fn revoke_eligibility(&mut self, change: &ConfigChange) {
         match change {
             ConfigChange::Demote(id)
@@ -161,7 +175,7 @@ impl Core {
         }
     }
 
-    /// Whether a leader may promote this member by itself once its log has caught up.
+    /// Sets whether a leader may promote this member without an order, once its log has caught up.
     pub fn set_eligible(&mut self, member: MemberId, eligible: bool) {
         if eligible {
             self.eligible.insert(member);
@@ -172,7 +186,7 @@ impl Core {
     }
 
     /// Promotes an eligible learner whose log has caught up (dissertation, section 4.2.1), one at a
-    /// time, and only one that answers: an absent voter would only weaken the group.
+    /// time. The learner has to answer: a voter that is down would only weaken the group.
     pub(crate) fn maybe_promote(&mut self) {
         if self.eligible.is_empty() || self.may_change_config().is_err() {
             return;
@@ -190,7 +204,7 @@ impl Core {
         }
     }
 
-    /// Whether a leader hears this member, and its log is close behind.
+    /// Whether this member answers the leader, and lacks few entries.
     fn is_ready_to_vote(&self, id: MemberId) -> bool {
         let peer = self.leading().and_then(|leading| leading.peers.get(&id));
         peer.is_some_and(|peer| self.answers_closely(peer))
@@ -202,8 +216,8 @@ impl Core {
         answers && peer.is_caught_up(self.commit, PROMOTION_LAG_MAX)
     }
 
-    /// Brings the leader's list of peers in line with the configuration. Whoever was removed still
-    /// gets the log for a while, so that it learns of it.
+    /// Makes the leader's peers those of the configuration. A removed member is still sent the log
+    /// for a while, so that it learns of its removal.
     pub(crate) fn sync_peers(&mut self) {
         let (now, me) = (self.now, self.id);
         let next = self.log.last().index.next();
@@ -227,8 +241,9 @@ impl Core {
         self.replicate = true;
     }
 
-    /// A leader that is no voter any more leads until that is committed (dissertation, section
-    /// 4.2.2), tells the others, and asks one of them to take over at once.
+    /// A leader that is no longer a voter leads until that is committed (dissertation, section
+    /// 4.2.2). Then it sends the commit index, and orders a voter to become a candidate at once.
+    /// Returns whether it has stepped down.
     pub(crate) fn step_down_if_removed(&mut self) -> bool {
         let config = self.log.config();
         if config.index > self.commit || config.config.is_voter(self.id) || !self.is_leader() {
@@ -353,11 +368,11 @@ fn raise_protocol(config: &mut Config, protocol: u16) -> Result<(), ConfigError>
     Ok(())
 }
 
-/// Whoever is in the group speaks its version.
+/// Every member has to speak the group's version.
 fn check_protocol(config: &Config) -> Result<(), ConfigError> {
     let mut members = config.members.values();
-    match members.find(|member| !member.versions.contains(config.protocol)) {
-        Some(_) if synod_planted::is(synod_planted::Bug::RiseTooHigh) => Ok(()),
+    let unable = members.find(|member| !member.versions.contains(config.protocol));
+    match planted!(RiseTooHigh, unable, else None) {
         Some(member) => Err(ConfigError::Protocol {
             protocol: config.protocol,
             name: member.name.clone(),
@@ -367,7 +382,7 @@ fn check_protocol(config: &Config) -> Result<(), ConfigError> {
     }
 }
 
-/// Members may share a name or, for a while, an address; not both.
+/// Two members may share a name or, for a while, an address, but not both.
 fn check_seat(config: &Config, id: MemberId, new: &Member) -> Result<(), ConfigError> {
     let is_same = |member: &Member| member.name == new.name && member.address == new.address;
     let holder = config
@@ -384,6 +399,7 @@ fn check_seat(config: &Config, id: MemberId, new: &Member) -> Result<(), ConfigE
     }
 }
 
+/// The reason why a member's description is not valid.
 fn check_member(id: MemberId, member: &Member) -> Result<(), &'static str> {
     if id == MemberId::NONE {
         return Err("the id is zero");

@@ -1,8 +1,9 @@
-//! Who votes: the group's configuration and the rules for changing it.
+//! The group's configuration: its members, who votes, and the encoding of a config entry.
 //!
 //! A configuration is an entry of the log. It is in force from the moment it is *appended* (Raft
 //! dissertation, section 4.1), at most one may be uncommitted, and one change alters the voter set
-//! by at most one member, so that the majorities of neighbouring configurations overlap.
+//! by at most one member, so that the majorities of neighbouring configurations overlap. The rules
+//! for changing it are in `change.rs`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,7 +25,7 @@ pub(crate) const MEMBERS_MAX: usize = 1024;
 pub enum Role {
     /// Counts for quorums.
     Voter = 0,
-    /// Receives the log, does not count.
+    /// Receives the log and does not count.
     Learner = 1,
 }
 
@@ -35,20 +36,20 @@ pub struct Member {
     pub role: Role,
     /// Whether it has a database (a logger has none).
     pub has_data: bool,
-    /// What operators call it (`wsrep_node_name`). Unique in the group together with the address.
+    /// The member's name for operators. Name and address together are unique in the group.
     pub name: String,
-    /// `host:port` where its peers reach it.
+    /// `host:port` where the other members reach it.
     pub address: String,
-    /// Protocol versions it speaks.
+    /// Protocol versions that it speaks.
     pub versions: VersionRange,
 }
 
-/// The members of the group, and what they have agreed to speak.
+/// The members of the group, and the protocol version that they have agreed on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Config {
-    /// Protocol version of the group; every member speaks it. Zero where there is no group.
+    /// Protocol version of the group; every member speaks it. Zero: there is no group.
     pub protocol: u16,
-    /// By id; iteration order is the same everywhere.
+    /// The members by id; the order of iteration is the same on all members.
     pub members: BTreeMap<MemberId, Member>,
 }
 
@@ -98,8 +99,8 @@ impl Config {
     ///
     /// # Panics
     ///
-    /// If there are more than 1024 members or a text is longer than 1024 bytes; the core never makes
-    /// such a configuration.
+    /// If there are more than 1024 members or a text is longer than 1024 bytes; the core never
+    /// makes such a configuration.
     pub fn encode(&self) -> Vec<u8> {
         assert!(
             self.members.len() <= MEMBERS_MAX,
@@ -128,6 +129,10 @@ impl Config {
     }
 
     /// Reads what [`Config::encode`] wrote. Accepts exactly one encoding per configuration.
+    ///
+    /// # Errors
+    ///
+    /// The bytes are no such encoding.
     pub fn decode(bytes: &[u8]) -> Result<Config, DecodeConfigError> {
         let mut reader = Reader { rest: bytes };
         let version = reader.u8()?;
@@ -171,25 +176,25 @@ impl Config {
 /// Bytes that are not an encoded [`Config`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeConfigError {
-    /// Made by a later version of this program.
+    /// Encoded by a later version of this program.
     #[error("configuration encoded in unknown version {found}")]
     Version {
         /// The version found.
         found: u8,
     },
-    /// Ends too early.
-    #[error("encoded configuration is cut short")]
-    CutShort,
-    /// Goes on after its end.
+    /// The bytes end too early.
+    #[error("encoded configuration ends too early")]
+    Incomplete,
+    /// Bytes follow after the last member.
     #[error("{count} bytes after the end of an encoded configuration")]
     TrailingBytes {
-        /// How many.
+        /// Number of bytes too many.
         count: usize,
     },
-    /// More members than any group has.
+    /// More members than a group may have.
     #[error("encoded configuration with {found} members")]
     TooMany {
-        /// How many.
+        /// Number of members.
         found: usize,
     },
     /// A member twice, out of order, or with id zero.
@@ -209,17 +214,17 @@ pub enum DecodeConfigError {
     /// A flag or role with an unknown value.
     #[error("unknown value {found} for {field} in an encoded configuration")]
     BadValue {
-        /// Which field.
+        /// Name of the field.
         field: &'static str,
-        /// What it held.
+        /// The value found.
         found: u8,
     },
     /// Not a range of protocol versions.
     #[error("protocol versions {min} to {max} in an encoded configuration")]
     BadVersions {
-        /// Oldest.
+        /// Oldest version.
         min: u16,
-        /// Newest.
+        /// Newest version.
         max: u16,
     },
     /// A name or address that is too long or not UTF-8.
@@ -236,7 +241,7 @@ impl<'a> Reader<'a> {
         let (head, rest) = self
             .rest
             .split_at_checked(count)
-            .ok_or(DecodeConfigError::CutShort)?;
+            .ok_or(DecodeConfigError::Incomplete)?;
         self.rest = rest;
         Ok(head)
     }
@@ -244,7 +249,7 @@ impl<'a> Reader<'a> {
     fn array<const N: usize>(&mut self) -> Result<[u8; N], DecodeConfigError> {
         self.take(N)?
             .try_into()
-            .map_err(|_| DecodeConfigError::CutShort)
+            .map_err(|_| DecodeConfigError::Incomplete)
     }
 
     fn u8(&mut self) -> Result<u8, DecodeConfigError> {
@@ -341,12 +346,12 @@ mod tests {
     }
 
     #[test]
-    fn every_cut_and_every_addition_is_refused() {
+    fn every_shorter_and_every_longer_text_is_refused() {
         let bytes = two_members().encode();
         for length in 0..bytes.len() {
             assert_eq!(
                 Config::decode(&bytes[..length]),
-                Err(DecodeConfigError::CutShort)
+                Err(DecodeConfigError::Incomplete)
             );
         }
         let longer = [&bytes[..], b"x"].concat();
@@ -359,10 +364,10 @@ mod tests {
     #[test]
     fn duplicates_are_refused() {
         let mut config = two_members();
-        let second = config.members.get_mut(&MemberId(9)).expect("there");
+        let second = config.members.get_mut(&MemberId(9)).expect("member 9");
         second.name = "a".to_owned();
         assert_eq!(Config::decode(&config.encode()).as_ref(), Ok(&config));
-        let second = config.members.get_mut(&MemberId(9)).expect("there");
+        let second = config.members.get_mut(&MemberId(9)).expect("member 9");
         second.address = "a.example:4567".to_owned();
         let duplicate = DecodeConfigError::DuplicateSeat {
             name: "a".to_owned(),
@@ -371,7 +376,7 @@ mod tests {
         assert_eq!(Config::decode(&config.encode()), Err(duplicate));
 
         let mut bytes = two_members().encode();
-        let second = bytes.iter().position(|b| *b == 9).expect("there");
+        let second = bytes.iter().position(|b| *b == 9).expect("member 9");
         bytes[second] = 7;
         let order = DecodeConfigError::MemberOrder { id: MemberId(7) };
         assert_eq!(Config::decode(&bytes), Err(order));

@@ -1,7 +1,7 @@
 //! Who the members are, who votes, and which protocol version the group speaks.
 //!
-//! [`config`] is the configuration as a value, with its encoding. [`change`] holds the rules by which
-//! a leader replaces it. [`version`] is the part of it about protocol versions.
+//! [`config`] is the configuration as a value, with its encoding. [`change`] holds the rules by
+//! which a leader replaces it. [`version`] is the part of it about protocol versions.
 
 mod change;
 pub(crate) mod config;

@@ -1,19 +1,18 @@
-//! Protocol versions: what a member speaks, and which one its group has agreed on.
+//! Protocol versions: which ones a member speaks, and which one its group has agreed on.
 //!
-//! The group's version is part of the configuration, so it is agreed like everything else: by an
-//! entry of the log. It decides what entries may contain and what members may rely on. It only ever
-//! rises, and only to what every configured member speaks; whoever does not speak it cannot become a
-//! member. (Which encoding two members use on a connection between them is their own matter: see the
-//! handshake in `wire`.)
+//! The group's version is part of the configuration, so an entry of the log brings it. It decides
+//! what entries may contain and what members may rely on. It only ever rises, and only to a version
+//! that every configured member speaks. A member that does not speak it cannot be added. (Two
+//! members agree on the encoding of their connection in the handshake, apart from this.)
 
 use crate::membership::config::Config;
 
-/// The versions somebody speaks, both ends included.
+/// The versions that a member speaks, both ends included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct VersionRange {
-    /// Oldest.
+    /// Oldest version.
     pub min: u16,
-    /// Newest.
+    /// Newest version; at or above `min`.
     pub max: u16,
 }
 
@@ -23,7 +22,7 @@ impl VersionRange {
         self.min <= version && version <= self.max
     }
 
-    /// Whether it is a range of versions at all; they are counted from 1.
+    /// Whether the range has a version at all; versions count from 1.
     pub fn is_valid(self) -> bool {
         0 < self.min && self.min <= self.max
     }
@@ -40,8 +39,8 @@ impl std::fmt::Display for VersionRange {
 }
 
 impl Config {
-    /// The newest version that every member speaks, if it is newer than the group's: what the group
-    /// may rise to. An upgrade is over when the last member runs the new program.
+    /// The newest version that every member speaks, if it is newer than the group's. The group may
+    /// rise to it: an upgrade ends when the last member runs the new program.
     pub fn newer_protocol(&self) -> Option<u16> {
         let members = self.members.values();
         if synod_planted::is(synod_planted::Bug::RiseTooHigh) {

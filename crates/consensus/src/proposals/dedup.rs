@@ -1,27 +1,33 @@
-//! The leader's side of proposals: recognises what it has already seen in this term.
+//! The leader's side of proposals: recognises those that it has already seen in this term.
+//!
+//! The driver asks before it certifies a proposal, and reports what became of it. Nothing here is
+//! durable: a new leader starts empty, and tags keep proposals of older terms away from it.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use synod_planted::planted;
+
 use crate::types::{MemberId, Origin, SessionId, Term};
 
-/// Numbers remembered per session beyond what its origin acknowledged.
+/// Most numbers remembered per session above those that its origin has acknowledged.
 const NUMBERS_MAX: usize = 65_536;
-/// Sessions of one member that may be alive at once (an old one dies while a new one starts).
+/// Most live sessions of one member (an old one may end while a new one starts).
 const LIVE_SESSIONS_MAX: usize = 4;
-/// Dead sessions of one member that are remembered as dead.
-const DEAD_SESSIONS_MAX: usize = 1024;
-/// Members with sessions.
+/// Most ended sessions of one member that are remembered as ended.
+const ENDED_SESSIONS_MAX: usize = 1024;
+/// Most members with sessions.
 const MEMBERS_MAX: usize = 1024;
 
-/// Recognises a (member, session, number) seen before in this leader's term, so that a proposal sent
-/// twice within a term is ordered once. Across terms the tag does that (see [`crate::Outbox`]).
+/// Recognises a (member, session, number) seen before in this leader's term, so that a proposal
+/// sent twice within a term is ordered once. Across terms the tag does that (see
+/// [`crate::Outbox`]).
 ///
-/// Gaps are legal: the first number seen in a term is arbitrary (older ones survived from an earlier
-/// term, or were forgotten), and numbers in between may never come. So this is a set of recent
-/// numbers per session, not a counter. The origin's acknowledgement, "I no longer ask about anything
-/// below n", raises a floor; everything below the floor counts as seen. If an origin acknowledges
-/// nothing for 65536 numbers the floor rises by itself: a number under it is never
-/// ordered twice, at worst not at all before the next term.
+/// Gaps are legal. The first number seen in a term is arbitrary, because older ones were committed
+/// in an earlier term or given up. Numbers in between may never arrive. So this is a set of recent
+/// numbers per session, not a counter. The origin's acknowledgement, "nothing below n is
+/// outstanding", raises a floor, and every number below the floor counts as seen. If an origin
+/// acknowledges nothing for 65,536 numbers, the floor rises by itself. A number below it is never
+/// ordered twice; at worst it is not ordered before the next term.
 #[derive(Debug, Default)]
 pub struct ProposalDedup {
     term: Term,
@@ -31,39 +37,42 @@ pub struct ProposalDedup {
 /// What to do with a proposal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DedupVerdict {
-    /// Not seen in this term: certify, then append or refuse it, and report which.
+    /// Not seen in this term: certify it, append or refuse it, and report which.
     New,
-    /// Meant for another term's leader (or too many members propose): drop it, the origin will know.
+    /// Meant for another term's leader, or too many members propose: ignore it. The origin sends it
+    /// again after the change of term.
     WrongTerm,
-    /// Already in the log, or of no interest to its origin any more: drop it.
+    /// Already in the log, or no longer outstanding at its origin: ignore it.
     AlreadyAppended,
-    /// Refused before: say so again.
+    /// Refused before: send the refusal again.
     AlreadyRefused,
 }
 
 #[derive(Debug, Default)]
 struct MemberSessions {
-    /// Oldest first.
-    live: VecDeque<(SessionId, Seen)>,
-    /// Oldest first.
-    dead: VecDeque<SessionId>,
+    /// Sessions with what was seen of them, oldest first.
+    live: VecDeque<(SessionId, SeenNumbers)>,
+    /// Sessions that have ended, oldest first: their numbers all count as seen.
+    ended: VecDeque<SessionId>,
 }
 
+/// The numbers of one session that were seen.
+///
 /// Invariant: all numbers in the sets are at or above `floor`.
 #[derive(Debug, Default)]
-struct Seen {
+struct SeenNumbers {
     floor: u64,
     appended: BTreeSet<u64>,
     refused: BTreeSet<u64>,
 }
 
 impl ProposalDedup {
-    /// An dedup that accepts nothing before [`ProposalDedup::new_term`].
+    /// A table that accepts nothing before [`ProposalDedup::new_term`].
     pub fn new() -> ProposalDedup {
         ProposalDedup::default()
     }
 
-    /// This member leads a new term; everything of earlier ones is forgotten.
+    /// This member leads a new term: begins without any knowledge of earlier ones.
     pub fn new_term(&mut self, term: Term) {
         self.term = term;
         self.members.clear();
@@ -71,11 +80,11 @@ impl ProposalDedup {
 
     /// What to do with a proposal tagged `tag`.
     pub fn check(&mut self, tag: Term, origin: Origin) -> DedupVerdict {
-        if tag == self.term && synod_planted::is(synod_planted::Bug::ResendWithoutDedup) {
+        if synod_planted::is(synod_planted::Bug::ResendWithoutDedup) && tag == self.term {
             return DedupVerdict::New;
         }
-        let stale = tag != self.term && !synod_planted::is(synod_planted::Bug::AcceptStaleProposal);
-        if stale || tag == Term(0) || origin.number == 0 {
+        let is_stale = planted!(AcceptStaleProposal, tag != self.term, else false);
+        if is_stale || tag == Term(0) || origin.number == 0 {
             return DedupVerdict::WrongTerm;
         }
         let Some(member) = self.members.get(&origin.member) else {
@@ -86,7 +95,7 @@ impl ProposalDedup {
                 DedupVerdict::New
             };
         };
-        if member.dead.contains(&origin.session) {
+        if member.ended.contains(&origin.session) {
             return DedupVerdict::AlreadyAppended;
         }
         match member
@@ -113,7 +122,7 @@ impl ProposalDedup {
         }
     }
 
-    /// The origin no longer asks about numbers below `oldest_outstanding`.
+    /// The origin has no outstanding number below `oldest_outstanding`.
     pub fn acknowledged(&mut self, member: MemberId, session: SessionId, oldest_outstanding: u64) {
         let known = self.members.get_mut(&member).map(|member| &mut member.live);
         let seen = known.and_then(|live| live.iter_mut().find(|(id, _)| *id == session));
@@ -122,7 +131,7 @@ impl ProposalDedup {
         }
     }
 
-    fn seen(&mut self, member: MemberId, session: SessionId) -> Option<&mut Seen> {
+    fn seen(&mut self, member: MemberId, session: SessionId) -> Option<&mut SeenNumbers> {
         if !self.members.contains_key(&member) && self.members.len() >= MEMBERS_MAX {
             return None;
         }
@@ -131,8 +140,8 @@ impl ProposalDedup {
 }
 
 impl MemberSessions {
-    fn session(&mut self, session: SessionId) -> Option<&mut Seen> {
-        if self.dead.contains(&session) {
+    fn session(&mut self, session: SessionId) -> Option<&mut SeenNumbers> {
+        if self.ended.contains(&session) {
             return None;
         }
         let position = self.live.iter().position(|(id, _)| *id == session);
@@ -140,20 +149,20 @@ impl MemberSessions {
         self.live.get_mut(position).map(|(_, seen)| seen)
     }
 
-    /// A fifth session means that the first is long gone.
+    /// One live session too many means that the oldest has ended long ago.
     fn open(&mut self, session: SessionId) -> usize {
         if self.live.len() >= LIVE_SESSIONS_MAX {
-            self.dead.extend(self.live.pop_front().map(|(id, _)| id));
-            if self.dead.len() > DEAD_SESSIONS_MAX {
-                self.dead.pop_front();
+            self.ended.extend(self.live.pop_front().map(|(id, _)| id));
+            if self.ended.len() > ENDED_SESSIONS_MAX {
+                self.ended.pop_front();
             }
         }
-        self.live.push_back((session, Seen::default()));
+        self.live.push_back((session, SeenNumbers::default()));
         self.live.len() - 1
     }
 }
 
-impl Seen {
+impl SeenNumbers {
     fn check(&self, number: u64) -> DedupVerdict {
         if self.refused.contains(&number) {
             DedupVerdict::AlreadyRefused
@@ -215,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn other_tags_are_dropped() {
+    fn proposals_of_other_terms_are_ignored() {
         let mut dedup = ProposalDedup::new();
         assert_eq!(dedup.check(Term(0), origin(1, 1)), DedupVerdict::WrongTerm);
         dedup.new_term(TERM);
@@ -260,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_term_starts_afresh() {
+    fn new_term_starts_empty() {
         let mut dedup = dedup();
         dedup.appended(origin(1, 4));
         dedup.new_term(Term(9));

@@ -1,35 +1,46 @@
-//! The origin's side of proposals: what this session has proposed until its fate is known.
+//! The origin's side of proposals: what a session has proposed, until each result is known.
+//!
+//! The driver registers proposals, reports terms, commits and refusals, and sends what
+//! [`Outbox::poll_send`] returns. The outbox holds numbers; payloads stay with the driver.
 
 use std::collections::BTreeSet;
 
+use synod_planted::planted;
+
 use crate::types::{EntryHeader, MemberId, SessionId, Term};
 
-/// Tracks what this session has proposed until its fate is known.
+/// The proposals of this session whose result is not known yet.
 ///
 /// Rules (Raft dissertation, section 6.3, adapted to origins that are members and see the log):
 ///
-/// 1. A proposal is sent to the leader of term T, tagged T. A leader drops other tags, so a message
-///    of an old term never orders anything in a new one.
+/// 1. A proposal is sent to the leader of term T, tagged T. A leader ignores other tags, so a
+///    message of an old term never orders anything in a new one.
 /// 2. After a change of term nothing is sent until the first entry of the new term is committed *in
-///    this member's own log*. All entries of older terms that survived are then before it, and have
-///    been reported by [`Outbox::committed`]; all others can never commit any more (Raft, sections
-///    5.4.2 and 5.4.3). What is still outstanding is sent again, in number order. A log that starts
-///    after an entry of the new term has that behind it: see [`Outbox::log_starts_after`].
-/// 3. Within a term the leader recognises numbers (see [`crate::ProposalDedup`]), so sending again after a
-///    broken connection orders nothing twice.
+///    this member's own log*. All entries of older terms that survived precede it, and have been
+///    reported by [`Outbox::committed`]; all others can never commit (Raft, sections 5.4.2 and
+///    5.4.3). What is still outstanding is sent again, in the order of numbers. A log whose base is
+///    of the new term has such a commit already: see [`Outbox::log_starts_after`].
+/// 3. Within a term the leader recognises numbers (see [`crate::ProposalDedup`]), so sending again
+///    after a broken connection orders nothing twice.
 /// 4. A refusal counts only in the term the proposal was last sent in: one of an older term may
-///    arrive after the proposal went to a new leader, which may have appended it.
+///    arrive after the proposal was sent to a new leader, which may have appended it.
 /// 5. Rule 2 needs a log without holes: see [`Outbox::log_reset`].
 ///
-/// Invariant: outstanding numbers below `unsent_from` were sent in the current term, the others not.
+/// Invariant: outstanding numbers below `unsent_from` were sent in the current term, the others
+/// not.
 #[derive(Debug)]
 pub struct Outbox {
     member: MemberId,
     session: SessionId,
+    /// Number of the newest proposal; zero: none.
     last_number: u64,
+    /// Numbers of proposals without a result.
     outstanding: BTreeSet<u64>,
+    /// Lowest number that may not have been sent in the current term.
     unsent_from: u64,
+    /// The current term.
     term: Term,
+    /// The leader of the current term, if known.
     leader: Option<MemberId>,
     /// Term of the latest committed entry of the own log.
     committed_term: Term,
@@ -38,9 +49,9 @@ pub struct Outbox {
 /// A proposal to be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SendProposal {
-    /// The leader.
+    /// The leader to send it to.
     pub to: MemberId,
-    /// Its term.
+    /// That leader's term.
     pub tag: Term,
     /// The proposal's number.
     pub number: u64,
@@ -82,13 +93,13 @@ impl Outbox {
     }
 
     /// The connection to the leader was established again: what was sent in this term may be lost,
-    /// so everything unresolved is sent again.
+    /// so everything outstanding is sent again.
     pub fn reconnected(&mut self) {
         self.unsent_from = 0;
     }
 
-    /// To be called for every committed entry, in order. `Some(number)` if it is an outstanding
-    /// proposal of this session, which is resolved now.
+    /// An entry is committed; to be called for every entry, in order. `Some(number)` if the entry
+    /// is an outstanding proposal of this session, whose result that is.
     pub fn committed(&mut self, header: &EntryHeader) -> Option<u64> {
         self.committed_term = self.committed_term.max(header.term);
         let origin = header.origin;
@@ -100,35 +111,35 @@ impl Outbox {
             .then_some(origin.number)
     }
 
-    /// The leader of `term` refused the proposal. True if that resolves it; false if it is not
-    /// outstanding or the refusal is of another term than the proposal was last sent in.
+    /// The leader of `term` refused the proposal. True if that is its result. False if the proposal
+    /// is not outstanding, or was last sent in another term.
     pub fn refused(&mut self, term: Term, number: u64) -> bool {
-        let is_current =
-            term == self.term || synod_planted::is(synod_planted::Bug::BelieveOldRefusal);
+        let is_current = planted!(BelieveOldRefusal, term == self.term, else true);
         is_current && number < self.unsent_from && self.outstanding.remove(&number)
     }
 
-    /// The caller no longer cares (its fate may stay unknown): never send it again.
+    /// The caller has given the proposal up: it is never sent again, and its result may stay
+    /// unknown.
     pub fn forget(&mut self, number: u64) {
         self.outstanding.remove(&number);
     }
 
-    /// This member's log starts after an entry of this term, at a start or a reset. That entry is
-    /// committed, so it counts for rule 2: it may be the last one of a quiet group, and the next would
-    /// be a long time coming.
+    /// This member's log has a base of this term, at a start or after a reset. The base is
+    /// committed, so it counts for rule 2. In a quiet group it may be the last entry for a long
+    /// time.
     pub fn log_starts_after(&mut self, base: Term) {
         self.committed_term = self.committed_term.max(base);
     }
 
-    /// This member's log was dropped and started again behind an entry of this term, so that committed
-    /// entries were skipped unseen. Nothing outstanding may be sent again: it may be among them. Returns
-    /// the numbers concerned; their fate stays unknown to this session.
+    /// This member's log was reset to a base of this term, so that this session has not seen all
+    /// committed entries. Nothing outstanding may be sent again, because it may be among them.
+    /// Returns the numbers concerned; their results stay unknown to this session.
     pub fn log_reset(&mut self, base: Term) -> Vec<u64> {
         self.log_starts_after(base);
         std::mem::take(&mut self.outstanding).into_iter().collect()
     }
 
-    /// The lowest number whose fate is open.
+    /// The lowest number without a result.
     pub fn oldest_outstanding(&self) -> Option<u64> {
         self.outstanding.first().copied()
     }
@@ -209,12 +220,12 @@ mod tests {
             outbox.submit();
             assert_eq!(drain(&mut outbox), [(2, number)]);
             outbox.leader_changed(Term(3), Some(LEADER));
-            assert_eq!(drain(&mut outbox), [], "the next term is another matter");
+            assert_eq!(drain(&mut outbox), [], "no commit of term 3 yet");
         }
     }
 
     #[test]
-    fn sends_again_in_a_new_term_only_what_did_not_survive() {
+    fn new_term_sends_again_only_what_did_not_survive() {
         let mut outbox = outbox();
         outbox.leader_changed(Term(1), Some(LEADER));
         outbox.committed(&entry(1, LEADER, 0));

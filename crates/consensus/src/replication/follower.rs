@@ -1,8 +1,13 @@
-//! The side of everybody who does not lead: taking over the leader's log.
+//! The side of every member that does not lead: taking over the leader's log.
 //!
-//! Sources: Raft, sections 5.3 (consistency check, conflicting entries) and 7 (figure 13, receiver of
-//! a snapshot); the acknowledgement rule (term of the leader whose log it is, index) is that of
+//! A follower acknowledges only what its disk holds of this leader's log. It truncates only at an
+//! entry that contradicts the leader's, and never below its commit index.
+//!
+//! Sources: Raft, sections 5.3 (consistency check, conflicting entries) and 7 (figure 13, receiver
+//! of a snapshot); the acknowledgement rule (term of the leader whose log it is, index) is that of
 //! etcd raft's asynchronous storage and openraft's log ids for I/O.
+
+use synod_planted::planted;
 
 use crate::core::Core;
 use crate::effect::{Effect, WriteOp};
@@ -10,14 +15,14 @@ use crate::membership::config::Config;
 use crate::message::{Append, AppendOutcome, AppendReply, Body, LogBase};
 use crate::types::{EntryHeader, EntryId, EntryKind, LogIndex, MemberId, Seqno, Term, Time};
 
-/// The content of an append, checked.
-struct Checked {
+/// The part of an append that lies in this member's log or follows it.
+struct AppendRest {
     prev: EntryId,
     entries: Vec<EntryHeader>,
 }
 
 impl Core {
-    /// Entries of the current leader, or a probe.
+    /// Handles entries of the current leader, or a probe.
     pub(crate) fn handle_append(
         &mut self,
         from: MemberId,
@@ -35,17 +40,20 @@ impl Core {
         if !self.heard_leader(from) {
             return;
         }
-        // A new leader's log contains everything committed (Raft, leader completeness).
+        // A leader's log contains everything that is committed (Raft, leader completeness).
         self.matched = self.matched.max(self.commit);
         let (commit, sent_at) = (append.commit, append.sent_at);
         let end = append.prev.index.0 + append.entries.len() as u64;
         let Some(rest) = self.skip_base(append) else {
-            // All of it lies before our log, which starts with committed entries.
+            // All of it lies before this member's log, and is committed.
             return self.acknowledge(from, LogIndex(end), sent_at);
         };
-        let reaches = synod_planted::is(synod_planted::Bug::AppendAnywhere)
-            && rest.prev.index <= self.log.last().index;
-        if !self.log.holds(rest.prev) && !reaches {
+        let fits = planted!(
+            AppendAnywhere,
+            self.log.holds(rest.prev),
+            else self.log.holds(rest.prev) || rest.prev.index <= self.log.last().index
+        );
+        if !fits {
             return self.reject(from, rest.prev, sent_at);
         }
         if !self.take_entries(&rest, configs) {
@@ -57,28 +65,29 @@ impl Core {
         self.acknowledge(from, LogIndex(end), sent_at);
     }
 
-    /// Leaves away what lies before our log. `None`: all of it.
-    fn skip_base(&self, append: Append) -> Option<Checked> {
+    /// Leaves out what lies before this member's log. `None`: all of it lies there.
+    fn skip_base(&self, append: Append) -> Option<AppendRest> {
         let base = self.log.base().last;
         let Append {
             prev, mut entries, ..
         } = append;
         if prev.index >= base.index {
-            return Some(Checked { prev, entries });
+            return Some(AppendRest { prev, entries });
         }
         let missing = usize::try_from(base.index.0 - prev.index.0).unwrap_or(usize::MAX);
         if entries.len() < missing {
             return None;
         }
         let rest = entries.split_off(missing);
-        entries.last().map(|last| Checked {
+        entries.last().map(|last| AppendRest {
             prev: last.id(),
             entries: rest,
         })
     }
 
-    /// Tells where the logs may agree: our highest entry that is not above the refused position and
-    /// not of a higher term than the leader has there (Raft, end of section 5.3).
+    /// Refuses an append, and names the position where the logs may agree: this member's highest
+    /// entry that is not above the refused position and not of a higher term than the leader has
+    /// there (Raft, end of section 5.3).
     fn reject(&mut self, from: MemberId, refused: EntryId, sent_at: Time) {
         let index = self
             .log
@@ -90,7 +99,7 @@ impl Core {
             hint: EntryId { term, index },
         };
         if index > refused.index {
-            // The leader's log is shorter than what we know to be committed: not a leader's log.
+            // The sender's log is shorter than what is committed, so it is no leader's log.
             self.counters.malformed += 1;
             return;
         }
@@ -98,11 +107,10 @@ impl Core {
         self.send_when_term_durable(from, Body::AppendReply(reply));
     }
 
-    /// Makes our log equal to the leader's up to the last of `entries`. Keeps what follows if
-    /// nothing conflicts: the message may be an old one (Raft, section 5.3; figure 2, receiver's
-    /// steps 3 and 4). False: the message
-    /// contradicts what is known.
-    fn take_entries(&mut self, append: &Checked, configs: &[(LogIndex, Config)]) -> bool {
+    /// Makes the log equal to the leader's up to the last of `entries`. Keeps what follows if
+    /// nothing conflicts, because the message may be an old one (Raft, section 5.3; figure 2,
+    /// receiver's steps 3 and 4). False: the message contradicts what is known.
+    fn take_entries(&mut self, append: &AppendRest, configs: &[(LogIndex, Config)]) -> bool {
         let known = append
             .entries
             .iter()
@@ -144,14 +152,16 @@ impl Core {
         true
     }
 
-    /// Whether `first` has the seqno that follows the entry before it, if we still know that one's.
+    /// Whether `first` has the seqno that follows the entry before it, if that one's is still
+    /// known.
     fn continues(&self, first: &EntryHeader) -> bool {
         self.log
             .seqno_at(first.index.prev())
             .is_none_or(|before| follows(before, first))
     }
 
-    /// The one place where a message can stop this member: going on would undo what was delivered.
+    /// The one place where a message can stop this member: to obey would undo what it has
+    /// delivered.
     fn assert_not_committed(&self, from: LogIndex) {
         assert!(
             from > self.commit,
@@ -161,7 +171,7 @@ impl Core {
         );
     }
 
-    /// Drops entries that the leader does not have.
+    /// Truncates entries that the leader does not have.
     fn truncate(&mut self, from: LogIndex) {
         self.write(WriteOp::Truncate { from });
         self.durability.truncated(from);
@@ -170,7 +180,7 @@ impl Core {
         }
     }
 
-    /// What is committed there is so here as far as the logs are known to agree (Raft, figure 2,
+    /// Takes over the leader's commit index, as far as the logs are known to agree (Raft, figure 2,
     /// receiver's step 5).
     fn note_leader_commit(&mut self, commit: LogIndex) {
         self.leader_commit = self.leader_commit.max(commit);
@@ -197,8 +207,8 @@ impl Core {
         );
     }
 
-    /// The leader names a committed position to start from (Raft, section 7): nothing to do if our
-    /// log has it, otherwise our log is dropped.
+    /// Handles a base: the leader names a committed position to start from (Raft, section 7).
+    /// Nothing changes if this member's log has that entry; otherwise the log is reset.
     pub(crate) fn handle_install_base(&mut self, from: MemberId, base: LogBase, sent_at: Time) {
         let LogBase {
             last,
@@ -244,7 +254,7 @@ impl Core {
         let ticket = self.write(WriteOp::Reset(base.clone()));
         self.durability.reset(ticket, index);
         self.log.reset(base);
-        // Known by its consequences only: nothing to deliver, so no effect but the reset.
+        // There are no entries to deliver, so the reset is the only effect.
         self.commit = index;
         self.emit(Effect::Config(self.log.config().clone()));
     }
@@ -286,9 +296,10 @@ fn follows(before: Seqno, entry: &EntryHeader) -> bool {
         }
 }
 
+/// Whether a config entry came without its decoded payload.
 fn config_missing(entries: &[EntryHeader], configs: &[(LogIndex, Config)]) -> bool {
-    let given = |entry: &EntryHeader| configs.iter().any(|(index, _)| *index == entry.index);
+    let is_given = |entry: &EntryHeader| configs.iter().any(|(index, _)| *index == entry.index);
     entries
         .iter()
-        .any(|entry| entry.kind == EntryKind::Config && !given(entry))
+        .any(|entry| entry.kind == EntryKind::Config && !is_given(entry))
 }

@@ -1,16 +1,21 @@
 //! The leader's side: appending, sending, counting acknowledgements, staying leader.
 //!
+//! A leader never changes or removes an entry of its log. It writes and sends in the same step, and
+//! commits by counting durable positions of the voters, its own disk among them.
+//!
 //! Sources: Raft, sections 5.3 (log replication) and 5.4.2 (committing by counting only in the own
 //! term); Ongaro's dissertation, sections 6.2 (a leader that lost its quorum steps down), 6.4.1
 //! (lease), 10.2.1 (writing to the own disk in parallel), 10.2.2 (batching and pipelining).
 
 use std::collections::BTreeMap;
 
+use synod_planted::planted;
+
 use crate::commands::{Proposal, ProposeError};
 use crate::core::{Core, State};
 use crate::effect::{Effect, SendEntries};
 use crate::election::priority::Succession;
-use crate::election::transfer::Transfer;
+use crate::election::transfer::LeaderTransfer;
 use crate::membership::config::Config;
 use crate::message::{Append, AppendOutcome, AppendReply, Body, LogBase};
 use crate::quorum::reached_by_majority;
@@ -19,19 +24,22 @@ use crate::replication::progress::{Outgoing, Peer, cost_bytes};
 use crate::tail::LogView;
 use crate::types::{EntryHeader, EntryKind, LogIndex, MemberId, Origin, Seqno, SessionId, Time};
 
-/// What exists only while leading.
+/// A leader's state, which exists only while the member leads.
 #[derive(Debug)]
 pub(crate) struct Leading {
-    /// All other members, and for a while those just removed.
+    /// All other members, and for a while those that were just removed.
     pub(crate) peers: BTreeMap<MemberId, Peer>,
-    /// Sum over the entries after the commit index.
+    /// Sum of the costs of the entries after the commit index, in bytes.
     uncommitted_bytes: u64,
-    /// Since when; stands for "heard" until a voter answers.
+    /// When the member became leader. Until a voter answers, this counts as the time of its latest
+    /// answer.
     since: Time,
+    /// When the next heartbeats are due.
     heartbeat_at: Time,
-    pub(crate) transfer: Option<Transfer>,
-    /// For the rest of the term: somebody was asked to stand in spite of the promises, and that
-    /// request may arrive at any time.
+    /// The leader transfer in progress.
+    pub(crate) leader_transfer: Option<LeaderTransfer>,
+    /// Whether a voter was ordered to become a candidate in spite of the promises. That order may
+    /// arrive at any time, so there is no lease for the rest of the term.
     pub(crate) lease_given_up: bool,
     pub(crate) reads: LeaderReads,
     pub(crate) succession: Succession,
@@ -44,19 +52,20 @@ impl Leading {
             uncommitted_bytes: 0,
             since: now,
             heartbeat_at: now,
-            transfer: None,
+            leader_transfer: None,
             lease_given_up: false,
             reads: LeaderReads::default(),
             succession: Succession::default(),
         }
     }
 
-    /// The inherited uncommitted entries count, too.
+    /// Counts the uncommitted entries that a new leader inherits.
     pub(crate) fn take_over(&mut self, log: &LogView, commit: LogIndex) {
         self.uncommitted_bytes = log.headers_from(commit.next()).map(cost_bytes).sum();
     }
 
-    /// The value that a majority of the configuration's voters has reached.
+    /// The highest value that a majority of the configuration's voters has reached; the default
+    /// without voters. Removed members and learners do not count.
     pub(crate) fn quorum<T: Ord + Copy + Default>(
         &self,
         me: MemberId,
@@ -72,7 +81,7 @@ impl Leading {
         reached_by_majority(config.voters().map(value).collect()).unwrap_or_default()
     }
 
-    /// A majority was heard from at or after this moment.
+    /// The latest moment at or after which a majority has answered.
     fn heard_quorum_at(&self, me: MemberId, config: &Config, now: Time) -> Time {
         self.quorum(me, config, now, |peer| {
             peer.last_heard.unwrap_or(self.since)
@@ -83,7 +92,11 @@ impl Leading {
 impl Core {
     // --- appending --------------------------------------------------------------------------
 
-    /// Appends a proposal. It is written and sent with the next poll of effects.
+    /// Appends a proposal. The next poll of effects writes and sends it.
+    ///
+    /// # Errors
+    ///
+    /// This member does not lead, hands leadership over, or has too many uncommitted bytes.
     ///
     /// # Panics
     ///
@@ -106,7 +119,7 @@ impl Core {
         let Some(leading) = self.leading() else {
             return Err(ProposeError::NotLeader { leader });
         };
-        if leading.transfer.is_some() {
+        if leading.leader_transfer.is_some() {
             return Err(ProposeError::LeaderTransfer);
         }
         let bytes = leading
@@ -187,7 +200,7 @@ impl Core {
 
     // --- sending ----------------------------------------------------------------------------
 
-    /// Fills every follower's window, and tells of commits. Called when all else is polled.
+    /// Fills every follower's window, and sends commit indexes. Called when all else is polled.
     pub(crate) fn replicate(&mut self) {
         if !std::mem::take(&mut self.replicate) {
             return;
@@ -200,7 +213,7 @@ impl Core {
             while let Some(outgoing) = self.poll_peer(id) {
                 self.send_outgoing(id, outgoing);
             }
-            self.tell_commit(id);
+            self.send_commit(id);
         }
     }
 
@@ -213,7 +226,8 @@ impl Core {
         peer.poll(&self.log, &self.limits, install.as_ref(), self.now)
     }
 
-    /// The base set for this member, if it is good: a committed position at or after our own base.
+    /// The base set for this member, if it is usable: a committed position at or after the base of
+    /// this member's own log.
     fn install_base(&self, id: MemberId) -> Option<&LogBase> {
         self.install_bases.get(&id).filter(|base| {
             base.last.index <= self.commit
@@ -257,19 +271,19 @@ impl Core {
             Outgoing::Install(base) => self.send(to, Body::InstallBase { base, sent_at }),
         }
         if let Some(peer) = self.leading_mut().and_then(|l| l.peers.get_mut(&to)) {
-            peer.commit_sent(commit);
+            peer.note_commit_sent(commit);
         }
     }
 
-    /// A commit that no append carries travels with a heartbeat, so that members other than the
-    /// leader need not wait for the next regular one to deliver.
-    fn tell_commit(&mut self, id: MemberId) {
+    /// Sends a commit index that no append carries with a heartbeat at once. Otherwise followers
+    /// would have to wait for the next regular one before they deliver.
+    fn send_commit(&mut self, id: MemberId) {
         let commit = self.commit;
         let Some(peer) = self.leading_mut().and_then(|l| l.peers.get_mut(&id)) else {
             return;
         };
         let usable = commit.min(peer.match_index);
-        if usable > peer.commit_told {
+        if usable > peer.commit_sent {
             self.send_heartbeat(id);
         }
     }
@@ -296,7 +310,7 @@ impl Core {
             return;
         };
         let commit = own_commit.min(peer.match_index);
-        peer.commit_told = peer.commit_told.max(commit);
+        peer.commit_sent = peer.commit_sent.max(commit);
         self.send(
             to,
             Body::Heartbeat {
@@ -309,7 +323,7 @@ impl Core {
 
     // --- answers ----------------------------------------------------------------------------
 
-    /// A member of the group answered in our term. `sent_at` starts its promise (dissertation,
+    /// A member of the group has answered in this term. `sent_at` starts its promise (dissertation,
     /// section 6.4.1: the lease counts from when the heartbeat was *sent*).
     fn heard_from(&mut self, from: MemberId, sent_at: Time) -> Option<&mut Peer> {
         let now = self.now;
@@ -317,10 +331,7 @@ impl Core {
             self.counters.malformed += 1;
             return None;
         }
-        let begun = match synod_planted::is(synod_planted::Bug::LeaseFromReceiveTime) {
-            true => now,
-            false => sent_at,
-        };
+        let begun = planted!(LeaseFromReceiveTime, sent_at, else now);
         let peer = self.leading_mut()?.peers.get_mut(&from)?;
         peer.last_heard = Some(now);
         peer.echoed = peer.echoed.max(Some(begun));
@@ -369,7 +380,7 @@ impl Core {
             AppendOutcome::Durable { index } => {
                 peer.acknowledged(index, now, &self.log);
                 self.advance_commit();
-                self.transfer_step();
+                self.advance_leader_transfer();
                 self.maybe_promote();
             }
             AppendOutcome::Rejected { refused, hint } => {
@@ -378,22 +389,22 @@ impl Core {
         }
     }
 
-    /// Commits what a majority has durably, counting this member only for what its own disk has
+    /// Commits what is durable on a majority, counting this member only for what its own disk has
     /// (dissertation, section 10.2.1), and only entries of the own term (Raft, section 5.4.2).
     pub(crate) fn advance_commit(&mut self) {
         let Some(leading) = self.leading() else {
             return;
         };
         let config = &self.log.config().config;
-        let durable = match synod_planted::is(synod_planted::Bug::CountOwnDiskEarly) {
-            true => self.log.last().index,
-            false => self.durability.index(),
-        };
+        let durable =
+            planted!(CountOwnDiskEarly, self.durability.index(), else self.log.last().index);
         let index = leading.quorum(self.id, config, durable, |peer| peer.match_index);
-        let is_own = self.log.term_at(index) == Some(self.hard.term);
-        if index <= self.commit
-            || !(is_own || synod_planted::is(synod_planted::Bug::CommitOlderTerms))
-        {
+        let is_own_term = planted!(
+            CommitOlderTerms,
+            self.log.term_at(index) == Some(self.hard.term),
+            else true
+        );
+        if index <= self.commit || !is_own_term {
             return;
         }
         let uncommitted = self.log.headers_from(self.commit.next());
@@ -427,7 +438,7 @@ impl Core {
         let config = &self.log.config().config;
         let heard = leading.heard_quorum_at(id, config, now);
         if now.since_us(heard) > self.timing.election_timeout_max_us {
-            // Dissertation, section 6.2: clients must not wait for a leader without a quorum.
+            // Clients must not wait for a leader without a quorum (dissertation, section 6.2).
             return self.become_follower(None);
         }
         if leading.heartbeat_at <= now {
@@ -435,7 +446,7 @@ impl Core {
             self.maybe_promote();
             self.consider_handover();
         }
-        self.tick_transfer();
+        self.tick_leader_transfer();
         self.tick_peers();
     }
 
@@ -477,12 +488,15 @@ impl Core {
             .values()
             .filter_map(|peer| peer.deadline(&self.timing))
             .min();
-        let transfer = leading.transfer.as_ref().map(|transfer| transfer.deadline);
+        let leader_transfer = leading
+            .leader_transfer
+            .as_ref()
+            .map(|transfer| transfer.deadline);
         [
             Some(leading.heartbeat_at),
             Some(quorum_lost),
             peers,
-            transfer,
+            leader_transfer,
         ]
         .into_iter()
         .flatten()
@@ -490,8 +504,9 @@ impl Core {
         .unwrap_or(leading.heartbeat_at)
     }
 
-    /// Whether no other leader can exist now: a majority promised so, counted from when it was asked
-    /// and shortened by what clocks may differ (dissertation, section 6.4.1).
+    /// Whether no other leader can exist now, because a majority has promised so. The promises
+    /// count from when the heartbeat was sent, less the drift of clocks (dissertation, section
+    /// 6.4.1).
     pub fn lease_valid(&self, now: Time) -> bool {
         let Some(leading) = self.leading() else {
             return false;
@@ -511,7 +526,7 @@ impl Core {
 
     // --- hints ------------------------------------------------------------------------------
 
-    /// The connection to this member broke. Only a hint; saves waiting for timeouts.
+    /// The connection to this member broke. Only a hint: it saves waiting for timeouts.
     pub fn peer_disconnected(&mut self, now: Time, peer: MemberId) {
         self.observe(now);
         if self.leader == Some(peer) {
@@ -526,7 +541,7 @@ impl Core {
         }
     }
 
-    /// A connection to this member is there: a leader probes it at once.
+    /// There is a connection to this member again: a leader probes it at once.
     pub fn peer_connected(&mut self, now: Time, peer: MemberId) {
         self.observe(now);
         if let Some(peer) = self.leading_mut().and_then(|l| l.peers.get_mut(&peer)) {
@@ -535,9 +550,9 @@ impl Core {
         }
     }
 
-    /// Where that member's log shall start if it needs to be told: it lacks entries that this
-    /// member's log no longer has, or its log is empty. The base has to be committed and in this
-    /// member's log when it is used; otherwise this member's own base is taken.
+    /// Sets where that member's log shall start if it needs a base: because it lacks entries that
+    /// this member has purged, or because its log is empty. The base has to be committed and in
+    /// this member's log when it is used; otherwise this member's own base is sent.
     pub fn set_install_base(&mut self, member: MemberId, base: LogBase) {
         self.install_bases.insert(member, base);
         self.replicate = true;

@@ -1,5 +1,7 @@
-//! What a leader knows of one other member, and what it sends it next (flow control in the manner of
-//! etcd raft's `tracker`; the modes are drawn below).
+//! What a leader knows of one other member, and which entries it sends to that member next.
+//!
+//! Flow control follows etcd raft's `tracker`: a member is in one of four modes, each with a window
+//! of its own. Nothing here decides what is committed; [`super::leader`] counts `match_index`.
 //!
 //! ```text
 //!              ack                       next older than the headers in memory
@@ -19,7 +21,7 @@ use crate::params::{Limits, Timing};
 use crate::tail::LogView;
 use crate::types::{EntryHeader, EntryId, LogIndex, MemberId, Time};
 
-/// Entries in one catch-up message.
+/// Most entries in one catch-up message.
 const CATCH_UP_ENTRIES_MAX: u64 = 4096;
 
 /// Size of an entry besides its payload, for flow control.
@@ -30,67 +32,109 @@ pub(crate) fn cost_bytes(header: &EntryHeader) -> u64 {
     u64::from(header.payload_len) + HEADER_BYTES
 }
 
-/// One other member, as the leader sees it. All knowledge is of the leader's term.
+/// One other member, as the leader sees it. Everything here was learned in the leader's term.
+///
+/// Invariant: `0 <= match_index < next <= last entry of the leader's log + 1`.
 #[derive(Debug)]
 pub(crate) struct Peer {
-    /// Its log is durable and equal to ours up to here. Grows, but see `forget_lost`.
+    /// The highest index up to which the member's log is known to be durable and equal to the
+    /// leader's. Zero: nothing is known. The leader counts it for commits.
+    ///
+    /// Grows, except when the member turns out to have lost its log's end (`lower_match_index`).
     pub(crate) match_index: LogIndex,
-    /// Next entry to send; above `match_index`.
+    /// The next entry to send. In `Probe` and `CatchUp` nothing above `next - 1` is known to have
+    /// arrived. In `Stream` entries from `match_index + 1` to `next - 1` are in flight.
+    ///
+    /// Invariant: above `match_index`.
     next: LogIndex,
+    /// How entries are sent.
     mode: Mode,
-    /// Its log turned out to be empty.
-    blank: bool,
-    /// When any answer of this term came.
+    /// The member has reported that its log is empty, and nothing was acknowledged since. Only to
+    /// such a member a base is sent although the leader's log has all entries.
+    ///
+    /// Invariant: if set, `match_index` is zero.
+    has_empty_log: bool,
+    /// When the leader last received any answer of its term from the member; `None`: not yet.
+    /// Check-quorum and promotion look at it.
     pub(crate) last_heard: Option<Time>,
-    /// Latest time of ours that it echoed: its promise began then or later.
+    /// The latest of the leader's own times that the member has echoed; `None`: none. The member's
+    /// promise began then or later, so the lease counts from it.
+    ///
+    /// Invariant: not after the leader's present time.
     pub(crate) echoed: Option<Time>,
-    /// Latest read round it confirmed.
+    /// Highest read round that the member has confirmed; zero: none.
+    ///
+    /// Invariant: at most the leader's latest round.
     pub(crate) read_round: u64,
-    /// Commit index it was told and could use.
-    pub(crate) commit_told: LogIndex,
-    /// When it last said what is durable.
+    /// Highest commit index that was sent when the member was expected to hold the entries. A
+    /// higher one is sent at once, with a heartbeat.
+    ///
+    /// Invariant: below `next`.
+    pub(crate) commit_sent: LogIndex,
+    /// When the latest acknowledgement arrived; `None`: none in this term.
     acknowledged_at: Option<Time>,
-    /// When an append was answered, or sent although there was nothing to send.
+    /// When the latest acknowledgement arrived, or the latest probe of an idle stream was sent. At
+    /// first the time when the leader began to track the member.
     checked_at: Time,
-    /// Removed from the configuration; told so until then.
+    /// If the member was removed from the configuration: until when it is still sent the log, so
+    /// that it learns of its removal. `None`: it is configured.
     pub(crate) leaving_until: Option<Time>,
 }
 
 #[derive(Debug)]
 enum Mode {
-    /// `sent`: when the outstanding probe went out. `empty`: without entries (a repetition).
-    Probe { sent: Option<Time>, empty: bool },
-    /// `inflight`: last index and bytes of each message. `moved_at`: last progress. `since`: when it began.
+    /// Searches for the position where the logs agree, one message at a time.
+    Probe {
+        /// When the outstanding message was sent; `None`: none is outstanding.
+        sent: Option<Time>,
+        /// Whether the next message goes without entries, because the one before may have been
+        /// lost.
+        empty: bool,
+    },
+    /// Sends from memory, without waiting, as far as the window allows.
     Stream {
+        /// When the stream began. Refusals of earlier messages do not concern it.
         since: Time,
+        /// Last index and cost in bytes of each message without an acknowledgement.
         inflight: VecDeque<(LogIndex, u64)>,
+        /// Sum of the costs in `inflight`.
         bytes: u64,
+        /// When `match_index` last rose, or the first message of the present window was sent.
         moved_at: Time,
     },
-    /// When the outstanding message went out.
-    CatchUp { sent: Option<Time> },
-    /// Where it was told to start, and when.
-    Install { base: LogIndex, sent: Option<Time> },
+    /// Sends what is no longer in memory from the leader's disk, one large message at a time.
+    CatchUp {
+        /// When the outstanding message was sent; `None`: none is outstanding.
+        sent: Option<Time>,
+    },
+    /// Has sent a base, and waits until the member's log starts there.
+    Install {
+        /// Index of the base.
+        base: LogIndex,
+        /// When the base was sent; `None`: it has to be sent again.
+        sent: Option<Time>,
+    },
 }
 
-/// What to send.
+/// The next message to a member.
 #[derive(Debug)]
 pub(crate) enum Outgoing {
     /// An append without entries after `next - 1`.
     Empty { prev: EntryId },
-    /// Entries.
+    /// An append with these entries.
     Entries {
         prev: EntryId,
         first: LogIndex,
         last: LogIndex,
         may_shorten: bool,
     },
-    /// A base.
+    /// An order to start the log at this base.
     Install(LogBase),
 }
 
 impl Peer {
-    /// A member of which nothing is known; the first probe asks about the end of our log.
+    /// A member of which nothing is known. `next` is the end of the leader's log, where the first
+    /// probe looks.
     pub(crate) fn new(next: LogIndex, now: Time) -> Peer {
         Peer {
             match_index: LogIndex(0),
@@ -99,18 +143,18 @@ impl Peer {
                 sent: None,
                 empty: false,
             },
-            blank: false,
+            has_empty_log: false,
             last_heard: None,
             echoed: None,
             read_round: 0,
-            commit_told: LogIndex(0),
+            commit_sent: LogIndex(0),
             acknowledged_at: None,
             checked_at: now,
             leaving_until: None,
         }
     }
 
-    /// For the outside.
+    /// The part that [`crate::Core::progress`] reports.
     pub(crate) fn snapshot(&self, member: MemberId) -> Progress {
         let mode = match self.mode {
             Mode::Probe { .. } => ProgressMode::Probe,
@@ -128,7 +172,7 @@ impl Peer {
         }
     }
 
-    /// The next message, if the mode's window allows one. Call until `None`.
+    /// The next message, if the mode's window allows one. The leader calls this until `None`.
     pub(crate) fn poll(
         &mut self,
         log: &LogView,
@@ -207,17 +251,18 @@ impl Peer {
                     may_shorten: true,
                 })
             }
-            // Told to start somewhere that is in our log: wait for the answer.
+            // The base that it was sent is in the leader's log: wait for the answer.
             Mode::Install { sent: Some(_), .. } => None,
             Mode::Install { sent: None, .. } => self.poll_install(log, install, now),
         }
     }
 
-    /// It lacks entries before our log, or is new and shall start at a base of its own.
+    /// Whether the member lacks entries before the leader's log, or is new and shall start at the
+    /// base set for it.
     fn needs_base(&self, log: &LogView, install: Option<&LogBase>) -> bool {
-        let before_our_log = self.next.prev() < log.base().last.index;
-        let starts_elsewhere = self.blank && self.next == LogIndex(1) && install.is_some();
-        before_our_log || starts_elsewhere
+        let before_the_log = self.next.prev() < log.base().last.index;
+        let has_own_base = self.has_empty_log && self.next == LogIndex(1) && install.is_some();
+        before_the_log || has_own_base
     }
 
     fn poll_install(
@@ -237,25 +282,26 @@ impl Peer {
         Some(Outgoing::Install(base))
     }
 
-    /// An append went out that carried this commit index.
-    pub(crate) fn commit_sent(&mut self, commit: LogIndex) {
+    /// An append was sent that carried this commit index.
+    pub(crate) fn note_commit_sent(&mut self, commit: LogIndex) {
         match self.mode {
-            // It will hold everything before `next` when it reads the message, unless one is lost.
+            // The member will hold everything before `next` when it reads the message, unless a
+            // message is lost.
             Mode::Stream { .. } => {
-                self.commit_told = self.commit_told.max(commit.min(self.next.prev()));
+                self.commit_sent = self.commit_sent.max(commit.min(self.next.prev()));
             }
-            // May be refused.
+            // The member may refuse the message.
             Mode::Probe { .. } | Mode::CatchUp { .. } | Mode::Install { .. } => {}
         }
     }
 
-    /// It said "durable up to `index`".
+    /// The member has acknowledged "durable up to `index`".
     pub(crate) fn acknowledged(&mut self, index: LogIndex, now: Time, log: &LogView) {
         let moved = index > self.match_index;
         self.match_index = self.match_index.max(index);
         (self.checked_at, self.acknowledged_at) = (now, Some(now));
         if moved {
-            self.blank = false;
+            self.has_empty_log = false;
         }
         match &mut self.mode {
             Mode::Probe { .. } => self.restart(Mode::stream(now)),
@@ -295,8 +341,8 @@ impl Peer {
         }
     }
 
-    /// It refused an append after `refused` that was sent at `sent_at`; the logs agree at `agreement` at
-    /// best. False: stale.
+    /// The member has refused an append after `refused` that was sent at `sent_at`. The logs agree
+    /// at `agreement` at best; `hint` is what the member has there. False: the refusal is stale.
     pub(crate) fn rejected(
         &mut self,
         refused: LogIndex,
@@ -304,19 +350,20 @@ impl Peer {
         hint: EntryId,
         sent_at: Time,
     ) -> bool {
-        self.forget_lost(refused, agreement, sent_at);
+        self.lower_match_index(refused, agreement, sent_at);
         let current = match &self.mode {
             Mode::Probe { .. } | Mode::CatchUp { .. } => refused == self.next.prev(),
-            // One of a message that went out before this stream says nothing of it. Where messages overtake
-            // each other there are many of those, and each would make all of the window go out again.
+            // A refusal of a message from before this stream does not concern it. Where messages
+            // overtake each other there are many of those, and each would cause the whole window to
+            // be sent again.
             Mode::Stream { since, .. } => refused > self.match_index && sent_at >= *since,
             Mode::Install { .. } => false,
         };
         if !current {
             return false;
         }
-        self.blank = hint == EntryId::default() && self.match_index == LogIndex(0);
-        self.commit_told = self.commit_told.min(self.match_index);
+        self.has_empty_log = hint == EntryId::default() && self.match_index == LogIndex(0);
+        self.commit_sent = self.commit_sent.min(self.match_index);
         self.next = agreement.max(self.match_index).next();
         self.mode = Mode::Probe {
             sent: None,
@@ -325,17 +372,18 @@ impl Peer {
         true
     }
 
-    /// It lacks what it once said is durable: its log was damaged, and it came back within this term. That is
-    /// certain if the append it refuses was sent after its word arrived. To believe less of a member
-    /// is always safe.
-    fn forget_lost(&mut self, refused: LogIndex, agreement: LogIndex, sent_at: Time) {
+    /// Lowers `match_index` if the member lacks entries that it has acknowledged: its log was
+    /// damaged, and it restarted within this term. That is certain if the refused append was sent
+    /// after the latest acknowledgement arrived. Lowering `match_index` is always safe.
+    fn lower_match_index(&mut self, refused: LogIndex, agreement: LogIndex, sent_at: Time) {
         let later = self.acknowledged_at.is_some_and(|at| sent_at > at);
         if refused <= self.match_index && agreement < self.match_index && later {
             self.match_index = agreement;
         }
     }
 
-    /// Its connection broke: nothing in flight will be answered. Waits before it probes.
+    /// The connection to the member broke: no message in flight will be answered. The next probe
+    /// waits.
     pub(crate) fn disconnected(&mut self, now: Time) {
         self.restart(Mode::Probe {
             sent: Some(now),
@@ -343,7 +391,7 @@ impl Peer {
         });
     }
 
-    /// Its connection is there: probe at once.
+    /// There is a connection to the member again: probe at once.
     pub(crate) fn connected(&mut self) {
         self.restart(Mode::Probe {
             sent: None,
@@ -351,7 +399,7 @@ impl Peer {
         });
     }
 
-    /// When `tick` has something to do.
+    /// When [`Peer::tick`] has something to do; `None`: never, in this state.
     pub(crate) fn deadline(&self, timing: &Timing) -> Option<Time> {
         let retry = timing.retry_us;
         let mode = match &self.mode {
@@ -366,9 +414,9 @@ impl Peer {
         mode.into_iter().chain(self.leaving_until).min()
     }
 
-    /// Sends again what got no answer. An idle stream is probed now and then, too: a follower that
-    /// restarted unnoticed has forgotten how much of its log is known to be ours, and cannot take
-    /// over the commit index before the next append.
+    /// Sends again what was not answered. Also probes an idle stream from time to time. A follower
+    /// that restarted unnoticed no longer knows how much of its log is the leader's, and cannot
+    /// take over the commit index before the next append.
     pub(crate) fn tick(&mut self, now: Time, timing: &Timing, log: &LogView) -> Option<Outgoing> {
         if self.deadline(timing).is_none_or(|deadline| now < deadline) {
             return None;
@@ -393,20 +441,21 @@ impl Peer {
         None
     }
 
-    /// Whether a promotion would not hold up commits: it streams, close behind. And something of the log is
-    /// durable there: without, it would not know the group after a crash, nor vote in it.
+    /// Whether the member as a voter would not delay commits: it is in a stream, and lacks at most
+    /// `lag_max` entries. And some of the log must be durable on it: otherwise it would not know
+    /// the group after a crash, nor vote in it.
     pub(crate) fn is_caught_up(&self, commit: LogIndex, lag_max: u64) -> bool {
         let streams = matches!(self.mode, Mode::Stream { .. });
         streams && self.match_index > LogIndex(0) && self.match_index.0 + lag_max >= commit.0
     }
 
-    /// Goes on after what is known to match. As long as nothing is, `next` is a search position and
-    /// stays (starting over would take a member that lags for one that needs a base).
+    /// Continues in another mode after `match_index`. As long as nothing is known to match, `next`
+    /// is a search position and stays: at 1, a member that lags would seem to need a base.
     fn restart(&mut self, mode: Mode) {
         if self.match_index > LogIndex(0) {
             self.next = self.match_index.next();
         }
-        self.commit_told = self.commit_told.min(self.match_index);
+        self.commit_sent = self.commit_sent.min(self.match_index);
         self.mode = mode;
     }
 }
@@ -441,7 +490,7 @@ mod tests {
     use crate::tail::tests::log;
     use crate::types::Term;
 
-    /// What goes out now, by first index.
+    /// First indexes of the messages that are sent now.
     fn sent(peer: &mut Peer, log: &LogView, now: u64) -> Vec<u64> {
         let limits = Limits {
             append_bytes_max: 1,
@@ -464,9 +513,10 @@ mod tests {
         peer.rejected(LogIndex(refused), index, hint, Time(sent_at))
     }
 
-    /// Messages overtake each other: the follower refuses all that come before their predecessors.
+    /// Messages overtake each other: the follower refuses those that arrive before their
+    /// predecessors.
     #[test]
-    fn window_goes_out_once_for_all_refusals_of_an_earlier_one() {
+    fn window_is_sent_once_for_all_refusals_of_an_earlier_one() {
         let log = log(&[1; 6]);
         let mut peer = Peer::new(LogIndex(2), Time(0));
         assert_eq!(sent(&mut peer, &log, 0), [2]);
