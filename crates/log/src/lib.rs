@@ -15,38 +15,28 @@
 //! `synod-consensus` and its driver.
 #![forbid(unsafe_code)]
 
-mod behind;
-mod cache;
-mod codec;
-mod control;
 mod entry;
 mod error;
 pub mod files;
-#[cfg(feature = "fuzzing")]
-#[doc(hidden)]
-pub mod fuzzing;
-mod index;
-pub mod offline;
-mod open;
+mod format;
 mod options;
-mod prepare;
-mod purge;
 mod reader;
-mod record;
 mod recovery;
-mod repair;
-mod replay;
-mod scan;
-mod segment;
+mod retention;
 mod shared;
+mod testing;
 mod writer;
 
 pub use entry::Entry;
 pub use error::LogError;
 pub use files::{FaultyFiles, Files, MemoryFiles, RealFiles};
-pub use open::{Consent, Identity, Log, Opened, RecoveryReport, TornTail};
 pub use options::{LogOptions, PAYLOAD_BYTES_MAX};
-pub use purge::RetentionPoint;
 pub use reader::LogReader;
-pub use repair::{RepairPlan, RepairReport};
+pub use recovery::offline;
+pub use recovery::open::{Consent, Identity, Log, Opened, RecoveryReport, TornTail};
+pub use recovery::repair::{RepairPlan, RepairReport};
+pub use retention::purge::RetentionPoint;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub use testing::fuzzing;
 pub use writer::LogWriter;

@@ -5,12 +5,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use synod_consensus::{EntryHeader, LogIndex, Seqno};
 
-use crate::index::Spot;
-use crate::record::{
+use crate::format::record::{
     BATCH_HEADER_BYTES, Bad, BatchHeader, ENTRY_FIXED_BYTES, PREFIX_BYTES, Place, Record,
 };
-use crate::scan::{BlockReader, read_outline};
-use crate::segment::segment_path;
+use crate::format::segment::segment_path;
+use crate::recovery::scan::{BlockReader, read_outline};
+use crate::retention::index::Spot;
 use crate::shared::{Segment, Shared, State, Tip};
 use crate::{Entry, LogError};
 

@@ -10,11 +10,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use synod_consensus::{EntryId, LogBase, LogIndex, Seqno};
 
 use crate::LogError;
-use crate::cache::Cache;
 use crate::files::File;
-use crate::index::StreamIndex;
-use crate::record::Bad;
-use crate::segment::segment_path;
+use crate::format::record::Bad;
+use crate::format::segment::segment_path;
+use crate::retention::cache::Cache;
+use crate::retention::index::StreamIndex;
 
 /// An open segment. The file stays readable after a purge removed its name.
 #[derive(Clone)]

@@ -11,15 +11,15 @@ use std::sync::Arc;
 
 use synod_consensus::{Config, EntryKind, GroupId, HardState, LogBase, LogIndex};
 
-use crate::control::{Control, StreamPosition, TERMS_NOTED};
 use crate::files::{FileLock, Files, write_all_at};
-use crate::prepare::SpareMaker;
-use crate::reader::LogReader;
-use crate::record::{BATCH_HEADER_BYTES, BatchHeader, Place, Promised, Record};
-use crate::repair::set_aside_files;
-use crate::segment::{
+use crate::format::control::{Control, StreamPosition, TERMS_NOTED};
+use crate::format::record::{BATCH_HEADER_BYTES, BatchHeader, Place, Promised, Record};
+use crate::format::segment::{
     Predecessor, SEGMENT_HEADER_BYTES, SegmentHeader, segment_path, spare_path, unix_ms,
 };
+use crate::reader::LogReader;
+use crate::recovery::repair::set_aside_files;
+use crate::retention::spare::SpareMaker;
 use crate::shared::{Segment, Shared, Tip};
 use crate::{Entry, LogError, LogOptions};
 
@@ -146,7 +146,7 @@ impl LogWriter {
                 id: entry.header.id(),
                 seqno: entry.header.seqno,
             };
-            let bytes = crate::record::entry_record_bytes(entry.payload.len());
+            let bytes = crate::format::record::entry_record_bytes(entry.payload.len());
             self.pending.push(Pending {
                 record: Record::Entry(entry.clone()),
                 bytes,
@@ -603,6 +603,6 @@ fn too_large(base: &LogBase) -> LogError {
     LogError::TooLarge {
         index: base.last.index,
         bytes: base.config.config.members.len() as u64 * 64, // only a hint
-        max: crate::record::OTHER_BODY_BYTES_MAX as u64,
+        max: crate::format::record::OTHER_BODY_BYTES_MAX as u64,
     }
 }

@@ -3,8 +3,6 @@
 //! [`RealFiles`] is the operating system, [`MemoryFiles`] keeps what was synced apart from what was
 //! only written and can "lose power", [`FaultyFiles`] wraps either and fails chosen operations.
 
-mod faulty;
-mod memory;
 mod real;
 
 use std::io;
@@ -13,9 +11,9 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::SystemTime;
 
-pub use faulty::{Fault, FaultKind, FaultyFiles, Op};
-pub use memory::MemoryFiles;
 pub use real::RealFiles;
+
+pub use crate::testing::{Fault, FaultKind, FaultyFiles, MemoryFiles, Op};
 
 /// How to open a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -123,7 +121,7 @@ pub(crate) fn read_full_at(file: &dyn File, buf: &mut [u8], offset: u64) -> io::
 }
 
 /// The number of Linux for "I/O error": the disk cannot read a sector.
-const EIO: i32 = 5;
+pub(crate) const EIO: i32 = 5;
 /// Unreadable places are skipped in pieces of this size.
 const PAGE_BYTES: usize = 4096;
 

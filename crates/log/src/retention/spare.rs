@@ -12,7 +12,7 @@ use std::thread::JoinHandle;
 
 use crate::LogError;
 use crate::files::{File, Files, OpenMode, write_all_at};
-use crate::segment::spare_path;
+use crate::format::segment::spare_path;
 
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 /// How much may wait in the page cache: syncs on the commit path share the disk with us.

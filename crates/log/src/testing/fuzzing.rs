@@ -3,12 +3,12 @@
 
 use bytes::Bytes;
 
-use crate::control::{Control, ControlFound};
-use crate::record::{
+use crate::format::control::{Control, ControlFound};
+use crate::format::record::{
     BATCH_BODY_BYTES, BATCH_HEADER_BYTES, BatchHeader, ENTRY_FIXED_BYTES, Outline, PREFIX_BYTES,
     Place, Record, aligned, seal,
 };
-use crate::segment::{SEGMENT_HEADER_BYTES, SegmentHeader};
+use crate::format::segment::{SEGMENT_HEADER_BYTES, SegmentHeader};
 
 const RECORD_TYPE_ENTRY: u8 = 1;
 const RECORD_TYPE_BATCH: u8 = 5;

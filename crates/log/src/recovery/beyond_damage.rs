@@ -7,13 +7,13 @@ use std::path::Path;
 use synod_consensus::{Config, EntryKind, Term};
 
 use crate::LogError;
-use crate::control::{Control, StreamPosition};
 use crate::files::Files;
-use crate::record::{BATCH_HEADER_BYTES, BatchHeader, Promised, Record};
-use crate::recovery::{EndDecision, EndFacts, decide_end};
-use crate::replay::{SegmentFile, check_owner, last_segment, open_segment};
-use crate::scan::{BlockReader, look_behind, read_batch, search_batches};
-use crate::segment::SEGMENT_HEADER_BYTES;
+use crate::format::control::{Control, StreamPosition};
+use crate::format::record::{BATCH_HEADER_BYTES, BatchHeader, Promised, Record};
+use crate::format::segment::SEGMENT_HEADER_BYTES;
+use crate::recovery::decisions::{EndDecision, EndFacts, decide_end};
+use crate::recovery::replay::{SegmentFile, check_owner, last_segment, open_segment};
+use crate::recovery::scan::{BlockReader, look_behind, read_batch, search_batches};
 
 const BLOCK_BYTES: usize = 1 << 20;
 

@@ -7,10 +7,12 @@ use std::path::Path;
 
 use synod_consensus::{EntryId, LogBase, MemberId, Term};
 
-use crate::codec::{Fields, PutFields, put_base, take_base};
 use crate::files::{Files, OpenMode, read_full_at, write_all_at};
-use crate::record::Bad;
-use crate::segment::{FORMAT_VERSION, SegmentHeader, USED_BYTES, control_path, control_temp_path};
+use crate::format::codec::{Fields, PutFields, put_base, take_base};
+use crate::format::record::Bad;
+use crate::format::segment::{
+    FORMAT_VERSION, SegmentHeader, USED_BYTES, control_path, control_temp_path,
+};
 use crate::{Identity, LogError};
 
 const MAGIC: &[u8; 8] = b"SYNODCTL";

@@ -8,8 +8,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use synod_consensus::{EntryId, GroupId, HardState, MemberId, Seqno};
 
-use crate::codec::{Fields, PutFields};
-use crate::record::Bad;
+use crate::format::codec::{Fields, PutFields};
+use crate::format::record::Bad;
 
 /// The disk format this program writes and reads.
 pub(crate) const FORMAT_VERSION: u32 = 2;

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::SystemTime;
 
-use super::{File, FileLock, Files, LockError, OpenMode};
+use crate::files::{File, FileLock, Files, LockError, OpenMode};
 
 /// Operations that can be made to fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,7 +121,7 @@ impl Plan {
         let state = self.state();
         let mut bad = state.unreadable.iter();
         match bad.any(|(file, range)| file == path && touches(range)) {
-            true => Err(io::Error::from_raw_os_error(super::EIO)),
+            true => Err(io::Error::from_raw_os_error(crate::files::EIO)),
             false => Ok(()),
         }
     }

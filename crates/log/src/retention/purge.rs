@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use synod_consensus::{ConfigAt, LogBase, LogIndex};
 
-use crate::segment::{segment_path, unix_ms};
+use crate::format::segment::{segment_path, unix_ms};
 use crate::{LogError, LogWriter};
 
 /// What retention asks for.

@@ -16,16 +16,16 @@ use std::path::{Path, PathBuf};
 use synod_consensus::{Config, EntryId, HardState, LogBase, LogIndex, MemberId, Seqno, Term};
 
 use crate::LogError;
-use crate::behind::Behind;
-use crate::control::{Control, StreamPosition, TERMS_NOTED};
 use crate::files::Files;
-use crate::prepare::make_spare;
-use crate::record::Promised;
-use crate::replay::{Replayed, first_segment, open_chain, open_segment, replay_good};
-use crate::segment::{
+use crate::format::control::{Control, StreamPosition, TERMS_NOTED};
+use crate::format::record::Promised;
+use crate::format::segment::{
     Predecessor, SEGMENT_HEADER_BYTES, SegmentHeader, is_set_aside, segment_path, set_aside_path,
     unix_ms,
 };
+use crate::recovery::beyond_damage::Behind;
+use crate::recovery::replay::{Replayed, first_segment, open_chain, open_segment, replay_good};
+use crate::retention::spare::make_spare;
 use crate::writer::install_segment;
 
 /// No group gets through so many terms by elections: with one every 100 ms it would take 13 years of nothing

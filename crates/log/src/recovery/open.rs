@@ -6,18 +6,20 @@ use std::sync::Arc;
 
 use synod_consensus::{EntryHeader, GroupId, LogBase, LogIndex, MemberId, Recovered, Term};
 
-use crate::cache::Cache;
-use crate::control::{Control, ControlFound, StreamPosition};
 use crate::files::{File, FileLock, Files, LockError, OpenMode, read_full_at, write_all_at};
-use crate::prepare::{SpareMaker, zero};
-use crate::record::Bad;
-use crate::recovery::{ControlFact, DirectoryDecision, DirectoryFacts, decide_directory};
-use crate::repair::{self, RepairPlan, RepairReport};
-use crate::replay::{Replayed, damaged, open_segments, replay};
-use crate::segment::{
+use crate::format::control::{Control, ControlFound, StreamPosition};
+use crate::format::record::Bad;
+use crate::format::segment::{
     FORMAT_VERSION, SEGMENT_HEADER_BYTES, SegmentHeader, control_path, control_temp_path,
     lock_path, segment_number, segment_path, spare_path, unix_ms,
 };
+use crate::recovery::decisions::{
+    ControlFact, DirectoryDecision, DirectoryFacts, decide_directory,
+};
+use crate::recovery::repair::{self, RepairPlan, RepairReport};
+use crate::recovery::replay::{Replayed, damaged, open_segments, replay};
+use crate::retention::cache::Cache;
+use crate::retention::spare::{SpareMaker, zero};
 use crate::shared::{Shared, State, Tip};
 use crate::writer::{Active, Stream, WriterParts, install_segment};
 use crate::{LogError, LogOptions, LogReader, LogWriter};

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use super::{File, FileLock, Files, LockError, OpenMode};
+use crate::files::{File, FileLock, Files, LockError, OpenMode};
 
 /// Smallest unit a disk writes as a whole.
 const SECTOR: usize = 512;

@@ -10,12 +10,12 @@ use std::path::{Path, PathBuf};
 
 use synod_consensus::{EntryId, HardState, LogIndex, MemberId, Seqno};
 
-use crate::control::{Control, StreamPosition};
 use crate::files::{Files, RealFiles};
-use crate::open::{Judged, TornTail, judge_directory, list_segments};
-use crate::record::Record;
-use crate::replay::{Event, Replayed, SegmentFile, Watch, open_segments, replay};
-use crate::segment::{lock_path, segment_path};
+use crate::format::control::{Control, StreamPosition};
+use crate::format::record::Record;
+use crate::format::segment::{lock_path, segment_path};
+use crate::recovery::open::{Judged, TornTail, judge_directory, list_segments};
+use crate::recovery::replay::{Event, Replayed, SegmentFile, Watch, open_segments, replay};
 use crate::{Identity, LogError};
 
 /// What an offline check found.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::files::{File, read_what_can_be};
-use crate::record::{
+use crate::format::record::{
     BATCH_HEADER_BYTES, Bad, BatchHeader, ENTRY_FIXED_BYTES, Outline, PREFIX_BYTES, Place, Record,
 };
 
@@ -145,7 +145,7 @@ pub(crate) fn read_outline(
         Ok(Some(outline)) => return Ok(Ok(outline)),
         Ok(None) => blocks.bytes(
             place.offset,
-            PREFIX_BYTES + crate::record::OTHER_BODY_BYTES_MAX,
+            PREFIX_BYTES + crate::format::record::OTHER_BODY_BYTES_MAX,
         )?,
         Err(bad) => return Ok(Err(bad)),
     };
@@ -212,11 +212,11 @@ fn search_chunk(
     chunk: &[u8],
     visit: Visit<'_>,
 ) -> io::Result<()> {
-    for (i, word) in chunk.chunks(crate::record::ALIGNMENT).enumerate() {
+    for (i, word) in chunk.chunks(crate::format::record::ALIGNMENT).enumerate() {
         if !BatchHeader::may_start(word) {
             continue;
         }
-        let offset = at + (i * crate::record::ALIGNMENT) as u64;
+        let offset = at + (i * crate::format::record::ALIGNMENT) as u64;
         let bytes = blocks.bytes(offset, BATCH_HEADER_BYTES)?;
         if let Ok(header) = BatchHeader::decode(&bytes, Place { segment_id, offset }) {
             visit(blocks, offset, header)?;

@@ -10,7 +10,7 @@ use synod_consensus::{
     SessionId, Term,
 };
 
-use crate::codec::{Fields, PutFields, put_base, take_base};
+use crate::format::codec::{Fields, PutFields, put_base, take_base};
 use crate::{Entry, PAYLOAD_BYTES_MAX};
 
 /// Bytes before every body: magic 4, checksum 4, type 1, kind 1, reserved 2, body length 4.

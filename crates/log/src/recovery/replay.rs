@@ -11,15 +11,15 @@ use synod_consensus::{
 };
 
 use crate::LogError;
-use crate::control::{Control, StreamPosition};
 use crate::files::{File, Files, OpenMode, read_what_can_be};
-use crate::index::StreamIndex;
-use crate::record::{BATCH_HEADER_BYTES, Bad, BatchHeader, Record};
-use crate::recovery::{StopDecision, StopFacts, Successor, decide_stop};
-use crate::scan::{BadAt, Behind, BlockReader, look_behind, read_batch};
-use crate::segment::{
+use crate::format::control::{Control, StreamPosition};
+use crate::format::record::{BATCH_HEADER_BYTES, Bad, BatchHeader, Record};
+use crate::format::segment::{
     BadHeader, FORMAT_VERSION, SEGMENT_HEADER_BYTES, SegmentHeader, segment_path,
 };
+use crate::recovery::decisions::{StopDecision, StopFacts, Successor, decide_stop};
+use crate::recovery::scan::{BadAt, Behind, BlockReader, look_behind, read_batch};
+use crate::retention::index::StreamIndex;
 use crate::shared::Segment;
 
 const BLOCK_BYTES: usize = 1 << 20;

@@ -1,0 +1,11 @@
+//! What is kept, where it is, and how its space comes and goes.
+//!
+//! - [`cache`]: the newest entries, in memory.
+//! - [`index`]: where every other live entry is on disk.
+//! - [`spare`]: the next segment's file, made ahead of need.
+//! - [`purge`]: whole segments removed from the old end. The caller decides up to where.
+
+pub(crate) mod cache;
+pub(crate) mod index;
+pub(crate) mod purge;
+pub(crate) mod spare;
