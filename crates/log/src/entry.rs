@@ -1,4 +1,7 @@
 //! An entry with its payload.
+//!
+//! The writer accepts an entry only if its payload has the length and CRC32C that its header
+//! states, so every entry in the log, and every entry that a reader gives, belongs together.
 
 use bytes::Bytes;
 use synod_consensus::EntryHeader;
@@ -8,15 +11,15 @@ use crate::{LogError, PAYLOAD_BYTES_MAX};
 /// One entry of the replicated log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// What the protocol knows of it.
+    /// Its term, index, seqno, kind, origin and the checksum of its payload.
     pub header: EntryHeader,
-    /// The cargo. Its length and CRC32C are in the header.
+    /// The payload. Its length and CRC32C are in the header.
     pub payload: Bytes,
 }
 
 impl Entry {
-    /// Makes an entry; `payload_len` and `payload_crc` of the header are computed here, whatever they
-    /// were.
+    /// Makes an entry. `payload_len` and `payload_crc` of the header are computed here; their
+    /// values in `header` are ignored.
     ///
     /// # Errors
     /// [`LogError::TooLarge`] if the payload exceeds [`PAYLOAD_BYTES_MAX`].
@@ -26,7 +29,7 @@ impl Entry {
         Ok(Entry { header, payload })
     }
 
-    /// Joins a header and a payload that came separately, and checks that they belong together.
+    /// Joins a header and a payload that came separately. Checks that they belong together.
     ///
     /// # Errors
     /// [`LogError::PayloadMismatch`], or [`LogError::TooLarge`].

@@ -1,4 +1,7 @@
-//! What can go wrong with a log, in words an operator can act on.
+//! Errors of a log, in words that an operator can act on: symptom, cause, what to do.
+//!
+//! Texts name files and numbers, never a setting: hosts spell their settings differently. Damage
+//! has a second form without the remedy ([`LogError::damage`]), for a member that repairs itself.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -14,13 +17,14 @@ pub enum LogError {
     Io {
         /// What was tried.
         doing: &'static str,
-        /// On which file or directory.
+        /// The file or directory.
         path: PathBuf,
-        /// Why not.
+        /// The operating system's error.
         source: Arc<io::Error>,
     },
     /// Another process has the log open.
-    #[error("the log is in use by {}: {} is locked; stop that process or choose another log directory",
+    #[error("the log is in use by {}: {} is locked; \
+        stop that process or choose another log directory",
         pid.map_or("another process".to_owned(), |pid| format!("process {pid}")), path.display())]
     Locked {
         /// The lock file.
@@ -28,44 +32,48 @@ pub enum LogError {
         /// The holder, if it left its number.
         pid: Option<u32>,
     },
-    /// The disk is full.
-    #[error("no space for the log in {}: {needed_bytes} bytes needed; free some space and restart this member", dir.display())]
+    /// The disk has no space left.
+    #[error("no space for the log in {}: {needed_bytes} bytes are needed; \
+        free some space and restart this member", dir.display())]
     NoSpace {
         /// Log directory.
         dir: PathBuf,
         /// Size of what could not be written.
         needed_bytes: u64,
     },
-    /// Something that was durable has changed or is gone.
-    #[error("this member's log is damaged: {} at offset {offset}{}: expected {expected}, found {found}; \
-        restore the file from a copy made after this member's last stop, or delete the synod-*.log files in {} \
-        to rejoin with a full copy", path.display(), after(*index), parent(path).display())]
+    /// Bytes that were durable have changed or are missing.
+    #[error("this member's log is damaged: {} at offset {offset}{}: expected {expected}, \
+        found {found}; restore the file from a copy made after this member's last stop, \
+        or delete the synod-*.log files in {} to rejoin with a full copy (SST)", path.display(), after(*index), parent(path).display())]
     Damaged {
         /// The file.
         path: PathBuf,
-        /// Where in it.
+        /// Offset in it, in bytes.
         offset: u64,
         /// Last good index before the damage, if known.
         index: Option<LogIndex>,
         /// What should be there.
         expected: String,
-        /// What is.
+        /// What is there.
         found: String,
     },
     /// Written by a program with another disk format.
-    #[error("{} has log format {found}, this program reads {supported}; run the program version that wrote it, \
-        or delete the synod-*.log files in {} to rejoin with a full copy", path.display(), parent(path).display())]
+    #[error("{} has log format {found}, this program reads {supported}; \
+        run the program version that wrote it, \
+        or delete the synod-*.log files in {} to rejoin with a full copy (SST)",
+        path.display(), parent(path).display())]
     Version {
         /// The file.
         path: PathBuf,
-        /// Its version.
+        /// The format version of the file.
         found: u32,
-        /// Ours.
+        /// The format version of this program.
         supported: u32,
     },
     /// The log belongs to another group.
-    #[error("the log in {} belongs to group {found}, not to {wanted}; check the address of the group, choose another \
-        log directory, or delete the synod-*.log files there to join the other group", dir.display())]
+    #[error("the log in {} belongs to group {found}, not to {wanted}; \
+        check the address of the group, choose another log directory, \
+        or delete the synod-*.log files there to join the other group", dir.display())]
     OtherGroup {
         /// Log directory.
         dir: PathBuf,
@@ -75,7 +83,8 @@ pub enum LogError {
         wanted: GroupId,
     },
     /// A segment file that belongs to another member's, or group's, log.
-    #[error("{} is part of another log: {what} is {found}, expected {expected}; move the file away", path.display())]
+    #[error("{} is part of another log: {what} is {found}, expected {expected}; \
+        move the file away", path.display())]
     Foreign {
         /// The file.
         path: PathBuf,
@@ -87,18 +96,20 @@ pub enum LogError {
         found: String,
     },
     /// A write or sync failed earlier; what is on disk is unknown until the log is opened again.
-    #[error("the log stopped after an earlier error: {first}")]
+    #[error(
+        "the log has stopped after an earlier error: {first}; solve that and restart this member"
+    )]
     Poisoned {
         /// The earlier error.
         first: Arc<LogError>,
     },
-    /// Entries from there are no longer held.
+    /// Entries from that index are no longer held.
     #[error("the log starts at index {first}: earlier entries are purged")]
     Purged {
         /// First index held.
         first: LogIndex,
     },
-    /// Actions from there are no longer held.
+    /// Actions from that seqno are no longer held.
     #[error("the log starts at seqno {first}: earlier actions are purged")]
     SeqnoPurged {
         /// First seqno held.
@@ -130,7 +141,8 @@ pub enum LogError {
     },
     /// Caller's error: term or seqno of an appended entry is below its predecessor's.
     #[error(
-        "cannot append index {index}: term {term}, seqno {seqno} after term {last_term}, seqno {last_seqno}"
+        "cannot append index {index}: term {term}, seqno {seqno} \
+        after term {last_term}, seqno {last_seqno}"
     )]
     Regresses {
         /// The entry.
@@ -146,8 +158,8 @@ pub enum LogError {
     },
     /// Caller's error: header and payload do not belong together.
     #[error(
-        "payload of index {index} does not match its header: {found_len} bytes, crc {found_crc:08x}; \
-        the header says {expected_len} bytes, crc {expected_crc:08x}"
+        "payload of index {index} does not match its header: \
+        {found_len} bytes, crc {found_crc:08x}; the header says {expected_len} bytes, crc {expected_crc:08x}"
     )]
     PayloadMismatch {
         /// The entry.
@@ -166,7 +178,7 @@ pub enum LogError {
     BadConfig {
         /// The entry.
         index: LogIndex,
-        /// Why.
+        /// Why it cannot be decoded.
         reason: String,
     },
     /// Larger than the format allows.
@@ -188,7 +200,7 @@ pub enum LogError {
     /// An option outside its range.
     #[error("log option {name} = {found} is outside {min}..={max}")]
     Option {
-        /// Which.
+        /// Name of the field of [`crate::LogOptions`].
         name: &'static str,
         /// Value given.
         found: u64,
@@ -200,7 +212,7 @@ pub enum LogError {
 }
 
 impl LogError {
-    /// What is damaged and where, without the remedy; `None` for other errors.
+    /// The damage and its place, without the remedy; `None` for other errors.
     pub fn damage(&self) -> Option<String> {
         let LogError::Damaged {
             path,

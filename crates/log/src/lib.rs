@@ -1,18 +1,58 @@
 //! The durable log of one member.
 //!
-//! Entries, truncations, votes and resets form one ordered stream of records, written in batches:
-//! one `write` and one `fdatasync` per batch, whatever gathered since the last (group commit). The
-//! stream lives in numbered segment files beside a small control file; `docs/log-format.md` gives
-//! every byte and the case analysis of crashes.
+//! Entries, truncations, votes and resets form one ordered stream of records. Records are written
+//! in batches: one `write` and one `fdatasync` per batch, however many gathered since the last
+//! (group commit). The stream lives in numbered segment files beside a small control file.
+//! `docs/log-format.md` gives every byte and the case analysis of crashes.
 //!
-//! - [`LogWriter`] is owned by one thread. Nothing is durable before [`LogWriter::sync`] returned,
-//!   and after any failed write or sync it answers [`LogError::Poisoned`] for ever.
-//! - [`LogReader`] is cheap to clone and works on any thread: newest entries from a bounded cache,
-//!   older ones from disk. No lock is held over I/O, so a reader never delays the writer.
-//! - [`offline`] reads a directory without changing it.
+//! # Rules
 //!
-//! What this crate does not do: decide. What may be appended, truncated or purged is the business of
-//! `synod-consensus` and its driver.
+//! - *Durable* means: [`LogWriter::sync`] has returned. Nothing appended is durable before that.
+//! - After a failed write or sync the writer answers [`LogError::Poisoned`] until the log is opened
+//!   again, because the page cache may show what the disk does not have.
+//! - Bytes that were durable and have changed are *damaged*. They are never cut: the log refuses to
+//!   open, or is repaired from other members ([`Log::open_or_repair`]). Bytes above everything
+//!   known durable are a *torn tail*, which the next start cuts.
+//! - A [`LogReader`] verifies every entry that it reads from disk. It is cheap to clone and works
+//!   on any thread; no lock is held over I/O, so a reader never delays the writer.
+//! - The crate never decides what may be appended, truncated or purged. That is the business of
+//!   `synod-consensus` and its driver.
+//!
+//! # The loop of the writer's thread
+//!
+//! ```
+//! use std::{path::Path, sync::Arc};
+//! use bytes::Bytes;
+//! use synod_consensus::{EntryHeader, EntryKind, HardState, LogIndex, Origin, Seqno, Term};
+//! use synod_log::{Entry, Log, LogError, LogOptions, MemoryFiles};
+//!
+//! # fn main() -> Result<(), LogError> {
+//! let files = Arc::new(MemoryFiles::new(1)); // a node takes `RealFiles`
+//! let log = Log::open(files, Path::new("log"), LogOptions::default())?;
+//! let (mut writer, reader) = (log.writer, log.reader);
+//!
+//! // The core asks for effects; the thread performs them in order and syncs once.
+//! let header = EntryHeader {
+//!     term: Term(1), index: LogIndex(1), seqno: Seqno(1), kind: EntryKind::Action,
+//!     origin: Origin::default(), depends_on: Seqno(0), payload_len: 0, payload_crc: 0,
+//! };
+//! writer.save_vote(HardState { term: Term(1), voted_for: None })?;
+//! writer.append(&[Entry::new(header, Bytes::from_static(b"action"))?])?;
+//! assert_eq!(reader.last_index(), LogIndex(1)); // readable, not durable
+//! assert_eq!(reader.durable_index(), LogIndex(0));
+//!
+//! writer.sync()?; // one write, one fdatasync
+//! assert_eq!(reader.durable_index(), LogIndex(1));
+//! // Only now the core is told that index 1 is persisted, and only then it acknowledges it.
+//! # writer.close()
+//! # }
+//! ```
+//!
+//! # Rooms
+//!
+//! `format` knows the bytes, `recovery` turns files into an open log (and [`offline`] reads them
+//! without changing them), `retention` finds entries and removes old ones, [`files`] is the only
+//! contact with the operating system. `testing` holds disks in memory for tests and the simulator.
 #![forbid(unsafe_code)]
 
 mod entry;
@@ -30,10 +70,11 @@ mod writer;
 pub use entry::Entry;
 pub use error::LogError;
 pub use files::{FaultyFiles, Files, MemoryFiles, RealFiles};
+pub use format::control::Identity;
 pub use options::{LogOptions, PAYLOAD_BYTES_MAX};
 pub use reader::LogReader;
 pub use recovery::offline;
-pub use recovery::open::{Consent, Identity, Log, Opened, RecoveryReport, TornTail};
+pub use recovery::open::{Consent, Log, Opened, RecoveryReport, TornTail};
 pub use recovery::repair::{RepairPlan, RepairReport};
 pub use retention::purge::RetentionPoint;
 #[cfg(feature = "fuzzing")]

@@ -1,34 +1,39 @@
-//! Reading entries.
+//! Reading entries: the newest from memory, older ones from disk.
+//!
+//! A reader takes the lock of the shared state only to look up where an entry is, never over I/O.
+//! It reads disk in blocks and keeps what it read ahead, under a lock of its own. Every entry from
+//! disk is verified again, so a reader never gives bytes that changed after they were durable. A
+//! truncation raises the *generation*; entries read ahead in an older generation are not used.
 
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use synod_consensus::{EntryHeader, LogIndex, Seqno};
 
+use crate::format::names::segment_path;
 use crate::format::record::{
-    BATCH_HEADER_BYTES, Bad, BatchHeader, ENTRY_FIXED_BYTES, PREFIX_BYTES, Place, Record,
+    BATCH_HEADER_BYTES, BatchHeader, ENTRY_FIXED_BYTES, Mismatch, PREFIX_BYTES, Place, Record,
 };
-use crate::format::segment::segment_path;
 use crate::recovery::scan::{BlockReader, read_outline};
 use crate::retention::index::Spot;
 use crate::shared::{Segment, Shared, State, Tip};
 use crate::{Entry, LogError};
 
-/// Read at once for one header.
+/// Bytes read at a time for one header.
 const HEADER_BLOCK_BYTES: usize = 64 << 10;
-/// Most that is read ahead at once.
+/// Most bytes that are read ahead at a time.
 const BLOCK_BYTES_MAX: usize = 1 << 20;
 
 /// Reads the log beside its writer. Each clone reads ahead for itself.
 pub struct LogReader {
     shared: Arc<Shared>,
-    ahead: Mutex<Ahead>,
+    ahead: Mutex<ReadAhead>,
 }
 
-/// Entries read from disk and not asked for yet.
+/// Entries that were read from disk and not asked for yet.
 #[derive(Default)]
-struct Ahead {
-    /// Ascending, consecutive.
+struct ReadAhead {
+    /// Consecutive, ascending.
     entries: Vec<Entry>,
     generation: u64,
 }
@@ -36,9 +41,9 @@ struct Ahead {
 /// Where to get the next entry.
 enum Source {
     Memory(Vec<Entry>),
-    /// With the generation of the log this belongs to.
+    /// A segment, a place in it, and the generation of the log that this belongs to.
     Disk(Segment, Spot, u64),
-    Nothing,
+    End,
 }
 
 impl Clone for LogReader {
@@ -70,25 +75,25 @@ impl LogReader {
         self.shared.state().durable
     }
 
-    /// Every action with this seqno or a higher one is held.
+    /// The first seqno held: every action with this seqno or a higher one is in the log.
     pub fn first_seqno_available(&self) -> Seqno {
         self.shared.state().base.seqno.next()
     }
 
-    /// Entries from `from` to `to` (both inclusive), in order: at most `max_bytes` of payload, but at
-    /// least one entry if there is one. Empty if `from` is above the last entry or above `to`.
+    /// Entries from `from` to `to` (both inclusive), in order: at most `max_bytes` of payload, but
+    /// at least one entry if there is one. Empty if `from` is above the last entry or above `to`.
     /// Entries appended and not yet durable are included.
     ///
     /// # Errors
-    /// [`LogError::Purged`] if `from` is no longer held; [`LogError::Damaged`] or [`LogError::Io`] if
-    /// the disk does not give it back.
+    /// [`LogError::Purged`] if `from` is no longer held; [`LogError::Damaged`] or [`LogError::Io`]
+    /// if the disk does not give it back.
     pub fn read(
         &self,
         from: LogIndex,
         to: LogIndex,
         max_bytes: usize,
     ) -> Result<Vec<Entry>, LogError> {
-        let mut wanted = Wanted {
+        let mut wanted = ReadRequest {
             next: from,
             to,
             bytes_left: max_bytes,
@@ -101,8 +106,8 @@ impl LogReader {
                     let found = self.read_disk(&wanted, &segment, spot, generation)?;
                     wanted.take(found);
                 }
-                Ok(Source::Nothing) => break,
-                // What was found before a purge overtook us is still good.
+                Ok(Source::End) => break,
+                // A purge may have overtaken this call; the entries found before it are valid.
                 Err(_) if !wanted.entries.is_empty() => break,
                 Err(error) => return Err(error),
             }
@@ -135,8 +140,8 @@ impl LogReader {
     /// Index of the ordered entry with this seqno.
     ///
     /// # Errors
-    /// [`LogError::SeqnoPurged`] if it is no longer held, [`LogError::SeqnoNotFound`] if the log does
-    /// not reach it, and those of [`LogReader::read`].
+    /// [`LogError::SeqnoPurged`] if it is no longer held, [`LogError::SeqnoNotFound`] if the log
+    /// does not reach it, and those of [`LogReader::read`].
     pub fn seek_seqno(&self, seqno: Seqno) -> Result<LogIndex, LogError> {
         let mut index = {
             let state = self.shared.state();
@@ -174,10 +179,10 @@ impl LogReader {
         }
     }
 
-    fn source(&self, wanted: &Wanted) -> Result<Source, LogError> {
+    fn source(&self, wanted: &ReadRequest) -> Result<Source, LogError> {
         let state = self.shared.state();
         if wanted.next > state.last.id.index {
-            return Ok(Source::Nothing);
+            return Ok(Source::End);
         }
         state.check_held(wanted.next)?;
         if state.cache.get(wanted.next).is_some() {
@@ -193,13 +198,13 @@ impl LogReader {
         Ok(Source::Disk(segment, spot, state.generation))
     }
 
-    /// Lock order: the shared state, then this.
-    fn ahead(&self) -> std::sync::MutexGuard<'_, Ahead> {
+    /// Locks the read-ahead. Lock order: the shared state, then this.
+    fn ahead(&self) -> std::sync::MutexGuard<'_, ReadAhead> {
         self.ahead.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What was read ahead, if it is what comes next.
-    fn take_ahead(&self, wanted: &Wanted, generation: u64) -> Vec<Entry> {
+    /// The entries read ahead, if they start with the next one wanted.
+    fn take_ahead(&self, wanted: &ReadRequest, generation: u64) -> Vec<Entry> {
         let mut ahead = self.ahead();
         let entries = std::mem::take(&mut ahead.entries);
         let fits = ahead.generation == generation
@@ -216,7 +221,7 @@ impl LogReader {
 
     fn read_disk(
         &self,
-        wanted: &Wanted,
+        wanted: &ReadRequest,
         segment: &Segment,
         spot: Spot,
         generation: u64,
@@ -225,7 +230,7 @@ impl LogReader {
         let mut scan = Scan::new(&self.shared, segment, spot, block);
         let found = scan.entries(wanted)?;
         let (now, later) = wanted.split(found);
-        *self.ahead() = Ahead {
+        *self.ahead() = ReadAhead {
             entries: later,
             generation,
         };
@@ -233,15 +238,15 @@ impl LogReader {
     }
 }
 
-/// What a caller still wants.
-struct Wanted {
+/// What a caller of [`LogReader::read`] still wants.
+struct ReadRequest {
     next: LogIndex,
     to: LogIndex,
     bytes_left: usize,
     entries: Vec<Entry>,
 }
 
-impl Wanted {
+impl ReadRequest {
     fn is_full(&self) -> bool {
         self.next > self.to || (self.bytes_left == 0 && !self.entries.is_empty())
     }
@@ -267,7 +272,7 @@ impl Wanted {
         (entries, later)
     }
 
-    /// Adds entries; none means that nothing more fits.
+    /// Adds entries; an empty list means that no more fit.
     fn take(&mut self, entries: Vec<Entry>) {
         let Some(last) = entries.last() else {
             self.to = LogIndex(0);
@@ -302,7 +307,7 @@ impl State {
         Some((self.segments.get(&spot.segment)?.clone(), spot))
     }
 
-    fn cached(&self, wanted: &Wanted) -> Vec<Entry> {
+    fn cached(&self, wanted: &ReadRequest) -> Vec<Entry> {
         let entries = || (wanted.next.0..).map_while(|index| self.cache.get(LogIndex(index)));
         let count = wanted.count(entries());
         entries().take(count).cloned().collect()
@@ -350,8 +355,8 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// The wanted entries, and those behind them that came with the last block.
-    fn entries(&mut self, wanted: &Wanted) -> Result<Vec<Entry>, LogError> {
+    /// The wanted entries, and those after them that came with the last block.
+    fn entries(&mut self, wanted: &ReadRequest) -> Result<Vec<Entry>, LogError> {
         let mut found = Vec::new();
         let mut bytes = 0;
         loop {
@@ -399,7 +404,7 @@ impl<'a> Scan<'a> {
                 offset: at,
             };
             let outline = read_outline(&mut self.blocks, place).map_err(|error| self.io(error))?;
-            let outline = outline.map_err(|bad| self.damaged(at, bad))?;
+            let outline = outline.map_err(|mismatch| self.damaged(at, mismatch))?;
             self.offset += outline.bytes as u64;
             if let Some(header) = outline.entry {
                 self.passed = header.index;
@@ -414,24 +419,25 @@ impl<'a> Scan<'a> {
             offset: at,
         };
         let outline = read_outline(&mut self.blocks, place).map_err(|error| self.io(error))?;
-        let outline = outline.map_err(|bad| self.damaged(at, bad))?;
+        let outline = outline.map_err(|mismatch| self.damaged(at, mismatch))?;
         let bytes = self
             .blocks
             .bytes(at, outline.bytes)
             .map_err(|error| self.io(error))?;
         match outline
             .complete(&bytes)
-            .map_err(|bad| self.damaged(at, bad))?
+            .map_err(|mismatch| self.damaged(at, mismatch))?
         {
             Record::Entry(entry) if entry.header == header => Ok(entry),
             Record::Entry(_) | Record::Truncate(_) | Record::Vote(_) | Record::Reset(_) => {
-                Err(self.damaged(at, Bad::new("the entry just seen", "another record")))
+                Err(self.damaged(at, Mismatch::new("the entry just seen", "another record")))
             }
         }
     }
 
-    fn damaged(&self, offset: u64, bad: Bad) -> LogError {
-        self.shared.damaged(self.segment, offset, self.passed, bad)
+    fn damaged(&self, offset: u64, mismatch: Mismatch) -> LogError {
+        self.shared
+            .damaged(self.segment, offset, self.passed, mismatch)
     }
 
     fn io(&self, error: io::Error) -> LogError {

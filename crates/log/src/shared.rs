@@ -1,7 +1,7 @@
-//! What writer and readers share.
+//! The state that the writer and all readers share.
 //!
-//! One lock, held for look-ups and bookkeeping only: nobody does I/O under it. It is the only lock of
-//! this crate that another can be waited for under none.
+//! One lock guards it. It is held for look-ups and bookkeeping only, never over I/O. Lock order: a
+//! reader may take the lock of its read-ahead while it holds this one; never the other way round.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -11,8 +11,8 @@ use synod_consensus::{EntryId, LogBase, LogIndex, Seqno};
 
 use crate::LogError;
 use crate::files::File;
-use crate::format::record::Bad;
-use crate::format::segment::segment_path;
+use crate::format::names::segment_path;
+use crate::format::record::Mismatch;
 use crate::retention::cache::Cache;
 use crate::retention::index::StreamIndex;
 
@@ -26,11 +26,11 @@ pub(crate) struct Segment {
     pub(crate) size: u64,
     /// End of what was written of the stream.
     pub(crate) end: u64,
-    /// Creation, milliseconds since 1970.
+    /// When it was made, in milliseconds since 1970.
     pub(crate) created_ms: u64,
 }
 
-/// Position of an entry with its seqno.
+/// Position of an entry, with its seqno.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tip {
     pub(crate) id: EntryId,
@@ -46,9 +46,9 @@ pub(crate) struct State {
     pub(crate) cache: Cache,
     /// Entries written, synced or not.
     pub(crate) index: StreamIndex,
-    /// By number.
+    /// Segments by number; the last one is being written.
     pub(crate) segments: BTreeMap<u64, Segment>,
-    /// Grows whenever entries vanish from the end: what was read before may be outdated.
+    /// Grows whenever entries are truncated: entries read before may be outdated.
     pub(crate) generation: u64,
 }
 
@@ -65,8 +65,8 @@ impl Shared {
         }
     }
 
-    /// Takes the lock. A holder that panicked leaves consistent data: every critical section computes
-    /// first and assigns last, and the writer poisons itself on failure.
+    /// Takes the lock. A holder that panicked leaves consistent data: every critical section
+    /// computes first and assigns last, and the writer poisons itself on failure.
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -76,13 +76,19 @@ impl Shared {
     }
 
     /// The error for bytes that changed after they were durable.
-    pub(crate) fn damaged(&self, segment: u64, offset: u64, index: LogIndex, bad: Bad) -> LogError {
+    pub(crate) fn damaged(
+        &self,
+        segment: u64,
+        offset: u64,
+        index: LogIndex,
+        mismatch: Mismatch,
+    ) -> LogError {
         LogError::Damaged {
             path: segment_path(&self.dir, segment),
             offset,
             index: Some(index),
-            expected: bad.expected,
-            found: bad.found,
+            expected: mismatch.expected,
+            found: mismatch.found,
         }
     }
 }

@@ -3,23 +3,21 @@
 //! Calls between two syncs only gather records in memory (and make entries readable). A sync writes
 //! them as one batch (several, if they are many or a segment ends) and waits for the disk once.
 //!
-//! Positions, each at or below the next: *durable* (a sync returned), *written*, *appended*. A segment
-//! is left only when all of it is durable, so only the newest segment can have a torn tail.
+//! Invariants: *durable* (a sync returned) <= *written* <= *appended*. The writer leaves a segment
+//! only when all of it is durable, so only the newest segment can have a torn tail. After any
+//! failed write or sync the writer refuses everything: what is on disk is unknown then.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use synod_consensus::{Config, EntryKind, GroupId, HardState, LogBase, LogIndex};
 
 use crate::files::{FileLock, Files, write_all_at};
 use crate::format::control::{Control, StreamPosition, TERMS_NOTED};
-use crate::format::record::{BATCH_HEADER_BYTES, BatchHeader, Place, Promised, Record};
-use crate::format::segment::{
-    Predecessor, SEGMENT_HEADER_BYTES, SegmentHeader, segment_path, spare_path, unix_ms,
-};
+use crate::format::names::{segment_path, set_aside_files};
+use crate::format::record::{BATCH_HEADER_BYTES, BatchHeader, Place, Promises, Record};
+use crate::format::segment::{Predecessor, SEGMENT_HEADER_BYTES, SegmentHeader, unix_ms};
 use crate::reader::LogReader;
-use crate::recovery::repair::set_aside_files;
-use crate::retention::spare::SpareMaker;
+use crate::retention::spare::{SpareMaker, install_segment};
 use crate::shared::{Segment, Shared, Tip};
 use crate::{Entry, LogError, LogOptions};
 
@@ -28,17 +26,17 @@ const BATCH_BYTES: usize = 4 << 20;
 /// The write buffer is given back above this size.
 const BUFFER_KEPT_BYTES: usize = 1 << 20;
 
-/// The one writer of a log. Dropping it loses what was not synced; [`LogWriter::close`] is the
-/// orderly end.
+/// The one writer of a log. Dropping it loses what was not synced; [`LogWriter::close`] ends it
+/// orderly.
 pub struct LogWriter {
     pub(crate) files: Arc<dyn Files>,
     pub(crate) options: LogOptions,
     pub(crate) shared: Arc<Shared>,
     pub(crate) reader: LogReader,
     pub(crate) control: Control,
-    pub(crate) active: Active,
+    pub(crate) active: ActiveSegment,
     pub(crate) stream: Stream,
-    pending: Vec<Pending>,
+    pending: Vec<PendingRecord>,
     buffer: Vec<u8>,
     spare: SpareMaker,
     failed: Option<Arc<LogError>>,
@@ -47,7 +45,7 @@ pub struct LogWriter {
 }
 
 /// The segment being written.
-pub(crate) struct Active {
+pub(crate) struct ActiveSegment {
     pub(crate) segment: Segment,
     /// Everything before this offset is durable.
     pub(crate) floor: u64,
@@ -62,12 +60,14 @@ pub(crate) struct Stream {
     pub(crate) vote: HardState,
     /// Number of the next batch.
     pub(crate) next_batch: u64,
-    /// Where the last reset since the control file was written is.
+    /// Segment of the last reset, if the control file does not know of that reset yet.
     pub(crate) reset_in: Option<u64>,
 }
 
-struct Pending {
+/// A record that the next sync writes.
+struct PendingRecord {
     record: Record,
+    /// Size on disk.
     bytes: usize,
     /// Last entry of the log once this record is written, if it changes it.
     tip: Option<Tip>,
@@ -79,7 +79,7 @@ pub(crate) struct WriterParts {
     pub(crate) options: LogOptions,
     pub(crate) shared: Arc<Shared>,
     pub(crate) control: Control,
-    pub(crate) active: Active,
+    pub(crate) active: ActiveSegment,
     pub(crate) stream: Stream,
     pub(crate) lock: Box<dyn FileLock>,
 }
@@ -107,7 +107,7 @@ impl LogWriter {
     /// # Errors
     /// [`LogError::OtherGroup`] if it is bound to another.
     pub fn set_group(&mut self, group: GroupId) -> Result<(), LogError> {
-        self.usable()?;
+        self.check_usable()?;
         let found = self.control.identity.group;
         if found == group {
             return Ok(());
@@ -122,16 +122,16 @@ impl LogWriter {
         }
         self.control.identity.group = group;
         let done = self.write_control();
-        self.sticky(done)
+        self.poison_on_error(done)
     }
 
     /// Appends entries; readable at once, durable after the next sync.
     ///
     /// # Errors
-    /// Entries that do not follow each other and the log, or do not match their payload, are refused;
-    /// none of the call's entries is taken then.
+    /// Entries that do not follow each other and the log, or do not match their payload, are
+    /// refused; none of the call's entries is taken then.
     pub fn append(&mut self, entries: &[Entry]) -> Result<(), LogError> {
-        self.usable()?;
+        self.check_usable()?;
         let mut last = self.shared.state().last;
         for entry in entries {
             check_next(last, entry)?;
@@ -147,7 +147,7 @@ impl LogWriter {
                 seqno: entry.header.seqno,
             };
             let bytes = crate::format::record::entry_record_bytes(entry.payload.len());
-            self.pending.push(Pending {
+            self.pending.push(PendingRecord {
                 record: Record::Entry(entry.clone()),
                 bytes,
                 tip: Some(tip),
@@ -158,12 +158,13 @@ impl LogWriter {
         Ok(())
     }
 
-    /// Drops all entries at and after `from`. Readers see it at once; durable after the next sync.
+    /// Truncates: removes all entries at and after `from`. Readers see it at once; durable after
+    /// the next sync.
     ///
     /// # Errors
     /// [`LogError::Purged`] if the entry before `from` is no longer known.
     pub fn truncate(&mut self, from: LogIndex) -> Result<(), LogError> {
-        self.usable()?;
+        self.check_usable()?;
         let (first, last) = (self.reader.first_index(), self.reader.last_index());
         if from < first {
             return Err(LogError::Purged { first });
@@ -192,23 +193,23 @@ impl LogWriter {
     /// # Errors
     /// Only [`LogError::Poisoned`].
     pub fn save_vote(&mut self, vote: HardState) -> Result<(), LogError> {
-        self.usable()?;
-        let noted = self.control.reached.0.saturating_add(TERMS_NOTED);
+        self.check_usable()?;
+        let noted = self.control.noted_term.0.saturating_add(TERMS_NOTED);
         if vote.term.0 >= noted {
-            self.control.reached = vote.term;
+            self.control.noted_term = vote.term;
             let done = self.write_control();
-            self.sticky(done)?;
+            self.poison_on_error(done)?;
         }
         self.push(Record::Vote(vote), None)
     }
 
-    /// Drops everything and starts the log at `base`. Readers see it at once. A crash before the next
-    /// sync leaves the old log or the new one. The vote stays.
+    /// Resets the log: removes all entries and starts it at `base`. Readers see it at once. A crash
+    /// before the next sync leaves the old log or the new one. The vote stays.
     ///
     /// # Errors
     /// [`LogError::TooLarge`] if the base's configuration does not fit.
     pub fn reset(&mut self, base: LogBase) -> Result<(), LogError> {
-        self.usable()?;
+        self.check_usable()?;
         let tip = Tip {
             id: base.last,
             seqno: base.seqno,
@@ -230,23 +231,23 @@ impl LogWriter {
         Ok(())
     }
 
-    /// Makes everything since the last sync durable: one write and one fdatasync, unless there is very
-    /// much or a segment ends.
+    /// Makes everything since the last sync durable: one write and one fdatasync, unless the
+    /// records exceed a batch (4 MiB) or a segment ends. When it returns, they are *persisted*.
     ///
     /// # Errors
     /// [`LogError::NoSpace`] or [`LogError::Io`]; afterwards the writer is poisoned.
     pub fn sync(&mut self) -> Result<(), LogError> {
-        self.usable()?;
+        self.check_usable()?;
         if self.pending.is_empty() {
             return Ok(());
         }
         let done = self.flush();
-        self.sticky(done)
+        self.poison_on_error(done)
     }
 
-    /// States, by an empty batch, that the last batch is durable; otherwise damage to it would look
-    /// like a torn tail. To be called when nothing was written for a while; does nothing if it is
-    /// already stated.
+    /// States, by an empty batch, that the last batch is durable. Without that statement, damage to
+    /// the batch would look like a torn tail. To be called when the log has been idle for a while;
+    /// has no effect if some header or the control file states it already.
     ///
     /// # Errors
     /// As [`LogWriter::sync`].
@@ -260,7 +261,7 @@ impl LogWriter {
         let done = self.write_batch(0).and_then(|()| self.sync_active());
         // The empty batch itself needs no floor.
         self.active.stated_floor = self.active.segment.end;
-        self.sticky(done)
+        self.poison_on_error(done)
     }
 
     /// Syncs, and notes in the control file that everything is durable.
@@ -285,7 +286,7 @@ impl LogWriter {
     fn push(&mut self, record: Record, tip: Option<Tip>) -> Result<(), LogError> {
         // Only a base can be too large, and `reset` has checked it.
         let bytes = record.encoded_bytes().unwrap_or_default();
-        self.pending.push(Pending { record, bytes, tip });
+        self.pending.push(PendingRecord { record, bytes, tip });
         Ok(())
     }
 
@@ -313,7 +314,7 @@ impl LogWriter {
         }
         self.sync_active()?;
         if self.stream.reset_in.is_some() {
-            self.drop_segments_before_reset()?;
+            self.purge_segments_before_reset()?;
         }
         self.note_repaired()?;
         let active = &self.active.segment;
@@ -359,7 +360,7 @@ impl LogWriter {
             floor: self.active.floor,
             records_bytes: (self.buffer.len() - BATCH_HEADER_BYTES) as u64,
             records: count as u32, // at most 4 MiB of records of 24 bytes
-            after: self.promised_after(count),
+            after: self.promises_after(count),
         };
         let header_bytes = header.encode(Place {
             segment_id,
@@ -374,8 +375,8 @@ impl LogWriter {
         Ok(())
     }
 
-    /// What the log amounts to once the first `count` pending records are written.
-    fn promised_after(&self, count: usize) -> Promised {
+    /// The member's promises once the first `count` pending records are written.
+    fn promises_after(&self, count: usize) -> Promises {
         let written = &self.pending[..count];
         let vote = written
             .iter()
@@ -385,13 +386,13 @@ impl LogWriter {
                 Record::Entry(_) | Record::Truncate(_) | Record::Reset(_) => None,
             });
         let tip = written.iter().rev().find_map(|pending| pending.tip);
-        Promised {
+        Promises {
             vote: vote.unwrap_or(self.stream.vote),
             last: tip.unwrap_or(self.stream.tip).id,
         }
     }
 
-    /// Takes note that the first `count` pending records are in the segment at these offsets.
+    /// Notes that the first `count` pending records are in the segment at these offsets.
     fn written(&mut self, count: usize, offsets: &[u64]) {
         let mut state = self.shared.state();
         let segment = &mut self.active.segment;
@@ -416,19 +417,17 @@ impl LogWriter {
         if self.active.floor == self.active.segment.end {
             return Ok(());
         }
-        if !synod_planted::is(synod_planted::Bug::AckBeforeSync) {
-            let done = self.active.segment.file.sync_data();
-            if !synod_planted::is(synod_planted::Bug::IgnoreFailedSync) {
-                done.map_err(|error| self.io("sync", error))?;
-            }
-        }
+        let file = &self.active.segment.file;
+        let done = synod_planted::planted!(AckBeforeSync, file.sync_data(), else Ok(()));
+        let done = synod_planted::planted!(IgnoreFailedSync, done, else Ok(()));
+        done.map_err(|error| self.io("sync", error))?;
         self.active.floor = self.active.segment.end;
         let mut state = self.shared.state();
         state.durable = self.stream.tip.id.index.min(state.last.id.index);
         Ok(())
     }
 
-    /// Goes over to a new segment with room for a record of this size. All of the old one is durable.
+    /// Starts a new segment with room for a record of this size. All of the old one is durable.
     fn next_segment(&mut self, record_bytes: usize) -> Result<(), LogError> {
         let size = segment_size(self.options.segment_bytes, record_bytes);
         let old = &self.active.segment;
@@ -458,12 +457,13 @@ impl LogWriter {
             .state()
             .segments
             .insert(segment.number, segment.clone());
-        self.active = Active::new(segment);
-        // So that the loss of the newest segment's file is noticed.
+        self.active = ActiveSegment::new(segment);
+        // The control file now names this segment: a start notices if its file is lost.
         self.write_control()
     }
 
-    /// Ends a repair if the durable log has got as far as it needs to: what was set aside is replaced.
+    /// Ends a repair if the durable log has reached the entry it needs: the log again has
+    /// everything that the segments set aside had.
     pub(crate) fn note_repaired(&mut self) -> Result<(), LogError> {
         let until = self.control.repair_until;
         if until.is_none_or(|until| self.stream.tip.id < until) {
@@ -474,7 +474,7 @@ impl LogWriter {
         self.remove_set_aside()
     }
 
-    /// Removes what repairs have set aside, unless one is under way.
+    /// Removes the segments that repairs have set aside, unless a repair is under way.
     pub(crate) fn remove_set_aside(&self) -> Result<(), LogError> {
         if self.control.repair_until.is_some() {
             return Ok(());
@@ -499,12 +499,12 @@ impl LogWriter {
         Ok(())
     }
 
-    /// Whether there is anything a sync would write.
+    /// Whether a sync would write anything.
     pub(crate) fn has_pending(&self) -> bool {
         !self.pending.is_empty()
     }
 
-    pub(crate) fn usable(&self) -> Result<(), LogError> {
+    pub(crate) fn check_usable(&self) -> Result<(), LogError> {
         match &self.failed {
             None => Ok(()),
             Some(first) => Err(LogError::Poisoned {
@@ -515,7 +515,7 @@ impl LogWriter {
 
     /// Remembers a failure: what is on disk is unknown from now on (after a failed fsync the page
     /// cache may show what the disk does not have).
-    pub(crate) fn sticky<T>(&mut self, done: Result<T, LogError>) -> Result<T, LogError> {
+    pub(crate) fn poison_on_error<T>(&mut self, done: Result<T, LogError>) -> Result<T, LogError> {
         if let Err(error) = &done {
             self.failed.get_or_insert_with(|| Arc::new(error.clone()));
         }
@@ -528,11 +528,11 @@ impl LogWriter {
     }
 }
 
-impl Active {
-    /// A segment all of which is durable.
-    pub(crate) fn new(segment: Segment) -> Active {
+impl ActiveSegment {
+    /// Continues a segment all of which is durable.
+    pub(crate) fn new(segment: Segment) -> ActiveSegment {
         let floor = segment.end;
-        Active {
+        ActiveSegment {
             segment,
             floor,
             stated_floor: floor,
@@ -540,35 +540,10 @@ impl Active {
     }
 }
 
-/// Size of a segment that is to hold a record of this size.
+/// Size of a new segment with room for a record of this size: the option's, or larger.
 fn segment_size(segment_bytes: u64, record_bytes: usize) -> u64 {
     let needed = SEGMENT_HEADER_BYTES + (BATCH_HEADER_BYTES + record_bytes) as u64;
     segment_bytes.max(needed.next_multiple_of(SEGMENT_HEADER_BYTES))
-}
-
-/// Gives a blank file (under the spare's name) a header and then its place in the log.
-pub(crate) fn install_segment(
-    files: &dyn Files,
-    dir: &Path,
-    file: Arc<dyn crate::files::File>,
-    header: &SegmentHeader,
-) -> Result<Segment, LogError> {
-    let path = segment_path(dir, header.number);
-    let installed = (|| {
-        write_all_at(&*file, &header.encode(), 0)?;
-        file.sync_all()?;
-        files.rename(&spare_path(dir), &path)?;
-        files.sync_dir(dir)
-    })();
-    installed.map_err(|error| LogError::io("create", &path, header.size, error))?;
-    Ok(Segment {
-        number: header.number,
-        id: header.id,
-        file,
-        size: header.size,
-        end: SEGMENT_HEADER_BYTES,
-        created_ms: header.created_ms,
-    })
 }
 
 fn check_next(last: Tip, entry: &Entry) -> Result<(), LogError> {

@@ -135,7 +135,7 @@ fn cut_at(op: Op, nth: u64) -> (MemoryFiles, Promise, bool) {
 }
 
 #[test]
-fn every_synced_entry_and_vote_survives_a_cut_at_any_change() {
+fn every_synced_entry_and_vote_survives_a_power_cut_at_any_change() {
     let mut nth = 1;
     loop {
         let (memory, promise, cut) = cut_at(Op::Change, nth);
@@ -196,7 +196,7 @@ fn recovery_may_itself_be_cut_anywhere() {
 }
 
 #[test]
-fn what_was_found_once_is_still_there_after_another_crash() {
+fn entries_that_recovery_found_survive_another_crash() {
     // An unsynced entry that recovery takes over counts as durable from then on.
     let memory = MemoryFiles::new(5);
     let faulty = FaultyFiles::new(Arc::new(memory.clone()));

@@ -112,7 +112,7 @@ fn failed_preparation_of_the_spare_is_tried_again_when_needed() {
 }
 
 #[test]
-fn second_open_is_refused_until_the_first_is_gone() {
+fn second_open_is_refused_until_the_first_is_closed() {
     let dir = TempDir::new("locked");
     let files: Arc<dyn Files> = Arc::new(RealFiles);
     let first = Log::open(files.clone(), &dir.0, options()).unwrap();
@@ -224,7 +224,7 @@ fn lost_write_below_a_floor_is_damage_even_if_it_left_zeros() {
 }
 
 #[test]
-fn damaged_message_tells_the_remedy() {
+fn damage_message_names_the_remedy() {
     let files = MemoryFiles::new(1);
     open(&files).writer.close().unwrap();
     files.set_content(
@@ -260,7 +260,8 @@ fn missing_files_are_refused() {
     }
 }
 
-/// A log whose creation ended after the first segment got its name, before the control file said so.
+/// A log whose creation ended after the first segment got its name, before the control file said
+/// so.
 fn interrupted_at_the_last_step() -> (MemoryFiles, FaultyFiles) {
     let (memory, files) = faulty();
     // Control file, segment, control file again.
@@ -273,7 +274,7 @@ fn interrupted_at_the_last_step() -> (MemoryFiles, FaultyFiles) {
 }
 
 #[test]
-fn log_whose_creation_was_interrupted_at_the_last_step_works_on() {
+fn log_whose_creation_was_interrupted_at_the_last_step_works() {
     let (_, files) = interrupted_at_the_last_step();
     for index in 1..4 {
         let mut opened = open(&files);
@@ -504,7 +505,7 @@ fn retention_goes_by_size_and_age_and_forces_at_twice_the_size() {
 }
 
 #[test]
-fn reader_follows_a_rewrite_and_forgets_what_it_read_ahead() {
+fn reader_follows_a_rewrite_and_ignores_what_it_read_ahead() {
     let files = MemoryFiles::new(1);
     let mut opened = open(&files);
     opened.writer.append(&actions(1, 1, 30, 2000)).unwrap();

@@ -285,7 +285,9 @@ fn entries_after_a_truncation_may_be_older_than_a_later_base_of_the_same_index()
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 150, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: 150, failure_persistence: None, ..ProptestConfig::default()
+    })]
 
     #[test]
     fn log_behaves_like_the_model(steps in prop::collection::vec(step(), 1..40)) {

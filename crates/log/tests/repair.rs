@@ -1,4 +1,5 @@
-//! Damaged logs that are opened under repair: what is kept, what is remembered, what a crash may do.
+//! Damaged logs that are opened under repair: which entries are kept, which promises are
+//! remembered, and what a crash may change.
 
 mod common;
 
@@ -11,7 +12,7 @@ use synod_consensus::{EntryId, GroupId, HardState, LogIndex, Term};
 use synod_log::files::{Fault, FaultKind, Op};
 use synod_log::{Entry, FaultyFiles, Files, Log, LogError, MemoryFiles, Opened, RepairPlan};
 
-/// What an unknown vote costs.
+/// Terms that a repair skips if the vote is unknown.
 const OUT_OF_REACH: u64 = 1 << 32;
 
 fn segment(number: u64) -> PathBuf {
@@ -42,7 +43,7 @@ fn set_aside(files: &MemoryFiles) -> Vec<PathBuf> {
     paths
 }
 
-/// Entries with votes between them, one batch each, over `segments` or a bit more. Closed.
+/// A closed log of entries with votes between them, one batch each, over at least `segments`.
 fn written(segments: usize, bytes: usize) -> (MemoryFiles, Vec<Entry>, HardState) {
     let files = MemoryFiles::new(1);
     let mut opened = open(&files);
@@ -65,7 +66,7 @@ fn written(segments: usize, bytes: usize) -> (MemoryFiles, Vec<Entry>, HardState
     (files, entries, vote(term, term + 3))
 }
 
-/// What must hold of every log opened under repair; then it gets its entries back.
+/// Checks what must hold of every log opened under repair, and gives it its entries back.
 fn check_repaired(files: &MemoryFiles, entries: &[Entry], promised: HardState, what: &str) {
     let opened = open_repairing(files).unwrap_or_else(|error| panic!("{what}: {error}"));
     let found = all(&opened.reader);
@@ -160,7 +161,7 @@ fn damage_in_any_segment_sets_the_later_ones_aside() {
 }
 
 #[test]
-fn lost_batch_costs_only_what_was_in_it_and_the_rest_is_kept_until_then() {
+fn lost_batch_costs_its_own_entries_and_the_rest_is_kept_until_the_repair_ends() {
     let (files, entries, promised) = written(4, 9000);
     flip(&files, &segment(2), 4096 + 300);
     let opened = open_repairing(&files).unwrap();
@@ -173,7 +174,7 @@ fn lost_batch_costs_only_what_was_in_it_and_the_rest_is_kept_until_then() {
         (report.kept.index, report.until),
         (kept, entries.last().unwrap().header.id())
     );
-    // Segments 3 and up, and whatever was made ahead.
+    // Segments 3 and up, and the spare.
     assert!(set_aside(&files).len() >= 2, "{:?}", set_aside(&files));
     drop(opened);
     let again = open(&files);
@@ -186,7 +187,7 @@ fn lost_batch_costs_only_what_was_in_it_and_the_rest_is_kept_until_then() {
 }
 
 #[test]
-fn lost_statement_of_a_floor_matters_once_something_was_written_behind_it() {
+fn lost_statement_of_a_floor_matters_once_a_batch_follows_it() {
     let files = MemoryFiles::new(1);
     let mut opened = open(&files);
     let entries = actions(1, 1, 2, 100);
@@ -198,7 +199,7 @@ fn lost_statement_of_a_floor_matters_once_something_was_written_behind_it() {
     files.harm(&segment(1), empty.start, &zeros);
     assert_eq!(all(&open(&files.crash(0)).reader), entries[..1]);
 
-    // The writer does not know, and goes on behind the gap.
+    // The writer does not know, and continues after the gap.
     opened.writer.append(&entries[1..]).unwrap();
     opened.writer.sync().unwrap();
     let image = files.crash(0);
@@ -206,7 +207,7 @@ fn lost_statement_of_a_floor_matters_once_something_was_written_behind_it() {
     let repaired = open_repairing(&image).unwrap();
     assert_eq!(all(&repaired.reader), entries[..1]);
     assert_eq!(repaired.recovered.repair, Some(id(1, 2)));
-    complete(&image, repaired, &entries, "behind the gap");
+    complete(&image, repaired, &entries, "after the gap");
 }
 
 #[test]
@@ -388,7 +389,7 @@ fn unreadable_sectors_are_damage_like_any_other() {
         );
         assert_eq!(
             opened.recovered.vote, promised,
-            "{what}: other pages tell it"
+            "{what}: other pages state it"
         );
         assert_eq!(
             opened.recovered.repair,
@@ -417,7 +418,7 @@ fn second_damage_during_a_repair_keeps_the_first_mark() {
 
 /// Cuts power at every change while a log is repaired and completed, and repairs again.
 #[test]
-fn repair_survives_a_cut_at_any_change() {
+fn repair_survives_a_power_cut_at_any_change() {
     let (files, entries, promised) = written(3, 9000);
     let last = entries.last().unwrap().header.id();
     flip(&files, &segment(2), 4096 + 200);
@@ -466,14 +467,14 @@ fn promises_are_unknown_if_something_unreadable_follows_the_newest_header() {
         opened.writer.append(std::slice::from_ref(entry)).unwrap();
         opened.writer.sync().unwrap();
     }
-    // No orderly stop, whose floor in the control file would tell.
+    // No orderly stop: its floor in the control file would reveal the loss.
     let image = files.crash(u64::MAX);
     let writes = image.writes(&segment(1));
     let (lost, last) = (&writes[10], writes.last().unwrap());
     let mut stray = vec![0; (lost.end - lost.start) as usize];
     let content = image.content(&segment(1)).unwrap();
     stray.copy_from_slice(&content[lost.start as usize..lost.end as usize]);
-    // One write went astray: it is missing where it belongs, and has taken the last headers.
+    // One write was misdirected: it is missing at its place, and has overwritten the last headers.
     image.harm(&segment(1), lost.start, &vec![0; stray.len()]);
     image.harm(&segment(1), last.start + 100 - stray.len() as u64, &stray);
     check_repaired(&image, &entries, vote(1, 4), "a stray write");
@@ -488,13 +489,13 @@ fn unknown_promises_are_beyond_terms_that_others_made_jump() {
     let entries = actions(1, 1, 10, 500);
     opened.writer.append(&entries).unwrap();
     opened.writer.sync().unwrap();
-    // Somebody was repaired without knowing its promises, or forced to lead.
+    // A member was repaired without knowing its promises, or forced to lead.
     let jumped = vote(3 * OUT_OF_REACH + 5, 4);
     opened.writer.save_vote(jumped).unwrap();
     opened.writer.sync().unwrap();
     opened.writer.write_floor().unwrap();
     opened.writer.close().unwrap();
-    // Not a header is left that could tell.
+    // No header is left that states the promises.
     files.harm(&segment(1), 0, &[7; 40_000]);
     check_repaired(&files, &entries, jumped, "after a jump");
 }

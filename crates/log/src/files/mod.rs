@@ -1,7 +1,10 @@
-//! The file operations the log needs, behind one small trait.
+//! The file operations the log needs, as one small trait.
 //!
-//! [`RealFiles`] is the operating system, [`MemoryFiles`] keeps what was synced apart from what was
-//! only written and can "lose power", [`FaultyFiles`] wraps either and fails chosen operations.
+//! [`RealFiles`] is the operating system. [`MemoryFiles`] and [`FaultyFiles`] are for tests and the
+//! simulator: the first can lose power, the second fails chosen operations of either.
+//!
+//! This is the only place where the crate meets a disk, a clock or randomness. So a test that
+//! replaces it decides everything.
 
 mod real;
 
@@ -26,13 +29,13 @@ pub enum OpenMode {
     Create,
 }
 
-/// Keeps a lock until dropped.
+/// A held lock; dropping it releases the lock.
 pub trait FileLock: Send + Sync {}
 
 /// Why a lock was not granted.
 #[derive(Debug)]
 pub enum LockError {
-    /// Somebody has it.
+    /// Another process has it.
     Held {
         /// The holder's process number, if it left one.
         pid: Option<u32>,
@@ -57,11 +60,11 @@ pub trait Files: Send + Sync {
     fn sync_dir(&self, dir: &Path) -> io::Result<()>;
     /// Takes an exclusive lock on a file (created if missing) without waiting.
     fn lock(&self, path: &Path) -> Result<Box<dyn FileLock>, LockError>;
-    /// A random number; the only source of chance in this crate.
+    /// A random number; the only source of randomness in this crate.
     fn random_u64(&self) -> io::Result<u64>;
     /// Wall-clock time; the only clock in this crate, used for retention by age.
     fn now(&self) -> SystemTime;
-    /// Runs a job beside the caller, or at once if this place is deterministic. The caller joins the
+    /// Runs a job beside the caller; deterministic files run it at once. The caller joins the
     /// handle.
     fn run_aside(
         &self,
@@ -76,7 +79,7 @@ pub trait File: Send + Sync {
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize>;
     /// Writes up to `bytes.len()` bytes and says how many. Extends the file as needed.
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize>;
-    /// Cuts or extends (with zeros) to this size.
+    /// Shortens or extends (with zeros) to this size.
     fn set_len(&self, len: u64) -> io::Result<()>;
     /// Size in bytes.
     fn len(&self) -> io::Result<u64>;
@@ -90,7 +93,7 @@ pub trait File: Send + Sync {
     fn sync_all(&self) -> io::Result<()>;
 }
 
-/// Writes everything, going on after short writes.
+/// Writes everything; continues after short writes.
 pub(crate) fn write_all_at(file: &dyn File, mut bytes: &[u8], mut offset: u64) -> io::Result<()> {
     while !bytes.is_empty() {
         match file.write_at(bytes, offset) {
@@ -106,7 +109,7 @@ pub(crate) fn write_all_at(file: &dyn File, mut bytes: &[u8], mut offset: u64) -
     Ok(())
 }
 
-/// Fills the buffer as far as the file goes; answers how far.
+/// Fills the buffer as far as the file reaches; answers how far.
 pub(crate) fn read_full_at(file: &dyn File, buf: &mut [u8], offset: u64) -> io::Result<usize> {
     let mut done = 0;
     while done < buf.len() {
@@ -130,8 +133,8 @@ pub(crate) fn is_unreadable(error: &io::Error) -> bool {
     error.raw_os_error() == Some(EIO)
 }
 
-/// As [`read_full_at`], but what the disk cannot read is filled with ones: bytes that are no record, and
-/// not blank either.
+/// As [`read_full_at`], but pages that the disk cannot read are filled with ones: bytes that are
+/// neither a record nor blank.
 pub(crate) fn read_what_can_be(file: &dyn File, buf: &mut [u8], offset: u64) -> io::Result<usize> {
     match read_full_at(file, buf, offset) {
         Err(error) if is_unreadable(&error) => {}

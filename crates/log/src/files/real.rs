@@ -1,4 +1,7 @@
 //! The operating system's files.
+//!
+//! Positioned reads and writes, `fdatasync` for content, `fsync` for a new file and for a
+//! directory, and `flock` for the lock file, which a crash of the process releases.
 
 use std::fs;
 use std::io::{self, Read, Write};
@@ -13,7 +16,7 @@ use rustix::io::Errno;
 
 use super::{File, FileLock, Files, LockError, OpenMode};
 
-/// Files are the server's own business: nobody but its user reads write sets.
+/// Only the server's user, and its group, may read write sets.
 const MODE: u32 = 0o640;
 
 /// The operating system. The standard library opens everything close-on-exec.

@@ -1,11 +1,14 @@
 //! Reading and writing little-endian fields, and the encoding of a log base.
+//!
+//! Reading never panics: every method answers `None` at the end of the bytes, or for a number that
+//! no log can hold. Lengths are compared with the bytes that are there before memory is taken.
 
 use synod_consensus::{
     Config, ConfigAt, EntryId, GroupId, HardState, LogBase, LogIndex, MemberId, Seqno, Term,
 };
 
-/// Largest position or count in the log. Nothing gets anywhere near, so a larger one is damage; and those
-/// below can be counted on from without a thought of the end of the number.
+/// Largest position or count in the log. No log comes near it, so a larger one is damage. Smaller
+/// ones can be added to without a check for overflow.
 const COUNTER_MAX: u64 = 1 << 62;
 
 /// Takes fields off the front of a slice; every method answers `None` at the end of it.
@@ -48,7 +51,7 @@ impl<'a> Fields<'a> {
         Some(i64::from_le_bytes(self.array()?))
     }
 
-    /// A number that grows one by one.
+    /// A number that grows by one, at most [`COUNTER_MAX`].
     pub(crate) fn counter(&mut self) -> Option<u64> {
         self.u64().filter(|number| *number <= COUNTER_MAX)
     }
@@ -75,13 +78,13 @@ impl<'a> Fields<'a> {
         })
     }
 
-    /// Of an entry that is there.
-    pub(crate) fn held(&mut self) -> Option<EntryId> {
+    /// Position of an entry that the log holds or held.
+    pub(crate) fn held_id(&mut self) -> Option<EntryId> {
         let (term, index) = (Term(self.u64()?), self.index()?);
         Some(EntryId { term, index })
     }
 
-    /// Of an entry that may be beyond all that are there.
+    /// Position of an entry that may be above all entries, as the goal of a repair is.
     pub(crate) fn id(&mut self) -> Option<EntryId> {
         let (term, index) = (Term(self.u64()?), LogIndex(self.u64()?));
         Some(EntryId { term, index })

@@ -1,30 +1,39 @@
 //! The control file: small state that changes rarely, replaced as a whole.
 //!
-//! Write a new file, sync it, rename it over the old one, sync the directory: after a crash there is
-//! the old state or the new one. Never on the commit path.
+//! Replacing it takes four steps: write a new file, sync it, rename it over the old one, sync the
+//! directory. After a crash there is the old state or the new one. It is never on the commit path:
+//! the writer replaces it for a new segment, a purge, a group, a jump of the term, and a clean end.
 
 use std::path::Path;
 
-use synod_consensus::{EntryId, LogBase, MemberId, Term};
+use synod_consensus::{EntryId, GroupId, LogBase, MemberId, Term};
 
+use crate::LogError;
 use crate::files::{Files, OpenMode, read_full_at, write_all_at};
 use crate::format::codec::{Fields, PutFields, put_base, take_base};
-use crate::format::record::Bad;
-use crate::format::segment::{
-    FORMAT_VERSION, SegmentHeader, USED_BYTES, control_path, control_temp_path,
-};
-use crate::{Identity, LogError};
+use crate::format::names::{control_path, control_temp_path};
+use crate::format::record::Mismatch;
+use crate::format::segment::{FORMAT_VERSION, SegmentHeader, USED_BYTES};
 
 const MAGIC: &[u8; 8] = b"SYNODCTL";
 /// Magic, version, checksum, body length.
 const PREFIX_BYTES: usize = 20;
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
-/// A vote in a term so far above the one noted in the control file is written after that is noted. Elections
-/// never get there: only orders to go on without a majority, and repairs of members that do not know their
-/// promises, make terms jump.
+/// A vote whose term is this far above the term noted in the control file is written only after its
+/// term is noted. Elections never get there. Terms jump in two cases only: an operator forces a
+/// primary without a majority, or a member is repaired that does not know its promises.
 pub(crate) const TERMS_NOTED: u64 = 1 << 31;
-const REACHED_BYTES: usize = 8;
+const NOTED_TERM_BYTES: usize = 8;
+
+/// The member, and the group, that a log belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// The member; a random number from when the log was created.
+    pub member: MemberId,
+    /// The member's group; [`GroupId::NONE`] until it has joined or bootstrapped one.
+    pub group: GroupId,
+}
 
 /// A position in the stream of records. Segment zero: before the first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -36,32 +45,32 @@ pub(crate) struct StreamPosition {
 /// Content of the control file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Control {
-    /// Whose log, and which group's.
+    /// The member and the group that the log belongs to.
     pub(crate) identity: Identity,
     /// Lowest segment that belongs to the log; lower ones are leftovers of a purge. Zero: the first
     /// segment does not exist yet.
     pub(crate) first_segment: u64,
     /// Everything before this was durable when the file was written.
     pub(crate) floor: StreamPosition,
-    /// Start of the log, unless the stream holds a reset: its base is as new or newer. (A purge that
-    /// moves the base beyond a reset's removes the segment with that reset.)
+    /// Start of the log, unless the stream holds a reset: the base of a reset is as new or newer.
+    /// (A purge that moves the base beyond that of a reset removes the segment with the reset.)
     pub(crate) base: LogBase,
     /// Under repair until the log reaches this entry again.
     pub(crate) repair_until: Option<EntryId>,
-    /// The terms that the member has ever been in are less than [`TERMS_NOTED`] above this one.
-    pub(crate) reached: Term,
+    /// All terms that the member has ever been in are less than [`TERMS_NOTED`] above this one.
+    pub(crate) noted_term: Term,
     /// A repair was decided and is to be carried out: what follows the good part of the log is set
-    /// aside, and the stream goes on in this segment.
-    pub(crate) cut: Option<Box<SegmentHeader>>,
+    /// aside, and the stream continues in this segment.
+    pub(crate) repair_segment: Option<Box<SegmentHeader>>,
 }
 
 /// What was found in place of a control file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum ControlFound {
+pub(crate) enum ControlFile {
     Absent,
-    Good(Control),
+    Valid(Control),
     OtherVersion(u32),
-    Bad(Bad),
+    Damaged(Mismatch),
 }
 
 impl Control {
@@ -74,11 +83,11 @@ impl Control {
         body.put_u64(self.floor.offset);
         put_base(&mut body, &self.base)?;
         body.put_id(self.repair_until.unwrap_or_default());
-        if self.reached != Term(0) {
-            body.put_u64(self.reached.0);
+        if self.noted_term != Term(0) {
+            body.put_u64(self.noted_term.0);
         }
-        if let Some(cut) = &self.cut {
-            body.extend_from_slice(&cut.encode());
+        if let Some(segment) = &self.repair_segment {
+            body.extend_from_slice(&segment.encode());
         }
         let len = u32::try_from(body.len()).ok()?.to_le_bytes();
         let mut out = MAGIC.to_vec();
@@ -89,30 +98,30 @@ impl Control {
         Some(out)
     }
 
-    pub(crate) fn decode(bytes: &[u8]) -> ControlFound {
-        let bad = |found: &str| ControlFound::Bad(Bad::new("a control file", found));
+    pub(crate) fn decode(bytes: &[u8]) -> ControlFile {
+        let mismatch = |found: &str| ControlFile::Damaged(Mismatch::new("a control file", found));
         let mut fields = Fields::new(bytes);
         if fields.bytes(8) != Some(MAGIC) {
-            return bad("other bytes");
+            return mismatch("other bytes");
         }
         let (Some(version), Some(crc), Some(len)) = (fields.u32(), fields.u32(), fields.u32())
         else {
-            return bad("a shorter file");
+            return mismatch("a shorter file");
         };
         if version != FORMAT_VERSION {
-            return ControlFound::OtherVersion(version);
+            return ControlFile::OtherVersion(version);
         }
         let body = &bytes[PREFIX_BYTES..];
         if body.len() as u64 != u64::from(len) {
-            return bad("another length");
+            return mismatch("another length");
         }
         let found = crc32c::crc32c(&bytes[PREFIX_BYTES - 4..]);
         if found != crc {
-            return bad(&format!("checksum {found:08x} instead of {crc:08x}"));
+            return mismatch(&format!("checksum {found:08x} instead of {crc:08x}"));
         }
         match decode_body(&mut fields) {
-            Some(control) if fields.is_empty() => ControlFound::Good(control),
-            Some(_) | None => bad("fields that do not fit"),
+            Some(control) if fields.is_empty() => ControlFile::Valid(control),
+            Some(_) | None => mismatch("fields that do not fit"),
         }
     }
 
@@ -123,16 +132,16 @@ impl Control {
             && self.floor == StreamPosition::default()
             && self.base == LogBase::default()
             && self.repair_until.is_none()
-            && self.cut.is_none()
+            && self.repair_segment.is_none()
     }
 
     /// Reads the control file.
-    pub(crate) fn read(files: &dyn Files, dir: &Path) -> Result<ControlFound, LogError> {
+    pub(crate) fn read(files: &dyn Files, dir: &Path) -> Result<ControlFile, LogError> {
         let path = control_path(dir);
         let file = match files.open(&path, OpenMode::Read) {
             Ok(file) => file,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                return Ok(ControlFound::Absent);
+                return Ok(ControlFile::Absent);
             }
             Err(error) => return Err(LogError::io("open", &path, 0, error)),
         };
@@ -178,19 +187,21 @@ fn decode_body(fields: &mut Fields<'_>) -> Option<Control> {
     let base = take_base(fields)?;
     let until = fields.id()?;
     let rest = fields.rest();
-    // A header is much longer.
-    let (reached, rest) = match rest.len() % USED_BYTES {
-        REACHED_BYTES => rest.split_at(REACHED_BYTES),
+    // A segment header is much longer.
+    let (noted_term, rest) = match rest.len() % USED_BYTES {
+        NOTED_TERM_BYTES => rest.split_at(NOTED_TERM_BYTES),
         _ => (&[][..], rest),
     };
-    let reached = match reached.is_empty() {
-        true => 0,
+    let noted_term = if noted_term.is_empty() {
+        0
+    } else {
         // Zero has no encoding.
-        false => Fields::new(reached).u64().filter(|term| *term > 0)?,
+        Fields::new(noted_term).u64().filter(|term| *term > 0)?
     };
-    let cut = match rest.is_empty() {
-        true => None,
-        false => Some(Box::new(take_segment_header(rest)?)),
+    let repair_segment = if rest.is_empty() {
+        None
+    } else {
+        Some(Box::new(take_segment_header(rest)?))
     };
     Some(Control {
         identity,
@@ -198,12 +209,12 @@ fn decode_body(fields: &mut Fields<'_>) -> Option<Control> {
         floor,
         base,
         repair_until: (until != EntryId::default()).then_some(until),
-        reached: Term(reached),
-        cut,
+        noted_term: Term(noted_term),
+        repair_segment,
     })
 }
 
-/// Exactly a header.
+/// A segment header that takes all of these bytes.
 fn take_segment_header(bytes: &[u8]) -> Option<SegmentHeader> {
     let header = SegmentHeader::decode(bytes).ok()?;
     (header.encode() == bytes).then_some(header)
@@ -217,7 +228,7 @@ mod tests {
     };
 
     #[test]
-    fn a_control_file_that_speaks_of_a_past_has_a_first_segment_somewhere() {
+    fn a_control_file_with_any_history_is_started() {
         let unstarted = Control {
             identity: Identity {
                 member: MemberId(7),
@@ -227,8 +238,8 @@ mod tests {
             floor: StreamPosition::default(),
             base: LogBase::default(),
             repair_until: None,
-            reached: Term(0),
-            cut: None,
+            noted_term: Term(0),
+            repair_segment: None,
         };
         let mut with_segment = unstarted.clone();
         with_segment.first_segment = 1;
@@ -283,12 +294,12 @@ mod tests {
             },
             base,
             repair_until: None,
-            reached: Term(0),
-            cut: None,
+            noted_term: Term(0),
+            repair_segment: None,
         };
         let bytes = control.encode().unwrap();
-        assert_eq!(Control::decode(&bytes), ControlFound::Good(control.clone()));
-        let cut = SegmentHeader {
+        assert_eq!(Control::decode(&bytes), ControlFile::Valid(control.clone()));
+        let segment = SegmentHeader {
             number: 4,
             id: 9,
             size: 65536,
@@ -306,15 +317,15 @@ mod tests {
                 term: Term(4),
                 index: LogIndex(70),
             }),
-            cut: Some(Box::new(cut)),
+            repair_segment: Some(Box::new(segment)),
             ..control
         };
         let mut bytes = control.encode().unwrap();
-        assert_eq!(Control::decode(&bytes), ControlFound::Good(control));
+        assert_eq!(Control::decode(&bytes), ControlFile::Valid(control));
         for bit in 0..bytes.len() * 8 {
             bytes[bit / 8] ^= 1 << (bit % 8);
             assert!(
-                !matches!(Control::decode(&bytes), ControlFound::Good(_)),
+                !matches!(Control::decode(&bytes), ControlFile::Valid(_)),
                 "bit {bit}"
             );
             bytes[bit / 8] ^= 1 << (bit % 8);

@@ -1,8 +1,10 @@
 //! Bytes of batches and records. The layout is in `docs/log-format.md`.
 //!
-//! A checksum covers where the bytes are (segment id and offset), so what belongs elsewhere (a reused
-//! block, a write that went astray) never passes. An entry's payload is bound to its place through
-//! its own CRC32C, which is part of the covered header.
+//! A checksum covers the place of the bytes (segment id and offset). So bytes that belong to
+//! another place (a reused block, a misdirected write) never pass. An entry's payload is bound to
+//! its place through its own CRC32C, which is part of the covered header.
+
+use std::path::Path;
 
 use bytes::Bytes;
 use synod_consensus::{
@@ -11,7 +13,7 @@ use synod_consensus::{
 };
 
 use crate::format::codec::{Fields, PutFields, put_base, take_base};
-use crate::{Entry, PAYLOAD_BYTES_MAX};
+use crate::{Entry, LogError, PAYLOAD_BYTES_MAX};
 
 /// Bytes before every body: magic 4, checksum 4, type 1, kind 1, reserved 2, body length 4.
 pub(crate) const PREFIX_BYTES: usize = 16;
@@ -54,14 +56,14 @@ pub(crate) struct BatchHeader {
     pub(crate) records_bytes: u64,
     /// How many records.
     pub(crate) records: u32,
-    /// What the log amounts to after them.
-    pub(crate) after: Promised,
+    /// The member's promises after these records.
+    pub(crate) after: Promises,
 }
 
-/// What a log obliges its member to at some place of the stream. Stored again and again, so that it is
-/// known even if records are damaged.
+/// What a log obliges its member to at some place of the stream. Every batch header and segment
+/// header repeats it, so that it is known even if records are damaged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Promised {
+pub(crate) struct Promises {
     /// Term and vote.
     pub(crate) vote: HardState,
     /// Last entry of the log.
@@ -73,26 +75,37 @@ pub(crate) struct Promised {
 pub(crate) enum Record {
     /// An entry is appended.
     Entry(Entry),
-    /// All entries at and after this index are dropped.
+    /// All entries at and after this index are truncated.
     Truncate(LogIndex),
     /// Term and vote.
     Vote(HardState),
-    /// Everything is dropped; the log starts here.
+    /// All entries are removed; the log starts again at this base.
     Reset(LogBase),
 }
 
-/// Why bytes are not what they should be.
+/// How bytes differ from what they should be.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Bad {
+pub(crate) struct Mismatch {
     pub(crate) expected: String,
     pub(crate) found: String,
 }
 
-impl Bad {
-    pub(crate) fn new(expected: impl Into<String>, found: impl Into<String>) -> Bad {
-        Bad {
+impl Mismatch {
+    pub(crate) fn new(expected: impl Into<String>, found: impl Into<String>) -> Mismatch {
+        Mismatch {
             expected: expected.into(),
             found: found.into(),
+        }
+    }
+
+    /// The error for a mismatch at this offset of a file. `index` is the last good one before it.
+    pub(crate) fn at(self, path: &Path, offset: u64, index: Option<LogIndex>) -> LogError {
+        LogError::Damaged {
+            path: path.to_owned(),
+            offset,
+            index,
+            expected: self.expected,
+            found: self.found,
         }
     }
 }
@@ -184,7 +197,7 @@ impl Record {
 
 fn put_entry(out: &mut Vec<u8>, entry: &Entry) {
     let h = &entry.header;
-    let body = ENTRY_FIXED_BYTES as u32 + h.payload_len; // at most 64 MiB and a bit
+    let body = ENTRY_FIXED_BYTES as u32 + h.payload_len; // at most 64 MiB plus the fixed fields
     put_prefix(out, RECORD_MAGIC, RecordType::Entry, h.kind as u8, body); // repr(u8)
     out.put_u64(h.term.0);
     out.put_u64(h.index.0);
@@ -242,27 +255,27 @@ impl BatchHeader {
     }
 
     /// Reads a batch header; at least [`BATCH_HEADER_BYTES`] are needed.
-    pub(crate) fn decode(bytes: &[u8], place: Place) -> Result<BatchHeader, Bad> {
+    pub(crate) fn decode(bytes: &[u8], place: Place) -> Result<BatchHeader, Mismatch> {
         let prefix = Prefix::decode(bytes, BATCH_MAGIC, "a batch header")?;
         let covered = bytes
             .get(..BATCH_HEADER_BYTES)
             .filter(|_| prefix.record_type == RecordType::Batch && prefix.body == BATCH_BODY_BYTES)
-            .ok_or_else(|| Bad::new("a batch header", "another type or length"))?;
+            .ok_or_else(|| Mismatch::new("a batch header", "another type or length"))?;
         prefix.check(covered, place)?;
         let mut fields = Fields::new(&covered[PREFIX_BYTES..]);
         let header = (|| {
             let (number, floor, records_bytes) = (fields.u64()?, fields.u64()?, fields.u64()?);
             let (records, _reserved) = (fields.u32()?, fields.u32()?);
-            let (vote, last) = (fields.vote()?, fields.held()?);
+            let (vote, last) = (fields.vote()?, fields.held_id()?);
             Some(BatchHeader {
                 number,
                 floor,
                 records_bytes,
                 records,
-                after: Promised { vote, last },
+                after: Promises { vote, last },
             })
         })();
-        header.ok_or_else(|| Bad::new("a batch header", "too few bytes"))
+        header.ok_or_else(|| Mismatch::new("a batch header", "too few bytes"))
     }
 
     /// Whether the bytes could start a batch header; cheap filter for searching.
@@ -279,12 +292,12 @@ struct Prefix {
 }
 
 impl Prefix {
-    fn decode(bytes: &[u8], magic: u32, wanted: &str) -> Result<Prefix, Bad> {
+    fn decode(bytes: &[u8], magic: u32, wanted: &str) -> Result<Prefix, Mismatch> {
         let mut fields = Fields::new(bytes);
-        let short = || Bad::new(wanted, "the end of the data");
+        let short = || Mismatch::new(wanted, "the end of the data");
         let found_magic = fields.u32().ok_or_else(short)?;
         if found_magic != magic {
-            return Err(Bad::new(wanted, format!("bytes {found_magic:08x}")));
+            return Err(Mismatch::new(wanted, format!("bytes {found_magic:08x}")));
         }
         let crc = fields.u32().ok_or_else(short)?;
         let code = fields.u8().ok_or_else(short)?;
@@ -292,9 +305,12 @@ impl Prefix {
         let reserved = fields.u16().ok_or_else(short)?;
         let body = fields.u32().ok_or_else(short)? as usize; // usize has at least 32 bits here
         let record_type = RecordType::from_code(code)
-            .ok_or_else(|| Bad::new("a record type from 1 to 5", code.to_string()))?;
+            .ok_or_else(|| Mismatch::new("a record type from 1 to 5", code.to_string()))?;
         if reserved != 0 {
-            return Err(Bad::new("zero in the reserved field", reserved.to_string()));
+            return Err(Mismatch::new(
+                "zero in the reserved field",
+                reserved.to_string(),
+            ));
         }
         Ok(Prefix {
             crc,
@@ -304,12 +320,12 @@ impl Prefix {
         })
     }
 
-    fn check(&self, covered: &[u8], place: Place) -> Result<(), Bad> {
+    fn check(&self, covered: &[u8], place: Place) -> Result<(), Mismatch> {
         let crc = checksum(covered, place);
         if crc == self.crc {
             return Ok(());
         }
-        Err(Bad::new(
+        Err(Mismatch::new(
             format!("checksum {:08x}", self.crc),
             format!("{crc:08x}"),
         ))
@@ -320,7 +336,7 @@ impl Prefix {
 pub(crate) struct Outline {
     /// Bytes on disk, padding included.
     pub(crate) bytes: usize,
-    /// Body length.
+    /// Length of the body in bytes, without padding.
     body: usize,
     record_type: RecordType,
     /// The header, if it is an entry's.
@@ -328,9 +344,10 @@ pub(crate) struct Outline {
 }
 
 impl Outline {
-    /// Reads the checked part of a record: at least [`PREFIX_BYTES`] + [`ENTRY_FIXED_BYTES`] bytes of
-    /// it, or everything up to the end of the data, must be given. `Ok(None)`: more bytes needed.
-    pub(crate) fn decode(bytes: &[u8], place: Place) -> Result<Option<Outline>, Bad> {
+    /// Reads the checked part of a record: at least [`PREFIX_BYTES`] + [`ENTRY_FIXED_BYTES`] bytes
+    /// of it, or everything up to the end of the data, must be given. `Ok(None)`: more bytes
+    /// needed.
+    pub(crate) fn decode(bytes: &[u8], place: Place) -> Result<Option<Outline>, Mismatch> {
         let prefix = Prefix::decode(bytes, RECORD_MAGIC, "a record")?;
         let (covered_len, body_max) = match prefix.record_type {
             RecordType::Entry => (
@@ -340,10 +357,10 @@ impl Outline {
             RecordType::Truncate | RecordType::Vote | RecordType::Reset => {
                 (prefix.body, OTHER_BODY_BYTES_MAX)
             }
-            RecordType::Batch => return Err(Bad::new("a record", "a batch header")),
+            RecordType::Batch => return Err(Mismatch::new("a record", "a batch header")),
         };
         if prefix.body > body_max || prefix.body < covered_len {
-            return Err(Bad::new(
+            return Err(Mismatch::new(
                 "a record of possible length",
                 format!("length {}", prefix.body),
             ));
@@ -365,10 +382,10 @@ impl Outline {
     }
 
     /// Reads the rest; all `self.bytes` bytes of the record must be given. Checks the payload.
-    pub(crate) fn complete(&self, bytes: &Bytes) -> Result<Record, Bad> {
+    pub(crate) fn complete(&self, bytes: &Bytes) -> Result<Record, Mismatch> {
         let range = PREFIX_BYTES..PREFIX_BYTES + self.body;
         if bytes.len() < range.end {
-            return Err(Bad::new(
+            return Err(Mismatch::new(
                 format!("a record of {} bytes", self.bytes),
                 "the end of the data",
             ));
@@ -386,14 +403,15 @@ impl Outline {
         };
         record
             .filter(|_| fields.is_empty())
-            .ok_or_else(|| Bad::new("a readable record body", "fields that do not fit"))
+            .ok_or_else(|| Mismatch::new("a readable record body", "fields that do not fit"))
     }
 }
 
-fn complete_entry(header: EntryHeader, payload: Bytes) -> Result<Record, Bad> {
+fn complete_entry(header: EntryHeader, payload: Bytes) -> Result<Record, Mismatch> {
     let crc = crc32c::crc32c(&payload);
-    if crc != header.payload_crc && !synod_planted::is(synod_planted::Bug::ServeDamage) {
-        return Err(Bad::new(
+    let matches = crc == header.payload_crc;
+    if !synod_planted::planted!(ServeDamage, matches, else true) {
+        return Err(Mismatch::new(
             format!(
                 "payload checksum {:08x} at index {}",
                 header.payload_crc, header.index
@@ -404,9 +422,9 @@ fn complete_entry(header: EntryHeader, payload: Bytes) -> Result<Record, Bad> {
     Ok(Record::Entry(Entry { header, payload }))
 }
 
-fn decode_entry_header(prefix: &Prefix, fixed: &[u8]) -> Result<EntryHeader, Bad> {
+fn decode_entry_header(prefix: &Prefix, fixed: &[u8]) -> Result<EntryHeader, Mismatch> {
     let kind = EntryKind::from_code(prefix.kind)
-        .ok_or_else(|| Bad::new("a known entry kind", prefix.kind.to_string()))?;
+        .ok_or_else(|| Mismatch::new("a known entry kind", prefix.kind.to_string()))?;
     let mut fields = Fields::new(fixed);
     let header = (|| {
         Some(EntryHeader {
@@ -426,7 +444,7 @@ fn decode_entry_header(prefix: &Prefix, fixed: &[u8]) -> Result<EntryHeader, Bad
     })();
     header
         .filter(|h| h.payload_len as usize + ENTRY_FIXED_BYTES == prefix.body)
-        .ok_or_else(|| Bad::new("an entry whose fields fit", "impossible fields or lengths"))
+        .ok_or_else(|| Mismatch::new("an entry whose fields fit", "impossible fields or lengths"))
 }
 
 #[cfg(test)]
@@ -478,8 +496,8 @@ mod tests {
         ]
     }
 
-    fn read(bytes: &[u8], place: Place) -> Result<Record, Bad> {
-        let outline = Outline::decode(bytes, place)?.ok_or_else(|| Bad::new("all", "part"))?;
+    fn read(bytes: &[u8], place: Place) -> Result<Record, Mismatch> {
+        let outline = Outline::decode(bytes, place)?.ok_or_else(|| Mismatch::new("all", "part"))?;
         outline.complete(&Bytes::copy_from_slice(bytes))
     }
 
@@ -543,7 +561,7 @@ mod tests {
             floor: 4096,
             records_bytes: 80,
             records: 1,
-            after: Promised {
+            after: Promises {
                 vote: HardState {
                     term: Term(9),
                     voted_for: Some(MemberId(4)),
@@ -562,7 +580,7 @@ mod tests {
     }
 
     #[test]
-    fn positions_that_nothing_could_follow_are_refused() {
+    fn positions_that_no_entry_could_follow_are_refused() {
         let sealed = |record: &Record| {
             let mut bytes = Vec::new();
             record.encode(&mut bytes, PLACE);
@@ -587,14 +605,14 @@ mod tests {
         for good in [entry_at(1 << 61, 1 << 61), base_at(1 << 61, 1 << 61)] {
             assert_eq!(sealed(&good), Ok(good));
         }
-        for bad in [
+        for mismatch in [
             entry_at(u64::MAX, 1),
             entry_at(1, i64::MAX),
             base_at(u64::MAX, 1),
             base_at(1, i64::MAX),
             Record::Truncate(LogIndex(u64::MAX)),
         ] {
-            assert!(sealed(&bad).is_err(), "{bad:?}");
+            assert!(sealed(&mismatch).is_err(), "{mismatch:?}");
         }
     }
 

@@ -1,15 +1,14 @@
-//! Segment files: names and headers.
+//! The header of a segment file, in its first page.
 //!
-//! A segment gets its name only after its header is durable, so a file that bears a segment's name and
-//! has no good header is damaged, never torn.
+//! A segment gets its name only after its header is durable. So a file that bears a segment's name
+//! and has no valid header is damaged, never torn.
 
-use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use synod_consensus::{EntryId, GroupId, HardState, MemberId, Seqno};
 
 use crate::format::codec::{Fields, PutFields};
-use crate::format::record::Bad;
+use crate::format::record::Mismatch;
 
 /// The disk format this program writes and reads.
 pub(crate) const FORMAT_VERSION: u32 = 2;
@@ -21,18 +20,18 @@ const MAGIC: &[u8; 8] = b"SYNODSEG";
 const FIELDS_BYTES: usize = 144;
 pub(crate) const USED_BYTES: usize = 16 + FIELDS_BYTES;
 
-/// First thing in every segment file.
+/// The first bytes of every segment file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SegmentHeader {
-    /// From 1, by one. Also the file's name.
+    /// Number of the segment, from 1, increasing by one. Also in the file's name.
     pub(crate) number: u64,
     /// Random; part of every checksum in the segment.
     pub(crate) id: u64,
     /// File size in bytes.
     pub(crate) size: u64,
-    /// Whose log.
+    /// The member whose log it is.
     pub(crate) member: MemberId,
-    /// Which group's, when the segment was made. [`GroupId::NONE`]: none yet.
+    /// The member's group when the segment was made. [`GroupId::NONE`]: none yet.
     pub(crate) group: GroupId,
     /// The segment before; `None` for the first of a log.
     pub(crate) predecessor: Option<Predecessor>,
@@ -44,12 +43,13 @@ pub(crate) struct SegmentHeader {
     pub(crate) vote: HardState,
     /// Number of the first batch.
     pub(crate) first_batch: u64,
-    /// When the segment was made, in milliseconds since 1970: all entries of the predecessor are older.
+    /// When the segment was made, in milliseconds since 1970: all entries of the predecessor are
+    /// older.
     pub(crate) created_ms: u64,
 }
 
-/// Where the stream comes from. Everything in the predecessor up to `end` was durable before this
-/// segment was made: a durable floor.
+/// Where the stream continues from. Everything in the predecessor up to `end` was durable before
+/// this segment was made: a durable floor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Predecessor {
     pub(crate) number: u64,
@@ -60,9 +60,9 @@ pub(crate) struct Predecessor {
 
 /// Why a header cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum BadHeader {
+pub(crate) enum HeaderError {
     Version(u32),
-    Bad(Bad),
+    Mismatch(Mismatch),
 }
 
 impl SegmentHeader {
@@ -96,26 +96,28 @@ impl SegmentHeader {
     }
 
     /// Reads a header from the first bytes of a file.
-    pub(crate) fn decode(bytes: &[u8]) -> Result<SegmentHeader, BadHeader> {
-        let bad = |found: &str| BadHeader::Bad(Bad::new("a segment header", found));
+    pub(crate) fn decode(bytes: &[u8]) -> Result<SegmentHeader, HeaderError> {
+        let mismatch =
+            |found: &str| HeaderError::Mismatch(Mismatch::new("a segment header", found));
         let bytes = bytes
             .get(..USED_BYTES)
-            .ok_or_else(|| bad("a shorter file"))?;
+            .ok_or_else(|| mismatch("a shorter file"))?;
         let mut fields = Fields::new(bytes);
         if fields.bytes(8) != Some(MAGIC) {
-            return Err(bad("other bytes"));
+            return Err(mismatch("other bytes"));
         }
-        let version = fields.u32().ok_or_else(|| bad("a shorter file"))?;
+        let version = fields.u32().ok_or_else(|| mismatch("a shorter file"))?;
         if version != FORMAT_VERSION {
-            return Err(BadHeader::Version(version));
+            return Err(HeaderError::Version(version));
         }
-        let crc = fields.u32().ok_or_else(|| bad("a shorter file"))?;
+        let crc = fields.u32().ok_or_else(|| mismatch("a shorter file"))?;
         let found = crc32c::crc32c(&bytes[16..]);
         if found != crc {
-            let bad = Bad::new(format!("header checksum {crc:08x}"), format!("{found:08x}"));
-            return Err(BadHeader::Bad(bad));
+            let mismatch =
+                Mismatch::new(format!("header checksum {crc:08x}"), format!("{found:08x}"));
+            return Err(HeaderError::Mismatch(mismatch));
         }
-        decode_fields(&mut fields).ok_or_else(|| bad("impossible fields"))
+        decode_fields(&mut fields).ok_or_else(|| mismatch("impossible fields"))
     }
 }
 
@@ -134,63 +136,12 @@ fn decode_fields(fields: &mut Fields<'_>) -> Option<SegmentHeader> {
         member,
         group,
         predecessor: (predecessor.number != 0).then_some(predecessor),
-        last: fields.held()?,
+        last: fields.held_id()?,
         seqno: fields.seqno()?,
         vote: fields.vote()?,
         first_batch: fields.counter()?,
         created_ms: fields.u64()?,
     })
-}
-
-/// Path of a segment.
-pub(crate) fn segment_path(dir: &Path, number: u64) -> PathBuf {
-    dir.join(format!("synod-{number:016x}.log"))
-}
-
-/// Path of the control file.
-pub(crate) fn control_path(dir: &Path) -> PathBuf {
-    dir.join("synod-control.log")
-}
-
-/// Where a new control file is written before it replaces the old one.
-pub(crate) fn control_temp_path(dir: &Path) -> PathBuf {
-    dir.join("synod-control-new.log")
-}
-
-/// Path of the lock file.
-pub(crate) fn lock_path(dir: &Path) -> PathBuf {
-    dir.join("synod-lock.log")
-}
-
-/// Where the next segment is prepared.
-pub(crate) fn spare_path(dir: &Path) -> PathBuf {
-    dir.join("synod-spare.log")
-}
-
-/// Where a segment goes that a repair replaces; `repair` names the repair.
-pub(crate) fn set_aside_path(dir: &Path, number: u64, repair: u64) -> PathBuf {
-    dir.join(format!("{SET_ASIDE_PREFIX}{number:016x}-{repair:016x}.log"))
-}
-
-/// Whether this is the name of a segment that a repair set aside.
-pub(crate) fn is_set_aside(name: &str) -> bool {
-    name.starts_with(SET_ASIDE_PREFIX) && name.ends_with(".log")
-}
-
-const SET_ASIDE_PREFIX: &str = "synod-damaged-";
-
-/// The number in a segment's file name; `None` for every other file.
-pub(crate) fn segment_number(name: &str) -> Option<u64> {
-    let digits = name.strip_prefix("synod-")?.strip_suffix(".log")?;
-    let lower = digits
-        .bytes()
-        .all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
-    if digits.len() != 16 || !lower {
-        return None;
-    }
-    u64::from_str_radix(digits, 16)
-        .ok()
-        .filter(|number| *number != 0)
 }
 
 /// Milliseconds since 1970; zero before.
@@ -243,33 +194,18 @@ mod tests {
     }
 
     #[test]
-    fn numbers_that_nothing_could_follow_are_refused() {
+    fn numbers_that_no_batch_could_follow_are_refused() {
         let mut batch = header();
         batch.first_batch = u64::MAX;
         let mut index = header();
         index.last.index = LogIndex(u64::MAX);
         let mut seqno = header();
         seqno.seqno = Seqno(i64::MAX);
-        for bad in [batch, index, seqno] {
-            assert!(SegmentHeader::decode(&bad.encode()).is_err(), "{bad:?}");
-        }
-    }
-
-    #[test]
-    fn only_names_of_segments_have_a_number() {
-        assert_eq!(segment_number("synod-00000000000000ff.log"), Some(255));
-        let path = segment_path(Path::new("d"), 255);
-        assert_eq!(path, Path::new("d/synod-00000000000000ff.log"));
-        for other in [
-            "synod-control.log",
-            "synod-damaged-00000000000000ff-0000000000000001.log",
-            "synod-00000000000000FF.log",
-            "synod-0000000000000000.log",
-            "synod-ff.log",
-            "ib_logfile0",
-            "synod-00000000000000ff.log.bak",
-        ] {
-            assert_eq!(segment_number(other), None, "{other}");
+        for mismatch in [batch, index, seqno] {
+            assert!(
+                SegmentHeader::decode(&mismatch.encode()).is_err(),
+                "{mismatch:?}"
+            );
         }
     }
 }

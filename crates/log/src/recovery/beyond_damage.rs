@@ -1,5 +1,8 @@
-//! What can still be read behind damage. A good record or header there proves nothing about the damage;
-//! but what a header states about promises was true when it was written.
+//! What can still be read of a log beyond its first damage. Used by [`crate::recovery::repair`].
+//!
+//! A valid record or header there proves nothing about the damage. But what a header states about
+//! the member's promises was true when it was written. The newest such statement counts as exact
+//! only if nothing newer can have been durable; [`decide_end`] decides that.
 
 use std::io;
 use std::path::Path;
@@ -9,71 +12,73 @@ use synod_consensus::{Config, EntryKind, Term};
 use crate::LogError;
 use crate::files::Files;
 use crate::format::control::{Control, StreamPosition};
-use crate::format::record::{BATCH_HEADER_BYTES, BatchHeader, Promised, Record};
+use crate::format::record::{BATCH_HEADER_BYTES, BatchHeader, Promises, Record};
 use crate::format::segment::SEGMENT_HEADER_BYTES;
 use crate::recovery::decisions::{EndDecision, EndFacts, decide_end};
 use crate::recovery::replay::{SegmentFile, check_owner, last_segment, open_segment};
-use crate::recovery::scan::{BlockReader, look_behind, read_batch, search_batches};
+use crate::recovery::scan::{BlockReader, read_batch, scan_tail, search_batches};
 
 const BLOCK_BYTES: usize = 1 << 20;
 
-/// A log from the end of its good part on.
-pub(crate) struct Behind<'a> {
+/// The part of a log that starts at the end of its good part.
+pub(crate) struct BeyondDamage<'a> {
     pub(crate) files: &'a dyn Files,
     pub(crate) dir: &'a Path,
     pub(crate) control: &'a Control,
-    /// Segments that are there.
+    /// Numbers of the segment files that exist, ascending.
     pub(crate) numbers: &'a [u64],
     /// End of the good part.
     pub(crate) start: StreamPosition,
 }
 
-/// What the member had promised when it stopped.
-pub(crate) struct Found {
-    /// Nothing was promised beyond this.
-    pub(crate) exact: Option<Promised>,
-    /// Highest term that was read.
+/// What can be said about the promises that the member had made when it stopped.
+pub(crate) struct PromiseEvidence {
+    /// The promises, if they are known: none was made beyond these.
+    pub(crate) exact: Option<Promises>,
+    /// Highest term that any readable header states.
     pub(crate) highest_term: Term,
 }
 
-/// What one place of the stream states, and the place.
+/// What one header states about promises, and the place for which it does.
 #[derive(Clone, Copy)]
-struct Stated {
+struct Statement {
+    /// Number of the batch; zero for a segment header.
     number: u64,
-    promised: Promised,
+    promises: Promises,
+    /// Offset of the end of what the statement covers.
     end: u64,
 }
 
-impl Behind<'_> {
-    /// What the newest header says, if nothing newer was durable.
-    pub(crate) fn promised(&self) -> Result<Found, LogError> {
-        let mut found = Found {
+impl BeyondDamage<'_> {
+    /// Reads the newest statement about promises, and judges whether it is exact.
+    pub(crate) fn promises(&self) -> Result<PromiseEvidence, LogError> {
+        let mut evidence = PromiseEvidence {
             exact: None,
             highest_term: self.control.repair_until.unwrap_or_default().term,
         };
         let last = last_segment(self.control, self.numbers);
         let Some(segment) = self.newest_segment()? else {
-            return Ok(found);
+            return Ok(evidence);
         };
         let (stated, floor) = self.newest_statement(&segment)?;
         if let Some(stated) = stated {
-            let Promised { vote, last } = stated.promised;
-            found.highest_term = found.highest_term.max(vote.term).max(last.term);
+            let Promises { vote, last } = stated.promises;
+            evidence.highest_term = evidence.highest_term.max(vote.term).max(last.term);
         }
-        found.highest_term = found.highest_term.max(segment.header.vote.term);
+        evidence.highest_term = evidence.highest_term.max(segment.header.vote.term);
         let decision = decide_end(EndFacts {
             newest_segment_readable: segment.header.number == last,
-            stated: stated.is_some(),
+            statement_found: stated.is_some(),
             floor_beyond: stated.is_some_and(|stated| floor > stated.end),
             blank_beyond: self.is_blank_beyond(&segment, stated)?,
         });
         if decision == EndDecision::Exact {
-            found.exact = stated.map(|stated| stated.promised);
+            evidence.exact = stated.map(|stated| stated.promises);
         }
-        Ok(found)
+        Ok(evidence)
     }
 
-    /// The newest configuration behind the good part, as far as batches can be read.
+    /// The newest configuration after the good part, as far as batches can be read.
     pub(crate) fn newest_config(&self) -> Result<Option<Config>, LogError> {
         let mut newest = None;
         for number in self.numbers.iter().filter(|n| **n >= self.start.segment) {
@@ -90,7 +95,7 @@ impl Behind<'_> {
         Ok(newest)
     }
 
-    /// The last segment with a good header.
+    /// The last segment with a valid header.
     fn newest_segment(&self) -> Result<Option<SegmentFile>, LogError> {
         for number in self
             .numbers
@@ -105,7 +110,7 @@ impl Behind<'_> {
         Ok(None)
     }
 
-    /// `None` if the header is damaged, or the file too short.
+    /// Opens a segment; `None` if its header is damaged or the file too short.
     fn open(&self, number: u64) -> Result<Option<SegmentFile>, LogError> {
         match open_segment(self.files, self.dir, number) {
             Ok(segment) => {
@@ -118,27 +123,31 @@ impl Behind<'_> {
     }
 
     /// The newest statement in a segment, and the highest floor in it.
-    fn newest_statement(&self, segment: &SegmentFile) -> Result<(Option<Stated>, u64), LogError> {
+    fn newest_statement(
+        &self,
+        segment: &SegmentFile,
+    ) -> Result<(Option<Statement>, u64), LogError> {
         let header = &segment.header;
         let begins_here = header.number > self.start.segment;
-        let mut newest = begins_here.then_some(Stated {
+        let mut newest = begins_here.then_some(Statement {
             number: 0,
-            promised: Promised {
+            promises: Promises {
                 vote: header.vote,
                 last: header.last,
             },
             end: SEGMENT_HEADER_BYTES,
         });
-        let mut floor = match self.control.floor.segment == header.number {
-            true => self.control.floor.offset,
-            false => 0,
+        let mut floor = if self.control.floor.segment == header.number {
+            self.control.floor.offset
+        } else {
+            0
         };
         self.search(segment, &mut |_, offset, batch| {
             floor = floor.max(batch.floor);
             if newest.is_none_or(|newest| batch.number > newest.number) {
-                newest = Some(Stated {
+                newest = Some(Statement {
                     number: batch.number,
-                    promised: batch.after,
+                    promises: batch.after,
                     end: (offset + BATCH_HEADER_BYTES as u64).saturating_add(batch.records_bytes),
                 });
             }
@@ -147,31 +156,33 @@ impl Behind<'_> {
         Ok((newest, floor))
     }
 
-    /// Whether nothing follows the place for which this is stated.
+    /// Whether only zeros follow the place that the statement covers.
     fn is_blank_beyond(
         &self,
         segment: &SegmentFile,
-        stated: Option<Stated>,
+        stated: Option<Statement>,
     ) -> Result<bool, LogError> {
         let Some(stated) = stated else {
             return Ok(false);
         };
         let header = &segment.header;
         let mut blocks = BlockReader::new(segment.file.clone(), header.size, BLOCK_BYTES);
-        look_behind(&mut blocks, header.id, stated.end)
-            .map(|behind| behind.blank)
+        scan_tail(&mut blocks, header.id, stated.end)
+            .map(|tail| tail.blank)
             .map_err(|error| LogError::io("read", &segment.path, 0, error))
     }
 
+    /// Visits every valid batch header of a segment that is beyond the good part.
     fn search(
         &self,
         segment: &SegmentFile,
         visit: &mut dyn FnMut(&mut BlockReader, u64, BatchHeader) -> io::Result<()>,
     ) -> Result<(), LogError> {
         let header = &segment.header;
-        let from = match header.number == self.start.segment {
-            true => self.start.offset,
-            false => SEGMENT_HEADER_BYTES,
+        let from = if header.number == self.start.segment {
+            self.start.offset
+        } else {
+            SEGMENT_HEADER_BYTES
         };
         let mut blocks = BlockReader::new(segment.file.clone(), header.size, BLOCK_BYTES);
         search_batches(&mut blocks, header.id, from, visit)

@@ -1,33 +1,34 @@
-//! Recovery's decisions: pure functions from what was found to what to do.
+//! Recovery's decisions: pure functions from facts about the files to what to do.
 //!
-//! Each decision is a table; a test runs every combination of facts and requires exactly one matching
-//! row. The reasons:
+//! Each decision is a table. A test runs every combination of facts and requires exactly one
+//! matching row. The reasons:
 //!
-//! *Torn or damaged.* A batch is written with the position known durable at that moment, its *floor*. A
-//! sync returned for everything below it. So a bad place below any floor (a later batch header's, the
-//! control file's, or the successor segment's "predecessor ends here") was good once: it is damaged,
-//! and cutting it would break promises. Above all floors nothing was promised: it is torn, and goes.
-//! That a record *after* the bad place is good proves nothing, since the pages of one unsynced batch
-//! reach the disk in any order.
+//! *Torn or damaged.* A batch header states the position known durable at that moment, its *floor*.
+//! A sync has returned for everything below it. Floors are also stated by the control file and by
+//! the successor segment ("predecessor ends here"). A bad place below any floor was good once. So
+//! it is damaged, and cutting it would break promises. Above all floors nothing was promised. A bad
+//! place there is torn, and is cut. A valid record *after* the bad place proves nothing, since the
+//! pages of one unsynced batch reach the disk in any order.
 //!
 //! *Blank.* Segments are filled with zeros before use, so zeros up to the end are simply the end.
 
-/// What stands in for a control file.
+/// What was found in place of a control file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ControlFact {
     Absent,
-    /// With whether it names a first segment.
+    /// Valid, and no segment was ever made.
     NotStarted,
+    /// Valid, and names a first segment.
     Started,
     OtherVersion,
-    Bad,
+    Damaged,
 }
 
 /// What a directory holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct DirectoryFacts {
     pub(crate) control: ControlFact,
-    /// Any segment that is not a leftover of a purge.
+    /// Whether there is a segment that is not a leftover of a purge.
     pub(crate) segments: bool,
 }
 
@@ -43,10 +44,10 @@ pub(crate) enum DirectoryDecision {
     /// Segments without a control file: its identity and base are lost.
     RefuseControlMissing,
     /// The control file is never torn (it is replaced by renaming), so it is damaged.
-    RefuseControlBad,
-    /// All segments are gone.
+    RefuseControlDamaged,
+    /// All segments are missing.
     RefuseSegmentsMissing,
-    /// Another program version's.
+    /// Written by another program version.
     RefuseVersion,
 }
 
@@ -76,15 +77,15 @@ const DIRECTORY_TABLE: [DirectoryRow; 8] = {
             D::RefuseSegmentsMissing,
         ),
         (|c| matches!(c, C::OtherVersion), None, D::RefuseVersion),
-        (|c| matches!(c, C::Bad), None, D::RefuseControlBad),
+        (|c| matches!(c, C::Damaged), None, D::RefuseControlDamaged),
     ]
 };
 
-/// Decides about a directory. The last row is the safe answer should no row match.
+/// Decides about a directory. If no row matched, the answer is the safe one: refuse.
 pub(crate) fn decide_directory(facts: DirectoryFacts) -> DirectoryDecision {
     directory_matches(facts)
         .next()
-        .unwrap_or(DirectoryDecision::RefuseControlBad)
+        .unwrap_or(DirectoryDecision::RefuseControlDamaged)
 }
 
 fn directory_matches(facts: DirectoryFacts) -> impl Iterator<Item = DirectoryDecision> {
@@ -99,11 +100,11 @@ fn directory_matches(facts: DirectoryFacts) -> impl Iterator<Item = DirectoryDec
 /// What the next segment says about the place where a segment's good batches end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Successor {
-    /// There is none.
+    /// There is no next segment.
     Missing,
-    /// The stream goes over to it exactly here.
+    /// The stream continues in it exactly from here.
     FromHere,
-    /// The stream goes over to it elsewhere.
+    /// The stream continues in it from another place.
     FromElsewhere,
 }
 
@@ -122,11 +123,11 @@ pub(crate) struct StopFacts {
 pub(crate) enum StopDecision {
     /// The stream ends here.
     End,
-    /// The stream goes on in the next segment.
+    /// The stream continues in the next segment.
     NextSegment,
     /// A torn tail: overwrite it with zeros, so that it can never come back, and end here.
     Cut,
-    /// Something durable is gone. Change nothing, refuse.
+    /// Something durable is missing. Refuse, and change no file.
     Damaged,
 }
 
@@ -146,7 +147,7 @@ const STOP_TABLE: [StopRow; 6] = {
         (&[S::Missing], Some(false), Some(false), D::Cut),
         // Blank or not: what a sync covered is not there.
         (&[S::Missing], Some(true), None, D::Damaged),
-        // The reader does not look beyond the successor's "ends here", so what is behind is no fact.
+        // The reader does not look beyond the successor's "ends here": what follows is no fact.
         (&[S::FromHere], Some(false), None, D::NextSegment),
         // Two durable statements contradict each other.
         (&[S::FromHere], Some(true), None, D::Damaged),
@@ -157,7 +158,7 @@ const STOP_TABLE: [StopRow; 6] = {
 /// Decides about the end of the good batches of a segment.
 pub(crate) fn decide_stop(facts: StopFacts) -> StopDecision {
     let facts = StopFacts {
-        below_floor: facts.below_floor && !synod_planted::is(synod_planted::Bug::CutDamage),
+        below_floor: synod_planted::planted!(CutDamage, facts.below_floor, else false),
         ..facts
     };
     stop_matches(facts).next().unwrap_or(StopDecision::Damaged)
@@ -177,11 +178,11 @@ fn stop_matches(facts: StopFacts) -> impl Iterator<Item = StopDecision> {
 /// What is known about the end of a damaged stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct EndFacts {
-    /// The last segment that is there, or ought to be, has a good header.
+    /// The last segment that exists, or ought to, has a valid header.
     pub(crate) newest_segment_readable: bool,
-    /// Some header behind the damage states what was promised.
-    pub(crate) stated: bool,
-    /// Some floor lies above the place for which it is stated.
+    /// Some header after the damage states what was promised.
+    pub(crate) statement_found: bool,
+    /// Some floor lies above the place that the statement covers.
     pub(crate) floor_beyond: bool,
     /// Only zeros follow that place. Otherwise newer headers may have been there.
     pub(crate) blank_beyond: bool,
@@ -190,18 +191,18 @@ pub(crate) struct EndFacts {
 /// Whether it is known what a member with a damaged log has promised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EndDecision {
-    /// What the newest header states is all.
+    /// The newest header states all promises.
     Exact,
-    /// There may have been more.
+    /// There may have been more promises.
     Unknown,
 }
 
-/// Decides about promises. Above all floors nothing was promised, as everywhere.
+/// Decides whether the promises are known. As everywhere, nothing was promised above all floors.
 pub(crate) fn decide_end(facts: EndFacts) -> EndDecision {
     match facts {
         EndFacts {
             newest_segment_readable: true,
-            stated: true,
+            statement_found: true,
             floor_beyond: false,
             blank_beyond: true,
         } => EndDecision::Exact,
@@ -216,7 +217,7 @@ mod tests {
     #[test]
     fn every_directory_matches_exactly_one_row() {
         use ControlFact::*;
-        for control in [Absent, NotStarted, Started, OtherVersion, Bad] {
+        for control in [Absent, NotStarted, Started, OtherVersion, Damaged] {
             for segments in [false, true] {
                 let facts = DirectoryFacts { control, segments };
                 assert_eq!(directory_matches(facts).count(), 1, "{facts:?}");
@@ -261,7 +262,7 @@ mod tests {
         for bits in 0..16 {
             let facts = EndFacts {
                 newest_segment_readable: bits & 1 != 0,
-                stated: bits & 2 != 0,
+                statement_found: bits & 2 != 0,
                 floor_beyond: bits & 4 != 0,
                 blank_beyond: bits & 8 != 0,
             };

@@ -1,7 +1,7 @@
-//! Looking at a log directory without opening it for writing: nothing is changed, no lock is taken.
+//! Reading a log directory without opening it for writing: no file is changed, no lock is taken.
 //!
 //! A directory in use may be read too. Then the newest batch may be half-written at that moment and
-//! show as a torn tail; the report says that a writer is there.
+//! show as a torn tail; the report names the process that writes.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -12,10 +12,10 @@ use synod_consensus::{EntryId, HardState, LogIndex, MemberId, Seqno};
 
 use crate::files::{Files, RealFiles};
 use crate::format::control::{Control, StreamPosition};
+use crate::format::names::{list_segments, lock_path, segment_path};
 use crate::format::record::Record;
-use crate::format::segment::{lock_path, segment_path};
-use crate::recovery::open::{Judged, TornTail, judge_directory, list_segments};
-use crate::recovery::replay::{Event, Replayed, SegmentFile, Watch, open_segments, replay};
+use crate::recovery::open::{DirectoryState, TornTail, classify_directory};
+use crate::recovery::replay::{Event, ReplayResult, SegmentFile, Watch, open_segments, replay};
 use crate::{Identity, LogError};
 
 /// What an offline check found.
@@ -23,7 +23,7 @@ use crate::{Identity, LogError};
 pub struct VerifyReport {
     /// The directory.
     pub dir: PathBuf,
-    /// Whose log; `None` if there is none, or no control file to tell.
+    /// The member and group; `None` if there is no log, or no control file that names them.
     pub identity: Option<Identity>,
     /// Number of segment files.
     pub segments: u64,
@@ -37,9 +37,9 @@ pub struct VerifyReport {
     pub base_seqno: Seqno,
     /// Term and vote.
     pub vote: HardState,
-    /// A repair goes on: the log has to reach this entry before its member may lead again.
+    /// Under repair: the log has to reach this entry before its member may lead again.
     pub repairing_until: Option<EntryId>,
-    /// A torn tail: the next start will cut it. No harm.
+    /// A torn tail. It is harmless: the next start cuts it.
     pub torn: Option<TornTail>,
     /// Why a member could not start with this log.
     pub problem: Option<LogError>,
@@ -85,7 +85,10 @@ impl fmt::Display for VerifyReport {
             self.first, self.last, self.vote.term
         )?;
         if let Some(until) = &self.repairing_until {
-            writeln!(f, "under repair until entry {until} has come again")?;
+            writeln!(
+                f,
+                "under repair until entry {until} has been received again"
+            )?;
         }
         if let Some(torn) = &self.torn {
             let path = torn.path.display();
@@ -140,7 +143,7 @@ pub fn verify_with(files: &dyn Files, dir: &Path) -> Result<VerifyReport, LogErr
     Ok(report)
 }
 
-fn torn_tail(dir: &Path, replayed: &Replayed) -> Option<TornTail> {
+fn torn_tail(dir: &Path, replayed: &ReplayResult) -> Option<TornTail> {
     let segment = replayed.segments.last().filter(|_| replayed.end.torn)?;
     Some(TornTail {
         path: segment_path(dir, segment.number),
@@ -148,8 +151,8 @@ fn torn_tail(dir: &Path, replayed: &Replayed) -> Option<TornTail> {
     })
 }
 
-/// Writes every record, in stream order, one line each: text, or one JSON object per line. Truncated
-/// entries are shown where they are.
+/// Writes every record, in stream order, one line each: text, or one JSON object per line.
+/// Truncated entries are shown where they are.
 ///
 /// # Errors
 /// Those of opening a log; what comes before the damage has been written.
@@ -196,11 +199,11 @@ fn walk(
     dir: &Path,
     found: &mut Option<Control>,
     watch: Watch<'_>,
-) -> Result<Option<Replayed>, LogError> {
+) -> Result<Option<ReplayResult>, LogError> {
     let mut numbers = list_segments(files, dir)?;
-    let control = match judge_directory(dir, Control::read(files, dir)?, &numbers)? {
-        Judged::Replay(control) => control,
-        Judged::Empty | Judged::Unstarted(_) => return Ok(None),
+    let control = match classify_directory(dir, Control::read(files, dir)?, &numbers)? {
+        DirectoryState::Replay(control) => control,
+        DirectoryState::Empty | DirectoryState::Unstarted(_) => return Ok(None),
     };
     *found = Some(control.clone());
     numbers.retain(|number| *number >= control.first_segment);
@@ -247,14 +250,14 @@ fn record_text(record: &Record) -> String {
         Record::Vote(vote) => {
             let voted_for = vote
                 .voted_for
-                .map_or("nobody".to_owned(), |member| member.to_string());
+                .map_or("no member".to_owned(), |member| member.to_string());
             format!("term {} vote for {voted_for}", vote.term)
         }
         Record::Reset(base) => format!("reset to {} seqno {}", base.last, base.seqno),
     }
 }
 
-/// Every string that goes in is made of digits, letters and dashes: nothing to escape.
+/// Every string in it is made of digits, letters and dashes, so none needs escapes.
 fn json_line(segment: u64, event: &Event<'_>) -> String {
     let place =
         |at: &StreamPosition| format!("\"segment\":{},\"offset\":{}", at.segment, at.offset);
@@ -284,8 +287,10 @@ fn json_record(place: &str, record: &Record) -> String {
         Record::Entry(entry) => {
             let h = &entry.header;
             format!(
-                "{{\"type\":\"entry\",{place},\"term\":{},\"index\":{},\"seqno\":{},\"kind\":\"{:?}\",\
-                 \"depends_on\":{},\"member\":\"{}\",\"session\":\"{}\",\"number\":{},\"bytes\":{}}}",
+                "{{\"type\":\"entry\",{place},\"term\":{},\"index\":{},\"seqno\":{},\
+                 \"kind\":\"{:?}\",\
+                 \"depends_on\":{},\"member\":\"{}\",\"session\":\"{}\",\
+                 \"number\":{},\"bytes\":{}}}",
                 h.term,
                 h.index,
                 h.seqno,
@@ -312,7 +317,7 @@ fn json_record(place: &str, record: &Record) -> String {
     }
 }
 
-/// The process that holds the lock, from the kernel's list: asking for the lock ourselves could make a
+/// The process that holds the lock, from the kernel's list. Asking for the lock here could make a
 /// member that starts at this moment fail.
 fn writer_of(dir: &Path) -> Option<u32> {
     let inode = std::fs::metadata(lock_path(dir)).ok()?.ino();

@@ -1,4 +1,9 @@
 //! Opening a log: lock, recover, hand out writer and reader.
+//!
+//! The order matters. The lock comes first. A repair that an earlier start decided is carried out
+//! before anything is read. Then the whole stream is read and judged. Until that is done, no file of
+//! a log is changed. Only then is a torn tail zeroed and are leftovers of purges removed. What a failed
+//! sync may have left in the page cache only is written again.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -7,42 +12,33 @@ use std::sync::Arc;
 use synod_consensus::{EntryHeader, GroupId, LogBase, LogIndex, MemberId, Recovered, Term};
 
 use crate::files::{File, FileLock, Files, LockError, OpenMode, read_full_at, write_all_at};
-use crate::format::control::{Control, ControlFound, StreamPosition};
-use crate::format::record::Bad;
-use crate::format::segment::{
-    FORMAT_VERSION, SEGMENT_HEADER_BYTES, SegmentHeader, control_path, control_temp_path,
-    lock_path, segment_number, segment_path, spare_path, unix_ms,
+use crate::format::control::{Control, ControlFile, StreamPosition};
+use crate::format::names::{
+    control_path, control_temp_path, list_segments, lock_path, segment_path, spare_path,
 };
+use crate::format::record::Mismatch;
+use crate::format::segment::{FORMAT_VERSION, SEGMENT_HEADER_BYTES, SegmentHeader, unix_ms};
 use crate::recovery::decisions::{
     ControlFact, DirectoryDecision, DirectoryFacts, decide_directory,
 };
 use crate::recovery::repair::{self, RepairPlan, RepairReport};
-use crate::recovery::replay::{Replayed, damaged, open_segments, replay};
+use crate::recovery::replay::{ReplayResult, open_segments, replay};
 use crate::retention::cache::Cache;
-use crate::retention::spare::{SpareMaker, zero};
+use crate::retention::spare::{SpareMaker, install_segment, zero};
 use crate::shared::{Shared, State, Tip};
-use crate::writer::{Active, Stream, WriterParts, install_segment};
-use crate::{LogError, LogOptions, LogReader, LogWriter};
-
-/// Whose log it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Identity {
-    /// The member; drawn when the directory is created.
-    pub member: MemberId,
-    /// Its group; [`GroupId::NONE`] until it joined or bootstrapped one.
-    pub group: GroupId,
-}
+use crate::writer::{ActiveSegment, Stream, WriterParts};
+use crate::{Identity, LogError, LogOptions, LogReader, LogWriter};
 
 /// A torn tail that recovery removed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TornTail {
     /// Segment file.
     pub path: PathBuf,
-    /// Where in it the good part ends.
+    /// Offset in it where the good part ends.
     pub offset: u64,
 }
 
-/// What recovery found, for people.
+/// What recovery found, for operators.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RecoveryReport {
     /// Number of segment files.
@@ -55,9 +51,9 @@ pub struct RecoveryReport {
     pub first: LogIndex,
     /// Last index held.
     pub last: LogIndex,
-    /// What was cut, if anything.
+    /// The torn tail that was cut, if there was one.
     pub cut: Option<TornTail>,
-    /// The repair that was begun, if any.
+    /// The repair that this start has begun, if any.
     pub repair: Option<RepairReport>,
 }
 
@@ -97,22 +93,22 @@ pub struct Opened {
     pub writer: LogWriter,
     /// A reader; clone it as needed.
     pub reader: LogReader,
-    /// For the core.
+    /// What the consensus core starts from.
     pub recovered: Recovered,
-    /// Whose log it is.
+    /// The member and the group that the log belongs to.
     pub identity: Identity,
-    /// For people.
+    /// What recovery found, for the operators' log.
     pub report: RecoveryReport,
-    /// Whether the log was made just now.
+    /// Whether this start has created the log.
     pub created: bool,
 }
 
-/// Entry point.
+/// Opens logs: [`Log::open`] and [`Log::open_or_repair`].
 pub struct Log;
 
 impl Log {
-    /// Opens the log in `dir`, creating directory and log as needed. Locks it, recovers, cuts a torn
-    /// tail. Touches no file whose name does not match `synod-*.log`.
+    /// Opens the log in `dir`, creating directory and log as needed. Locks it, recovers, cuts a
+    /// torn tail. Touches no file whose name does not match `synod-*.log`.
     ///
     /// # Errors
     /// [`LogError::Locked`], [`LogError::Damaged`], [`LogError::Version`], [`LogError::Foreign`],
@@ -122,28 +118,30 @@ impl Log {
         dir: &Path,
         options: LogOptions,
     ) -> Result<Opened, LogError> {
-        Opening::open(files, dir, options, None)
+        Opener::open(files, dir, options, None)
     }
 
-    /// As [`Log::open`]; but if the log is damaged and `consent` agrees to the plan, it is opened under
-    /// repair: the good beginning is kept, what is behind it set aside, and [`Recovered::repair`] says how
-    /// far the log has to come again before its member may lead. Whoever opens a log under repair
-    /// without handing that to the core breaks the group's promises.
+    /// As [`Log::open`], but a damaged log is opened under repair if `consent` agrees to the plan.
+    /// The good beginning is kept, and what follows it is set aside. [`Recovered::repair`] states
+    /// how far the log has to grow again before its member may lead. The caller must hand that to
+    /// the core; otherwise the member breaks its promises to the group.
     ///
     /// # Errors
-    /// As [`Log::open`]. Damage is one if `consent` refuses, or it is of a kind that cannot be repaired
-    /// (the control file, which says whose log it is).
+    /// As [`Log::open`]. Damage is an error if `consent` refuses, or if it cannot be repaired
+    /// (damage to the control file, which holds the log's identity).
     pub fn open_or_repair(
         files: Arc<dyn Files>,
         dir: &Path,
         options: LogOptions,
         consent: Consent<'_>,
     ) -> Result<Opened, LogError> {
-        Opening::open(files, dir, options, Some(consent))
+        Opener::open(files, dir, options, Some(consent))
     }
 }
 
-/// Whether a repair is to be made.
+/// Asked once whether a damaged log is repaired as the plan says; `true` agrees. It is asked before
+/// any file is changed. A caller agrees only if the group can send the lost entries again, that is,
+/// if it is not alone in its group.
 pub type Consent<'a> = &'a mut dyn FnMut(&RepairPlan) -> bool;
 
 fn lock(files: &dyn Files, dir: &Path) -> Result<Box<dyn FileLock>, LogError> {
@@ -154,36 +152,23 @@ fn lock(files: &dyn Files, dir: &Path) -> Result<Box<dyn FileLock>, LogError> {
     })
 }
 
-/// Numbers of the segment files in a directory, ascending.
-pub(crate) fn list_segments(files: &dyn Files, dir: &Path) -> Result<Vec<u64>, LogError> {
-    let names = files
-        .list(dir)
-        .map_err(|error| LogError::io("list", dir, 0, error))?;
-    let mut numbers: Vec<u64> = names
-        .iter()
-        .filter_map(|name| segment_number(name))
-        .collect();
-    numbers.sort_unstable();
-    Ok(numbers)
-}
-
-/// Judges a directory: its control file if it can be replayed, or `None` where a log (or its first
-/// segment) is to be created, with the control file that exists already.
-pub(crate) fn judge_directory(
+/// Decides what a directory holds: a log that can be replayed, or a place where a log, or its first
+/// segment, is to be created. Refuses everything else.
+pub(crate) fn classify_directory(
     dir: &Path,
-    found: ControlFound,
+    found: ControlFile,
     numbers: &[u64],
-) -> Result<Judged, LogError> {
+) -> Result<DirectoryState, LogError> {
     let control = match &found {
-        ControlFound::Absent => ControlFact::Absent,
-        ControlFound::Good(control) if control.is_unstarted() => ControlFact::NotStarted,
-        ControlFound::Good(_) => ControlFact::Started,
-        ControlFound::OtherVersion(_) => ControlFact::OtherVersion,
-        ControlFound::Bad(_) => ControlFact::Bad,
+        ControlFile::Absent => ControlFact::Absent,
+        ControlFile::Valid(control) if control.is_unstarted() => ControlFact::NotStarted,
+        ControlFile::Valid(_) => ControlFact::Started,
+        ControlFile::OtherVersion(_) => ControlFact::OtherVersion,
+        ControlFile::Damaged(_) => ControlFact::Damaged,
     };
     let first = match &found {
-        ControlFound::Good(control) => control.first_segment.max(1),
-        ControlFound::Absent | ControlFound::OtherVersion(_) | ControlFound::Bad(_) => 1,
+        ControlFile::Valid(control) => control.first_segment.max(1),
+        ControlFile::Absent | ControlFile::OtherVersion(_) | ControlFile::Damaged(_) => 1,
     };
     let segments = numbers.iter().any(|number| *number >= first);
     let path = control_path(dir);
@@ -191,14 +176,17 @@ pub(crate) fn judge_directory(
         decide_directory(DirectoryFacts { control, segments }),
         found,
     ) {
-        (DirectoryDecision::Create, _) => Ok(Judged::Empty),
-        (DirectoryDecision::CreateFirstSegment, ControlFound::Good(c)) => Ok(Judged::Unstarted(c)),
-        // From here on it names its first segment, so that a loss of all of them is noticed.
-        (DirectoryDecision::Replay, ControlFound::Good(c)) => Ok(Judged::Replay(Control {
+        (DirectoryDecision::Create, _) => Ok(DirectoryState::Empty),
+        (DirectoryDecision::CreateFirstSegment, ControlFile::Valid(c)) => {
+            Ok(DirectoryState::Unstarted(c))
+        }
+        // The control file names its first segment from now on: a later start notices if all are
+        // lost.
+        (DirectoryDecision::Replay, ControlFile::Valid(c)) => Ok(DirectoryState::Replay(Control {
             first_segment: first,
             ..c
         })),
-        (DirectoryDecision::RefuseVersion, ControlFound::OtherVersion(found)) => {
+        (DirectoryDecision::RefuseVersion, ControlFile::OtherVersion(found)) => {
             Err(LogError::Version {
                 path,
                 found,
@@ -206,36 +194,35 @@ pub(crate) fn judge_directory(
             })
         }
         (DirectoryDecision::RefuseSegmentsMissing, _) => {
-            let bad = Bad::new("this segment file", "no such file");
-            Err(damaged(&segment_path(dir, first), 0, None, bad))
+            let mismatch = Mismatch::new("this segment file", "no such file");
+            Err(mismatch.at(&segment_path(dir, first), 0, None))
         }
-        (DirectoryDecision::RefuseControlBad, ControlFound::Bad(bad)) => {
-            Err(damaged(&path, 0, None, bad))
+        (DirectoryDecision::RefuseControlDamaged, ControlFile::Damaged(mismatch)) => {
+            Err(mismatch.at(&path, 0, None))
         }
-        (_, _) => Err(damaged(
-            &path,
-            0,
-            None,
-            Bad::new("a control file", "no such file"),
-        )),
+        (_, _) => Err(Mismatch::new("a control file", "no such file").at(&path, 0, None)),
     }
 }
 
-/// What a directory turned out to be.
-pub(crate) enum Judged {
+/// What a directory holds.
+pub(crate) enum DirectoryState {
+    /// No log.
     Empty,
+    /// A log without its first segment: a crash interrupted its creation.
     Unstarted(Control),
+    /// A log whose stream is to be read.
     Replay(Control),
 }
 
-struct Opening {
+/// The course of one start.
+struct Opener {
     files: Arc<dyn Files>,
     dir: PathBuf,
     options: LogOptions,
     repair: Option<RepairReport>,
 }
 
-impl Opening {
+impl Opener {
     fn open(
         files: Arc<dyn Files>,
         dir: &Path,
@@ -247,7 +234,7 @@ impl Opening {
             .create_dir(dir)
             .map_err(|error| LogError::io("create", dir, 0, error))?;
         let lock = lock(&*files, dir)?;
-        let mut opening = Opening {
+        let mut opening = Opener {
             files,
             dir: dir.to_owned(),
             options,
@@ -265,9 +252,9 @@ impl Opening {
         opening.finish(control, replayed, lock, created)
     }
 
-    /// Finishes a repair that was decided before a crash.
+    /// Carries out a repair that was decided, by this start or before a crash.
     fn carry_out_repair(&self) -> Result<(), LogError> {
-        let ControlFound::Good(control) = Control::read(&*self.files, &self.dir)? else {
+        let ControlFile::Valid(control) = Control::read(&*self.files, &self.dir)? else {
             return Ok(());
         };
         let numbers = list_segments(&*self.files, &self.dir)?;
@@ -275,7 +262,7 @@ impl Opening {
         repair::carry_out(&*self.files, &self.dir, control, &numbers, size)
     }
 
-    fn replay(&self) -> Result<(Control, Replayed), LogError> {
+    fn replay(&self) -> Result<(Control, ReplayResult), LogError> {
         let (control, numbers) = self.read_directory()?;
         let segments = open_segments(&*self.files, &self.dir, &control, &numbers)?;
         let tail_max = self.options.tail_headers_max;
@@ -303,36 +290,36 @@ impl Opening {
         Ok(())
     }
 
-    /// Creates what is missing; answers whether the log is new.
+    /// Creates a log, or its first segment, if it is missing; answers whether the log is new.
     fn prepare(&mut self) -> Result<bool, LogError> {
         let found = Control::read(&*self.files, &self.dir)?;
         let numbers = list_segments(&*self.files, &self.dir)?;
-        match judge_directory(&self.dir, found, &numbers)? {
-            Judged::Empty => {
+        match classify_directory(&self.dir, found, &numbers)? {
+            DirectoryState::Empty => {
                 let control = self.new_control()?;
                 control.write(&*self.files, &self.dir)?;
                 self.create_first_segment(control)?;
                 Ok(true)
             }
-            Judged::Unstarted(control) => {
+            DirectoryState::Unstarted(control) => {
                 self.create_first_segment(control)?;
                 Ok(true)
             }
-            Judged::Replay(_) => Ok(false),
+            DirectoryState::Replay(_) => Ok(false),
         }
     }
 
     fn read_directory(&self) -> Result<(Control, Vec<u64>), LogError> {
         let found = Control::read(&*self.files, &self.dir)?;
         let mut numbers = list_segments(&*self.files, &self.dir)?;
-        match judge_directory(&self.dir, found, &numbers)? {
-            Judged::Replay(control) => {
+        match classify_directory(&self.dir, found, &numbers)? {
+            DirectoryState::Replay(control) => {
                 numbers.retain(|number| *number >= control.first_segment);
                 Ok((control, numbers))
             }
-            Judged::Empty | Judged::Unstarted(_) => {
-                let bad = Bad::new("the log just created", "no log");
-                Err(damaged(&control_path(&self.dir), 0, None, bad))
+            DirectoryState::Empty | DirectoryState::Unstarted(_) => {
+                let mismatch = Mismatch::new("the log just created", "no log");
+                Err(mismatch.at(&control_path(&self.dir), 0, None))
             }
         }
     }
@@ -348,8 +335,8 @@ impl Opening {
             floor: StreamPosition::default(),
             base: LogBase::default(),
             repair_until: None,
-            reached: Term(0),
-            cut: None,
+            noted_term: Term(0),
+            repair_segment: None,
         })
     }
 
@@ -389,11 +376,11 @@ impl Opening {
         control.write(&*self.files, &self.dir)
     }
 
-    /// Everything was read and is good; from here on the directory may be changed.
+    /// Hands out the log. Everything was read and is good, so the directory may be changed now.
     fn finish(
         self,
         control: Control,
-        mut replayed: Replayed,
+        mut replayed: ReplayResult,
         lock: Box<dyn FileLock>,
         created: bool,
     ) -> Result<Opened, LogError> {
@@ -446,9 +433,9 @@ impl Opening {
         })
     }
 
-    /// Makes sure that the disk has what was read, and nothing more: rewrites what may exist in the
-    /// page cache only (after a failed sync it counts as clean there), and zeros a torn tail.
-    fn secure_tail(&self, replayed: &mut Replayed) -> Result<(), LogError> {
+    /// Makes sure that the disk has exactly what was read. Rewrites what may exist in the page cache
+    /// only (after a failed sync it counts as clean there), and zeros a torn tail.
+    fn secure_tail(&self, replayed: &mut ReplayResult) -> Result<(), LogError> {
         let end = replayed.end;
         let Some(segment) = replayed.segments.last_mut() else {
             return Ok(());
@@ -483,7 +470,7 @@ impl Opening {
         Ok(())
     }
 
-    fn report(&self, replayed: &Replayed) -> RecoveryReport {
+    fn report(&self, replayed: &ReplayResult) -> RecoveryReport {
         let end = replayed.end;
         let last_segment = replayed.segments.last().map_or(0, |segment| segment.number);
         let path = segment_path(&self.dir, last_segment);
@@ -502,10 +489,10 @@ impl Opening {
         }
     }
 
-    fn share(&self, replayed: &Replayed) -> Result<(Arc<Shared>, Active), LogError> {
+    fn share(&self, replayed: &ReplayResult) -> Result<(Arc<Shared>, ActiveSegment), LogError> {
         let Some(active) = replayed.segments.last().cloned() else {
-            let bad = Bad::new("a segment", "none");
-            return Err(damaged(&segment_path(&self.dir, 1), 0, None, bad));
+            let mismatch = Mismatch::new("a segment", "none");
+            return Err(mismatch.at(&segment_path(&self.dir, 1), 0, None));
         };
         let segments = replayed
             .segments
@@ -524,13 +511,16 @@ impl Opening {
             segments,
             generation: 0,
         };
-        Ok((Arc::new(Shared::new(&self.dir, state)), Active::new(active)))
+        Ok((
+            Arc::new(Shared::new(&self.dir, state)),
+            ActiveSegment::new(active),
+        ))
     }
 
-    /// The newest headers; read again where a truncation has eaten into those kept.
+    /// The newest headers. Those that the replay lost to a truncation are read again.
     fn complete_tail(
         &self,
-        replayed: &Replayed,
+        replayed: &ReplayResult,
         reader: &LogReader,
     ) -> Result<Vec<EntryHeader>, LogError> {
         let last = replayed.last.index;
@@ -557,7 +547,7 @@ impl Opening {
     }
 }
 
-fn tip_of(replayed: &Replayed, tail: &[EntryHeader]) -> Tip {
+fn tip_of(replayed: &ReplayResult, tail: &[EntryHeader]) -> Tip {
     match tail.last() {
         Some(header) => Tip {
             id: header.id(),

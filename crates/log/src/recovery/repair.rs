@@ -1,60 +1,61 @@
-//! What to do about damage below a durable floor.
+//! Repair of a log that is damaged below a durable floor.
 //!
-//! The log keeps its good beginning; what is behind it is set aside, and comes again from the peers. The
-//! member must not forget two things meanwhile: how far its log went, because the group may have counted
-//! on every entry of it (so it must not help to elect a leader that lacks one), and how it voted. Both
-//! are repeated in every batch header and segment header, so that any later header tells them. If none is
-//! left behind the damage, they are unknown: then the member goes to a term that it cannot have reached,
-//! in which it has promised nothing, and counts as under repair until its log has an entry of that term, or of a
-//! later one. `docs/decisions/007-repair.md` has the argument.
+//! The log keeps its good beginning. What follows is set aside and comes again from the peers.
+//! Meanwhile the member must remember two things. How far its log went: the group may have counted
+//! on every entry of it, so the member must not help to elect a leader that lacks one. And how it
+//! voted. Both are repeated in every batch header and segment header, so any header after the
+//! damage states them. If no such header is left, they are unknown. Then the member moves to a term
+//! that it cannot have reached, in which it has promised nothing. It counts as under repair until
+//! its log has an entry of that term or of a later one. `docs/decisions/007-repair.md` has the
+//! argument.
 //!
-//! The decision is made durable first (in the control file) and then carried out, so that a crash
-//! in between changes nothing.
+//! [`plan`] changes nothing. [`RepairPlan::decide`] makes the decision durable in the control file,
+//! and [`carry_out`] executes it, so that a crash in between changes nothing.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use synod_consensus::{Config, EntryId, HardState, LogBase, LogIndex, MemberId, Seqno, Term};
 
 use crate::LogError;
 use crate::files::Files;
 use crate::format::control::{Control, StreamPosition, TERMS_NOTED};
-use crate::format::record::Promised;
-use crate::format::segment::{
-    Predecessor, SEGMENT_HEADER_BYTES, SegmentHeader, is_set_aside, segment_path, set_aside_path,
-    unix_ms,
+use crate::format::names::{segment_path, set_aside_path};
+use crate::format::record::Promises;
+use crate::format::segment::{Predecessor, SEGMENT_HEADER_BYTES, SegmentHeader, unix_ms};
+use crate::recovery::beyond_damage::{BeyondDamage, PromiseEvidence};
+use crate::recovery::replay::{
+    ReplayResult, SegmentFile, first_segment, open_chain, open_segment, replay_good,
 };
-use crate::recovery::beyond_damage::Behind;
-use crate::recovery::replay::{Replayed, first_segment, open_chain, open_segment, replay_good};
-use crate::retention::spare::make_spare;
-use crate::writer::install_segment;
+use crate::retention::spare::{install_segment, make_spare};
 
-/// No group gets through so many terms by elections: with one every 100 ms it would take 13 years of nothing
-/// else. Where terms have jumped, the control file says so.
+/// No group gets through so many terms by elections: with one every 100 ms it would take 13 years
+/// of nothing else. Where terms have jumped, the control file notes it.
 const TERMS_OUT_OF_REACH: u64 = 2 * TERMS_NOTED;
 
 /// The consensus core takes no higher ones.
 const TERM_MAX: Term = Term(u64::MAX / 2);
 
-/// A repair that is possible, for whoever decides whether to make it.
+/// A repair that is possible. The caller of [`crate::Log::open_or_repair`] decides whether it is
+/// made.
 #[derive(Clone, Debug)]
 pub struct RepairPlan {
-    /// What is damaged.
+    /// The damage, as an error with its place and remedy.
     pub damage: LogError,
-    /// Whose log it is.
+    /// The member whose log it is.
     pub member: MemberId,
     /// Last entry that is kept.
     pub kept: EntryId,
     /// The log has to reach this entry again (in the order of elections).
     pub until: EntryId,
     /// Whether `until` and the vote are exactly what they were. Otherwise they are unknown, and the
-    /// member goes to a term out of reach.
+    /// member moves to a term out of reach.
     pub known: bool,
-    /// The newest configuration that can be read, before or behind the damage.
+    /// The newest configuration that can be read, before or after the damage.
     pub config: Config,
     control: Control,
 }
 
-/// A repair that was begun just now.
+/// A repair that this start has begun.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RepairReport {
     /// What is damaged, in words.
@@ -68,7 +69,7 @@ pub struct RepairReport {
 }
 
 impl RepairPlan {
-    /// For people.
+    /// The plan in words for operators.
     pub(crate) fn report(&self) -> RepairReport {
         RepairReport {
             damage: self.damage.damage().unwrap_or_default(),
@@ -78,7 +79,7 @@ impl RepairPlan {
         }
     }
 
-    /// Makes the decision durable. It is carried out by [`carry_out`], now or at the next start.
+    /// Makes the decision durable. [`carry_out`] executes it, now or at the next start.
     pub(crate) fn decide(&self, files: &dyn Files, dir: &Path) -> Result<(), LogError> {
         self.control.write(files, dir)
     }
@@ -87,8 +88,7 @@ impl RepairPlan {
 /// Finds out how a log that could not be replayed (`error`) can be repaired.
 ///
 /// # Errors
-/// `error` itself if nothing is physically damaged, or nothing can be said about the damage; those of
-/// reading.
+/// `error` itself if no byte is damaged. The damage if the terms are used up. Those of reading.
 pub(crate) fn plan(
     files: &dyn Files,
     dir: &Path,
@@ -96,75 +96,125 @@ pub(crate) fn plan(
     numbers: &[u64],
     error: LogError,
 ) -> Result<RepairPlan, LogError> {
-    let chain = open_chain(files, dir, control, numbers)?;
-    let mut good = replay_good(&chain.segments, control, 1, &mut |_| Ok(()))?;
-    let Some(damage) = good.damage.take().or(chain.broken) else {
+    let Some(mut part) = GoodPart::read(files, dir, control, numbers)? else {
         return Err(error);
     };
-    let behind = Behind {
+    let beyond = BeyondDamage {
         files,
         dir,
         control,
         numbers,
-        start: end_of(&good, control),
+        start: end_of(&part.good, control),
     };
-    let found = behind.promised()?;
-    let before = [
-        good.vote.term,
-        good.last.term,
-        control.base.last.term,
-        control.reached,
-    ];
-    let Some(promised) = found
-        .exact
-        .or_else(|| out_of_reach(&before, found.highest_term))
-    else {
-        return Err(damage);
+    let evidence = beyond.promises()?;
+    let Some(promises) = promises_to_keep(&part.good, control, &evidence) else {
+        return Err(part.damage);
     };
-    let config = behind
-        .newest_config()?
-        .unwrap_or_else(|| newest_config(&good));
-    let keeps = !good.segments.is_empty() && good.finish(&chain.segments).is_ok();
-    let next = match keeps {
-        true => after_the_good(&good),
-        false => from_the_base(&good.base, control),
+    let config = beyond.newest_config()?;
+    let config = config.unwrap_or_else(|| newest_config(&part.good));
+    let keeps_entries = part.follows_its_base();
+    let next = if keeps_entries {
+        segment_after(&part.good)
+    } else {
+        segment_at_base(&part.good.base, control)
     };
-    let cut = SegmentHeader {
+    let segment = SegmentHeader {
         id: random(files, dir)?,
         member: control.identity.member,
         group: control.identity.group,
-        vote: promised.vote,
+        vote: promises.vote,
         created_ms: unix_ms(files.now()),
         ..next
     };
-    // A repair that was not complete goes on.
-    let until = promised.last.max(control.repair_until.unwrap_or_default());
-    let mut decided = Control {
-        first_segment: first_segment(control),
-        repair_until: (until > cut.last).then_some(until),
-        ..control.clone()
-    };
-    if found.exact.is_none() {
-        decided.reached = promised.vote.term;
-    }
-    if !keeps {
-        (decided.base, decided.first_segment) = (good.base, cut.number);
-    }
-    let (member, kept) = (control.identity.member, cut.last);
-    decided.cut = Some(Box::new(cut));
+    // A repair that was not complete continues.
+    let until = promises.last.max(control.repair_until.unwrap_or_default());
+    let new_base = (!keeps_entries).then_some(part.good.base);
+    let known = evidence.exact.is_some();
     Ok(RepairPlan {
-        damage,
-        member,
-        kept,
+        damage: part.damage,
+        member: control.identity.member,
+        kept: segment.last,
         until,
-        known: found.exact.is_some(),
+        known,
         config,
-        control: decided,
+        control: decided_control(control, segment, until, known, new_base),
     })
 }
 
+/// The log up to its first damage.
+struct GoodPart {
+    segments: Vec<SegmentFile>,
+    good: ReplayResult,
+    /// Why it ends there.
+    damage: LogError,
+}
+
+impl GoodPart {
+    /// `None` if no byte is damaged.
+    fn read(
+        files: &dyn Files,
+        dir: &Path,
+        control: &Control,
+        numbers: &[u64],
+    ) -> Result<Option<GoodPart>, LogError> {
+        let chain = open_chain(files, dir, control, numbers)?;
+        let mut good = replay_good(&chain.segments, control, 1, &mut |_| Ok(()))?;
+        let damage = good.damage.take().or(chain.broken);
+        Ok(damage.map(|damage| GoodPart {
+            segments: chain.segments,
+            good,
+            damage,
+        }))
+    }
+
+    /// Whether its entries follow the base of the log. Otherwise none of them can be kept.
+    fn follows_its_base(&mut self) -> bool {
+        !self.good.segments.is_empty() && self.good.finish(&self.segments).is_ok()
+    }
+}
+
+/// What the member has to keep to: its promises if they are known, otherwise a term out of reach.
+/// `None` if there are no such terms left.
+fn promises_to_keep(
+    good: &ReplayResult,
+    control: &Control,
+    evidence: &PromiseEvidence,
+) -> Option<Promises> {
+    let terms = [
+        good.vote.term,
+        good.last.term,
+        control.base.last.term,
+        control.noted_term,
+        evidence.highest_term,
+    ];
+    evidence.exact.or_else(|| out_of_reach(&terms))
+}
+
+/// The control file that orders the repair: the stream continues in `segment`.
+fn decided_control(
+    control: &Control,
+    segment: SegmentHeader,
+    until: EntryId,
+    known: bool,
+    new_base: Option<LogBase>,
+) -> Control {
+    let mut decided = Control {
+        first_segment: first_segment(control),
+        repair_until: (until > segment.last).then_some(until),
+        ..control.clone()
+    };
+    if !known {
+        decided.noted_term = segment.vote.term;
+    }
+    if let Some(base) = new_base {
+        (decided.base, decided.first_segment) = (base, segment.number);
+    }
+    decided.repair_segment = Some(Box::new(segment));
+    decided
+}
+
 /// Where the good part of the stream ends.
-fn end_of(good: &Replayed, control: &Control) -> StreamPosition {
+fn end_of(good: &ReplayResult, control: &Control) -> StreamPosition {
     match good.segments.last() {
         Some(segment) => StreamPosition {
             segment: segment.number,
@@ -177,16 +227,17 @@ fn end_of(good: &Replayed, control: &Control) -> StreamPosition {
     }
 }
 
-/// A state in which the member has promised nothing yet, and whose term is above all entries that it may have lost.
-/// Others may be in that term already, if a second one has been repaired like this: then the first
-/// entry of its leader will do, because there may be no other leader for long. `None` if there are no such terms left.
-fn out_of_reach(before: &[Term], behind: Term) -> Option<Promised> {
-    let highest = before.iter().copied().fold(behind, Term::max);
+/// A state in which the member has promised nothing yet, and whose term is above all entries that
+/// it may have lost. Another member may be in that term already, if it was repaired in the same
+/// way. Then the first entry of that term's leader is enough, because a term has one leader at
+/// most. `None` if there are no such terms left.
+fn out_of_reach(terms: &[Term]) -> Option<Promises> {
+    let highest = terms.iter().copied().fold(Term(0), Term::max);
     let term = Term(highest.0.checked_add(TERMS_OUT_OF_REACH)?);
     if term > TERM_MAX {
         return None;
     }
-    Some(Promised {
+    Some(Promises {
         vote: HardState {
             term,
             voted_for: None,
@@ -198,14 +249,14 @@ fn out_of_reach(before: &[Term], behind: Term) -> Option<Promised> {
     })
 }
 
-fn newest_config(good: &Replayed) -> Config {
+fn newest_config(good: &ReplayResult) -> Config {
     let newest = good.configs.last().unwrap_or(&good.base.config);
     newest.config.clone()
 }
 
-/// The segment that goes on where the good part ends. The bytes behind that end stay where they are:
-/// nobody reads beyond what the successor states as the end.
-fn after_the_good(good: &Replayed) -> SegmentHeader {
+/// The segment that continues where the good part ends. The bytes after that end stay where they
+/// are: no reader looks beyond what the successor states as the end.
+fn segment_after(good: &ReplayResult) -> SegmentHeader {
     let header = good.tail.back().filter(|header| header.id() == good.last);
     let seqno = match header {
         Some(header) => header.seqno,
@@ -227,8 +278,8 @@ fn after_the_good(good: &Replayed) -> SegmentHeader {
     }
 }
 
-/// The segment that starts the log again after its base: nothing can be kept.
-fn from_the_base(base: &LogBase, control: &Control) -> SegmentHeader {
+/// The segment that starts the log again after its base: no entry can be kept.
+fn segment_at_base(base: &LogBase, control: &Control) -> SegmentHeader {
     SegmentHeader {
         number: first_segment(control),
         predecessor: None,
@@ -239,14 +290,14 @@ fn from_the_base(base: &LogBase, control: &Control) -> SegmentHeader {
     }
 }
 
-/// Not zero.
+/// A random number that is not zero.
 fn random(files: &dyn Files, dir: &Path) -> Result<u64, LogError> {
     let number = files.random_u64();
     let number = number.map_err(|error| LogError::io("draw an id for", dir, 0, error))?;
     Ok(number.max(1))
 }
 
-/// Carries out what the control file says was decided. May be repeated after a crash at any place.
+/// Carries out the repair that the control file orders. May be repeated after a crash at any place.
 ///
 /// # Errors
 /// Those of reading and writing.
@@ -257,39 +308,39 @@ pub(crate) fn carry_out(
     numbers: &[u64],
     segment_bytes: u64,
 ) -> Result<(), LogError> {
-    let Some(decided) = control.cut.take() else {
+    let Some(decided) = control.repair_segment.take() else {
         return Ok(());
     };
-    let cut = SegmentHeader {
+    let header = SegmentHeader {
         size: segment_bytes,
         ..*decided
     };
-    let installed = numbers.contains(&cut.number)
-        && open_segment(files, dir, cut.number).is_ok_and(|segment| segment.header.id == cut.id);
+    let installed = numbers.contains(&header.number)
+        && open_segment(files, dir, header.number)
+            .is_ok_and(|segment| segment.header.id == header.id);
     if !installed {
-        set_aside(files, dir, numbers, &cut)?;
-        let file = make_spare(files, dir, cut.size)?;
-        install_segment(files, dir, file, &cut)?;
+        set_aside(files, dir, numbers, &header)?;
+        let file = make_spare(files, dir, header.size)?;
+        install_segment(files, dir, file, &header)?;
     }
     control.floor = StreamPosition {
-        segment: cut.number,
+        segment: header.number,
         offset: SEGMENT_HEADER_BYTES,
     };
     control.write(files, dir)
 }
 
-/// Durable on return, so that the new segment is never among the old ones.
+/// Renames the segments that the new one replaces. Durable on return, so that the new segment is
+/// never among the old ones.
 fn set_aside(
     files: &dyn Files,
     dir: &Path,
     numbers: &[u64],
-    cut: &SegmentHeader,
+    new: &SegmentHeader,
 ) -> Result<(), LogError> {
-    for number in numbers.iter().filter(|number| **number >= cut.number) {
-        let (path, aside) = (
-            segment_path(dir, *number),
-            set_aside_path(dir, *number, cut.id),
-        );
+    for number in numbers.iter().filter(|number| **number >= new.number) {
+        let path = segment_path(dir, *number);
+        let aside = set_aside_path(dir, *number, new.id);
         files
             .rename(&path, &aside)
             .map_err(|error| LogError::io("set aside", &path, 0, error))?;
@@ -297,13 +348,4 @@ fn set_aside(
     files
         .sync_dir(dir)
         .map_err(|error| LogError::io("sync", dir, 0, error))
-}
-
-/// The segments that repairs have set aside.
-pub(crate) fn set_aside_files(files: &dyn Files, dir: &Path) -> Result<Vec<PathBuf>, LogError> {
-    let names = files
-        .list(dir)
-        .map_err(|error| LogError::io("list", dir, 0, error))?;
-    let aside = names.iter().filter(|name| is_set_aside(name));
-    Ok(aside.map(|name| dir.join(name)).collect())
 }

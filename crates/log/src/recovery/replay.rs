@@ -1,6 +1,7 @@
-//! Reading the whole stream once, in order: what recovery and the offline tools share.
+//! Reading the whole stream once, in order. Recovery and the offline tools share it.
 //!
-//! Nothing is changed here. The result says what the stream amounts to and how it ends.
+//! No file is changed here. The result states what the stream amounts to and how it ends. Where the
+//! valid batches of a segment end, [`crate::recovery::decisions`] decides what that means.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -13,12 +14,11 @@ use synod_consensus::{
 use crate::LogError;
 use crate::files::{File, Files, OpenMode, read_what_can_be};
 use crate::format::control::{Control, StreamPosition};
-use crate::format::record::{BATCH_HEADER_BYTES, Bad, BatchHeader, Record};
-use crate::format::segment::{
-    BadHeader, FORMAT_VERSION, SEGMENT_HEADER_BYTES, SegmentHeader, segment_path,
-};
+use crate::format::names::segment_path;
+use crate::format::record::{BATCH_HEADER_BYTES, BatchHeader, Mismatch, Record};
+use crate::format::segment::{FORMAT_VERSION, HeaderError, SEGMENT_HEADER_BYTES, SegmentHeader};
 use crate::recovery::decisions::{StopDecision, StopFacts, Successor, decide_stop};
-use crate::recovery::scan::{BadAt, Behind, BlockReader, look_behind, read_batch};
+use crate::recovery::scan::{BlockReader, MismatchAt, TailScan, read_batch, scan_tail};
 use crate::retention::index::StreamIndex;
 use crate::shared::Segment;
 
@@ -33,7 +33,7 @@ pub(crate) struct SegmentFile {
     pub(crate) header: SegmentHeader,
 }
 
-/// What a replay shows to whoever watches.
+/// What a replay shows to its watcher.
 pub(crate) enum Event<'a> {
     Segment(&'a SegmentFile),
     Batch {
@@ -50,7 +50,7 @@ pub(crate) enum Event<'a> {
 pub(crate) type Watch<'a> = &'a mut dyn FnMut(Event<'_>) -> Result<(), LogError>;
 
 /// What the stream amounts to.
-pub(crate) struct Replayed {
+pub(crate) struct ReplayResult {
     pub(crate) base: LogBase,
     pub(crate) vote: HardState,
     pub(crate) last: EntryId,
@@ -62,7 +62,7 @@ pub(crate) struct Replayed {
     pub(crate) next_batch: u64,
     pub(crate) segments: Vec<Segment>,
     pub(crate) end: StreamEnd,
-    /// What is wrong behind `end`: something that was durable is not there.
+    /// What is wrong after `end`: something that was durable is missing there.
     pub(crate) damage: Option<LogError>,
     tail_max: usize,
 }
@@ -110,8 +110,8 @@ pub(crate) fn open_chain(
         let opened = match numbers.get(i) == Some(&number) {
             true => open_next(files, dir, control, number, segments.last()),
             false => {
-                let bad = Bad::new("this segment file", "no such file");
-                Err(damaged(&segment_path(dir, number), 0, None, bad))
+                let mismatch = Mismatch::new("this segment file", "no such file");
+                Err(mismatch.at(&segment_path(dir, number), 0, None))
             }
         };
         match opened {
@@ -132,10 +132,12 @@ pub(crate) fn first_segment(control: &Control) -> u64 {
     control.first_segment.max(1)
 }
 
-/// Number of the last segment that is there or ought to be.
+/// Number of the last segment that exists or ought to.
 pub(crate) fn last_segment(control: &Control, numbers: &[u64]) -> u64 {
-    let there = numbers.last().copied().unwrap_or_default();
-    there.max(control.floor.segment).max(first_segment(control))
+    let existing = numbers.last().copied().unwrap_or_default();
+    existing
+        .max(control.floor.segment)
+        .max(first_segment(control))
 }
 
 fn open_next(
@@ -171,30 +173,30 @@ pub(crate) fn open_segment(
     let (file, bytes, size) = read.map_err(|error| LogError::io("read", &path, 0, error))?;
     let header = match SegmentHeader::decode(&bytes) {
         Ok(header) => header,
-        Err(BadHeader::Version(found)) => {
+        Err(HeaderError::Version(found)) => {
             return Err(LogError::Version {
                 path,
                 found,
                 supported: FORMAT_VERSION,
             });
         }
-        Err(BadHeader::Bad(bad)) => return Err(damaged(&path, 0, None, bad)),
+        Err(HeaderError::Mismatch(mismatch)) => return Err(mismatch.at(&path, 0, None)),
     };
     if header.number != number {
-        let bad = Bad::new(
+        let mismatch = Mismatch::new(
             format!("segment {number}"),
             format!("segment {}", header.number),
         );
-        return Err(damaged(&path, 0, None, bad));
+        return Err(mismatch.at(&path, 0, None));
     }
     if size < header.size {
-        let bad = Bad::new(format!("{} bytes", header.size), format!("{size} bytes"));
-        return Err(damaged(&path, size, None, bad));
+        let mismatch = Mismatch::new(format!("{} bytes", header.size), format!("{size} bytes"));
+        return Err(mismatch.at(&path, size, None));
     }
     Ok(SegmentFile { path, file, header })
 }
 
-/// Whether the segment is of this member's log.
+/// Checks that the segment belongs to this member's log.
 pub(crate) fn check_owner(segment: &SegmentFile, control: &Control) -> Result<(), LogError> {
     let (header, identity) = (&segment.header, control.identity);
     let foreign = |what, expected: String, found: String| {
@@ -227,25 +229,14 @@ fn check_predecessor(segment: &SegmentFile, previous: &SegmentHeader) -> Result<
     if found == Some((previous.number, previous.id)) {
         return Ok(());
     }
-    let bad = Bad::new(
+    let mismatch = Mismatch::new(
         format!(
             "predecessor {} with id {:016x}",
             previous.number, previous.id
         ),
         format!("{found:x?}"),
     );
-    Err(damaged(&segment.path, 0, None, bad))
-}
-
-pub(crate) fn damaged(path: &Path, offset: u64, index: Option<LogIndex>, bad: Bad) -> LogError {
-    let (expected, found) = (bad.expected, bad.found);
-    LogError::Damaged {
-        path: path.to_owned(),
-        offset,
-        index,
-        expected,
-        found,
-    }
+    Err(mismatch.at(&segment.path, 0, None))
 }
 
 /// Replays the stream of these segments (at least one).
@@ -254,7 +245,7 @@ pub(crate) fn replay(
     control: &Control,
     tail_max: usize,
     watch: Watch<'_>,
-) -> Result<Replayed, LogError> {
+) -> Result<ReplayResult, LogError> {
     let mut state = replay_good(segments, control, tail_max, watch)?;
     if let Some(damage) = state.damage {
         return Err(damage);
@@ -263,15 +254,15 @@ pub(crate) fn replay(
     Ok(state)
 }
 
-/// Replays the stream up to its end or to the first damage. Whether the entries follow the base is not
-/// looked at.
+/// Replays the stream up to its end or to the first damage. Does not check whether the entries
+/// follow the base; [`ReplayResult::finish`] does.
 pub(crate) fn replay_good(
     segments: &[SegmentFile],
     control: &Control,
     tail_max: usize,
     watch: Watch<'_>,
-) -> Result<Replayed, LogError> {
-    let mut state = Replayed::start(segments, control, tail_max);
+) -> Result<ReplayResult, LogError> {
+    let mut state = ReplayResult::start(segments, control, tail_max);
     for (i, segment) in segments.iter().enumerate() {
         watch(Event::Segment(segment))?;
         let successor = segments.get(i + 1).map(|next| &next.header);
@@ -283,10 +274,10 @@ pub(crate) fn replay_good(
     Ok(state)
 }
 
-impl Replayed {
-    fn start(segments: &[SegmentFile], control: &Control, tail_max: usize) -> Replayed {
+impl ReplayResult {
+    fn start(segments: &[SegmentFile], control: &Control, tail_max: usize) -> ReplayResult {
         let first = segments.first().map(|segment| &segment.header);
-        Replayed {
+        ReplayResult {
             base: control.base.clone(),
             vote: first.map(|header| header.vote).unwrap_or_default(),
             last: first.map(|header| header.last).unwrap_or_default(),
@@ -316,10 +307,11 @@ impl Replayed {
         let header = &segment.header;
         if header.first_batch != self.next_batch {
             let expected = format!("first batch {}", self.next_batch);
-            let bad = Bad::new(expected, header.first_batch.to_string());
-            return Err(damaged(&segment.path, 0, Some(self.last.index), bad));
+            let mismatch = Mismatch::new(expected, header.first_batch.to_string());
+            return Err(mismatch.at(&segment.path, 0, Some(self.last.index)));
         }
-        // The same as the replay has found, or more: a repair states here what may have been promised.
+        // Usually what the replay has found. A repair states more here: what may have been
+        // promised.
         self.vote = header.vote;
         let stream_end = successor.and_then(|next| next.predecessor).map(|p| p.end);
         let limit = stream_end.unwrap_or(header.size).min(header.size);
@@ -327,16 +319,16 @@ impl Replayed {
         let mut stop = Stop {
             offset: SEGMENT_HEADER_BYTES,
             floor: SEGMENT_HEADER_BYTES,
-            bad: None,
+            mismatch: None,
         };
         if control.floor.segment == header.number {
             stop.floor = stop.floor.max(control.floor.offset);
         }
-        // The end of the data is no bad place; a torn header there is.
-        while stop.bad.is_none() && stop.offset + BATCH_HEADER_BYTES as u64 <= limit {
+        // The end of the data is not a bad place; a torn header there is one.
+        while stop.mismatch.is_none() && stop.offset + BATCH_HEADER_BYTES as u64 <= limit {
             self.replay_batch(segment, &mut blocks, &mut stop, watch)?;
         }
-        self.judge(segment, successor.is_some(), stream_end, &mut blocks, stop)
+        self.end_segment(segment, successor.is_some(), stream_end, &mut blocks, stop)
     }
 
     fn replay_batch(
@@ -350,8 +342,8 @@ impl Replayed {
         let read = read_batch(blocks, header.id, stop.offset, self.next_batch);
         let batch = match read.map_err(|error| LogError::io("read", &segment.path, 0, error))? {
             Ok(batch) => batch,
-            Err(bad) => {
-                stop.bad = Some(bad);
+            Err(mismatch) => {
+                stop.mismatch = Some(mismatch);
                 return Ok(());
             }
         };
@@ -371,7 +363,7 @@ impl Replayed {
             watch(Event::Record { at, record })?;
             let before = self.last.index;
             self.apply(at, record)
-                .map_err(|bad| damaged(&segment.path, *offset, Some(before), bad))?;
+                .map_err(|mismatch| mismatch.at(&segment.path, *offset, Some(before)))?;
         }
         self.next_batch += 1;
         stop.offset = batch.end;
@@ -379,8 +371,8 @@ impl Replayed {
         Ok(())
     }
 
-    /// Decides what the end of the good batches means.
-    fn judge(
+    /// Decides what the end of the valid batches means, and notes how the segment ends.
+    fn end_segment(
         &mut self,
         segment: &SegmentFile,
         has_successor: bool,
@@ -393,21 +385,21 @@ impl Replayed {
             (true, true) => Successor::FromHere,
             (true, false) => Successor::FromElsewhere,
         };
-        let behind = match successor {
-            Successor::FromHere => Behind {
+        let tail = match successor {
+            Successor::FromHere => TailScan {
                 blank: true,
                 floor: 0,
             },
             Successor::Missing | Successor::FromElsewhere => {
-                look_behind(blocks, segment.header.id, stop.offset)
+                scan_tail(blocks, segment.header.id, stop.offset)
                     .map_err(|error| LogError::io("read", &segment.path, 0, error))?
             }
         };
-        let below_floor = stop.floor.max(behind.floor) > stop.offset;
+        let below_floor = stop.floor.max(tail.floor) > stop.offset;
         let decision = decide_stop(StopFacts {
             successor,
             below_floor,
-            blank: behind.blank,
+            blank: tail.blank,
         });
         self.segments.push(Segment {
             number: segment.header.number,
@@ -424,19 +416,20 @@ impl Replayed {
             floor: stop.floor,
         };
         if decision == StopDecision::Damaged {
-            let floor = stop.floor.max(behind.floor).max(stream_end.unwrap_or(0));
+            let floor = stop.floor.max(tail.floor).max(stream_end.unwrap_or(0));
             self.damage = Some(stop.damaged(segment, self.last.index, floor));
         }
         Ok(())
     }
 
-    fn apply(&mut self, at: StreamPosition, record: &Record) -> Result<(), Bad> {
+    fn apply(&mut self, at: StreamPosition, record: &Record) -> Result<(), Mismatch> {
         match record {
             Record::Entry(entry) => {
                 self.append(at, &entry.header)?;
                 if entry.header.kind == EntryKind::Config {
-                    let config = Config::decode(&entry.payload)
-                        .map_err(|error| Bad::new("a readable configuration", error.to_string()))?;
+                    let config = Config::decode(&entry.payload).map_err(|error| {
+                        Mismatch::new("a readable configuration", error.to_string())
+                    })?;
                     self.configs.push(ConfigAt {
                         index: entry.header.index,
                         config,
@@ -450,10 +443,10 @@ impl Replayed {
         Ok(())
     }
 
-    fn append(&mut self, at: StreamPosition, header: &EntryHeader) -> Result<(), Bad> {
+    fn append(&mut self, at: StreamPosition, header: &EntryHeader) -> Result<(), Mismatch> {
         if header.index != self.last.index.next() || header.term < self.last.term {
             let expected = format!("an entry that follows {}", self.last);
-            return Err(Bad::new(expected, header.id().to_string()));
+            return Err(Mismatch::new(expected, header.id().to_string()));
         }
         if self
             .term_starts
@@ -482,8 +475,8 @@ impl Replayed {
             self.tail.pop_back();
         }
         self.index.truncate(from);
-        // Before the first entry held the term is not known here, nor does it matter. The base may be of a later
-        // moment, and of a later term at this very index; `finish` looks at it.
+        // Before the first entry held, the term is neither known here nor needed. The base may be
+        // of a later moment, and of a later term at this very index; `finish` checks it.
         let term = self.term_starts.last().map_or(Term(0), |(term, _)| *term);
         self.last = EntryId { term, index };
     }
@@ -514,35 +507,32 @@ impl Replayed {
             .first()
             .map(|segment| segment.path.clone())
             .unwrap_or_default();
-        let bad = Bad::new(
+        let mismatch = Mismatch::new(
             format!("entries from index {}", self.base.last.index.next()),
             first.map_or("none".to_owned(), |first| {
                 format!("entries from index {first}")
             }),
         );
-        Err(damaged(
-            &path,
-            SEGMENT_HEADER_BYTES,
-            Some(self.base.last.index),
-            bad,
-        ))
+        Err(mismatch.at(&path, SEGMENT_HEADER_BYTES, Some(self.base.last.index)))
     }
 }
 
-/// Where the good batches of a segment end.
+/// Where the valid batches of a segment end.
 struct Stop {
     offset: u64,
     /// Highest floor stated for the segment so far.
     floor: u64,
-    bad: Option<BadAt>,
+    mismatch: Option<MismatchAt>,
 }
 
 impl Stop {
     fn damaged(self, segment: &SegmentFile, last: LogIndex, floor: u64) -> LogError {
-        let bad = self.bad.unwrap_or(BadAt {
+        let mismatch = self.mismatch.unwrap_or(MismatchAt {
             offset: self.offset,
-            bad: Bad::new(format!("batches up to offset {floor}"), "the end of them"),
+            mismatch: Mismatch::new(format!("batches up to offset {floor}"), "the end of them"),
         });
-        damaged(&segment.path, bad.offset, Some(last), bad.bad)
+        mismatch
+            .mismatch
+            .at(&segment.path, mismatch.offset, Some(last))
     }
 }

@@ -1,4 +1,8 @@
-//! Reading a segment from front to back.
+//! Reading a segment from front to back: blocks, batches, records.
+//!
+//! Nothing is decided here. A batch is given only if every byte of it was verified; otherwise the
+//! answer says where the bytes differ from a batch, and how. What that means is decided by
+//! [`crate::recovery::decisions`], with what [`scan_tail`] finds after the place.
 
 use std::io;
 use std::sync::Arc;
@@ -7,7 +11,8 @@ use bytes::Bytes;
 
 use crate::files::{File, read_what_can_be};
 use crate::format::record::{
-    BATCH_HEADER_BYTES, Bad, BatchHeader, ENTRY_FIXED_BYTES, Outline, PREFIX_BYTES, Place, Record,
+    BATCH_HEADER_BYTES, BatchHeader, ENTRY_FIXED_BYTES, Mismatch, Outline, PREFIX_BYTES, Place,
+    Record,
 };
 
 /// Gives slices of a file, reading a block at a time ahead.
@@ -16,7 +21,7 @@ pub(crate) struct BlockReader {
     block: Bytes,
     block_at: u64,
     block_bytes: usize,
-    /// Nothing at or after this offset is given.
+    /// No byte at or after this offset is given.
     end: u64,
 }
 
@@ -31,7 +36,8 @@ impl BlockReader {
         }
     }
 
-    /// Bytes from `offset`: `len` of them, or fewer at the end. Earlier slices keep their block alive.
+    /// Bytes from `offset`: `len` of them, or fewer at the end. Earlier slices keep their block
+    /// alive.
     pub(crate) fn bytes(&mut self, offset: u64, len: usize) -> io::Result<Bytes> {
         let len = self.available(offset, len);
         if !self.holds(offset, len) {
@@ -61,17 +67,17 @@ impl BlockReader {
 /// A batch whose every record was verified.
 pub(crate) struct Batch {
     pub(crate) header: BatchHeader,
-    /// Each with its offset.
+    /// The records in order, each with its offset.
     pub(crate) records: Vec<(u64, Record)>,
     /// Offset after the batch.
     pub(crate) end: u64,
 }
 
-/// Bytes that are not a batch, and where.
+/// A place where the bytes are not a batch, and why not.
 #[derive(Clone, Debug)]
-pub(crate) struct BadAt {
+pub(crate) struct MismatchAt {
     pub(crate) offset: u64,
-    pub(crate) bad: Bad,
+    pub(crate) mismatch: Mismatch,
 }
 
 /// Reads and verifies the batch at `offset`.
@@ -80,16 +86,16 @@ pub(crate) fn read_batch(
     segment_id: u64,
     offset: u64,
     expected_number: u64,
-) -> io::Result<Result<Batch, BadAt>> {
+) -> io::Result<Result<Batch, MismatchAt>> {
     let bytes = blocks.bytes(offset, BATCH_HEADER_BYTES)?;
     let header = match BatchHeader::decode(&bytes, Place { segment_id, offset }) {
         Ok(header) => header,
-        Err(bad) => return Ok(Err(BadAt { offset, bad })),
+        Err(mismatch) => return Ok(Err(MismatchAt { offset, mismatch })),
     };
     if header.number != expected_number {
         let found = header.number.to_string();
-        let bad = Bad::new(format!("batch number {expected_number}"), found);
-        return Ok(Err(BadAt { offset, bad }));
+        let mismatch = Mismatch::new(format!("batch number {expected_number}"), found);
+        return Ok(Err(MismatchAt { offset, mismatch }));
     }
     let mut at = offset + BATCH_HEADER_BYTES as u64;
     let end = at.saturating_add(header.records_bytes);
@@ -106,15 +112,23 @@ pub(crate) fn read_batch(
                 records.push((at, record));
                 at += bytes as u64;
             }
-            Err(bad) => return Ok(Err(BadAt { offset: at, bad })),
+            Err(mismatch) => {
+                return Ok(Err(MismatchAt {
+                    offset: at,
+                    mismatch,
+                }));
+            }
         }
     }
     if at != end {
-        let bad = Bad::new(
+        let mismatch = Mismatch::new(
             format!("a batch that ends at {end}"),
             format!("records to {at}"),
         );
-        return Ok(Err(BadAt { offset: at, bad }));
+        return Ok(Err(MismatchAt {
+            offset: at,
+            mismatch,
+        }));
     }
     Ok(Ok(Batch {
         header,
@@ -124,10 +138,13 @@ pub(crate) fn read_batch(
 }
 
 /// Reads and verifies the record at `place`; answers its size on disk too.
-fn read_record(blocks: &mut BlockReader, place: Place) -> io::Result<Result<(usize, Record), Bad>> {
+fn read_record(
+    blocks: &mut BlockReader,
+    place: Place,
+) -> io::Result<Result<(usize, Record), Mismatch>> {
     let outline = match read_outline(blocks, place)? {
         Ok(outline) => outline,
-        Err(bad) => return Ok(Err(bad)),
+        Err(mismatch) => return Ok(Err(mismatch)),
     };
     let bytes = blocks.bytes(place.offset, outline.bytes)?;
     Ok(outline
@@ -139,7 +156,7 @@ fn read_record(blocks: &mut BlockReader, place: Place) -> io::Result<Result<(usi
 pub(crate) fn read_outline(
     blocks: &mut BlockReader,
     place: Place,
-) -> io::Result<Result<Outline, Bad>> {
+) -> io::Result<Result<Outline, Mismatch>> {
     let head = blocks.bytes(place.offset, PREFIX_BYTES + ENTRY_FIXED_BYTES)?;
     let longer = match Outline::decode(&head, place) {
         Ok(Some(outline)) => return Ok(Ok(outline)),
@@ -147,41 +164,42 @@ pub(crate) fn read_outline(
             place.offset,
             PREFIX_BYTES + crate::format::record::OTHER_BODY_BYTES_MAX,
         )?,
-        Err(bad) => return Ok(Err(bad)),
+        Err(mismatch) => return Ok(Err(mismatch)),
     };
     let outline = Outline::decode(&longer, place);
-    Ok(outline.and_then(|found| found.ok_or_else(|| Bad::new("a record", "the end of the data"))))
+    Ok(outline
+        .and_then(|found| found.ok_or_else(|| Mismatch::new("a record", "the end of the data"))))
 }
 
-/// What lies behind a bad place.
+/// What follows a bad place in its segment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Behind {
-    /// Every byte is zero.
+pub(crate) struct TailScan {
+    /// Whether every byte is zero.
     pub(crate) blank: bool,
-    /// Highest durable floor in a batch header there, or zero. Only a header's floor proves anything
-    /// about the bad place; that a header or record is good does not.
+    /// Highest durable floor in a batch header there, or zero. Only a header's floor proves
+    /// anything about the bad place; a valid header or record there does not.
     pub(crate) floor: u64,
 }
 
-/// Looks at everything from `offset` to the end of the reader's range.
-pub(crate) fn look_behind(
+/// Scans everything from `offset` to the end of the reader's range.
+pub(crate) fn scan_tail(
     blocks: &mut BlockReader,
     segment_id: u64,
     offset: u64,
-) -> io::Result<Behind> {
+) -> io::Result<TailScan> {
     let mut floor = 0;
     let blank = search_batches(blocks, segment_id, offset, &mut |_, _, header| {
         floor = floor.max(header.floor);
         Ok(())
     })?;
-    Ok(Behind { blank, floor })
+    Ok(TailScan { blank, floor })
 }
 
-/// Called with the reader, the offset of a good batch header, and the header.
+/// Called with the reader, the offset of a valid batch header, and the header.
 pub(crate) type Visit<'a> = &'a mut dyn FnMut(&mut BlockReader, u64, BatchHeader) -> io::Result<()>;
 
-/// Finds every good batch header from `offset` to the end of the reader's range, wherever it is. Answers
-/// whether all bytes are zero.
+/// Finds every valid batch header from `offset` to the end of the reader's range, wherever it is.
+/// Answers whether all bytes are zero.
 pub(crate) fn search_batches(
     blocks: &mut BlockReader,
     segment_id: u64,

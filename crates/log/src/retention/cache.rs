@@ -1,4 +1,7 @@
 //! The newest entries, in memory.
+//!
+//! Appended entries are read from here until they are written, and for as long as the limit allows
+//! after that, because followers ask for the newest entries. The writer adds; readers look up.
 
 use std::collections::VecDeque;
 
@@ -6,11 +9,11 @@ use synod_consensus::{LogIndex, Seqno};
 
 use crate::Entry;
 
-/// Memory an entry takes besides its payload, roughly.
+/// Memory that an entry takes besides its payload, roughly. Bytes.
 const ENTRY_OVERHEAD_BYTES: u64 = 128;
 
-/// Consecutive entries ending with the last one of the log. Entries not yet written are never dropped;
-/// the others as soon as the limit is passed.
+/// Consecutive entries ending with the last one of the log. Invariant: it holds every entry that is
+/// not yet written. Of the others it keeps as many as the limit allows, the newest.
 #[derive(Debug)]
 pub(crate) struct Cache {
     entries: VecDeque<Entry>,
@@ -42,7 +45,7 @@ impl Cache {
         self.entries.push_back(entry);
     }
 
-    /// Drops the oldest entries while there are too many bytes, but none above `written`.
+    /// Evicts the oldest entries while there are too many bytes, but none above `written`.
     pub(crate) fn evict(&mut self, written: LogIndex) {
         while self.bytes > self.bytes_max
             && self
@@ -54,8 +57,8 @@ impl Cache {
         }
     }
 
-    /// Drops everything up to and including `index`.
-    pub(crate) fn drop_to(&mut self, index: LogIndex) {
+    /// Removes everything up to and including `index`, after a purge.
+    pub(crate) fn purge_to(&mut self, index: LogIndex) {
         while self
             .entries
             .front()
@@ -71,7 +74,7 @@ impl Cache {
         }
     }
 
-    /// Drops everything at and after `from`.
+    /// Removes everything at and after `from`.
     pub(crate) fn truncate(&mut self, from: LogIndex) {
         while self
             .entries
@@ -89,14 +92,14 @@ impl Cache {
         self.bytes = 0;
     }
 
-    /// The entry, if it is here.
+    /// The entry, if the cache holds it.
     pub(crate) fn get(&self, index: LogIndex) -> Option<&Entry> {
         let first = self.entries.front()?.header.index;
         let at = index.0.checked_sub(first.0)?;
         self.entries.get(usize::try_from(at).ok()?)
     }
 
-    /// First entry at or above this seqno, if surely the first of the whole log.
+    /// First entry at or above this seqno, if it is certainly the first of the whole log.
     pub(crate) fn find_seqno(&self, seqno: Seqno) -> Option<&Entry> {
         let at = self
             .entries

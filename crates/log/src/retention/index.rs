@@ -1,10 +1,11 @@
 //! Where live entries are on disk: a sparse index in memory.
 //!
-//! The stream is append-only: a truncated entry stays in its segment, and its successor with the same
-//! index follows later. The index is what tells them apart. It is a list of *extents*, runs of live
-//! entries that follow each other in one segment with nothing dead between them. Truncation clips
-//! the list from its end and forces the next entry into a new extent, so every index belongs to at
-//! most one extent: that of its newest version. Inside an extent there is a point every 64 KiB.
+//! The stream is append-only: a truncated entry stays in its segment, and its successor with the
+//! same index follows later. The index distinguishes them. It is a list of *extents*: runs of live
+//! entries that follow each other in one segment with no dead entry between them. Truncation
+//! shortens the list from its end and forces the next entry into a new extent. So every index
+//! belongs to at most one extent: that of its newest version. Inside an extent there is a point
+//! every 64 KiB.
 
 use std::collections::VecDeque;
 
@@ -13,7 +14,8 @@ use synod_consensus::{EntryHeader, LogIndex, Seqno};
 /// Distance of points in bytes; a lookup scans about this much.
 const POINT_DISTANCE_BYTES: u32 = 64 << 10;
 
-/// Somewhere to start scanning. Relative to the extent's first entry: 12 bytes per 64 KiB of log.
+/// A place to start scanning. Index and seqno are relative to the extent's first entry, which saves
+/// memory: 12 bytes per 64 KiB of log.
 #[derive(Clone, Copy, Debug)]
 struct Point {
     index: u32,
@@ -27,7 +29,7 @@ struct Extent {
     first: LogIndex,
     last: LogIndex,
     first_seqno: Seqno,
-    /// Never empty; the first is at `first`.
+    /// Never empty; the first point is at `first`.
     points: Vec<Point>,
 }
 
@@ -37,7 +39,7 @@ pub(crate) struct Spot {
     pub(crate) segment: u64,
     /// Offset of a record of an entry at or before the index.
     pub(crate) offset: u64,
-    /// Last live entry that follows there without anything dead between.
+    /// Last live entry that follows there with no dead entry between.
     pub(crate) last: LogIndex,
 }
 
@@ -68,7 +70,7 @@ impl Extent {
         Seqno(self.first_seqno.0 + i64::from(point.seqno))
     }
 
-    /// Takes the entry if it follows.
+    /// Adds the entry, if it follows the last one.
     fn join(&mut self, segment: u64, offset: u32, header: &EntryHeader) -> bool {
         if self.segment != segment || header.index != self.last.next() {
             return false;
@@ -116,7 +118,7 @@ impl StreamIndex {
         });
     }
 
-    /// Forgets everything at and after `from`.
+    /// Removes everything at and after `from`.
     pub(crate) fn truncate(&mut self, from: LogIndex) {
         self.broken = true;
         while self
@@ -133,14 +135,14 @@ impl StreamIndex {
         }
     }
 
-    /// Forgets everything.
+    /// Removes everything.
     pub(crate) fn clear(&mut self) {
         self.extents.clear();
         self.broken = true;
     }
 
-    /// Forgets what is in segments below this number.
-    pub(crate) fn drop_segments_below(&mut self, number: u64) {
+    /// Removes what is in segments below this number.
+    pub(crate) fn purge_segments_below(&mut self, number: u64) {
         while self
             .extents
             .front()
@@ -182,7 +184,8 @@ impl StreamIndex {
         })
     }
 
-    /// An index at or before the first entry with this seqno, close to it. `None` if nothing is on disk.
+    /// An index at or before the first entry with this seqno, close to it. `None` if no entry is
+    /// on disk.
     pub(crate) fn find_seqno(&self, seqno: Seqno) -> Option<LogIndex> {
         let count = self
             .extents
@@ -267,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn seqno_lookup_never_starts_behind_the_entry() {
+    fn seqno_lookup_never_starts_after_the_entry() {
         let index = filled();
         for i in 1..=20_u64 {
             let start = index.find_seqno(Seqno(i as i64 * 2)).unwrap();
@@ -276,10 +279,10 @@ mod tests {
     }
 
     #[test]
-    fn dropped_segments_take_their_entries_along() {
+    fn entries_of_purged_segments_are_removed() {
         let mut index = filled();
         assert_eq!(index.last_in_segments_to(1), Some(LogIndex(10)));
-        index.drop_segments_below(2);
+        index.purge_segments_below(2);
         assert_eq!(index.first(), Some(LogIndex(11)));
         assert_eq!(index.last_in_segments_to(1), None);
     }

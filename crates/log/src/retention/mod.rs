@@ -1,4 +1,4 @@
-//! What is kept, where it is, and how its space comes and goes.
+//! What is kept, where it is, and how space is made for it and given back.
 //!
 //! - [`cache`]: the newest entries, in memory.
 //! - [`index`]: where every other live entry is on disk.

@@ -1,19 +1,25 @@
-//! Giving space back: whole segments from the old end.
+//! Purging: removes an old prefix of the log, in whole segments.
+//!
+//! [`LogWriter::retention_point`] says how far the sizes and ages of segments ask for a purge.
+//! [`LogWriter::purge`] does it. The caller decides; no rule about members is known here. The
+//! control file is replaced before any segment is removed, so a crash in between leaves only
+//! leftovers, which the next start removes.
 
 use std::time::{Duration, SystemTime};
 
 use synod_consensus::{ConfigAt, LogBase, LogIndex};
 
-use crate::format::segment::{segment_path, unix_ms};
+use crate::format::names::segment_path;
+use crate::format::segment::unix_ms;
 use crate::{LogError, LogWriter};
 
-/// What retention asks for.
+/// How far a log should be purged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RetentionPoint {
-    /// Everything up to and including this index should be purged.
+    /// The last index that should be purged.
     pub up_to: LogIndex,
-    /// The hard bound is passed: entries that were to be kept go too, and whoever needs them will
-    /// need a full copy.
+    /// The log is above its hard bound, so this includes entries that were to be kept. A member
+    /// that still needs them has to take a full copy.
     pub forced: bool,
 }
 
@@ -21,7 +27,7 @@ impl LogWriter {
     /// Removes the oldest segments all of whose live entries are at or below `up_to`. `base_config`
     /// gives the configuration in force at an index. Answers the log's new base if it changed.
     ///
-    /// Nothing else is honoured: what may go is the caller's decision. Syncs first.
+    /// How far to purge is the caller's decision alone. Syncs first.
     ///
     /// # Errors
     /// [`LogError::NoConfig`] if `base_config` has no answer (nothing is removed), and those of
@@ -31,22 +37,22 @@ impl LogWriter {
         up_to: LogIndex,
         base_config: &dyn Fn(LogIndex) -> Option<ConfigAt>,
     ) -> Result<Option<LogBase>, LogError> {
-        self.usable()?;
+        self.check_usable()?;
         if self.has_pending() && self.removable(up_to).is_some() {
-            // A truncation not yet on disk may be what makes a segment removable.
+            // A segment may be removable only because of a truncation that is not yet on disk.
             self.sync()?;
         }
-        let Some((first_kept, last_gone)) = self.removable(up_to) else {
+        let Some((first_kept, last_purged)) = self.removable(up_to) else {
             return Ok(None);
         };
-        let base = self.base_after(last_gone, base_config)?;
+        let base = self.base_after(last_purged, base_config)?;
         let changed = base.last != self.shared.state().base.last;
         let done = self.remove_segments_below(first_kept, base.clone());
-        self.sticky(done)?;
+        self.poison_on_error(done)?;
         Ok(changed.then_some(base))
     }
 
-    /// Up to where retention says to purge, if anything: segments beyond
+    /// How far size and age ask for a purge, if at all: segments beyond
     /// [`crate::LogOptions::retain_bytes`] or whose newest entry is older than
     /// [`crate::LogOptions::retain_age`]. Entries at and above `keep_from` stay, unless the log is
     /// larger than twice `retain_bytes`. The newest segment always stays.
@@ -77,16 +83,16 @@ impl LogWriter {
         point
     }
 
-    /// Whether the log is beyond its hard bound, twice [`crate::LogOptions::retain_bytes`], by more than the
-    /// segment that is being written and the one prepared to follow it.
+    /// Whether the log is beyond its hard bound, twice [`crate::LogOptions::retain_bytes`], by more
+    /// than the segment that is being written and the one prepared to follow it.
     pub fn is_full(&self) -> bool {
         let bound = self.options.retain_bytes.saturating_mul(2);
         let current = self.options.segment_bytes.saturating_mul(2);
         self.size_bytes() > bound.saturating_add(current)
     }
 
-    /// After a reset: the segments before it hold nothing live.
-    pub(crate) fn drop_segments_before_reset(&mut self) -> Result<(), LogError> {
+    /// After a reset: removes the segments before it, which hold no live entries.
+    pub(crate) fn purge_segments_before_reset(&mut self) -> Result<(), LogError> {
         let base = self.shared.state().base.clone();
         let first_kept = self.stream.reset_in.unwrap_or(self.control.first_segment);
         self.remove_segments_below(first_kept, base)
@@ -97,27 +103,27 @@ impl LogWriter {
         let state = self.shared.state();
         let base = state.base.last.index;
         let numbers: Vec<u64> = state.segments.keys().copied().collect();
-        let gone = |number: &u64| {
+        let last_if_removable = |number: &u64| {
             let last = state.index.last_in_segments_to(*number).unwrap_or(base);
             (last <= up_to || last <= base).then_some(last)
         };
         let without_active = numbers.split_last()?.1;
-        let removable: Vec<LogIndex> = without_active.iter().map_while(gone).collect();
-        let last_gone = *removable.last()?;
-        Some((*numbers.get(removable.len())?, last_gone))
+        let removable: Vec<LogIndex> = without_active.iter().map_while(last_if_removable).collect();
+        let last_purged = *removable.last()?;
+        Some((*numbers.get(removable.len())?, last_purged))
     }
 
     fn base_after(
         &self,
-        last_gone: LogIndex,
+        last_purged: LogIndex,
         base_config: &dyn Fn(LogIndex) -> Option<ConfigAt>,
     ) -> Result<LogBase, LogError> {
         let base = self.shared.state().base.clone();
-        if last_gone <= base.last.index {
+        if last_purged <= base.last.index {
             return Ok(base);
         }
-        let header = self.reader.header(last_gone)?;
-        let config = base_config(last_gone).ok_or(LogError::NoConfig { index: last_gone })?;
+        let header = self.reader.header(last_purged)?;
+        let config = base_config(last_purged).ok_or(LogError::NoConfig { index: last_purged })?;
         Ok(LogBase {
             last: header.id(),
             seqno: header.seqno,
@@ -125,22 +131,22 @@ impl LogWriter {
         })
     }
 
-    /// The control file goes first: segments below its first one are leftovers, whatever happens.
+    /// Replaces the control file first: segments below its first one are leftovers from then on.
     fn remove_segments_below(&mut self, first_kept: u64, base: LogBase) -> Result<(), LogError> {
         self.control.base = base.clone();
         self.control.first_segment = first_kept;
         self.write_control()?;
         self.stream.reset_in = None;
-        let gone = {
+        let purged = {
             let mut state = self.shared.state();
             let kept = state.segments.split_off(&first_kept);
-            state.index.drop_segments_below(first_kept);
-            state.cache.drop_to(base.last.index);
+            state.index.purge_segments_below(first_kept);
+            state.cache.purge_to(base.last.index);
             state.base = base;
             std::mem::replace(&mut state.segments, kept)
         };
         let dir = self.shared.dir();
-        for number in gone.keys() {
+        for number in purged.keys() {
             let path = segment_path(dir, *number);
             self.files
                 .remove(&path)

@@ -2,7 +2,9 @@
 //!
 //! A new file is filled with zeros and synced before it is used, so that a sync on the commit path
 //! never has to write file-system metadata, and space for a segment is certain before its first
-//! record (see `docs/decisions/003-segment-preallocation.md`). That happens beside the writer.
+//! record (see `docs/decisions/003-segment-preallocation.md`). A thread of its own does that,
+//! beside the writer. The file gets a segment's name only with [`install_segment`], after its
+//! header is durable.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -12,20 +14,22 @@ use std::thread::JoinHandle;
 
 use crate::LogError;
 use crate::files::{File, Files, OpenMode, write_all_at};
-use crate::format::segment::spare_path;
+use crate::format::names::{segment_path, spare_path};
+use crate::format::segment::{SEGMENT_HEADER_BYTES, SegmentHeader};
+use crate::shared::Segment;
 
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
-/// How much may wait in the page cache: syncs on the commit path share the disk with us.
+/// Most bytes that wait in the page cache: syncs on the commit path share the disk.
 const SYNC_EVERY_BYTES: u64 = 4 << 20;
 
-/// Makes the next segment's file.
+/// Makes the next segment's file ahead of need, at most one at a time.
 pub(crate) struct SpareMaker {
     files: Arc<dyn Files>,
     dir: PathBuf,
-    making: Option<Making>,
+    making: Option<SpareJob>,
 }
 
-struct Making {
+struct SpareJob {
     size: u64,
     made: Receiver<io::Result<Arc<dyn File>>>,
     thread: Option<JoinHandle<()>>,
@@ -40,8 +44,8 @@ impl SpareMaker {
         }
     }
 
-    /// Starts making a file of this size, unless one is being made or ready. A failure shows when the
-    /// file is taken.
+    /// Starts making a file of this size, unless one is ready or under way. [`SpareMaker::take`]
+    /// reports a failure.
     pub(crate) fn start(&mut self, size: u64) {
         if self.making.is_some() {
             return;
@@ -54,7 +58,7 @@ impl SpareMaker {
         });
         // Without a thread, the file is made when it is taken.
         if let Ok(thread) = self.files.run_aside("synod-log-spare", job) {
-            self.making = Some(Making { size, made, thread });
+            self.making = Some(SpareJob { size, made, thread });
         }
     }
 
@@ -78,8 +82,34 @@ pub(crate) fn make_spare(
     make(files, &path, size).map_err(|error| LogError::io("allocate", &path, size, error))
 }
 
-impl Making {
-    /// Waits; answers the file if it was made and has this size.
+/// Gives a blank file (under the spare's name) a header and then its name in the log. Durable on
+/// return.
+pub(crate) fn install_segment(
+    files: &dyn Files,
+    dir: &Path,
+    file: Arc<dyn File>,
+    header: &SegmentHeader,
+) -> Result<Segment, LogError> {
+    let path = segment_path(dir, header.number);
+    let installed = (|| {
+        write_all_at(&*file, &header.encode(), 0)?;
+        file.sync_all()?;
+        files.rename(&spare_path(dir), &path)?;
+        files.sync_dir(dir)
+    })();
+    installed.map_err(|error| LogError::io("create", &path, header.size, error))?;
+    Ok(Segment {
+        number: header.number,
+        id: header.id,
+        file,
+        size: header.size,
+        end: SEGMENT_HEADER_BYTES,
+        created_ms: header.created_ms,
+    })
+}
+
+impl SpareJob {
+    /// Waits for the file; `None` if it was not made or has another size.
     fn finish(self, size: u64) -> Option<Arc<dyn File>> {
         let made = self.made.recv();
         if let Some(thread) = self.thread {
@@ -105,7 +135,7 @@ fn make(files: &dyn Files, path: &Path, size: u64) -> io::Result<Arc<dyn File>> 
     Ok(file)
 }
 
-/// Writes zeros to a range, syncing now and then.
+/// Writes zeros to a range, and syncs every [`SYNC_EVERY_BYTES`].
 pub(crate) fn zero(file: &dyn File, from: u64, to: u64) -> io::Result<()> {
     let mut at = from;
     while at < to {

@@ -1,4 +1,7 @@
-//! Wraps other files and fails chosen operations.
+//! Wraps other files and fails chosen operations. For tests and the simulator only.
+//!
+//! A [`Fault`] names an operation and counts: the n-th one from now fails. Sectors can be made
+//! unreadable until [`FaultyFiles::heal`].
 
 use std::io;
 use std::ops::Range;
@@ -7,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::SystemTime;
 
-use crate::files::{File, FileLock, Files, LockError, OpenMode};
+use crate::files::{EIO, File, FileLock, Files, LockError, OpenMode};
 
 /// Operations that can be made to fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,11 +49,11 @@ pub enum FaultKind {
 /// One planned failure.
 #[derive(Clone, Copy, Debug)]
 pub struct Fault {
-    /// Which operation.
+    /// The operation that fails.
     pub op: Op,
-    /// The how-manieth since the fault was planned, from 1.
+    /// Counted since the fault was planned: 1 is the next such operation.
     pub nth: u64,
-    /// How.
+    /// How it fails.
     pub kind: FaultKind,
 }
 
@@ -78,7 +81,7 @@ struct FaultyFile {
 }
 
 impl FaultyFiles {
-    /// Nothing fails yet.
+    /// Wraps these files; no failure is planned yet.
     pub fn new(inner: Arc<dyn Files>) -> FaultyFiles {
         FaultyFiles {
             inner,
@@ -97,7 +100,7 @@ impl FaultyFiles {
         self.plan.state().unreadable.push(entry);
     }
 
-    /// Forgets all planned failures.
+    /// Removes all planned failures and unreadable sectors.
     pub fn heal(&self) {
         let mut state = self.plan.state();
         state.faults.clear();
@@ -117,13 +120,13 @@ impl Plan {
 
     fn check_readable(&self, path: &Path, offset: u64, len: usize) -> io::Result<()> {
         let end = offset.saturating_add(len as u64); // usize is at most 64 bits
-        let touches = |bad: &Range<u64>| bad.start < end && offset < bad.end;
+        let touches = |range: &Range<u64>| range.start < end && offset < range.end;
         let state = self.state();
-        let mut bad = state.unreadable.iter();
-        match bad.any(|(file, range)| file == path && touches(range)) {
-            true => Err(io::Error::from_raw_os_error(crate::files::EIO)),
-            false => Ok(()),
+        let mut unreadable = state.unreadable.iter();
+        if unreadable.any(|(file, range)| file == path && touches(range)) {
+            return Err(io::Error::from_raw_os_error(EIO));
         }
+        Ok(())
     }
 
     /// Counts an operation; answers how many bytes a write may store.
@@ -132,15 +135,15 @@ impl Plan {
         if op != Op::Read {
             state.changes += 1;
         }
-        for (fault, seen) in &mut state.faults {
+        for (fault, count) in &mut state.faults {
             if fault.op != op && (fault.op != Op::Change || op == Op::Read) {
                 continue;
             }
-            *seen += 1;
+            *count += 1;
             match fault.kind {
-                FaultKind::Once(kind) if *seen == fault.nth => return Err(kind.into()),
-                FaultKind::Always(kind) if *seen >= fault.nth => return Err(kind.into()),
-                FaultKind::Short(bytes) if *seen == fault.nth => return Ok(bytes),
+                FaultKind::Once(kind) if *count == fault.nth => return Err(kind.into()),
+                FaultKind::Always(kind) if *count >= fault.nth => return Err(kind.into()),
+                FaultKind::Short(bytes) if *count == fault.nth => return Ok(bytes),
                 FaultKind::Once(_) | FaultKind::Always(_) | FaultKind::Short(_) => {}
             }
         }

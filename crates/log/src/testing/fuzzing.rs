@@ -1,9 +1,10 @@
-//! Doors for the fuzz targets in `fuzz/`: private decoders, each with what must hold whatever the bytes
-//! are, and the checksums that keep a fuzzer out. Behind the feature `fuzzing`; not part of the interface.
+//! Access for the fuzz targets in `testing/fuzz`: private decoders, each with what must hold for
+//! all bytes, and functions that repair checksums, which would otherwise keep a fuzzer out. Behind
+//! the feature `fuzzing`; not part of the interface.
 
 use bytes::Bytes;
 
-use crate::format::control::{Control, ControlFound};
+use crate::format::control::{Control, ControlFile};
 use crate::format::record::{
     BATCH_BODY_BYTES, BATCH_HEADER_BYTES, BatchHeader, ENTRY_FIXED_BYTES, Outline, PREFIX_BYTES,
     Place, Record, aligned, seal,
@@ -53,7 +54,7 @@ pub fn check_segment_header(bytes: &[u8]) {
 
 /// As [`check_record`], for a control file.
 pub fn check_control(bytes: &[u8]) {
-    if let ControlFound::Good(control) = Control::decode(bytes) {
+    if let ControlFile::Valid(control) = Control::decode(bytes) {
         let Some(again) = control.encode() else {
             panic!("what was read cannot be written: {control:?}");
         };
@@ -77,8 +78,8 @@ pub fn seal_segment_header(bytes: &mut [u8]) {
     }
 }
 
-/// Makes magic and checksums of a record or batch header right, its payload's too. Answers its length
-/// on disk; `None` if it is cut short.
+/// Makes magic and checksums of a record or batch header right, its payload's too. Answers its
+/// length on disk; `None` if it is incomplete.
 pub fn seal_record(bytes: &mut [u8], segment_id: u64, offset: u64) -> Option<usize> {
     let prefix = bytes.get(..PREFIX_BYTES)?;
     let record_type = prefix[8];
@@ -103,8 +104,8 @@ pub fn seal_record(bytes: &mut [u8], segment_id: u64, offset: u64) -> Option<usi
     Some(aligned(PREFIX_BYTES + body))
 }
 
-/// Makes all checksums of a segment file right, as far as its lengths lead. With `count`, batch headers
-/// are made to agree with the records behind them, and are numbered on.
+/// Makes all checksums of a segment file right, as far as its lengths lead. With `count`, batch
+/// headers are made to agree with the records after them, and numbered in order.
 pub fn seal_segment(bytes: &mut [u8], count: bool) {
     if bytes.len() < SEGMENT_HEADER_BYTES as usize {
         return;

@@ -1,4 +1,7 @@
-//! Files in memory that remember what a power cut would leave.
+//! Files in memory that remember what a power cut would leave. For tests and the simulator only.
+//!
+//! Each file keeps two contents: what a reader sees now, and what was synced.
+//! [`MemoryFiles::crash`] makes the image that a power cut would leave between the two.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -15,10 +18,11 @@ const SECTOR: usize = 512;
 
 /// Files in memory.
 ///
-/// Writes and name changes are visible at once and durable after the matching sync. [`MemoryFiles::crash`]
-/// makes the image a power cut would leave: everything synced, and of the rest a seeded choice. Names
-/// change in order, as on a journalling file system; sectors reach the disk in any order or not at all.
-/// Everything is deterministic: random numbers come from the seed, the clock stands where it is put.
+/// Writes and name changes are visible at once and durable after the matching sync.
+/// [`MemoryFiles::crash`] makes the image a power cut would leave: everything synced, and of the
+/// rest a seeded choice. Names change in order, as on a journalling file system; sectors reach the
+/// disk in any order or not at all. Everything is deterministic: random numbers come from the seed,
+/// and the clock stands still.
 #[derive(Clone)]
 pub struct MemoryFiles {
     disk: Arc<Mutex<Disk>>,
@@ -89,8 +93,8 @@ impl MemoryFiles {
         }
     }
 
-    /// What is found after a power cut now. This disk is left as it is. Seed zero drops everything that
-    /// was not synced, `u64::MAX` keeps everything; others choose sector by sector.
+    /// The disk after a power cut at this moment; this disk itself is unchanged. Seed zero loses
+    /// everything that was not synced, `u64::MAX` keeps everything; others choose sector by sector.
     pub fn crash(&self, seed: u64) -> MemoryFiles {
         let disk = locked(&self.disk);
         let mut chance = Chance {
@@ -121,17 +125,12 @@ impl MemoryFiles {
         }
     }
 
-    /// Forgets which bytes are not on the disk yet, as an operating system does when a sync fails: they
-    /// still can be read, but no later sync writes them, only writing them again helps.
+    /// Marks all bytes as clean, as an operating system does when a sync fails. Bytes that were not
+    /// synced can still be read, but no later sync writes them; only writing them again does.
     pub fn lose_unsynced_silently(&self) {
         for inode in &mut locked(&self.disk).inodes {
             inode.changes.clear();
         }
-    }
-
-    /// Sets the clock.
-    pub fn set_now(&self, now: SystemTime) {
-        locked(&self.disk).now = now;
     }
 
     /// Content of a file, if it exists.
@@ -163,8 +162,8 @@ impl MemoryFiles {
         inode.map_or(Vec::new(), |inode| inode.written.clone())
     }
 
-    /// Puts other bytes onto the disk itself, under whoever has the file open: what the disk does when it
-    /// loses bits, or a write goes astray. Bytes beyond the file's end are not put anywhere.
+    /// Changes bytes on the disk itself, also for files that are open: what a disk does when it
+    /// loses bits or misdirects a write. Bytes beyond the file's end are ignored.
     pub fn harm(&self, path: &Path, offset: u64, bytes: &[u8]) {
         let mut disk = locked(&self.disk);
         let Some(inode) = disk.names.get(path).copied() else {
@@ -472,9 +471,9 @@ mod tests {
         file.sync_data().unwrap();
         assert_eq!(files.writes(path), [0..4, 4..8]);
         files.harm(path, 6, b"xyz");
-        let mut seen = [0; 8];
-        assert_eq!(file.read_at(&mut seen, 0).unwrap(), 8);
-        assert_eq!(&seen, b"012345xy");
+        let mut read = [0; 8];
+        assert_eq!(file.read_at(&mut read, 0).unwrap(), 8);
+        assert_eq!(&read, b"012345xy");
         assert_eq!(files.crash(0).content(path).unwrap(), b"012345xy");
         assert_eq!(files.crash(0).writes(path), [0..4, 4..8]);
     }

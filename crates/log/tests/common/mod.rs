@@ -1,4 +1,4 @@
-//! What the tests of the log share.
+//! Helpers that the tests of the log share.
 #![allow(dead_code, unreachable_pub)]
 
 use std::path::Path;
