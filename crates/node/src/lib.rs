@@ -42,5 +42,5 @@ pub use synod_member::{
     ProposalResult, QuorumLossPolicy, Setting, StartMode, StateTransferEvent, View, ViewMember,
     WaitPolicy,
 };
-pub use synod_tls::{TlsError, TlsFiles, names_tls13_suite};
+pub use synod_tls::{TlsError, TlsFiles, TlsSettingNames, names_tls13_suite};
 pub use synod_wire::{DataState, OUR_VERSIONS};

@@ -1,4 +1,7 @@
-//! Reading certificates, and what is to be known of one.
+//! Reading certificates, and the facts about one that this crate needs: dates, names, who may sign.
+//!
+//! Texts about a certificate speak of it as "it". Whether a peer's certificate is accepted is
+//! decided in [`super::verify`].
 
 use std::fs;
 use std::path::Path;
@@ -10,39 +13,57 @@ use rustls::pki_types::{CertificateDer, SubjectPublicKeyInfoDer, UnixTime};
 use super::error::TlsError;
 use super::x509::{self, Fields};
 
-/// Reads all certificates of a PEM file, in its order; at least one.
-pub(super) fn read(
-    option: &'static str,
-    path: &Path,
-) -> Result<Vec<CertificateDer<'static>>, TlsError> {
-    let text = read_file(option, path)?;
-    let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
-    let certificates = certificates.map_err(|error| TlsError::Unreadable {
-        option,
-        path: path.to_owned(),
-        reason: format!("it is damaged: {error}"),
-    })?;
-    if certificates.is_empty() {
-        return Err(TlsError::Unreadable {
-            option,
-            path: path.to_owned(),
-            reason: "there is no certificate in it (expected PEM: -----BEGIN CERTIFICATE-----)"
-                .to_owned(),
-        });
-    }
-    Ok(certificates)
+/// A file that a setting names.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SettingFile<'a> {
+    /// How texts call the setting.
+    pub(super) setting: &'static str,
+    /// How texts call the setting that turns encryption on.
+    pub(super) switch: &'static str,
+    /// The file; empty if the setting is missing.
+    pub(super) path: &'a Path,
 }
 
-/// Reads a file that an option names.
-pub(super) fn read_file(option: &'static str, path: &Path) -> Result<Vec<u8>, TlsError> {
-    if path.as_os_str().is_empty() {
-        return Err(TlsError::NotSet { option });
+impl SettingFile<'_> {
+    /// The error for content that cannot be used.
+    pub(super) fn unreadable(&self, reason: String) -> TlsError {
+        TlsError::Unreadable {
+            setting: self.setting,
+            path: self.path.to_owned(),
+            reason,
+        }
     }
-    fs::read(path).map_err(|source| TlsError::Read {
-        option,
-        path: path.to_owned(),
-        source,
-    })
+
+    /// The content of the file.
+    ///
+    /// # Errors
+    /// [`TlsError::NotSet`], [`TlsError::Read`].
+    pub(super) fn read(&self) -> Result<Vec<u8>, TlsError> {
+        if self.path.as_os_str().is_empty() {
+            return Err(TlsError::NotSet {
+                switch: self.switch,
+                setting: self.setting,
+            });
+        }
+        fs::read(self.path).map_err(|source| TlsError::Read {
+            setting: self.setting,
+            path: self.path.to_owned(),
+            source,
+        })
+    }
+}
+
+/// Reads all certificates of a PEM file, in its order; at least one.
+pub(super) fn read(file: SettingFile<'_>) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let text = file.read()?;
+    let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
+    let certificates =
+        certificates.map_err(|error| file.unreadable(format!("it is damaged: {error}")))?;
+    if certificates.is_empty() {
+        let reason = "there is no certificate in it (expected PEM: -----BEGIN CERTIFICATE-----)";
+        return Err(file.unreadable(reason.to_owned()));
+    }
+    Ok(certificates)
 }
 
 /// A certificate that has been taken apart.
@@ -53,7 +74,7 @@ impl<'a> Certificate<'a> {
     /// Takes a certificate apart, wherever it comes from.
     ///
     /// # Errors
-    /// Says what is wrong.
+    /// States what is wrong with it.
     pub(super) fn parse(der: &'a CertificateDer<'_>) -> Result<Certificate<'a>, String> {
         let fields = Fields::of(der);
         fields
@@ -61,18 +82,20 @@ impl<'a> Certificate<'a> {
             .map_err(|error| format!("not a certificate: {error}"))
     }
 
-    /// Whose it is.
+    /// The name of its holder, for texts.
     pub(super) fn subject(&self) -> String {
         x509::name_text(self.0.subject).unwrap_or_else(|_| "(unreadable name)".to_owned())
     }
 
-    /// The last moment at which it counts.
+    /// The last moment at which it is valid, for texts.
     pub(super) fn valid_until(&self) -> String {
         self.0.not_after.to_string()
     }
 
+    /// Checks that it is valid at this moment.
+    ///
     /// # Errors
-    /// Says from when or until when it counts.
+    /// States from when or until when it is valid.
     pub(super) fn check_dates(&self, now: UnixTime) -> Result<(), DatesError> {
         if now.as_secs() < self.0.not_before.unix_duration().as_secs() {
             return Err(DatesError::NotYet(self.0.not_before.to_string()));
@@ -83,12 +106,13 @@ impl<'a> Certificate<'a> {
         Ok(())
     }
 
-    /// Whether it is of the version before extensions, which `openssl x509 -req` made for long.
+    /// Whether it is of version 1, which has no extensions. `openssl x509 -req` made such for
+    /// decades.
     pub(super) fn is_version_1(&self) -> bool {
         self.0.is_version_1
     }
 
-    /// Whether it may sign others: it says so, or is of version 1, which has no way to say.
+    /// Whether it may sign others: it says so, or is of version 1, which cannot say it.
     pub(super) fn may_sign(&self) -> bool {
         self.0.is_version_1 || self.0.is_authority
     }
@@ -98,7 +122,7 @@ impl<'a> Certificate<'a> {
         SubjectPublicKeyInfoDer::from(self.0.public_key)
     }
 
-    /// Whether that one, with its own key, has signed this one.
+    /// Whether `issuer` has signed this certificate with its own key.
     pub(super) fn is_signed_by(
         &self,
         issuer: &Certificate<'_>,
@@ -118,13 +142,13 @@ impl<'a> Certificate<'a> {
     }
 }
 
-/// A certificate does not count at this moment.
+/// A certificate is not valid at this moment.
 #[derive(Debug, thiserror::Error)]
 pub enum DatesError {
-    /// Too late.
+    /// It has expired; with the last moment of its validity.
     #[error("it expired at {0}; issue a new one (and check this machine's clock)")]
     Expired(String),
-    /// Too early.
+    /// It is not valid yet; with the first moment of its validity.
     #[error("it is valid from {0} only; check this machine's clock")]
     NotYet(String),
 }

@@ -1,4 +1,8 @@
-//! `socket.ssl_cipher`.
+//! Which cipher suites a member uses: reads the operator's list of ciphers.
+//!
+//! The list has OpenSSL's syntax, so an operator's old list may stay. As in OpenSSL, only names
+//! that begin with `TLS_` mean suites of TLS 1.3. A list without such a name restricts nothing
+//! here. An unknown suite of TLS 1.3 is an error, which names the known ones.
 
 use rustls::SupportedCipherSuite;
 use rustls_graviola::suites::{
@@ -7,7 +11,7 @@ use rustls_graviola::suites::{
 
 use super::error::TlsError;
 
-/// In the order of preference if the operator has none.
+/// All suites, in the order of preference that holds if the operator states none.
 static SUITES: [(&str, SupportedCipherSuite); 3] = [
     ("TLS_AES_128_GCM_SHA256", TLS13_AES_128_GCM_SHA256),
     ("TLS_AES_256_GCM_SHA384", TLS13_AES_256_GCM_SHA384),
@@ -17,18 +21,26 @@ static SUITES: [(&str, SupportedCipherSuite); 3] = [
     ),
 ];
 
-/// Whether a list of ciphers, in OpenSSL's syntax, says anything about TLS 1.3. If it does not, it is
-/// about older versions, which are not spoken here, and has no effect; so it is in OpenSSL.
+/// Whether a list of ciphers, in OpenSSL's syntax, names a suite of TLS 1.3. A list that names none
+/// is about older versions, which members do not speak. It has no effect, as in OpenSSL.
 pub fn names_tls13_suite(list: &str) -> bool {
     names(list).any(is_of_tls13)
 }
 
-/// The suites that a list names, in its order; all, if it names none of TLS 1.3.
-pub(super) fn select(list: &str) -> Result<Vec<SupportedCipherSuite>, TlsError> {
+/// The suites that a list names, in its order; all, if it names none of TLS 1.3. `setting` is how
+/// texts call the list.
+///
+/// # Errors
+/// [`TlsError::UnknownCipher`].
+pub(super) fn select(
+    list: &str,
+    setting: &'static str,
+) -> Result<Vec<SupportedCipherSuite>, TlsError> {
     let mut selected = Vec::new();
     for name in names(list).filter(|name| is_of_tls13(name)) {
         let found = SUITES.iter().find(|(known, _)| *known == name);
         let (_, suite) = found.ok_or_else(|| TlsError::UnknownCipher {
+            setting,
             name: name.to_owned(),
             known: SUITES.map(|(known, _)| known).join(", "),
         })?;
@@ -53,7 +65,7 @@ mod tests {
     use super::*;
 
     fn selected(list: &str) -> Vec<String> {
-        let suites = select(list).unwrap();
+        let suites = select(list, "the list").unwrap();
         suites.iter().map(|s| format!("{:?}", s.suite())).collect()
     }
 
@@ -75,7 +87,9 @@ mod tests {
 
     #[test]
     fn unknown_suite_is_named_with_the_known_ones() {
-        let error = select("TLS_AES_128_CCM_SHA256").unwrap_err().to_string();
+        let error = select("TLS_AES_128_CCM_SHA256", "the list")
+            .unwrap_err()
+            .to_string();
         assert!(
             error.contains("TLS_AES_128_CCM_SHA256") && error.contains("TLS_AES_256_GCM_SHA384"),
             "{error}"

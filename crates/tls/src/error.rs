@@ -1,4 +1,7 @@
-//! What can be wrong with certificates, and with a peer's.
+//! Errors of this member's own certificates, and of handshakes with a peer.
+//!
+//! Texts name the file and the setting to change, in the host's spelling ([`TlsSettingNames`]), and
+//! what to do about it. Texts about a peer speak of it as "it".
 
 use std::io;
 use std::path::PathBuf;
@@ -6,84 +9,105 @@ use std::path::PathBuf;
 use rustls::{AlertDescription, CertificateError, InvalidMessage};
 
 use super::certificate::DatesError;
+use super::settings::TlsSettingNames;
 
 /// Encryption cannot be set up. The text is a line for the log.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
-    /// An option is missing.
-    #[error("socket.ssl is on, but {option} is not set")]
+    /// A required setting is missing.
+    #[error("{switch} is on, but {setting} is not set")]
     NotSet {
-        /// Which.
-        option: &'static str,
+        /// The setting that turns encryption on.
+        switch: &'static str,
+        /// The setting that is missing.
+        setting: &'static str,
     },
     /// A file cannot be read.
     #[error(
-        "cannot read {path} ({option}): {source}. It must exist and be readable for the user that the server runs as", path = path.display()
+        "cannot read {path} ({setting}): {source}. \
+        It must exist and be readable for the user that the server runs as",
+        path = path.display()
     )]
     Read {
-        /// Who names it.
-        option: &'static str,
+        /// The setting that names the file.
+        setting: &'static str,
         /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The operating system's error.
         source: io::Error,
     },
-    /// A file has not the content it should.
-    #[error("cannot use {path} ({option}): {reason}", path = path.display())]
+    /// A file does not have the content it should.
+    #[error("cannot use {path} ({setting}): {reason}", path = path.display())]
     Unreadable {
-        /// Who names it.
-        option: &'static str,
+        /// The setting that names the file.
+        setting: &'static str,
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// What is wrong with it.
         reason: String,
     },
-    /// Not now.
-    #[error("cannot use the certificate in {path} (socket.ssl_cert): {reason}", path = path.display())]
+    /// The certificate has expired, or is not valid yet.
+    #[error("cannot use the certificate in {path} ({setting}): {reason}", path = path.display())]
     Dates {
+        /// The setting that names the file.
+        setting: &'static str,
         /// The file.
         path: PathBuf,
-        /// When.
+        /// From when or until when it is valid.
         reason: DatesError,
     },
-    /// Peers with the same authorities would refuse our own certificate.
+    /// Peers with the same authorities would refuse this member's certificate.
     #[error(
-        "the certificate in {certificate} (socket.ssl_cert) does not stand up to the authorities in {authorities} (socket.ssl_ca): {reason}",
-        certificate = certificate.display(), authorities = authorities.display()
+        "the certificate in {certificate} ({certificate_setting}) is not accepted by \
+        the authorities in {authorities} ({authorities_setting}): {reason}",
+        certificate = certificate.display(), authorities = authorities.display(),
+        certificate_setting = names.certificate, authorities_setting = names.authorities
     )]
     NotAccepted {
-        /// Ours.
+        /// How the settings are called.
+        names: TlsSettingNames,
+        /// The file with this member's certificate.
         certificate: PathBuf,
-        /// Theirs.
+        /// The file with the authorities.
         authorities: PathBuf,
-        /// Why.
+        /// Why the certificate is refused.
         reason: String,
     },
     /// Key and certificate are not a pair.
     #[error(
-        "the key in {key} (socket.ssl_key) does not belong to the certificate in {certificate} (socket.ssl_cert)",
-        key = key.display(), certificate = certificate.display()
+        "the key in {key} ({key_setting}) does not belong to the certificate in {certificate} \
+        ({certificate_setting})",
+        key = key.display(), certificate = certificate.display(),
+        key_setting = names.key, certificate_setting = names.certificate
     )]
     KeyMismatch {
-        /// The key.
+        /// How the settings are called.
+        names: TlsSettingNames,
+        /// The file with the key.
         key: PathBuf,
-        /// The certificate.
+        /// The file with the certificate.
         certificate: PathBuf,
     },
-    /// Not one of ours.
-    #[error("unknown cipher suite '{name}' in socket.ssl_cipher; known are {known}")]
+    /// The list of ciphers names a TLS 1.3 suite that this program does not have.
+    #[error("unknown cipher suite '{name}' in {setting}; known are {known}")]
     UnknownCipher {
-        /// As written.
+        /// The setting with the list.
+        setting: &'static str,
+        /// The name as written.
         name: String,
-        /// All we have.
+        /// All suites of this program.
         known: String,
     },
     /// The processor is too old.
     #[error(
-        "socket.ssl is on, but this machine's processor lacks instructions that the encryption needs: {missing}. If it is a virtual machine, let it see its host's processor; otherwise leave socket.ssl off and use a private network"
+        "{switch} is on, but this machine's processor lacks instructions that the encryption \
+        needs: {missing}. If it is a virtual machine, let it see its host's processor; \
+        otherwise leave {switch} off and use a private network"
     )]
     Processor {
-        /// Which.
+        /// The setting that turns encryption on.
+        switch: &'static str,
+        /// The names of the missing instructions.
         missing: String,
     },
     /// The TLS library refused its settings.
@@ -101,8 +125,11 @@ impl TlsError {
 #[derive(Debug, thiserror::Error)]
 pub enum TlsHandshakeError {
     /// The peer answered in clear.
-    #[error("it does not encrypt its connections, this member does (socket.ssl)")]
-    Plaintext,
+    #[error("it does not encrypt its connections, this member does ({switch} is on)")]
+    Plaintext {
+        /// The setting that turns encryption on.
+        switch: &'static str,
+    },
     /// The transport failed.
     #[error("connection failed during the TLS handshake: {0}")]
     Io(#[from] io::Error),
@@ -112,27 +139,29 @@ pub enum TlsHandshakeError {
 }
 
 impl TlsHandshakeError {
-    pub(super) fn from_io(error: io::Error) -> TlsHandshakeError {
+    pub(super) fn from_io(error: io::Error, names: &TlsSettingNames) -> TlsHandshakeError {
         match tls_error(&error) {
-            Some(inner) => TlsHandshakeError::from_tls(inner),
+            Some(inner) => TlsHandshakeError::from_tls(inner, names),
             None => TlsHandshakeError::Io(error),
         }
     }
 
-    pub(super) fn from_tls(error: &rustls::Error) -> TlsHandshakeError {
+    pub(super) fn from_tls(error: &rustls::Error, names: &TlsSettingNames) -> TlsHandshakeError {
         match error {
             rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType) => {
-                TlsHandshakeError::Plaintext
+                TlsHandshakeError::Plaintext {
+                    switch: names.switch,
+                }
             }
-            other => TlsHandshakeError::Failed(text(other)),
+            other => TlsHandshakeError::Failed(text(other, names)),
         }
     }
 }
 
-/// Makes what the library says on an open connection readable.
-pub(super) fn explain(error: io::Error) -> io::Error {
+/// Makes the library's error on an open connection readable.
+pub(super) fn explain(error: io::Error, names: &TlsSettingNames) -> io::Error {
     match tls_error(&error) {
-        Some(inner) => io::Error::new(error.kind(), text(inner)),
+        Some(inner) => io::Error::new(error.kind(), text(inner, names)),
         None => error,
     }
 }
@@ -141,25 +170,28 @@ fn tls_error(error: &io::Error) -> Option<&rustls::Error> {
     error.get_ref()?.downcast_ref()
 }
 
-fn text(error: &rustls::Error) -> String {
+fn text(error: &rustls::Error, names: &TlsSettingNames) -> String {
     match error {
         rustls::Error::InvalidCertificate(_) => {
-            format!("its certificate is refused: {}", certificate_text(error))
+            let why = certificate_text(error, names);
+            format!("its certificate is refused: {why}")
         }
         rustls::Error::NoCertificatesPresented => "it presents no certificate".to_owned(),
-        rustls::Error::AlertReceived(alert) => alert_text(*alert),
+        rustls::Error::AlertReceived(alert) => alert_text(*alert, names),
         rustls::Error::PeerIncompatible(why) => {
-            format!("no TLS 1.3 with a common cipher: {why:?} (socket.ssl_cipher)")
+            let ciphers = names.ciphers;
+            format!("no TLS 1.3 with a common cipher: {why:?} ({ciphers})")
         }
         other => format!("TLS failed: {other}"),
     }
 }
 
-/// Why a certificate is refused.
-pub(super) fn certificate_text(error: &rustls::Error) -> String {
+/// Why this member refuses a certificate.
+pub(super) fn certificate_text(error: &rustls::Error, names: &TlsSettingNames) -> String {
     let rustls::Error::InvalidCertificate(reason) = error else {
         return error.to_string();
     };
+    let authorities = names.authorities;
     match reason {
         CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
             "it has expired".to_owned()
@@ -168,13 +200,12 @@ pub(super) fn certificate_text(error: &rustls::Error) -> String {
             "it is not valid yet (are the clocks right?)".to_owned()
         }
         CertificateError::UnknownIssuer => {
-            "none of the authorities in socket.ssl_ca has signed it".to_owned()
+            format!("none of the authorities in {authorities} has signed it")
         }
-        CertificateError::BadSignature => {
-            "none of the authorities in socket.ssl_ca has signed it, though one has the name of the \
-             one that did"
-                .to_owned()
-        }
+        CertificateError::BadSignature => format!(
+            "none of the authorities in {authorities} has signed it, though one has the name of \
+             the one that did"
+        ),
         CertificateError::InvalidPurpose | CertificateError::InvalidPurposeContext { .. } => {
             "its extended key usage must have both serverAuth and clientAuth, or be absent"
                 .to_owned()
@@ -183,10 +214,13 @@ pub(super) fn certificate_text(error: &rustls::Error) -> String {
     }
 }
 
-/// What the peer says of our side.
-fn alert_text(alert: AlertDescription) -> String {
+/// Why the peer refuses this member's certificate or connection.
+fn alert_text(alert: AlertDescription, names: &TlsSettingNames) -> String {
     let why = match alert {
-        AlertDescription::UnknownCA => "none of the authorities in its socket.ssl_ca has signed it",
+        AlertDescription::UnknownCA => {
+            let authorities = names.authorities;
+            &format!("none of its authorities has signed it ({authorities} there)")
+        }
         AlertDescription::CertificateExpired => "it has expired, or is not valid yet",
         AlertDescription::CertificateRequired => "there is none",
         AlertDescription::BadCertificate
@@ -195,9 +229,11 @@ fn alert_text(alert: AlertDescription) -> String {
         | AlertDescription::CertificateUnknown
         | AlertDescription::DecryptError => "see its error log",
         AlertDescription::HandshakeFailure | AlertDescription::ProtocolVersion => {
-            return "it has no TLS 1.3, or no cipher in common (socket.ssl_cipher)".to_owned();
+            let ciphers = names.ciphers;
+            return format!("it has no TLS 1.3, or no cipher in common ({ciphers})");
         }
         other => return format!("it ended the TLS connection: {other:?}"),
     };
-    format!("it refuses this member's certificate (socket.ssl_cert): {why}")
+    let certificate = names.certificate;
+    format!("it refuses this member's certificate ({certificate}): {why}")
 }

@@ -1,4 +1,7 @@
-//! The private key.
+//! Reading the private key of this member's certificate, decrypted if need be.
+//!
+//! Accepted are PKCS #8, PKCS #1 and SEC 1 in PEM; of encrypted ones only PKCS #8 with PBES2. For
+//! the others the error text has the command that converts them.
 
 use std::sync::Arc;
 
@@ -9,30 +12,28 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use rustls::sign::SigningKey;
 
-use super::TlsFiles;
-use super::certificate::read_file;
+use super::certificate::SettingFile;
 use super::error::TlsError;
-
-const OPTION: &str = "socket.ssl_key";
+use super::settings::TlsFiles;
 
 /// Reads, and if need be decrypts, the key (PKCS #8, PKCS #1 or SEC 1, in PEM).
 pub(super) fn read(
     files: &TlsFiles,
     provider: &CryptoProvider,
 ) -> Result<Arc<dyn SigningKey>, TlsError> {
-    let bad = |reason: String| TlsError::Unreadable {
-        option: OPTION,
-        path: files.key.clone(),
-        reason,
+    let file = SettingFile {
+        setting: files.names.key,
+        switch: files.names.switch,
+        path: &files.key,
     };
-    let text = read_file(OPTION, &files.key)?;
+    let bad = |reason| file.unreadable(reason);
+    let text = file.read()?;
     let key = match encrypted_part(&text) {
-        Some(part) => decrypt(part, &password(files)?).map_err(bad)?,
-        None if is_encrypted_the_old_way(&text) => {
-            return Err(bad(
-                "its encryption is of an old kind. Convert it: openssl pkcs8 -topk8 -in OLD -out NEW"
-                    .to_owned(),
-            ));
+        Some(part) => decrypt(part, &password(files, file)?, files.names.password).map_err(bad)?,
+        None if has_old_encryption(&text) => {
+            return Err(bad("its encryption is of an old kind. \
+                 Convert it: openssl pkcs8 -topk8 -in OLD -out NEW"
+                .to_owned()));
         }
         None => PrivateKeyDer::from_pem_slice(&text).map_err(|_| {
             bad(
@@ -49,39 +50,44 @@ pub(super) fn read(
     })
 }
 
+/// The PEM text from the first encrypted key on, if there is one.
 fn encrypted_part(text: &[u8]) -> Option<&[u8]> {
     const BEGIN: &[u8] = b"-----BEGIN ENCRYPTED PRIVATE KEY-----";
     let at = text.windows(BEGIN.len()).position(|w| w == BEGIN)?;
     Some(&text[at..])
 }
 
-/// By OpenSSL's own format from before PKCS #8 (RFC 1421's headers).
-fn is_encrypted_the_old_way(text: &[u8]) -> bool {
+/// Whether the key is encrypted in OpenSSL's own format from before PKCS #8 (headers of RFC 1421).
+fn has_old_encryption(text: &[u8]) -> bool {
     const MARK: &[u8] = b"Proc-Type: 4,ENCRYPTED";
     text.windows(MARK.len()).any(|w| w == MARK)
 }
 
-fn password(files: &TlsFiles) -> Result<Vec<u8>, TlsError> {
+/// The first line of the password file.
+fn password(files: &TlsFiles, key: SettingFile<'_>) -> Result<Vec<u8>, TlsError> {
     let Some(path) = &files.password else {
-        return Err(TlsError::Unreadable {
-            option: OPTION,
-            path: files.key.clone(),
-            reason: "it is encrypted; set socket.ssl_password_file".to_owned(),
-        });
+        let setting = files.names.password;
+        return Err(key.unreadable(format!("it is encrypted; set {setting}")));
     };
-    let text = read_file("socket.ssl_password_file", path)?;
+    let file = SettingFile {
+        setting: files.names.password,
+        switch: files.names.switch,
+        path,
+    };
+    let text = file.read()?;
     let line = text.split(|byte| *byte == b'\n').next().unwrap_or_default();
     Ok(line.strip_suffix(b"\r").unwrap_or(line).to_owned())
 }
 
-fn decrypt(text: &[u8], password: &[u8]) -> Result<PrivateKeyDer<'static>, String> {
+fn decrypt(text: &[u8], password: &[u8], setting: &str) -> Result<PrivateKeyDer<'static>, String> {
     let (_, der) = pem::decode_vec(text).map_err(|error| format!("it is damaged: {error}"))?;
     let encrypted = EncryptedPrivateKeyInfo::try_from(der.as_slice())
         .map_err(|error| format!("it is damaged: {error}"))?;
     let key = encrypted.decrypt(password).map_err(|_| {
-        "it cannot be decrypted with the first line of socket.ssl_password_file (or its encryption \
-         is not PBES2 with AES: openssl pkcs8 -topk8 -v2 aes-256-cbc makes that)"
-            .to_owned()
+        format!(
+            "it cannot be decrypted with the first line of {setting} (or its encryption is not \
+             PBES2 with AES: openssl pkcs8 -topk8 -v2 aes-256-cbc makes that)"
+        )
     })?;
     Ok(PrivatePkcs8KeyDer::from(key.as_bytes().to_owned()).into())
 }

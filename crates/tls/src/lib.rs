@@ -1,11 +1,22 @@
 //! Encrypted connections between members: TLS 1.3, with a certificate at both ends.
 //!
-//! [`Tls::load`] reads the files and says what is wrong with them; [`Tls::connect`] and
-//! [`Tls::accept`] do the handshake on a connected socket and give a [`TlsStream`], over which frames
-//! travel as over the bare socket.
+//! # Rules
 //!
-//! A peer shows that it belongs here by a certificate that an authority in `socket.ssl_ca` has signed.
-//! Names in it are not compared with anything: see `docs/decisions/008-tls.md`.
+//! - A connection is encrypted from its first byte or not at all.
+//! - A peer proves that it belongs to the group by a certificate that one of the operator's
+//!   authorities has signed. Names in it are not compared (`docs/decisions/008-tls.md`).
+//! - Own certificates are checked at start as a peer would check them; any error ends the start.
+//! - Every connection presents its certificate again: there is no resumption, so an expired or
+//!   replaced certificate does not live on.
+//! - This crate knows sockets as [`Read`] and [`Write`] only, and no message. Timeouts are the
+//!   socket's. It names settings in the host's spelling ([`TlsSettingNames`]).
+//!
+//! # Use
+//!
+//! [`Tls::load`] reads the files ([`TlsFiles`]) and reports what is wrong with them.
+//! [`Tls::connect`] and [`Tls::accept`] do the handshake on a connected socket and give a
+//! [`TlsStream`], over which frames travel as over the bare socket. The called side knows an
+//! encrypting caller by [`FIRST_BYTE`].
 #![forbid(unsafe_code)]
 
 mod certificate;
@@ -14,17 +25,17 @@ mod error;
 mod key;
 mod processor;
 mod session;
+mod settings;
 mod verify;
 mod x509;
 
 use std::fmt;
 use std::io::{Read, Write};
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use rustls::client::Resumption;
 use rustls::crypto::CryptoProvider;
-use rustls::pki_types::{ServerName, UnixTime};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::NoServerSessionStorage;
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::version::TLS13;
@@ -34,32 +45,20 @@ pub use certificate::DatesError;
 pub use cipher::names_tls13_suite;
 pub use error::{TlsError, TlsHandshakeError};
 pub use session::{FIRST_BYTE, TlsStream};
+pub use settings::{TlsFiles, TlsSettingNames};
 
-use certificate::Certificate;
+use certificate::{Certificate, SettingFile};
 use verify::PeerVerifier;
 
-/// Where the certificates are, as the operator says: the options `socket.ssl_*`.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct TlsFiles {
-    /// `socket.ssl_cert`: this member's certificate, then those between it and the authority (PEM).
-    pub certificate: PathBuf,
-    /// `socket.ssl_key`: its private key (PEM).
-    pub key: PathBuf,
-    /// `socket.ssl_ca`: authorities that sign members' certificates (PEM). Without it this member's own
-    /// certificate is the only one that is accepted: all members use the same.
-    pub authorities: Option<PathBuf>,
-    /// `socket.ssl_password_file`: its first line decrypts the key.
-    pub password: Option<PathBuf>,
-    /// `socket.ssl_cipher`: names of cipher suites; see [`names_tls13_suite`].
-    pub ciphers: String,
-}
-
-/// What encrypted connections of a member need. A connection keeps what it began with.
+/// Everything that encrypted connections of a member need, ready for use. A connection keeps the
+/// certificate that it began with.
 #[derive(Clone)]
 pub struct Tls {
     client: Arc<ClientConfig>,
     server: Arc<ServerConfig>,
     summary: String,
+    /// How texts call the settings.
+    names: TlsSettingNames,
 }
 
 impl Tls {
@@ -68,52 +67,38 @@ impl Tls {
     /// # Errors
     /// With the file and the remedy.
     pub fn load(files: &TlsFiles) -> Result<Tls, TlsError> {
-        processor::check()?;
+        let names = files.names;
+        processor::check(names.switch)?;
         let mut provider = rustls_graviola::default_provider();
-        provider.cipher_suites = cipher::select(&files.ciphers)?;
+        provider.cipher_suites = cipher::select(&files.ciphers, names.ciphers)?;
         let provider = Arc::new(provider);
-        let chain = certificate::read("socket.ssl_cert", &files.certificate)?;
-        let own = Certificate::parse(&chain[0]).map_err(|reason| TlsError::Unreadable {
-            option: "socket.ssl_cert",
-            path: files.certificate.clone(),
-            reason,
-        })?;
-        let (ca_option, ca_path) = match &files.authorities {
-            Some(path) => ("socket.ssl_ca", path),
-            None => ("socket.ssl_cert", &files.certificate),
+        let file = |setting, path| SettingFile {
+            setting,
+            switch: names.switch,
+            path,
         };
-        let authorities = match &files.authorities {
-            Some(path) => certificate::read("socket.ssl_ca", path)?,
-            None => vec![chain[0].clone()],
+        let certificate_file = file(names.certificate, &files.certificate);
+        let chain = certificate::read(certificate_file)?;
+        let own =
+            Certificate::parse(&chain[0]).map_err(|reason| certificate_file.unreadable(reason))?;
+        let (authorities_file, authorities) = match &files.authorities {
+            Some(path) => {
+                let authorities_file = file(names.authorities, path);
+                (authorities_file, certificate::read(authorities_file)?)
+            }
+            None => (certificate_file, vec![chain[0].clone()]),
         };
         let algorithms = provider.signature_verification_algorithms;
-        let verifier = Arc::new(
-            PeerVerifier::new(authorities, algorithms).map_err(|reason| TlsError::Unreadable {
-                option: ca_option,
-                path: ca_path.clone(),
-                reason,
-            })?,
-        );
-        own.check_dates(UnixTime::now())
-            .map_err(|reason| TlsError::Dates {
-                path: files.certificate.clone(),
-                reason,
-            })?;
-        for usage in verify::USAGES {
-            verifier
-                .check(&chain[0], &chain[1..], UnixTime::now(), usage)
-                .map_err(|error| TlsError::NotAccepted {
-                    certificate: files.certificate.clone(),
-                    authorities: ca_path.clone(),
-                    reason: error::certificate_text(&error),
-                })?;
-        }
+        let verifier = PeerVerifier::new(authorities, algorithms);
+        let verifier = Arc::new(verifier.map_err(|reason| authorities_file.unreadable(reason))?);
+        check_own(files, &own, &chain, &verifier, authorities_file)?;
         let key = key::read(files, &provider)?;
         if key
             .public_key()
             .is_some_and(|public| *public != *own.public_key())
         {
             return Err(TlsError::KeyMismatch {
+                names,
                 key: files.key.clone(),
                 certificate: files.certificate.clone(),
             });
@@ -124,18 +109,17 @@ impl Tls {
             files.certificate.display(),
             own.valid_until()
         );
-        let identity = Arc::new(SingleCertAndKey::from(CertifiedKey::new(
-            chain.clone(),
-            key,
-        )));
+        let identity = CertifiedKey::new(chain.clone(), key);
+        let identity = Arc::new(SingleCertAndKey::from(identity));
         Ok(Tls {
             client: Arc::new(client_config(&provider, &verifier, &identity)?),
             server: Arc::new(server_config(&provider, verifier, identity)?),
             summary,
+            names,
         })
     }
 
-    /// Which certificate, and until when: for the log.
+    /// The certificate and how long it is valid, as a text for the log.
     pub fn summary(&self) -> &str {
         &self.summary
     }
@@ -143,25 +127,25 @@ impl Tls {
     /// The caller's side of the handshake, on a connected socket. Bounds in time are the socket's.
     ///
     /// # Errors
-    /// If the peer speaks no TLS, or has no acceptable certificate. Whether it accepts ours shows only
-    /// at the first read (TLS 1.3).
+    /// If the peer speaks no TLS, or has no acceptable certificate. Whether the peer accepts this
+    /// member's certificate shows only at the first read (TLS 1.3).
     pub fn connect<S: Read + Write>(&self, socket: S) -> Result<TlsStream<S>, TlsHandshakeError> {
         // Required by the interface; neither sent nor compared.
         let name = ServerName::try_from("member.synod.invalid")
             .map_err(|error| TlsHandshakeError::Failed(error.to_string()))?;
         let client = ClientConnection::new(self.client.clone(), name)
-            .map_err(|error| TlsHandshakeError::from_tls(&error))?;
-        TlsStream::handshake(client.into(), socket)
+            .map_err(|error| TlsHandshakeError::from_tls(&error, &self.names))?;
+        TlsStream::handshake(client.into(), socket, self.names)
     }
 
-    /// The called side's.
+    /// The called side of the handshake, on a connected socket.
     ///
     /// # Errors
-    /// As [`Tls::connect`]; the peer has been told.
+    /// As [`Tls::connect`]; the peer has received the reason as a TLS alert.
     pub fn accept<S: Read + Write>(&self, socket: S) -> Result<TlsStream<S>, TlsHandshakeError> {
         let server = ServerConnection::new(self.server.clone())
-            .map_err(|error| TlsHandshakeError::from_tls(&error))?;
-        TlsStream::handshake(server.into(), socket)
+            .map_err(|error| TlsHandshakeError::from_tls(&error, &self.names))?;
+        TlsStream::handshake(server.into(), socket, self.names)
     }
 }
 
@@ -171,6 +155,34 @@ impl fmt::Debug for Tls {
             .field("summary", &self.summary)
             .finish()
     }
+}
+
+/// Checks this member's own certificate as a peer with the same authorities would.
+fn check_own(
+    files: &TlsFiles,
+    own: &Certificate<'_>,
+    chain: &[CertificateDer<'_>],
+    verifier: &PeerVerifier,
+    authorities: SettingFile<'_>,
+) -> Result<(), TlsError> {
+    let names = files.names;
+    own.check_dates(UnixTime::now())
+        .map_err(|reason| TlsError::Dates {
+            setting: names.certificate,
+            path: files.certificate.clone(),
+            reason,
+        })?;
+    for usage in verify::USAGES {
+        verifier
+            .check(&chain[0], &chain[1..], UnixTime::now(), usage)
+            .map_err(|error| TlsError::NotAccepted {
+                names,
+                certificate: files.certificate.clone(),
+                authorities: authorities.path.to_owned(),
+                reason: error::certificate_text(&error, &names),
+            })?;
+    }
+    Ok(())
 }
 
 fn client_config(
@@ -185,7 +197,8 @@ fn client_config(
         .with_custom_certificate_verifier(verifier.clone())
         .with_client_cert_resolver(identity.clone());
     config.enable_sni = false;
-    // Every connection shows its certificate: an expired or replaced one does not live on in a ticket.
+    // No resumption: every connection presents its certificate, so an expired or replaced one does
+    // not live on in a ticket.
     config.resumption = Resumption::disabled();
     Ok(config)
 }

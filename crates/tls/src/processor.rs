@@ -1,24 +1,27 @@
-//! Whether this machine can do the arithmetic.
+//! Whether this machine's processor has the instructions that the encryption needs.
 //!
-//! `graviola` is built for processors with certain instructions and ends the program where they are
-//! missing. So we look first.
+//! `graviola` ends the program on a processor that lacks them. So the check comes first, and a
+//! member that cannot encrypt reports an error at its start.
 
 use super::error::TlsError;
 
+/// Checks the processor. `switch` is how texts call the setting that turns encryption on.
+///
 /// # Errors
-/// With the names of what is missing.
-pub(super) fn check() -> Result<(), TlsError> {
+/// [`TlsError::Processor`] with the names of the missing instructions.
+pub(super) fn check(switch: &'static str) -> Result<(), TlsError> {
     let missing: Vec<&str> = needed()
         .into_iter()
-        .filter(|(_, there)| !there)
+        .filter(|(_, present)| !present)
         .map(|(name, _)| name)
         .collect();
-    match missing.is_empty() {
-        true => Ok(()),
-        false => Err(TlsError::Processor {
-            missing: missing.join(", "),
-        }),
+    if missing.is_empty() {
+        return Ok(());
     }
+    Err(TlsError::Processor {
+        switch,
+        missing: missing.join(", "),
+    })
 }
 
 #[cfg(target_arch = "x86_64")]

@@ -1,16 +1,20 @@
 //! An open encrypted connection.
+//!
+//! Every connection carries messages one way and belongs to one thread, so a session needs no lock
+//! (`docs/decisions/008-tls.md`). Errors of the library leave here in words for operators.
 
 use std::io::{self, BufReader, ErrorKind, IoSlice, Read, Write};
 
 use rustls::Connection;
 
 use super::error::{TlsHandshakeError, explain};
+use super::settings::TlsSettingNames;
 
 /// The first byte that a TLS caller sends (a record of type "handshake", RFC 8446, section 5.1). A
-/// frame never begins so.
+/// frame never begins with it.
 pub const FIRST_BYTE: u8 = 0x16;
 
-/// Asked of the socket at a time. The library by itself asks for a quarter of a record.
+/// Bytes asked of the socket at a time. The library by itself asks for a quarter of a record.
 const READ_BYTES: usize = 64 * 1024;
 
 /// One end of an encrypted connection, used by one thread at a time. After the handshake a member
@@ -20,9 +24,11 @@ const READ_BYTES: usize = 64 * 1024;
 pub struct TlsStream<S> {
     connection: Connection,
     socket: Socket<S>,
+    /// How texts call the settings.
+    names: TlsSettingNames,
 }
 
-/// Reads much at a time, writes through.
+/// Reads [`READ_BYTES`] at a time, writes through.
 #[derive(Debug)]
 struct Socket<S>(BufReader<S>);
 
@@ -47,18 +53,23 @@ impl<S: Write> Write for Socket<S> {
 }
 
 impl<S: Read + Write> TlsStream<S> {
-    /// Exchanges what comes before data.
+    /// Does the TLS handshake: everything that comes before data.
     pub(super) fn handshake(
         mut connection: Connection,
         socket: S,
+        names: TlsSettingNames,
     ) -> Result<TlsStream<S>, TlsHandshakeError> {
         let mut socket = Socket(BufReader::with_capacity(READ_BYTES, socket));
         while connection.is_handshaking() {
             connection
                 .complete_io(&mut socket)
-                .map_err(TlsHandshakeError::from_io)?;
+                .map_err(|error| TlsHandshakeError::from_io(error, &names))?;
         }
-        Ok(TlsStream { connection, socket })
+        Ok(TlsStream {
+            connection,
+            socket,
+            names,
+        })
     }
 
     /// The transport.
@@ -71,7 +82,7 @@ impl<S: Read + Write> TlsStream<S> {
         self.socket.0.get_mut()
     }
 
-    /// Sends what is encrypted already.
+    /// Sends the bytes that are encrypted already.
     fn drain(&mut self) -> io::Result<()> {
         while self.connection.wants_write() {
             self.connection.write_tls(&mut self.socket)?;
@@ -83,17 +94,18 @@ impl<S: Read + Write> TlsStream<S> {
 impl<S: Read + Write> Read for TlsStream<S> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         while self.connection.wants_read() {
-            // Also sends what the peer's last message calls for.
+            // Also sends the library's answer to the peer's last message.
             let (read, _) = self
                 .connection
                 .complete_io(&mut self.socket)
-                .map_err(explain)?;
+                .map_err(|error| explain(error, &self.names))?;
             if read == 0 {
                 break;
             }
         }
         match self.connection.reader().read(buffer) {
-            // The peer hung up without TLS's farewell. Frames say themselves whether they are whole.
+            // The peer closed without TLS's close_notify. Frames show by themselves if one is
+            // incomplete.
             Err(error) if error.kind() == ErrorKind::UnexpectedEof => Ok(0),
             other => other,
         }
@@ -108,7 +120,7 @@ impl<S: Read + Write> Write for TlsStream<S> {
     fn write_vectored(&mut self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
         self.drain()?;
         let taken = self.connection.writer().write_vectored(parts)?;
-        // It is encrypted and ours to send now; an error shows again at the next call.
+        // These bytes are encrypted and will be sent; an error shows again at the next call.
         let _ = self.drain();
         Ok(taken)
     }

@@ -1,8 +1,11 @@
-//! Whether a peer's certificate is good.
+//! Whether a peer's certificate is accepted.
 //!
-//! The path is built and checked by `webpki`, with two additions for certificates that operators of
-//! Galera have and `webpki` does not judge: one that stands itself in `socket.ssl_ca`, and one of X.509
-//! version 1, which has no extensions and may therefore only be signed by an authority directly.
+//! `webpki` builds and checks the path. Two additions are for certificates that operators of Galera
+//! have and `webpki` does not judge. One is listed among the authorities itself. The other is of
+//! X.509 version 1; it has no extensions, so only an authority may have signed it, directly.
+//!
+//! The same rules hold at both ends, and at start for a member's own certificate. Names in a
+//! certificate are not compared with anything (`docs/decisions/008-tls.md`).
 
 use std::sync::Arc;
 
@@ -18,10 +21,10 @@ use webpki::{EndEntityCert, KeyUsage};
 
 use super::certificate::{Certificate, DatesError};
 
-/// What a member's certificate must be good for: calling, and being called.
+/// The usages that a member's certificate must allow: it calls, and is called.
 pub(super) const USAGES: [Usage; 2] = [Usage::Client, Usage::Server];
 
-/// Which end a certificate's holder is.
+/// The end of a connection that a certificate's holder is.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Usage {
     Client,
@@ -37,8 +40,11 @@ pub(super) struct PeerVerifier {
 }
 
 impl PeerVerifier {
+    /// A verifier that accepts what these authorities have signed. Expired authorities are left
+    /// out.
+    ///
     /// # Errors
-    /// If an authority cannot be understood, or all have expired.
+    /// If an authority cannot be read, or all have expired.
     pub(super) fn new(
         authorities: Vec<CertificateDer<'static>>,
         algorithms: WebPkiSupportedAlgorithms,
@@ -62,13 +68,14 @@ impl PeerVerifier {
             }
             verifier.authorities.push(der);
         }
-        match verifier.authorities.is_empty() {
-            true => Err(last_problem),
-            false => Ok(verifier),
+        if verifier.authorities.is_empty() {
+            return Err(last_problem);
         }
+        Ok(verifier)
     }
 
-    /// Judges a certificate that came with others that may lie between it and an authority.
+    /// Checks the certificate `leaf`. The certificates `between` came with it and may lead from it
+    /// to an authority.
     ///
     /// # Errors
     /// [`Error::InvalidCertificate`] with the reason.
@@ -88,10 +95,10 @@ impl PeerVerifier {
             return Ok(());
         }
         if certificate.is_version_1() {
-            return match self.has_signed(&certificate) {
-                true => Ok(()),
-                false => Err(CertificateError::UnknownIssuer.into()),
-            };
+            if self.has_signed(&certificate) {
+                return Ok(());
+            }
+            return Err(CertificateError::UnknownIssuer.into());
         }
         let usage = match usage {
             Usage::Client => KeyUsage::client_auth(),
@@ -145,9 +152,32 @@ fn refusal(error: webpki::Error) -> CertificateError {
     }
 }
 
-/// Only TLS 1.3 is spoken.
-fn no_tls12() -> Error {
-    PeerIncompatible::Tls12NotOffered.into()
+/// The methods that both verifier traits of the library have: signatures of TLS 1.3 are checked,
+/// those of TLS 1.2 refused.
+macro_rules! tls13_signatures_only {
+    () => {
+        fn verify_tls12_signature(
+            &self,
+            _message: &[u8],
+            _leaf: &CertificateDer<'_>,
+            _signed: &DigitallySignedStruct,
+        ) -> Result<HandshakeSignatureValid, Error> {
+            Err(PeerIncompatible::Tls12NotOffered.into())
+        }
+
+        fn verify_tls13_signature(
+            &self,
+            message: &[u8],
+            leaf: &CertificateDer<'_>,
+            signed: &DigitallySignedStruct,
+        ) -> Result<HandshakeSignatureValid, Error> {
+            self.check_possession(message, leaf, signed)
+        }
+
+        fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+            self.algorithms.supported_schemes()
+        }
+    };
 }
 
 impl ServerCertVerifier for PeerVerifier {
@@ -163,31 +193,11 @@ impl ServerCertVerifier for PeerVerifier {
         Ok(ServerCertVerified::assertion())
     }
 
-    fn verify_tls12_signature(
-        &self,
-        _message: &[u8],
-        _leaf: &CertificateDer<'_>,
-        _signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        Err(no_tls12())
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        leaf: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        self.check_possession(message, leaf, signed)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.algorithms.supported_schemes()
-    }
+    tls13_signatures_only!();
 }
 
 impl ClientCertVerifier for PeerVerifier {
-    /// Every member has one certificate: there is nothing to choose by.
+    /// Every member has one certificate, so no hint helps it to choose.
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
         &[]
     }
@@ -202,25 +212,5 @@ impl ClientCertVerifier for PeerVerifier {
         Ok(ClientCertVerified::assertion())
     }
 
-    fn verify_tls12_signature(
-        &self,
-        _message: &[u8],
-        _leaf: &CertificateDer<'_>,
-        _signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        Err(no_tls12())
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        leaf: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        self.check_possession(message, leaf, signed)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.algorithms.supported_schemes()
-    }
+    tls13_signatures_only!();
 }

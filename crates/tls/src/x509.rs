@@ -1,6 +1,7 @@
 //! Taking a certificate apart (RFC 5280, section 4.1).
 //!
-//! Only what `webpki` does not tell: dates and names for messages, and certificates of version 1.
+//! Only what `webpki` does not offer: dates and names for messages, and certificates of version 1.
+//! Nothing here trusts its input: every length is checked by the DER reader.
 
 use pkcs8::ObjectIdentifier;
 use pkcs8::der::asn1::{AnyRef, BitStringRef, GeneralizedTime, UtcTime};
@@ -19,16 +20,16 @@ const NAMES: [(ObjectIdentifier, &str); 6] = [
     (ObjectIdentifier::new_unwrap("2.5.4.11"), "OU"),
 ];
 
-/// A certificate's parts, as bytes of it where others compare or check them.
+/// The parts of a certificate. Those that are compared or verified are slices of its bytes.
 #[derive(Debug)]
 pub(super) struct Fields<'a> {
-    /// What is signed.
+    /// The bytes that the signature covers.
     pub(super) signed: &'a [u8],
-    /// How: the content of the algorithm's identifier.
+    /// The signature's algorithm: the content of its identifier.
     pub(super) algorithm: &'a [u8],
     /// The signature itself.
     pub(super) signature: &'a [u8],
-    /// Of the version without extensions.
+    /// Whether it is of version 1, the version without extensions.
     pub(super) is_version_1: bool,
     pub(super) issuer: &'a [u8],
     pub(super) subject: &'a [u8],
@@ -36,7 +37,7 @@ pub(super) struct Fields<'a> {
     pub(super) not_after: DateTime,
     /// The public key, with its algorithm.
     pub(super) public_key: &'a [u8],
-    /// It says that it may sign others.
+    /// Whether it says that it may sign others.
     pub(super) is_authority: bool,
 }
 
@@ -101,7 +102,7 @@ pub(super) fn name_text(name: &[u8]) -> der::Result<String> {
             let value = AnyRef::decode(&mut pair)?;
             let known = NAMES.iter().find(|(oid, _)| *oid == kind);
             let kind = known.map_or_else(|| kind.to_string(), |(_, text)| (*text).to_owned());
-            // For the log: no line ends, no other surprises.
+            // The text goes to a log: no line ends or control characters.
             let value = String::from_utf8_lossy(value.value())
                 .escape_debug()
                 .to_string();
@@ -111,7 +112,7 @@ pub(super) fn name_text(name: &[u8]) -> der::Result<String> {
     Ok(parts.join(","))
 }
 
-/// The inside of a sequence that is all there is.
+/// The content of a sequence that takes all of these bytes.
 fn sequence(bytes: &[u8]) -> der::Result<SliceReader<'_>> {
     let any = AnyRef::from_der(bytes)?;
     any.tag().assert_eq(Tag::Sequence)?;
@@ -134,7 +135,7 @@ fn bits<'a>(reader: &mut SliceReader<'a>) -> der::Result<&'a [u8]> {
     })
 }
 
-/// Version 1 is what it is if nothing is said.
+/// The version field; it is zero, for version 1, if it is absent.
 fn version(reader: &mut SliceReader<'_>) -> der::Result<u8> {
     if reader.peek_tag()? != context(0) {
         return Ok(0);

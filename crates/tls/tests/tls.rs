@@ -146,7 +146,7 @@ fn wrong_authority_is_refused_and_both_sides_know() {
     );
     let near = first_word(near);
     assert!(near.contains("its certificate is refused"), "{near}");
-    assert!(near.contains("socket.ssl_ca"), "{near}");
+    assert!(near.contains("the authorities file"), "{near}");
     let far = far.unwrap_err().to_string();
     assert!(far.contains("refuses this member's certificate"), "{far}");
 
@@ -176,7 +176,7 @@ fn certificate_outside_its_dates_is_not_loaded() {
 }
 
 #[test]
-fn certificate_must_do_for_calling_and_being_called() {
+fn certificate_must_allow_calling_and_being_called() {
     let authority = Authority::new("ca");
     let error = refused(&authority.issue("half", Kind::ServerOnly));
     assert!(error.contains("clientAuth"), "{error}");
@@ -193,11 +193,14 @@ fn wrong_files_are_named_with_a_remedy() {
     };
     let missing = with(|files| files.key = PathBuf::from("/nowhere/k.pem"));
     assert!(
-        missing.contains("/nowhere/k.pem (socket.ssl_key)") && missing.contains("readable"),
+        missing.contains("/nowhere/k.pem (the key file)") && missing.contains("readable"),
         "{missing}"
     );
     let not_set = with(|files| files.certificate = PathBuf::new());
-    assert!(not_set.contains("socket.ssl_cert is not set"), "{not_set}");
+    assert!(
+        not_set.contains("encryption is on, but the certificate file is not set"),
+        "{not_set}"
+    );
     let swapped = with(|files| std::mem::swap(&mut files.certificate, &mut files.key));
     assert!(swapped.contains("no certificate in it"), "{swapped}");
     let no_key = with(|files| files.key.clone_from(&files.certificate));
@@ -212,12 +215,12 @@ fn wrong_files_are_named_with_a_remedy() {
     );
     let mut stranger = good.clone();
     stranger.authorities = Some(Authority::new("other").file());
-    // The other authority's files are gone with it.
+    // The other authority's files were removed with it.
     assert!(refused(&stranger).contains("cannot read"));
     let other = Authority::new("other");
     stranger.authorities = Some(other.file());
     let stranger = refused(&stranger);
-    assert!(stranger.contains("does not stand up to"), "{stranger}");
+    assert!(stranger.contains("is not accepted by"), "{stranger}");
 
     let damaged = authority.file().with_file_name("damaged.pem");
     let text = fs::read_to_string(&good.certificate).unwrap();
@@ -230,6 +233,24 @@ fn wrong_files_are_named_with_a_remedy() {
 }
 
 #[test]
+fn texts_call_settings_by_the_names_of_the_host() {
+    let authority = Authority::new("ca");
+    let mut files = authority.issue("one", Kind::Good);
+    files.names.switch = "ssl.on";
+    files.names.certificate = "ssl.cert";
+    let path = std::mem::take(&mut files.certificate);
+    assert_eq!(refused(&files), "ssl.on is on, but ssl.cert is not set");
+    files.certificate = path;
+    files.names.key = "ssl.key";
+    files.key = authority.issue("two", Kind::Good).key;
+    let text = refused(&files);
+    assert!(
+        text.contains("(ssl.key)") && text.contains("(ssl.cert)"),
+        "{text}"
+    );
+}
+
+#[test]
 fn certificate_of_version_1_signed_by_an_authority_is_accepted() {
     let tls = load(&version_1());
     check_frames_travel(&tls, &tls);
@@ -237,7 +258,7 @@ fn certificate_of_version_1_signed_by_an_authority_is_accepted() {
     let imitation = Authority::new("authority");
     let mut files = version_1();
     files.authorities = Some(imitation.file());
-    assert!(refused(&files).contains("does not stand up to"));
+    assert!(refused(&files).contains("is not accepted by"));
 }
 
 #[test]
@@ -257,7 +278,7 @@ fn without_an_authority_all_members_share_one_certificate() {
 fn member_whose_certificate_is_listed_as_an_authority_cannot_sign_others() {
     let root = Authority::new("ca");
     let leaf = root.issue("member", Kind::Good);
-    // Whoever has a member's key can write a certificate in its name.
+    // The holder of a member's key can write a certificate in its name.
     let text = fs::read(&leaf.key).unwrap();
     let key = Key::from_pem(&text);
     let mut issuer = certificates::params();
@@ -276,14 +297,14 @@ fn member_whose_certificate_is_listed_as_an_authority_cannot_sign_others() {
         authorities: Some(leaf.certificate),
         ..TlsFiles::default()
     };
-    assert!(refused(&files).contains("does not stand up to"));
+    assert!(refused(&files).contains("is not accepted by"));
 }
 
 #[test]
 fn encrypted_key_is_read_with_its_password() {
     let mut files = version_1();
     files.key = data("version1-encrypted.key");
-    assert!(refused(&files).contains("set socket.ssl_password_file"));
+    assert!(refused(&files).contains("set the password file"));
     files.password = Some(data("make.sh"));
     assert!(refused(&files).contains("cannot be decrypted"));
     files.password = Some(data("password"));
@@ -303,8 +324,8 @@ fn members_without_a_common_cipher_suite_say_so() {
     let one = with("one", "TLS_AES_128_GCM_SHA256");
     let two = with("two", "TLS_CHACHA20_POLY1305_SHA256");
     let (near, far) = shake(&one, &two);
-    assert!(far.unwrap_err().to_string().contains("socket.ssl_cipher"));
-    assert!(first_word(near).contains("socket.ssl_cipher"));
+    assert!(far.unwrap_err().to_string().contains("the list of ciphers"));
+    assert!(first_word(near).contains("the list of ciphers"));
     for tls in [&one, &two] {
         check_frames_travel(tls, tls);
     }
@@ -339,7 +360,7 @@ fn caller_without_a_certificate_is_refused() {
 }
 
 #[test]
-fn peer_in_clear_is_told_from_an_encrypting_one() {
+fn peer_in_clear_is_distinguished_from_an_encrypting_one() {
     let authority = Authority::new("ca");
     let tls = load(&authority.issue("one", Kind::Good));
     let (near, mut far) = pair();
@@ -350,7 +371,10 @@ fn peer_in_clear_is_told_from_an_encrypting_one() {
         first[0]
     });
     let error = tls.connect(near).unwrap_err();
-    assert!(matches!(error, TlsHandshakeError::Plaintext), "{error}");
+    assert!(
+        matches!(error, TlsHandshakeError::Plaintext { .. }),
+        "{error}"
+    );
     assert_eq!(answering.join().unwrap(), FIRST_BYTE);
 }
 

@@ -57,7 +57,9 @@ pub(super) fn dial(
     lane: Lane,
 ) -> Result<(Channel, HelloReply), DialError> {
     match attempt(peers, address, lane, &peers.security) {
-        Err(DialError::Tls(TlsHandshakeError::Plaintext)) if peers.security.may_fall_back() => {
+        Err(DialError::Tls(TlsHandshakeError::Plaintext { .. }))
+            if peers.security.may_fall_back() =>
+        {
             attempt(peers, address, lane, &Security::Plain)
         }
         other => other,

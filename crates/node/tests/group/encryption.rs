@@ -115,7 +115,7 @@ fn expired_certificate_is_refused_until_a_new_one_is_loaded() {
         record.says("its certificate is refused: it has expired")
     });
     group.members[1].host.wait("the refusal", |record| {
-        record.says("it refuses this member's certificate (socket.ssl_cert): it has expired")
+        record.says("it refuses this member's certificate (the certificate file): it has expired")
     });
 
     // With the old files there is nothing to load, and nothing is lost.
@@ -163,7 +163,7 @@ fn member_that_should_encrypt_and_cannot_does_not_start() {
     assert!(matches!(error, NodeError::Tls(_)), "{error}");
     let text = error.to_string();
     assert!(
-        text.contains("one.key") && text.contains("socket.ssl_key"),
+        text.contains("one.key") && text.contains("(the key file)"),
         "{text}"
     );
 }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use synod_node::{TlsConfig, TlsFiles, names_tls13_suite};
+use synod_node::{TlsConfig, TlsFiles, TlsSettingNames, names_tls13_suite};
 
 use super::error::{Notice, OptionsError};
 use super::table::SPECS;
@@ -12,6 +12,16 @@ use super::{Options, key};
 /// Why an address may not ask for encryption by itself.
 const SSL_ADDRESS: &str = "ssl:// needs socket.ssl=yes, which encrypts all connections; with it, \
                            write the address with or without ssl://";
+
+/// How texts about encryption call the settings.
+const SETTING_NAMES: TlsSettingNames = TlsSettingNames {
+    certificate: "socket.ssl_cert",
+    key: "socket.ssl_key",
+    authorities: "socket.ssl_ca",
+    password: "socket.ssl_password_file",
+    ciphers: "socket.ssl_cipher",
+    switch: "socket.ssl",
+};
 
 impl Options {
     /// How connections between members are to be encrypted; `None`: they are not.
@@ -25,6 +35,7 @@ impl Options {
                 authorities: path_if_set(key::SOCKET_SSL_CA),
                 password: path_if_set(key::SOCKET_SSL_PASSWORD_FILE),
                 ciphers: self.text(key::SOCKET_SSL_CIPHER).to_owned(),
+                names: SETTING_NAMES,
             },
             accept_plain: self.bool(key::SOCKET_DYNAMIC),
         })

@@ -1,0 +1,55 @@
+//! What a member's encryption needs from its operator, and how texts call those settings.
+//!
+//! This crate knows no option of a host. A host that has spellings for its settings passes them in
+//! [`TlsFiles::names`], so that every error names the option to change. A host without spellings
+//! gets plain words.
+
+use std::path::PathBuf;
+
+/// The files of a member's certificates, and which ciphers it may use.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TlsFiles {
+    /// PEM file with this member's certificate, then those between it and the authority. Required.
+    pub certificate: PathBuf,
+    /// PEM file with the certificate's private key. Required.
+    pub key: PathBuf,
+    /// PEM file with the authorities that sign members' certificates. `None`: this member's own
+    /// certificate is the only one that is accepted, so all members use the same.
+    pub authorities: Option<PathBuf>,
+    /// File whose first line decrypts the key. `None`: the key is not encrypted.
+    pub password: Option<PathBuf>,
+    /// Names of cipher suites, see [`crate::names_tls13_suite`]. Empty: all suites.
+    pub ciphers: String,
+    /// How error texts call these settings.
+    pub names: TlsSettingNames,
+}
+
+/// How error texts call the settings of [`TlsFiles`]. The default is plain words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TlsSettingNames {
+    /// Names [`TlsFiles::certificate`].
+    pub certificate: &'static str,
+    /// Names [`TlsFiles::key`].
+    pub key: &'static str,
+    /// Names [`TlsFiles::authorities`].
+    pub authorities: &'static str,
+    /// Names [`TlsFiles::password`].
+    pub password: &'static str,
+    /// Names [`TlsFiles::ciphers`].
+    pub ciphers: &'static str,
+    /// Names the setting that turns encryption on; texts say that it "is on".
+    pub switch: &'static str,
+}
+
+impl Default for TlsSettingNames {
+    fn default() -> TlsSettingNames {
+        TlsSettingNames {
+            certificate: "the certificate file",
+            key: "the key file",
+            authorities: "the authorities file",
+            password: "the password file",
+            ciphers: "the list of ciphers",
+            switch: "encryption",
+        }
+    }
+}
