@@ -1,45 +1,56 @@
 //! `libsynod.so`: a wsrep provider that a stock MariaDB server loads.
 //!
 //! ```text
-//!   mariadbd ──C table──► boundary ──ProviderApi──► provider ──► node
-//!            ◄─callbacks─ boundary ◄──Callbacks───
+//!   mariadbd ──C table──► boundary ──ProviderApi──► provider ──► connection ──► node
+//!            ◄─callbacks─ boundary ◄──Callbacks───────────────── connection ◄──Host──
 //! ```
 //!
-//! [`boundary`] is the only module with unsafe code: it turns pointers into safe values, catches
-//! panics and fences the node after one. [`api`] says what a provider is. [`options`], [`status`] and
-//! [`grastate`] are what operators and tools see of it.
+//! # Rooms
+//!
+//! | room | what is in it |
+//! |---|---|
+//! | [`boundary`] | C pointers to safe values and back; the only unsafe code |
+//! | [`api`] | what a provider must be able to do, in safe Rust |
+//! | [`options`] | `wsrep_provider_options`: names, values, texts; `docs/options.md` |
+//! | [`provider`] | the provider: one per server; makes connections, changes options, reloads certificates |
+//! | `connection` | one stay in the group: join, SST as joiner and as donor, disconnect, events of the node |
+//! | `transaction` | this server's clients: certify, commit order, replay, streaming, TOI |
+//! | `apply` | ordered actions: sequencer, applier threads, inconsistency, causal reads |
+//! | [`position`] | where the database is, and `grastate.dat` |
+//! | [`status`] | `SHOW STATUS LIKE 'wsrep_%'`: variables, counters; `docs/status.md` |
+//!
+//! # One commit's way
+//!
+//! 1. The client's thread calls `append_key`, `append_data`, `certify` through [`boundary`].
+//! 2. `transaction/certify.rs` makes an action of them and submits it to the node. The leader
+//!    certifies and orders it; `certify` answers its seqno.
+//! 3. `transaction/commit_order.rs` waits in `apply/sequencer` until all smaller seqnos have left
+//!    the commit order. The server commits, leaves the order and releases the transaction.
+//! 4. On the other servers the node delivers the action (`connection/node_events.rs`) to the queue
+//!    of `apply/sequencer`. A thread in `apply/applier.rs` applies it.
+//!
+//! # Rules
+//!
+//! - Unsafe code is in [`boundary`] only. The boundary also catches panics, and fences the node
+//!   after one.
+//! - Names, order and types of options and status variables are Galera's, because tools parse them.
+//!   Names that exist only here begin with `synod.` and `synod_`.
+//! - No lock is held across a callback of the server. The lock order is written at
+//!   `connection/mod.rs`.
 #![deny(unsafe_code)]
 
 pub mod api;
-mod applier;
+mod apply;
 pub mod boundary;
-mod capabilities;
-mod causal_read;
 mod connection;
-mod counters;
-mod donation;
-mod ending;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
-pub mod grastate;
-mod joining;
-mod latency;
-mod local;
-mod node_events;
 pub mod options;
-mod position;
+pub mod position;
 pub mod provider;
-mod sequence;
-mod settings;
 pub mod status;
-mod status_inputs;
-mod stream;
-mod stream_ends;
-mod total_order;
 mod transaction;
-mod voting;
-mod write_set;
 
 // Whatever else is built at the same time: no bug is ever planted in what servers load.
 const _: () = assert!(

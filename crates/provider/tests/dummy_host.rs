@@ -15,7 +15,7 @@ use synod::api::{
     AbortOutcome, CertifyOutcome, ExitLoop, Gtid, LogLevel, Status, Stid, TrxMeta, Uuid, View,
     ViewMember, ViewStatus,
 };
-use synod_consensus::GroupId;
+use synod_node::GroupId;
 use wsrep_sys::*;
 
 fn gtid(seqno: i64) -> Gtid {

@@ -4,7 +4,7 @@ use std::ffi::{CStr, CString, c_char, c_void};
 use std::num::NonZeroU64;
 use std::ptr;
 
-use synod_consensus::GroupId;
+use synod_node::GroupId;
 use wsrep_sys as sys;
 
 use crate::api::{Gtid, OpaqueId, Stid, TrxHandle, TrxMeta, Uuid};

@@ -16,6 +16,7 @@ mod error;
 mod galera;
 pub mod key;
 mod list;
+pub(crate) mod live;
 mod nearest;
 mod own;
 mod table;

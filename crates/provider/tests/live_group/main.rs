@@ -2,10 +2,10 @@
 //! provider demands of both together, from `connect` to `free`.
 #![allow(missing_docs)]
 
-mod ending;
-mod joining;
+mod disconnect;
+mod inconsistency;
 mod one_member;
 mod server;
+mod state_transfer;
 mod streaming;
 mod two_members;
-mod voting;

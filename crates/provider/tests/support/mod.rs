@@ -16,7 +16,7 @@ use synod::api::{
 };
 use synod::boundary::fill_table;
 use synod::options::OptionsError;
-use synod_consensus::GroupId;
+use synod_node::GroupId;
 use wsrep_sys::*;
 
 /// Calls a slot of the table. Unsafe inside, as the name says: the arguments are the test's.

@@ -7,14 +7,14 @@ use crate::options::{Options, key};
 
 /// Present values. A change counts for what begins after it.
 #[derive(Debug, Default)]
-pub(crate) struct Settings {
+pub(crate) struct LiveOptions {
     write_set_bytes_max: AtomicU64,
     debug: AtomicBool,
     log_conflicts: AtomicBool,
     stats_period_us: AtomicU64,
 }
 
-impl Settings {
+impl LiveOptions {
     /// Takes over what the options say now.
     pub(crate) fn update(&self, options: &Options) {
         let bytes = options.unsigned(key::REPL_MAX_WS_SIZE);

@@ -13,7 +13,6 @@ use synod_node::{ApplyOutcome, DecisionSearch, OutcomeDecision, Seqno};
 
 use crate::api::{Gtid, LogLevel};
 use crate::connection::Connection;
-use crate::local::error_text;
 
 /// So many errors and decisions are remembered. They matter until the decision was delivered and its
 /// action has ended here.
@@ -220,6 +219,12 @@ impl Connection {
     }
 }
 
+/// What the server says about a failure, as a line.
+fn error_text(bytes: &[u8]) -> String {
+    let text = String::from_utf8_lossy(bytes);
+    text.trim_matches([' ', '\0', ';']).to_owned()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -278,5 +283,11 @@ mod tests {
             (PAST_MAX, PAST_MAX)
         );
         assert!(votes.failed.contains_key(&(2 * PAST_MAX as i64 - 1)));
+    }
+
+    #[test]
+    fn error_texts_lose_their_padding() {
+        assert_eq!(error_text(b" Error_code: 1060;\0"), "Error_code: 1060");
+        assert_eq!(error_text(b"\0\0"), "");
     }
 }

@@ -9,9 +9,9 @@ use synod_node::{Action, Class, KeySet, KeyType, ProposalResult};
 use wsrep_sys as sys;
 
 use crate::api::{CertifyOutcome, Status, TrxMeta, WsFlags};
+use crate::apply::sequencer::Entered;
 use crate::connection::Connection;
-use crate::sequence::Entered;
-use crate::write_set::WriteSet;
+use crate::transaction::write_set::WriteSet;
 
 /// Which connection executes which statement.
 #[derive(Default)]

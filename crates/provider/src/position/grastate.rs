@@ -9,7 +9,7 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use synod_consensus::GroupId;
+use synod_node::GroupId;
 
 /// Name of the file.
 pub const FILE_NAME: &str = "grastate.dat";

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::latency::LatencyMeter;
+use crate::status::latency::LatencyMeter;
 
 /// One count.
 #[derive(Debug, Default)]
@@ -86,13 +86,13 @@ impl Counters {
     }
 
     /// As the status shows them.
-    pub(crate) fn shown(&self) -> crate::status::Counters {
+    pub(crate) fn shown(&self) -> crate::status::variables::Counters {
         let (bytes, keys, data) = (
             self.replicated_bytes.get(),
             self.repl_keys_bytes.get(),
             self.repl_data_bytes.get(),
         );
-        crate::status::Counters {
+        crate::status::variables::Counters {
             replicated: self.replicated.get(),
             replicated_bytes: bytes,
             repl_keys: self.repl_keys.get(),

@@ -12,7 +12,7 @@ use wsrep_sys as sys;
 use crate::api::{Status, WsFlags};
 use crate::boundary;
 use crate::connection::Connection;
-use crate::write_set::WriteSet;
+use crate::transaction::write_set::WriteSet;
 
 /// A rollback that was refused or lost is proposed again after so long.
 const RETRY: Duration = Duration::from_millis(200);

@@ -10,10 +10,14 @@ use std::fmt;
 use std::num::NonZeroU64;
 use std::sync::Arc;
 
-use synod_consensus::GroupId;
+use synod_node::GroupId;
 use wsrep_sys as sys;
 
 use crate::options::OptionsError;
+
+mod capabilities;
+
+pub(crate) use capabilities::CAPABILITIES;
 
 pub use crate::boundary::{ApplyFailed, CallbackFailed, Callbacks, RecvContext, ReplayContext};
 
@@ -46,22 +50,9 @@ pub enum InitError {
     /// Bad `wsrep_provider_options`. The text is the line that Galera's test suites expect.
     #[error(transparent)]
     Options(#[from] OptionsError),
-    /// Something the provider needs is not usable.
-    #[error("{what}: {reason}; {remedy}")]
-    Unusable {
-        /// The thing: a path, an address, an argument.
-        what: String,
-        /// What is wrong with it.
-        reason: String,
-        /// What the operator can do.
-        remedy: String,
-    },
     /// Any other failure.
     #[error(transparent)]
     Other(#[from] Box<dyn std::error::Error + Send + Sync>),
-    /// This build has no provider behind the boundary.
-    #[error("not built yet")]
-    NotBuilt,
 }
 
 /// Answer to the server.

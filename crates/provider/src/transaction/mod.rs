@@ -10,6 +10,17 @@
 //!
 //! A transaction's own thread drives it; another thread may abort it at any time and must not wait.
 
+mod abort;
+mod certify;
+mod commit_order;
+mod replay;
+pub(crate) mod stream_rollbacks;
+mod streaming;
+#[cfg(test)]
+mod tests;
+pub(crate) mod toi;
+pub(crate) mod write_set;
+
 use std::collections::HashMap;
 use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

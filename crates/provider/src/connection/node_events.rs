@@ -7,9 +7,9 @@ use synod_node::{
 };
 
 use crate::api::LogLevel;
+use crate::apply::sequencer::{Queued, Task};
 use crate::boundary::peer_ip_allowed;
 use crate::connection::Connection;
-use crate::sequence::{Queued, Task};
 
 impl Host for Connection {
     fn log(&self, level: Level, text: &str) {

@@ -6,8 +6,8 @@ use synod_node::{DatabasePosition, NodeStatus, RoleName};
 
 use crate::api::Gtid;
 use crate::connection::Connection;
-use crate::counters::Counters;
-use crate::status::{
+use crate::status::counters::Counters;
+use crate::status::variables::{
     ConsensusStatus, GroupStatus, LocalState, Parallelism, QueueStats, StatusInputs,
 };
 use crate::transaction::Transactions;

@@ -3,8 +3,8 @@
 use synod_node::{DonorRequest, Seqno};
 
 use crate::api::{Gtid, LogLevel, RecvContext, Status};
+use crate::apply::sequencer::Task;
 use crate::connection::{Connection, Donation};
-use crate::sequence::Task;
 use crate::status::LocalState;
 
 /// What a joiner is told, in place of the script's exit code, if the donor's server did not start it.

@@ -9,13 +9,15 @@
 //! In the second case the engine knows its position (`--wsrep-recover`). In the third it must not be
 //! believed: half a copy, or a database that differs from the others', has a position too.
 
+pub mod grastate;
+
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use synod_node::{DatabasePosition, GroupId, Seqno};
 
 use crate::api::{Callbacks, Gtid, LogLevel};
-use crate::grastate::{self, GrastateError, SavedPosition};
+use grastate::{GrastateError, SavedPosition};
 
 const UNKNOWN: Seqno = Seqno(-1);
 

@@ -7,12 +7,12 @@ use bytes::Bytes;
 use synod_node::{Origin, View as GroupView};
 
 use crate::api::{ExitLoop, LogLevel, RecvContext, Status, View, ViewStatus, WsFlags};
+use crate::apply::sequencer::{Queued, Sequencer, Task, Work};
+use crate::connection::join::JoinEnd;
 use crate::connection::{Connection, origin_uuid};
-use crate::joining::JoinEnd;
-use crate::sequence::{Queued, Sequencer, Task, Work};
 use crate::status::LocalState;
 use crate::transaction::applied_handle;
-use crate::write_set::WriteSet;
+use crate::transaction::write_set::WriteSet;
 
 /// Why an applier's work did not go on as usual.
 pub(crate) enum Stop {

@@ -15,9 +15,9 @@ use std::time::{Duration, Instant};
 
 use synod_node::DataState;
 
+use crate::api::CAPABILITIES;
 use crate::api::{Gtid, LogLevel, RecvContext, Status, View};
 use crate::boundary;
-use crate::capabilities::CAPABILITIES;
 use crate::connection::Connection;
 use crate::status::LocalState;
 

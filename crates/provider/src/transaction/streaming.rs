@@ -30,10 +30,11 @@ use synod_node::{
 };
 
 use crate::api::{AbortOutcome, CertifyOutcome, Status, WsFlags};
-use crate::applier::Stop;
+use crate::apply::applier::Stop;
 use crate::connection::Connection;
-use crate::local::{abort_outcome, outcome};
-use crate::stream_ends::StreamEnd;
+use crate::transaction::abort::abort_outcome;
+use crate::transaction::certify::outcome;
+use crate::transaction::stream_rollbacks::StreamEnd;
 use crate::transaction::{Gathered, Phase, Stream, Transaction};
 
 /// No schema has this name.

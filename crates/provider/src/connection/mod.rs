@@ -4,6 +4,12 @@
 //! lock. The sequencer's and the position keeper's are leaves. None but the first, which nothing of
 //! the server's ever waits for, is held across a callback or a wait.
 
+mod disconnect;
+pub(crate) mod join;
+mod node_events;
+mod sst_donor;
+mod sst_joiner;
+
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -15,17 +21,17 @@ use synod_node::{
     View as GroupView,
 };
 
+use crate::api::CAPABILITIES;
 use crate::api::{Callbacks, Gtid, LogLevel, Stid, TrxMeta, Uuid, View, ViewMember, ViewStatus};
-use crate::capabilities::CAPABILITIES;
-use crate::counters::Counters;
+use crate::apply::inconsistency::Votes;
+use crate::apply::sequencer::{Sequencer, Task};
+use crate::options::live::LiveOptions;
 use crate::position::PositionKeeper;
-use crate::sequence::{Sequencer, Task};
-use crate::settings::Settings;
 use crate::status::LocalState;
-use crate::stream_ends::StreamEnd;
-use crate::total_order::Statements;
+use crate::status::counters::Counters;
 use crate::transaction::Transactions;
-use crate::voting::Votes;
+use crate::transaction::stream_rollbacks::StreamEnd;
+use crate::transaction::toi::Statements;
 
 /// Application protocol of MariaDB's write sets; the only one the server accepts in views.
 const APPLICATION_PROTOCOL: i32 = 4;
@@ -92,7 +98,7 @@ pub(crate) struct Shared {
     /// Local transactions, of this connection and of earlier ones.
     pub(crate) transactions: Arc<Transactions>,
     /// Options.
-    pub(crate) settings: Arc<Settings>,
+    pub(crate) settings: Arc<LiveOptions>,
     /// Where the database is.
     pub(crate) position: Arc<PositionKeeper>,
 }
@@ -110,7 +116,7 @@ pub(crate) struct Connection {
     /// Statements in total order.
     pub(crate) statements: Statements,
     /// Options.
-    pub(crate) settings: Arc<Settings>,
+    pub(crate) settings: Arc<LiveOptions>,
     /// Where the database is.
     pub(crate) position: Arc<PositionKeeper>,
     /// Donors asked for by name, and whether others will do.

@@ -8,7 +8,7 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::status::LatencyStats;
+use crate::status::variables::LatencyStats;
 
 /// See the module.
 #[derive(Debug, Default)]

@@ -1,0 +1,350 @@
+//! The provider behind the boundary: options, positions, and the present connection.
+
+mod change_options;
+mod reload_certificates;
+mod start_node;
+
+use std::path::PathBuf;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::Duration;
+
+use synod_node::KeyType;
+use wsrep_sys as sys;
+
+use crate::api::CAPABILITIES;
+use crate::api::{
+    AbortOutcome, Callbacks, CertifyOutcome, Gtid, InitArgs, InitError, LogLevel, ProviderApi,
+    RecvContext, ReplayContext, StatVar, Status, TrxHandle, TrxMeta, WsFlags,
+};
+use crate::connection::{Connection, Received};
+use crate::options::live::LiveOptions;
+use crate::options::{ClusterUrl, Defaults, Options, Update, key};
+use crate::position::PositionKeeper;
+use crate::status;
+use crate::status::counters::Counters;
+use crate::transaction::Transactions;
+use crate::transaction::stream_rollbacks::StreamEnd;
+
+/// Number of the connection that a starting server makes.
+const FIRST_SERIAL: u64 = 1;
+
+/// See the module.
+pub(crate) struct Provider {
+    args: InitArgs,
+    callbacks: Callbacks,
+    options: Mutex<Options>,
+    settings: Arc<LiveOptions>,
+    position: Arc<PositionKeeper>,
+    /// The present connection, or the last one.
+    connection: RwLock<Option<Arc<Connection>>>,
+    /// Held during `connect` and `disconnect`.
+    changing: Mutex<()>,
+    next_serial: AtomicU64,
+    counters: Arc<Counters>,
+    transactions: Arc<Transactions>,
+}
+
+/// Builds the provider from what the server passed to `init`.
+///
+/// # Errors
+/// Wrong options, or an unreadable position file.
+pub fn create(args: InitArgs, callbacks: Callbacks) -> Result<Arc<dyn ProviderApi>, InitError> {
+    let defaults = Defaults {
+        data_dir: args.data_dir.clone(),
+        node_address: args.node_address.clone(),
+    };
+    let (options, update) = Options::new(defaults, &args.options)?;
+    log_notices(&callbacks, &update);
+    let data_dir = PathBuf::from(&args.data_dir);
+    let position = PositionKeeper::load(data_dir, args.start_position, callbacks.clone())
+        .map_err(|error| InitError::Other(error.into()))?;
+    let settings = LiveOptions::default();
+    settings.update(&options);
+    Ok(Arc::new(Provider {
+        args,
+        callbacks,
+        options: Mutex::new(options),
+        settings: Arc::new(settings),
+        position: Arc::new(position),
+        connection: RwLock::new(None),
+        changing: Mutex::new(()),
+        next_serial: AtomicU64::new(FIRST_SERIAL),
+        counters: Arc::default(),
+        transactions: Arc::default(),
+    }))
+}
+
+fn log_notices(callbacks: &Callbacks, update: &Update) {
+    for notice in &update.notices {
+        callbacks.log(LogLevel::Info, &notice.to_string());
+    }
+}
+
+impl Provider {
+    fn options(&self) -> MutexGuard<'_, Options> {
+        self.options.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn connection(&self) -> Option<Arc<Connection>> {
+        self.connection
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    fn set_connection(&self, connection: Arc<Connection>) {
+        *self
+            .connection
+            .write()
+            .unwrap_or_else(PoisonError::into_inner) = Some(connection);
+    }
+
+    fn log_error(&self, text: impl AsRef<str>) -> Status {
+        self.callbacks.log(LogLevel::Error, text.as_ref());
+        Status::NodeFail
+    }
+
+    fn with<T>(&self, without: T, with: impl FnOnce(&Connection) -> T) -> T {
+        match self.connection() {
+            Some(connection) => with(&connection),
+            None => without,
+        }
+    }
+}
+
+const NO_PLACE: CertifyOutcome = CertifyOutcome {
+    status: Status::ConnFail,
+    meta: None,
+};
+
+impl ProviderApi for Provider {
+    fn capabilities(&self) -> u32 {
+        CAPABILITIES
+    }
+
+    fn options_set(&self, text: &str) -> Status {
+        let result = self.options().set(text);
+        match result {
+            Ok(update) => {
+                self.apply_update(&update);
+                self.reload_certificates(&update)
+            }
+            Err(error) => self.log_error(error.to_string()),
+        }
+    }
+
+    fn options_get(&self) -> String {
+        self.options().to_text()
+    }
+
+    fn connect(&self, name: &str, url: &str, donor: &str, bootstrap: bool) -> Status {
+        let _one = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let base_port = u16::try_from(self.options().int(key::BASE_PORT)).unwrap_or_default();
+        let parsed = match ClusterUrl::parse(url, base_port) {
+            Ok(parsed) => parsed,
+            Err(error) => return self.log_error(error.to_string()),
+        };
+        let update = self.options().set_from_url(&parsed.options);
+        match update {
+            Ok(update) => self.apply_update(&update),
+            Err(error) => return self.log_error(error.to_string()),
+        }
+        let bootstrap = bootstrap || parsed.is_bootstrap();
+        match self.connect_node(name, &parsed, donor, bootstrap) {
+            Ok(connection) => {
+                self.set_connection(connection);
+                Status::Ok
+            }
+            Err(why) => self.log_error(why),
+        }
+    }
+
+    fn disconnect(&self) -> Status {
+        let _one = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(connection) = self.connection() {
+            connection.disconnect();
+        }
+        Status::Ok
+    }
+
+    fn recv(&self, ctx: RecvContext) -> Status {
+        self.with(Status::ConnFail, |connection| connection.recv(ctx))
+    }
+
+    fn certify(&self, conn: u64, handle: &mut TrxHandle, flags: WsFlags) -> CertifyOutcome {
+        self.with(NO_PLACE, |connection| {
+            connection.certify(conn, handle, flags)
+        })
+    }
+
+    fn commit_order_enter(&self, handle: &TrxHandle, meta: &TrxMeta) -> Status {
+        self.with(Status::ConnFail, |connection| {
+            connection.commit_order_enter(handle, meta)
+        })
+    }
+
+    fn commit_order_leave(
+        &self,
+        handle: &TrxHandle,
+        meta: &TrxMeta,
+        error: Option<&[u8]>,
+    ) -> Status {
+        self.with(Status::ConnFail, |connection| {
+            connection.commit_order_leave(handle, meta, error)
+        })
+    }
+
+    fn release(&self, handle: &mut TrxHandle) -> Status {
+        if handle.opaque.is_none() {
+            return Status::Ok;
+        }
+        match self.connection() {
+            Some(connection) => connection.release_transaction(handle),
+            None => {
+                self.transactions.remove(handle);
+                Status::Ok
+            }
+        }
+    }
+
+    fn replay(&self, handle: &TrxHandle, ctx: ReplayContext) -> Status {
+        self.with(Status::TrxFail, |connection| connection.replay(handle, ctx))
+    }
+
+    fn abort_certification(&self, bf_seqno: i64, victim: u64) -> AbortOutcome {
+        let unknown = AbortOutcome {
+            status: Status::Ok,
+            victim_seqno: -1,
+        };
+        self.with(unknown, |connection| connection.abort(bf_seqno, victim))
+    }
+
+    fn rollback(&self, trx: u64) -> Status {
+        self.with(Status::ConnFail, |connection| {
+            connection.end_stream(StreamEnd::of(trx))
+        })
+    }
+
+    fn append_key(&self, handle: &mut TrxHandle, parts: &[&[u8]], kind: u32) -> Status {
+        let Some(kind) = u8::try_from(kind).ok().and_then(KeyType::from_code) else {
+            return self.log_error(format!("unknown key type {kind}"));
+        };
+        let transaction = self.transactions.open(handle);
+        let mut gathered = transaction.lock();
+        // Aborted meanwhile: it is refused when it comes to be certified. An error here would make the
+        // server write a warning for each victim.
+        if !gathered.must_abort {
+            gathered.keys.append(parts, kind);
+        }
+        Status::Ok
+    }
+
+    fn append_data(&self, handle: &mut TrxHandle, data: &[u8], kind: u32) -> Status {
+        if kind != sys::WSREP_DATA_ORDERED {
+            return Status::NotImplemented;
+        }
+        let limit = self.settings.write_set_bytes_max();
+        let transaction = self.transactions.open(handle);
+        let mut gathered = transaction.lock();
+        if (gathered.data.len() + data.len()) as u64 > limit {
+            return Status::SizeExceeded;
+        }
+        if !gathered.must_abort {
+            gathered.data.extend_from_slice(data);
+        }
+        Status::Ok
+    }
+
+    fn sync_wait(&self, upto: Option<Gtid>, timeout_s: i32) -> (Status, Gtid) {
+        let timeout = match u64::try_from(timeout_s) {
+            Ok(seconds) => Duration::from_secs(seconds),
+            Err(_) => self.options().duration(key::REPL_CAUSAL_READ_TIMEOUT),
+        };
+        let failed = (Status::TrxFail, Gtid::UNDEFINED);
+        self.with(failed, |connection| connection.sync_wait(upto, timeout))
+    }
+
+    fn last_committed(&self) -> Gtid {
+        self.with(Gtid::UNDEFINED, |connection| connection.last_committed())
+    }
+
+    fn to_execute_start(
+        &self,
+        conn: u64,
+        keys: &[Vec<&[u8]>],
+        action: &[&[u8]],
+        flags: u32,
+    ) -> CertifyOutcome {
+        self.with(NO_PLACE, |connection| {
+            connection.to_execute_start(conn, keys, action, flags)
+        })
+    }
+
+    fn to_execute_end(&self, conn: u64, error: Option<&[u8]>) -> Status {
+        self.with(Status::ConnFail, |connection| {
+            connection.to_execute_end(conn, error)
+        })
+    }
+
+    fn sst_sent(&self, gtid: Gtid, code: i32) -> Status {
+        self.with(Status::ConnFail, |connection| {
+            connection.copy_sent(gtid, code)
+        })
+    }
+
+    fn sst_received(&self, gtid: Gtid, code: i32) -> Status {
+        self.with(Status::ConnFail, |connection| {
+            connection.update(|state| state.received = Some(Received { gtid, code }));
+            Status::Ok
+        })
+    }
+
+    fn stats(&self) -> Vec<StatVar> {
+        let connection = self.connection();
+        let inputs = crate::status::gather::gather(
+            connection.as_deref(),
+            &self.counters,
+            &self.transactions,
+            self.position.current(),
+            self.options().int(key::GMCAST_SEGMENT),
+        );
+        status::variables::stat_vars(&inputs)
+    }
+
+    fn stats_reset(&self) {
+        self.counters.reset();
+    }
+
+    fn pause(&self) -> i64 {
+        self.with(None, |connection| connection.sequencer.pause())
+            .unwrap_or(-1)
+    }
+
+    fn resume(&self) -> Status {
+        self.with(Status::Ok, |connection| {
+            connection.sequencer.resume();
+            Status::Ok
+        })
+    }
+
+    fn desync(&self) -> Status {
+        self.with(Status::ConnFail, Connection::desync)
+    }
+
+    fn resync(&self) -> Status {
+        self.with(Status::Ok, Connection::resync)
+    }
+
+    fn shutdown(&self) {
+        if let Some(connection) = self.connection() {
+            connection.shut_down();
+        }
+    }
+
+    fn fenced(&self, _reason: &str, ctx: Option<RecvContext>) {
+        if let Some(connection) = self.connection() {
+            connection.fence(ctx);
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! Starts a node for a new connection and waits until the group has it.
+//!
+//! Called by `connect`, under the provider's lock `changing`. What the options say becomes the
+//! node's configuration here.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use synod_node::{
+    GroupId, Limits, LogOptions, Node, NodeConfig, NodeStatus, OUR_VERSIONS, StartMode, Timing,
+};
+
+use super::{FIRST_SERIAL, Provider};
+use crate::api::LogLevel;
+use crate::connection::{Connection, Shared, State};
+use crate::options::{ClusterUrl, key};
+
+impl Provider {
+    pub(super) fn node_config(&self, name: &str, url: &ClusterUrl) -> NodeConfig {
+        let options = self.options();
+        let log_dir = match options.text(key::LOG_DIR) {
+            "" => PathBuf::from(&self.args.data_dir),
+            dir => PathBuf::from(dir),
+        };
+        let election = micros(options.duration(key::ELECTION_TIMEOUT));
+        NodeConfig {
+            name: self.args.node_name.clone(),
+            cluster_name: name.to_owned(),
+            listen: options.listen_address().to_string(),
+            address: options.own_address(&self.args.node_incoming).to_string(),
+            incoming: self.args.node_incoming.clone(),
+            seeds: url.peers.iter().map(ToString::to_string).collect(),
+            log_dir,
+            log: LogOptions {
+                segment_bytes: options.unsigned(key::LOG_SEGMENT_SIZE),
+                cache_bytes: options.unsigned(key::LOG_CACHE_SIZE),
+                retain_bytes: options.unsigned(key::LOG_RETAIN_SIZE),
+                retain_age: options.duration(key::LOG_RETAIN_AGE),
+                ..LogOptions::default()
+            },
+            timing: Timing {
+                heartbeat_us: micros(options.duration(key::HEARTBEAT_PERIOD)),
+                promise_us: micros(options.duration(key::LEASE)),
+                election_timeout_min_us: election,
+                election_timeout_max_us: election * 2,
+                ..Timing::default()
+            },
+            limits: Limits::default(),
+            chunk_bytes: to_usize(options.unsigned(key::CHUNK_SIZE)),
+            suspect: options.duration(key::EVS_SUSPECT_TIMEOUT),
+            pending_bytes: to_usize(options.unsigned(key::MAX_PENDING_SIZE)),
+            certification_span: options.unsigned(key::CERTIFICATION_SPAN),
+            wants_vote: options.bool(key::VOTER),
+            tls: options.tls(),
+            database: self.position.current(),
+            versions: OUR_VERSIONS,
+        }
+    }
+
+    /// Starts a node and waits until the group has it.
+    pub(super) fn connect_node(
+        &self,
+        name: &str,
+        url: &ClusterUrl,
+        donor: &str,
+        bootstrap: bool,
+    ) -> Result<Arc<Connection>, String> {
+        self.close_last()?;
+        let config = self.node_config(name, url);
+        let mode = match bootstrap {
+            true => StartMode::Bootstrap,
+            false => StartMode::Join,
+        };
+        let shared = Shared {
+            callbacks: self.callbacks.clone(),
+            counters: self.counters.clone(),
+            transactions: self.transactions.clone(),
+            settings: self.settings.clone(),
+            position: self.position.clone(),
+        };
+        let queue_bytes = to_usize(self.options().unsigned(key::APPLY_QUEUE_SIZE));
+        let serial = self.next_serial.fetch_add(1, Ordering::Relaxed);
+        let connection = Arc::new(Connection::new(
+            shared,
+            serial,
+            donor_list(donor),
+            queue_bytes,
+        ));
+        let node = Node::start(config, mode, connection.clone()).map_err(|e| e.to_string())?;
+        connection.set_node(node.clone());
+        node.set_quorum_loss_policy(self.quorum_loss_policy());
+        node.set_inconsistency_policy(self.inconsistency_policy());
+        node.set_leader_preference(self.options().leader_preference());
+        if let Err(error) = connection.start_stream_ends() {
+            connection.shut_down();
+            return Err(format!("cannot start thread synod-streams: {error}"));
+        }
+        if bootstrap && self.position.may_go_on_alone() {
+            self.begin_from_this_member(&connection, &node);
+        }
+        match self.wait_until_joined(&connection, &node.status()) {
+            Ok(()) => Ok(connection),
+            Err(why) => {
+                connection.shut_down();
+                Err(why)
+            }
+        }
+    }
+
+    /// Sees to it that nothing of the last connection is left.
+    pub(super) fn close_last(&self) -> Result<(), String> {
+        let Some(last) = self.connection() else {
+            return Ok(());
+        };
+        if !last.is_closing() {
+            return Err("this server is connected to a group already".to_owned());
+        }
+        last.close_node();
+        last.join_closer();
+        Ok(())
+    }
+
+    /// An operator begins the group anew from this server. If the group turns out to live, it joins.
+    pub(super) fn begin_from_this_member(&self, connection: &Connection, node: &Node) {
+        let patience = self.options().duration(key::EVS_SUSPECT_TIMEOUT);
+        let joined = |state: &mut State| state.joined.is_some().then_some(());
+        if connection
+            .wait_for(Some(Instant::now() + patience), joined)
+            .is_some()
+        {
+            return;
+        }
+        if let Err(error) = node.force_primary() {
+            let text = format!("safe_to_bootstrap in grastate.dat has nothing to do: {error}");
+            self.callbacks.log(LogLevel::Info, &text);
+        }
+    }
+
+    pub(super) fn wait_until_joined(
+        &self,
+        connection: &Connection,
+        node: &NodeStatus,
+    ) -> Result<(), String> {
+        let (is_member, limit, name) = {
+            let options = self.options();
+            if !options.bool(key::PC_WAIT_PRIM) {
+                return Ok(());
+            }
+            let limit = options.duration(key::PC_WAIT_PRIM_TIMEOUT);
+            let rejoin = options.duration(key::REJOIN_TIMEOUT);
+            // Whoever connects a running server anew waits at a client's prompt.
+            let is_start = connection.serial == FIRST_SERIAL;
+            match node.group != GroupId::NONE {
+                true if rejoin > limit && is_start => (true, rejoin, "synod.rejoin_timeout"),
+                is_member => (is_member, limit, "pc.wait_prim_timeout"),
+            }
+        };
+        if is_member {
+            let text = format!(
+                "this member belongs to group {}: waiting up to {limit:?} ({name}) for a majority \
+                 of its members",
+                node.group
+            );
+            self.callbacks.log(LogLevel::Info, &text);
+        }
+        let outcome = connection.wait_for(Instant::now().checked_add(limit), |state| {
+            match (&state.joined, &state.failure) {
+                (Some(_), _) => Some(Ok(())),
+                (None, Some(why)) => Some(Err(why.clone())),
+                (None, None) => None,
+            }
+        });
+        let last_resort = match is_member {
+            true => {
+                " If the others are lost for good, write 'safe_to_bootstrap: 1' into grastate.dat and \
+                 start this server with --wsrep-new-cluster: what only they had is lost then"
+            }
+            false => "",
+        };
+        outcome.unwrap_or_else(|| {
+            Err(format!(
+                "the group was not reached within {limit:?} ({name}): is a majority of its members \
+                 running, and is wsrep_cluster_address right?{last_resort}"
+            ))
+        })
+    }
+}
+
+pub(super) fn to_usize(number: u64) -> usize {
+    usize::try_from(number).unwrap_or(usize::MAX)
+}
+
+fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}
+
+/// `wsrep_sst_donor`: names in order of preference; a comma at the end allows anybody else.
+fn donor_list(donor: &str) -> (Vec<String>, bool) {
+    let names: Vec<String> = donor
+        .split(',')
+        .map(str::trim)
+        .filter(|n| !n.is_empty())
+        .map(str::to_owned)
+        .collect();
+    let any = names.is_empty() || donor.trim_end().ends_with(',');
+    (names, any)
+}

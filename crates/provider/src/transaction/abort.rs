@@ -1,0 +1,79 @@
+//! BF abort: an ordered action aborts a local transaction that holds its locks.
+//!
+//! Called on any thread, with locks of the server held: nothing here waits.
+
+use synod_node::ProposalResult;
+
+use crate::api::{AbortOutcome, Status};
+use crate::connection::Connection;
+use crate::transaction::Phase;
+
+impl Connection {
+    /// Aborts a local transaction for an action of higher priority. Waits for nothing.
+    pub(crate) fn abort(&self, bf_seqno: i64, victim: u64) -> AbortOutcome {
+        let Some(transaction) = self.transactions.by_trx(victim) else {
+            return abort_outcome(Status::Ok, -1);
+        };
+        let mut gathered = transaction.lock();
+        if gathered.is_fragment() {
+            return self.abort_fragment(&transaction, gathered);
+        }
+        match gathered.phase.clone() {
+            Phase::Executing | Phase::Submitting => {
+                gathered.must_abort = true;
+                self.sequencer.interrupt_waits(&transaction.interrupted);
+                abort_outcome(Status::Ok, -1)
+            }
+            Phase::Certifying(pending) => match pending.fate() {
+                Some(ProposalResult::Ordered { seqno, .. }) if is_before(seqno.0, bf_seqno) => {
+                    abort_outcome(Status::NotAllowed, seqno.0)
+                }
+                fate => {
+                    gathered.must_abort = true;
+                    pending.interrupt();
+                    let seqno = match fate {
+                        Some(ProposalResult::Ordered { seqno, .. }) => seqno.0,
+                        _ => -1,
+                    };
+                    abort_outcome(Status::Ok, seqno)
+                }
+            },
+            // Aborted already, or first in the order.
+            Phase::Ordered(seqno) if gathered.must_abort || is_before(seqno, bf_seqno) => {
+                abort_outcome(Status::NotAllowed, seqno)
+            }
+            Phase::Ordered(seqno) => {
+                let interrupted = self.sequencer.interrupt(seqno, &transaction.interrupted);
+                gathered.must_abort |= interrupted;
+                let status = if interrupted {
+                    Status::Ok
+                } else {
+                    Status::NotAllowed
+                };
+                abort_outcome(status, seqno)
+            }
+            Phase::Entered(seqno) | Phase::Left(seqno) | Phase::Replaying(seqno) => {
+                abort_outcome(Status::NotAllowed, seqno)
+            }
+            Phase::AwaitingReplay(_) => abort_outcome(Status::NotAllowed, -1),
+            Phase::Failed => {
+                // On its way to its rollback: no more waiting.
+                self.sequencer.interrupt_waits(&transaction.interrupted);
+                abort_outcome(Status::NotAllowed, -1)
+            }
+        }
+    }
+}
+
+/// Whether the victim is ordered before the aborter. -1: the aborter has no place, it always wins.
+fn is_before(victim: i64, bf_seqno: i64) -> bool {
+    bf_seqno >= 0 && victim < bf_seqno
+}
+
+/// An answer about a victim.
+pub(crate) fn abort_outcome(status: Status, victim_seqno: i64) -> AbortOutcome {
+    AbortOutcome {
+        status,
+        victim_seqno,
+    }
+}

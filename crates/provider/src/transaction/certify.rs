@@ -1,0 +1,226 @@
+//! Local transactions: from their client's threads to the group and back.
+
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use synod_node::{Action, Class, Pending, ProposalResult, WaitResult};
+
+use crate::api::{CertifyOutcome, LogLevel, Status, TrxHandle, TrxMeta, WsFlags};
+use crate::connection::Connection;
+use crate::transaction::streaming;
+use crate::transaction::write_set::WriteSet;
+use crate::transaction::{Gathered, Phase, Transaction};
+
+/// A transaction waits no longer for what it would be in conflict with. It holds locks meanwhile.
+const CONFLICT_PATIENCE: Duration = Duration::from_millis(100);
+
+impl Connection {
+    /// Has the group order a transaction, or a fragment of one.
+    pub(crate) fn certify(
+        &self,
+        conn: u64,
+        handle: &mut TrxHandle,
+        flags: WsFlags,
+    ) -> CertifyOutcome {
+        let transaction = self.transactions.open(handle);
+        // Nothing new leaves a paused server: it could not take its place, and what others order
+        // meanwhile would only make it a conflict.
+        self.sequencer.wait_resumed(&transaction.interrupted);
+        self.await_the_other(self.sequencer.alone(), &transaction);
+        let action = match self.make_action(conn, &transaction, flags) {
+            Ok(action) => action,
+            Err(status) => {
+                transaction.lock().phase = Phase::Failed;
+                return outcome(status);
+            }
+        };
+        let Some(node) = self.node() else {
+            return outcome(Status::ConnFail);
+        };
+        let submitted = Instant::now();
+        let pending = node.submit_with(&action, streaming::patience(&transaction.lock()));
+        {
+            let mut gathered = transaction.lock();
+            gathered.submitted = action.data;
+            if gathered.must_abort {
+                pending.interrupt();
+            }
+            gathered.phase = Phase::Certifying(pending.clone());
+        }
+        let waited = pending.wait();
+        if let WaitResult::ProposalResult(fate) = waited {
+            self.note_latency(submitted, fate);
+        }
+        self.certified(&transaction, pending, waited)
+    }
+
+    /// Spares a client a deadlock error, where a moment of patience can:
+    ///
+    /// - Before a transaction is sent, for a statement that executes alone. It may have let go of its locks, so
+    ///   that the transaction got them, while it is not released: to the group, the transaction would be older
+    ///   than it. Nothing else commits during such a statement anyway.
+    /// - After it was refused, for what it is in conflict with: the verdict may come sooner than that. A retry
+    ///   before it (`wsrep_retry_autocommit`) would only be refused again, or aborted.
+    ///
+    /// Whoever needs what the transaction holds meanwhile aborts it.
+    fn await_the_other(&self, seqno: i64, transaction: &Transaction) {
+        let deadline = Instant::now() + CONFLICT_PATIENCE;
+        let interrupted = &transaction.interrupted;
+        self.sequencer
+            .wait_released_unless(seqno, Some(deadline), interrupted);
+    }
+
+    /// An action was submitted then, and its fate is known now.
+    pub(crate) fn note_latency(&self, submitted: Instant, fate: ProposalResult) {
+        if let ProposalResult::Ordered { .. } = fate {
+            let now = Instant::now();
+            let (took, period) = (now - submitted, self.settings.stats_period());
+            self.counters.latency.note(now, took, period);
+        }
+    }
+
+    /// Notes the verdict and tells it.
+    pub(super) fn certified(
+        &self,
+        transaction: &Transaction,
+        pending: std::sync::Arc<Pending>,
+        waited: WaitResult,
+    ) -> CertifyOutcome {
+        let mut gathered = transaction.lock();
+        if gathered.is_fragment() {
+            return self.fragment_certified(transaction, gathered, pending, waited);
+        }
+        match waited {
+            WaitResult::Interrupted => {
+                gathered.phase = Phase::AwaitingReplay(pending);
+                outcome(Status::BfAbort)
+            }
+            WaitResult::ProposalResult(ProposalResult::Ordered { seqno, depends_on }) => {
+                gathered.depends_on = depends_on.0;
+                let meta = self.local_meta(transaction, &gathered, seqno.0);
+                let status = if gathered.must_abort {
+                    gathered.phase = Phase::AwaitingReplay(pending);
+                    Status::BfAbort
+                } else {
+                    gathered.phase = Phase::Ordered(seqno.0);
+                    Status::Ok
+                };
+                CertifyOutcome {
+                    status,
+                    meta: Some(meta),
+                }
+            }
+            WaitResult::ProposalResult(fate) => {
+                gathered.phase = Phase::Failed;
+                let conn = gathered.conn;
+                let is_streamed = gathered.stream.is_some();
+                let is_wanted_gone = gathered.must_abort;
+                drop(gathered);
+                if is_streamed && fate == ProposalResult::Unknown {
+                    self.lost_sight_of_commit(transaction.trx_id);
+                }
+                if let ProposalResult::Conflict { with } = fate
+                    && !is_wanted_gone
+                {
+                    self.await_the_other(with.0, transaction);
+                }
+                outcome(self.refused(transaction.trx_id, conn, fate))
+            }
+        }
+    }
+
+    /// What to answer for an action that was not ordered.
+    pub(crate) fn refused(&self, trx: u64, conn: u64, fate: ProposalResult) -> Status {
+        let why = match fate {
+            ProposalResult::Conflict { .. } => "it conflicts with an action ordered before it",
+            ProposalResult::TooOld => "its snapshot is older than the certification history",
+            ProposalResult::GivenUp => {
+                "the group has given up the first part of it, see the leader's error log"
+            }
+            ProposalResult::Rejected => return Status::NodeFail,
+            ProposalResult::Unknown
+            | ProposalResult::NotProposed
+            | ProposalResult::Ordered { .. } => return Status::ConnFail,
+        };
+        self.counters.local_cert_failures.one();
+        if self.settings.log_conflicts() {
+            let line = format!("transaction {trx} of connection {conn} was refused: {why}");
+            self.log(LogLevel::Info, line);
+        }
+        Status::TrxFail
+    }
+
+    /// The transaction as it travels. From here on it is in flight, until its release.
+    ///
+    /// # Errors
+    /// It was aborted before it got here, is too large, or nothing can be proposed at present.
+    fn make_action(
+        &self,
+        conn: u64,
+        transaction: &Transaction,
+        flags: WsFlags,
+    ) -> Result<Action, Status> {
+        let last_seen = self.sequencer.released();
+        let mut gathered = transaction.lock();
+        if gathered.must_abort || self.has_lost(&gathered) {
+            return Err(Status::TrxFail);
+        }
+        let flags = self.note_fragment(transaction.trx_id, &mut gathered, flags);
+        let bytes = (gathered.keys.encoded_len() + gathered.data.len()) as u64;
+        if bytes > self.settings.write_set_bytes_max() {
+            return Err(Status::SizeExceeded);
+        }
+        // A failed fragment is still in flight.
+        if !self.is_of_this_order(&gathered) && !self.begin_flight() {
+            return Err(Status::ConnFail);
+        }
+        gathered.serial = Some(self.serial);
+        gathered.phase = Phase::Submitting;
+        gathered.flags = flags;
+        gathered.conn = conn;
+        let write_set = WriteSet {
+            flags,
+            trx: transaction.trx_id,
+            conn,
+            data: Bytes::from(std::mem::take(&mut gathered.data)),
+        };
+        let keys = std::mem::take(&mut gathered.keys);
+        drop(gathered);
+        let counters = &self.counters;
+        counters.replicated.one();
+        counters.repl_keys.add(keys.len() as u64);
+        counters.repl_keys_bytes.add(keys.encoded_len() as u64);
+        counters.repl_data_bytes.add(write_set.data.len() as u64);
+        let data = write_set.encode();
+        counters
+            .replicated_bytes
+            .add((keys.encoded_len() + data.len()) as u64);
+        let pa_unsafe = flags.contains(WsFlags::PA_UNSAFE);
+        Ok(Action {
+            class: Class::WriteSet { pa_unsafe },
+            keys,
+            last_seen,
+            data,
+        })
+    }
+
+    pub(crate) fn local_meta(
+        &self,
+        transaction: &Transaction,
+        gathered: &Gathered,
+        seqno: i64,
+    ) -> TrxMeta {
+        let (trx, conn) = (transaction.trx_id, gathered.conn);
+        self.meta(seqno, gathered.depends_on, self.own_uuid(), trx, conn)
+    }
+
+    /// Whether the transaction's place in the order is one of this connection's.
+    pub(crate) fn is_of_this_order(&self, gathered: &Gathered) -> bool {
+        gathered.serial == Some(self.serial)
+    }
+}
+
+/// An answer without a place in the order.
+pub(crate) fn outcome(status: Status) -> CertifyOutcome {
+    CertifyOutcome { status, meta: None }
+}

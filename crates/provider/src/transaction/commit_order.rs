@@ -1,0 +1,171 @@
+//! A transaction's turn in the commit order, and its end.
+//!
+//! The server calls `commit_order_enter` and `commit_order_leave` around the commit in the engine,
+//! and `release` when it is done with the transaction. A transaction that was ordered and that its
+//! client does not finish is given to an applier: the other members have it.
+
+use bytes::Bytes;
+use synod_node::{Origin, ProposalResult};
+
+use crate::api::{Status, TrxHandle, TrxMeta};
+use crate::apply::sequencer::{Entered, NoApplier, Queued};
+use crate::connection::Connection;
+use crate::transaction::{Phase, Transaction, is_applied};
+
+impl Connection {
+    /// Waits for a transaction's turn.
+    pub(crate) fn commit_order_enter(&self, handle: &TrxHandle, meta: &TrxMeta) -> Status {
+        let seqno = meta.gtid.seqno;
+        if is_applied(handle) {
+            return entered(self.sequencer.enter(seqno, None));
+        }
+        let Some(transaction) = self.transactions.get(handle) else {
+            return Status::TrxMissing;
+        };
+        let (is_replaying, aborted) = {
+            let mut gathered = transaction.lock();
+            // The server replays what was aborted, but never a fragment.
+            let aborted = match gathered.is_fragment() {
+                true => Status::TrxFail,
+                false => Status::BfAbort,
+            };
+            if !self.is_of_this_order(&gathered) {
+                gathered.must_abort = true;
+                return aborted;
+            }
+            (matches!(gathered.phase, Phase::Replaying(_)), aborted)
+        };
+        let interrupt = (!is_replaying).then_some(&transaction.interrupted);
+        let result = self.sequencer.enter(seqno, interrupt);
+        let mut gathered = transaction.lock();
+        match result {
+            Entered::Yes if !is_replaying => gathered.phase = Phase::Entered(seqno),
+            Entered::Yes => {}
+            Entered::Interrupted | Entered::Stopped => {
+                gathered.must_abort = true;
+                return aborted;
+            }
+        }
+        Status::Ok
+    }
+
+    /// Ends a transaction's turn. With an error it does so only if the group had the same one: nothing
+    /// after an action that this server alone could not apply may get into its database.
+    pub(crate) fn commit_order_leave(
+        &self,
+        handle: &TrxHandle,
+        meta: &TrxMeta,
+        error: Option<&[u8]>,
+    ) -> Status {
+        let seqno = meta.gtid.seqno;
+        if let Some(error) = error.filter(|text| !text.is_empty())
+            && !self.may_go_on_after(seqno, error)
+        {
+            return Status::NodeFail;
+        }
+        if is_applied(handle) {
+            self.leave_order(seqno);
+            return Status::Ok;
+        }
+        let Some(transaction) = self.transactions.get(handle) else {
+            return Status::TrxMissing;
+        };
+        let mut gathered = transaction.lock();
+        if self.is_of_this_order(&gathered) {
+            self.sequencer.leave(seqno);
+            gathered.phase = Phase::Left(seqno);
+            drop(gathered);
+            self.ended(seqno);
+        }
+        Status::Ok
+    }
+
+    /// Lets the next seqno have its turn.
+    pub(crate) fn leave_order(&self, seqno: i64) {
+        self.sequencer.leave(seqno);
+        self.ended(seqno);
+    }
+
+    /// A transaction is over, or a fragment of one that goes on.
+    pub(crate) fn release_transaction(&self, handle: &mut TrxHandle) -> Status {
+        let Some(transaction) = self.transactions.get(handle) else {
+            handle.opaque = None;
+            return Status::Ok;
+        };
+        let (phase, is_in_flight) = {
+            let mut gathered = transaction.lock();
+            if let (true, &Phase::Left(seqno)) = (gathered.is_fragment(), &gathered.phase) {
+                return self.release_fragment(gathered, seqno);
+            }
+            let is_in_flight = self.is_of_this_order(&gathered);
+            gathered.serial = None;
+            (
+                std::mem::replace(&mut gathered.phase, Phase::Failed),
+                is_in_flight,
+            )
+        };
+        if is_in_flight {
+            self.finish_transaction(&transaction, phase);
+            self.end_flight();
+        }
+        self.transactions.remove(handle);
+        Status::Ok
+    }
+
+    fn finish_transaction(&self, transaction: &Transaction, phase: Phase) {
+        if transaction.lock().stream.is_some() {
+            return self.finish_stream(transaction, phase);
+        }
+        match phase {
+            Phase::Left(seqno) => {
+                self.counters.local_commits.one();
+                self.release(seqno);
+            }
+            Phase::Ordered(seqno) | Phase::Entered(seqno) | Phase::Replaying(seqno) => {
+                self.hand_to_applier(transaction, seqno);
+            }
+            Phase::Certifying(pending) | Phase::AwaitingReplay(pending) => {
+                if let Some(ProposalResult::Ordered { seqno, .. }) = pending.give_up() {
+                    self.hand_to_applier(transaction, seqno.0);
+                }
+            }
+            Phase::Executing | Phase::Submitting | Phase::Failed => {}
+        }
+    }
+
+    /// An ordered transaction that its client will not finish: it is applied like another member's,
+    /// since the other members have it.
+    fn hand_to_applier(&self, transaction: &Transaction, seqno: i64) {
+        let data = transaction.lock().submitted.clone();
+        self.adopt(seqno, data);
+    }
+
+    /// An applier of this server shall apply this server's own action.
+    pub(crate) fn adopt(&self, seqno: i64, data: Bytes) {
+        let (member, session) = self.node().map(|node| node.identity()).unwrap_or_default();
+        let adopted = self.sequencer.adopt(Queued::Action {
+            seqno,
+            depends_on: seqno - 1,
+            origin: Origin {
+                member,
+                session,
+                number: 0,
+            },
+            data,
+        });
+        if let Err(NoApplier) = adopted {
+            self.fail(&format!(
+                "action {seqno} was given up by its client, and all appliers wait for it: this \
+                 server leaves the group. Start it again: the log has the action"
+            ));
+            self.sequencer.cut();
+        }
+    }
+}
+
+fn entered(result: Entered) -> Status {
+    match result {
+        Entered::Yes => Status::Ok,
+        Entered::Interrupted | Entered::Stopped => Status::BfAbort,
+    }
+}

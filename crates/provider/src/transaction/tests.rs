@@ -1,0 +1,170 @@
+//! What an abort does to a transaction that is with the group.
+//!
+//! In a group that works this phase takes no time, so no server can be made to test it. The other
+//! phases are tested with a real node, in `tests/live_group`.
+
+use std::sync::Arc;
+
+use synod_node::{GroupId, Pending, ProposalResult, WaitResult};
+
+use crate::api::{AbortOutcome, Callbacks, Gtid, ReplayContext, Status, TrxHandle};
+use crate::connection::{Connection, Shared};
+use crate::options::live::LiveOptions;
+use crate::position::PositionKeeper;
+use crate::transaction::{Phase, Transaction, Transactions};
+
+const TRX: u64 = 17;
+
+fn connection() -> Connection {
+    let nowhere = std::env::temp_dir().join("synod-no-such-directory");
+    let start = Gtid {
+        group: GroupId([1; 16]),
+        seqno: 5,
+    };
+    let callbacks = Callbacks::none();
+    let shared = Shared {
+        callbacks: callbacks.clone(),
+        counters: Arc::default(),
+        transactions: Arc::new(Transactions::default()),
+        settings: Arc::new(LiveOptions::default()),
+        position: Arc::new(PositionKeeper::load(nowhere, start, callbacks).unwrap()),
+    };
+    Connection::new(shared, 1, (Vec::new(), true), 1 << 20)
+}
+
+/// A transaction whose fate is not known.
+fn certifying(connection: &Connection) -> (TrxHandle, Arc<Transaction>, Arc<Pending>) {
+    let mut handle = TrxHandle {
+        trx_id: TRX,
+        opaque: None,
+    };
+    let transaction = connection.transactions.open(&mut handle);
+    let pending = Arc::new(Pending::default());
+    {
+        let mut gathered = transaction.lock();
+        gathered.serial = Some(connection.serial);
+        gathered.phase = Phase::Certifying(pending.clone());
+    }
+    (handle, transaction, pending)
+}
+
+fn answer(outcome: AbortOutcome) -> (Status, i64) {
+    (outcome.status, outcome.victim_seqno)
+}
+
+#[test]
+fn abort_before_the_verdict_is_granted_and_wakes_the_client() {
+    let connection = connection();
+    let (_, transaction, pending) = certifying(&connection);
+    assert_eq!(answer(connection.abort(9, TRX)), (Status::Ok, -1));
+    let waited = pending.wait();
+    assert_eq!(waited, WaitResult::Interrupted);
+    let outcome = connection.certified(&transaction, pending, waited);
+    assert_eq!((outcome.status, outcome.meta), (Status::BfAbort, None));
+    assert_eq!(
+        answer(connection.abort(9, TRX)),
+        (Status::NotAllowed, -1),
+        "aborted already"
+    );
+}
+
+#[test]
+fn verdict_that_comes_together_with_an_abort_still_leads_to_a_replay() {
+    let connection = connection();
+    let (_, transaction, pending) = certifying(&connection);
+    assert_eq!(answer(connection.abort(-1, TRX)), (Status::Ok, -1));
+    let seqno = synod_node::Seqno(8);
+    let fate = ProposalResult::Ordered {
+        seqno,
+        depends_on: synod_node::Seqno(6),
+    };
+    let outcome = connection.certified(&transaction, pending, WaitResult::ProposalResult(fate));
+    assert_eq!(outcome.status, Status::BfAbort);
+    assert_eq!(outcome.meta.unwrap().gtid.seqno, 8);
+}
+
+#[test]
+fn refused_transaction_waits_for_what_it_conflicts_with_until_that_needs_it_gone() {
+    let connection = Arc::new(connection());
+    let (_, transaction, pending) = certifying(&connection);
+    let refused = {
+        let (connection, transaction) = (connection.clone(), transaction.clone());
+        std::thread::spawn(move || {
+            let with = synod_node::Seqno(i64::MAX);
+            let fate = WaitResult::ProposalResult(ProposalResult::Conflict { with });
+            connection.certified(&transaction, pending, fate).status
+        })
+    };
+    while !matches!(transaction.lock().phase, Phase::Failed) {
+        std::thread::yield_now();
+    }
+    assert_eq!(answer(connection.abort(9, TRX)), (Status::NotAllowed, -1));
+    assert_eq!(refused.join().unwrap(), Status::TrxFail);
+    assert!(
+        transaction
+            .interrupted
+            .load(std::sync::atomic::Ordering::Acquire)
+    );
+}
+
+#[test]
+fn statement_that_executes_is_waited_for_until_it_wants_the_fragment_gone() {
+    let connection = Arc::new(connection());
+    let (_, transaction, _) = certifying(&connection);
+    {
+        let mut gathered = transaction.lock();
+        gathered.phase = Phase::Executing;
+        gathered.stream = Some(crate::transaction::Stream {
+            serial: connection.serial,
+            first: Some(4),
+        });
+    }
+    connection.sequencer.begin_alone(6);
+    let waits = {
+        let (connection, transaction) = (connection.clone(), transaction.clone());
+        std::thread::spawn(move || {
+            let alone = connection.sequencer.alone();
+            let interrupted = &transaction.interrupted;
+            connection
+                .sequencer
+                .wait_released_unless(alone, None, interrupted)
+        })
+    };
+    assert_eq!(answer(connection.abort(6, TRX)), (Status::Ok, -1));
+    assert!(!waits.join().unwrap());
+    assert!(transaction.lock().must_abort);
+}
+
+#[test]
+fn replay_of_what_never_got_a_place_fails() {
+    let connection = connection();
+    let (handle, transaction, pending) = certifying(&connection);
+    connection.abort(-1, TRX);
+    connection.certified(&transaction, pending.clone(), WaitResult::Interrupted);
+    assert_eq!(pending.give_up(), Some(ProposalResult::Unknown));
+    let status = connection.replay(&handle, ReplayContext::for_tests(1));
+    assert_eq!(status, Status::TrxFail);
+}
+
+#[test]
+fn place_in_an_earlier_connections_order_means_nothing() {
+    let connection = connection();
+    let (mut handle, transaction, _) = certifying(&connection);
+    {
+        let mut gathered = transaction.lock();
+        gathered.serial = Some(connection.serial + 1);
+        gathered.phase = Phase::Ordered(6);
+    }
+    let meta = connection.local_meta(&transaction, &transaction.lock(), 6);
+    assert_eq!(
+        connection.commit_order_enter(&handle, &meta),
+        Status::BfAbort
+    );
+    assert_eq!(
+        connection.replay(&handle, ReplayContext::for_tests(1)),
+        Status::TrxFail
+    );
+    transaction.lock().phase = Phase::Left(6);
+    assert_eq!(connection.release_transaction(&mut handle), Status::Ok);
+    assert_eq!(connection.sequencer.released(), 5);
+}
