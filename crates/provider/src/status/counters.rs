@@ -86,13 +86,13 @@ impl Counters {
     }
 
     /// As the status shows them.
-    pub(crate) fn shown(&self) -> crate::status::variables::Counters {
+    pub(crate) fn shown(&self) -> crate::status::inputs::Counters {
         let (bytes, keys, data) = (
             self.replicated_bytes.get(),
             self.repl_keys_bytes.get(),
             self.repl_data_bytes.get(),
         );
-        crate::status::variables::Counters {
+        crate::status::inputs::Counters {
             replicated: self.replicated.get(),
             replicated_bytes: bytes,
             repl_keys: self.repl_keys.get(),
@@ -105,7 +105,6 @@ impl Counters {
             local_cert_failures: self.local_cert_failures.get(),
             local_replays: self.local_replays.get(),
             causal_reads: self.causal_reads.get(),
-            apply_waits: 0,
         }
     }
 

@@ -7,9 +7,7 @@ use synod_node::{DatabasePosition, NodeStatus, RoleName};
 use crate::api::Gtid;
 use crate::connection::Connection;
 use crate::status::counters::Counters;
-use crate::status::variables::{
-    ConsensusStatus, GroupStatus, LocalState, Parallelism, QueueStats, StatusInputs,
-};
+use crate::status::inputs::{ConsensusStatus, GroupStatus, LocalState, StatusInputs};
 use crate::transaction::Transactions;
 
 /// Everything for one `SHOW STATUS`.
@@ -34,21 +32,12 @@ pub(crate) fn gather(
     };
     let status = node.status();
     inputs.last_committed = connection.last_committed();
-    inputs.send_queue = QueueStats {
-        length: to_i64(status.pending),
-        ..QueueStats::default()
-    };
-    let behind = (status.commit_seqno.0 - connection.sequencer.released()).max(0);
-    inputs.recv_queue = QueueStats {
-        length: behind,
-        ..QueueStats::default()
-    };
+    inputs.send_queue = to_i64(status.pending);
+    let lag = status.commit_seqno.0 - connection.sequencer.released();
+    inputs.recv_queue = lag.max(0);
     inputs.cached_downto = status.first_seqno.0;
-    inputs.parallelism = Parallelism {
-        cert_deps_distance: counters.deps_distance(),
-        cert_index_size: to_i64(status.cert_keys),
-        ..Parallelism::default()
-    };
+    inputs.deps_distance = counters.deps_distance();
+    inputs.cert_index_size = to_i64(status.cert_keys);
     let (local, desyncs, ended) = {
         let state = connection.state();
         (state.local, state.desyncs, state.ended)
@@ -69,7 +58,7 @@ pub(crate) fn gather(
         .collect();
     inputs.group = Some(GroupStatus {
         protocol: i64::from(status.protocol),
-        cluster_weight: to_i64(status.members.iter().filter(|m| m.voter).count()),
+        voters: to_i64(status.members.iter().filter(|m| m.voter).count()),
         desync_count: i64::from(desyncs),
         latency: counters
             .latency
@@ -77,7 +66,6 @@ pub(crate) fn gather(
         operational: status.primary,
         member: connection.own_uuid(),
         segment,
-        ..GroupStatus::default()
     });
     inputs.consensus = consensus(&status);
     inputs

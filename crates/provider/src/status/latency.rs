@@ -8,7 +8,7 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::status::variables::LatencyStats;
+use crate::status::inputs::LatencyStats;
 
 /// See the module.
 #[derive(Debug, Default)]

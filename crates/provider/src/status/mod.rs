@@ -2,12 +2,15 @@
 //!
 //! - [`variables`]: the table of all status variables, with the text of each. A new variable goes
 //!   there; `docs/status.md` is written from it;
-//! - `gather`: collects the values of one `SHOW STATUS` from the node and the connection;
+//! - [`inputs`], `gather`: the values of one `SHOW STATUS`, and how they are collected;
 //! - `counters`, `latency`: what is counted and measured in this crate.
 
 pub(crate) mod counters;
+mod document;
 pub(crate) mod gather;
+pub mod inputs;
 pub(crate) mod latency;
 pub mod variables;
 
-pub use variables::LocalState;
+pub use document::markdown_tables;
+pub use inputs::LocalState;

@@ -1,426 +1,601 @@
-//! Status variables: `SHOW STATUS LIKE 'wsrep_%'`.
+//! The table of all status variables: name, value, and the text in `docs/status.md`.
 //!
-//! Names, order and types are Galera's, because monitoring parses them; what has no counterpart here is
-//! zero or empty. Ours follow under `synod_`, so that nothing clashes. The server adds the `wsrep_`
-//! before each name and appends its own variables.
+//! A new variable is one row here, and a field of [`StatusInputs`] if its value is new. Names,
+//! order and types of the first 56 are Galera's, because monitoring parses them; a variable without a
+//! counterpart here is a constant zero. Synod's own follow under `synod_`, so that nothing clashes.
+//! The server puts `wsrep_` before each name and appends variables of its own.
 
-use crate::api::{Gtid, StatValue, StatVar, Uuid};
+use super::inputs::{GroupStatus, StatusInputs};
+use crate::api::{StatValue, StatVar};
 
-/// A queue since the last reset.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct QueueStats {
-    /// Entries now.
-    pub length: i64,
-    /// Most entries.
-    pub max: i64,
-    /// Fewest entries.
-    pub min: i64,
-    /// Average entries.
-    pub average: f64,
+/// A heading of `docs/status.md`, which groups the variables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Section {
+    /// Where the database is, and what is spoken.
+    Position,
+    /// What local clients and other members have sent, and how it ended.
+    Traffic,
+    /// What waits.
+    Queues,
+    /// Throttling of writers, which does not exist here.
+    FlowControl,
+    /// Conflicts between actions.
+    Parallelism,
+    /// Whether this server can be used.
+    State,
+    /// What exists only while connected.
+    Group,
+    /// The log and its leader.
+    Own,
 }
 
-/// Where the node stands between starting and serving.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum LocalState {
-    /// Not in a primary view.
-    #[default]
-    Initialized,
-    /// In the group, without the state yet.
-    Joining,
-    /// Receiving a full copy.
-    ReceivingStateTransfer,
-    /// Has the state, catching up.
-    Joined,
-    /// Sending a full copy, or out of flow control.
-    DonorDesynced,
-    /// Caught up.
-    Synced,
-    /// Could not apply what the others did, or was fenced.
-    Inconsistent,
-}
+impl Section {
+    /// All sections, in the order of the document.
+    pub const ALL: [Section; 8] = [
+        Section::Position,
+        Section::Traffic,
+        Section::Queues,
+        Section::FlowControl,
+        Section::Parallelism,
+        Section::State,
+        Section::Group,
+        Section::Own,
+    ];
 
-impl LocalState {
-    /// `wsrep_local_state`. Health checks take 4, and only 4, for "send clients here".
-    pub fn number(self) -> i64 {
+    /// The heading.
+    pub fn title(self) -> &'static str {
         match self {
-            LocalState::Initialized | LocalState::Inconsistent => 0,
-            LocalState::Joining | LocalState::ReceivingStateTransfer => 1,
-            LocalState::DonorDesynced => 2,
-            LocalState::Joined => 3,
-            LocalState::Synced => 4,
+            Section::Position => "Position and versions",
+            Section::Traffic => "Traffic and results",
+            Section::Queues => "Queues",
+            Section::FlowControl => "Flow control",
+            Section::Parallelism => "Certification and parallel apply",
+            Section::State => "State of this server",
+            Section::Group => "While connected",
+            Section::Own => "Synod's own",
         }
     }
 
-    /// `wsrep_local_state_comment`.
-    pub fn comment(self) -> &'static str {
+    /// What is to be said of all variables of the section; may be empty.
+    pub fn note(self) -> &'static str {
         match self {
-            LocalState::Initialized => "Initialized",
-            LocalState::Joining => "Joining",
-            LocalState::ReceivingStateTransfer => "Joining: receiving State Transfer",
-            LocalState::Joined => "Joined",
-            LocalState::DonorDesynced => "Donor/Desynced",
-            LocalState::Synced => "Synced",
-            LocalState::Inconsistent => "Inconsistent",
+            Section::Traffic => "Counted since the server's start or the last `FLUSH STATUS`.",
+            Section::FlowControl => {
+                "There is none: a slow server reads from its log later and never pauses the \
+         others."
+            }
+            Section::Group => {
+                "These variables exist only while the server is connected to the group."
+            }
+            Section::Position
+            | Section::Queues
+            | Section::Parallelism
+            | Section::State
+            | Section::Own => "",
         }
     }
 }
 
-/// How long commits take from proposal to a durable majority, in seconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct LatencyStats {
-    /// Shortest.
-    pub min: f64,
-    /// Mean.
-    pub average: f64,
-    /// Longest.
-    pub max: f64,
-    /// Standard deviation.
-    pub deviation: f64,
-    /// Number of samples.
-    pub samples: u64,
+/// The value of a variable that is not measured: what Galera shows when nothing has happened.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Zero {
+    /// The integer 0.
+    Int,
+    /// The real number 0.
+    Double,
+    /// A fixed text.
+    Text(&'static str),
 }
 
-impl LatencyStats {
-    /// Five numbers with slashes between them, as exporters parse them.
-    fn text(&self) -> String {
-        let LatencyStats {
-            min,
-            average,
-            max,
-            deviation,
-            samples,
-        } = self;
-        format!("{min:.6}/{average:.6}/{max:.6}/{deviation:.6}/{samples}")
-    }
+/// How a variable gets its value.
+#[derive(Clone, Copy, Debug)]
+pub enum Reading {
+    /// An integer.
+    Int(fn(&StatusInputs) -> i64),
+    /// A real number.
+    Double(fn(&StatusInputs) -> f64),
+    /// A text.
+    Text(fn(&StatusInputs) -> String),
+    /// A text that exists only while connected.
+    Group(fn(&GroupStatus) -> String),
+    /// Not measured here.
+    Constant(Zero),
 }
 
-/// What is known only while connected to the group.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct GroupStatus {
-    /// Version agreed between peers: shown as replicator and group protocol.
-    pub protocol: i64,
-    /// Sum over the members (`wsrep_cluster_weight`).
-    pub cluster_weight: i64,
-    /// Reasons for being desynced now.
-    pub desync_count: i64,
-    /// Slow peers, by name.
-    pub delayed: Vec<String>,
-    /// Commit latency.
-    pub latency: LatencyStats,
-    /// Whether a leader with a majority is heard.
-    pub operational: bool,
-    /// Own member id in views.
-    pub member: Uuid,
-    /// Region number (`gmcast.segment`).
-    pub segment: i64,
-}
-
-/// The log and the group as consensus sees them.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct ConsensusStatus {
-    /// `leader`, `follower`, `candidate`, `learner`; empty: not connected.
-    pub role: String,
-    /// Term.
-    pub term: u64,
-    /// Highest index known stored on a majority.
-    pub commit_index: u64,
-    /// Name of the leader; empty if none is known.
-    pub leader: String,
-    /// Size of the log on disk in bytes.
-    pub log_size_bytes: u64,
-    /// First action still in the log; -1: none.
-    pub log_first_seqno: i64,
-    /// Number of voters.
-    pub voters: u64,
-    /// How much this member should lead, 0 to 100.
-    pub leader_weight: u8,
-}
-
-/// Counters since start, or since the last reset where Galera resets them.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Counters {
-    /// Own write sets ordered.
-    pub replicated: i64,
-    /// Bytes of those.
-    pub replicated_bytes: i64,
-    /// Keys in those.
-    pub repl_keys: i64,
-    /// Bytes of keys.
-    pub repl_keys_bytes: i64,
-    /// Bytes of row data.
-    pub repl_data_bytes: i64,
-    /// Other bytes.
-    pub repl_other_bytes: i64,
-    /// Ordered actions received from others, with views.
-    pub received: i64,
-    /// Bytes of those.
-    pub received_bytes: i64,
-    /// Local transactions committed.
-    pub local_commits: i64,
-    /// Local transactions refused by certification.
-    pub local_cert_failures: i64,
-    /// Local transactions replayed.
-    pub local_replays: i64,
-    /// Causal reads.
-    pub causal_reads: i64,
-    /// Times an applier waited for an earlier seqno.
-    pub apply_waits: i64,
-}
-
-/// Throttling of writers.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct FlowStatus {
-    /// Nanoseconds paused.
-    pub paused_ns: i64,
-    /// Fraction of the time since the last reset.
-    pub paused: f64,
-    /// Requests sent.
-    pub sent: i64,
-    /// Requests received.
-    pub received: i64,
-    /// Paused now.
-    pub active: bool,
-    /// This node asks for a pause.
-    pub requested: bool,
-}
-
-/// Parallelism: averages over the last actions.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Parallelism {
-    /// Distance between an action and what it depends on.
-    pub cert_deps_distance: f64,
-    /// Keys in the certification index (0 on members that do not lead).
-    pub cert_index_size: i64,
-    /// Write sets in flight between snapshot and order.
-    pub cert_interval: f64,
-    /// Share applied out of order.
-    pub apply_oooe: f64,
-    /// Share applied before an earlier, slower one.
-    pub apply_oool: f64,
-    /// Span of seqnos being applied at once.
-    pub apply_window: f64,
-    /// Span of seqnos being committed at once.
-    pub commit_window: f64,
-}
-
-/// Everything the status shows.
-#[derive(Clone, Debug, PartialEq)]
-pub struct StatusInputs {
-    /// Group of the local state and last position released.
-    pub last_committed: Gtid,
-    /// Counters.
-    pub counters: Counters,
-    /// Proposals not yet sent.
-    pub send_queue: QueueStats,
-    /// Actions received and not yet applied.
-    pub recv_queue: QueueStats,
-    /// Lowest seqno from which others can catch up here; -1: none.
-    pub cached_downto: i64,
-    /// Throttling.
-    pub flow: FlowStatus,
-    /// Parallelism.
-    pub parallelism: Parallelism,
-    /// Local state.
-    pub state: LocalState,
-    /// Transactions with a context.
-    pub open_transactions: i64,
-    /// Connections with a context.
-    pub open_connections: i64,
-    /// Where clients connect, for the members of the view in its order.
-    pub incoming_addresses: Vec<String>,
-    /// Present while connected.
-    pub group: Option<GroupStatus>,
-    /// Our own.
-    pub consensus: ConsensusStatus,
-}
-
-impl Default for StatusInputs {
-    fn default() -> StatusInputs {
-        StatusInputs {
-            last_committed: Gtid::UNDEFINED,
-            counters: Counters::default(),
-            send_queue: QueueStats::default(),
-            recv_queue: QueueStats::default(),
-            cached_downto: -1,
-            flow: FlowStatus::default(),
-            parallelism: Parallelism::default(),
-            state: LocalState::default(),
-            open_transactions: 0,
-            open_connections: 0,
-            incoming_addresses: Vec::new(),
-            group: None,
-            consensus: ConsensusStatus {
-                log_first_seqno: -1,
-                ..ConsensusStatus::default()
-            },
+impl Reading {
+    /// Type of the value, as `docs/status.md` names it.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Reading::Int(_) | Reading::Constant(Zero::Int) => "integer",
+            Reading::Double(_) | Reading::Constant(Zero::Double) => "real",
+            Reading::Text(_) | Reading::Group(_) | Reading::Constant(Zero::Text(_)) => "text",
         }
     }
+}
+
+/// A status variable.
+#[derive(Clone, Copy, Debug)]
+pub struct Variable {
+    /// Its heading in the document. Those of [`Section::Group`] are shown only while connected.
+    pub section: Section,
+    /// Name without `wsrep_`.
+    pub name: &'static str,
+    /// Its value.
+    pub reading: Reading,
+    /// What it is, its unit, and what zero or empty means; one or two sentences.
+    pub text: &'static str,
+}
+
+impl Variable {
+    /// The value; `None` if the variable is not shown at present.
+    fn value(&self, inputs: &StatusInputs) -> Option<StatValue> {
+        if self.section == Section::Group && inputs.group.is_none() {
+            return None;
+        }
+        Some(match self.reading {
+            Reading::Int(read) => StatValue::Int(read(inputs)),
+            Reading::Double(read) => StatValue::Double(read(inputs)),
+            Reading::Text(read) => StatValue::Str(read(inputs)),
+            Reading::Group(read) => StatValue::Str(read(inputs.group.as_ref()?)),
+            Reading::Constant(Zero::Int) => StatValue::Int(0),
+            Reading::Constant(Zero::Double) => StatValue::Double(0.0),
+            Reading::Constant(Zero::Text(text)) => StatValue::Str(text.to_owned()),
+        })
+    }
+}
+
+/// The variables in the order in which they are shown.
+pub fn stat_vars(inputs: &StatusInputs) -> Vec<StatVar> {
+    let shown = VARIABLES.iter().filter_map(|variable| {
+        Some(StatVar {
+            name: variable.name.into(),
+            value: variable.value(inputs)?,
+        })
+    });
+    shown.collect()
 }
 
 /// Version of the application protocol with the server.
 const PROTOCOL_APPLICATION: i64 = 4;
 
-/// The variables in the order in which they are shown.
-pub fn stat_vars(inputs: &StatusInputs) -> Vec<StatVar> {
-    let mut vars = Vec::with_capacity(64);
-    identity(inputs, &mut vars);
-    traffic(&inputs.counters, &mut vars);
-    queues(inputs, &mut vars);
-    flow(&inputs.flow, &mut vars);
-    parallelism(inputs, &mut vars);
-    local(inputs, &mut vars);
-    if let Some(group) = &inputs.group {
-        group_layer(group, &mut vars);
-    }
-    own(&inputs.consensus, &mut vars);
-    vars
-}
-
-fn identity(inputs: &StatusInputs, vars: &mut Vec<StatVar>) {
-    let protocol = inputs.group.as_ref().map_or(-1, |group| group.protocol);
-    let application = if inputs.group.is_some() {
-        PROTOCOL_APPLICATION
-    } else {
-        -1
-    };
-    vars.extend([
-        text("local_state_uuid", inputs.last_committed.group.to_string()),
-        int("protocol_version", protocol),
-        int("protocol_application", application),
-        int("protocol_replicator", protocol),
-        int("protocol_GCS", protocol),
-        int("last_committed", inputs.last_committed.seqno),
-    ]);
-}
-
-fn traffic(counters: &Counters, vars: &mut Vec<StatVar>) {
-    vars.extend([
-        int("replicated", counters.replicated),
-        int("replicated_bytes", counters.replicated_bytes),
-        int("repl_keys", counters.repl_keys),
-        int("repl_keys_bytes", counters.repl_keys_bytes),
-        int("repl_data_bytes", counters.repl_data_bytes),
-        int("repl_other_bytes", counters.repl_other_bytes),
-        int("received", counters.received),
-        int("received_bytes", counters.received_bytes),
-        int("local_commits", counters.local_commits),
-        int("local_cert_failures", counters.local_cert_failures),
-        int("local_replays", counters.local_replays),
-    ]);
-}
-
-fn queues(inputs: &StatusInputs, vars: &mut Vec<StatVar>) {
-    let (send, recv) = (&inputs.send_queue, &inputs.recv_queue);
-    vars.extend([
-        int("local_send_queue", send.length),
-        int("local_send_queue_max", send.max),
-        int("local_send_queue_min", send.min),
-        double("local_send_queue_avg", send.average),
-        int("local_recv_queue", recv.length),
-        int("local_recv_queue_max", recv.max),
-        int("local_recv_queue_min", recv.min),
-        double("local_recv_queue_avg", recv.average),
-        int("local_cached_downto", inputs.cached_downto),
-    ]);
-}
-
-fn flow(flow: &FlowStatus, vars: &mut Vec<StatVar>) {
-    vars.extend([
-        int("flow_control_paused_ns", flow.paused_ns),
-        double("flow_control_paused", flow.paused),
-        int("flow_control_sent", flow.sent),
-        int("flow_control_recv", flow.received),
-        text("flow_control_active", flow.active.to_string()),
-        text("flow_control_requested", flow.requested.to_string()),
-    ]);
-}
-
-fn parallelism(inputs: &StatusInputs, vars: &mut Vec<StatVar>) {
-    let shares = &inputs.parallelism;
-    vars.extend([
-        double("cert_deps_distance", shares.cert_deps_distance),
-        int("cert_index_size", shares.cert_index_size),
-        double("cert_interval", shares.cert_interval),
-        double("apply_oooe", shares.apply_oooe),
-        double("apply_oool", shares.apply_oool),
-        double("apply_window", shares.apply_window),
-        int("apply_waits", inputs.counters.apply_waits),
-        // Commits are always in order.
-        double("commit_oooe", 0.0),
-        double("commit_oool", 0.0),
-        double("commit_window", shares.commit_window),
-    ]);
-}
-
-fn local(inputs: &StatusInputs, vars: &mut Vec<StatVar>) {
-    vars.extend([
-        int("local_state", inputs.state.number()),
-        text("local_state_comment", inputs.state.comment().to_owned()),
-        int("causal_reads", inputs.counters.causal_reads),
-        int("open_transactions", inputs.open_transactions),
-        int("open_connections", inputs.open_connections),
-        text("incoming_addresses", inputs.incoming_addresses.join(",")),
-    ]);
-}
-
-fn group_layer(group: &GroupStatus, vars: &mut Vec<StatVar>) {
-    let state = if group.operational {
-        "OPERATIONAL"
-    } else {
-        "GATHER"
-    };
-    vars.extend([
-        text("cluster_weight", group.cluster_weight.to_string()),
-        text("desync_count", group.desync_count.to_string()),
-        text("evs_delayed", group.delayed.join(",")),
-        text("evs_evict_list", String::new()),
-        text("evs_repl_latency", group.latency.text()),
-        text("evs_state", state.to_owned()),
-        text("gcomm_uuid", group.member.to_string()),
-        text("gmcast_segment", group.segment.to_string()),
-    ]);
-}
-
-fn own(status: &ConsensusStatus, vars: &mut Vec<StatVar>) {
-    vars.extend([
-        text("synod_role", status.role.clone()),
-        int("synod_term", signed(status.term)),
-        int("synod_commit_index", signed(status.commit_index)),
-        text("synod_leader", status.leader.clone()),
-        int("synod_log_size_bytes", signed(status.log_size_bytes)),
-        int("synod_log_first_seqno", status.log_first_seqno),
-        int("synod_voters", signed(status.voters)),
-        int("synod_leader_weight", i64::from(status.leader_weight)),
-    ]);
+fn protocol(inputs: &StatusInputs) -> i64 {
+    inputs.group.as_ref().map_or(-1, |group| group.protocol)
 }
 
 fn signed(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-fn int(name: &'static str, value: i64) -> StatVar {
-    StatVar {
-        name: name.into(),
-        value: StatValue::Int(value),
-    }
-}
-
-fn double(name: &'static str, value: f64) -> StatVar {
-    StatVar {
-        name: name.into(),
-        value: StatValue::Double(value),
-    }
-}
-
-fn text(name: &'static str, value: String) -> StatVar {
-    StatVar {
-        name: name.into(),
-        value: StatValue::Str(value),
-    }
-}
+/// All variables, in the order in which they are shown.
+pub const VARIABLES: [Variable; 64] = [
+    // Position and versions.
+    Variable {
+        section: Section::Position,
+        name: "local_state_uuid",
+        reading: Reading::Text(|s| s.last_committed.group.to_string()),
+        text: "UUID of the history that the database belongs to. All zeros: no group, or the \
+         data must not be used.",
+    },
+    Variable {
+        section: Section::Position,
+        name: "protocol_version",
+        reading: Reading::Int(protocol),
+        text: "Version of the messages that the members agreed on; -1 while not connected. It \
+         stays the lowest that all members speak until the last one is upgraded.",
+    },
+    Variable {
+        section: Section::Position,
+        name: "protocol_application",
+        reading: Reading::Int(|s| {
+            if s.group.is_some() {
+                PROTOCOL_APPLICATION
+            } else {
+                -1
+            }
+        }),
+        text: "Version of the server's write sets, always 4; -1 while not connected.",
+    },
+    Variable {
+        section: Section::Position,
+        name: "protocol_replicator",
+        reading: Reading::Int(protocol),
+        text: "Same as `wsrep_protocol_version`.",
+    },
+    Variable {
+        section: Section::Position,
+        name: "protocol_GCS",
+        reading: Reading::Int(protocol),
+        text: "Same as `wsrep_protocol_version`.",
+    },
+    Variable {
+        section: Section::Position,
+        name: "last_committed",
+        reading: Reading::Int(|s| s.last_committed.seqno),
+        text: "Highest seqno that is committed here with all before it; -1: no position. The \
+         difference between two servers is how far one lags.",
+    },
+    // Traffic and results.
+    Variable {
+        section: Section::Traffic,
+        name: "replicated",
+        reading: Reading::Int(|s| s.counters.replicated),
+        text: "Actions of local clients sent to the group: write sets, fragments and TOI \
+         statements.",
+    },
+    Variable {
+        section: Section::Traffic,
+        name: "replicated_bytes",
+        reading: Reading::Int(|s| s.counters.replicated_bytes),
+        text: "Bytes of these actions.",
+    },
+    Variable {
+        section: Section::Traffic,
+        name: "repl_keys",
+        reading: Reading::Int(|s| s.counters.repl_keys),
+        text: "Certification keys in the local write sets.",
+    },
+    Variable {
+        section: Section::Traffic,
+        name: "repl_keys_bytes",
+        reading: Reading::Int(|s| s.counters.repl_keys_bytes),
+        text: "Bytes of these keys.",
+    },
+    Variable {
+        section: Section::Traffic,
+        name: "repl_data_bytes",
+        reading: Reading::Int(|s| s.counters.repl_data_bytes),
+        text: "Bytes of row events in the local write sets.",
+    },
+    Variable {
+        section: Section::Traffic,
+        name: "repl_other_bytes",
+        reading: Reading::Int(|s| s.counters.repl_other_bytes),
+        text: "Bytes that are neither keys nor row events.",
+    },
+    Variable {
+        section: Section::Traffic,
+        name: "received",
+        reading: Reading::Int(|s| s.counters.received),
+        text: "Actions of other members and views received in order.",
+    },
+    Variable {
+        section: Section::Traffic,
+        name: "received_bytes",
+        reading: Reading::Int(|s| s.counters.received_bytes),
+        text: "Bytes of the actions received.",
+    },
+    Variable {
+        section: Section::Traffic,
+        name: "local_commits",
+        reading: Reading::Int(|s| s.counters.local_commits),
+        text: "Local transactions committed.",
+    },
+    Variable {
+        section: Section::Traffic,
+        name: "local_cert_failures",
+        reading: Reading::Int(|s| s.counters.local_cert_failures),
+        text: "Local transactions refused by certification; their clients got a deadlock error. \
+         Many of them mean that several servers write the same rows.",
+    },
+    Variable {
+        section: Section::Traffic,
+        name: "local_replays",
+        reading: Reading::Int(|s| s.counters.local_replays),
+        text: "Local transactions applied again in their place after a BF abort. Their clients \
+         notice nothing.",
+    },
+    // Queues.
+    Variable {
+        section: Section::Queues,
+        name: "local_send_queue",
+        reading: Reading::Int(|s| s.send_queue),
+        text: "Local actions with the group whose result is not known yet. It grows when the \
+         network or the disks of a majority are slow.",
+    },
+    Variable {
+        section: Section::Queues,
+        name: "local_send_queue_max",
+        reading: Reading::Constant(Zero::Int),
+        text: "Always 0: not measured.",
+    },
+    Variable {
+        section: Section::Queues,
+        name: "local_send_queue_min",
+        reading: Reading::Constant(Zero::Int),
+        text: "Always 0: not measured.",
+    },
+    Variable {
+        section: Section::Queues,
+        name: "local_send_queue_avg",
+        reading: Reading::Constant(Zero::Double),
+        text: "Always 0: not measured.",
+    },
+    Variable {
+        section: Section::Queues,
+        name: "local_recv_queue",
+        reading: Reading::Int(|s| s.recv_queue),
+        text: "Committed actions that are not finished on this server. It grows when the \
+         appliers are slower than the group.",
+    },
+    Variable {
+        section: Section::Queues,
+        name: "local_recv_queue_max",
+        reading: Reading::Constant(Zero::Int),
+        text: "Always 0: not measured.",
+    },
+    Variable {
+        section: Section::Queues,
+        name: "local_recv_queue_min",
+        reading: Reading::Constant(Zero::Int),
+        text: "Always 0: not measured.",
+    },
+    Variable {
+        section: Section::Queues,
+        name: "local_recv_queue_avg",
+        reading: Reading::Constant(Zero::Double),
+        text: "Always 0: not measured.",
+    },
+    Variable {
+        section: Section::Queues,
+        name: "local_cached_downto",
+        reading: Reading::Int(|s| s.cached_downto),
+        text: "First seqno in this member's log; -1: none. A joiner whose database is older \
+         needs a full copy (SST).",
+    },
+    // Flow control.
+    Variable {
+        section: Section::FlowControl,
+        name: "flow_control_paused_ns",
+        reading: Reading::Constant(Zero::Int),
+        text: "Always 0: no flow control.",
+    },
+    Variable {
+        section: Section::FlowControl,
+        name: "flow_control_paused",
+        reading: Reading::Constant(Zero::Double),
+        text: "Always 0: no flow control.",
+    },
+    Variable {
+        section: Section::FlowControl,
+        name: "flow_control_sent",
+        reading: Reading::Constant(Zero::Int),
+        text: "Always 0: no flow control.",
+    },
+    Variable {
+        section: Section::FlowControl,
+        name: "flow_control_recv",
+        reading: Reading::Constant(Zero::Int),
+        text: "Always 0: no flow control.",
+    },
+    Variable {
+        section: Section::FlowControl,
+        name: "flow_control_active",
+        reading: Reading::Constant(Zero::Text("false")),
+        text: "Always `false`: no flow control.",
+    },
+    Variable {
+        section: Section::FlowControl,
+        name: "flow_control_requested",
+        reading: Reading::Constant(Zero::Text("false")),
+        text: "Always `false`: no flow control.",
+    },
+    // Certification and parallel apply.
+    Variable {
+        section: Section::Parallelism,
+        name: "cert_deps_distance",
+        reading: Reading::Double(|s| s.deps_distance),
+        text: "Average distance between the seqno of an applied action and the last one it \
+         depends on, since the last `FLUSH STATUS`. More appliers than this bring \
+         nothing.",
+    },
+    Variable {
+        section: Section::Parallelism,
+        name: "cert_index_size",
+        reading: Reading::Int(|s| s.cert_index_size),
+        text: "Keys in this member's certification index.",
+    },
+    Variable {
+        section: Section::Parallelism,
+        name: "cert_interval",
+        reading: Reading::Constant(Zero::Double),
+        text: "Always 0: not measured.",
+    },
+    Variable {
+        section: Section::Parallelism,
+        name: "apply_oooe",
+        reading: Reading::Constant(Zero::Double),
+        text: "Always 0: not measured.",
+    },
+    Variable {
+        section: Section::Parallelism,
+        name: "apply_oool",
+        reading: Reading::Constant(Zero::Double),
+        text: "Always 0: not measured.",
+    },
+    Variable {
+        section: Section::Parallelism,
+        name: "apply_window",
+        reading: Reading::Constant(Zero::Double),
+        text: "Always 0: not measured.",
+    },
+    Variable {
+        section: Section::Parallelism,
+        name: "apply_waits",
+        reading: Reading::Constant(Zero::Int),
+        text: "Always 0: not measured.",
+    },
+    Variable {
+        section: Section::Parallelism,
+        name: "commit_oooe",
+        reading: Reading::Constant(Zero::Double),
+        text: "Always 0: commits are always in order.",
+    },
+    Variable {
+        section: Section::Parallelism,
+        name: "commit_oool",
+        reading: Reading::Constant(Zero::Double),
+        text: "Always 0: commits are always in order.",
+    },
+    Variable {
+        section: Section::Parallelism,
+        name: "commit_window",
+        reading: Reading::Constant(Zero::Double),
+        text: "Always 0: not measured.",
+    },
+    // State of this server.
+    Variable {
+        section: Section::State,
+        name: "local_state",
+        reading: Reading::Int(|s| s.state.number()),
+        text: "0 Initialized or Inconsistent, 1 Joining, 2 Donor/Desynced, 3 Joined, 4 Synced. \
+         Only a server in state 4 should get clients.",
+    },
+    Variable {
+        section: Section::State,
+        name: "local_state_comment",
+        reading: Reading::Text(|s| s.state.comment().to_owned()),
+        text: "The same as a word. `Inconsistent`: this server has left the group, because its \
+         data may differ.",
+    },
+    Variable {
+        section: Section::State,
+        name: "causal_reads",
+        reading: Reading::Int(|s| s.counters.causal_reads),
+        text: "Reads that waited for the group's position (`wsrep_sync_wait`), since the last \
+         `FLUSH STATUS`.",
+    },
+    Variable {
+        section: Section::State,
+        name: "open_transactions",
+        reading: Reading::Int(|s| s.open_transactions),
+        text: "Local transactions that have changed something and are not finished.",
+    },
+    Variable {
+        section: Section::State,
+        name: "open_connections",
+        reading: Reading::Constant(Zero::Int),
+        text: "Always 0: not measured.",
+    },
+    Variable {
+        section: Section::State,
+        name: "incoming_addresses",
+        reading: Reading::Text(|s| s.incoming_addresses.join(",")),
+        text: "Where clients connect, for the members of the view, with commas; the same order \
+         on all members.",
+    },
+    // While connected.
+    Variable {
+        section: Section::Group,
+        name: "cluster_weight",
+        reading: Reading::Group(|g| g.voters.to_string()),
+        text: "Number of voters. Votes are never weighted.",
+    },
+    Variable {
+        section: Section::Group,
+        name: "desync_count",
+        reading: Reading::Group(|g| g.desync_count.to_string()),
+        text: "How many requests (`wsrep_desync`, RSU) keep this server desynced; 0: none.",
+    },
+    Variable {
+        section: Section::Group,
+        name: "evs_delayed",
+        reading: Reading::Constant(Zero::Text("")),
+        text: "Always empty: not measured.",
+    },
+    Variable {
+        section: Section::Group,
+        name: "evs_evict_list",
+        reading: Reading::Constant(Zero::Text("")),
+        text: "Always empty: members are not evicted by a list.",
+    },
+    Variable {
+        section: Section::Group,
+        name: "evs_repl_latency",
+        reading: Reading::Group(|g| g.latency.text()),
+        text: "Time until the group has ordered a local action: \
+         minimum/average/maximum/deviation in seconds, and the number of samples. It \
+         covers the present and the last `evs.stats_report_period`.",
+    },
+    Variable {
+        section: Section::Group,
+        name: "evs_state",
+        reading: Reading::Group(|g| {
+            if g.operational {
+                "OPERATIONAL"
+            } else {
+                "GATHER"
+            }
+            .to_owned()
+        }),
+        text: "`OPERATIONAL` while this member hears a leader with a quorum, else `GATHER`.",
+    },
+    Variable {
+        section: Section::Group,
+        name: "gcomm_uuid",
+        reading: Reading::Group(|g| g.member.to_string()),
+        text: "Name of this session in views. It is new at each connect.",
+    },
+    Variable {
+        section: Section::Group,
+        name: "gmcast_segment",
+        reading: Reading::Group(|g| g.segment.to_string()),
+        text: "The option `gmcast.segment`.",
+    },
+    // Synod's own.
+    Variable {
+        section: Section::Own,
+        name: "synod_role",
+        reading: Reading::Text(|s| s.consensus.role.clone()),
+        text: "`leader`, `follower`, `candidate` or `learner`; empty while not connected.",
+    },
+    Variable {
+        section: Section::Own,
+        name: "synod_term",
+        reading: Reading::Int(|s| signed(s.consensus.term)),
+        text: "Present term. It grows with each election, so fast growth means an unstable \
+         network.",
+    },
+    Variable {
+        section: Section::Own,
+        name: "synod_commit_index",
+        reading: Reading::Int(|s| signed(s.consensus.commit_index)),
+        text: "Highest log index that this member knows to be committed.",
+    },
+    Variable {
+        section: Section::Own,
+        name: "synod_leader",
+        reading: Reading::Text(|s| s.consensus.leader.clone()),
+        text: "Name of the leader; empty: none is known, so no write can be committed.",
+    },
+    Variable {
+        section: Section::Own,
+        name: "synod_log_size_bytes",
+        reading: Reading::Int(|s| signed(s.consensus.log_size_bytes)),
+        text: "Size of the log on disk in bytes. Its target is `synod.log_retain_size`.",
+    },
+    Variable {
+        section: Section::Own,
+        name: "synod_log_first_seqno",
+        reading: Reading::Int(|s| s.consensus.log_first_seqno),
+        text: "Seqno of the first action that is still in the log; -1: none.",
+    },
+    Variable {
+        section: Section::Own,
+        name: "synod_voters",
+        reading: Reading::Int(|s| signed(s.consensus.voters)),
+        text: "Number of voters; more than half of them make a quorum.",
+    },
+    Variable {
+        section: Section::Own,
+        name: "synod_leader_weight",
+        reading: Reading::Int(|s| i64::from(s.consensus.leader_weight)),
+        text: "This member's `synod.leader_weight`, 0 to 100.",
+    },
+];
 
 #[cfg(test)]
 mod tests {
+    use super::super::inputs::{LatencyStats, LocalState};
     use super::*;
 
     /// Galera's names with their types: S text, I integer, D real.
@@ -480,6 +655,14 @@ mod tests {
         let group: Vec<&str> = GROUP.split_whitespace().collect();
         assert_eq!(names(&vars)[48..56], group);
         assert!(vars[56..].iter().all(|var| var.name.starts_with("synod_")));
+    }
+
+    #[test]
+    fn every_variable_has_a_text_of_at_most_two_sentences() {
+        for Variable { name, text, .. } in VARIABLES {
+            let sentences = text.matches(". ").count() + 1;
+            assert!(text.ends_with('.') && sentences <= 2, "{name}: {text}");
+        }
     }
 
     #[test]

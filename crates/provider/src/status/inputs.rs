@@ -1,0 +1,202 @@
+//! The values behind one `SHOW STATUS`, gathered by `gather` and shown by the table in
+//! [`variables`](super::variables).
+//!
+//! Only what is measured has a field here. What Galera shows and this provider does not measure is
+//! a constant in the table.
+
+use crate::api::{Gtid, Uuid};
+
+/// State of this server between start and service, as `wsrep_local_state` shows it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LocalState {
+    /// Not in a primary view.
+    #[default]
+    Initialized,
+    /// In the group, without its data yet.
+    Joining,
+    /// Receiving a full copy (SST).
+    ReceivingStateTransfer,
+    /// Has the data and catches up.
+    Joined,
+    /// Sends a full copy (SST), or out of flow control.
+    DonorDesynced,
+    /// Caught up.
+    Synced,
+    /// Could not apply what the others did, or was fenced.
+    Inconsistent,
+}
+
+impl LocalState {
+    /// `wsrep_local_state`. Health checks take 4, and only 4, for "send clients here".
+    pub fn number(self) -> i64 {
+        match self {
+            LocalState::Initialized | LocalState::Inconsistent => 0,
+            LocalState::Joining | LocalState::ReceivingStateTransfer => 1,
+            LocalState::DonorDesynced => 2,
+            LocalState::Joined => 3,
+            LocalState::Synced => 4,
+        }
+    }
+
+    /// `wsrep_local_state_comment`.
+    pub fn comment(self) -> &'static str {
+        match self {
+            LocalState::Initialized => "Initialized",
+            LocalState::Joining => "Joining",
+            LocalState::ReceivingStateTransfer => "Joining: receiving State Transfer",
+            LocalState::Joined => "Joined",
+            LocalState::DonorDesynced => "Donor/Desynced",
+            LocalState::Synced => "Synced",
+            LocalState::Inconsistent => "Inconsistent",
+        }
+    }
+}
+
+/// How long actions take from proposal to a durable majority, in seconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct LatencyStats {
+    /// Shortest, in seconds.
+    pub min: f64,
+    /// Mean, in seconds.
+    pub average: f64,
+    /// Longest, in seconds.
+    pub max: f64,
+    /// Standard deviation, in seconds.
+    pub deviation: f64,
+    /// Number of samples; zero: no action was ordered in the time covered.
+    pub samples: u64,
+}
+
+impl LatencyStats {
+    /// Five numbers with slashes between them, as exporters parse them.
+    pub fn text(&self) -> String {
+        let LatencyStats {
+            min,
+            average,
+            max,
+            deviation,
+            samples,
+        } = self;
+        format!("{min:.6}/{average:.6}/{max:.6}/{deviation:.6}/{samples}")
+    }
+}
+
+/// What is known only while this server is connected to the group.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct GroupStatus {
+    /// Version of the messages that the members agreed on.
+    pub protocol: i64,
+    /// Number of voters.
+    pub voters: i64,
+    /// How many times this server has stepped out of flow control and not back yet.
+    pub desync_count: i64,
+    /// How long the group takes to order this server's actions.
+    pub latency: LatencyStats,
+    /// Whether this member hears a leader with a quorum.
+    pub operational: bool,
+    /// This session's name in views.
+    pub member: Uuid,
+    /// The option `gmcast.segment`.
+    pub segment: i64,
+}
+
+/// The log and the group as consensus sees them.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ConsensusStatus {
+    /// `leader`, `follower`, `candidate` or `learner`; empty: not connected.
+    pub role: String,
+    /// Present term; zero: none yet.
+    pub term: u64,
+    /// Highest log index known to be committed.
+    pub commit_index: u64,
+    /// Name of the leader; empty: none is known.
+    pub leader: String,
+    /// Size of the log on disk in bytes.
+    pub log_size_bytes: u64,
+    /// Seqno of the first action that is still in the log; -1: none.
+    pub log_first_seqno: i64,
+    /// Number of voters.
+    pub voters: u64,
+    /// The option `synod.leader_weight`, 0 to 100.
+    pub leader_weight: u8,
+}
+
+/// Counters since the server's start, or since the last `FLUSH STATUS`.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Counters {
+    /// Own actions that were submitted.
+    pub replicated: i64,
+    /// Bytes of the own actions, with their keys.
+    pub replicated_bytes: i64,
+    /// Keys of the own write sets.
+    pub repl_keys: i64,
+    /// Bytes of the keys.
+    pub repl_keys_bytes: i64,
+    /// Bytes of row data.
+    pub repl_data_bytes: i64,
+    /// Bytes that are neither keys nor row data.
+    pub repl_other_bytes: i64,
+    /// Actions and views received, without this server's own actions.
+    pub received: i64,
+    /// Bytes of the actions received.
+    pub received_bytes: i64,
+    /// Local transactions committed.
+    pub local_commits: i64,
+    /// Local transactions refused by certification.
+    pub local_cert_failures: i64,
+    /// Local transactions replayed.
+    pub local_replays: i64,
+    /// Causal reads.
+    pub causal_reads: i64,
+}
+
+/// Everything that the status shows.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StatusInputs {
+    /// Group of the database, and the highest seqno released with all before it.
+    pub last_committed: Gtid,
+    /// What was counted.
+    pub counters: Counters,
+    /// Local actions that are submitted and whose result is not known.
+    pub send_queue: i64,
+    /// Committed actions that are not released here.
+    pub recv_queue: i64,
+    /// First seqno that a joiner can get from this member's log; -1: none.
+    pub cached_downto: i64,
+    /// Average distance between an action's seqno and the last one it depends on.
+    pub deps_distance: f64,
+    /// Keys in this member's certification index.
+    pub cert_index_size: i64,
+    /// Local state.
+    pub state: LocalState,
+    /// Local transactions that the provider knows.
+    pub open_transactions: i64,
+    /// Where clients connect, for the members of the view in its order.
+    pub incoming_addresses: Vec<String>,
+    /// Present while connected.
+    pub group: Option<GroupStatus>,
+    /// The log and the group.
+    pub consensus: ConsensusStatus,
+}
+
+impl Default for StatusInputs {
+    fn default() -> StatusInputs {
+        StatusInputs {
+            last_committed: Gtid::UNDEFINED,
+            counters: Counters::default(),
+            send_queue: 0,
+            recv_queue: 0,
+            cached_downto: -1,
+            deps_distance: 0.0,
+            cert_index_size: 0,
+            state: LocalState::default(),
+            open_transactions: 0,
+            incoming_addresses: Vec::new(),
+            group: None,
+            consensus: ConsensusStatus {
+                log_first_seqno: -1,
+                ..ConsensusStatus::default()
+            },
+        }
+    }
+}
