@@ -20,7 +20,7 @@ options (in place of what the seed draws):
   --voters N  --loggers N  --learners N   who founds the group
   --loss RATE  --duplicates RATE          shares of messages, 0 to 1
   --safety-ms N                           how long faults go on
-  --trouble-ms N                          mean time between two troubles
+  --inject_fault-ms N                          mean time between two troubles
   --no-faults                             none at all
   --planted NAME                          a bug put in on purpose; 'list' shows their names
                                           (in builds with --features planted)";
@@ -49,7 +49,7 @@ struct Change {
     loss: Option<f64>,
     duplicates: Option<f64>,
     safety_ms: Option<u64>,
-    trouble_ms: Option<u64>,
+    fault_interval_ms: Option<u64>,
     no_faults: bool,
     planted: Option<Bug>,
 }
@@ -70,8 +70,8 @@ impl Change {
         if let Some(ms) = self.safety_ms {
             options.safety_us = ms.saturating_mul(1000);
         }
-        if let Some(ms) = self.trouble_ms {
-            options.trouble_us = ms.saturating_mul(1000);
+        if let Some(ms) = self.fault_interval_ms {
+            options.fault_interval_us = ms.saturating_mul(1000);
         }
         if self.no_faults {
             options.faults.clear();
@@ -141,7 +141,7 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Arguments, String> {
             "--loss" => change.loss = Some(number(&value()?)?),
             "--duplicates" => change.duplicates = Some(number(&value()?)?),
             "--safety-ms" => change.safety_ms = Some(number(&value()?)?),
-            "--trouble-ms" => change.trouble_ms = Some(number(&value()?)?),
+            "--trouble-ms" => change.fault_interval_ms = Some(number(&value()?)?),
             "--no-faults" => change.no_faults = true,
             "--planted" => change.planted = Some(planted(&value()?)?),
             _ => return Err(format!("unknown option '{word}'")),

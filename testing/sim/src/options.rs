@@ -9,7 +9,7 @@ use rand::Rng;
 use rand::rngs::SmallRng;
 use synod_consensus::{Limits, Timing};
 
-use crate::scenes::Scene;
+use crate::faults::scenes::Scene;
 
 /// Most members of any kind a simulated group may begin with.
 const MEMBERS_MAX: usize = 15;
@@ -48,9 +48,9 @@ pub enum Fault {
     /// Bytes change on the disk of a member that is down.
     BitRot,
     /// Bytes change on the disk under a running member.
-    RotUnderway,
+    RotWhileRunning,
     /// A write lands elsewhere on the disk: in the same file or in another one.
-    Astray,
+    MisdirectedWrite,
     /// Writes fail for want of space.
     NoSpace,
     /// A sync fails.
@@ -97,8 +97,8 @@ impl Fault {
         Fault::Wipe,
         Fault::SlowDisk,
         Fault::BitRot,
-        Fault::RotUnderway,
-        Fault::Astray,
+        Fault::RotWhileRunning,
+        Fault::MisdirectedWrite,
         Fault::NoSpace,
         Fault::FailedSync,
         Fault::TornRecovery,
@@ -132,8 +132,8 @@ impl Fault {
             Fault::Wipe => "wipe",
             Fault::SlowDisk => "slow disk",
             Fault::BitRot => "bit rot",
-            Fault::RotUnderway => "rot while running",
-            Fault::Astray => "misdirected write",
+            Fault::RotWhileRunning => "rot while running",
+            Fault::MisdirectedWrite => "misdirected write",
             Fault::NoSpace => "no space",
             Fault::FailedSync => "failed sync",
             Fault::TornRecovery => "torn recovery",
@@ -227,7 +227,7 @@ pub struct Options {
     /// Bytes per second of a link, if [`Fault::Bandwidth`] is on.
     pub bytes_per_s: u64,
     /// Mean time between two troubles, in microseconds.
-    pub trouble_us: u64,
+    pub fault_interval_us: u64,
     /// Share of turns that gather several events before effects are performed.
     pub gather: f64,
 }
@@ -314,7 +314,7 @@ impl Options {
             delay_us,
             sync_us,
             bytes_per_s: pick(rng, &[100_000, 1_000_000]),
-            trouble_us: pick(rng, &[60_000, 250_000, 1_000_000]),
+            fault_interval_us: pick(rng, &[60_000, 250_000, 1_000_000]),
             gather: pick(rng, &[0.0, 0.3, 0.8]),
         }
     }
@@ -364,7 +364,7 @@ impl Options {
         let rows_per_action = u64::from(self.workload.rows_per_action);
         at_least("rows_per_action", rows_per_action, 1)?;
         at_least("timeout_us", self.workload.timeout_us, 1)?;
-        at_least("trouble_us", self.trouble_us, 1)?;
+        at_least("trouble_us", self.fault_interval_us, 1)?;
         at_least("bytes_per_s", self.bytes_per_s, 1000)?;
         at_least("delay_us (longest)", self.delay_us.1, self.delay_us.0)?;
         at_least("sync_us (longest)", self.sync_us.1, self.sync_us.0)

@@ -13,21 +13,21 @@ use synod_consensus::{LeaderPreference, MemberId};
 use synod_log::{FaultyFiles, Log, MemoryFiles};
 use synod_member::StartMode;
 
-use crate::clock::Clock;
-use crate::flavour::Flavour;
-use crate::image::{Image, Ledger};
 use crate::invariants::Violation;
+use crate::member::disk_model::{DiskModel, LogImage};
+use crate::member::storage::LOG_DIR;
 use crate::member::{Database, Node};
 use crate::options::{Fault, Options, OptionsError};
+use crate::profile::Profile;
 use crate::report::{Failed, Passed};
-use crate::storage::LOG_DIR;
 use crate::trace::What;
+use crate::world::clock::Clock;
 use crate::world::{Event, MS, SECOND, World};
 
 /// The options that a seed draws.
 pub fn options_of(seed: u64) -> Options {
     let mut options = Options::draw(&mut SmallRng::seed_from_u64(seed));
-    Flavour::of(seed).season(seed, &mut options);
+    Profile::of(seed).apply(seed, &mut options);
     options
 }
 
@@ -103,19 +103,19 @@ impl World {
         }
         self.note(MemberId::NONE, What::Phase { name: "safety" });
         self.weigh_all();
-        self.schedule(1, Event::Work);
-        self.schedule(1, Event::Trouble);
+        self.schedule(1, Event::ClientWork);
+        self.schedule(1, Event::InjectFault);
         let safety_us = self.options.safety_us;
         self.run_for(safety_us);
         if self.violation.is_some() {
             return;
         }
         self.note(MemberId::NONE, What::Phase { name: "liveness" });
-        self.calm = true;
+        self.is_liveness_phase = true;
         self.net.healed = true;
         self.finish_upgrade();
         let alone = match self.has(Fault::Forced) && self.chance(0.5) {
-            true => self.go_on_alone(),
+            true => self.continue_with_forced_primary(),
             false => None,
         };
         let core = match alone {
@@ -186,9 +186,9 @@ impl World {
         let made = Log::open(Arc::new(faulty.clone()), dir, self.log_options());
         let opened = made.expect("a blank good disk takes a log");
         let id = opened.identity.member;
-        let ledger = Ledger::recovered(Image::of(&opened.recovered));
+        let disk = DiskModel::recovered(LogImage::of(&opened.recovered));
         drop(opened);
-        let (clock, versions) = (self.draw_clock(), self.draw_program());
+        let (clock, versions) = (self.draw_clock(), self.draw_versions());
         let node = Node {
             name,
             has_data,
@@ -197,7 +197,7 @@ impl World {
             clock,
             files,
             faulty,
-            ledger,
+            disk,
             process: None,
             epoch: 0,
             paused_until_us: 0,
@@ -272,7 +272,7 @@ impl World {
         for id in &all {
             self.node(*id).faulty.heal();
             // What damage has done shows at a start.
-            if self.is_up(*id) && self.node(*id).ledger.harmed {
+            if self.is_up(*id) && self.node(*id).disk.damaged {
                 self.end_process(*id);
             }
             self.start(*id);
@@ -304,8 +304,8 @@ impl World {
     fn can_elect(&self, core: &BTreeSet<MemberId>) -> bool {
         let is_whole = |id: &MemberId| self.core(*id).repairing_until().is_none();
         let whole = || core.iter().copied().filter(is_whole);
-        let stands = |id: &MemberId| self.core(*id).config().config.is_voter(*id);
-        let best = whole().filter(stands).map(|id| self.core(id).last_id());
+        let is_voter = |id: &MemberId| self.core(*id).config().config.is_voter(*id);
+        let best = whole().filter(is_voter).map(|id| self.core(id).last_id());
         let Some(best) = best.max() else {
             return false;
         };
@@ -331,7 +331,7 @@ impl World {
     fn newest_copy_inside(&self, core: &BTreeSet<MemberId>) -> bool {
         let bases = || {
             let bases = core.iter().map(|id| self.core(*id).base().last.index);
-            bases.map(|base| self.broken_up_to(base))
+            bases.map(|base| self.last_incomplete_action(base))
         };
         let (oldest_base, newest_base) = (bases().min(), bases().max());
         let databases = core.iter().filter(|id| self.node(**id).has_data);

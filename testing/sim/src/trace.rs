@@ -129,7 +129,7 @@ pub enum What {
         entry: EntryId,
     },
     /// Bytes change on the disk.
-    Harmed {
+    Damaged {
         path: PathBuf,
         offset: u64,
         bytes: usize,
@@ -138,7 +138,7 @@ pub enum What {
         name: &'static str,
     },
     /// A line for the member's log.
-    Said {
+    Logged {
         text: Text,
     },
     Phase {

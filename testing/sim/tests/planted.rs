@@ -19,7 +19,9 @@ fn first_found(bug: Bug) -> Option<(u64, String)> {
         let mut options = options_of(seed);
         options.safety_us = SAFETY_US;
         if OF_REPAIR.contains(&bug) {
-            options.faults.extend([Fault::BitRot, Fault::RotUnderway]);
+            options
+                .faults
+                .extend([Fault::BitRot, Fault::RotWhileRunning]);
         }
         if bug == Bug::UndoApplied {
             // It shows only after an order to go on, which few seeds give.

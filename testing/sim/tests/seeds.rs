@@ -13,7 +13,7 @@ const SAFETY_US_MAX: u64 = 1_500_000;
 fn run_short(seed: u64) -> Result<synod_sim::Passed, Box<synod_sim::Failed>> {
     let mut options = options_of(seed);
     options.safety_us = options.safety_us.min(SAFETY_US_MAX);
-    options.trouble_us = options.trouble_us.min(100_000);
+    options.fault_interval_us = options.fault_interval_us.min(100_000);
     run(seed, options, false)
 }
 

@@ -13,7 +13,7 @@ use synod_consensus::{EntryHeader, EntryId, EntryKind, LogIndex, Seqno};
 use synod_member::{ActionPiece, Chunk, Discard, Part, PartialActionId};
 
 use super::{Checked, Violation, history::History, require};
-use crate::action::{Content, Row};
+use crate::clients::content::{Content, Row};
 
 const RULE: &str = "verdicts are those of a plain certifier";
 

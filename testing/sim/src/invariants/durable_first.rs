@@ -3,10 +3,10 @@
 use synod_consensus::{AppendOutcome, Body, HardState, Message};
 
 use super::{Checked, require};
-use crate::image::Image;
+use crate::member::disk_model::LogImage;
 
 /// A message is about to leave a member whose log is `written` and whose disk surely has `durable`.
-pub(crate) fn may_leave(message: &Message, written: &Image, durable: &Image) -> Checked {
+pub(crate) fn may_leave(message: &Message, written: &LogImage, durable: &LogImage) -> Checked {
     let HardState { term, voted_for } = durable.vote;
     let in_term = || {
         require(

@@ -8,7 +8,7 @@ use synod_consensus::{EntryHeader, EntryId, MemberId, Seqno};
 use synod_member::{Delivery, View};
 
 use super::{Checked, Violation, require};
-use crate::action::Content;
+use crate::clients::content::Content;
 
 /// What everybody has to be handed.
 enum What {

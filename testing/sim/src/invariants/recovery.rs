@@ -4,23 +4,23 @@
 use synod_consensus::MemberId;
 
 use super::{Checked, require};
-use crate::image::{Image, Ledger};
+use crate::member::disk_model::{DiskModel, LogImage};
 
 /// What was found after a crash.
-pub(crate) fn after_crash(member: MemberId, ledger: &Ledger, found: &Image) -> Checked {
+pub(crate) fn after_crash(member: MemberId, disk: &DiskModel, found: &LogImage) -> Checked {
     require(
-        ledger.may_recover(found),
+        disk.may_recover(found),
         "a log recovers a prefix of its records",
         || {
-            let durable = &ledger.durable;
+            let durable = &disk.durable;
             format!(
                 "{member} comes back with {} and {:?}; durable were {} and {:?}, written {} and {:?}",
                 found.last(),
                 found.vote,
                 durable.last(),
                 durable.vote,
-                ledger.written.last(),
-                ledger.written.vote
+                disk.written.last(),
+                disk.written.vote
             )
         },
     )

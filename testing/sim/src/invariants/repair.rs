@@ -9,7 +9,7 @@ use synod_log::{LogReader, Opened};
 use super::log_matching::LogMatching;
 use super::payloads::Payloads;
 use super::{Checked, require};
-use crate::image::{Found, Image, Ledger};
+use crate::member::disk_model::{DiskModel, LogImage, RecoveredLog};
 
 /// Remembers how far the logs of candidates went.
 #[derive(Default)]
@@ -19,22 +19,32 @@ pub(crate) struct Repairs {
 
 impl Repairs {
     /// A message is about to leave a member that has lost entries up to `owes`.
-    pub(crate) fn may_leave(&mut self, message: &Message, owes: Option<EntryId>) -> Checked {
+    pub(crate) fn may_leave(
+        &mut self,
+        message: &Message,
+        unrepaired_mark: Option<EntryId>,
+    ) -> Checked {
         match &message.body {
             Body::Vote { last, .. } | Body::PreVote { last } => {
                 let asked = self.asked.entry((message.from, message.term));
                 let asked = asked.or_default();
                 *asked = (*asked).max(*last);
-                require(owes.is_none(), "no candidacy under repair", || {
-                    format!("{message:?} leaves a member that lacks entries up to {owes:?}")
-                })
+                require(
+                    unrepaired_mark.is_none(),
+                    "no candidacy under repair",
+                    || {
+                        format!(
+                            "{message:?} leaves a member that lacks entries up to {unrepaired_mark:?}"
+                        )
+                    },
+                )
             }
             Body::VoteReply { granted: true } | Body::PreVoteReply { granted: true } => {
                 let candidate = self.asked.get(&(message.to, message.term)).copied();
-                let reaches = owes.is_none() || candidate >= owes;
+                let reaches = unrepaired_mark.is_none() || candidate >= unrepaired_mark;
                 require(reaches, "no vote against what was lost", || {
                     format!(
-                        "{message:?} leaves for {candidate:?} a member that lost up to {owes:?}"
+                        "{message:?} leaves for {candidate:?} a member that lost up to {unrepaired_mark:?}"
                     )
                 })
             }
@@ -45,17 +55,22 @@ impl Repairs {
 
 /// What was found after bytes had changed on the disk. Nothing that a floor covers may be forgotten; with
 /// `all`, nothing that was durable.
-pub(crate) fn after_damage(member: MemberId, ledger: &Ledger, found: &Found, all: bool) -> Checked {
-    let answered = ledger.is_answered_for(found, !all);
+pub(crate) fn after_damage(
+    member: MemberId,
+    disk: &DiskModel,
+    found: &RecoveredLog,
+    all: bool,
+) -> Checked {
+    let answered = disk.accounts_for(found, !all);
     require(answered, "damage is never cut", || {
-        let (floor, durable) = (ledger.floor.last(), ledger.durable.last());
+        let (floor, durable) = (disk.floor.last(), disk.durable.last());
         format!(
             "{member} comes back damaged with {} and {:?}, under repair until {:?}; on its disk were {durable}, \
              {floor} below a floor, {:?}",
             found.image.last(),
             found.image.vote,
             found.mark,
-            ledger.durable.vote
+            disk.durable.vote
         )
     })
 }
@@ -64,7 +79,7 @@ pub(crate) fn after_damage(member: MemberId, ledger: &Ledger, found: &Found, all
 pub(crate) fn kept_is_genuine(
     member: MemberId,
     opened: &Opened,
-    found: &Image,
+    found: &LogImage,
     matching: &LogMatching,
     payloads: &Payloads,
 ) -> Checked {
@@ -107,18 +122,26 @@ fn first_changed(reader: &LogReader, payloads: &Payloads) -> Option<EntryId> {
 /// committed entry at an index.
 pub(crate) fn is_whole(
     member: MemberId,
-    ledger: &Ledger,
+    disk: &DiskModel,
     committed: impl Fn(LogIndex) -> Option<EntryId>,
 ) -> Checked {
-    let owes = ledger.owes();
-    require(owes.is_none(), "a repair ends at its mark", || {
-        let has = ledger.durable.last();
-        format!("{member} is done with its repair at {has}, but lost {owes:?}")
-    })?;
-    for image in ledger.owed.iter().flat_map(|owed| &owed.images) {
+    let unrepaired_mark = disk.unrepaired_mark();
+    require(
+        unrepaired_mark.is_none(),
+        "a repair ends at its mark",
+        || {
+            let has = disk.durable.last();
+            format!("{member} is done with its repair at {has}, but lost {unrepaired_mark:?}")
+        },
+    )?;
+    for image in disk
+        .unrepaired
+        .iter()
+        .flat_map(|unrepaired| &unrepaired.images)
+    {
         let lost = image.ids().map(|(id, _)| id);
         let lost = lost.filter(|id| committed(id.index) == Some(*id)).last();
-        let has = lost.is_none_or(|id| ledger.durable.has(id));
+        let has = lost.is_none_or(|id| disk.durable.has(id));
         require(has, "a repaired log has what it lost", || {
             format!("{member} is done with its repair and lacks the committed {lost:?}")
         })?;

@@ -14,10 +14,10 @@ use synod_member::{
     OpenError, Shared, Start, StartEntropy, StartMode, Storage, Tuning, open_log,
 };
 
-use crate::deeds::{Deeds, Eye, Side};
-use crate::image::{Found, Image};
 use crate::invariants::{Violation, recovery, repair, retained};
 use crate::member::Process;
+use crate::member::disk_model::{LogImage, RecoveredLog};
+use crate::member::recorded_effects::{EffectObserver, HostSide, RecordedEffects};
 use crate::trace::{Text, What};
 use crate::world::{Event, GROUP, MS, SECOND, World};
 
@@ -52,8 +52,8 @@ impl World {
             return;
         }
         let files = Arc::new(node.faulty.clone());
-        let deeds = Deeds::new(id, self.wants.clone());
-        let opened = match self.open(files, &deeds) {
+        let effects = RecordedEffects::new(id, self.wanted_links.clone());
+        let opened = match self.open(files, &effects) {
             Ok(opened) => opened,
             Err(error) => return self.refused_to_start(id, &error),
         };
@@ -72,38 +72,38 @@ impl World {
         let (last, term) = (found.image.last(), found.image.vote.term);
         self.note(id, What::Started { last, term });
         let node = self.node_mut(id);
-        node.ledger = node.ledger.reopened(found.image);
-        self.begin_process(id, mode, opened, deeds);
+        node.disk = node.disk.reopened(found.image);
+        self.begin_process(id, mode, opened, effects);
     }
 
     /// Opens a log as production does.
     pub(crate) fn open(
         &self,
         files: Arc<dyn Files>,
-        deeds: &Arc<Deeds>,
+        effects: &Arc<RecordedEffects>,
     ) -> Result<Opened, OpenError> {
-        let host: Arc<dyn Host> = deeds.clone();
+        let host: Arc<dyn Host> = effects.clone();
         let knows_others = self.nodes.len() > 1;
         let options = self.log_options();
         open_log(files, Path::new(LOG_DIR), options, knows_others, &host)
     }
 
     /// What a log amounts to.
-    pub(crate) fn found(&self, id: MemberId, opened: &Opened) -> Found {
-        Found {
-            image: Image::of(&opened.recovered),
+    pub(crate) fn found(&self, id: MemberId, opened: &Opened) -> RecoveredLog {
+        RecoveredLog {
+            image: LogImage::of(&opened.recovered),
             mark: opened.recovered.repair,
-            repaired: opened.report.repair.is_some() || self.node(id).ledger.repair_torn,
+            repaired: opened.report.repair.is_some() || self.node(id).disk.repair_torn,
         }
     }
 
     /// The rules about what a log comes back as.
-    fn check_found(&mut self, id: MemberId, opened: &Opened, found: &Found) {
-        let ledger = &self.node(id).ledger;
-        let is_weak = ledger.is_weak();
-        let checked = match ledger.harmed {
-            true => repair::after_damage(id, ledger, found, true),
-            false => recovery::after_crash(id, ledger, &found.image),
+    fn check_found(&mut self, id: MemberId, opened: &Opened, found: &RecoveredLog) {
+        let disk = &self.node(id).disk;
+        let needs_repair = disk.needs_repair();
+        let checked = match disk.damaged {
+            true => repair::after_damage(id, disk, found, true),
+            false => recovery::after_crash(id, disk, &found.image),
         };
         self.judge(checked);
         if let Some(repair) = &opened.report.repair {
@@ -112,7 +112,7 @@ impl World {
                 false => "repair begun, promises unknown",
             });
         }
-        if is_weak {
+        if needs_repair {
             let (matching, payloads) = (&self.checks.log_matching, &self.checks.payloads);
             let checked = repair::kept_is_genuine(id, opened, &found.image, matching, payloads);
             self.judge(checked);
@@ -130,8 +130,8 @@ impl World {
             return;
         }
         self.note(id, What::Refused { why: Text(why) });
-        let ledger = &mut self.node_mut(id).ledger;
-        ledger.repair_torn |= ledger.harmed;
+        let disk = &mut self.node_mut(id).disk;
+        disk.repair_torn |= disk.damaged;
         let epoch = self.node(id).epoch;
         let after_us = self.draw((SECOND / 2, 2 * SECOND));
         self.schedule(after_us, Event::Start { node: id, epoch });
@@ -187,7 +187,7 @@ impl World {
         id: MemberId,
         mode: StartMode,
         mut opened: Opened,
-        deeds: Arc<Deeds>,
+        effects: Arc<RecordedEffects>,
     ) {
         self.next_session += 1;
         let session = SessionId(self.next_session);
@@ -197,7 +197,7 @@ impl World {
             group: GROUP,
         };
         let local = self.local(id);
-        let host: Arc<dyn Host> = deeds.clone();
+        let host: Arc<dyn Host> = effects.clone();
         let (config, tuning) = (self.member_config(id), self.tuning());
         let start = Start::new(config, tuning, mode, drawn, &mut opened, &host, local);
         let start = match start {
@@ -212,15 +212,15 @@ impl World {
         let (reader, writer) = (opened.reader, opened.writer);
         let (written, applied) = (reader.last_index(), start.database().seqno);
         let committed = reader.first_index().prev();
-        let shared = Arc::new(Shared::new(written, applied, deeds.on_move()));
+        let shared = Arc::new(Shared::new(written, applied, effects.on_move()));
         let links = DriverLinks {
-            peers: Box::new(Side(deeds.clone())),
-            disk: Box::new(Side(deeds.clone())),
+            peers: Box::new(HostSide(effects.clone())),
+            disk: Box::new(HostSide(effects.clone())),
             host: host.clone(),
             shared: shared.clone(),
             reader: reader.clone(),
-            observer: Some(Box::new(Eye {
-                deeds: deeds.clone(),
+            observer: Some(Box::new(EffectObserver {
+                effects: effects.clone(),
                 committed,
             })),
         };
@@ -237,7 +237,7 @@ impl World {
             reader,
             shared,
             since_us: self.now_us,
-            deeds,
+            effects,
             jobs: Default::default(),
             catch_ups: Default::default(),
             is_syncing: false,
@@ -263,10 +263,10 @@ impl World {
         self.schedule(1, Event::Seek { node, epoch });
         self.drive(id, Driver::begin);
         self.settle(id);
-        self.opened_for_business(id);
+        self.start_logger(id);
         let preference = self.node(id).preference;
         if preference != LeaderPreference::default() {
-            self.tell(id, Input::LeaderPreference(preference));
+            self.feed(id, Input::LeaderPreference(preference));
         }
         for other in self.up().into_iter().filter(|other| *other != id) {
             self.reconnect(id, other);
@@ -285,7 +285,7 @@ impl World {
     }
 
     /// Takes what is waiting, unless a sync is under way.
-    pub(crate) fn pump_disk(&mut self, id: MemberId) {
+    pub(crate) fn write_queued_jobs(&mut self, id: MemberId) {
         if self.process(id).is_syncing || self.process(id).jobs.is_empty() {
             return;
         }
@@ -308,13 +308,13 @@ impl World {
                 Ok(None) => {}
                 Ok(Some(base)) => {
                     let last = base.last;
-                    self.check_own_need(id, &base, bytes);
-                    self.check_spread(id, &base);
-                    self.node_mut(id).ledger.purged(last);
+                    self.check_own_database(id, &base, bytes);
+                    self.check_redundancy(id, &base);
+                    self.node_mut(id).disk.purged(last);
                     self.coverage.count("log purged");
                     self.note(id, What::Purged { index: last.index });
                     self.check_retained(id);
-                    self.tell_only(id, Input::Purged(base));
+                    self.feed_without_turn(id, Input::Purged(base));
                 }
                 Err(error) => return self.log_failed(id, error),
             }
@@ -337,22 +337,22 @@ impl World {
     }
 
     /// What the own database has not on its disk is dropped only if the log is too large, `bytes`.
-    fn check_own_need(&mut self, id: MemberId, base: &LogBase, bytes: u64) {
+    fn check_own_database(&mut self, id: MemberId, base: &LogBase, bytes: u64) {
         self.flush_databases();
         let node = self.node(id);
-        let before = self.broken_up_to(node.ledger.written.base.index);
+        let before = self.last_incomplete_action(node.disk.written.base.index);
         let durable = node.database.durable;
         let needs = node.has_data && !node.database.copying && durable >= before;
         if needs && bytes <= 2 * self.options.retain_bytes {
-            let checked = retained::own(id, self.broken_up_to(base.last.index), durable);
+            let checked = retained::own(id, self.last_incomplete_action(base.last.index), durable);
             self.judge(checked);
         }
     }
 
     /// What was dropped is in enough databases for any minority to burn.
-    fn check_spread(&mut self, id: MemberId, base: &LogBase) {
+    fn check_redundancy(&mut self, id: MemberId, base: &LogBase) {
         self.flush_databases();
-        let gone = self.broken_up_to(base.last.index);
+        let gone = self.last_incomplete_action(base.last.index);
         let spread = |at: &ConfigAt| {
             let databases = at.config.members.iter().filter(|(_, m)| m.has_data);
             let voters = databases.filter(|(id, _)| at.config.is_voter(**id));
@@ -382,7 +382,7 @@ impl World {
     }
 
     /// The last action that a log which begins after `base` has not whole.
-    pub(crate) fn broken_up_to(&self, base: LogIndex) -> Seqno {
+    pub(crate) fn last_incomplete_action(&self, base: LogIndex) -> Seqno {
         let before = self.checks.committed.get(base).map(|header| header.seqno);
         let broken = self.checks.certified.last_broken(base);
         before.max(broken).unwrap_or(Seqno(0))
@@ -392,7 +392,7 @@ impl World {
     fn check_retained(&mut self, id: MemberId) {
         self.flush_databases();
         let present = || self.nodes.values().filter(|node| !node.gone);
-        let logs = present().map(|node| self.broken_up_to(node.ledger.written.base.index));
+        let logs = present().map(|node| self.last_incomplete_action(node.disk.written.base.index));
         let whole = present().filter(|node| node.has_data && !node.database.copying);
         let databases = whole.map(|node| node.database.durable);
         let checked = retained::purged(id, logs, databases);
@@ -410,8 +410,8 @@ impl World {
         };
         let Some(ticket) = ticket else { return };
         let node = self.node_mut(id);
-        node.ledger.synced(ticket);
-        let last = node.ledger.durable.last().index;
+        node.disk.synced(ticket);
+        let last = node.disk.durable.last().index;
         let ticket_number = ticket.0;
         self.note(
             id,
@@ -423,9 +423,9 @@ impl World {
         let (node, epoch) = (id, self.node(id).epoch);
         let idle_us = IDLE.as_micros() as u64;
         self.schedule(idle_us, Event::Idle { node, epoch, batch });
-        self.tell_only(id, Input::Persisted(ticket));
+        self.feed_without_turn(id, Input::Persisted(ticket));
         if self.is_up(id) {
-            self.pump_disk(id);
+            self.write_queued_jobs(id);
         }
         if self.is_up(id) {
             self.settle(id);
@@ -439,7 +439,7 @@ impl World {
             return;
         }
         match process.storage.idle() {
-            Ok(true) => self.node_mut(id).ledger.floor_stated(),
+            Ok(true) => self.node_mut(id).disk.floor_stated(),
             Ok(false) => {}
             Err(error) => self.log_failed(id, error),
         }
@@ -462,13 +462,13 @@ impl World {
             self.read_next(id);
         }
         let process = self.process(id);
-        let host: Arc<dyn Host> = process.deeds.clone();
+        let host: Arc<dyn Host> = process.effects.clone();
         match request.answer(&process.reader, &host) {
             Ok(Some(message)) => self.send(id, request.to(), &message),
             Ok(None) => {}
             Err(damage) => self.log_failed(id, damage),
         }
-        self.do_deeds(id);
+        self.perform_effects(id);
     }
 
     /// The log does not work any more: the member stops, and says why.
@@ -477,7 +477,7 @@ impl World {
         let damage = error.damage();
         let node = self.node(id);
         let expected = match damage {
-            Some(_) => node.ledger.harmed,
+            Some(_) => node.disk.damaged,
             None => node.disk_fault,
         };
         if !expected {
@@ -499,7 +499,7 @@ impl World {
                 self.free_disk(id);
             }
         }
-        self.tell_only(id, Input::log_failed(error));
+        self.feed_without_turn(id, Input::log_failed(error));
         if self.is_up(id) {
             self.judge(Err(Violation {
                 rule: "a member without a log stops",
@@ -510,7 +510,7 @@ impl World {
 
     /// The operator frees space, or the disk works again, after a while or never.
     pub(crate) fn free_disk(&mut self, id: MemberId) {
-        if self.calm || self.chance(0.7) {
+        if self.is_liveness_phase || self.chance(0.7) {
             // A write that failed half-way may have left anything it was writing.
             self.node(id).faulty.heal();
         }
@@ -522,7 +522,7 @@ impl World {
         for other in &peers {
             self.net.disconnect(id, *other);
         }
-        self.wants.forget(id);
+        self.wanted_links.forget(id);
         let node = self.node_mut(id);
         node.epoch += 1;
         node.paused_until_us = 0;
@@ -536,7 +536,7 @@ impl World {
         // The others notice, or not before the member is back.
         for other in peers {
             if self.chance(0.9) {
-                self.tell(other, Input::LinkDown { member: id });
+                self.feed(other, Input::LinkDown { member: id });
             }
         }
     }

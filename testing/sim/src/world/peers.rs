@@ -6,8 +6,8 @@ use synod_consensus::{GroupId, MemberId};
 use synod_member::Event as Input;
 use synod_wire::{FrameDecoder, FrameLimits, Lane, OUR_VERSIONS, PeerMessage};
 
-use crate::driver::{index_of, kind_of, protocol};
 use crate::invariants::Violation;
+use crate::member::member_runner::{index_of, kind_of, protocol};
 use crate::trace::What;
 use crate::world::{Event, MS, SECOND, World};
 
@@ -19,7 +19,7 @@ impl World {
 
     /// Hands a message to the network.
     pub(crate) fn send(&mut self, from: MemberId, to: MemberId, message: &PeerMessage) {
-        let known = self.wants.has(from, to) && self.net.is_connected(from, to);
+        let known = self.wanted_links.has(from, to) && self.net.is_connected(from, to);
         if from == to || !known {
             return;
         }
@@ -84,7 +84,7 @@ impl World {
                 index,
             },
         );
-        self.tell(
+        self.feed(
             to,
             Input::Peer {
                 from,
@@ -120,8 +120,8 @@ impl World {
     /// A connection breaks if there is one, and is made again if the network allows.
     pub(crate) fn reconnect(&mut self, a: MemberId, b: MemberId) {
         self.disconnect(a, b);
-        self.wants.tried(a, b);
-        let wanted = self.wants.has(a, b) || self.wants.has(b, a);
+        self.wanted_links.tried(a, b);
+        let wanted = self.wanted_links.has(a, b) || self.wanted_links.has(b, a);
         let blocked = self.net.is_blocked(a, b) || self.net.is_blocked(b, a);
         if !wanted || blocked || !self.is_up(a) || !self.is_up(b) {
             return;
@@ -139,13 +139,13 @@ impl World {
                 address,
                 group,
             };
-            self.tell_only(me, found);
-            self.tell_only(me, Input::InboundLink { member: other });
+            self.feed_without_turn(me, found);
+            self.feed_without_turn(me, Input::InboundLink { member: other });
             let up = Input::LinkUp {
                 member: other,
                 connection,
             };
-            self.tell(me, up);
+            self.feed(me, up);
         }
     }
 
@@ -155,7 +155,7 @@ impl World {
             return;
         }
         for (me, other) in [(a, b), (b, a)] {
-            self.tell(me, Input::LinkDown { member: other });
+            self.feed(me, Input::LinkDown { member: other });
         }
     }
 
@@ -190,7 +190,7 @@ impl World {
             }
             let (member, address) = (other, self.node(other).name.clone());
             let group = self.process(other).driver.group();
-            self.tell(
+            self.feed(
                 id,
                 Input::MemberFound {
                     member,

@@ -2,6 +2,10 @@
 //! Whatever is drawn comes from one seeded generator, and events happen in one order, so that the
 //! same seed gives the same run.
 
+pub(crate) mod clock;
+pub(crate) mod net;
+pub(crate) mod peers;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -11,14 +15,14 @@ use rand::{Rng, SeedableRng};
 use synod_consensus::{Core, GroupId, LogIndex, MemberId, Seqno, Time};
 
 use crate::clients::Transaction;
-use crate::deeds::Wants;
+use crate::faults::scenes::{LateCandidate, SceneStep};
 use crate::invariants::{Checked, Invariants, Violation};
+use crate::member::recorded_effects::WantedLinks;
 use crate::member::{Node, Process};
-use crate::net::Network;
 use crate::options::{Fault, Options};
 use crate::report::Coverage;
-use crate::scenes::{Ambush, Move};
 use crate::trace::{Note, Trace, What};
+use crate::world::net::Network;
 
 pub(crate) const MS: u64 = 1_000;
 pub(crate) const SECOND: u64 = 1_000_000;
@@ -83,7 +87,7 @@ pub(crate) enum Event {
         a: MemberId,
         b: MemberId,
     },
-    GiveUp {
+    ClientTimeout {
         transaction: u64,
     },
     /// A client that takes its time goes on.
@@ -92,10 +96,10 @@ pub(crate) enum Event {
         epoch: u64,
         transaction: u64,
     },
-    Work,
-    Trouble,
+    ClientWork,
+    InjectFault,
     /// A step of a scene.
-    Move(Move),
+    SceneStep(SceneStep),
 }
 
 /// See the module.
@@ -115,15 +119,15 @@ pub(crate) struct World {
     /// Told to go on without a majority, and has not changed the configuration yet.
     pub(crate) forced: Option<MemberId>,
     /// Since when a leader has told what logs may drop.
-    pub(crate) told_since_us: Option<u64>,
+    pub(crate) purge_limit_since_us: Option<u64>,
     /// No more troubles and clients.
-    pub(crate) calm: bool,
+    pub(crate) is_liveness_phase: bool,
     /// Who keeps connections to whom.
-    pub(crate) wants: Arc<Wants>,
+    pub(crate) wanted_links: Arc<WantedLinks>,
     /// Connections that are about to be made again.
     pub(crate) reconnecting: BTreeSet<(MemberId, MemberId)>,
     /// Waits for the next leader.
-    pub(crate) ambush: Option<Ambush>,
+    pub(crate) late_candidate: Option<LateCandidate>,
     /// Until then clients only read.
     pub(crate) quiet_until_us: u64,
     queue: BTreeMap<(u64, u64), Event>,
@@ -147,11 +151,11 @@ impl World {
             next_session: 0,
             violation: None,
             forced: None,
-            told_since_us: None,
-            calm: false,
-            wants: Arc::default(),
+            purge_limit_since_us: None,
+            is_liveness_phase: false,
+            wanted_links: Arc::default(),
             reconnecting: BTreeSet::new(),
-            ambush: None,
+            late_candidate: None,
             quiet_until_us: 0,
             queue: BTreeMap::new(),
             events: 0,
@@ -250,7 +254,7 @@ impl World {
     pub(crate) fn holds(&self, id: MemberId, entry: synod_consensus::EntryId) -> bool {
         self.nodes
             .get(&id)
-            .is_some_and(|node| node.ledger.vouches_for(entry))
+            .is_some_and(|node| node.disk.vouches_for(entry))
     }
 
     /// What is on its way to a member.
@@ -289,7 +293,7 @@ impl World {
         self.now_us = self.now_us.max(at);
         if event == Some(at) {
             if let Some((_, event)) = self.queue.pop_first() {
-                self.happen(event);
+                self.handle_event(event);
             }
         } else if let Some((_, id)) = tick {
             self.turn(id);
@@ -330,7 +334,7 @@ impl World {
         true
     }
 
-    fn happen(&mut self, event: Event) {
+    fn handle_event(&mut self, event: Event) {
         let (id, epoch) = match &event {
             Event::Arrives { to, .. } => (*to, None),
             Event::Turn { node, epoch }
@@ -353,10 +357,10 @@ impl World {
                 self.reconnecting.remove(&(*a, *b));
                 return self.reconnect(*a, *b);
             }
-            Event::GiveUp { transaction } => return self.give_up(*transaction),
-            Event::Work => return self.work(),
-            Event::Trouble => return self.trouble(),
-            Event::Move(step) => return self.make(*step),
+            Event::ClientTimeout { transaction } => return self.give_up(*transaction),
+            Event::ClientWork => return self.work(),
+            Event::InjectFault => return self.inject_fault(),
+            Event::SceneStep(step) => return self.make(*step),
         };
         if !self.addressee(id, epoch, &event) {
             return;
@@ -399,10 +403,10 @@ impl World {
             Event::Seek { node, .. } => self.seek(node),
             Event::Start { .. }
             | Event::Reconnect { .. }
-            | Event::GiveUp { .. }
-            | Event::Work
-            | Event::Trouble
-            | Event::Move(_) => {}
+            | Event::ClientTimeout { .. }
+            | Event::ClientWork
+            | Event::InjectFault
+            | Event::SceneStep(_) => {}
         }
     }
 

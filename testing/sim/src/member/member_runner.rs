@@ -11,13 +11,13 @@ use synod_consensus::{
 use synod_member::{CatchUp, Driver, Event as Input, Job, Level};
 use synod_wire::{DataState, PeerMessage};
 
-use crate::deeds::{Deed, Seen};
 use crate::invariants::bounds::{Held, within};
 use crate::invariants::committed::Committed;
 use crate::invariants::durable_first::may_leave;
 use crate::invariants::election::Election;
 use crate::invariants::quorum::{durable_on_quorum, whole_on_quorum};
 use crate::invariants::{Violation, repair, require, versions};
+use crate::member::recorded_effects::{CoreEffect, RecordedEffect};
 use crate::options::Options;
 use crate::trace::{MessageKind, Text, What};
 use crate::world::{Event, SECOND, World};
@@ -84,7 +84,7 @@ impl World {
     // --- inputs -----------------------------------------------------------------------------
 
     /// Tells a member something. Its next turn comes at once, or after some more has come in.
-    pub(crate) fn tell(&mut self, id: MemberId, input: Input) {
+    pub(crate) fn feed(&mut self, id: MemberId, input: Input) {
         if !self.is_up(id) {
             return;
         }
@@ -93,7 +93,7 @@ impl World {
     }
 
     /// As [`World::tell`], of an event that others go with.
-    pub(crate) fn tell_only(&mut self, id: MemberId, input: Input) {
+    pub(crate) fn feed_without_turn(&mut self, id: MemberId, input: Input) {
         if self.is_up(id) {
             self.drive(id, |driver, now| driver.handle(now, input));
         }
@@ -109,7 +109,7 @@ impl World {
         self.note_window(id);
         call(&mut self.process(id).driver, now);
         self.note_window(id);
-        self.do_deeds(id);
+        self.perform_effects(id);
     }
 
     fn note_window(&mut self, id: MemberId) {
@@ -146,11 +146,11 @@ impl World {
         if self.core(id).preferred_transfers() > handovers {
             self.coverage.count("handed over for a weight");
         }
-        self.pump_disk(id);
+        self.write_queued_jobs(id);
         if !self.is_up(id) {
             return;
         }
-        self.pump_delivery(id);
+        self.schedule_apply(id);
         self.check_member(id);
         let now_us = self.now_us;
         let node = self.node_mut(id);
@@ -168,44 +168,46 @@ impl World {
     // --- deeds ------------------------------------------------------------------------------
 
     /// Looks at, checks and does what the process did since the last call.
-    pub(crate) fn do_deeds(&mut self, id: MemberId) {
+    pub(crate) fn perform_effects(&mut self, id: MemberId) {
         let mut failed = None;
         while self.violation.is_none() && self.is_up(id) {
-            let Some(deed) = self.process(id).deeds.next() else {
+            let Some(effect) = self.process(id).effects.next() else {
                 break;
             };
-            match deed {
-                Deed::Effect(seen) => self.effect(id, seen),
-                Deed::Send { to, over, message } => self.sends(id, to, over, message),
-                Deed::Connect(other) => self.reconnect_later(id, other),
-                Deed::SetGroup => self.introduce(id),
-                Deed::StopSeeking => self.process(id).is_seeking = false,
-                Deed::Write(job) => self.queue_job(id, job),
-                Deed::Read(request) => {
+            match effect {
+                RecordedEffect::Effect(seen) => self.effect(id, seen),
+                RecordedEffect::Send { to, over, message } => self.sends(id, to, over, message),
+                RecordedEffect::Connect(other) => self.reconnect_later(id, other),
+                RecordedEffect::SetGroup => self.introduce(id),
+                RecordedEffect::StopSeeking => self.process(id).is_seeking = false,
+                RecordedEffect::Write(job) => self.queue_job(id, job),
+                RecordedEffect::Read(request) => {
                     self.coverage.count("catch-up from disk");
                     self.process(id).catch_ups.push_back(request);
                     if self.process(id).catch_ups.len() == 1 {
                         self.read_next(id);
                     }
                 }
-                Deed::Decided { transaction, fate } => {
+                RecordedEffect::Decided { transaction, fate } => {
                     self.transaction_ended(id, transaction, fate)
                 }
-                Deed::Answered { read, seqno } => {
+                RecordedEffect::Answered { read, seqno } => {
                     let checked = self.checks.reads.told(id, read, seqno);
                     self.judge(checked);
                 }
-                Deed::Joined(view) => self.joined(id, &view),
-                Deed::Donate(request) => self.donate(id, &request),
-                Deed::News { id: number, news } => self.copy_news(id, number, news),
-                Deed::Failed(why) => failed = Some(why),
-                Deed::Forced(result) => self.forced(id, result),
-                Deed::PassedOver => self.coverage.count("delivery passes over"),
-                Deed::Left => failed = Some("left".to_owned()),
-                Deed::Delivered(delivery) => self.delivered(id, &delivery),
-                Deed::Said(level, text) => {
+                RecordedEffect::Joined(view) => self.joined(id, &view),
+                RecordedEffect::Donate(request) => self.donate(id, &request),
+                RecordedEffect::StateTransfer { id: number, news } => {
+                    self.copy_news(id, number, news)
+                }
+                RecordedEffect::Failed(why) => failed = Some(why),
+                RecordedEffect::Forced(result) => self.forced(id, result),
+                RecordedEffect::EntriesSkipped => self.coverage.count("delivery passes over"),
+                RecordedEffect::Left => failed = Some("left".to_owned()),
+                RecordedEffect::Delivered(delivery) => self.delivered(id, &delivery),
+                RecordedEffect::Logged(level, text) => {
                     if level > Level::Debug {
-                        self.note(id, What::Said { text: Text(text) });
+                        self.note(id, What::Logged { text: Text(text) });
                     }
                 }
             }
@@ -221,11 +223,11 @@ impl World {
     /// Sends a message, after a look whether it may leave.
     fn sends(&mut self, id: MemberId, to: MemberId, over: Option<u64>, message: PeerMessage) {
         if let Some(message) = protocol(&message) {
-            let ledger = &self.node(id).ledger;
-            let owes = ledger.owes();
-            let checked = may_leave(message, &ledger.written, &ledger.durable);
+            let disk = &self.node(id).disk;
+            let unrepaired_mark = disk.unrepaired_mark();
+            let checked = may_leave(message, &disk.written, &disk.durable);
             self.judge(checked);
-            let checked = self.checks.repairs.may_leave(message, owes);
+            let checked = self.checks.repairs.may_leave(message, unrepaired_mark);
             self.judge(checked);
         }
         let other = over.is_some_and(|over| over != self.net.connection(id, to));
@@ -277,8 +279,10 @@ impl World {
             .handle(now, Input::DataState(DataState::Synced));
         // Anything that is due at times is due now.
         process.driver.turn(now.plus(Duration::from_secs(1)));
-        let deeds = std::iter::from_fn(|| process.deeds.next());
-        let speaks = deeds.filter(|deed| !matches!(deed, Deed::Said(..))).count();
+        let effects = std::iter::from_fn(|| process.effects.next());
+        let speaks = effects
+            .filter(|effect| !matches!(effect, RecordedEffect::Logged(..)))
+            .count();
         let rule = "who has stopped does nothing more";
         let checked = require(speaks == 0, rule, || {
             format!("{id} has stopped, and does {speaks} things in its last turn")
@@ -288,13 +292,13 @@ impl World {
 
     // --- effects ----------------------------------------------------------------------------
 
-    fn effect(&mut self, id: MemberId, seen: Seen) {
+    fn effect(&mut self, id: MemberId, seen: CoreEffect) {
         match &seen.effect {
             Effect::Write { ticket, op } => {
                 self.check_write(id, &seen, op);
                 let ticket = *ticket;
                 if let Effect::Write { op, .. } = &seen.effect {
-                    self.node_mut(id).ledger.write(ticket, op);
+                    self.node_mut(id).disk.write(ticket, op);
                 }
             }
             Effect::Committed { index } => self.committed(id, *index, &seen),
@@ -332,10 +336,10 @@ impl World {
     }
 
     /// The rules about what is written.
-    fn check_write(&mut self, id: MemberId, seen: &Seen, op: &WriteOp) {
+    fn check_write(&mut self, id: MemberId, seen: &CoreEffect, op: &WriteOp) {
         match op {
             WriteOp::Append(headers) => {
-                let mut before = self.node(id).ledger.written.last();
+                let mut before = self.node(id).disk.written.last();
                 let leads = self.checks.election.leader_of(seen.term) == Some(id);
                 let windows = match leads {
                     true => self.process(id).windows.clone(),
@@ -355,7 +359,8 @@ impl World {
                             before.and_then(|before| self.checks.config_change.protocol(before));
                         let checked = versions::made(*entry, config, protocol);
                         self.judge(checked);
-                        let ordered = self.is_ordered(id, *entry, config.is_sole_voter(id));
+                        let ordered =
+                            self.is_forced_configuration(id, *entry, config.is_sole_voter(id));
                         let committed = self.commit_index();
                         let made = &mut self.checks.config_change;
                         let before = before.filter(|_| !ordered);
@@ -367,7 +372,7 @@ impl World {
             }
             WriteOp::Truncate { from } => {
                 self.coverage.count("truncation");
-                let had = self.node(id).ledger.written.id_at(*from);
+                let had = self.node(id).disk.written.id_at(*from);
                 let checked = self.checks.committed.cut(id, *from, had);
                 self.judge(checked);
             }
@@ -381,7 +386,7 @@ impl World {
         }
     }
 
-    fn committed(&mut self, id: MemberId, index: LogIndex, seen: &Seen) {
+    fn committed(&mut self, id: MemberId, index: LogIndex, seen: &CoreEffect) {
         self.note(id, What::Committed { index });
         if index > self.commit_index() {
             let entry = seen.entries.last().copied().flatten();
@@ -394,7 +399,7 @@ impl World {
     }
 
     /// Shows a committed entry to the checkers.
-    fn check_commit(&mut self, id: MemberId, entry: EntryId, seen: &Seen) {
+    fn check_commit(&mut self, id: MemberId, entry: EntryId, seen: &CoreEffect) {
         let Some((header, payload)) = self.checks.payloads.get(entry) else {
             return self.judge(Err(Violation {
                 rule: "what is committed was written",
@@ -416,12 +421,18 @@ impl World {
         let voters = self.checks.quorums.voters_of(header.index);
         let checked = whole_on_quorum(header.id(), voters, |member| {
             let node = self.nodes.get(&member);
-            node.is_some_and(|node| node.ledger.vouches_from(first_chunk, header.id()))
+            node.is_some_and(|node| node.disk.vouches_from(first_chunk, header.id()))
         });
         self.judge(checked);
     }
 
-    fn check_quorum(&mut self, id: MemberId, index: LogIndex, entry: Option<EntryId>, seen: &Seen) {
+    fn check_quorum(
+        &mut self,
+        id: MemberId,
+        index: LogIndex,
+        entry: Option<EntryId>,
+        seen: &CoreEffect,
+    ) {
         let candidates = self.process(id).voters.clone();
         let term = seen.term;
         // It may have stepped down since: removed by what it committed, or without a quorum.
@@ -461,12 +472,12 @@ impl World {
         if change.role == RoleName::Leader {
             self.coverage.count("election won");
             self.check_new_leader(id, term);
-            self.spring_ambush(id);
+            self.restart_early_winner(id);
         }
     }
 
     fn check_new_leader(&mut self, id: MemberId, term: synod_consensus::Term) {
-        let written = &self.node(id).ledger.written;
+        let written = &self.node(id).disk.written;
         let committed: &Committed = &self.checks.committed;
         let checked = Election::complete(term, committed.entries(), |entry| written.has(entry));
         self.judge(checked);
@@ -493,7 +504,7 @@ impl World {
             self.judge(checked);
         }
         let core = self.core(id);
-        let written = &self.node(id).ledger.written;
+        let written = &self.node(id).disk.written;
         let agree = core.last_id() == written.last();
         if !agree {
             let (core, disk) = (core.last_id(), written.last());
@@ -512,7 +523,7 @@ impl World {
 
     /// A member that lacks what it has lost knows that; one that is done has it.
     fn check_repair(&mut self, id: MemberId) {
-        if self.node(id).ledger.owed.is_none() {
+        if self.node(id).disk.unrepaired.is_none() {
             return;
         }
         let core = self.core(id);
@@ -523,33 +534,33 @@ impl World {
             return self.judge(checked);
         }
         let committed = &self.checks.committed;
-        let checked = repair::is_whole(id, &self.node(id).ledger, |index| {
+        let checked = repair::is_whole(id, &self.node(id).disk, |index| {
             committed.get(index).map(synod_consensus::EntryHeader::id)
         });
         self.judge(checked);
         self.coverage.count("repair complete");
-        self.node_mut(id).ledger.owed = None;
+        self.node_mut(id).disk.unrepaired = None;
     }
 
     /// Since when a member can have known what its log may drop if it has to. Only a leader can tell, and one that
     /// has just started does not know what databases have on their disks; it takes no more then than its own log
     /// holds, but the log of a follower that came back with more is full sooner.
-    fn may_drop_since(&mut self, id: MemberId) -> u64 {
+    fn may_purge_since(&mut self, id: MemberId) -> u64 {
         let now_us = self.now_us;
         let leader = self.leader();
         let tells =
             leader.filter(|leader| self.process(*leader).driver.load().purge_limit > LogIndex(0));
-        self.told_since_us = tells.map(|_| self.told_since_us.unwrap_or(now_us));
+        self.purge_limit_since_us = tells.map(|_| self.purge_limit_since_us.unwrap_or(now_us));
         let since_us = self.process(id).since_us;
         match leader == Some(id) {
             true => since_us,
-            false => since_us.max(self.told_since_us.unwrap_or(now_us)),
+            false => since_us.max(self.purge_limit_since_us.unwrap_or(now_us)),
         }
     }
 
     /// How large a log may be: what it came to when it was allowed to is not gone at once, but does not grow.
     fn log_bytes_max(&mut self, id: MemberId) -> u64 {
-        let may_drop = self.now_us.saturating_sub(self.may_drop_since(id)) > SECOND;
+        let may_drop = self.now_us.saturating_sub(self.may_purge_since(id)) > SECOND;
         // A leader whose disk is slow finds later than others that their logs are full.
         let unwritten = self.leader().map_or(0, |leader| {
             let process = self.process(leader);
@@ -631,7 +642,7 @@ impl World {
 
     /// Whether the log has moved since the last look.
     pub(crate) fn has_moved(&mut self, id: MemberId) -> bool {
-        self.process(id).deeds.moved.load(Ordering::Relaxed)
+        self.process(id).effects.moved.load(Ordering::Relaxed)
     }
 }
 

@@ -17,9 +17,9 @@ use synod_member::{
 use synod_wire::PeerMessage;
 
 /// One deed.
-pub(crate) enum Deed {
+pub(crate) enum RecordedEffect {
     /// The core asks for this.
-    Effect(Seen),
+    Effect(CoreEffect),
     Send {
         to: MemberId,
         over: Option<u64>,
@@ -42,7 +42,7 @@ pub(crate) enum Deed {
     },
     Joined(View),
     Donate(DonorRequest),
-    News {
+    StateTransfer {
         id: u64,
         news: StateTransferEvent,
     },
@@ -53,12 +53,12 @@ pub(crate) enum Deed {
     Forced(Result<(), ForceError>),
     Delivered(Delivery),
     /// What was dropped before it was delivered, and no action.
-    PassedOver,
-    Said(Level, String),
+    EntriesSkipped,
+    Logged(Level, String),
 }
 
 /// An effect, and what the core knew when it asked for it.
-pub(crate) struct Seen {
+pub(crate) struct CoreEffect {
     pub(crate) effect: Effect,
     pub(crate) term: Term,
     /// Of a commit: the entries that are new.
@@ -69,7 +69,7 @@ pub(crate) struct Seen {
 
 /// Who keeps a connection to whom, of all processes.
 #[derive(Debug, Default)]
-pub(crate) struct Wants(Mutex<BTreeMap<MemberId, BTreeMap<MemberId, Link>>>);
+pub(crate) struct WantedLinks(Mutex<BTreeMap<MemberId, BTreeMap<MemberId, Link>>>);
 
 /// Whether a connection was tried: before that nobody gives it up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,7 +78,7 @@ enum Link {
     Tried,
 }
 
-impl Wants {
+impl WantedLinks {
     pub(crate) fn has(&self, who: MemberId, whom: MemberId) -> bool {
         lock(&self.0)
             .get(&who)
@@ -125,53 +125,53 @@ impl Wants {
 }
 
 /// The deeds of one process.
-pub(crate) struct Deeds {
+pub(crate) struct RecordedEffects {
     me: MemberId,
-    wants: Arc<Wants>,
-    queue: Mutex<VecDeque<Deed>>,
+    wanted_links: Arc<WantedLinks>,
+    queue: Mutex<VecDeque<RecordedEffect>>,
     /// There may be something to deliver.
     pub(crate) moved: AtomicBool,
 }
 
-impl Deeds {
-    pub(crate) fn new(me: MemberId, wants: Arc<Wants>) -> Arc<Deeds> {
-        Arc::new(Deeds {
+impl RecordedEffects {
+    pub(crate) fn new(me: MemberId, wanted_links: Arc<WantedLinks>) -> Arc<RecordedEffects> {
+        Arc::new(RecordedEffects {
             me,
-            wants,
+            wanted_links,
             queue: Mutex::default(),
             moved: AtomicBool::new(true),
         })
     }
 
-    pub(crate) fn push(&self, deed: Deed) {
-        lock(&self.queue).push_back(deed);
+    pub(crate) fn push(&self, effect: RecordedEffect) {
+        lock(&self.queue).push_back(effect);
     }
 
-    pub(crate) fn next(&self) -> Option<Deed> {
+    pub(crate) fn next(&self) -> Option<RecordedEffect> {
         lock(&self.queue).pop_front()
     }
 
     /// Takes the place of a client that asks for the group's position.
     pub(crate) fn reply_to(self: &Arc<Self>, read: u64) -> synod_member::Reply {
-        let deeds = self.clone();
-        Box::new(move |seqno| deeds.push(Deed::Answered { read, seqno }))
+        let effects = self.clone();
+        Box::new(move |seqno| effects.push(RecordedEffect::Answered { read, seqno }))
     }
 
     /// Takes the place of an operator who waits until the member has left.
     pub(crate) fn left(self: &Arc<Self>) -> synod_member::LeaveDone {
-        let deeds = self.clone();
-        synod_member::LeaveDone(Box::new(move || deeds.push(Deed::Left)))
+        let effects = self.clone();
+        synod_member::LeaveDone(Box::new(move || effects.push(RecordedEffect::Left)))
     }
 }
 
 /// A client that waits for the fate of its transaction.
-pub(crate) struct Caller {
+pub(crate) struct WaitingClient {
     pub(crate) transaction: u64,
-    pub(crate) deeds: Arc<Deeds>,
+    pub(crate) effects: Arc<RecordedEffects>,
     pub(crate) outcome: Mutex<ResultSlot>,
 }
 
-impl Client for Caller {
+impl Client for WaitingClient {
     fn is_decided(&self) -> bool {
         lock(&self.outcome).fate().is_some()
     }
@@ -180,66 +180,67 @@ impl Client for Caller {
         let is_first = lock(&self.outcome).decide(fate);
         if is_first {
             let transaction = self.transaction;
-            self.deeds.push(Deed::Decided { transaction, fate });
+            self.effects
+                .push(RecordedEffect::Decided { transaction, fate });
         }
         is_first
     }
 }
 
 /// The other side of a driver's traits.
-pub(crate) struct Side(pub(crate) Arc<Deeds>);
+pub(crate) struct HostSide(pub(crate) Arc<RecordedEffects>);
 
-impl Network for Side {
+impl Network for HostSide {
     fn send(&self, to: MemberId, message: PeerMessage) {
         let over = None;
-        self.0.push(Deed::Send { to, over, message });
+        self.0.push(RecordedEffect::Send { to, over, message });
     }
 
     fn send_over(&self, to: MemberId, connection: u64, message: PeerMessage) {
         let over = Some(connection);
-        self.0.push(Deed::Send { to, over, message });
+        self.0.push(RecordedEffect::Send { to, over, message });
     }
 
     fn knows(&self, member: MemberId) -> bool {
-        self.0.wants.has(self.0.me, member)
+        self.0.wanted_links.has(self.0.me, member)
     }
 
     fn connect(&self, member: MemberId, _address: &str) {
-        if self.0.wants.add(self.0.me, member) {
-            self.0.push(Deed::Connect(member));
+        if self.0.wanted_links.add(self.0.me, member) {
+            self.0.push(RecordedEffect::Connect(member));
         }
     }
 
     fn keep_only(&self, wanted: &dyn Fn(MemberId) -> bool) {
-        self.0.wants.keep(self.0.me, wanted);
+        self.0.wanted_links.keep(self.0.me, wanted);
     }
 
     fn set_group(&self, _group: GroupId) {
-        self.0.push(Deed::SetGroup);
+        self.0.push(RecordedEffect::SetGroup);
     }
 
     fn stop_seeking(&self) {
-        self.0.push(Deed::StopSeeking);
+        self.0.push(RecordedEffect::StopSeeking);
     }
 }
 
-impl Disk for Side {
+impl Disk for HostSide {
     fn write(&self, job: Job) {
-        self.0.push(Deed::Write(job));
+        self.0.push(RecordedEffect::Write(job));
     }
 
     fn read(&self, request: CatchUp) {
-        self.0.push(Deed::Read(request));
+        self.0.push(RecordedEffect::Read(request));
     }
 }
 
 /// Sees every effect, with what only the core knows at that moment.
-pub(crate) struct Eye {
-    pub(crate) deeds: Arc<Deeds>,
+pub(crate) struct EffectObserver {
+    pub(crate) effects: Arc<RecordedEffects>,
     pub(crate) committed: LogIndex,
 }
 
-impl Observer for Eye {
+impl Observer for EffectObserver {
     fn effect(&mut self, core: &Core, effect: &Effect) {
         let id_at = |index: LogIndex| {
             let term = core.term_at(index)?;
@@ -272,7 +273,7 @@ impl Observer for Eye {
             Effect::Send(_) | Effect::SendEntries(_) => return,
             Effect::Role(_) | Effect::Config(_) | Effect::ReadReady { .. } => {}
         }
-        self.deeds.push(Deed::Effect(Seen {
+        self.effects.push(RecordedEffect::Effect(CoreEffect {
             effect: effect.clone(),
             term: core.term(),
             entries,
@@ -281,32 +282,32 @@ impl Observer for Eye {
     }
 }
 
-impl Host for Deeds {
+impl Host for RecordedEffects {
     fn log(&self, level: Level, text: &str) {
-        self.push(Deed::Said(level, text.to_owned()));
+        self.push(RecordedEffect::Logged(level, text.to_owned()));
     }
 
     fn deliver(&self, delivery: Delivery) -> ControlFlow<()> {
-        self.push(Deed::Delivered(delivery));
+        self.push(RecordedEffect::Delivered(delivery));
         ControlFlow::Continue(())
     }
 
     fn entries_skipped(&self) {
-        self.push(Deed::PassedOver);
+        self.push(RecordedEffect::EntriesSkipped);
     }
 
     fn joined(&self, view: &View) {
-        self.push(Deed::Joined(view.clone()));
+        self.push(RecordedEffect::Joined(view.clone()));
     }
 
     fn primary_changed(&self, _primary: bool) {}
 
     fn donate(&self, request: DonorRequest) {
-        self.push(Deed::Donate(request));
+        self.push(RecordedEffect::Donate(request));
     }
 
     fn state_transfer_event(&self, id: u64, news: StateTransferEvent) {
-        self.push(Deed::News { id, news });
+        self.push(RecordedEffect::StateTransfer { id, news });
     }
 
     fn allows(&self, _ip: &str) -> bool {
@@ -314,14 +315,14 @@ impl Host for Deeds {
     }
 
     fn failed(&self, why: &str) {
-        self.push(Deed::Failed(why.to_owned()));
+        self.push(RecordedEffect::Failed(why.to_owned()));
     }
 }
 
-impl Deeds {
+impl RecordedEffects {
     /// To be called when the readable part of the log has moved.
     pub(crate) fn on_move(self: &Arc<Self>) -> impl Fn() + Send + Sync + 'static {
-        let deeds = self.clone();
-        move || deeds.moved.store(true, Ordering::Relaxed)
+        let effects = self.clone();
+        move || effects.moved.store(true, Ordering::Relaxed)
     }
 }

@@ -4,6 +4,11 @@
 //! clocks within their bound, and lost or damaged disks of one member at a time (an atlas: a good copy
 //! of everything committed stays on a majority).
 
+mod disk_faults;
+mod quorum_loss;
+pub(crate) mod scenes;
+mod versions;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -13,26 +18,26 @@ use synod_log::files::{Fault as FileFault, FaultKind, Op};
 use synod_log::{FaultyFiles, MemoryFiles};
 use synod_member::{ConfigRequest, Event as Input, LeaderTransferRequest};
 
-use crate::deeds::Deeds;
 use crate::member::Node;
+use crate::member::recorded_effects::RecordedEffects;
 use crate::options::Fault;
 use crate::trace::What;
 use crate::world::{Event, MS, SECOND, World};
 
 impl World {
     /// One trouble, and so on.
-    pub(crate) fn trouble(&mut self) {
-        if self.calm {
+    pub(crate) fn inject_fault(&mut self) {
+        if self.is_liveness_phase {
             return;
         }
         if let Some(length_us) = self.begin_scene() {
-            return self.schedule(length_us.max(1), Event::Trouble);
+            return self.schedule(length_us.max(1), Event::InjectFault);
         }
-        let mean_us = self.options.trouble_us;
+        let mean_us = self.options.fault_interval_us;
         let after_us = self.draw((1, 2 * mean_us));
-        self.schedule(after_us, Event::Trouble);
+        self.schedule(after_us, Event::InjectFault);
         if self.chance(0.25) {
-            return self.relieve();
+            return self.relieve_fault();
         }
         let on: Vec<Fault> = self.options.faults.iter().copied().collect();
         let Some(fault) = self.pick(&on) else { return };
@@ -94,8 +99,8 @@ impl World {
                 self.node_mut(live).slow_disk = slow_us;
             }
             Fault::BitRot => self.rot_somewhere(),
-            Fault::RotUnderway => self.rot(live, fault),
-            Fault::Astray => self.write_astray(any),
+            Fault::RotWhileRunning => self.rot(live, fault),
+            Fault::MisdirectedWrite => self.misdirect_write(any),
             Fault::NoSpace => self.break_disk(live, fault),
             Fault::FailedSync => self.break_disk(live, fault),
             Fault::TornRecovery => self.tear_recovery(any),
@@ -105,12 +110,12 @@ impl World {
             Fault::Purge => self.purge(live),
             Fault::Leave => self.leave(live),
             Fault::Weights => self.weigh(live),
-            Fault::Versions => self.replace_program(),
+            Fault::Versions => self.change_version(),
         }
     }
 
     /// Something gets better.
-    fn relieve(&mut self) {
+    fn relieve_fault(&mut self) {
         match self.rng.random_range(0..4) {
             0 => {
                 if let Some((a, b)) = self.net.unblock_one(&mut self.rng) {
@@ -207,7 +212,7 @@ impl World {
         self.coverage.count("torn write");
         if let Ok(Some(ticket)) = self.process(id).storage.sync() {
             // It was quicker than the fault.
-            self.node_mut(id).ledger.synced(ticket);
+            self.node_mut(id).disk.synced(ticket);
         }
         self.node(id).faulty.heal();
     }
@@ -334,13 +339,13 @@ impl World {
             nth,
             kind,
         });
-        let harmed = node.ledger.harmed;
+        let damaged = node.disk.damaged;
         let files = Arc::new(node.faulty.clone());
-        let deeds = Deeds::new(id, self.wants.clone());
-        drop(self.open(files, &deeds));
-        if harmed {
+        let effects = RecordedEffects::new(id, self.wanted_links.clone());
+        drop(self.open(files, &effects));
+        if damaged {
             self.coverage.count("torn repair");
-            self.node_mut(id).ledger.repair_torn = true;
+            self.node_mut(id).disk.repair_torn = true;
         }
         self.lose_unsynced(id);
     }
@@ -404,7 +409,7 @@ impl World {
                 .get(&some)
                 .is_some_and(|m| m.role == Role::Learner)
                 && !self.node(some).gone
-                && self.stands_with(&config, some) =>
+                && self.keeps_intact_majority_with(&config, some) =>
             {
                 ConfigChange::Promote(some)
             }
@@ -420,7 +425,7 @@ impl World {
         );
         // Refusals are fine.
         let reply = Box::new(drop);
-        self.tell(leader, Input::ChangeConfig(ConfigRequest { change, reply }));
+        self.feed(leader, Input::ChangeConfig(ConfigRequest { change, reply }));
         let gone = |world: &World| {
             let config = &world.core(leader).config().config;
             !config.members.contains_key(&some)
@@ -443,23 +448,23 @@ impl World {
         }
         self.hit(id, Fault::Leave);
         self.process(id).is_leaving = true;
-        let done = self.process(id).deeds.left();
-        self.tell(id, Input::Leave(done));
+        let done = self.process(id).effects.left();
+        self.feed(id, Input::Leave(done));
     }
 
     /// Whether no disk of the other voters is lost or damaged, and they stay a majority of whoever may vote.
     fn survives_without(&self, config: &synod_consensus::Config, without: MemberId) -> bool {
         let rest: BTreeSet<MemberId> = config.voters().filter(|id| *id != without).collect();
-        let is_good = |node: &Node| !node.gone && !node.ledger.is_weak();
+        let is_good = |node: &Node| !node.gone && !node.disk.needs_repair();
         let all_good = rest.iter().all(|id| is_good(self.node(*id)));
-        rest.len() >= 2 && all_good && self.stands(&rest, None)
+        rest.len() >= 2 && all_good && self.keeps_intact_majority(&rest, None)
     }
 
     /// Whether the voters with whole logs stay a majority with this member: where a disk is lost already, one more
     /// voter with a damaged log is one too many.
-    fn stands_with(&self, config: &synod_consensus::Config, with: MemberId) -> bool {
+    fn keeps_intact_majority_with(&self, config: &synod_consensus::Config, with: MemberId) -> bool {
         let voters: BTreeSet<MemberId> = config.voters().chain([with]).collect();
-        self.stands(&voters, None)
+        self.keeps_intact_majority(&voters, None)
     }
 
     fn transfer(&mut self) {
@@ -475,7 +480,7 @@ impl World {
         // Refusals are fine.
         let (to, reply) = (None, Box::new(drop));
         let request = LeaderTransferRequest { to, reply };
-        self.tell(leader, Input::TransferLeadership(request));
+        self.feed(leader, Input::TransferLeadership(request));
     }
 
     /// An operator gives a member another weight; it keeps it over restarts.
@@ -483,7 +488,7 @@ impl World {
         let preference = self.draw_preference();
         self.hit(id, Fault::Weights);
         self.node_mut(id).preference = preference;
-        self.tell(id, Input::LeaderPreference(preference));
+        self.feed(id, Input::LeaderPreference(preference));
     }
 
     /// Operators have set up the members with weights.

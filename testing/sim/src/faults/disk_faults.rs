@@ -11,14 +11,14 @@ use synod_consensus::{Config, MemberId};
 use synod_log::{MemoryFiles, offline};
 use synod_wire::PeerMessage;
 
-use crate::deeds::Deeds;
 use crate::invariants::repair;
 use crate::member::Node;
+use crate::member::recorded_effects::RecordedEffects;
+use crate::member::storage::LOG_DIR;
 use crate::options::Fault;
-use crate::peers::decode;
-use crate::storage::LOG_DIR;
 use crate::trace::{Text, What};
 use crate::world::World;
+use crate::world::peers::decode;
 
 /// A write is looked for among so many of the last.
 const RECENT_WRITES: usize = 200;
@@ -30,7 +30,7 @@ const CONTROL_SEGMENT_AT: usize = 52;
 const CONTROL_FLOOR_AT: usize = 60;
 
 /// What becomes of the bytes of a file.
-struct Harm {
+struct Damage {
     path: PathBuf,
     offset: u64,
     bytes: Vec<u8>,
@@ -41,7 +41,7 @@ enum Trial {
     /// Nothing that matters was harmed.
     Whole,
     /// Nothing is lost, but the log ends sooner: with the empty batch gone that had stated the last floor.
-    Unstated,
+    FloorLost,
     /// The damage is noticed, and can be repaired.
     Repairable,
     /// The damage is noticed and cannot be repaired.
@@ -104,13 +104,13 @@ fn number_at(bytes: &[u8], at: usize) -> Option<u64> {
 /// Whether all headers are gone that stated that a harmed batch was durable: then a shorter log looks as good.
 /// One write can cover them. One that goes astray can also land on the one header that stated that its own
 /// batch was durable, which is missing now. If something was `harmed_before`, they may have been about that.
-fn takes_end(files: &MemoryFiles, harmed: &MemoryFiles, harmed_before: bool) -> bool {
+fn takes_end(files: &MemoryFiles, damaged: &MemoryFiles, damaged_before: bool) -> bool {
     let mut paths = files.paths();
     paths.retain(|path| is_segment(path));
     let Some(newest) = paths.last() else {
         return false;
     };
-    let (before, after) = (files.content(newest), harmed.content(newest));
+    let (before, after) = (files.content(newest), damaged.content(newest));
     let (before, after) = (before.unwrap_or_default(), after.unwrap_or_default());
     let differs = |place: Range<u64>| {
         let at = |at: u64| usize::try_from(at).unwrap_or(usize::MAX);
@@ -124,9 +124,9 @@ fn takes_end(files: &MemoryFiles, harmed: &MemoryFiles, harmed_before: bool) -> 
     let left = batches.iter().filter(|batch| !differs(header(batch)));
     let left = highest(&mut left.map(|batch| batch.floor));
     let stated = highest(&mut batches.iter().map(|batch| batch.floor));
-    let mut harmed = batches.iter().filter(|batch| differs(batch.place.clone()));
+    let mut damaged = batches.iter().filter(|batch| differs(batch.place.clone()));
     left < stated
-        && (harmed_before || harmed.any(|batch| (left..stated).contains(&batch.place.start)))
+        && (damaged_before || damaged.any(|batch| (left..stated).contains(&batch.place.start)))
 }
 
 fn is_segment(path: &Path) -> bool {
@@ -181,17 +181,17 @@ impl World {
         }
         let at = self.rng.random_range(0..reach);
         let bit = 1 << self.rng.random_range(0..8);
-        let harm = Harm {
+        let damage = Damage {
             path,
             offset: at as u64, // usize is at most 64 bits
             bytes: vec![content[at] ^ bit],
         };
-        self.harm(id, fault, &[harm]);
+        self.damage_disk(id, fault, &[damage]);
     }
 
     /// It turns out that a write went elsewhere: it is missing where it belongs, and has overwritten
     /// something else.
-    pub(crate) fn write_astray(&mut self, id: MemberId) {
+    pub(crate) fn misdirect_write(&mut self, id: MemberId) {
         let (Some(from), Some(to)) = (self.pick_file(id), self.pick_file(id)) else {
             return;
         };
@@ -217,17 +217,17 @@ impl World {
             return;
         }
         // Every write goes to where nothing was before.
-        let missing = Harm {
+        let missing = Damage {
             path: from,
             offset: start,
             bytes: vec![0; bytes.len()],
         };
-        let landed = Harm {
+        let landed = Damage {
             path: to,
             offset,
             bytes,
         };
-        self.harm(id, Fault::Astray, &[missing, landed]);
+        self.damage_disk(id, Fault::MisdirectedWrite, &[missing, landed]);
     }
 
     fn pick_file(&mut self, id: MemberId) -> Option<PathBuf> {
@@ -241,57 +241,57 @@ impl World {
     }
 
     /// Harms a disk, unless the atlas forbids what would come of it.
-    fn harm(&mut self, id: MemberId, fault: Fault, harms: &[Harm]) {
+    fn damage_disk(&mut self, id: MemberId, fault: Fault, damages: &[Damage]) {
         let node = self.node(id);
         if node.gone || node.disk_fault {
             return;
         }
         let is_up = node.is_up();
-        let harmed = node.files.crash(u64::MAX);
-        for harm in harms {
-            harmed.harm(&harm.path, harm.offset, &harm.bytes);
+        let damaged = node.files.crash(u64::MAX);
+        for damage in damages {
+            damaged.harm(&damage.path, damage.offset, &damage.bytes);
         }
         self.hit(id, fault);
-        for harm in harms {
-            let (path, offset, bytes) = (harm.path.clone(), harm.offset, harm.bytes.len());
+        for damage in damages {
+            let (path, offset, bytes) = (damage.path.clone(), damage.offset, damage.bytes.len());
             self.note(
                 id,
-                What::Harmed {
+                What::Damaged {
                     path,
                     offset,
                     bytes,
                 },
             );
         }
-        let Node { files, ledger, .. } = self.node(id);
-        let takes_end = takes_end(files, &harmed, ledger.harmed) || ledger.floor_lost;
-        match self.trial(id, harmed, takes_end) {
+        let Node { files, disk, .. } = self.node(id);
+        let takes_end = takes_end(files, &damaged, disk.damaged) || disk.floor_lost;
+        match self.trial(id, damaged, takes_end) {
             Trial::Whole => {
                 self.coverage.count("damage without effect");
-                self.put(id, harms);
+                self.apply_damage(id, damages);
             }
             // Who opens the log now goes on where it ends now.
-            Trial::Unstated if !is_up => {
+            Trial::FloorLost if !is_up => {
                 self.coverage.count("statement of a floor lost");
-                self.put(id, harms);
-                self.node_mut(id).ledger.floor_lost = true;
+                self.apply_damage(id, damages);
+                self.node_mut(id).disk.floor_lost = true;
             }
             // Who has it open writes on behind the gap. Then it is below a floor: at the next start it counts
             // as damage, and all that was written behind it has to come again.
-            Trial::Unstated => {
+            Trial::FloorLost => {
                 self.coverage.count("statement of a floor lost");
-                if self.may_be_weak(id) {
-                    self.put(id, harms);
-                    let ledger = &mut self.node_mut(id).ledger;
-                    (ledger.harmed, ledger.floor_lost) = (true, true);
+                if self.may_damage(id) {
+                    self.apply_damage(id, damages);
+                    let disk = &mut self.node_mut(id).disk;
+                    (disk.damaged, disk.floor_lost) = (true, true);
                 }
             }
             Trial::Unnoticed => self.coverage.count("damage above floors"),
             Trial::Repairable => {
                 self.coverage.count("damage noticed");
-                if self.may_be_weak(id) {
-                    self.put(id, harms);
-                    self.node_mut(id).ledger.harmed = true;
+                if self.may_damage(id) {
+                    self.apply_damage(id, damages);
+                    self.node_mut(id).disk.damaged = true;
                 }
             }
             Trial::Refused(why) => {
@@ -304,33 +304,33 @@ impl World {
         }
     }
 
-    fn put(&mut self, id: MemberId, harms: &[Harm]) {
-        for harm in harms {
+    fn apply_damage(&mut self, id: MemberId, damages: &[Damage]) {
+        for damage in damages {
             let files = &self.node(id).files;
-            files.harm(&harm.path, harm.offset, &harm.bytes);
+            files.harm(&damage.path, damage.offset, &damage.bytes);
         }
     }
 
     /// Opens the log on a copy of a harmed disk; `takes_end` says whether no statement may be left of how far
     /// the log went.
     fn trial(&mut self, id: MemberId, files: MemoryFiles, takes_end: bool) -> Trial {
-        let deeds = Deeds::new(id, self.wants.clone());
+        let effects = RecordedEffects::new(id, self.wanted_links.clone());
         let is_shorter = count_batches(&files) < count_batches(&self.node(id).files);
-        let opened = match self.open(Arc::new(files), &deeds) {
+        let opened = match self.open(Arc::new(files), &effects) {
             Ok(opened) => opened,
             Err(error) => return Trial::Refused(error.to_string()),
         };
         let found = self.found(id, &opened);
         drop(opened);
-        let ledger = &self.node(id).ledger;
-        let checked = repair::after_damage(id, ledger, &found, false);
-        let all = repair::after_damage(id, ledger, &found, true);
-        let whole = !found.repaired && ledger.may_recover(&found.image);
+        let disk = &self.node(id).disk;
+        let checked = repair::after_damage(id, disk, &found, false);
+        let all = repair::after_damage(id, disk, &found, true);
+        let whole = !found.repaired && disk.may_recover(&found.image);
         if !takes_end {
             self.judge(checked);
         }
         match all {
-            Ok(()) if whole && is_shorter => Trial::Unstated,
+            Ok(()) if whole && is_shorter => Trial::FloorLost,
             Ok(()) if whole => Trial::Whole,
             Ok(()) => Trial::Repairable,
             Err(_) => Trial::Unnoticed,
@@ -364,17 +364,24 @@ impl World {
     /// Whether the voters with whole logs are a majority, not counting this member.
     fn can_spare(&self, config: &Config, id: MemberId) -> bool {
         let voters: BTreeSet<MemberId> = config.voters().collect();
-        voters.len() >= 3 && config.members.contains_key(&id) && self.stands(&voters, Some(id))
+        voters.len() >= 3
+            && config.members.contains_key(&id)
+            && self.keeps_intact_majority(&voters, Some(id))
     }
 
     /// Whether the members with whole logs, not counting `harmed`, are a majority of these voters, and stay one
     /// whomever the group makes a voter: anybody who wants to be one and has caught up, and damage that
     /// nobody has met yet does not stand in the way.
-    pub(crate) fn stands(&self, voters: &BTreeSet<MemberId>, harmed: Option<MemberId>) -> bool {
-        let is_weak = |id: &MemberId| harmed == Some(*id) || self.node(*id).ledger.is_weak();
-        let is_whole = |id: &&MemberId| !self.node(**id).gone && !is_weak(id);
+    pub(crate) fn keeps_intact_majority(
+        &self,
+        voters: &BTreeSet<MemberId>,
+        damaged: Option<MemberId>,
+    ) -> bool {
+        let needs_repair =
+            |id: &MemberId| damaged == Some(*id) || self.node(*id).disk.needs_repair();
+        let is_whole = |id: &&MemberId| !self.node(**id).gone && !needs_repair(id);
         let may_come = |(id, node): &(&MemberId, &Node)| {
-            node.wants_vote && !node.gone && is_weak(id) && !voters.contains(id)
+            node.wants_vote && !node.gone && needs_repair(id) && !voters.contains(id)
         };
         let all = voters.len() + self.nodes.iter().filter(may_come).count();
         voters.iter().filter(is_whole).count() > all / 2
@@ -409,7 +416,7 @@ impl World {
             others.filter_map(|other| self.nodes.get(&other))
         };
         let before_log = |node: &Node| {
-            let base = node.ledger.written.base.index;
+            let base = node.disk.written.base.index;
             self.checks.committed.get(base).map_or(0, |h| h.seqno.0)
         };
         let whole = others().filter(|node| node.has_data && !node.database.copying);
@@ -420,7 +427,7 @@ impl World {
 
     /// Whether the group survives it for sure if this log has to be repaired from others: of most voters the
     /// logs stay whole.
-    fn may_be_weak(&self, id: MemberId) -> bool {
+    fn may_damage(&self, id: MemberId) -> bool {
         let config = self.settled_config();
         config.is_some_and(|config| self.can_spare(config, id))
     }
@@ -478,11 +485,11 @@ mod tests {
         };
         assert_eq!(floors, [first.start, second.start, third.start]);
         let takes = |hit: &[u64]| {
-            let harmed = files.crash(u64::MAX);
+            let damaged = files.crash(u64::MAX);
             for at in hit {
-                harmed.harm(&segment, *at, &[0xaa]);
+                damaged.harm(&segment, *at, &[0xaa]);
             }
-            takes_end(&files, &harmed, false)
+            takes_end(&files, &damaged, false)
         };
         let records = |place: &Range<u64>| place.start + BATCH_HEADER_BYTES + 8;
         assert!(!takes(&[]) && !takes(&[third.start + 8]));

@@ -8,7 +8,7 @@ use synod_consensus::{
 
 /// The state of a log: where it starts, the term of each entry, and the vote.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Image {
+pub(crate) struct LogImage {
     pub(crate) base: EntryId,
     terms: Vec<Term>,
     pub(crate) vote: HardState,
@@ -23,8 +23,8 @@ pub(crate) enum Op {
     Reset(EntryId),
 }
 
-impl Image {
-    pub(crate) fn of(recovered: &Recovered) -> Image {
+impl LogImage {
+    pub(crate) fn of(recovered: &Recovered) -> LogImage {
         let base = recovered.base.last;
         let last = recovered.tail.last().map_or(base, EntryHeader::id);
         let mut terms = Vec::new();
@@ -36,7 +36,7 @@ impl Image {
             }
             terms.push(term);
         }
-        Image {
+        LogImage {
             base,
             terms,
             vote: recovered.vote,
@@ -110,7 +110,7 @@ impl Image {
     }
 
     /// Whether both hold the same, wherever they start.
-    pub(crate) fn same(&self, other: &Image) -> bool {
+    pub(crate) fn same(&self, other: &LogImage) -> bool {
         let from = self.base.index.max(other.base.index);
         let (last, its_last) = (self.last(), other.last());
         last == its_last
@@ -121,8 +121,8 @@ impl Image {
 
 /// What an opened log amounts to.
 #[derive(Clone, Debug)]
-pub(crate) struct Found {
-    pub(crate) image: Image,
+pub(crate) struct RecoveredLog {
+    pub(crate) image: LogImage,
     /// It is under repair until it has reached this entry.
     pub(crate) mark: Option<EntryId>,
     /// A repair was begun since it was open last: damage was noticed.
@@ -131,20 +131,20 @@ pub(crate) struct Found {
 
 /// What a damaged log has lost and its member still answers for, until it has come again.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Owed {
+pub(crate) struct Unrepaired {
     /// The last entry that was durable.
     pub(crate) mark: EntryId,
     /// What was durable, for each damage.
-    pub(crate) images: Vec<Image>,
+    pub(crate) images: Vec<LogImage>,
 }
 
 /// A member's disk: what was written, and how much of it is durable.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Ledger {
-    pub(crate) written: Image,
-    pub(crate) durable: Image,
+pub(crate) struct DiskModel {
+    pub(crate) written: LogImage,
+    pub(crate) durable: LogImage,
     /// Stated durable by a floor on the disk: recovery must never lose it silently.
-    pub(crate) floor: Image,
+    pub(crate) floor: LogImage,
     pending: VecDeque<(WriteTicket, Op)>,
     /// What the last sync made durable, after `floor`.
     last_batch: Vec<Op>,
@@ -152,36 +152,36 @@ pub(crate) struct Ledger {
     /// vanish unnoticed again.
     pub(crate) floor_lost: bool,
     /// Bytes that matter were changed on the disk since the log was opened: it will not come back as it was.
-    pub(crate) harmed: bool,
+    pub(crate) damaged: bool,
     /// A repair may have been begun, and was interrupted.
     pub(crate) repair_torn: bool,
     /// Lost by earlier damage.
-    pub(crate) owed: Option<Owed>,
+    pub(crate) unrepaired: Option<Unrepaired>,
 }
 
 /// A member that does not know its promises goes to a term at least so far above all others.
 const OUT_OF_REACH: u64 = 1 << 31;
 
-impl Ledger {
-    pub(crate) fn recovered(image: Image) -> Ledger {
-        Ledger {
+impl DiskModel {
+    pub(crate) fn recovered(image: LogImage) -> DiskModel {
+        DiskModel {
             written: image.clone(),
             durable: image.clone(),
             floor: image,
-            ..Ledger::default()
+            ..DiskModel::default()
         }
     }
 
     /// The log was opened again, and this was found.
-    pub(crate) fn reopened(&self, found: Image) -> Ledger {
-        let mut owed = self.owed.clone();
+    pub(crate) fn reopened(&self, found: LogImage) -> DiskModel {
+        let mut unrepaired = self.unrepaired.clone();
         if !self.may_recover(&found) {
-            let owed = owed.get_or_insert_default();
-            owed.mark = owed.mark.max(self.durable.last());
-            owed.images.push(self.durable.clone());
+            let unrepaired = unrepaired.get_or_insert_default();
+            unrepaired.mark = unrepaired.mark.max(self.durable.last());
+            unrepaired.images.push(self.durable.clone());
         }
-        let ledger = Ledger::recovered(found);
-        Ledger { owed, ..ledger }
+        let disk = DiskModel::recovered(found);
+        DiskModel { unrepaired, ..disk }
     }
 
     pub(crate) fn write(&mut self, ticket: WriteTicket, op: &WriteOp) {
@@ -215,7 +215,7 @@ impl Ledger {
     }
 
     /// Whether a crash may leave this: everything durable, and some of the records after it, in order.
-    pub(crate) fn may_recover(&self, found: &Image) -> bool {
+    pub(crate) fn may_recover(&self, found: &LogImage) -> bool {
         let mut image = self.durable.clone();
         if image.same(found) {
             return true;
@@ -229,17 +229,21 @@ impl Ledger {
     /// Whether a log that comes back after bytes were changed on its disk answers for what was there: it is
     /// whole; or damage was noticed, it has, or will wait for, the last entry, and knows its vote, or is beyond
     /// all votes. With `floors_only`, what no floor covered may be missing without a trace.
-    pub(crate) fn is_answered_for(&self, found: &Found, floors_only: bool) -> bool {
-        let Found {
+    pub(crate) fn accounts_for(&self, found: &RecoveredLog, floors_only: bool) -> bool {
+        let RecoveredLog {
             image: found,
             mark,
             repaired,
         } = found;
         let reach = mark.map_or(found.last(), |mark| mark.max(found.last()));
-        if self.owed.as_ref().is_some_and(|owed| reach < owed.mark) {
+        if self
+            .unrepaired
+            .as_ref()
+            .is_some_and(|unrepaired| reach < unrepaired.mark)
+        {
             return false;
         }
-        let answered = |image: &Image| {
+        let answered = |image: &LogImage| {
             if !repaired {
                 return image.same(found);
             }
@@ -248,7 +252,7 @@ impl Ledger {
             (vote == found || beyond) && image.last() <= reach
         };
         let pending = self.pending.iter().map(|(_, op)| op);
-        let (mut image, later): (Image, Vec<&Op>) = match floors_only {
+        let (mut image, later): (LogImage, Vec<&Op>) = match floors_only {
             true => (
                 self.floor.clone(),
                 self.last_batch.iter().chain(pending).collect(),
@@ -264,26 +268,32 @@ impl Ledger {
 
     /// Whether an entry is on the disk, or was and is answered for.
     pub(crate) fn vouches_for(&self, entry: EntryId) -> bool {
-        let mut owed = self.owed.iter().flat_map(|owed| &owed.images);
-        self.durable.has(entry) || owed.any(|image| image.has(entry))
+        let mut unrepaired = self
+            .unrepaired
+            .iter()
+            .flat_map(|unrepaired| &unrepaired.images);
+        self.durable.has(entry) || unrepaired.any(|image| image.has(entry))
     }
 
     /// As [`Ledger::vouches_for`], of everything from `first` to the entry.
     pub(crate) fn vouches_from(&self, first: LogIndex, entry: EntryId) -> bool {
-        let mut owed = self.owed.iter().flat_map(|owed| &owed.images);
-        let has_all = |image: &Image| image.has(entry) && image.base.index < first;
-        has_all(&self.durable) || owed.any(has_all)
+        let mut unrepaired = self
+            .unrepaired
+            .iter()
+            .flat_map(|unrepaired| &unrepaired.images);
+        let has_all = |image: &LogImage| image.has(entry) && image.base.index < first;
+        has_all(&self.durable) || unrepaired.any(has_all)
     }
 
     /// The entry that the log has to reach before its member may take part as if nothing had happened.
-    pub(crate) fn owes(&self) -> Option<EntryId> {
-        let owed = self.owed.as_ref()?;
-        (self.durable.last() < owed.mark).then_some(owed.mark)
+    pub(crate) fn unrepaired_mark(&self) -> Option<EntryId> {
+        let unrepaired = self.unrepaired.as_ref()?;
+        (self.durable.last() < unrepaired.mark).then_some(unrepaired.mark)
     }
 
     /// Whether damage has harmed this disk and not all of it is made good.
-    pub(crate) fn is_weak(&self) -> bool {
-        self.harmed || self.owed.is_some()
+    pub(crate) fn needs_repair(&self) -> bool {
+        self.damaged || self.unrepaired.is_some()
     }
 
     /// Everything durable is stated to be so.
@@ -305,8 +315,8 @@ mod tests {
         }
     }
 
-    fn image(ids: &[(u64, u64)]) -> Image {
-        let mut image = Image::default();
+    fn image(ids: &[(u64, u64)]) -> LogImage {
+        let mut image = LogImage::default();
         for (term, index) in ids {
             image.apply(&Op::Entry(id(*term, *index)));
         }
@@ -322,64 +332,61 @@ mod tests {
 
     #[test]
     fn crash_leaves_the_durable_part_and_a_prefix_of_the_rest() {
-        let mut ledger = Ledger::recovered(image(&[(1, 1), (1, 2)]));
-        ledger.write(WriteTicket(1), &WriteOp::Truncate { from: LogIndex(2) });
-        ledger.write(WriteTicket(2), &vote(3));
+        let mut disk = DiskModel::recovered(image(&[(1, 1), (1, 2)]));
+        disk.write(WriteTicket(1), &WriteOp::Truncate { from: LogIndex(2) });
+        disk.write(WriteTicket(2), &vote(3));
         let mut voted = image(&[(1, 1)]);
-        assert!(ledger.may_recover(&voted), "cut, and the vote lost");
+        assert!(disk.may_recover(&voted), "cut, and the vote lost");
         voted.vote.term = Term(3);
-        assert!(ledger.may_recover(&voted));
-        assert!(!ledger.may_recover(&image(&[])), "a durable entry is lost");
+        assert!(disk.may_recover(&voted));
+        assert!(!disk.may_recover(&image(&[])), "a durable entry is lost");
         let mut swapped = image(&[(1, 1), (1, 2)]);
         swapped.vote.term = Term(3);
-        assert!(!ledger.may_recover(&swapped), "the vote before the cut");
-        ledger.synced(WriteTicket(2));
-        assert!(
-            !ledger.may_recover(&image(&[(1, 1)])),
-            "the vote was durable"
-        );
+        assert!(!disk.may_recover(&swapped), "the vote before the cut");
+        disk.synced(WriteTicket(2));
+        assert!(!disk.may_recover(&image(&[(1, 1)])), "the vote was durable");
     }
 
     #[test]
     fn only_the_last_batch_may_vanish_unnoticed() {
-        let mut ledger = Ledger::default();
-        ledger.write(WriteTicket(1), &vote(1));
-        ledger.synced(WriteTicket(1));
-        ledger.write(WriteTicket(2), &vote(2));
-        ledger.synced(WriteTicket(2));
-        let forgets = |ledger: &Ledger, term| {
-            let mut image = Image::default();
+        let mut disk = DiskModel::default();
+        disk.write(WriteTicket(1), &vote(1));
+        disk.synced(WriteTicket(1));
+        disk.write(WriteTicket(2), &vote(2));
+        disk.synced(WriteTicket(2));
+        let forgets = |disk: &DiskModel, term| {
+            let mut image = LogImage::default();
             image.vote.term = Term(term);
-            let found = Found {
+            let found = RecoveredLog {
                 image,
                 mark: None,
                 repaired: false,
             };
-            !ledger.is_answered_for(&found, true)
+            !disk.accounts_for(&found, true)
         };
-        assert!(!forgets(&ledger, 1) && !forgets(&ledger, 2));
-        assert!(forgets(&ledger, 0));
-        ledger.floor_stated();
-        assert!(forgets(&ledger, 1));
-        ledger.floor_lost = true;
-        ledger.write(WriteTicket(3), &vote(3));
-        ledger.synced(WriteTicket(3));
-        assert!(!ledger.floor_lost, "the next batch states it again");
+        assert!(!forgets(&disk, 1) && !forgets(&disk, 2));
+        assert!(forgets(&disk, 0));
+        disk.floor_stated();
+        assert!(forgets(&disk, 1));
+        disk.floor_lost = true;
+        disk.write(WriteTicket(3), &vote(3));
+        disk.synced(WriteTicket(3));
+        assert!(!disk.floor_lost, "the next batch states it again");
     }
 
     #[test]
     fn damaged_log_answers_for_its_last_entry_and_its_vote() {
-        let mut ledger = Ledger::recovered(image(&[(1, 1), (1, 2)]));
-        ledger.durable.vote.term = Term(3);
+        let mut disk = DiskModel::recovered(image(&[(1, 1), (1, 2)]));
+        disk.durable.vote.term = Term(3);
         let answers = |vote: u64, mark| {
             let mut image = image(&[(1, 1)]);
             image.vote.term = Term(vote);
-            let found = Found {
+            let found = RecoveredLog {
                 image,
                 mark,
                 repaired: true,
             };
-            ledger.is_answered_for(&found, false)
+            disk.accounts_for(&found, false)
         };
         assert!(answers(3, Some(id(1, 2))));
         assert!(!answers(3, None), "the lost entry is forgotten");
@@ -387,12 +394,16 @@ mod tests {
         assert!(!answers(4, Some(id(1, 2))), "it may have voted in term 4");
         let beyond = 3 + OUT_OF_REACH;
         assert!(answers(beyond, Some(id(beyond, 0))));
-        ledger.harmed = true;
-        let mut after = ledger.reopened(image(&[(1, 1)]));
-        assert_eq!(after.owes(), Some(id(1, 2)));
+        disk.damaged = true;
+        let mut after = disk.reopened(image(&[(1, 1)]));
+        assert_eq!(after.unrepaired_mark(), Some(id(1, 2)));
         assert!(after.vouches_for(id(1, 2)) && !after.vouches_for(id(2, 2)));
         after.durable.apply(&Op::Entry(id(4, 2)));
-        assert_eq!(after.owes(), None, "a later leader's log has all of it");
+        assert_eq!(
+            after.unrepaired_mark(),
+            None,
+            "a later leader's log has all of it"
+        );
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! Clients, and the oracle of what they were told: transactions on rows with local locks, and causal
 //! reads. A transaction whose client gave up, or whose member died, is unknown, never absent.
 
+pub(crate) mod content;
+
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
@@ -12,9 +14,9 @@ use synod_member::{
     Submission, Waiter, lock, split_into_chunks,
 };
 
-use crate::action::{Content, Row, TABLES, row_keys, table_keys};
-use crate::deeds::Caller;
+use crate::clients::content::{Content, Row, TABLES, row_keys, table_keys};
 use crate::invariants::quorum::durable_on_quorum;
+use crate::member::recorded_effects::WaitingClient;
 use crate::trace::What;
 use crate::world::{Event, World};
 
@@ -26,7 +28,7 @@ pub(crate) struct Transaction {
     pub(crate) member: MemberId,
     pub(crate) session: SessionId,
     pub(crate) rows: Vec<Row>,
-    pub(crate) caller: Arc<Caller>,
+    pub(crate) caller: Arc<WaitingClient>,
     /// What it has not handed over yet.
     rest: VecDeque<Piece>,
     /// It takes its time for each piece.
@@ -37,12 +39,12 @@ pub(crate) struct Transaction {
 impl World {
     /// Somebody does something, and so on.
     pub(crate) fn work(&mut self) {
-        if self.calm {
+        if self.is_liveness_phase {
             return;
         }
         let period_us = self.options.workload.period_us;
         let after_us = self.draw((1, 2 * period_us));
-        self.schedule(after_us, Event::Work);
+        self.schedule(after_us, Event::ClientWork);
         let up: Vec<MemberId> = self
             .up()
             .into_iter()
@@ -65,8 +67,8 @@ impl World {
         }
         let committed = self.commit_index();
         let read = self.checks.reads.ask(id, committed);
-        let reply = self.process(id).deeds.reply_to(read);
-        self.tell(id, Input::Read(ReadDone { id: read, reply }));
+        let reply = self.process(id).effects.reply_to(read);
+        self.feed(id, Input::Read(ReadDone { id: read, reply }));
     }
 
     /// A client at a member commits a transaction.
@@ -152,9 +154,9 @@ impl World {
         let session = process.session;
         process.locks.extend(rows.iter().copied());
         let epoch = process.shared.epoch().clone();
-        let caller = Arc::new(Caller {
+        let caller = Arc::new(WaitingClient {
             transaction,
-            deeds: process.deeds.clone(),
+            effects: process.effects.clone(),
             outcome: Mutex::new(ResultSlot::new(epoch.clone())),
         });
         let snapshot = process.shared.hold_snapshot(Seqno(action.last_seen));
@@ -182,7 +184,7 @@ impl World {
             },
         );
         let timeout_us = self.options.workload.timeout_us;
-        self.schedule(timeout_us, Event::GiveUp { transaction });
+        self.schedule(timeout_us, Event::ClientTimeout { transaction });
         self.hand_over_rest(id, transaction);
     }
 
@@ -205,7 +207,7 @@ impl World {
                 held: None,
             };
             let waits = known.is_hesitant && !known.rest.is_empty();
-            self.tell_only(id, Input::Submit(submission));
+            self.feed_without_turn(id, Input::Submit(submission));
             if waits {
                 self.coverage.count("client hesitates");
                 let longest_us = self.options.workload.hesitant.1;

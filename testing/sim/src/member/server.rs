@@ -23,9 +23,9 @@ impl World {
     // --- joining ----------------------------------------------------------------------------
 
     /// The process has started. A logger has no database to wait for.
-    pub(crate) fn opened_for_business(&mut self, id: MemberId) {
+    pub(crate) fn start_logger(&mut self, id: MemberId) {
         if self.is_up(id) && !self.node(id).has_data {
-            self.tell(id, Input::DataState(DataState::Joined));
+            self.feed(id, Input::DataState(DataState::Joined));
         }
     }
 
@@ -48,16 +48,16 @@ impl World {
             session: process.session,
         };
         let (reader, shared) = (process.reader.clone(), process.shared.clone());
-        let host = process.deeds.clone();
+        let host = process.effects.clone();
         process.deliverer = Some(Deliverer::new(reader, shared, host, me, after));
         process.shared.set_applied(after);
-        self.tell(id, Input::DataState(DataState::Synced));
+        self.feed(id, Input::DataState(DataState::Synced));
     }
 
     // --- delivery ---------------------------------------------------------------------------
 
     /// Goes on applying if there is something to apply.
-    pub(crate) fn pump_delivery(&mut self, id: MemberId) {
+    pub(crate) fn schedule_apply(&mut self, id: MemberId) {
         let node = self.node(id);
         if !node.has_data {
             // A logger has applied everything, always.
@@ -72,7 +72,7 @@ impl World {
             return;
         }
         process.is_applying = true;
-        let slow = self.has(Fault::SlowApply) && !self.calm;
+        let slow = self.has(Fault::SlowApply) && !self.is_liveness_phase;
         let after_us = self.draw(if slow { (MS, 200 * MS) } else { (50, 2 * MS) });
         let (node, epoch) = (id, self.node(id).epoch);
         self.schedule(after_us, Event::Apply { node, epoch });
@@ -83,19 +83,19 @@ impl World {
         let process = self.process(id);
         process.is_applying = false;
         let moved = std::sync::atomic::Ordering::Relaxed;
-        process.deeds.moved.store(false, moved);
+        process.effects.moved.store(false, moved);
         let Some(deliverer) = process.deliverer.as_mut() else {
             return self.settle(id);
         };
         match deliverer.step(AT_ONCE) {
-            Ok(Delivered::Some) => process.deeds.moved.store(true, moved),
+            Ok(Delivered::Some) => process.effects.moved.store(true, moved),
             Ok(Delivered::Nothing | Delivered::Stopped) => {}
             Err(DeliverError::Log(error @ LogError::Damaged { .. })) => {
                 return self.log_failed(id, error);
             }
             Err(error) => return self.delivery_failed(id, &error),
         }
-        self.do_deeds(id);
+        self.perform_effects(id);
         if self.is_up(id) && self.violation.is_none() {
             let applied = self.node(id).database.applied;
             self.note(id, What::Applied { seqno: applied });
@@ -168,7 +168,7 @@ impl World {
         process.asked = Some((number, now_us));
         let session = process.session;
         self.coverage.count("full copy asked for");
-        self.tell(id, Input::DataState(DataState::Joining));
+        self.feed(id, Input::DataState(DataState::Joining));
         let request = StateRequest {
             id: number,
             joiner: id,
@@ -178,7 +178,7 @@ impl World {
             any_donor: true,
             request: Vec::new().into(),
         };
-        self.tell(id, Input::RequestState(request));
+        self.feed(id, Input::RequestState(request));
         if self.is_up(id) {
             let (node, epoch) = (id, self.node(id).epoch);
             self.schedule(
@@ -215,7 +215,7 @@ impl World {
             accepted: fit,
             text: String::new(),
         };
-        self.tell(id, Input::StateOffer { joiner, offer });
+        self.feed(id, Input::StateOffer { joiner, offer });
         if fit && self.is_up(id) {
             let (node, epoch) = (id, self.node(id).epoch);
             let after_us = self.draw((20 * MS, SECOND));
@@ -241,7 +241,7 @@ impl World {
             seqno,
             text: String::new(),
         };
-        self.tell(id, Input::StateResult { joiner, result });
+        self.feed(id, Input::StateResult { joiner, result });
     }
 
     /// About the copy this member asked for.

@@ -5,12 +5,12 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use synod_consensus::Limits;
 
+use crate::faults::scenes::Scene;
 use crate::options::{Fault, Options, timing};
-use crate::scenes::Scene;
 
 /// What a seed is for, beside what it has drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Flavour {
+pub(crate) enum Profile {
     /// Nothing.
     Plain,
     /// Members that restart right after they have voted, and others that ask late.
@@ -29,25 +29,25 @@ pub(crate) enum Flavour {
     LongActions,
 }
 
-impl Flavour {
+impl Profile {
     /// That of a seed.
-    pub(crate) fn of(seed: u64) -> Flavour {
+    pub(crate) fn of(seed: u64) -> Profile {
         match seed % 10 {
-            4 => Flavour::Absences,
-            5 => Flavour::Elections,
-            6 => Flavour::Leases,
-            7 => Flavour::HandOvers,
-            8 => Flavour::LateLeaders,
-            9 => Flavour::ShortLogs,
+            4 => Profile::Absences,
+            5 => Profile::Elections,
+            6 => Profile::Leases,
+            7 => Profile::HandOvers,
+            8 => Profile::LateLeaders,
+            9 => Profile::ShortLogs,
             // The rest of these is as drawn.
-            1 if (seed / 10).is_multiple_of(3) => Flavour::LongActions,
-            _ => Flavour::Plain,
+            1 if (seed / 10).is_multiple_of(3) => Profile::LongActions,
+            _ => Profile::Plain,
         }
     }
 
     /// Changes what was drawn.
-    pub(crate) fn season(self, seed: u64, options: &mut Options) {
-        if self == Flavour::Plain {
+    pub(crate) fn apply(self, seed: u64, options: &mut Options) {
+        if self == Profile::Plain {
             return;
         }
         let mut rng = SmallRng::seed_from_u64(seed ^ 0xf1a_0f1a_0f1a);
@@ -57,44 +57,44 @@ impl Flavour {
             options.faults.remove(&fault);
         }
         options.timing = timing(1, 20_000);
-        options.trouble_us = 60_000;
+        options.fault_interval_us = 60_000;
         options.delay_us = [(100, 400), (300, 3_000)][rng.random_range(0..2)];
         options.sync_us = [(100, 600), (500, 5_000)][rng.random_range(0..2)];
         options.gather = 0.0;
         let workload = &mut options.workload;
         (workload.period_us, workload.timeout_us) = (5_000, 10_000_000);
         match self {
-            Flavour::Plain => {}
-            Flavour::Elections => options.scenes = vec![Scene::SplitVote],
-            Flavour::Leases => options.scenes = vec![Scene::CutOff, Scene::LateAnswers],
-            Flavour::HandOvers => {
+            Profile::Plain => {}
+            Profile::Elections => options.scenes = vec![Scene::SplitVote],
+            Profile::Leases => options.scenes = vec![Scene::CutOff, Scene::LateAnswers],
+            Profile::HandOvers => {
                 options.scenes = vec![Scene::HandOvers];
                 options.faults.insert(Fault::Duplicates);
                 options.duplicates = 0.2;
                 options.chunk_bytes = 100;
             }
-            Flavour::LateLeaders => {
+            Profile::LateLeaders => {
                 options.scenes = vec![Scene::LateLeader];
                 // Many conflicts, of which nobody hears soon.
                 (workload.rows, workload.rows_per_action) = (40, 2);
                 workload.total_order = 0.0;
                 (options.delay_us, options.sync_us) = ((1_000, 20_000), (2_000, 30_000));
             }
-            Flavour::Absences => {
+            Profile::Absences => {
                 options.scenes = vec![Scene::Away];
                 // Whoever comes back proposes again before its database notices that it is behind.
                 (options.delay_us, options.sync_us) = ((100, 400), (100, 600));
                 options.retain_bytes = 128 << 10;
-                write_much(options);
+                set_heavy_writes(options);
             }
-            Flavour::ShortLogs => {
+            Profile::ShortLogs => {
                 options.scenes = vec![Scene::ShortLogs, Scene::BadSync];
                 options.retain_bytes = 64 << 20;
-                write_much(options);
+                set_heavy_writes(options);
             }
-            Flavour::LongActions => {
+            Profile::LongActions => {
                 options.retain_bytes = 128 << 10;
-                write_much(options);
+                set_heavy_writes(options);
                 options.chunk_bytes = 400;
                 options.workload.hesitant = (0.1, 200_000);
             }
@@ -103,7 +103,7 @@ impl Flavour {
 }
 
 /// A segment in less time than a database takes to flush, and nothing that slows down all else.
-fn write_much(options: &mut Options) {
+fn set_heavy_writes(options: &mut Options) {
     (options.voters, options.loggers, options.learners) = (3, 0, 0);
     options.faults.remove(&Fault::SlowApply);
     options.faults.remove(&Fault::Bandwidth);

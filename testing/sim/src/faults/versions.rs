@@ -15,7 +15,7 @@ pub(crate) const NEW: VersionRange = VersionRange { min: 1, max: 2 };
 
 impl World {
     /// The program that a new member begins with. A group is founded by the old one.
-    pub(crate) fn draw_program(&mut self) -> VersionRange {
+    pub(crate) fn draw_versions(&mut self) -> VersionRange {
         match self.options.has(Fault::Versions) && !self.nodes.is_empty() && self.chance(0.8) {
             true => NEW,
             false => OLD,
@@ -23,7 +23,7 @@ impl World {
     }
 
     /// A member's program is replaced by an older or a newer one, and it is started again.
-    pub(crate) fn replace_program(&mut self) {
+    pub(crate) fn change_version(&mut self) {
         let there = |(_, node): &(&MemberId, &Node)| !node.gone;
         let all = self.nodes.iter().filter(there);
         let (old, new): (Vec<_>, Vec<_>) = all.partition(|(_, node)| node.versions == OLD);

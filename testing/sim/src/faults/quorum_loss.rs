@@ -9,9 +9,9 @@ use synod_member::{Event as Input, ForceDone};
 
 use std::collections::BTreeSet;
 
-use crate::deeds::Deed;
-use crate::image::Image;
 use crate::invariants::{Violation, require};
+use crate::member::disk_model::LogImage;
+use crate::member::recorded_effects::RecordedEffect;
 use crate::options::Fault;
 use crate::trace::What;
 use crate::world::World;
@@ -19,7 +19,7 @@ use crate::world::World;
 impl World {
     /// Loses most voters and goes on with one of the rest. `None` if nobody is fit for it; otherwise those
     /// that are left, who must come to rest.
-    pub(crate) fn go_on_alone(&mut self) -> Option<BTreeSet<MemberId>> {
+    pub(crate) fn continue_with_forced_primary(&mut self) -> Option<BTreeSet<MemberId>> {
         self.stop_all();
         let all: Vec<MemberId> = self.nodes.keys().copied().collect();
         for id in &all {
@@ -28,21 +28,24 @@ impl World {
             (node.slow_disk, node.paused_until_us) = (0, 0);
             self.start(*id);
         }
-        let fit: Vec<MemberId> = all.into_iter().filter(|id| self.is_fit(*id)).collect();
+        let fit: Vec<MemberId> = all
+            .into_iter()
+            .filter(|id| self.can_be_forced_primary(*id))
+            .collect();
         let leader = self.pick(&fit)?;
-        let left = self.draw_left(leader);
-        let cut = self.common(&self.node(leader).ledger.written);
+        let left = self.draw_survivors(leader);
+        let cut = self.last_committed_in(&self.node(leader).disk.written);
         self.stop_all();
         self.hit(leader, Fault::Forced);
-        self.lose_by_order(cut);
+        self.forget_lost_entries(cut);
         self.give_up_disks(&left, cut);
         let left: BTreeSet<MemberId> = left.into_iter().filter(|id| !self.node(*id).gone).collect();
         self.net.unblock_all();
         self.forced = Some(leader);
         self.start(leader);
         if self.is_up(leader) {
-            let done = self.process(leader).deeds.forced();
-            self.tell(leader, Input::ForcePrimary(done));
+            let done = self.process(leader).effects.forced();
+            self.feed(leader, Input::ForcePrimary(done));
         }
         for id in &left {
             self.start(*id);
@@ -57,19 +60,19 @@ impl World {
     }
 
     /// Whether this member can be told to go on: it votes, its log is whole, and its database goes with it.
-    fn is_fit(&self, id: MemberId) -> bool {
+    fn can_be_forced_primary(&self, id: MemberId) -> bool {
         let node = self.node(id);
-        if !node.is_up() || !node.has_data || node.database.copying || node.ledger.is_weak() {
+        if !node.is_up() || !node.has_data || node.database.copying || node.disk.needs_repair() {
             return false;
         }
         let core = self.core(id);
         let applied = node.database.applied;
-        let kept = self.seqno_at(self.common(&node.ledger.written));
+        let kept = self.seqno_at(self.last_committed_in(&node.disk.written));
         core.config().config.is_voter(id) && core.base().seqno <= applied && applied <= kept
     }
 
     /// Who is left beside a member: fewer than a majority of its configuration.
-    fn draw_left(&mut self, leader: MemberId) -> Vec<MemberId> {
+    fn draw_survivors(&mut self, leader: MemberId) -> Vec<MemberId> {
         let voters: BTreeSet<MemberId> = self.core(leader).config().config.voters().collect();
         let mut left = vec![leader];
         let others: Vec<MemberId> = self.up().into_iter().filter(|id| *id != leader).collect();
@@ -83,7 +86,7 @@ impl World {
     }
 
     /// Up to where a log has what is committed.
-    fn common(&self, log: &Image) -> LogIndex {
+    fn last_committed_in(&self, log: &LogImage) -> LogIndex {
         let committed = &self.checks.committed;
         let known = |index: LogIndex| committed.get(index).map(EntryHeader::id);
         let last = log.last().index.min(committed.index());
@@ -98,7 +101,7 @@ impl World {
     }
 
     /// Takes what is committed after an entry out of the account.
-    fn lose_by_order(&mut self, cut: LogIndex) {
+    fn forget_lost_entries(&mut self, cut: LogIndex) {
         if self.commit_index() > cut {
             self.coverage.count("entries lost by order");
         }
@@ -129,16 +132,16 @@ impl World {
         for id in all {
             let node = self.node_mut(id);
             node.database.holds_lost = node.database.applied > kept;
-            let (log_end, is_weak) = (node.ledger.written.last(), node.ledger.is_weak());
+            let (log_end, needs_repair) = (node.disk.written.last(), node.disk.needs_repair());
             let known = self.checks.payloads.get(log_end);
             let is_short =
                 known.is_some_and(|(header, _)| header.seqno < self.node(id).database.applied);
             let node = self.node_mut(id);
-            if node.database.holds_lost && (is_weak || is_short) {
+            if node.database.holds_lost && (needs_repair || is_short) {
                 // Its log does not tell, so the documents do.
                 node.database.replace(Seqno(0));
             }
-            let begins_behind = node.ledger.written.base.index > cut;
+            let begins_behind = node.disk.written.base.index > cut;
             if !left.contains(&id) || begins_behind {
                 node.gone = true;
             }
@@ -175,7 +178,12 @@ impl World {
     }
 
     /// Whether this configuration entry is the one that was ordered.
-    pub(crate) fn is_ordered(&mut self, id: MemberId, entry: EntryId, sole_voter: bool) -> bool {
+    pub(crate) fn is_forced_configuration(
+        &mut self,
+        id: MemberId,
+        entry: EntryId,
+        sole_voter: bool,
+    ) -> bool {
         let ordered = self.forced == Some(id) && sole_voter;
         if ordered {
             self.forced = None;
@@ -185,10 +193,12 @@ impl World {
     }
 }
 
-impl crate::deeds::Deeds {
+impl crate::member::recorded_effects::RecordedEffects {
     /// Takes the place of the operator who has given the order.
     fn forced(self: &std::sync::Arc<Self>) -> ForceDone {
-        let deeds = self.clone();
-        ForceDone(Box::new(move |result| deeds.push(Deed::Forced(result))))
+        let effects = self.clone();
+        ForceDone(Box::new(move |result| {
+            effects.push(RecordedEffect::Forced(result))
+        }))
     }
 }

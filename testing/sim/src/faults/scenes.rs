@@ -4,9 +4,9 @@
 use rand::Rng;
 use synod_consensus::MemberId;
 
-use crate::driver::kind_of;
-use crate::peers::decode;
+use crate::member::member_runner::kind_of;
 use crate::trace::What;
+use crate::world::peers::decode;
 use crate::world::{Event, MS, World};
 
 /// See each.
@@ -33,17 +33,17 @@ pub enum Scene {
 
 /// One step.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Move {
+pub(crate) enum SceneStep {
     /// The process ends, and starts again so much later.
     Restart { member: MemberId, down_us: u64 },
     /// Two members do not hear each other.
-    Part { a: MemberId, b: MemberId },
+    Separate { a: MemberId, b: MemberId },
     /// Nobody hears this member, nor it anybody.
     Isolate { member: MemberId },
     /// The network works again, all of it.
     Heal,
     /// Stands still as soon as an answer is on its way to it, if that is before then.
-    StandStill {
+    PauseBeforeAnswer {
         member: MemberId,
         pause_us: u64,
         before_us: u64,
@@ -51,20 +51,20 @@ pub(crate) enum Move {
     /// Whoever leads hands over.
     HandOver,
     /// All logs drop whatever they may.
-    DropLogs,
+    PurgeLogs,
     /// Nobody writes for so long.
     Quiet { us: u64 },
     /// Its next sync fails.
     FailSync { member: MemberId },
     /// Its power fails.
-    CutPower { member: MemberId },
+    PowerCut { member: MemberId },
     /// What this member sends takes so much longer; back to normal at zero.
     Delay { member: MemberId, us: u64 },
 }
 
 /// Waits for the winner of an election.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Ambush {
+pub(crate) struct LateCandidate {
     /// Asks for votes late, and is left alone.
     late: MemberId,
     until_us: u64,
@@ -100,8 +100,8 @@ impl World {
         })
     }
 
-    fn step_after(&mut self, after_us: u64, step: Move) {
-        self.schedule(after_us, Event::Move(step));
+    fn step_after(&mut self, after_us: u64, step: SceneStep) {
+        self.schedule(after_us, Event::SceneStep(step));
     }
 
     // --- the scenes -------------------------------------------------------------------------
@@ -112,54 +112,54 @@ impl World {
         // Its vote for itself, and so its question, is late; its voters have kept their promises by then.
         self.node_mut(late).slow_disk = self.draw((3 * promise_us / 2, 2 * promise_us));
         let until_us = self.now_us + 4 * promise_us;
-        self.ambush = Some(Ambush { late, until_us });
+        self.late_candidate = Some(LateCandidate { late, until_us });
         let down_us = self.draw((0, MS));
         let member = leader;
-        self.step_after(1, Move::Restart { member, down_us });
+        self.step_after(1, SceneStep::Restart { member, down_us });
         let length_us = 8 * promise_us;
-        self.step_after(length_us, Move::Heal);
+        self.step_after(length_us, SceneStep::Heal);
         length_us + self.options.timing.election_timeout_max_us
     }
 
     /// Somebody has won an election while an ambush is laid: it dies, and so does what its voters have in mind.
-    pub(crate) fn spring_ambush(&mut self, winner: MemberId) {
-        let Some(Ambush { late, until_us }) = self.ambush else {
+    pub(crate) fn restart_early_winner(&mut self, winner: MemberId) {
+        let Some(LateCandidate { late, until_us }) = self.late_candidate else {
             return;
         };
         if winner == late || self.now_us > until_us {
             return;
         }
-        self.ambush = None;
+        self.late_candidate = None;
         let down_us = 10 * self.options.timing.promise_us;
         let member = winner;
-        self.step_after(1, Move::Restart { member, down_us });
+        self.step_after(1, SceneStep::Restart { member, down_us });
         for member in self.up() {
             if member != winner && member != late {
                 let down_us = self.draw((0, MS));
-                self.step_after(2, Move::Restart { member, down_us });
+                self.step_after(2, SceneStep::Restart { member, down_us });
             }
         }
     }
 
     fn cut_off(&mut self, leader: MemberId, others: &[MemberId]) -> u64 {
         let timing = self.options.timing.clone();
-        let stands = others[self.rng.random_range(0..others.len())];
+        let candidate = others[self.rng.random_range(0..others.len())];
         // Nobody writes, or the others would not vote for it: its log would be shorter than theirs.
         let quiet_us = 2 * timing.promise_us + timing.election_timeout_max_us;
-        self.step_after(0, Move::Quiet { us: quiet_us });
-        let (a, b) = (leader, stands);
-        self.step_after(timing.promise_us, Move::Part { a, b });
+        self.step_after(0, SceneStep::Quiet { us: quiet_us });
+        let (a, b) = (leader, candidate);
+        self.step_after(timing.promise_us, SceneStep::Separate { a, b });
         let until_us = timing.promise_us + timing.election_timeout_max_us;
         let then_us = self.draw((until_us, until_us + 2 * timing.heartbeat_us));
-        self.step_after(then_us, Move::Isolate { member: leader });
+        self.step_after(then_us, SceneStep::Isolate { member: leader });
         for member in self.up() {
-            if member != leader && member != stands {
+            if member != leader && member != candidate {
                 let down_us = self.draw((0, MS));
-                self.step_after(then_us, Move::Restart { member, down_us });
+                self.step_after(then_us, SceneStep::Restart { member, down_us });
             }
         }
         let length_us = then_us + 2 * timing.promise_us;
-        self.step_after(length_us, Move::Heal);
+        self.step_after(length_us, SceneStep::Heal);
         length_us + timing.election_timeout_max_us
     }
 
@@ -169,7 +169,7 @@ impl World {
         let pause_us = self.draw((longest_us, 2 * longest_us));
         let before_us = self.now_us + 4 * timing.heartbeat_us;
         let member = leader;
-        let step = Move::StandStill {
+        let step = SceneStep::PauseBeforeAnswer {
             member,
             pause_us,
             before_us,
@@ -182,7 +182,7 @@ impl World {
         let mut at_us = 0;
         for _ in 0..12 {
             at_us += self.draw((5 * MS, 50 * MS));
-            self.step_after(at_us, Move::HandOver);
+            self.step_after(at_us, SceneStep::HandOver);
         }
         at_us
     }
@@ -191,8 +191,8 @@ impl World {
         let longest_us = self.options.timing.election_timeout_max_us;
         let us = self.draw((3 * longest_us / 5, 9 * longest_us / 10));
         let member = leader;
-        self.step_after(0, Move::Delay { member, us });
-        self.step_after(2 * longest_us, Move::Delay { member, us: 0 });
+        self.step_after(0, SceneStep::Delay { member, us });
+        self.step_after(2 * longest_us, SceneStep::Delay { member, us: 0 });
         3 * longest_us
     }
 
@@ -211,87 +211,87 @@ impl World {
         for other in all.into_iter().filter(|other| *other != member) {
             self.net.block(other, member);
         }
-        self.step_after(20 * MS, Move::Isolate { member });
-        self.step_after(2 * timing.promise_us, Move::HandOver);
+        self.step_after(20 * MS, SceneStep::Isolate { member });
+        self.step_after(2 * timing.promise_us, SceneStep::HandOver);
         // Back before it gives up its proposals.
         let length_us = self.draw((
             timing.election_timeout_min_us,
             2 * timing.election_timeout_min_us,
         ));
-        self.step_after(length_us, Move::Heal);
+        self.step_after(length_us, SceneStep::Heal);
         length_us + timing.promise_us
     }
 
     fn short_logs(&mut self) -> u64 {
         let heartbeat_us = self.options.timing.heartbeat_us;
         for part in 0..20 {
-            self.step_after(part * 3 * heartbeat_us, Move::DropLogs);
+            self.step_after(part * 3 * heartbeat_us, SceneStep::PurgeLogs);
             // Databases have come as far as logs, but not on their disks.
             let us = heartbeat_us;
-            self.step_after(part * 3 * heartbeat_us, Move::Quiet { us });
+            self.step_after(part * 3 * heartbeat_us, SceneStep::Quiet { us });
         }
         60 * heartbeat_us
     }
 
     fn bad_sync(&mut self, others: &[MemberId]) -> u64 {
         let member = others[self.rng.random_range(0..others.len())];
-        self.step_after(0, Move::FailSync { member });
+        self.step_after(0, SceneStep::FailSync { member });
         let longest_us = 2 * self.options.sync_us.1;
         let after_us = self.draw((0, longest_us));
-        self.step_after(after_us, Move::CutPower { member });
+        self.step_after(after_us, SceneStep::PowerCut { member });
         longest_us + self.options.timing.election_timeout_min_us
     }
 
     // --- the steps --------------------------------------------------------------------------
 
     /// The next step of a scene.
-    pub(crate) fn make(&mut self, step: Move) {
-        if self.calm {
+    pub(crate) fn make(&mut self, step: SceneStep) {
+        if self.is_liveness_phase {
             return;
         }
         match step {
-            Move::Restart { member, down_us } => self.restart_after(member, down_us),
-            Move::Part { a, b } => {
+            SceneStep::Restart { member, down_us } => self.restart_after(member, down_us),
+            SceneStep::Separate { a, b } => {
                 self.net.block(a, b);
                 self.net.block(b, a);
             }
-            Move::Isolate { member } => {
+            SceneStep::Isolate { member } => {
                 let all: Vec<MemberId> = self.nodes.keys().copied().collect();
                 for other in all.into_iter().filter(|other| *other != member) {
                     self.net.block(member, other);
                     self.net.block(other, member);
                 }
             }
-            Move::Heal => {
-                self.ambush = None;
+            SceneStep::Heal => {
+                self.late_candidate = None;
                 for id in self.up() {
                     self.node_mut(id).slow_disk = 0;
                 }
                 self.heal_network();
             }
-            Move::StandStill {
+            SceneStep::PauseBeforeAnswer {
                 member,
                 pause_us,
                 before_us,
             } => self.stand_still(member, pause_us, before_us),
-            Move::HandOver => {
+            SceneStep::HandOver => {
                 if let Some(leader) = self.ready_leader() {
                     self.transfer_from(leader);
                 }
             }
-            Move::DropLogs => {
+            SceneStep::PurgeLogs => {
                 for node in self.nodes.values_mut() {
                     node.wall_ahead = true;
                 }
             }
-            Move::FailSync { member } => {
+            SceneStep::FailSync { member } => {
                 if self.is_up(member) {
                     self.fail_sync(member, 1);
                 }
             }
-            Move::CutPower { member } => self.power_cut(member),
-            Move::Quiet { us } => self.quiet_until_us = self.now_us + us,
-            Move::Delay { member, us } => self.net.delay(member, us),
+            SceneStep::PowerCut { member } => self.power_cut(member),
+            SceneStep::Quiet { us } => self.quiet_until_us = self.now_us + us,
+            SceneStep::Delay { member, us } => self.net.delay(member, us),
         }
     }
 
@@ -317,7 +317,7 @@ impl World {
             self.node_mut(member).paused_until_us = until_us;
             self.note(member, What::Paused { until_us });
         } else if self.now_us < before_us {
-            let step = Move::StandStill {
+            let step = SceneStep::PauseBeforeAnswer {
                 member,
                 pause_us,
                 before_us,

@@ -1,6 +1,12 @@
 //! A simulated member: its machine (disk, clock, database) and, while it is up, its process: the
 //! production member, and what its threads would hold.
 
+pub(crate) mod disk_model;
+pub(crate) mod member_runner;
+pub(crate) mod recorded_effects;
+mod server;
+pub(crate) mod storage;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
@@ -8,10 +14,10 @@ use synod_consensus::{LeaderPreference, LogIndex, MemberId, Seqno, SessionId, Ve
 use synod_log::{FaultyFiles, LogReader, MemoryFiles};
 use synod_member::{CatchUp, Deliverer, Driver, Job, Shared, Storage};
 
-use crate::action::Row;
-use crate::clock::Clock;
-use crate::deeds::Deeds;
-use crate::image::Ledger;
+use crate::clients::content::Row;
+use crate::member::disk_model::DiskModel;
+use crate::member::recorded_effects::RecordedEffects;
+use crate::world::clock::Clock;
 
 /// One life of a disk, with the machine around it.
 pub(crate) struct Node {
@@ -24,7 +30,7 @@ pub(crate) struct Node {
     pub(crate) clock: Clock,
     pub(crate) files: MemoryFiles,
     pub(crate) faulty: FaultyFiles,
-    pub(crate) ledger: Ledger,
+    pub(crate) disk: DiskModel,
     pub(crate) process: Option<Box<Process>>,
     /// Counts starts and ends of processes; what was planned for an earlier one is void.
     pub(crate) epoch: u64,
@@ -96,7 +102,7 @@ pub(crate) struct Process {
     pub(crate) shared: Arc<Shared>,
     /// When it was started.
     pub(crate) since_us: u64,
-    pub(crate) deeds: Arc<Deeds>,
+    pub(crate) effects: Arc<RecordedEffects>,
     pub(crate) jobs: VecDeque<Job>,
     pub(crate) catch_ups: VecDeque<CatchUp>,
     pub(crate) is_syncing: bool,
