@@ -234,9 +234,9 @@ impl World {
         &mut self,
         id: MemberId,
         transaction: u64,
-        fate: ProposalResult,
+        result: ProposalResult,
     ) {
-        match fate {
+        match result {
             ProposalResult::Ordered { seqno, .. } => {
                 let number = transaction;
                 self.note(id, What::Ordered { number, seqno });
@@ -252,7 +252,7 @@ impl World {
             | ProposalResult::GivenUp
             | ProposalResult::Rejected
             | ProposalResult::NotProposed => {
-                let name = match fate {
+                let name = match result {
                     ProposalResult::Conflict { .. } => "conflict",
                     ProposalResult::TooOld => "snapshot too old",
                     ProposalResult::GivenUp => "given up",

@@ -167,7 +167,7 @@ impl World {
     }
 
     /// The member that was told to go on says whether it does.
-    pub(crate) fn forced(&mut self, id: MemberId, result: Result<(), ForceError>) {
+    pub(crate) fn forced_primary_answered(&mut self, id: MemberId, result: Result<(), ForceError>) {
         self.note(id, What::Operator { name: "force" });
         if let Err(error) = result {
             self.judge(Err(Violation {

@@ -2,10 +2,11 @@
 //! one by one hardly ever come together like this; in production they need to only once.
 
 use rand::Rng;
-use synod_consensus::MemberId;
+use synod_consensus::{Body, MemberId};
+use synod_wire::PeerMessage;
 
-use crate::member::member_runner::kind_of;
 use crate::trace::What;
+use crate::world::messages::protocol;
 use crate::world::peers::decode;
 use crate::world::{Event, MS, World};
 
@@ -307,11 +308,17 @@ impl World {
     }
 
     fn stand_still(&mut self, member: MemberId, pause_us: u64, before_us: u64) {
-        let is_answer = |kind: &str| matches!(kind, "heartbeat reply" | "append reply");
+        let is_answer = |message: &PeerMessage| {
+            let body = protocol(message).map(|message| &message.body);
+            matches!(
+                body,
+                Some(Body::HeartbeatReply { .. } | Body::AppendReply(_))
+            )
+        };
         let answered = self
             .frames_to(member)
             .filter_map(|frame| decode(frame).ok())
-            .any(|message| is_answer(kind_of(&message).name));
+            .any(|message| is_answer(&message));
         if answered && self.is_up(member) {
             let until_us = self.now_us + pause_us;
             self.node_mut(member).paused_until_us = until_us;

@@ -57,7 +57,7 @@ impl Certified {
     }
 
     /// A leader has judged and appended an entry, with the window beginning at one of these.
-    pub(crate) fn judged(&mut self, entry: EntryId, windows: &[Seqno]) {
+    pub(crate) fn verdict_given(&mut self, entry: EntryId, windows: &[Seqno]) {
         self.windows.insert(entry, windows.to_vec());
     }
 

@@ -54,7 +54,12 @@ impl Committed {
     }
 
     /// A member drops its entries from `from` on; `had` is its entry there.
-    pub(crate) fn cut(&self, member: MemberId, from: LogIndex, had: Option<EntryId>) -> Checked {
+    pub(crate) fn truncated(
+        &self,
+        member: MemberId,
+        from: LogIndex,
+        had: Option<EntryId>,
+    ) -> Checked {
         let committed = self.get(from).map(EntryHeader::id);
         let lost = committed.is_some() && committed == had;
         require(!lost, "committed entries are never cut", || {

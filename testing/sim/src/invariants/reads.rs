@@ -52,7 +52,7 @@ impl Reads {
     }
 
     /// Whoever asked is told a position: that of the answer.
-    pub(crate) fn told(&mut self, member: MemberId, id: u64, seqno: Seqno) -> Checked {
+    pub(crate) fn passed_on(&mut self, member: MemberId, id: u64, seqno: Seqno) -> Checked {
         let answer = self.answers.remove(&id);
         require(answer == Some(seqno), "reads are answered once", || {
             format!("{member} tells {seqno} as the answer to {id}, which was {answer:?}")

@@ -2,10 +2,12 @@
 //! production member, and what its threads would hold.
 
 pub(crate) mod disk_model;
-pub(crate) mod member_runner;
+mod effect_checks;
+mod member_runner;
 pub(crate) mod recorded_effects;
 mod server;
 pub(crate) mod storage;
+mod turn_checks;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;

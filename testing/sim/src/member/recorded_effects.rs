@@ -1,7 +1,11 @@
-//! What a simulated process does: every trait that a member reaches the world through, recorded in
-//! one queue, in order. The world looks at it after each call.
+//! What a simulated process does: every trait through which a member acts records its calls as
+//! effects, in one queue, in order.
+//!
+//! [`HostSide`] stands for the network and the disk, [`RecordedEffects`] for the host program,
+//! [`WaitingClient`] for a client, and [`EffectObserver`] sees the effects of the core. The runner
+//! (`member_runner.rs`) takes the effects after each call, checks and performs them.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -16,120 +20,72 @@ use synod_member::{
 };
 use synod_wire::PeerMessage;
 
-/// One deed.
+use crate::world::wanted_links::WantedLinks;
+
+/// One call of a trait, or one effect of the core.
 pub(crate) enum RecordedEffect {
-    /// The core asks for this.
-    Effect(CoreEffect),
+    /// An effect of the consensus core, as the observer saw it.
+    Core(CoreEffect),
+    /// A message for another member; `over` names a connection that it must not outlive.
     Send {
         to: MemberId,
         over: Option<u64>,
         message: PeerMessage,
     },
+    /// The driver wants a connection to this member.
     Connect(MemberId),
+    /// The member has found its group.
     SetGroup,
+    /// The member no longer looks for a group.
     StopSeeking,
+    /// A job for the log's writer.
     Write(Job),
+    /// A range of the log to be read for another member.
     Read(CatchUp),
-    /// A client's action has a fate.
+    /// A client's transaction has a result.
     Decided {
         transaction: u64,
-        fate: ProposalResult,
+        result: ProposalResult,
     },
-    /// A client's question has an answer.
-    Answered {
-        read: u64,
-        seqno: Seqno,
-    },
+    /// A client's causal read has a position.
+    ReadAnswered { read: u64, seqno: Seqno },
+    /// The group has this member, in this view.
     Joined(View),
+    /// A joiner asks this member for a full copy.
     Donate(DonorRequest),
-    StateTransfer {
-        id: u64,
-        news: StateTransferEvent,
-    },
+    /// An event of the state transfer that this member asked for.
+    StateTransfer { id: u64, event: StateTransferEvent },
+    /// The member cannot work any more, and why.
     Failed(String),
-    /// Out of the group in good order.
+    /// The orderly shutdown is complete.
     Left,
-    /// Whether the member goes on without a majority.
+    /// The answer to an order to become a forced primary.
     Forced(Result<(), ForceError>),
+    /// An action or a view for the database.
     Delivered(Delivery),
-    /// What was dropped before it was delivered, and no action.
+    /// Delivery skips entries that were purged before they were delivered. No action is among them.
     EntriesSkipped,
+    /// A line of the member's log.
     Logged(Level, String),
 }
 
-/// An effect, and what the core knew when it asked for it.
+/// An effect of the core, and what the core knew at that moment.
 pub(crate) struct CoreEffect {
     pub(crate) effect: Effect,
+    /// The core's term.
     pub(crate) term: Term,
-    /// Of a commit: the entries that are new.
+    /// For a commit: the newly committed entries; `None` where the core does not know the term.
     pub(crate) entries: Vec<Option<EntryId>>,
-    /// Of an append: configurations among the entries, and the entry of the one before.
+    /// For an append: each configuration among the entries, with the entry of the one before it.
     pub(crate) configs: Vec<(EntryId, Config, Option<EntryId>)>,
 }
 
-/// Who keeps a connection to whom, of all processes.
-#[derive(Debug, Default)]
-pub(crate) struct WantedLinks(Mutex<BTreeMap<MemberId, BTreeMap<MemberId, Link>>>);
-
-/// Whether a connection was tried: before that nobody gives it up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Link {
-    New,
-    Tried,
-}
-
-impl WantedLinks {
-    pub(crate) fn has(&self, who: MemberId, whom: MemberId) -> bool {
-        lock(&self.0)
-            .get(&who)
-            .is_some_and(|known| known.contains_key(&whom))
-    }
-
-    /// Answers whether that is new.
-    pub(crate) fn add(&self, who: MemberId, whom: MemberId) -> bool {
-        let mut all = lock(&self.0);
-        let known = all.entry(who).or_default();
-        let is_new = !known.contains_key(&whom);
-        known.entry(whom).or_insert(Link::New);
-        is_new
-    }
-
-    /// The two have tried to connect.
-    pub(crate) fn tried(&self, a: MemberId, b: MemberId) {
-        let mut all = lock(&self.0);
-        for (who, whom) in [(a, b), (b, a)] {
-            let link = all.get_mut(&who).and_then(|known| known.get_mut(&whom));
-            if let Some(link) = link {
-                *link = Link::Tried;
-            }
-        }
-    }
-
-    pub(crate) fn forget(&self, who: MemberId) {
-        lock(&self.0).remove(&who);
-    }
-
-    fn keep(&self, who: MemberId, wanted: &dyn Fn(MemberId) -> bool) {
-        let mut all = lock(&self.0);
-        let Some(mut known) = all.remove(&who) else {
-            return;
-        };
-        known.retain(|whom, link| {
-            let mutual = all
-                .get(whom)
-                .is_some_and(|theirs| theirs.contains_key(&who));
-            wanted(*whom) || mutual || *link == Link::New
-        });
-        all.insert(who, known);
-    }
-}
-
-/// The deeds of one process.
+/// The effects of one process, in order.
 pub(crate) struct RecordedEffects {
     me: MemberId,
     wanted_links: Arc<WantedLinks>,
     queue: Mutex<VecDeque<RecordedEffect>>,
-    /// There may be something to deliver.
+    /// Whether there may be something to deliver.
     pub(crate) moved: AtomicBool,
 }
 
@@ -151,20 +107,20 @@ impl RecordedEffects {
         lock(&self.queue).pop_front()
     }
 
-    /// Takes the place of a client that asks for the group's position.
+    /// The reply of a client that asks for the group's position.
     pub(crate) fn reply_to(self: &Arc<Self>, read: u64) -> synod_member::Reply {
         let effects = self.clone();
-        Box::new(move |seqno| effects.push(RecordedEffect::Answered { read, seqno }))
+        Box::new(move |seqno| effects.push(RecordedEffect::ReadAnswered { read, seqno }))
     }
 
-    /// Takes the place of an operator who waits until the member has left.
+    /// The operator who waits for the end of an orderly shutdown.
     pub(crate) fn left(self: &Arc<Self>) -> synod_member::LeaveDone {
         let effects = self.clone();
         synod_member::LeaveDone(Box::new(move || effects.push(RecordedEffect::Left)))
     }
 }
 
-/// A client that waits for the fate of its transaction.
+/// A client that waits for the result of its transaction.
 pub(crate) struct WaitingClient {
     pub(crate) transaction: u64,
     pub(crate) effects: Arc<RecordedEffects>,
@@ -176,18 +132,20 @@ impl Client for WaitingClient {
         lock(&self.outcome).fate().is_some()
     }
 
-    fn decide(&self, fate: ProposalResult) -> bool {
-        let is_first = lock(&self.outcome).decide(fate);
+    fn decide(&self, result: ProposalResult) -> bool {
+        let is_first = lock(&self.outcome).decide(result);
         if is_first {
             let transaction = self.transaction;
-            self.effects
-                .push(RecordedEffect::Decided { transaction, fate });
+            self.effects.push(RecordedEffect::Decided {
+                transaction,
+                result,
+            });
         }
         is_first
     }
 }
 
-/// The other side of a driver's traits.
+/// The host's side of the driver's traits: network and disk.
 pub(crate) struct HostSide(pub(crate) Arc<RecordedEffects>);
 
 impl Network for HostSide {
@@ -234,7 +192,7 @@ impl Disk for HostSide {
     }
 }
 
-/// Sees every effect, with what only the core knows at that moment.
+/// Sees every effect of the core, with what only the core knows at that moment.
 pub(crate) struct EffectObserver {
     pub(crate) effects: Arc<RecordedEffects>,
     pub(crate) committed: LogIndex,
@@ -269,11 +227,11 @@ impl Observer for EffectObserver {
                 WriteOp::Reset(base) => self.committed = base.last.index,
                 WriteOp::Truncate { .. } | WriteOp::Vote(_) => {}
             },
-            // What is sent comes along as it is.
+            // Messages are recorded by the network.
             Effect::Send(_) | Effect::SendEntries(_) => return,
             Effect::Role(_) | Effect::Config(_) | Effect::ReadReady { .. } => {}
         }
-        self.effects.push(RecordedEffect::Effect(CoreEffect {
+        self.effects.push(RecordedEffect::Core(CoreEffect {
             effect: effect.clone(),
             term: core.term(),
             entries,
@@ -306,8 +264,8 @@ impl Host for RecordedEffects {
         self.push(RecordedEffect::Donate(request));
     }
 
-    fn state_transfer_event(&self, id: u64, news: StateTransferEvent) {
-        self.push(RecordedEffect::StateTransfer { id, news });
+    fn state_transfer_event(&self, id: u64, event: StateTransferEvent) {
+        self.push(RecordedEffect::StateTransfer { id, event });
     }
 
     fn allows(&self, _ip: &str) -> bool {
@@ -320,7 +278,7 @@ impl Host for RecordedEffects {
 }
 
 impl RecordedEffects {
-    /// To be called when the readable part of the log has moved.
+    /// The call for when the readable part of the log has changed.
     pub(crate) fn on_move(self: &Arc<Self>) -> impl Fn() + Send + Sync + 'static {
         let effects = self.clone();
         move || effects.moved.store(true, Ordering::Relaxed)

@@ -245,7 +245,7 @@ impl World {
     }
 
     /// About the copy this member asked for.
-    pub(crate) fn copy_news(&mut self, id: MemberId, number: u64, news: StateTransferEvent) {
+    pub(crate) fn copy_event(&mut self, id: MemberId, number: u64, event: StateTransferEvent) {
         let current = self
             .process(id)
             .asked
@@ -253,7 +253,7 @@ impl World {
         if !current {
             return;
         }
-        match news {
+        match event {
             StateTransferEvent::Accepted { .. } => {}
             // Asked again when patience ends.
             StateTransferEvent::NoDonor { .. } | StateTransferEvent::Failed { .. } => {

@@ -3,8 +3,10 @@
 //! same seed gives the same run.
 
 pub(crate) mod clock;
+pub(crate) mod messages;
 pub(crate) mod net;
 pub(crate) mod peers;
+pub(crate) mod wanted_links;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -17,12 +19,12 @@ use synod_consensus::{Core, GroupId, LogIndex, MemberId, Seqno, Time};
 use crate::clients::Transaction;
 use crate::faults::scenes::{LateCandidate, SceneStep};
 use crate::invariants::{Checked, Invariants, Violation};
-use crate::member::recorded_effects::WantedLinks;
 use crate::member::{Node, Process};
 use crate::options::{Fault, Options};
 use crate::report::Coverage;
 use crate::trace::{Note, Trace, What};
 use crate::world::net::Network;
+use crate::world::wanted_links::WantedLinks;
 
 pub(crate) const MS: u64 = 1_000;
 pub(crate) const SECOND: u64 = 1_000_000;

@@ -7,8 +7,8 @@ use synod_member::Event as Input;
 use synod_wire::{FrameDecoder, FrameLimits, Lane, OUR_VERSIONS, PeerMessage};
 
 use crate::invariants::Violation;
-use crate::member::member_runner::{index_of, kind_of, protocol};
 use crate::trace::What;
+use crate::world::messages::{index_of, kind_of, protocol};
 use crate::world::{Event, MS, SECOND, World};
 
 /// Between two rounds of looking for the group.

@@ -1,0 +1,68 @@
+//! Kinds of messages for the trace: number, name and index of each message between members.
+//!
+//! The number is hashed, so it never changes. The name is for people. A new message gets the next
+//! free number.
+
+use synod_consensus::{AppendOutcome, Body, LogIndex, Message};
+use synod_wire::PeerMessage;
+
+use crate::trace::MessageKind;
+
+/// Number and name of a message for the trace.
+pub(crate) fn kind_of(message: &PeerMessage) -> MessageKind {
+    let (number, name) = match message {
+        PeerMessage::Consensus(message) | PeerMessage::Append { message, .. } => {
+            match &message.body {
+                Body::PreVote { .. } => (1, "pre-vote"),
+                Body::PreVoteReply { .. } => (2, "pre-vote reply"),
+                Body::Vote { .. } => (3, "vote"),
+                Body::VoteReply { granted: true } => (4, "vote granted"),
+                Body::VoteReply { granted: false } => (5, "vote refused"),
+                Body::Append(_) => (6, "append"),
+                Body::AppendReply(_) => (7, "append reply"),
+                Body::Heartbeat { .. } => (8, "heartbeat"),
+                Body::HeartbeatReply { .. } => (9, "heartbeat reply"),
+                Body::InstallBase { .. } => (10, "install base"),
+                Body::TimeoutNow => (11, "timeout now"),
+                Body::Read { .. } => (12, "read"),
+                Body::ReadReply { .. } => (13, "read reply"),
+            }
+        }
+        PeerMessage::Propose(_) => (14, "propose"),
+        PeerMessage::ProposalRefused { .. } => (15, "proposal refused"),
+        PeerMessage::Join(_) => (16, "join"),
+        PeerMessage::JoinReply(_) => (17, "join reply"),
+        PeerMessage::Leave { .. } => (18, "leave"),
+        PeerMessage::LeaveReply => (19, "leave reply"),
+        PeerMessage::Report(_) => (20, "report"),
+        PeerMessage::Status(_) => (21, "status"),
+        PeerMessage::StateRequest(_) => (22, "state request"),
+        PeerMessage::StateOffer(_) => (23, "state offer"),
+        PeerMessage::StateResult(_) => (24, "state result"),
+        PeerMessage::OutcomeReport(_) => (25, "outcome report"),
+        PeerMessage::OutcomeQuery { .. } => (26, "outcome query"),
+    };
+    MessageKind { number, name }
+}
+
+/// The consensus message inside, if it is one.
+pub(crate) fn protocol(message: &PeerMessage) -> Option<&Message> {
+    match message {
+        PeerMessage::Consensus(message) | PeerMessage::Append { message, .. } => Some(message),
+        _ => None,
+    }
+}
+
+/// The log index that a message is about; zero if it is about none.
+pub(crate) fn index_of(message: &PeerMessage) -> LogIndex {
+    match protocol(message).map(|message| &message.body) {
+        Some(Body::Append(append)) => append.entries.last().map_or(append.prev.index, |e| e.index),
+        Some(Body::AppendReply(reply)) => match reply.outcome {
+            AppendOutcome::Durable { index } => index,
+            AppendOutcome::Rejected { hint, .. } => hint.index,
+        },
+        Some(Body::Heartbeat { commit, .. }) => *commit,
+        Some(Body::InstallBase { base, .. }) => base.last.index,
+        _ => LogIndex(0),
+    }
+}
