@@ -66,7 +66,7 @@ pub enum Fault {
     /// Operators add, remove, demote and promote members.
     Members,
     /// Operators hand leadership over.
-    Transfer,
+    LeaderTransfer,
     /// Logs are kept so short that members need full copies.
     Purge,
     /// Members leave in good order, and come back.
@@ -74,7 +74,7 @@ pub enum Fault {
     /// Operators change who should rather lead.
     Weights,
     /// In the end most voters are lost, and an operator orders one of the rest to go on alone.
-    Forced,
+    ForcedPrimary,
     /// Members run programs of different ages, which are replaced by newer and older ones.
     Versions,
 }
@@ -106,11 +106,11 @@ impl Fault {
         Fault::Jumps,
         Fault::SlowApply,
         Fault::Members,
-        Fault::Transfer,
+        Fault::LeaderTransfer,
         Fault::Purge,
         Fault::Leave,
         Fault::Weights,
-        Fault::Forced,
+        Fault::ForcedPrimary,
         Fault::Versions,
     ];
 
@@ -141,11 +141,11 @@ impl Fault {
             Fault::Jumps => "jumps",
             Fault::SlowApply => "slow apply",
             Fault::Members => "members",
-            Fault::Transfer => "transfer",
+            Fault::LeaderTransfer => "transfer",
             Fault::Purge => "purge",
             Fault::Leave => "leave",
             Fault::Weights => "weights",
-            Fault::Forced => "forced leadership",
+            Fault::ForcedPrimary => "forced leadership",
             Fault::Versions => "mixed versions",
         }
     }

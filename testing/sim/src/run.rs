@@ -15,7 +15,7 @@ use synod_member::StartMode;
 
 use crate::invariants::Violation;
 use crate::member::disk_model::{DiskModel, LogImage};
-use crate::member::storage::LOG_DIR;
+use crate::member::start::LOG_DIR;
 use crate::member::{Database, Node};
 use crate::options::{Fault, Options, OptionsError};
 use crate::profile::Profile;
@@ -114,7 +114,7 @@ impl World {
         self.is_liveness_phase = true;
         self.net.healed = true;
         self.finish_upgrade();
-        let alone = match self.has(Fault::Forced) && self.chance(0.5) {
+        let alone = match self.has(Fault::ForcedPrimary) && self.chance(0.5) {
             true => self.continue_with_forced_primary(),
             false => None,
         };

@@ -25,7 +25,7 @@ fn first_found(bug: Bug) -> Option<(u64, String)> {
         }
         if bug == Bug::UndoApplied {
             // It shows only after an order to go on, which few seeds give.
-            options.faults.insert(Fault::Forced);
+            options.faults.insert(Fault::ForcedPrimary);
         }
         let failed = run(seed, options, false).err()?;
         Some((seed, failed.rule))

@@ -305,7 +305,7 @@ impl World {
     }
 
     /// The process of these clients has ended.
-    pub(crate) fn clients_of_the_dead(&mut self, id: MemberId, session: SessionId) {
+    pub(crate) fn forget_clients(&mut self, id: MemberId, session: SessionId) {
         let theirs = |known: &Transaction| (known.member, known.session) == (id, session);
         self.transactions.retain(|_, known| !theirs(known));
     }

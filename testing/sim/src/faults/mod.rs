@@ -1,31 +1,37 @@
-//! What goes wrong, and what operators do, in the first phase of a run.
+//! Faults in the safety phase: what is injected, when, and what gets better again.
 //!
-//! The fault model is what a correct group survives: any number of crashes and power cuts, any network,
-//! clocks within their bound, and lost or damaged disks of one member at a time (an atlas: a good copy
-//! of everything committed stays on a majority).
+//! The fault model is what a correct group survives:
+//!
+//! * processes and machines: any number of crashes, pauses and power cuts;
+//! * network: loss, duplicates, reordering, partitions, slow links;
+//! * clocks: drift and jumps within the bound that leases allow for;
+//! * disks: full, slow, failing syncs; lost or damaged as far as [`fault_atlas::FaultAtlas`] allows;
+//! * operators: membership, leader transfers, weights, purges, versions (`operators.rs`);
+//! * scenes: faults of several steps at the worst moment for one rule (`scenes.rs`);
+//! * at the end, sometimes, the loss of most voters (`quorum_loss.rs`).
 
 mod disk_faults;
+pub(crate) mod fault_atlas;
+mod operators;
 mod quorum_loss;
 pub(crate) mod scenes;
+mod stated_floors;
 mod versions;
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use rand::Rng;
-use synod_consensus::{ConfigChange, LeaderPreference, LeaderWeight, MemberId, Role};
+use synod_consensus::MemberId;
 use synod_log::files::{Fault as FileFault, FaultKind, Op};
 use synod_log::{FaultyFiles, MemoryFiles};
-use synod_member::{ConfigRequest, Event as Input, LeaderTransferRequest};
 
-use crate::member::Node;
 use crate::member::recorded_effects::RecordedEffects;
 use crate::options::Fault;
 use crate::trace::What;
 use crate::world::{Event, MS, SECOND, World};
 
 impl World {
-    /// One trouble, and so on.
+    /// Injects one fault, and plans the next.
     pub(crate) fn inject_fault(&mut self) {
         if self.is_liveness_phase {
             return;
@@ -51,6 +57,17 @@ impl World {
         let (Some(any), Some(live)) = (self.pick(&all), self.pick(&up)) else {
             return;
         };
+        self.inject(fault, any, live, (&all, &up));
+    }
+
+    /// Injects one fault; `any` is a member, and `live` one that is up.
+    fn inject(
+        &mut self,
+        fault: Fault,
+        any: MemberId,
+        live: MemberId,
+        (all, up): (&[MemberId], &[MemberId]),
+    ) {
         match fault {
             // These are in every message, sync or clock.
             Fault::Loss
@@ -60,21 +77,11 @@ impl World {
             | Fault::Bandwidth
             | Fault::SlowApply
             | Fault::Drift
-            // This is at the end.
-            | Fault::Forced => {}
-            Fault::Partition => self.partition(&all),
-            Fault::OneWay => {
-                if let Some(other) = self.pick(&all).filter(|other| *other != any) {
-                    self.hit(any, fault);
-                    self.net.block(any, other);
-                }
-            }
-            Fault::Resets => {
-                if let Some(other) = self.pick(&up).filter(|other| *other != live) {
-                    self.hit(live, fault);
-                    self.reconnect(live, other);
-                }
-            }
+            // This one happens at the end of the safety phase.
+            | Fault::ForcedPrimary => {}
+            Fault::Partition => self.partition(all),
+            Fault::OneWay => self.block_one_way(any, all),
+            Fault::Resets => self.reset_connection(live, up),
             Fault::Crash => {
                 self.hit(live, fault);
                 self.crash(live);
@@ -83,30 +90,18 @@ impl World {
                 self.hit(live, fault);
                 self.power_cut(live);
             }
-            Fault::Blackout => {
-                if self.chance(0.15) {
-                    self.hit(live, fault);
-                    for id in up {
-                        self.power_cut(id);
-                    }
-                }
-            }
+            Fault::Blackout => self.black_out(live, up),
             Fault::Pause => self.pause(live),
             Fault::Wipe => self.wipe(any),
-            Fault::SlowDisk => {
-                self.hit(live, fault);
-                let slow_us = self.draw((MS, SECOND));
-                self.node_mut(live).slow_disk = slow_us;
-            }
+            Fault::SlowDisk => self.slow_down_disk(live),
             Fault::BitRot => self.rot_somewhere(),
             Fault::RotWhileRunning => self.rot(live, fault),
             Fault::MisdirectedWrite => self.misdirect_write(any),
-            Fault::NoSpace => self.break_disk(live, fault),
-            Fault::FailedSync => self.break_disk(live, fault),
+            Fault::NoSpace | Fault::FailedSync => self.break_disk(live, fault),
             Fault::TornRecovery => self.tear_recovery(any),
             Fault::Jumps => self.jump(live),
             Fault::Members => self.change_members(),
-            Fault::Transfer => self.transfer(),
+            Fault::LeaderTransfer => self.transfer_leadership(),
             Fault::Purge => self.purge(live),
             Fault::Leave => self.leave(live),
             Fault::Weights => self.weigh(live),
@@ -114,7 +109,7 @@ impl World {
         }
     }
 
-    /// Something gets better.
+    /// Some fault ends.
     fn relieve_fault(&mut self) {
         match self.rng.random_range(0..4) {
             0 => {
@@ -144,6 +139,7 @@ impl World {
 
     // --- processes and machines -------------------------------------------------------------
 
+    /// Plans the next start of a member.
     pub(crate) fn restart_later(&mut self, id: MemberId) {
         let epoch = self.node(id).epoch;
         let range = if self.chance(0.5) {
@@ -155,7 +151,7 @@ impl World {
         self.schedule(after_us, Event::Start { node: id, epoch });
     }
 
-    /// The process ends; the machine goes on.
+    /// The process ends; the machine stays up.
     pub(crate) fn crash(&mut self, id: MemberId) {
         if !self.is_up(id) {
             return;
@@ -180,20 +176,27 @@ impl World {
         self.restart_later(id);
     }
 
-    /// The end comes in the middle of a write, perhaps.
+    /// All machines lose their power, in some of the cases.
+    fn black_out(&mut self, first: MemberId, up: &[MemberId]) {
+        if self.chance(0.15) {
+            self.hit(first, Fault::Blackout);
+            for id in up {
+                self.power_cut(*id);
+            }
+        }
+    }
+
+    /// A process that is syncing may end in the middle of a write.
     fn tear_sync(&mut self, id: MemberId) {
         if !self.process(id).is_syncing || !self.chance(0.7) {
             return;
         }
         let nth = self.draw((1, 4));
-        let kind = FaultKind::Always(std::io::ErrorKind::Interrupted);
-        let kind = match self.chance(0.2) {
-            // A write that stops short, and then nothing.
-            true => FaultKind::Short(self.rng.random_range(1..200)),
-            false => match kind {
-                FaultKind::Always(_) => FaultKind::Always(std::io::ErrorKind::Other),
-                other => other,
-            },
+        let kind = if self.chance(0.2) {
+            // A write that stops short; nothing works after it.
+            FaultKind::Short(self.rng.random_range(1..200))
+        } else {
+            FaultKind::Always(std::io::ErrorKind::Other)
         };
         let node = self.node(id);
         node.faulty.plan(FileFault {
@@ -211,14 +214,14 @@ impl World {
         }
         self.coverage.count("torn write");
         if let Ok(Some(ticket)) = self.process(id).storage.sync() {
-            // It was quicker than the fault.
+            // The sync was complete before the fault.
             self.node_mut(id).disk.synced(ticket);
         }
         self.node(id).faulty.heal();
     }
 
     fn lose_unsynced(&mut self, id: MemberId) {
-        // Zero loses everything, the highest number nothing; others choose sector by sector.
+        // Zero loses everything, the highest number nothing; other seeds choose sector by sector.
         let seed = match self.rng.random_range(0..6) {
             0 => 0,
             1 => u64::MAX,
@@ -228,6 +231,7 @@ impl World {
         self.set_files(id, files);
     }
 
+    /// Gives a member other files, on a disk without faults.
     pub(crate) fn set_files(&mut self, id: MemberId, files: MemoryFiles) {
         let node = self.node_mut(id);
         node.faulty = FaultyFiles::new(Arc::new(files.clone()));
@@ -244,15 +248,15 @@ impl World {
         self.note(id, What::Paused { until_us });
     }
 
-    /// Clocks may be wrong by less than the bound: with the drift, both ends of a lease together stay
-    /// below four fifths of what the lease is shortened by.
+    /// A clock jumps or stalls, by less than the bound: with the drift, the errors of both ends of a
+    /// lease stay below four fifths of the time by which the lease is shortened.
     fn jump(&mut self, id: MemberId) {
         let timing = &self.options.timing;
         let spare_us =
             timing.promise_us * u64::from(timing.clock_drift_ppm.min(100_000)) / 1_000_000;
         let by_us = self.rng.random_range(0..=spare_us / 5);
         let now_us = self.now_us;
-        // Not twice within a lease.
+        // At most once within a lease.
         if self
             .coverage
             .last_jump_us
@@ -264,14 +268,29 @@ impl World {
         self.hit(id, Fault::Jumps);
         let stall = self.chance(0.5);
         let clock = &mut self.node_mut(id).clock;
-        match stall {
-            true => clock.stall(now_us, by_us),
-            false => clock.jump(now_us, by_us),
+        if stall {
+            clock.stall(now_us, by_us);
+        } else {
+            clock.jump(now_us, by_us);
         }
         self.settle(id);
     }
 
     // --- network ----------------------------------------------------------------------------
+
+    fn block_one_way(&mut self, from: MemberId, all: &[MemberId]) {
+        if let Some(to) = self.pick(all).filter(|to| *to != from) {
+            self.hit(from, Fault::OneWay);
+            self.net.block(from, to);
+        }
+    }
+
+    fn reset_connection(&mut self, one: MemberId, up: &[MemberId]) {
+        if let Some(other) = self.pick(up).filter(|other| *other != one) {
+            self.hit(one, Fault::Resets);
+            self.reconnect(one, other);
+        }
+    }
 
     fn partition(&mut self, all: &[MemberId]) {
         let leader = self.leader();
@@ -298,6 +317,12 @@ impl World {
 
     // --- disks ------------------------------------------------------------------------------
 
+    fn slow_down_disk(&mut self, id: MemberId) {
+        self.hit(id, Fault::SlowDisk);
+        let slow_us = self.draw((MS, SECOND));
+        self.node_mut(id).slow_disk = slow_us;
+    }
+
     fn break_disk(&mut self, id: MemberId, fault: Fault) {
         if self.node(id).disk_fault {
             return;
@@ -316,7 +341,7 @@ impl World {
         node.faulty.plan(FileFault { op, nth, kind });
     }
 
-    /// A sync of this member's disk will fail, this many after now.
+    /// The `nth` sync of this member's disk from now on will fail.
     pub(crate) fn fail_sync(&mut self, id: MemberId, nth: u64) {
         let (op, kind) = (Op::Sync, FaultKind::Once(std::io::ErrorKind::Other));
         let node = self.node_mut(id);
@@ -359,6 +384,7 @@ impl World {
         self.replace_disk(id);
     }
 
+    /// A disk is lost for good. Its member comes back with a new disk and under the same name.
     pub(crate) fn replace_disk(&mut self, id: MemberId) {
         if self.is_up(id) {
             self.end_process(id);
@@ -368,149 +394,5 @@ impl World {
         node.gone = true;
         let (name, has_data, wants_vote) = (node.name.clone(), node.has_data, node.wants_vote);
         self.add_member(name, has_data, wants_vote);
-    }
-
-    // --- operators --------------------------------------------------------------------------
-
-    /// Any leader, also a deposed one that does not know it.
-    fn any_leader(&mut self) -> Option<MemberId> {
-        let leaders: Vec<MemberId> = self
-            .up()
-            .into_iter()
-            .filter(|id| self.core(*id).is_leader())
-            .collect();
-        self.pick(&leaders)
-    }
-
-    fn change_members(&mut self) {
-        let Some(leader) = self.any_leader() else {
-            return;
-        };
-        let config = self.core(leader).config().config.clone();
-        let members: Vec<MemberId> = config.members.keys().copied().collect();
-        let Some(some) = self.pick(&members) else {
-            return;
-        };
-        let choice = self.rng.random_range(0..5);
-        let change = match choice {
-            0 if self.nodes.values().filter(|n| !n.gone).count() < 9 => {
-                let name = format!("added{}", self.nodes.len());
-                let (has_data, wants_vote) = (self.chance(0.7), self.chance(0.6));
-                self.hit(leader, Fault::Members);
-                self.note(leader, What::Operator { name: "add" });
-                return self.add_member(name, has_data, wants_vote);
-            }
-            1 if self.survives_without(&config, some) => ConfigChange::Demote(some),
-            2 if self.survives_without(&config, some) && members.len() > 3 => {
-                ConfigChange::Remove(some)
-            }
-            3 if config
-                .members
-                .get(&some)
-                .is_some_and(|m| m.role == Role::Learner)
-                && !self.node(some).gone
-                && self.keeps_intact_majority_with(&config, some) =>
-            {
-                ConfigChange::Promote(some)
-            }
-            _ => return,
-        };
-        self.hit(leader, Fault::Members);
-        let removes = matches!(change, ConfigChange::Remove(_));
-        self.note(
-            leader,
-            What::Operator {
-                name: if removes { "remove" } else { "change" },
-            },
-        );
-        // Refusals are fine.
-        let reply = Box::new(drop);
-        self.feed(leader, Input::ChangeConfig(ConfigRequest { change, reply }));
-        let gone = |world: &World| {
-            let config = &world.core(leader).config().config;
-            !config.members.contains_key(&some)
-        };
-        if removes && self.is_up(leader) && self.is_up(some) && gone(self) {
-            // The operator stops it. When it is started again, it asks to be let in.
-            self.end_process(some);
-            self.restart_later(some);
-        }
-    }
-
-    /// An operator stops a member in good order.
-    fn leave(&mut self, id: MemberId) {
-        let config = match self.ready_leader() {
-            Some(leader) => self.core(leader).config().config.clone(),
-            None => return,
-        };
-        if !self.survives_without(&config, id) {
-            return;
-        }
-        self.hit(id, Fault::Leave);
-        self.process(id).is_leaving = true;
-        let done = self.process(id).effects.left();
-        self.feed(id, Input::Leave(done));
-    }
-
-    /// Whether no disk of the other voters is lost or damaged, and they stay a majority of whoever may vote.
-    fn survives_without(&self, config: &synod_consensus::Config, without: MemberId) -> bool {
-        let rest: BTreeSet<MemberId> = config.voters().filter(|id| *id != without).collect();
-        let is_good = |node: &Node| !node.gone && !node.disk.needs_repair();
-        let all_good = rest.iter().all(|id| is_good(self.node(*id)));
-        rest.len() >= 2 && all_good && self.keeps_intact_majority(&rest, None)
-    }
-
-    /// Whether the voters with whole logs stay a majority with this member: where a disk is lost already, one more
-    /// voter with a damaged log is one too many.
-    fn keeps_intact_majority_with(&self, config: &synod_consensus::Config, with: MemberId) -> bool {
-        let voters: BTreeSet<MemberId> = config.voters().chain([with]).collect();
-        self.keeps_intact_majority(&voters, None)
-    }
-
-    fn transfer(&mut self) {
-        let Some(leader) = self.any_leader() else {
-            return;
-        };
-        self.hit(leader, Fault::Transfer);
-        self.transfer_from(leader);
-    }
-
-    /// An operator orders a leader transfer, to the voter with the most complete log.
-    pub(crate) fn transfer_from(&mut self, leader: MemberId) {
-        // Refusals are fine.
-        let (to, reply) = (None, Box::new(drop));
-        let request = LeaderTransferRequest { to, reply };
-        self.feed(leader, Input::TransferLeadership(request));
-    }
-
-    /// An operator gives a member another weight; it keeps it over restarts.
-    fn weigh(&mut self, id: MemberId) {
-        let preference = self.draw_preference();
-        self.hit(id, Fault::Weights);
-        self.node_mut(id).preference = preference;
-        self.feed(id, Input::LeaderPreference(preference));
-    }
-
-    /// Operators have set up the members with weights.
-    pub(crate) fn weigh_all(&mut self) {
-        if self.options.has(Fault::Weights) {
-            for id in self.up() {
-                self.weigh(id);
-            }
-        }
-    }
-
-    fn draw_preference(&mut self) -> LeaderPreference {
-        let weight = self.pick(&[0, 1, 50, 51, 100]).and_then(LeaderWeight::new);
-        LeaderPreference {
-            weight: weight.unwrap_or_default(),
-            hands_over: self.chance(0.6),
-        }
-    }
-
-    /// The wall clock tells that all of the log is old: at the next look, whatever is not needed goes.
-    fn purge(&mut self, id: MemberId) {
-        self.hit(id, Fault::Purge);
-        self.node_mut(id).wall_ahead = true;
     }
 }

@@ -36,7 +36,7 @@ impl World {
         let left = self.draw_survivors(leader);
         let cut = self.last_committed_in(&self.node(leader).disk.written);
         self.stop_all();
-        self.hit(leader, Fault::Forced);
+        self.hit(leader, Fault::ForcedPrimary);
         self.forget_lost_entries(cut);
         self.give_up_disks(&left, cut);
         let left: BTreeSet<MemberId> = left.into_iter().filter(|id| !self.node(*id).gone).collect();

@@ -28,7 +28,7 @@ pub(crate) fn purged(
 
 /// A member has dropped its log up to `base`. `databases`: how far those of the `voters` ever were on their
 /// disks (a burnt disk is what the others are for).
-pub(crate) fn spread(
+pub(crate) fn redundancy(
     member: MemberId,
     base: Seqno,
     voters: usize,
@@ -51,7 +51,7 @@ pub(crate) fn spread(
 }
 
 /// A member has dropped its log up to `base` although there was room.
-pub(crate) fn own(member: MemberId, base: Seqno, durable: Seqno) -> Checked {
+pub(crate) fn own_database(member: MemberId, base: Seqno, durable: Seqno) -> Checked {
     require(
         base <= durable,
         "a log keeps what its database has not flushed",

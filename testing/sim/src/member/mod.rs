@@ -5,7 +5,9 @@ pub(crate) mod disk_model;
 mod effect_checks;
 mod member_runner;
 pub(crate) mod recorded_effects;
+mod retention_checks;
 mod server;
+pub(crate) mod start;
 pub(crate) mod storage;
 mod turn_checks;
 
@@ -94,6 +96,18 @@ impl Database {
     }
 }
 
+/// What a new process is made of.
+pub(crate) struct ProcessParts {
+    pub(crate) session: SessionId,
+    pub(crate) driver: Driver,
+    pub(crate) storage: Storage,
+    pub(crate) reader: LogReader,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) effects: Arc<RecordedEffects>,
+    /// The last entry before the log's beginning.
+    pub(crate) committed: LogIndex,
+}
+
 /// A running member.
 pub(crate) struct Process {
     pub(crate) session: SessionId,
@@ -132,6 +146,39 @@ pub(crate) struct Process {
 }
 
 impl Process {
+    /// A process that was started now and has done nothing yet.
+    pub(crate) fn new(parts: ProcessParts, now_us: u64) -> Process {
+        let config = parts.driver.core().config();
+        let voters = vec![(config.index, config.config.voters().collect())];
+        let windows = vec![parts.driver.certified_from()];
+        Process {
+            session: parts.session,
+            driver: parts.driver,
+            storage: parts.storage,
+            deliverer: None,
+            reader: parts.reader,
+            shared: parts.shared,
+            since_us: now_us,
+            effects: parts.effects,
+            jobs: Default::default(),
+            catch_ups: Default::default(),
+            is_syncing: false,
+            batches: 0,
+            is_applying: false,
+            is_seeking: true,
+            is_leaving: false,
+            committed: parts.committed,
+            asked: None,
+            locks: Default::default(),
+            attached: Default::default(),
+            next_number: 0,
+            tick_at_us: None,
+            turn_planned: false,
+            voters,
+            windows,
+        }
+    }
+
     pub(crate) fn number(&mut self) -> u64 {
         self.next_number += 1;
         self.next_number
