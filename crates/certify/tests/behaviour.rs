@@ -272,6 +272,11 @@ fn limit_of_keys_holds_without_help_from_the_low_water_mark() {
 /// `cargo test --release -p synod-certify -- --ignored --nocapture`
 #[test]
 #[ignore = "prints speed; asserts nothing"]
+#[expect(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "the test measures the certifier"
+)]
 fn speed() {
     let sets: Vec<KeySet> = (0..200_000)
         .map(|n: i64| {

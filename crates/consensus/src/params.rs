@@ -104,8 +104,8 @@ pub struct Limits {
     /// Most bytes in one message with entries. One entry may exceed it, so zero means one entry per
     /// message.
     ///
-    /// Larger: fewer messages and fewer syncs per byte. Smaller: heartbeats that follow a message wait
-    /// less.
+    /// Larger: fewer messages and fewer syncs per byte. Smaller: heartbeats that follow a message
+    /// wait less.
     pub append_bytes_max: u64,
     /// Uncommitted bytes above which the leader refuses proposals ([`crate::ProposeError::Busy`]).
     /// One entry may exceed it, so zero means one uncommitted entry at a time.
