@@ -15,6 +15,7 @@
 //! | `synod-seek`    | looks for the group until it is found                        |
 #![forbid(unsafe_code)]
 
+mod admin;
 mod bell;
 mod budget;
 mod config;
@@ -26,21 +27,23 @@ mod pending;
 mod session;
 mod threads;
 
+pub use admin::{ChangeConfigError, TransferLeadershipError};
 pub use config::{NodeConfig, NodeError, TlsConfig};
 pub use node::Node;
 pub use pending::{Pending, WaitResult};
 
 pub use synod_certify::{Class, KeySet, KeyType};
 pub use synod_consensus::{
-    ForceError, GroupId, LeaderPreference, LeaderWeight, Limits, LogIndex, MemberId, Origin,
-    RoleName, Seqno, SessionId, Term, Timing, VersionRange,
+    ConfigChange, ConfigError, ForceError, GroupId, LeaderPreference, LeaderTransferError,
+    LeaderWeight, Limits, LogIndex, MemberId, Origin, RoleName, Seqno, SessionId, Term, Timing,
+    VersionRange,
 };
 pub use synod_log::LogOptions;
 pub use synod_member::{
     Action, ApplyOutcome, DatabasePosition, DecisionSearch, Delivery, DonorRequest, Host,
-    InconsistencyPolicy, Level, MemberStatus, NodeStatus, OpenError, OutcomeDecision, PayloadError,
-    ProposalResult, QuorumLossPolicy, Setting, StartMode, StateTransferEvent, View, ViewMember,
-    WaitPolicy,
+    InconsistencyPolicy, LeaderContact, Level, MemberStatus, NodeStatus, OpenError,
+    OutcomeDecision, PayloadError, ProposalResult, QuorumLossPolicy, Setting, StartMode,
+    StateTransferEvent, View, ViewMember, WaitPolicy,
 };
 pub use synod_tls::{TlsError, TlsFiles, TlsSettingNames, names_tls13_suite};
 pub use synod_wire::{DataState, OUR_VERSIONS};

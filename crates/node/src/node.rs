@@ -8,17 +8,14 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 
 use crossbeam_channel::{Sender, bounded, unbounded};
-use synod_consensus::{
-    EntryKind, ForceError, GroupId, LeaderPreference, MemberId, Seqno, SessionId,
-};
+use synod_consensus::{EntryKind, GroupId, MemberId, Seqno, SessionId};
 use synod_log::{Files, LogReader, RealFiles};
 use synod_member::{
     Action, ApplyOutcome, DatabasePosition, DecisionSearch, Deliverer, Driver, DriverLinks, Event,
-    ForceDone, Host, InconsistencyPolicy, LeaveDone, Level, Me, NodeStatus, OutcomeDecision, Piece,
-    QuorumLossPolicy, ReadDone, Shared, Snapshot, Start, StartEntropy, StartMode, Storage,
-    Submission, Tuning, WaitPolicy, Waiter, lock, sessions_between, split_into_chunks,
+    Host, LeaveDone, Level, Me, NodeStatus, OutcomeDecision, Piece, ReadDone, Shared, Snapshot,
+    Start, StartEntropy, StartMode, Storage, Submission, Tuning, WaitPolicy, Waiter, lock,
+    sessions_between, split_into_chunks,
 };
-use synod_tls::TlsError;
 use synod_wire::{DataState, LocalIdentity, OUR_VERSIONS, StateOffer, StateRequest, StateResult};
 
 use crate::bell::Bell;
@@ -43,7 +40,7 @@ pub struct Node {
     bell: Arc<Bell>,
     reader: LogReader,
     host: Arc<dyn Host>,
-    peers: Arc<Peers>,
+    pub(crate) peers: Arc<Peers>,
     pending_budget: Arc<ByteBudget>,
     next_chunked: AtomicU64,
     next_read: AtomicU64,
@@ -195,7 +192,7 @@ impl Node {
         Ok(())
     }
 
-    fn tell(&self, event: Event) {
+    pub(crate) fn send_event(&self, event: Event) {
         // Once the core thread has ended, nothing matters any more.
         let _ = self.events.send(event.into());
     }
@@ -243,7 +240,7 @@ impl Node {
                 held: Some(Box::new(Share::of(budget.clone(), bytes))),
             };
             // Dropped undelivered, it ends the wait.
-            self.tell(Event::Submit(submission));
+            self.send_event(Event::Submit(submission));
         }
     }
 
@@ -256,13 +253,13 @@ impl Node {
             // Whoever asked may have given up.
             let _ = reply.send(seqno);
         });
-        self.tell(Event::Read(ReadDone { id, reply }));
+        self.send_event(Event::Read(ReadDone { id, reply }));
         let answered = match Instant::now().checked_add(limit) {
             Some(deadline) => answer.recv_deadline(deadline).ok(),
             None => answer.recv().ok(),
         };
         if answered.is_none() {
-            self.tell(Event::CancelRead(id));
+            self.send_event(Event::CancelRead(id));
         }
         answered
     }
@@ -315,67 +312,22 @@ impl Node {
         Ok(BTreeSet::new())
     }
 
-    /// Reads the certificates again, for connections opened from now on; those that are open stay as
-    /// they are.
-    ///
-    /// # Errors
-    /// What is wrong with the files; the certificates in use stay.
-    pub fn reload_tls(&self) -> Result<(), TlsError> {
-        self.peers.reload_tls()
-    }
-
-    /// Cuts this member off from all others, in both directions, or lets it have contact again: for
-    /// tests, and for operators who want to see what a partition does.
-    pub fn set_isolated(&self, isolated: bool) {
-        self.peers.set_isolated(isolated);
-    }
-
-    /// Makes this member primary without a majority of the voters: see
-    /// [`synod_consensus::Core::force`] for what that costs.
-    ///
-    /// # Errors
-    /// The group has a leader, or this member is no voter.
-    pub fn force_primary(&self) -> Result<(), ForceError> {
-        let (done, answer) = bounded(1);
-        self.tell(Event::ForcePrimary(ForceDone(Box::new(move |result| {
-            // Whoever asked may have gone.
-            let _ = done.send(result);
-        }))));
-        // A node that has stopped has nothing to go on with.
-        answer.recv().unwrap_or(Err(ForceError::NoVoter))
-    }
-
-    /// What to do when the majority is gone, from now on.
-    pub fn set_quorum_loss_policy(&self, policy: QuorumLossPolicy) {
-        self.tell(Event::QuorumLossPolicy(policy));
-    }
-
-    /// Changes how long a member may be silent, see [`NodeConfig::suspect`].
-    pub fn set_suspect_timeout(&self, limit: Duration) {
-        self.tell(Event::SuspectTimeout(limit));
-    }
-
-    /// How much this member should lead, and whether it hands over, from now on.
-    pub fn set_leader_preference(&self, preference: LeaderPreference) {
-        self.tell(Event::LeaderPreference(preference));
-    }
-
     /// Tells what the database does, for donor choice and promotion to voter.
     pub fn set_data_state(&self, state: DataState) {
-        self.tell(Event::DataState(state));
+        self.send_event(Event::DataState(state));
     }
 
     /// Everything up to here is in the database.
     pub fn set_applied(&self, seqno: Seqno) {
         if self.shared.set_applied(seqno) {
-            self.tell(Event::Applied);
+            self.send_event(Event::Applied);
         }
     }
 
     /// An action has failed on the database, which does nothing more until [`Host::outcome_decided`] tells
     /// whose outcome stands. If it was decided before this session, only [`Node::continue_search`] finds it.
     pub fn report_failure(&self, seqno: Seqno, outcome: ApplyOutcome) {
-        self.tell(Event::ActionFailed { seqno, outcome });
+        self.send_event(Event::ActionFailed { seqno, outcome });
     }
 
     /// Goes on with a search for a decision, as far as this member's log can be read by now.
@@ -387,11 +339,6 @@ impl Node {
         search: &mut DecisionSearch,
     ) -> Result<Option<OutcomeDecision>, NodeError> {
         Ok(search.read_on(&self.reader, self.shared.readable())?)
-    }
-
-    /// How outcomes are counted while this member leads.
-    pub fn set_inconsistency_policy(&self, policy: InconsistencyPolicy) {
-        self.tell(Event::InconsistencyPolicy(policy));
     }
 
     /// Asks for a full copy that contains everything up to `after`. News comes through
@@ -413,7 +360,7 @@ impl Node {
             any_donor,
             request,
         };
-        self.tell(Event::RequestState(request));
+        self.send_event(Event::RequestState(request));
         id
     }
 
@@ -425,7 +372,7 @@ impl Node {
             accepted,
             text,
         };
-        self.tell(Event::StateOffer { joiner, offer });
+        self.send_event(Event::StateOffer { joiner, offer });
     }
 
     /// A donor has finished, well or badly.
@@ -444,7 +391,7 @@ impl Node {
             seqno,
             text,
         };
-        self.tell(Event::StateResult { joiner, result });
+        self.send_event(Event::StateResult { joiner, result });
     }
 
     /// Whether a leader with a quorum is heard.
@@ -477,7 +424,7 @@ impl Node {
 
     fn leave_by(&self, event: fn(LeaveDone) -> Event) {
         let (done, left) = bounded(1);
-        self.tell(event(LeaveDone(Box::new(move || {
+        self.send_event(event(LeaveDone(Box::new(move || {
             // Whoever asked may have gone.
             let _ = done.send(());
         }))));
@@ -487,7 +434,7 @@ impl Node {
 
     /// Stops every thread and closes the log. What clients wait for ends as [`ProposalResult::Unknown`].
     pub fn stop(&self) {
-        self.tell(Event::Stop);
+        self.send_event(Event::Stop);
         self.bell.stop();
         self.pending_budget.close();
         self.peers.stop();

@@ -11,6 +11,7 @@ mod crashes;
 mod encryption;
 mod membership;
 mod ordering;
+mod orders;
 mod partitions;
 mod refusals;
 mod repair;
