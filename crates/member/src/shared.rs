@@ -168,6 +168,15 @@ impl Shared {
         self.awaited.store(seqno.0, Ordering::SeqCst);
     }
 
+    /// For a member without a database: counts everything that is committed here as delivered and
+    /// applied, so that the log is not kept for a database. Returns the same as
+    /// [`Shared::set_applied`].
+    pub fn skip_to_commit(&self) -> bool {
+        let (index, seqno) = self.committed();
+        self.delivered.store(index.0, Ordering::Release);
+        self.set_applied(seqno)
+    }
+
     /// See [`Shared::set_applied`].
     pub fn applied(&self) -> Seqno {
         Seqno(self.applied.load(Ordering::SeqCst))
