@@ -44,7 +44,18 @@ pub struct NodeConfig {
     pub certification_span: u64,
     /// How connections between members are encrypted; `None`: they are not.
     pub tls: Option<TlsConfig>,
-    /// Where the database is.
+    /// Whether this member has a database. A member without one (a logger) keeps the log and votes.
+    ///
+    /// Its host must not call [`Node::deliver_after`](crate::Node::deliver_after) or
+    /// [`Node::submit`](crate::Node::submit), and need not call
+    /// [`Node::set_applied`](crate::Node::set_applied): the node counts everything committed as
+    /// applied. The node also states the member's data state by itself, and ignores
+    /// [`Node::set_data_state`](crate::Node::set_data_state), so the member is never asked for a
+    /// state transfer. [`Host::joined`] and [`Host::deliver`] are never called, because views list
+    /// members with data only; [`Host::primary_changed`] says whether the member serves its group.
+    /// A logger cannot begin a group.
+    pub has_data: bool,
+    /// Where the database is. Ignored for a member without one.
     pub database: DatabasePosition,
     /// Whether this member shall vote, once it has caught up.
     pub wants_vote: bool,
@@ -71,13 +82,16 @@ impl NodeConfig {
             cluster_name: self.cluster_name.clone(),
             address: self.address.clone(),
             incoming: self.incoming.clone(),
-            has_data: true,
+            has_data: self.has_data,
             wants_vote: self.wants_vote,
             timing: self.timing.clone(),
             limits: self.limits.clone(),
             suspect: self.suspect,
             certification_span: self.certification_span,
-            database: self.database,
+            database: match self.has_data {
+                true => self.database,
+                false => DatabasePosition::NONE,
+            },
             versions: self.versions,
         }
     }
@@ -159,7 +173,10 @@ pub enum NodeError {
     /// No randomness from the system.
     #[error("the system gave no random numbers: {0}")]
     Random(String),
-    /// The core refused to begin a group.
-    #[error("cannot begin a new group: {0}")]
-    Bootstrap(String),
+    /// A bootstrap was asked of a member without a database.
+    #[error(
+        "a member without a database cannot begin a group: start it without bootstrap, and begin the group \
+         with a member that has one"
+    )]
+    BeginWithoutData,
 }

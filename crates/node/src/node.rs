@@ -22,7 +22,7 @@ use crate::bell::Bell;
 use crate::budget::{ByteBudget, Share};
 use crate::config::{NodeConfig, NodeError};
 use crate::core_thread::{Clock, CoreThread, DiskQueues, Incoming, PeerNetwork};
-use crate::disk_threads::{LogThread, deliver, serve_catch_up};
+use crate::disk_threads::{LogThread, deliver, serve_catch_up, skip_deliveries};
 use crate::peers::{Peers, PeersStart, Security};
 use crate::pending::Pending;
 use crate::session::new_session;
@@ -72,6 +72,9 @@ impl Node {
         mode: StartMode,
         host: Arc<dyn Host>,
     ) -> Result<Arc<Node>, NodeError> {
+        if mode == StartMode::Bootstrap && !config.has_data {
+            return Err(NodeError::BeginWithoutData);
+        }
         // Before anything is opened: a member that should encrypt never goes on without.
         let security = Security::new(config.tls.clone())?;
         host.log(Level::Info, &security.summary());
@@ -164,6 +167,10 @@ impl Node {
                     serve_catch_up(&catchup_queue, &reader, &peers, &host, &events);
                 })
             });
+        let started = started.and_then(|()| match node.config.has_data {
+            true => Ok(()),
+            false => node.skip_deliveries(),
+        });
         if let Err(error) = started {
             node.stop();
             return Err(error);
@@ -278,6 +285,15 @@ impl Node {
         })
     }
 
+    /// For a member without a database, which is complete without deliveries.
+    fn skip_deliveries(&self) -> Result<(), NodeError> {
+        self.send_event(Event::DataState(DataState::Joined));
+        let (shared, bell, events) = (self.shared.clone(), self.bell.clone(), self.events.clone());
+        self.run("synod-deliver", move || {
+            skip_deliveries(&shared, &bell, &events);
+        })
+    }
+
     /// Where the database was at start.
     pub fn database(&self) -> DatabasePosition {
         self.shared.position_of(self.config.database)
@@ -314,7 +330,9 @@ impl Node {
 
     /// Tells what the database does, for donor choice and promotion to voter.
     pub fn set_data_state(&self, state: DataState) {
-        self.send_event(Event::DataState(state));
+        if self.config.has_data {
+            self.send_event(Event::DataState(state));
+        }
     }
 
     /// Everything up to here is in the database.

@@ -9,6 +9,7 @@ mod addresses;
 mod copies;
 mod crashes;
 mod encryption;
+mod loggers;
 mod membership;
 mod ordering;
 mod orders;

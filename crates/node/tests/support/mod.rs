@@ -247,6 +247,7 @@ impl Member {
             pending_bytes: 8 << 20,
             certification_span: 100_000,
             wants_vote: true,
+            has_data: true,
             tls: None,
             database: DatabasePosition {
                 group: GroupId::NONE,

@@ -52,6 +52,7 @@ impl Provider {
             suspect: options.duration(key::EVS_SUSPECT_TIMEOUT),
             pending_bytes: to_usize(options.unsigned(key::MAX_PENDING_SIZE)),
             certification_span: options.unsigned(key::CERTIFICATION_SPAN),
+            has_data: true,
             wants_vote: options.bool(key::VOTER),
             tls: options.tls(),
             database: self.position.current(),

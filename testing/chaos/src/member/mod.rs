@@ -145,6 +145,7 @@ fn config(options: &Options, log_dir: PathBuf, database: DatabasePosition) -> No
         suspect: Duration::from_secs(2),
         pending_bytes: 8 << 20,
         certification_span: 100_000,
+        has_data: true,
         wants_vote: true,
         database,
         versions: OUR_VERSIONS,

@@ -1,0 +1,124 @@
+//! Members without a database: they keep the log and vote.
+
+use bytes::Bytes;
+use synod_node::{NodeError, Seqno, StartMode, StateTransferEvent};
+
+use crate::support::{Group, Member, PATIENCE, eventually, seqno_of};
+
+const LOGGER: usize = 2;
+
+/// A group of two members with data, and a logger.
+fn with_logger(name: &str) -> Group {
+    let mut group = Group::prepared(3, name);
+    group.members[LOGGER].config.has_data = false;
+    group.members[0].start(StartMode::Bootstrap).unwrap();
+    group.members[0].take_part();
+    group.members[1].start(StartMode::Join).unwrap();
+    group.members[1].take_part();
+    group.members[LOGGER].start(StartMode::Join).unwrap();
+    for member in &group.members {
+        member.wait_voter();
+    }
+    group
+}
+
+/// Waits until the logger knows the commit of an action, which its own log then has.
+fn wait_committed(group: &Group, seqno: Seqno) {
+    let logger = group.members[LOGGER].node();
+    eventually("the commit at the logger", || {
+        logger.commit_seqno() >= seqno
+    });
+}
+
+#[test]
+fn group_commits_with_a_logger_and_one_member_with_data() {
+    let mut group = with_logger("logger");
+    let seqno = seqno_of(group.members[0].order("k", "all"));
+    wait_committed(&group, seqno);
+    group.members[1].stop();
+    let seqno = seqno_of(group.members[0].order("k", "two of three"));
+    wait_committed(&group, seqno);
+
+    // Not without it: its acknowledgement is what makes the majority.
+    group.members[LOGGER].stop();
+    let pending = group.members[0].submit("k", "one of three");
+    assert_eq!(pending.fate(), None);
+    group.members[LOGGER].start(StartMode::Join).unwrap();
+    let seqno = seqno_of(pending.wait_for_result());
+    wait_committed(&group, seqno);
+
+    group.members[1].start(StartMode::Join).unwrap();
+    group.members[1].take_part();
+    let data = &group.members[1];
+    data.host
+        .wait("what it missed", |record| record.last() >= seqno);
+    let host = group.members[LOGGER].host.lock();
+    assert!(host.deliveries.is_empty() && host.joined == 0);
+    assert!(host.failed.is_none(), "{:?}", host.failed);
+}
+
+#[test]
+fn logger_leads_and_its_view_has_only_members_with_data() {
+    let group = with_logger("leads");
+    let logger = group.members[LOGGER].node();
+    let to = logger.identity().0;
+    eventually("the logger leads", || {
+        let leader = &group.members[group.leader()];
+        let accepted = leader.node().transfer_leadership(Some(to), PATIENCE);
+        accepted.is_ok() || group.members[LOGGER].is_leader()
+    });
+    let seqno = seqno_of(group.members[0].order("k", "v"));
+    wait_committed(&group, seqno);
+    assert!(logger.is_primary());
+    for member in &group.members[..LOGGER] {
+        member
+            .host
+            .wait("the action", |record| record.last() >= seqno);
+        assert_eq!(member.host.lock().view_names(), ["node1", "node2"]);
+    }
+}
+
+#[test]
+fn logger_is_never_asked_for_a_state_transfer() {
+    let mut group = with_logger("copy");
+    group.members[1].stop();
+    let mut joiner = Member::new("joiner", "copy");
+    joiner
+        .config
+        .seeds
+        .clone_from(&group.members[0].config.seeds);
+    joiner.start(StartMode::Join).unwrap();
+    joiner.host.wait("joining", |record| record.joined > 0);
+    let ask = |preferred: &[&str], any_donor| {
+        let preferred = preferred.iter().map(|&name| name.to_owned()).collect();
+        let request = Bytes::from_static(b"me");
+        joiner
+            .node()
+            .request_state(Seqno(1), preferred, any_donor, request)
+    };
+    let only = ask(&["node3"], false);
+    joiner.host.wait("a refusal", |record| {
+        let is_refusal =
+            |news: &StateTransferEvent| matches!(news, StateTransferEvent::NoDonor { .. });
+        record
+            .news
+            .iter()
+            .any(|(id, news)| *id == only && is_refusal(news))
+    });
+    // What its host says does not make it a donor.
+    let logger = &group.members[LOGGER];
+    logger.node().set_data_state(synod_node::DataState::Synced);
+    eventually("a donor is asked", || {
+        ask(&["node3"], true);
+        !group.members[0].host.lock().donations.is_empty()
+    });
+    assert!(logger.host.lock().donations.is_empty());
+}
+
+#[test]
+fn logger_cannot_begin_a_group() {
+    let mut member = Member::new("logger", "alone");
+    member.config.has_data = false;
+    let refused = member.start(StartMode::Bootstrap).unwrap_err();
+    assert!(matches!(refused, NodeError::BeginWithoutData), "{refused}");
+}
