@@ -1,9 +1,13 @@
-//! What the node tells its host. Called on the node's threads.
+//! What the node reports to its host: this connection.
+//!
+//! Called on the node's own threads. Only [`Host::deliver`] may wait, which it does while the queue of
+//! actions to apply is full.
 
 use std::ops::ControlFlow;
 
 use synod_node::{
-    Delivery, DonorRequest, Host, Level, OutcomeDecision, StateTransferEvent, View as GroupView,
+    Delivery, DonorRequest, Host, Level, OutcomeDecision, Setting, StateTransferEvent,
+    View as GroupView,
 };
 
 use crate::api::LogLevel;
@@ -12,6 +16,10 @@ use crate::boundary::peer_ip_allowed;
 use crate::connection::Connection;
 
 impl Host for Connection {
+    fn setting_name(&self, setting: Setting) -> &'static str {
+        spelling(setting)
+    }
+
     fn log(&self, level: Level, text: &str) {
         let level = match level {
             // Unless asked for by the option `debug`, the server shows these with wsrep_debug only.
@@ -96,5 +104,34 @@ impl Host for Connection {
     fn needs_copy(&self, why: &str) {
         self.position.unusable();
         self.fail(why);
+    }
+}
+
+/// What operators of a MariaDB server call a setting.
+fn spelling(setting: Setting) -> &'static str {
+    match setting {
+        Setting::MemberName => "wsrep_node_name",
+        Setting::MemberAddress => "wsrep_node_address",
+        Setting::GroupAddress => "wsrep_cluster_address",
+        Setting::ListenAddress => "base_port or gmcast.listen_addr",
+        Setting::LogRetainSize => "synod.log_retain_size",
+        Setting::Encryption => "socket.ssl",
+        Setting::AcceptUnencrypted => "socket.dynamic",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::options::SPECS;
+
+    #[test]
+    fn settings_are_spelled_as_options_and_variables_of_the_server() {
+        for setting in Setting::ALL {
+            for name in spelling(setting).split(" or ") {
+                let is_option = SPECS.iter().any(|spec| spec.name == name);
+                assert!(is_option || name.starts_with("wsrep_"), "{name}");
+            }
+        }
     }
 }

@@ -14,10 +14,7 @@ pub fn markdown_tables() -> String {
     [
         section("Synod's own options", own.iter().copied()),
         section("Galera's options that work", of_galera().filter(works)),
-        section(
-            "Galera's options that are accepted without effect",
-            of_galera().filter(ignored),
-        ),
+        without_effect(of_galera().filter(ignored)),
         section(
             "Galera's options that are refused",
             of_galera().filter(refused),
@@ -33,6 +30,28 @@ fn section(title: &str, specs: impl Iterator<Item = &'static OptionSpec>) -> Str
     )
 }
 
+/// One row for each reason, with all options that share it.
+fn without_effect(specs: impl Iterator<Item = &'static OptionSpec>) -> String {
+    let mut rows: Vec<(&str, Vec<String>)> = Vec::new();
+    for spec in specs {
+        let Meaning::None(why) = spec.meaning else {
+            continue;
+        };
+        let name = format!("`{}`", spec.name);
+        match rows.iter_mut().find(|(reason, _)| *reason == why) {
+            Some((_, names)) => names.push(name),
+            None => rows.push((why, vec![name])),
+        }
+    }
+    let mut out = "## Galera's options that are accepted without effect\n\n\
+                   | Reason | Options |\n|---|---|\n"
+        .to_owned();
+    for (why, names) in rows {
+        out.push_str(&format!("| {why} | {} |\n", names.join(", ")));
+    }
+    out
+}
+
 fn row(spec: &OptionSpec) -> String {
     let settable = match spec.settable {
         Settable::AtStart => "at start",
@@ -40,8 +59,8 @@ fn row(spec: &OptionSpec) -> String {
         Settable::Trigger => "any time, not kept",
     };
     let about = match spec.meaning {
-        Meaning::Works => spec.about.to_owned(),
-        Meaning::None(why) | Meaning::Refused(why) => format!("{} Here: {why}.", spec.about),
+        Meaning::Works | Meaning::None(_) => spec.about.to_owned(),
+        Meaning::Refused(why) => format!("{} Refused: {why}.", spec.about),
     };
     let (name, unit) = (spec.name, spec.unit);
     format!(
@@ -59,5 +78,6 @@ fn default_text(default: DefaultValue) -> String {
         DefaultValue::NodePort => "port of `wsrep_node_address`, or 4567".to_owned(),
         DefaultValue::AnyAtBasePort => "`tcp://0.0.0.0:` and `base_port`".to_owned(),
         DefaultValue::NodeHostNextPort => "`base_host` and `base_port` + 1".to_owned(),
+        DefaultValue::Timing(period) => format!("`{}`", period.default_text()),
     }
 }

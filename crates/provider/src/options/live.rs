@@ -1,4 +1,6 @@
 //! Options that are read on hot paths, or by threads that cannot wait for the options' lock.
+//!
+//! The provider copies them here at start and whenever an option is set.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;

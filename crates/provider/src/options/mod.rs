@@ -1,13 +1,14 @@
 //! Provider options: what operators write into `wsrep_provider_options` and `wsrep_cluster_address`.
 //!
-//! Galera's names are all understood, so that existing configurations load; each is either implemented
-//! here, accepted with a notice because it has no meaning here, or refused because accepting it would
-//! promise something that is not true. Our own begin with `synod.`. Any other name is an error.
+//! Galera's names are all understood, so that existing configurations load. Each is implemented here,
+//! accepted with a notice because it has no effect, or refused because accepting it would promise
+//! something that is not true. Synod's own begin with `synod.`. Any other name is an error.
 //!
-//! - [`list`](self) syntax: `name=value;name=value`, in `list`; values in `value`;
-//! - every option with its default, in `table` (also the source of `docs/options.md`);
-//! - typed names for reading them, in [`key`];
-//! - cluster addresses, in [`ClusterUrl`].
+//! - `own`, `galera`: every option with its default and its text, the source of `docs/options.md`;
+//! - `list`: the syntax `name=value;name=value`; `value`: the syntax of values;
+//! - [`key`]: typed names for reading options; `live`: options read on hot paths;
+//! - `timing`, `encryption`: options that are checked together;
+//! - [`ClusterUrl`]: cluster addresses.
 
 mod address;
 mod document;
@@ -20,6 +21,7 @@ pub(crate) mod live;
 mod nearest;
 mod own;
 mod table;
+mod timing;
 mod url;
 mod value;
 
@@ -31,6 +33,7 @@ pub use address::{Address, DEFAULT_PORT};
 pub use document::markdown_tables;
 pub use error::{Notice, OptionsError};
 pub use table::{DefaultValue, Meaning, OptionSpec, SPECS, Settable};
+pub use timing::Period;
 pub use url::{ClusterUrl, UrlError};
 pub use value::{Kind, Value};
 
@@ -60,7 +63,7 @@ struct Slot {
     /// As written, or as the default is written: what `options_get` shows.
     text: String,
     value: Value,
-    /// Whether somebody has set it.
+    /// Whether it was set: at start, or since.
     is_set: bool,
 }
 
@@ -219,7 +222,7 @@ impl Options {
         }
     }
 
-    /// Whether somebody has set the option.
+    /// Whether the option was set.
     pub fn is_set(&self, key: impl Key) -> bool {
         self.slots[key.index()].is_set
     }
@@ -261,23 +264,6 @@ impl Options {
             .extend(notices.into_iter().filter(|notice| !known.contains(notice)));
         *self = next;
         Ok(update)
-    }
-
-    /// A lease must outlive a heartbeat, and end before anybody else may become leader.
-    fn check_timing(&self) -> Result<(), OptionsError> {
-        let heartbeat = self.duration(key::HEARTBEAT_PERIOD);
-        let lease = self.duration(key::LEASE);
-        if !heartbeat.is_zero() && heartbeat < lease && lease < self.duration(key::ELECTION_TIMEOUT)
-        {
-            return Ok(());
-        }
-        Err(OptionsError::BadValue {
-            name: SPECS[key::LEASE.index()].name,
-            value: self.slots[key::LEASE.index()].text.clone(),
-            reason: "it must be longer than synod.heartbeat_period (above zero) and shorter than \
-                     synod.election_timeout"
-                .to_owned(),
-        })
     }
 
     /// Computes the defaults that depend on the server and on other options.
@@ -329,13 +315,17 @@ impl Options {
 impl Slot {
     fn default_of(spec: &OptionSpec) -> Slot {
         let text = match spec.default {
-            DefaultValue::Is(text) => text,
-            DefaultValue::NodePort => "4567",
-            _ => "",
+            DefaultValue::Is(text) => text.to_owned(),
+            DefaultValue::NodePort => DEFAULT_PORT.to_string(),
+            DefaultValue::Timing(period) => period.default_text(),
+            DefaultValue::DataDir
+            | DefaultValue::NodeHost
+            | DefaultValue::AnyAtBasePort
+            | DefaultValue::NodeHostNextPort => String::new(),
         };
-        let value = value::parse(spec.kind, text).unwrap_or(Value::Text(String::new()));
+        let value = value::parse(spec.kind, &text).unwrap_or(Value::Text(String::new()));
         Slot {
-            text: text.to_owned(),
+            text,
             value,
             is_set: false,
         }

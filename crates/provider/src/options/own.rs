@@ -1,26 +1,103 @@
 //! Options that exist only here.
+//!
+//! A text has at most two sentences: what the option does, and the trade-off of its default. They are
+//! the source of `docs/options.md`.
 
 use synod_node::LeaderWeight;
 
-use super::table::{OptionSpec, address, bool, duration, int, text};
+use super::table::{DefaultValue, OptionSpec, address, bool, duration, int, text};
+use super::timing::Period;
 
-/// Our own options.
+/// Synod's own options, in alphabetical order.
 pub(super) const OWN: [OptionSpec; 17] = [
-    int("synod.apply_queue_size", "64M", 1 << 20, i64::MAX).dynamic().unit("bytes").works("Delivered but not yet applied actions kept in memory; the rest waits in the log."),
-    int("synod.certification_span", "100000", 1000, i64::MAX).unit("actions").works("History kept to find conflicts in, beyond what all members have applied. A write set whose snapshot is older is refused (deadlock error)."),
-    int("synod.chunk_size", "1M", 4096, 64 << 20).unit("bytes").works("Large actions travel and are stored in pieces of this size."),
-    duration("synod.election_timeout", "PT1.5S").works("Without news from a leader for this long, a member tries to become one."),
-    duration("synod.heartbeat_period", "PT0.1S").works("How often a leader shows that it lives."),
-    bool("synod.leader_handover", "no").dynamic().works("Whether this member, when it leads, hands over to a voter of higher synod.leader_weight that has kept up for two election timeouts. No: weights only decide who stands for election first. A leader of weight 0 hands over in any case."),
-    int("synod.leader_weight", "50", 0, LeaderWeight::MAX as i64).dynamic().works("How much this member should lead, compared with the others: of those that are left when a leader is lost, the one with the highest weight stands for election first. With 0 it leads only if nobody else can. Says nothing about who counts for a majority."),
-    duration("synod.lease", "PT0.4S").works("How long a leader may answer reads after a majority has confirmed it. Below synod.election_timeout."),
-    address("synod.listen_addr", "").works("Where to listen for peers. Goes before gmcast.listen_addr."),
-    int("synod.log_cache_size", "64M", 1 << 20, i64::MAX).unit("bytes").works("Newest part of the log kept in memory."),
-    text("synod.log_dir", "").unit("path").works("Directory of the durable log. Empty: the data directory, in files named synod-*.log, which full copies leave alone."),
-    duration("synod.log_retain_age", "P7D").works("Log older than this may go if nobody needs it."),
-    int("synod.log_retain_size", "4G", 1 << 20, i64::MAX).unit("bytes").works("Log above this size goes, oldest first. At twice this size also what a member still needs, which then takes a full copy; but never what must not be lost with the disks of a minority: rather than that, clients wait until enough databases have it on theirs."),
-    int("synod.log_segment_size", "64M", 1 << 20, 4 << 30).unit("bytes").works("Size of one log file."),
-    int("synod.max_pending_size", "256M", 1 << 20, i64::MAX).unit("bytes").works("Local write sets waiting for their verdict; more waits at the client."),
-    duration("synod.rejoin_timeout", "PT10M").works("A member that belongs to a group already waits this long at start for a majority of it, if that is longer than pc.wait_prim_timeout."),
-    bool("synod.voter", "yes").works("Whether this member counts for majorities once it has caught up. No: it receives and serves everything, but no commit waits for it and no majority is lost with it, as suits a copy for reading in a far place. The first member of a group always counts, and so does, until it has left in good order, who has counted before."),
+    int("synod.apply_queue_size", "64M", 1 << 20, i64::MAX)
+        .dynamic()
+        .unit("bytes")
+        .works(
+            "Upper bound on the delivered actions that wait in memory to be applied. The \
+             rest stays in the log and is read when there is room.",
+        ),
+    int("synod.certification_span", "100000", 1000, i64::MAX)
+        .unit("actions")
+        .works(
+            "Number of actions, beyond those that all members have applied, that are kept \
+             to find conflicts. A write set with an older snapshot is refused with a \
+             deadlock error.",
+        ),
+    int("synod.chunk_size", "1M", 4096, 64 << 20)
+        .unit("bytes")
+        .works(
+            "Actions larger than this travel and are stored in chunks of this size. Other \
+             actions can pass between the chunks.",
+        ),
+    duration("synod.election_timeout", "")
+        .default(DefaultValue::Timing(Period::ElectionTimeout))
+        .works(
+            "A member that receives nothing from a leader for this long, and by chance up \
+             to twice as long, becomes a candidate. A shorter time replaces a lost leader \
+             sooner, but causes needless elections on a slow network.",
+        ),
+    duration("synod.heartbeat_period", "")
+        .default(DefaultValue::Timing(Period::Heartbeat))
+        .works("Time between a leader's heartbeats. It must be shorter than synod.lease."),
+    bool("synod.leader_handover", "no").dynamic().works(
+        "With yes, this member hands leadership over to a voter of higher \
+             synod.leader_weight that has kept up for two election timeouts. With no, \
+             weights only decide which voter becomes a candidate first; a leader of weight \
+             0 hands over in any case.",
+    ),
+    int("synod.leader_weight", "50", 0, LeaderWeight::MAX as i64)
+        .dynamic()
+        .works(
+            "Preference for leadership: when a leader is lost, the remaining voter with the \
+             highest weight becomes a candidate first, and one with weight 0 leads only if \
+             no other can. The weight does not change how votes are counted.",
+        ),
+    duration("synod.lease", "")
+        .default(DefaultValue::Timing(Period::Lease))
+        .works(
+            "Time that a leader may answer reads after a majority has confirmed it. It must \
+             be longer than synod.heartbeat_period and shorter than synod.election_timeout.",
+        ),
+    address("synod.listen_addr", "")
+        .works("Address to listen on for other members. It overrides gmcast.listen_addr."),
+    int("synod.log_cache_size", "64M", 1 << 20, i64::MAX)
+        .unit("bytes")
+        .works(
+            "Size of the newest part of the log that is kept in memory. A member that lags \
+             further is served from disk.",
+        ),
+    text("synod.log_dir", "").unit("path").works(
+        "Directory of the durable log. Empty means the data directory, where a full \
+             copy (SST) leaves the files synod-*.log alone.",
+    ),
+    duration("synod.log_retain_age", "P7D")
+        .works("Log older than this may be purged if no member needs it."),
+    int("synod.log_retain_size", "4G", 1 << 20, i64::MAX)
+        .unit("bytes")
+        .works(
+            "Target size of the log; older segments are purged. At twice this size, entries \
+             that a lagging member needs are purged too (that member then takes an SST), \
+             except entries not yet flushed by enough databases to survive the loss of a \
+             minority: writes wait instead.",
+        ),
+    int("synod.log_segment_size", "64M", 1 << 20, 4 << 30)
+        .unit("bytes")
+        .works("Size of one log file. The log is purged by whole files."),
+    int("synod.max_pending_size", "256M", 1 << 20, i64::MAX)
+        .unit("bytes")
+        .works(
+            "Upper bound on the local write sets that wait for their verdict. Further \
+             clients wait before their write set is sent.",
+        ),
+    duration("synod.rejoin_timeout", "PT10M").works(
+        "Time that a member of an existing group waits at start for a majority of that \
+             group. It counts only if it is longer than pc.wait_prim_timeout.",
+    ),
+    bool("synod.voter", "yes").works(
+        "With no, this member receives and serves everything but does not count for \
+             majorities, which suits a read copy at a distant site. The first member of a \
+             group always votes, and a change on a voter takes effect after its next \
+             orderly shutdown.",
+    ),
 ];

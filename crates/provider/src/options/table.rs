@@ -1,7 +1,11 @@
 //! What an option is, and the table of all of them.
+//!
+//! The table is made while compiling, so that [`key`](super::key) can refuse a name or a type that is
+//! not in it. The order of the table is the order in which options are shown.
 
 use super::galera::GALERA;
 use super::own::OWN;
+use super::timing::Period;
 use super::value::Kind;
 
 /// When an option can be set.
@@ -11,7 +15,7 @@ pub enum Settable {
     AtStart,
     /// At any time.
     Dynamic,
-    /// At any time; starts something and is not kept.
+    /// At any time; setting it starts something, and the value is not kept.
     Trigger,
 }
 
@@ -26,7 +30,7 @@ pub enum Meaning {
     Refused(&'static str),
 }
 
-/// The value of an option that nobody has set.
+/// The value of an option that is not set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DefaultValue {
     /// This text.
@@ -41,26 +45,29 @@ pub enum DefaultValue {
     AnyAtBasePort,
     /// `base_host`, the port after `base_port`.
     NodeHostNextPort,
+    /// The protocol's own default.
+    Timing(Period),
 }
 
 /// One option.
 #[derive(Clone, Copy, Debug)]
 pub struct OptionSpec {
-    /// Its name.
+    /// Its name, as operators write it.
     pub name: &'static str,
-    /// Its value if nobody sets it.
+    /// Its value if it is not set.
     pub default: DefaultValue,
-    /// What it holds.
+    /// Type of its value, with bounds.
     pub kind: Kind,
     /// When it can be set.
     pub settable: Settable,
-    /// Whether it is shown although nobody has set it.
+    /// Whether it is shown although it is not set.
     pub listed: bool,
     /// Unit, or what the text is; may be empty.
     pub unit: &'static str,
     /// What it means here.
     pub meaning: Meaning,
-    /// One sentence for the documentation.
+    /// What it does, and the trade-off of its default: at most two sentences. Empty for an option
+    /// without effect, which has a reason instead.
     pub about: &'static str,
 }
 
@@ -206,9 +213,8 @@ impl OptionSpec {
         }
     }
 
-    pub(super) const fn ignored(self, about: &'static str, why: &'static str) -> OptionSpec {
+    pub(super) const fn ignored(self, why: &'static str) -> OptionSpec {
         OptionSpec {
-            about,
             meaning: Meaning::None(why),
             ..self
         }

@@ -28,6 +28,24 @@ fn every_default_fits_its_option() {
 }
 
 #[test]
+fn every_text_has_at_most_two_sentences() {
+    for OptionSpec {
+        name,
+        about,
+        meaning,
+        ..
+    } in &SPECS
+    {
+        if matches!(meaning, Meaning::None(_)) {
+            assert!(about.is_empty(), "{name}: the reason is enough");
+            continue;
+        }
+        let sentences = about.matches(". ").count() + 1;
+        assert!(about.ends_with('.') && sentences <= 2, "{name}: {about}");
+    }
+}
+
+#[test]
 fn names_are_unique_and_in_galeras_order() {
     let names: Vec<&str> = SPECS.iter().map(|spec| spec.name).collect();
     assert!(names.is_sorted(), "ours begin with s and follow socket.*");

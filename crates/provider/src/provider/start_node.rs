@@ -6,10 +6,10 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use synod_node::{
-    GroupId, Limits, LogOptions, Node, NodeConfig, NodeStatus, OUR_VERSIONS, StartMode, Timing,
+    GroupId, Limits, LogOptions, Node, NodeConfig, NodeStatus, OUR_VERSIONS, StartMode,
 };
 
 use super::{FIRST_SERIAL, Provider};
@@ -24,7 +24,6 @@ impl Provider {
             "" => PathBuf::from(&self.args.data_dir),
             dir => PathBuf::from(dir),
         };
-        let election = micros(options.duration(key::ELECTION_TIMEOUT));
         NodeConfig {
             name: self.args.node_name.clone(),
             cluster_name: name.to_owned(),
@@ -40,13 +39,7 @@ impl Provider {
                 retain_age: options.duration(key::LOG_RETAIN_AGE),
                 ..LogOptions::default()
             },
-            timing: Timing {
-                heartbeat_us: micros(options.duration(key::HEARTBEAT_PERIOD)),
-                promise_us: micros(options.duration(key::LEASE)),
-                election_timeout_min_us: election,
-                election_timeout_max_us: election * 2,
-                ..Timing::default()
-            },
+            timing: options.timing(),
             limits: Limits::default(),
             chunk_bytes: to_usize(options.unsigned(key::CHUNK_SIZE)),
             suspect: options.duration(key::EVS_SUSPECT_TIMEOUT),
@@ -191,10 +184,6 @@ impl Provider {
 
 pub(super) fn to_usize(number: u64) -> usize {
     usize::try_from(number).unwrap_or(usize::MAX)
-}
-
-fn micros(duration: Duration) -> u64 {
-    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
 
 /// `wsrep_sst_donor`: names in order of preference; a comma at the end allows anybody else.

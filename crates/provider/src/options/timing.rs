@@ -1,0 +1,96 @@
+//! The options about time in the protocol. Their defaults are [`Timing::default`]'s, so that one
+//! constant decides, and `docs/options.md` follows it.
+
+use std::time::Duration;
+
+use synod_node::Timing;
+
+use super::table::SPECS;
+use super::{Options, OptionsError, key};
+use crate::options::key::Key;
+
+/// A duration of the protocol that operators can set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Period {
+    /// Time between a leader's heartbeats.
+    Heartbeat,
+    /// How long a leader may answer reads after a majority has confirmed it.
+    Lease,
+    /// Shortest silence after which a member becomes a candidate.
+    ElectionTimeout,
+}
+
+impl Period {
+    /// The protocol's default, as operators write durations: `PT1.5S`.
+    pub fn default_text(self) -> String {
+        let timing = Timing::default();
+        let micros = match self {
+            Period::Heartbeat => timing.heartbeat_us,
+            Period::Lease => timing.promise_us,
+            Period::ElectionTimeout => timing.election_timeout_min_us,
+        };
+        format!("PT{}S", Duration::from_micros(micros).as_secs_f64())
+    }
+}
+
+impl Options {
+    /// The protocol's periods. The longest election timeout keeps its default ratio to the shortest.
+    pub fn timing(&self) -> Timing {
+        let default = Timing::default();
+        let shortest = micros(self.duration(key::ELECTION_TIMEOUT));
+        let ratio = default.election_timeout_max_us / default.election_timeout_min_us;
+        Timing {
+            heartbeat_us: micros(self.duration(key::HEARTBEAT_PERIOD)),
+            promise_us: micros(self.duration(key::LEASE)),
+            election_timeout_min_us: shortest,
+            election_timeout_max_us: shortest.saturating_mul(ratio),
+            ..default
+        }
+    }
+
+    /// A lease must outlive a heartbeat, and end before another member may become leader.
+    pub(super) fn check_timing(&self) -> Result<(), OptionsError> {
+        let heartbeat = self.duration(key::HEARTBEAT_PERIOD);
+        let lease = self.duration(key::LEASE);
+        if !heartbeat.is_zero() && heartbeat < lease && lease < self.duration(key::ELECTION_TIMEOUT)
+        {
+            return Ok(());
+        }
+        Err(OptionsError::BadValue {
+            name: SPECS[key::LEASE.index()].name,
+            value: self.slots[key::LEASE.index()].text.clone(),
+            reason: "it must be longer than synod.heartbeat_period (above zero) and shorter than \
+                     synod.election_timeout"
+                .to_owned(),
+        })
+    }
+}
+
+fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::options::Defaults;
+
+    #[test]
+    fn options_and_protocol_have_the_same_defaults() {
+        let (options, _) = Options::new(Defaults::default(), "").unwrap();
+        assert_eq!(options.timing(), Timing::default());
+    }
+
+    #[test]
+    fn defaults_are_written_as_operators_write_durations() {
+        assert_eq!(Period::Heartbeat.default_text(), "PT0.1S");
+        assert_eq!(Period::ElectionTimeout.default_text(), "PT1.5S");
+    }
+
+    #[test]
+    fn longest_election_timeout_follows_the_shortest() {
+        let (options, _) =
+            Options::new(Defaults::default(), "synod.election_timeout=PT5S").unwrap();
+        assert_eq!(options.timing().election_timeout_max_us, 10_000_000);
+    }
+}
