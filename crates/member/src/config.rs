@@ -1,38 +1,40 @@
-//! What a member is told at start.
+//! The settings of a member, which its host passes at start.
+//!
+//! Durations are real time. The host has validated them: nothing here checks a value.
 
 use std::time::Duration;
 
 use synod_certify::CertLimits;
 use synod_consensus::{GroupId, Limits, Seqno, Timing, VersionRange};
 
-/// Settings of a member. Validated by whoever parses them.
+/// Settings of a member. The host that parses them validates them.
 #[derive(Clone, Debug)]
 pub struct MemberConfig {
-    /// Unique in the group.
+    /// Name of the member, unique in the group.
     pub name: String,
-    /// All members must agree on it.
+    /// Name of the group for operators. All members must have the same.
     pub cluster_name: String,
     /// `host:port` at which peers reach this member.
     pub address: String,
     /// `host:port` for clients, shown to operators.
     pub incoming: String,
-    /// Whether it has a database.
+    /// Whether it has a database. If not, it is a logger.
     pub has_data: bool,
-    /// Whether it shall vote, once it has caught up. If not, it stays a learner; who votes already goes on
-    /// voting.
+    /// Whether it becomes a voter once it has caught up. If not, it stays a learner; a member that
+    /// is a voter already stays one.
     pub wants_vote: bool,
-    /// Protocol timing.
+    /// Timing of the consensus protocol: elections, heartbeats, leases.
     pub timing: Timing,
-    /// Protocol bounds.
+    /// Bounds of the consensus protocol: messages, bytes in flight.
     pub limits: Limits,
-    /// A member not heard from for so long leaves the view; a member that hears no leader for so
-    /// long is not primary.
+    /// A member that has sent nothing for this long leaves the view. A member that has heard no
+    /// leader for this long is not primary.
     pub suspect: Duration,
-    /// Bound on the entries of certification history.
+    /// Upper bound on the certification window, in actions.
     pub certification_span: u64,
-    /// Where the database is.
+    /// The position of the database at start.
     pub database: DatabasePosition,
-    /// Versions of the group's protocol that this member takes part in.
+    /// Versions of the group's protocol that this member speaks.
     pub versions: VersionRange,
 }
 
@@ -45,28 +47,28 @@ impl MemberConfig {
     }
 }
 
-/// Which history a database holds, and up to where.
+/// The position of a database: which history it holds, and up to which action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DatabasePosition {
-    /// The history; `NONE` if it has none.
+    /// The group whose history it holds; `NONE` if it holds none.
     pub group: GroupId,
-    /// The last action it holds; undefined if unknown.
+    /// The last action that it holds; undefined if unknown.
     pub seqno: Seqno,
 }
 
 impl DatabasePosition {
-    /// No history is known.
+    /// The position of a database that holds no known history.
     pub const NONE: DatabasePosition = DatabasePosition {
         group: GroupId::NONE,
         seqno: Seqno::UNDEFINED,
     };
 }
 
-/// How to start.
+/// How a member starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StartMode {
     /// Begin a new group, unless the log already belongs to one.
     Bootstrap,
-    /// Find the group.
+    /// Find the group, and join it.
     Join,
 }

@@ -1,5 +1,9 @@
-//! The newest entries with their payloads, in memory: everything not yet committed or not yet written,
-//! and as much behind that as fits. Replication and commit notices are served from here.
+//! The entry cache: the newest entries of the log with their payloads, in memory.
+//!
+//! It holds every entry that is not committed or not written, and as many older ones as fit.
+//! Replication and commit notices read from it; the log is read only for members that lag further.
+//!
+//! Invariant: `bytes` is the sum of the lengths of the payloads held.
 
 use std::collections::BTreeMap;
 
@@ -7,14 +11,17 @@ use bytes::Bytes;
 use synod_consensus::{EntryHeader, LogIndex};
 use synod_log::Entry;
 
-/// See the module.
+/// Newest entries of the log, by index.
 pub(crate) struct EntryCache {
     entries: BTreeMap<LogIndex, Entry>,
+    /// Payload bytes held.
     bytes: usize,
+    /// Bound on `bytes`; entries that must be kept may exceed it.
     bytes_max: usize,
 }
 
 impl EntryCache {
+    /// An empty cache of at most about `bytes_max` payload bytes.
     pub(crate) fn new(bytes_max: usize) -> EntryCache {
         EntryCache {
             entries: BTreeMap::new(),
@@ -36,12 +43,13 @@ impl EntryCache {
         self.bytes
     }
 
+    /// The entry at this index, if it is held.
     pub(crate) fn get(&self, index: LogIndex) -> Option<&Entry> {
         self.entries.get(&index)
     }
 
-    /// The entries from `first` to `last`, if all are here; fewer, but at least one, where they
-    /// exceed `bytes_max`.
+    /// The entries from `first` to `last`, if all are held. Where they exceed `bytes_max`, fewer of
+    /// them, but at least one.
     pub(crate) fn range(
         &self,
         first: LogIndex,
@@ -68,6 +76,7 @@ impl EntryCache {
         (next > last).then_some(entries)
     }
 
+    /// Removes the entries at and after `from`.
     pub(crate) fn truncate(&mut self, from: LogIndex) {
         while let Some(last) = self.entries.last_entry() {
             if *last.key() < from {
@@ -77,12 +86,13 @@ impl EntryCache {
         }
     }
 
+    /// Removes all entries.
     pub(crate) fn clear(&mut self) {
         self.entries.clear();
         self.bytes = 0;
     }
 
-    /// Forgets old entries beyond the bound; none after `keep_from`.
+    /// Removes old entries that exceed the bounds, but none at or after `keep_from`.
     pub(crate) fn trim(&mut self, keep_from: LogIndex) {
         while self.bytes > self.bytes_max || self.entries.len() > ENTRIES_MAX {
             let Some(first) = self.entries.first_entry() else {
@@ -96,7 +106,7 @@ impl EntryCache {
     }
 }
 
-/// Bound on the number of entries kept; headers weigh more than small payloads.
+/// Upper bound on the number of entries. Headers need more memory than small payloads do.
 const ENTRIES_MAX: usize = 16_384;
 
 #[cfg(test)]
@@ -119,13 +129,13 @@ mod tests {
         (header, payload)
     }
 
-    fn staged(indexes: std::ops::RangeInclusive<u64>, bytes_max: usize) -> EntryCache {
-        let mut staged = EntryCache::new(bytes_max);
+    fn cached(indexes: std::ops::RangeInclusive<u64>, bytes_max: usize) -> EntryCache {
+        let mut cache = EntryCache::new(bytes_max);
         for index in indexes {
             let (header, payload) = entry(1, index, 10);
-            staged.put(header, payload);
+            cache.put(header, payload);
         }
-        staged
+        cache
     }
 
     fn indexes(entries: Option<Vec<&Entry>>) -> Option<Vec<u64>> {
@@ -134,8 +144,8 @@ mod tests {
 
     #[test]
     fn range_is_whole_or_nothing_unless_it_is_too_big() {
-        let staged = staged(3..=8, 1000);
-        let range = |first, last, max| indexes(staged.range(LogIndex(first), LogIndex(last), max));
+        let cache = cached(3..=8, 1000);
+        let range = |first, last, max| indexes(cache.range(LogIndex(first), LogIndex(last), max));
         assert_eq!(range(3, 5, 1000), Some(vec![3, 4, 5]));
         assert_eq!(range(2, 5, 1000), None);
         assert_eq!(range(6, 9, 1000), None);
@@ -146,24 +156,24 @@ mod tests {
 
     #[test]
     fn replacing_and_truncating_keep_the_count_of_bytes() {
-        let mut staged = staged(1..=4, 1000);
+        let mut cache = cached(1..=4, 1000);
         let (header, payload) = entry(2, 4, 100);
-        staged.put(header, payload);
-        assert_eq!(staged.bytes(), 130);
-        staged.truncate(LogIndex(3));
-        assert_eq!(staged.bytes(), 20);
-        assert!(staged.get(LogIndex(3)).is_none() && staged.get(LogIndex(2)).is_some());
-        staged.clear();
-        assert_eq!(staged.bytes(), 0);
+        cache.put(header, payload);
+        assert_eq!(cache.bytes(), 130);
+        cache.truncate(LogIndex(3));
+        assert_eq!(cache.bytes(), 20);
+        assert!(cache.get(LogIndex(3)).is_none() && cache.get(LogIndex(2)).is_some());
+        cache.clear();
+        assert_eq!(cache.bytes(), 0);
     }
 
     #[test]
     fn trimming_stops_at_what_must_be_kept() {
-        let mut staged = staged(1..=10, 35);
-        staged.trim(LogIndex(4));
-        assert!(staged.get(LogIndex(3)).is_none() && staged.get(LogIndex(4)).is_some());
-        assert_eq!(staged.bytes(), 70);
-        staged.trim(LogIndex(11));
-        assert_eq!(staged.bytes(), 30);
+        let mut cache = cached(1..=10, 35);
+        cache.trim(LogIndex(4));
+        assert!(cache.get(LogIndex(3)).is_none() && cache.get(LogIndex(4)).is_some());
+        assert_eq!(cache.bytes(), 70);
+        cache.trim(LogIndex(11));
+        assert_eq!(cache.bytes(), 30);
     }
 }

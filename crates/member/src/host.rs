@@ -1,4 +1,8 @@
-//! What a node needs of the program it runs in, and what it hands to it.
+//! The host: the program that a member runs in, such as a database server.
+//!
+//! The member calls [`Host`]: it delivers actions and views, asks for state transfers, and logs.
+//! The host calls the node. Nothing here names an option of a certain host
+//! ([`Host::setting_name`]).
 
 use std::ops::ControlFlow;
 
@@ -9,40 +13,40 @@ use crate::payload::decision::OutcomeDecision;
 use crate::payload::view::View;
 use crate::setting::Setting;
 
-/// How much a line matters.
+/// How much a line of the host's log matters to an operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
     /// For developers.
     Debug,
     /// Normal events.
     Info,
-    /// Something to look at; the member goes on.
+    /// Something that an operator should look at; the member keeps serving.
     Warning,
     /// Something failed.
     Error,
 }
 
-/// One thing to do, in order.
+/// One delivery to the host, in the order of the log.
 #[derive(Clone, Debug)]
 pub enum Delivery {
     /// An ordered action.
     Action {
-        /// Its position.
+        /// The action's seqno.
         seqno: Seqno,
-        /// Everything up to here must be applied before it.
+        /// Everything up to this seqno must be applied before it.
         depends_on: Seqno,
-        /// Who proposed it.
+        /// The member and session that proposed it, and its number there.
         origin: Origin,
-        /// Its data; `None` if it was proposed here in this session and its client still waits: the
-        /// client's own thread finishes it.
+        /// The action's data. `None` if it was proposed here, in this session, and its client still
+        /// waits: the client's own thread finishes it.
         data: Option<Bytes>,
     },
-    /// Members came or went.
+    /// Other members are present from here on, or the same ones again.
     View(View),
 }
 
 impl Delivery {
-    /// Its position.
+    /// The seqno of the action or view.
     pub fn seqno(&self) -> Seqno {
         match self {
             Delivery::Action { seqno, .. } => *seqno,
@@ -51,12 +55,12 @@ impl Delivery {
     }
 }
 
-/// A joiner's wish for a full copy, as its donor sees it.
+/// A joiner's request for a full copy, as its donor sees it.
 #[derive(Clone, Debug)]
 pub struct DonorRequest {
     /// Names the request in answers.
     pub id: u64,
-    /// Who asks.
+    /// The member that asks.
     pub joiner: MemberId,
     /// The copy must contain everything up to here.
     pub after: Seqno,
@@ -64,67 +68,71 @@ pub struct DonorRequest {
     pub request: Bytes,
 }
 
-/// How a state transfer is going, as the joiner hears it.
+/// Progress of a state transfer, as the joiner receives it.
 #[derive(Clone, Debug)]
 pub enum StateTransferEvent {
     /// A donor has begun.
     Accepted {
-        /// Who.
+        /// The donor.
         donor: MemberId,
     },
-    /// Nobody can at present; ask again.
+    /// No member can be the donor at present; ask again later.
     NoDonor {
-        /// Why.
+        /// The reason, for the log.
         text: String,
     },
     /// The donor has finished.
     Done {
-        /// Position of the copy as the donor knows it.
+        /// The last action in the copy, as the donor knows it.
         seqno: Seqno,
     },
     /// The donor failed.
     Failed {
-        /// The donor's code for it.
+        /// The donor's error code.
         code: i32,
-        /// Why.
+        /// The reason, for the log.
         text: String,
     },
 }
 
-/// The program a node runs in. [`Host::deliver`] runs on a thread of its own
-/// and may wait; [`Host::allows`] runs on connection threads; every other method may be called from
-/// the node's core thread and must return at once.
+/// The program that a member runs in.
+///
+/// The node calls [`Host::deliver`] and [`Host::deliver_decision`] from a thread of their own,
+/// where they may wait. It calls [`Host::allows`] from connection threads. It may call every other
+/// method from its core thread: they must return at once.
 pub trait Host: Send + Sync {
-    /// What operators of this host call a setting, for texts that tell them to change it.
+    /// The name that operators of this host know a setting by, for texts that ask to change it.
     fn setting_name(&self, setting: Setting) -> &'static str {
         setting.plain_name()
     }
-    /// A line for the log.
+    /// Writes a line to the host's log.
     fn log(&self, level: Level, text: &str);
-    /// The next thing to do. Waits for room; `Break` once the host has stopped.
+    /// Takes the next delivery. Waits for room; returns `Break` once the host has stopped.
     fn deliver(&self, delivery: Delivery) -> ControlFlow<()>;
     /// This session is in a committed view for the first time since it started.
     fn joined(&self, view: &View);
-    /// A leader with a quorum is heard (or not any more).
+    /// This member became primary (it hears a leader with a quorum), or is no longer primary.
     fn primary_changed(&self, primary: bool);
-    /// A joiner asks this member for a copy. Answer by `Node::answer_state_request`.
+    /// A joiner asks this member for a full copy. The host answers by `Node::answer_state_request`.
     fn donate(&self, request: DonorRequest);
-    /// About the copy this member asked for.
+    /// Progress of the full copy that this member asked for under this id.
     fn state_transfer_event(&self, id: u64, news: StateTransferEvent);
-    /// Whether a peer with this IP address may connect. Called from connection threads.
+    /// Whether a peer with this IP address may connect.
     fn allows(&self, ip: &str) -> bool;
-    /// Which outcome of an action stands, as soon as that is committed; for whoever waits with an error.
+    /// The decision about the outcomes of an action is committed. Called as soon as it is, for
+    /// threads that wait with an error.
     fn outcome_decided(&self, _decision: &OutcomeDecision) {}
-    /// As [`Host::outcome_decided`], in its place among what is delivered, and also for what was decided
-    /// before this session. Called by whoever calls [`Host::deliver`], and may wait.
+    /// As [`Host::outcome_decided`], but in the decision's place among the deliveries, and also for
+    /// decisions from before this session.
     fn deliver_decision(&self, _decision: &OutcomeDecision) {}
-    /// The log has dropped entries before they were delivered. There was no action among them, but perhaps
-    /// decisions: of those that came to the log in this session, [`Host::outcome_decided`] has told.
+    /// Entries were purged from the log before they were delivered. There was no action among them,
+    /// but there may have been decisions. Those that came to the log in this session were reported
+    /// by [`Host::outcome_decided`].
     fn entries_skipped(&self) {}
     /// The node has stopped for good: its disk failed, or the group refused it.
     fn failed(&self, why: &str);
-    /// As [`Host::failed`]: the log cannot give the database what it needs next. A later start must not try
-    /// that again from where the database is, but take a full copy.
+    /// As [`Host::failed`], because the log does not have what the database needs next. The next
+    /// start must not continue from the position of the database, but take a full copy.
     fn needs_copy(&self, why: &str) {
         self.failed(why);
     }
@@ -133,16 +141,16 @@ pub trait Host: Send + Sync {
 /// A member as status output shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemberStatus {
-    /// Identity.
+    /// The member.
     pub member: MemberId,
-    /// Its session, if it is present.
+    /// Its session; none while it is not present.
     pub session: Option<SessionId>,
-    /// Name.
+    /// Its name.
     pub name: String,
-    /// Peer address.
+    /// `host:port` at which peers reach it.
     pub address: String,
-    /// Whether it votes.
+    /// Whether it is a voter.
     pub voter: bool,
-    /// How much it should lead; none if that is not known here, or it is not fit to lead now.
+    /// Its preference for leadership; none if that is not known here, or it cannot lead now.
     pub leader_weight: Option<LeaderWeight>,
 }

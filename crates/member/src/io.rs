@@ -1,5 +1,7 @@
-//! What a member reaches the world through. Nothing here may wait: what takes time answers later, by
-//! an [`crate::Event`].
+//! The interfaces through which a driver acts: the network, its disk, and an observer.
+//!
+//! A node implements them with threads and sockets, the simulator with virtual ones. No method here
+//! may wait: what takes time answers later, by an [`crate::Event`].
 
 use synod_consensus::{Core, Effect, GroupId, MemberId};
 use synod_wire::PeerMessage;
@@ -9,34 +11,35 @@ use crate::storage::Job;
 
 /// The other members.
 pub trait Network: Send {
-    /// Sends a message, if the member is known and reachable; otherwise it is lost.
+    /// Sends a message, if the member is known and reachable; otherwise the message is lost.
     fn send(&self, to: MemberId, message: PeerMessage);
-    /// As [`Network::send`], but only over this connection (see [`crate::Event::LinkUp`]): what was
-    /// meant for it does not overtake what got lost with it.
+    /// As [`Network::send`], but only over this connection (see [`crate::Event::LinkUp`]). If the
+    /// connection is lost, so is the message: it never arrives without those sent before it.
     fn send_over(&self, to: MemberId, connection: u64, message: PeerMessage);
-    /// Whether there is, or is to be, a connection to this member.
+    /// Whether there is a connection to this member, or the network tries to make one.
     fn knows(&self, member: MemberId) -> bool;
-    /// Keeps a connection to this member from now on, at this address.
+    /// Makes a connection to this member at this address, and keeps it up from now on.
     fn connect(&self, member: MemberId, address: &str);
     /// Drops connections to members that are neither wanted nor connected to this one.
     fn keep_only(&self, wanted: &dyn Fn(MemberId) -> bool);
     /// This member belongs to a group from now on.
     fn set_group(&self, group: GroupId);
-    /// The group is found.
+    /// Stops the search for the group: it is found.
     fn stop_seeking(&self);
 }
 
-/// The member's own disk. What is asked for is done in the order in which it was asked.
+/// The member's own disk. Writes are done in the order in which they were asked for.
 pub trait Disk: Send {
-    /// For [`crate::Storage`]; answered by [`crate::Event::Persisted`] or
+    /// Hands a job to [`crate::Storage`]. The answer is [`crate::Event::Persisted`] or
     /// [`crate::Event::StorageFailed`].
     fn write(&self, job: Job);
-    /// For [`CatchUp::answer`]; to be dropped after that. Few are outstanding at a time. Has a way to the disk that delays no write.
+    /// Hands over a read for [`CatchUp::answer`], to be dropped after that. Few are outstanding at
+    /// a time. Reads must not delay writes.
     fn read(&self, request: CatchUp);
 }
 
-/// Sees what the protocol asks for, before it is done. For checkers.
+/// Sees the effects that the core asks for, before they are done. For checkers.
 pub trait Observer: Send {
-    /// The core asks for this.
+    /// The core asks for this effect.
     fn effect(&mut self, core: &Core, effect: &Effect);
 }

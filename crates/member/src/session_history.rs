@@ -1,4 +1,7 @@
-//! Who took part in a stretch of history.
+//! Session history: the sessions that took part in a range of the log.
+//!
+//! A host that continues from an old position asks which sessions' open transactions the actions
+//! after that position may still refer to.
 
 use std::collections::BTreeSet;
 
@@ -10,8 +13,8 @@ use crate::payload::view::View;
 /// Bytes read from the log at a time.
 const READ_BYTES: usize = 1 << 20;
 
-/// Sessions whose actions are ordered after `after` and up to `up_to`, and those present in views
-/// there. What a server keeps open of any other session is of no use to what follows `after`.
+/// Sessions whose actions are ordered after `after` and up to `up_to`, and sessions present in
+/// views there. No action after `after` refers to an open transaction of any other session.
 ///
 /// # Errors
 /// If the log cannot be read.
@@ -35,7 +38,7 @@ pub fn sessions_between(
                     sessions.insert((header.origin.member, header.origin.session));
                 }
                 EntryKind::View => {
-                    // A broken one is reported where it is delivered.
+                    // A malformed view is reported by its delivery.
                     let view = View::decode(header.seqno, entry.payload).unwrap_or_default();
                     sessions.extend(view.members.iter().map(|m| (m.member, m.session)));
                 }

@@ -1,5 +1,7 @@
-//! Settings that texts for operators speak of. The crates below the host name the *thing*; the host knows what its
-//! operators call it ([`crate::Host::setting_name`]): a server option there, a key of a file elsewhere.
+//! Settings that texts for operators speak of.
+//!
+//! The crates below the host name the *thing*. The host knows what its operators call it
+//! ([`crate::Host::setting_name`]): a server option in one host, a key of a file in another.
 
 /// A setting that an operator may have to change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -32,7 +34,7 @@ impl Setting {
         Setting::AcceptUnencrypted,
     ];
 
-    /// Words for a host that has no names of its own.
+    /// The name of the setting for a host that has no names of its own.
     pub fn plain_name(self) -> &'static str {
         match self {
             Setting::MemberName => "member name",

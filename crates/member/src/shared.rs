@@ -1,4 +1,14 @@
-//! State that several threads read: positions, membership, counters.
+//! State that the parts of a member share: positions, status, flags.
+//!
+//! The driver, the storage, and the deliverer write to it; threads of the host read from it.
+//! Nothing here waits. A part that wants to wait is called when more of the log can be read, or
+//! when the commit position changes ([`Shared::new`]).
+//!
+//! Two counters tell old knowledge from new:
+//! * The *era* counts truncations and resets of the log. A write of an earlier era proves nothing
+//!   about the log as it is now.
+//! * The *epoch* counts proposals of this session that were given up. Locks of an earlier epoch may
+//!   have been released since, so certification does not rely on them.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
@@ -8,13 +18,14 @@ use synod_consensus::{
     GroupId, LeaderWeight, LogIndex, MemberId, RoleName, Seqno, SessionId, Term,
 };
 use synod_log::LogReader;
+use synod_planted::planted;
 
 use crate::config::DatabasePosition;
 use crate::host::MemberStatus;
 use crate::payload::view::View;
 use crate::snapshots::{Snapshot, Snapshots};
 
-/// Snapshot of a node for status output.
+/// Status of a member, for output to operators.
 #[derive(Clone, Debug, Default)]
 pub struct NodeStatus {
     /// This member.
@@ -23,17 +34,17 @@ pub struct NodeStatus {
     pub session: SessionId,
     /// The group; `NONE` before it joined.
     pub group: GroupId,
-    /// Term.
+    /// The current term.
     pub term: Term,
-    /// Role in consensus.
+    /// Role in the term; none before the member has started.
     pub role: Option<RoleName>,
-    /// Whether it votes.
+    /// Whether it is a voter.
     pub voter: bool,
-    /// The leader, if known.
+    /// The leader of the term, if known.
     pub leader: Option<MemberId>,
-    /// The leader's name, if known.
+    /// The leader's name; empty if it is not known.
     pub leader_name: String,
-    /// How much this member should lead.
+    /// This member's preference for leadership.
     pub leader_weight: LeaderWeight,
     /// Commit index.
     pub commit_index: LogIndex,
@@ -41,7 +52,7 @@ pub struct NodeStatus {
     pub last_index: LogIndex,
     /// Seqno at the commit index.
     pub commit_seqno: Seqno,
-    /// Oldest action held by the log.
+    /// The oldest action in the log.
     pub first_seqno: Seqno,
     /// Size of the log in bytes.
     pub log_bytes: u64,
@@ -49,55 +60,59 @@ pub struct NodeStatus {
     pub members: Vec<MemberStatus>,
     /// Keys in the certification index.
     pub cert_keys: usize,
-    /// Actions proposed here whose outcome is not known.
+    /// Number of actions proposed here that have no result yet.
     pub pending: usize,
-    /// Latest committed view.
+    /// The latest committed view.
     pub view: View,
-    /// Whether a leader with a quorum is heard.
+    /// Whether the member hears a leader with a quorum.
     pub primary: bool,
     /// Protocol version of the group; zero before it is known.
     pub protocol: u16,
 }
 
-/// See the module. Nothing here waits; who wants to wait is called when the readable part of the log
-/// or the commit position moves.
+/// State that the parts of a member share.
 pub struct Shared {
     pub(crate) status: Mutex<NodeStatus>,
     commit: Mutex<CommitPoint>,
+    /// Called when more of the log can be read, or the commit position changes.
     moved: Box<dyn Fn() + Send + Sync>,
     pub(crate) commit_seqno: AtomicI64,
     pub(crate) primary: AtomicBool,
     epoch: Arc<AtomicU64>,
     applied: AtomicI64,
-    /// The driver is to be told when this is applied.
+    /// The driver wants an event when this seqno is applied; the largest number if it wants none.
     awaited: AtomicI64,
     /// Size of the log on disk.
     pub(crate) log_bytes: AtomicU64,
-    /// See [`Shared::is_log_full`].
+    /// Whether the log is full, see [`Shared::is_log_full`].
     pub(crate) log_full: AtomicBool,
-    /// See [`Shared::is_database_diverged`].
+    /// Whether the database diverged, see [`Shared::is_database_diverged`].
     pub(crate) database_diverged: AtomicBool,
-    /// Last index delivered.
+    /// The last index delivered: delivery needs no entry up to it again.
     pub(crate) delivered: AtomicU64,
-    /// The log begins after this action, once the log has caught up with the driver.
+    /// The log begins after this action, once the writes under way are done.
     pub(crate) base_seqno: AtomicI64,
-    /// Actions of this session on their way.
+    /// Snapshot positions of this session's actions that are being proposed.
     pub(crate) snapshots: Arc<Snapshots>,
+    /// Committed actions of this session whose clients finish them.
     local: Mutex<BTreeSet<Seqno>>,
 }
 
+/// How far the log may be read.
 #[derive(Default)]
 struct CommitPoint {
+    /// The commit index.
     index: LogIndex,
-    /// Up to here readers of the log find the log that the driver means. A commit may be known
-    /// before this member has written the entry; until then the log may hold another one there, which
-    /// is to be cut.
+    /// Up to here the log on disk is the one that the driver has in mind. A commit may be known
+    /// before this member has written the entry. Until then the log may hold another entry there,
+    /// which will be truncated.
     written: LogIndex,
-    /// Counts cuts; what was written before the latest cut proves nothing about the log after it.
+    /// Counts truncations and resets. A write of an earlier era proves nothing about the log now.
     era: u64,
 }
 
 impl CommitPoint {
+    /// Entries up to here are committed and written.
     fn readable(&self) -> LogIndex {
         self.index.min(self.written)
     }
@@ -109,8 +124,8 @@ pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Shared {
-    /// State of a member whose log ends at `written` and whose database is at `applied`; `moved` is
-    /// called whenever there may be more to read, or the commit position is another.
+    /// State of a member whose log ends at `written` and whose database is at `applied`. `moved` is
+    /// called whenever more of the log can be read, or the commit position has changed.
     pub fn new(
         written: LogIndex,
         applied: Seqno,
@@ -139,19 +154,20 @@ impl Shared {
         }
     }
 
-    /// Whether a leader with a quorum is heard.
+    /// Whether this member hears a leader with a quorum.
     pub fn is_primary(&self) -> bool {
         self.primary.load(Ordering::Acquire)
     }
 
-    /// Raised whenever proposals of this session were given up, so that certification no longer
-    /// takes their locks for granted.
+    /// The epoch of this session's locks. It is raised whenever a client gives up a proposal and
+    /// releases its locks, so that certification no longer assumes that they serialise the actions
+    /// before with those after.
     pub fn epoch(&self) -> &Arc<AtomicU64> {
         &self.epoch
     }
 
-    /// Everything up to here is in the host's database. Whether the driver waits for that: it wants
-    /// an [`crate::Event::Applied`].
+    /// Everything up to `seqno` is in the host's database. Returns whether the driver waits for
+    /// that: if so, the caller sends it an [`crate::Event::Applied`].
     pub fn set_applied(&self, seqno: Seqno) -> bool {
         // Each side writes, then reads what the other has written.
         self.applied.store(seqno.0, Ordering::SeqCst);
@@ -163,7 +179,8 @@ impl Shared {
                 .is_ok()
     }
 
-    /// Has [`Shared::set_applied`] tell when this is applied, unless it is: look after the call.
+    /// Makes [`Shared::set_applied`] return true once `seqno` is applied. It may be applied
+    /// already: the driver has to check [`Shared::applied`] after this call.
     pub(crate) fn call_when_applied(&self, seqno: Seqno) {
         self.awaited.store(seqno.0, Ordering::SeqCst);
     }
@@ -177,7 +194,7 @@ impl Shared {
         self.set_applied(seqno)
     }
 
-    /// See [`Shared::set_applied`].
+    /// The last action in the host's database, as it last reported.
     pub fn applied(&self) -> Seqno {
         Seqno(self.applied.load(Ordering::SeqCst))
     }
@@ -187,12 +204,13 @@ impl Shared {
         Seqno(self.commit_seqno.load(Ordering::Acquire))
     }
 
-    /// An action sets out that has seen everything up to `seqno`; until all holds are dropped.
+    /// Holds `seqno` as the snapshot position of an action that is about to be proposed, until all
+    /// copies of the hold are dropped.
     pub fn hold_snapshot(&self, seqno: Seqno) -> Arc<Snapshot> {
         self.snapshots.hold(seqno)
     }
 
-    /// A snapshot for status output; all of it but what the log knows.
+    /// The status of this member. The caller fills in what only the log knows.
     pub fn status(&self) -> NodeStatus {
         let mut status = lock(&self.status).clone();
         status.commit_seqno = self.commit_seqno();
@@ -200,48 +218,51 @@ impl Shared {
         status
     }
 
-    /// Whether the log is beyond its disk bound: a leader takes no new actions, because what would have to be
-    /// dropped is on too few databases' disks.
+    /// Whether the log is larger than its disk bound. A leader then orders no new actions, because
+    /// too few databases have flushed the entries that would have to be purged.
     pub fn is_log_full(&self) -> bool {
         self.log_full.load(Ordering::Acquire)
     }
 
-    /// Where the database is that was there at the start, if its position is still worth anything.
+    /// The position of the database as it was at the start; none if the database has diverged.
     pub fn position_of(&self, database: DatabasePosition) -> DatabasePosition {
-        match self.is_database_diverged() {
-            true => DatabasePosition::NONE,
-            false => database,
+        if self.is_database_diverged() {
+            DatabasePosition::NONE
+        } else {
+            database
         }
     }
 
-    /// Whether the database, as it was at the start, is at a position of a history that the group has left by an order to
-    /// go on without a majority. It has no action of that, but its position means another one here: it has to be
-    /// copied anew.
+    /// Whether the database has diverged: its seqno, as of the start, belongs to a history that a
+    /// forced primary discarded. It must be copied again.
     pub fn is_database_diverged(&self) -> bool {
         self.database_diverged.load(Ordering::Acquire)
     }
 
-    /// The oldest action that this member's log has, or will have once what is under way is written.
+    /// The oldest action that this member's log has, or will have once the writes under way are
+    /// done.
     pub fn first_seqno(&self, reader: &LogReader) -> Seqno {
         let base = Seqno(self.base_seqno.load(Ordering::Acquire));
         reader.first_seqno_available().max(base.next())
     }
 
-    /// Remembers that a client of this session waits for the action at `seqno`. Before the commit
-    /// of that action is published.
+    /// Notes that a client of this session waits for the action at `seqno`. The driver calls this
+    /// before it publishes the commit of that action.
     pub(crate) fn attach_local(&self, seqno: Seqno) {
         lock(&self.local).insert(seqno);
     }
 
+    /// Delivery needs no entry up to this one again.
     pub(crate) fn delivered_index(&self) -> LogIndex {
         LogIndex(self.delivered.load(Ordering::Acquire))
     }
 
-    /// Whether a client of this session waits for the action at `seqno`.
+    /// Whether a client of this session waits for the action at `seqno`; forgets it.
     pub(crate) fn take_local(&self, seqno: Seqno) -> bool {
         lock(&self.local).remove(&seqno)
     }
 
+    /// Entries up to `index` are committed, and actions up to `seqno`.
     pub(crate) fn publish_commit(&self, index: LogIndex, seqno: Seqno) {
         let mut commit = lock(&self.commit);
         commit.index = index;
@@ -250,7 +271,8 @@ impl Shared {
         (self.moved)();
     }
 
-    /// Entries at and after `from` are void until they are written again, in the era returned.
+    /// The log is truncated or reset: entries at and after `from` are void until they are written
+    /// again. Returns the era of the writes that follow.
     pub(crate) fn log_truncated(&self, from: LogIndex) -> u64 {
         let mut commit = lock(&self.commit);
         commit.written = commit.written.min(from.prev());
@@ -258,7 +280,7 @@ impl Shared {
         commit.era
     }
 
-    /// The log can be read up to here, as far as the order of `era` goes.
+    /// A write of this era is done: the log can be read up to here. Ignored if the era has passed.
     pub(crate) fn log_written(&self, era: u64, up_to: LogIndex) {
         let mut commit = lock(&self.commit);
         if era != commit.era || up_to <= commit.written {
@@ -276,13 +298,10 @@ impl Shared {
     /// Entries up to here are committed and can be read.
     pub fn readable(&self) -> LogIndex {
         let commit = lock(&self.commit);
-        match synod_planted::is(synod_planted::Bug::DeliverUncommitted) {
-            true => commit.written,
-            false => commit.readable(),
-        }
+        planted!(DeliverUncommitted, commit.readable(), else commit.written)
     }
 
-    /// The last commit known here, whether its entry can be read already or not.
+    /// The commit index and its seqno, whether the entry can be read already or not.
     pub fn committed(&self) -> (LogIndex, Seqno) {
         let commit = lock(&self.commit);
         (commit.index, self.commit_seqno())
@@ -308,6 +327,6 @@ mod tests {
         assert_eq!(shared.readable(), LogIndex(6));
         shared.log_written(era, LogIndex(12));
         assert_eq!(shared.readable(), LogIndex(10));
-        assert_eq!(calls.load(Ordering::Relaxed), 3, "told of each move");
+        assert_eq!(calls.load(Ordering::Relaxed), 3, "one call for each move");
     }
 }

@@ -1,8 +1,8 @@
-//! The positions that this member's actions on their way have seen.
+//! Snapshot positions of this member's actions that are being proposed.
 //!
-//! The group forgets certification history that every member has applied. An action that takes long
-//! to arrive, because it is large, would then be refused as too old however often it is tried: so a
-//! member does not report more as applied than its oldest action on its way has seen.
+//! The group forgets certification history that every member has applied. A large action takes long
+//! to reach the leader, which would then refuse it as too old, however often it is tried. So a
+//! member reports as applied at most the oldest snapshot position among its proposed actions.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -11,14 +11,14 @@ use synod_consensus::Seqno;
 
 use crate::shared::lock;
 
-/// See the module.
+/// The snapshot positions held.
 #[derive(Debug, Default)]
 pub(crate) struct Snapshots {
-    /// How many actions have seen what.
+    /// Number of actions by their snapshot position.
     held: Mutex<BTreeMap<Seqno, usize>>,
 }
 
-/// Counts as one action on its way, until dropped.
+/// Holds the snapshot position of one proposed action until dropped.
 #[derive(Debug)]
 pub struct Snapshot {
     all: Arc<Snapshots>,
@@ -26,14 +26,14 @@ pub struct Snapshot {
 }
 
 impl Snapshots {
-    /// An action sets out that has seen everything up to `seqno`.
+    /// Holds `seqno` for one action that is about to be proposed.
     pub(crate) fn hold(self: &Arc<Self>, seqno: Seqno) -> Arc<Snapshot> {
         *lock(&self.held).entry(seqno).or_default() += 1;
         let all = self.clone();
         Arc::new(Snapshot { all, seqno })
     }
 
-    /// What every action on its way has seen; `None` if there is none.
+    /// The oldest position held; `None` if there is none.
     pub(crate) fn oldest(&self) -> Option<Seqno> {
         lock(&self.held).keys().next().copied()
     }
@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn oldest_is_held_until_its_last_piece_is_done() {
+    fn oldest_position_is_held_until_its_last_piece_is_done() {
         let all = Arc::new(Snapshots::default());
         let old = all.hold(Seqno(5));
         let piece = old.clone();

@@ -1,4 +1,8 @@
-//! What a member decides between the opening of its log and its first turn.
+//! The start of a member, between the opening of its log and its first turn.
+//!
+//! [`Start::new`] decides which history the member continues (a bootstrap may begin one), rebuilds
+//! the consensus core from the log, and warms up certification: it feeds the last entries of the
+//! log to the [`CertificationState`]. The result makes a [`crate::Driver`].
 
 use std::sync::Arc;
 
@@ -6,7 +10,8 @@ use synod_certify::CertLimits;
 use synod_consensus::{
     Core, CoreParams, GroupId, LogBase, LogIndex, Recovered, Seqno, SessionId, Time,
 };
-use synod_log::{LogError, LogReader, Opened};
+use synod_log::{Entry, LogError, LogReader, Opened};
+use synod_planted::planted;
 
 use crate::certification::CertificationState;
 use crate::config::{DatabasePosition, MemberConfig, StartMode};
@@ -14,39 +19,39 @@ use crate::driver::Me;
 use crate::host::{Host, Level};
 use crate::tuning::Tuning;
 
-/// And from about so many bytes, which bounds the time a start takes.
+/// Upper bound on the log bytes read to rebuild the certification index at start (start-up time).
 const WARM_TOTAL_BYTES: u64 = 256 << 20;
-/// Read at a time for that.
+/// Bytes read from the log at a time for that.
 const WARM_BYTES: usize = 4 << 20;
 
 /// Why a member does not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// The log failed.
+    /// The log cannot be read or written.
     #[error("{0}")]
     Log(#[from] LogError),
     /// The log and the database belong to different histories.
     #[error("the log belongs to group {log}, the database to {database}")]
     OtherHistory {
-        /// The log's group.
+        /// The group that the log belongs to.
         log: GroupId,
-        /// The database's.
+        /// The group that the database belongs to.
         database: GroupId,
     },
 }
 
-/// What chance gives a start: nothing here draws for itself.
+/// Random inputs of a start; nothing here generates its own.
 #[derive(Clone, Copy, Debug)]
 pub struct StartEntropy {
-    /// This process.
+    /// Names this session. Sessions of one member must differ.
     pub session: SessionId,
-    /// For the protocol's own draws.
+    /// Seed of the consensus core's random numbers.
     pub seed: u64,
-    /// A group to be begun gets this name, unless the database has one.
+    /// Names the group that a bootstrap begins, unless the database belongs to one.
     pub group: GroupId,
 }
 
-/// What recovery and start-up decided.
+/// A member that is ready to run: the input of [`crate::Driver::new`].
 pub struct Start {
     pub(crate) me: Me,
     pub(crate) config: MemberConfig,
@@ -62,21 +67,21 @@ impl Start {
     /// protocol's and certification's state from the log.
     ///
     /// # Errors
-    /// If the log cannot be written, or a bootstrap is asked for of a log and a database that belong
-    /// to different groups.
+    /// If the log cannot be written, or if this is a bootstrap and log and database belong to
+    /// different groups.
     pub fn new(
         mut config: MemberConfig,
         tuning: Tuning,
         mode: StartMode,
-        drawn: StartEntropy,
+        entropy: StartEntropy,
         opened: &mut Opened,
         host: &Arc<dyn Host>,
         now: Time,
     ) -> Result<Start, StartError> {
-        let group = begin_history(&mut config, mode, drawn.group, opened, host)?;
+        let group = begin_history(&mut config, mode, entropy.group, opened, host)?;
         let me = Me {
             member: opened.identity.member,
-            session: drawn.session,
+            session: entropy.session,
         };
         let recovered = std::mem::take(&mut opened.recovered);
         let warm_entries = warm_entries(&recovered, tuning.warm_entries);
@@ -84,10 +89,10 @@ impl Start {
             id: me.member,
             timing: config.timing.clone(),
             limits: config.limits.clone(),
-            seed: drawn.seed,
+            seed: entropy.seed,
         };
         let core = Core::new(params, recovered, now);
-        let ingest = warm_ingestor(&config, &core, &opened.reader, warm_entries, host, now);
+        let ingest = warm_certification(&config, &core, &opened.reader, warm_entries, host, now);
         Ok(Start {
             me,
             config,
@@ -99,23 +104,24 @@ impl Start {
         })
     }
 
-    /// Who the member is.
+    /// The identity of the member.
     pub fn me(&self) -> Me {
         self.me
     }
 
-    /// The group it belongs to; `NONE` if it has to find one.
+    /// The group that the member belongs to; `NONE` if it has to find one.
     pub fn group(&self) -> GroupId {
         self.group
     }
 
-    /// Where the group reached this member, by its own log; none if it was in no group.
+    /// The address at which the group reached this member, by its own log; none if it was in no
+    /// group.
     pub fn configured_address(&self) -> Option<&str> {
         let members = &self.core.config().config.members;
         members.get(&self.me.member).map(|m| m.address.as_str())
     }
 
-    /// Where its database counts as being: a bootstrap may have settled that.
+    /// The position of the database. A bootstrap makes it a position of the new group.
     pub fn database(&self) -> DatabasePosition {
         self.config.database
     }
@@ -142,8 +148,8 @@ fn begin_history(
             });
         }
         let text = format!(
-            "bootstrap was asked for, but this member belongs to group {group} already: it finds its \
-             way back by itself"
+            "bootstrap was asked for, but this member belongs to group {group} already: it rejoins \
+             that group instead"
         );
         host.log(Level::Info, &text);
         return Ok(group);
@@ -162,7 +168,7 @@ fn begin_history(
         opened.writer.sync()?;
         opened.recovered.base = base;
     }
-    // This database is the group's: what it holds is the beginning of the history.
+    // The history of the group begins with what this database holds.
     config.database = DatabasePosition {
         group,
         seqno: database.seqno.max(Seqno(0)),
@@ -171,7 +177,7 @@ fn begin_history(
     Ok(group)
 }
 
-/// How many of the log's last entries to read at start, judged by the size of the newest.
+/// How many of the log's last entries to read at start, estimated by the size of the newest.
 fn warm_entries(recovered: &Recovered, entries_max: u64) -> u64 {
     let known = recovered.tail.len() as u64;
     let bytes: u64 = recovered
@@ -185,8 +191,8 @@ fn warm_entries(recovered: &Recovered, entries_max: u64) -> u64 {
     }
 }
 
-/// Certification state as far as the end of the log tells it.
-fn warm_ingestor(
+/// Certification state that was fed with the last entries of the log.
+fn warm_certification(
     config: &MemberConfig,
     core: &Core,
     reader: &LogReader,
@@ -198,26 +204,32 @@ fn warm_ingestor(
     let base = core.base();
     let last = core.last_id().index;
     let start = LogIndex(last.0.saturating_sub(warm_entries).max(base.last.index.0));
-    let seqno = match start == base.last.index {
-        true => base.seqno,
-        false => match reader.header(start) {
+    let seqno = if start == base.last.index {
+        base.seqno
+    } else {
+        match reader.header(start) {
             Ok(header) => header.seqno,
             Err(error) => return without_history(core, limits, host, &error),
-        },
+        }
     };
-    let mut ingest = CertificationState::new(start, seqno, limits);
+    let mut certification = CertificationState::new(start, seqno, limits);
     let mut next = start.next();
     while next <= last {
         match reader.read(next, last, WARM_BYTES) {
             Ok(entries) => {
                 for entry in entries {
                     next = entry.header.index.next();
-                    if synod_planted::is(synod_planted::Bug::ColdCertification) {
-                        ingest.ingest_without_keys(&entry.header);
-                        continue;
-                    }
-                    if let Err(error) = ingest.appended(now, &entry.header, &entry.payload) {
-                        let text = format!("entry {}: {error}", entry.header.id());
+                    let Entry { header, payload } = entry;
+                    let fed = planted!(
+                        ColdCertification,
+                        certification.appended(now, &header, &payload),
+                        else {
+                            certification.ingest_without_keys(&header);
+                            Ok(())
+                        }
+                    );
+                    if let Err(error) = fed {
+                        let text = format!("entry {}: {error}", header.id());
                         host.log(Level::Debug, &text);
                     }
                 }
@@ -227,16 +239,21 @@ fn warm_ingestor(
             }
         }
     }
-    ingest
+    certification
 }
 
+/// Certification state that knows nothing before the end of the log: write sets with an older
+/// snapshot position will be refused.
 fn without_history(
     core: &Core,
     limits: CertLimits,
     host: &Arc<dyn Host>,
     why: &LogError,
 ) -> CertificationState {
-    let text = format!("certification starts without history: {why}");
+    let text = format!(
+        "certification starts without history, so that some transactions may fail with a deadlock \
+         error now: {why}"
+    );
     host.log(Level::Warning, &text);
     CertificationState::new(core.last_id().index, core.last_seqno(), limits)
 }

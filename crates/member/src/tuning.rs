@@ -1,28 +1,34 @@
 //! Constants of a member that only its checkers have reason to change.
+//!
+//! They are no settings of the host: the defaults are right for every group. The simulator chooses
+//! small values to reach rare situations sooner.
 
 use std::time::Duration;
 
-/// See the module. The default is what production runs with.
+/// Sizes and periods of a member. Production runs with the default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tuning {
-    /// Newest entries kept at hand for replication, in bytes of payload.
+    /// Size of the entry cache, in bytes of payload.
     pub entry_cache_bytes: usize,
-    /// Certification history is rebuilt from this many of the log's last entries.
+    /// Upper bound on the entries read at start to rebuild the certification window.
     pub warm_entries: u64,
-    /// A new member's log starts this many entries before the end, if it needs no more.
+    /// A new member's log starts this many entries before the end of the leader's, unless the
+    /// member needs older ones.
     pub join_backlog: u64,
-    /// Payload bytes in one message to a member far behind.
+    /// Upper bound on the payload bytes in one catch-up message.
     pub catch_up_bytes: usize,
-    /// Period of the slow work: reports, views, retention.
+    /// Period of the slow tick: reports, views, retention.
     pub slow_tick: Duration,
-    /// How often the log looks for something to drop.
+    /// Period at which the log is checked for segments to purge.
     pub retention_period: Duration,
-    /// What the database applied so long ago has surely reached its own disk.
+    /// Margin of the estimate of what this member's database has flushed: an action counts as
+    /// flushed when it was applied this long ago.
     pub local_flush_margin: Duration,
-    /// The same, where it is one of several databases that have it. Shorter, for while a log is full this is
-    /// what clients wait for; InnoDB flushes every second (`innodb_flush_log_at_timeout`).
+    /// The same margin in reports to the leader, where this database is one of several that hold
+    /// the action. It is shorter, because clients wait for it while a log is full. Databases flush
+    /// about once a second.
     pub reported_flush_margin: Duration,
-    /// An action in chunks that nobody continued for so long is given up.
+    /// A partial action that was not continued for this long is discarded.
     pub partial_action_timeout: Duration,
 }
 

@@ -1,17 +1,17 @@
-//! What travels inside an action: certification data for the leader, opaque data for the host.
+//! Actions and their chunks: certification data for the leader, opaque data for the host.
 //!
-//! An action that exceeds the chunk size is sent as a number of [`Chunk`]s and a last piece, each a
-//! proposal of its own, with other members' and clients' proposals between them. The group orders
-//! the action by its last piece.
+//! An action that exceeds the chunk size is split into [`Chunk`]s and a last piece. Each is a
+//! proposal of its own, so that proposals of other members and clients come between them. The group
+//! orders the action by its last piece.
 //!
 //! ```text
 //! action: version u8 | class u8 | reserved u16 | epoch u64 | last_seen i64 | action_no u64
 //!         | chunks u32 | keys_len u32 | keys | data
 //! chunk:  version u8 | part u8 | reserved u16 | chunk_index u32 | action_no u64 | bytes
 //! ```
-//! All numbers are little-endian. `action_no` is the origin's own number for an action in chunks, zero
-//! for one that came in one piece; `chunks` is how many chunks precede the last piece, and `chunk_index`
-//! counts them from zero, so that the leader notices when one is missing.
+//! All numbers are little-endian. `action_no` is the origin's own number for an action in chunks,
+//! and zero for an action in one piece. `chunks` is the number of chunks before the last piece.
+//! `chunk_index` counts them from zero, so that the leader notices if one is missing.
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use synod_certify::{Class, KeySet};
@@ -24,62 +24,64 @@ const CHUNK_HEADER_BYTES: usize = 16;
 /// An action as its origin hands it to the group.
 #[derive(Clone, Debug)]
 pub struct Action {
-    /// How it conflicts.
+    /// Its kind for certification: whether and how it conflicts.
     pub class: Class,
-    /// Keys it touches.
+    /// The keys that it touches.
     pub keys: KeySet,
-    /// Highest contiguous position applied at the origin when the action was handed over.
+    /// Snapshot position: everything up to this seqno was applied at the origin when the action was
+    /// handed over.
     pub last_seen: i64,
-    /// For the host.
+    /// Data for the hosts that apply it.
     pub data: Bytes,
 }
 
-/// The certification part and the last data of an action entry.
+/// The payload of an action entry: the last piece of an action, or all of it.
 #[derive(Clone, Debug)]
 pub struct ActionPiece {
-    /// How it conflicts.
+    /// Its kind for certification: whether and how it conflicts.
     pub class: Class,
-    /// Of the origin's locks: actions of one process and epoch do not conflict with each other.
+    /// Epoch of the origin's locks: actions of one session and epoch do not conflict with each
+    /// other.
     pub epoch: u64,
-    /// What the origin had seen.
+    /// Snapshot position, see [`Action::last_seen`].
     pub last_seen: i64,
-    /// The origin's number of an action in chunks; zero: the piece is the whole action.
+    /// The origin's number of an action in chunks; zero if the piece is the whole action.
     pub action_no: u64,
-    /// How many chunks came before.
+    /// Number of chunks before this piece.
     pub chunks: u32,
-    /// The rest of the keys.
+    /// The encoded keys, or what the chunks left of them.
     pub keys: Bytes,
-    /// The rest of the data.
+    /// The data, or what the chunks left of it.
     pub data: Bytes,
 }
 
-/// What a chunk carries.
+/// Which part of an action a chunk carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// Keys.
+    /// Encoded keys.
     Keys = 0,
     /// Data for the host.
     Data = 1,
 }
 
-/// One chunk.
+/// The payload of a chunk entry: a slice of an action's keys or data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Chunk {
-    /// Of what.
+    /// The part that the chunk is a slice of.
     pub part: Part,
-    /// How many chunks of the action come before this one.
+    /// Number of the action's chunks before this one.
     pub chunk_index: u32,
     /// The origin's number of the action.
     pub action_no: u64,
-    /// It.
+    /// This chunk's slice of the encoded keys or data.
     pub bytes: Bytes,
 }
 
-/// A payload that is not what its entry kind says.
+/// Why a payload is not what its entry kind says.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("malformed {what}: {why}")]
 pub struct PayloadError {
-    /// Which payload.
+    /// The kind of payload, as a word for messages.
     pub what: &'static str,
     /// What is wrong with it.
     pub why: String,
@@ -103,7 +105,7 @@ impl ActionPiece {
         out.put_i64_le(self.last_seen);
         out.put_u64_le(self.action_no);
         out.put_u32_le(self.chunks);
-        let keys_len = u32::try_from(self.keys.len()).expect("keys are cut to the chunk size");
+        let keys_len = u32::try_from(self.keys.len()).expect("at most a chunk of keys is left");
         out.put_u32_le(keys_len);
         out.put_slice(&self.keys);
         out.put_slice(&self.data);
@@ -113,7 +115,7 @@ impl ActionPiece {
     /// Reads the payload of an action entry.
     ///
     /// # Errors
-    /// If it is none.
+    /// If the payload is not an action.
     pub fn decode(mut payload: Bytes) -> Result<ActionPiece, PayloadError> {
         const WHAT: &str = "action";
         if payload.len() < ACTION_HEADER_BYTES {
@@ -161,7 +163,7 @@ impl Chunk {
     /// Reads the payload of a chunk entry.
     ///
     /// # Errors
-    /// If it is none.
+    /// If the payload is not a chunk.
     pub fn decode(mut payload: Bytes) -> Result<Chunk, PayloadError> {
         const WHAT: &str = "chunk";
         if payload.len() < CHUNK_HEADER_BYTES {
@@ -217,11 +219,11 @@ fn class_from_code(code: u8) -> Result<Class, PayloadError> {
     })
 }
 
-/// One proposal of an action, encoded.
+/// One piece of an action, encoded; a proposal of its own.
 pub enum Piece {
-    /// Not the last one.
+    /// A chunk, which is not the last piece.
     Chunk(Bytes),
-    /// By this one the action is ordered.
+    /// The last piece, by which the action is ordered.
     Last(Bytes),
 }
 
@@ -235,14 +237,15 @@ impl Piece {
     }
 }
 
-/// Cuts an action into proposals of about `chunk_bytes`; `number` names it if there are several.
+/// Splits an action into pieces of about `chunk_bytes`. If there are several, `number` names the
+/// action in all of them.
 pub fn split_into_chunks(
     action: &Action,
     epoch: u64,
     chunk_bytes: usize,
     number: u64,
 ) -> ChunkSplitter {
-    let mut last = ActionPiece {
+    let mut rest = ActionPiece {
         class: action.class,
         epoch,
         last_seen: action.last_seen,
@@ -251,18 +254,19 @@ pub fn split_into_chunks(
         keys: Bytes::from(action.keys.encode()),
         data: action.data.clone(),
     };
-    if last.keys.len() + last.data.len() > chunk_bytes {
-        last.action_no = number;
+    if rest.keys.len() + rest.data.len() > chunk_bytes {
+        rest.action_no = number;
     }
     ChunkSplitter {
-        last: Some(last),
+        rest: Some(rest),
         chunk_bytes,
     }
 }
 
-/// Yields the pieces one by one, so that a large action is never in memory twice.
+/// Yields the pieces of an action one by one, so that a large action is never in memory twice.
 pub struct ChunkSplitter {
-    last: Option<ActionPiece>,
+    /// What is left of the action; none after the last piece.
+    rest: Option<ActionPiece>,
     chunk_bytes: usize,
 }
 
@@ -270,15 +274,15 @@ impl Iterator for ChunkSplitter {
     type Item = Piece;
 
     fn next(&mut self) -> Option<Piece> {
-        let rest = self.last.as_mut()?;
+        let rest = self.rest.as_mut()?;
         if rest.action_no != 0 {
             // What is left of keys and data together must fit into the last piece.
-            let source = match rest.keys.len() > self.chunk_bytes / 2 {
-                true => Some((Part::Keys, &mut rest.keys)),
-                false if rest.data.len() > self.chunk_bytes / 2 => {
-                    Some((Part::Data, &mut rest.data))
-                }
-                false => None,
+            let source = if rest.keys.len() > self.chunk_bytes / 2 {
+                Some((Part::Keys, &mut rest.keys))
+            } else if rest.data.len() > self.chunk_bytes / 2 {
+                Some((Part::Data, &mut rest.data))
+            } else {
+                None
             };
             if let Some((part, source)) = source {
                 let bytes = source.split_to(source.len().min(self.chunk_bytes));
@@ -295,7 +299,7 @@ impl Iterator for ChunkSplitter {
                 ));
             }
         }
-        self.last.take().map(|last| Piece::Last(last.encode()))
+        self.rest.take().map(|last| Piece::Last(last.encode()))
     }
 }
 

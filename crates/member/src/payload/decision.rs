@@ -1,9 +1,11 @@
-//! Decisions: which outcome of an action stands, as the log has it.
+//! Outcome decisions: the entries that say which outcome of an action wins.
 //!
 //! ```text
-//! version u8 | seqno i64 | outcome u64 | count u16 | count x (member u64, session u64, outcome u64)
+//! version u8 | seqno i64 | outcome u64 | count u16 | count x answer
+//! answer: member u64 | session u64 | outcome u64
 //! ```
-//! All numbers are little-endian. Answers ascend by member; who gave none is not listed.
+//! All numbers are little-endian. Answers ascend by member; a member without an answer is not
+//! listed.
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use synod_consensus::{EntryKind, LogIndex, MemberId, Seqno, SessionId};
@@ -21,27 +23,28 @@ const READ_BYTES: usize = 1 << 20;
 /// How an action ended on one member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemberOutcome {
-    /// Which.
+    /// The member.
     pub member: MemberId,
-    /// In which session.
+    /// The session in which it answered.
     pub session: SessionId,
-    /// How.
+    /// How the action ended there.
     pub outcome: ApplyOutcome,
 }
 
-/// Which outcome of an action stands. The first one in the log counts.
+/// The decision which outcome of an action wins. The first decision about an action in the log
+/// counts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutcomeDecision {
     /// The action.
     pub seqno: Seqno,
-    /// The members that had another one leave.
+    /// The winning outcome. Members with another one are inconsistent, and leave.
     pub outcome: ApplyOutcome,
-    /// What the decision was made on, by member.
+    /// The answers that the decision was made on, ascending by member.
     pub answers: Vec<MemberOutcome>,
 }
 
 impl OutcomeDecision {
-    /// How the action ended on this member in this session, if it was asked in time.
+    /// How the action ended on this member in this session, if its answer counted.
     pub fn answer_of(&self, member: MemberId, session: SessionId) -> Option<ApplyOutcome> {
         let mut answers = self.answers.iter();
         let own = answers.find(|answer| (answer.member, answer.session) == (member, session));
@@ -67,7 +70,7 @@ impl OutcomeDecision {
     /// Reads the payload of a decision entry.
     ///
     /// # Errors
-    /// If it is none.
+    /// If the payload is not a decision.
     pub fn decode(mut payload: Bytes) -> Result<OutcomeDecision, PayloadError> {
         let bad = |why: String| PayloadError {
             what: "decision",
@@ -103,22 +106,22 @@ impl OutcomeDecision {
     }
 }
 
-/// Looks for the decision about an action in the log after it: for a member that is behind, whose
+/// Searches the log after an action for the decision about it: for a member that lags, where the
 /// decision may have been made before its session began.
 #[derive(Debug)]
 pub struct DecisionSearch {
     seqno: Seqno,
-    /// Where to go on.
+    /// The index to continue at; none before the action was found.
     next: Option<LogIndex>,
 }
 
 impl DecisionSearch {
-    /// Looks for the decision about this action.
+    /// A search for the decision about this action.
     pub fn new(seqno: Seqno) -> DecisionSearch {
         DecisionSearch { seqno, next: None }
     }
 
-    /// Reads on up to `end`; the decision, if it is there.
+    /// Continues the search up to `end`. Returns the decision if it is there.
     ///
     /// # Errors
     /// If the log cannot be read.
@@ -131,7 +134,8 @@ impl DecisionSearch {
             Some(next) => next,
             None => match reader.seek_seqno(self.seqno) {
                 Ok(index) => index.next(),
-                // An action can be over before it is in this member's log: it is committed when it is in others'.
+                // An action can be applied here before it is in this member's log: it is committed
+                // once it is durable on a quorum.
                 Err(LogError::SeqnoNotFound { .. }) => return Ok(None),
                 Err(error) => return Err(error),
             },
@@ -146,7 +150,7 @@ impl DecisionSearch {
                 if entry.header.kind != EntryKind::Decision {
                     continue;
                 }
-                // A broken one is reported where it is delivered.
+                // A malformed decision is reported by its delivery.
                 let decision = OutcomeDecision::decode(entry.payload).ok();
                 if let Some(found) = decision.filter(|found| found.seqno == self.seqno) {
                     return Ok(Some(found));
@@ -214,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_are_of_one_session() {
+    fn answer_counts_for_its_session_only() {
         let decision = decision();
         let of = |id, session| decision.answer_of(MemberId(id), SessionId(session));
         assert_eq!(of(1, 11), Some(ApplyOutcome(7)));

@@ -1,23 +1,29 @@
-//! Names of actions in chunks, and entries that give up what is not complete.
+//! Discards: entries that end partial actions which will not be completed.
+//!
+//! ```text
+//! one action:  member u64 | session u64 | action_no u64
+//! in bulk:     log index u64
+//! ```
+//! All numbers are little-endian; the length tells the two forms apart.
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use synod_consensus::{LogIndex, MemberId, Origin, SessionId};
 
 use crate::payload::action::PayloadError;
 
-/// Names an action in chunks.
+/// Names an action in chunks, from its first chunk to its last piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PartialActionId {
-    /// The origin.
+    /// The member that proposes it.
     pub member: MemberId,
-    /// Its process.
+    /// The session of that member.
     pub session: SessionId,
-    /// The origin's number for the action.
+    /// The origin's number for the action; not zero.
     pub action_no: u64,
 }
 
 impl PartialActionId {
-    /// The action of this origin and number.
+    /// The action with this number of an origin.
     pub fn of(origin: &Origin, action_no: u64) -> PartialActionId {
         PartialActionId {
             member: origin.member,
@@ -27,12 +33,12 @@ impl PartialActionId {
     }
 }
 
-/// What a discard entry gives up.
+/// The partial actions that a discard entry ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Discard {
     /// This action.
     Action(PartialActionId),
-    /// Every unfinished action that began at or before this entry.
+    /// Every partial action whose first chunk is at or before this index.
     BegunBy(LogIndex),
 }
 
@@ -53,7 +59,7 @@ impl Discard {
     /// Reads the payload of a discard entry.
     ///
     /// # Errors
-    /// If it is none.
+    /// If the payload is not a discard.
     pub fn decode(mut payload: Bytes) -> Result<Discard, PayloadError> {
         match payload.len() {
             24 => Ok(Discard::Action(PartialActionId {

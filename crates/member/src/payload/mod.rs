@@ -1,7 +1,7 @@
-//! What entries carry: actions and their chunks, views, discards, outcome decisions. Encoding and
-//! decoding only; what a payload leads to is decided elsewhere.
+//! Payloads of entries: actions and their chunks, views, discards, outcome decisions.
 //!
-//! Bytes that do not decode are a [`action::PayloadError`], never a panic: they come from peers and disks.
+//! Encoding and decoding only; other modules decide what a payload leads to. Bytes that cannot be
+//! decoded give an [`action::PayloadError`], never a panic: they come from peers and disks.
 
 pub(crate) mod action;
 pub(crate) mod decision;

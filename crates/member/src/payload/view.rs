@@ -1,4 +1,10 @@
-//! Views: the ordered announcement of which data members are present.
+//! Views: the ordered announcements of which members with a database are present.
+//!
+//! ```text
+//! version u8 | number u64 | count u16 | count x (member u64, session u64, name, incoming)
+//! text: length u16 | UTF-8 bytes
+//! ```
+//! All numbers are little-endian.
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use synod_consensus::{MemberId, Seqno, SessionId};
@@ -6,7 +12,7 @@ use synod_consensus::{MemberId, Seqno, SessionId};
 use crate::payload::action::PayloadError;
 
 const VERSION: u8 = 1;
-/// More members than any group has; bounds what a decoder allocates.
+/// Upper bound on the members of a view, larger than any group; bounds what a decoder allocates.
 const MEMBERS_MAX: usize = 1024;
 
 /// One present member.
@@ -14,7 +20,7 @@ const MEMBERS_MAX: usize = 1024;
 pub struct ViewMember {
     /// The member.
     pub member: MemberId,
-    /// Its present session.
+    /// Its session.
     pub session: SessionId,
     /// Its name.
     pub name: String,
@@ -22,15 +28,15 @@ pub struct ViewMember {
     pub incoming: String,
 }
 
-/// Who is present, from one position of the history on.
+/// The members that are present from one seqno on, until the next view.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct View {
-    /// The view's own seqno. Not part of the payload: it is the entry's.
+    /// The view's own seqno: that of the entry, not part of the payload.
     pub seqno: Seqno,
     /// Counts the group's views, from 1.
     pub number: u64,
-    /// Sorted by session, then by member: where sessions' numbers begin with the time, in the order in
-    /// which they came. Whoever is lost and found again has its old place.
+    /// Sorted by session, then by member. Session numbers begin with the time, so this is the order
+    /// in which the sessions began. A member that is lost and comes back has its old place.
     pub members: Vec<ViewMember>,
 }
 
@@ -60,7 +66,7 @@ impl View {
     /// Reads the payload of a view entry.
     ///
     /// # Errors
-    /// If it is none.
+    /// If the payload is not a view.
     pub fn decode(seqno: Seqno, mut payload: Bytes) -> Result<View, PayloadError> {
         let bad = |why: &str| PayloadError {
             what: "view",
@@ -80,7 +86,7 @@ impl View {
         let mut members = Vec::with_capacity(count);
         for _ in 0..count {
             if payload.remaining() < 16 {
-                return Err(bad("member cut short"));
+                return Err(bad("member too short"));
             }
             let member = MemberId(payload.get_u64_le());
             let session = SessionId(payload.get_u64_le());
@@ -106,7 +112,7 @@ impl View {
 
 fn put_text(out: &mut BytesMut, text: &str) {
     let text = &text[..text.floor_char_boundary(usize::from(u16::MAX))];
-    out.put_u16_le(u16::try_from(text.len()).expect("cut to fit"));
+    out.put_u16_le(u16::try_from(text.len()).expect("shortened to fit"));
     out.put_slice(text.as_bytes());
 }
 
