@@ -31,8 +31,8 @@ const CLEAN_MIN: usize = 64;
 /// Keys whose going is answered by cleaning at once; a larger backlog is left to later calls.
 const CLEAN_MAX: usize = 1024;
 
-/// Bounds of a certifier. They are kept by moving the start of the window, so that old snapshots are
-/// refused; only uncommitted actions, which cannot be forgotten, may exceed them.
+/// Bounds of a certifier. They are kept by moving the start of the window, so that old snapshots
+/// are refused; only uncommitted actions, which cannot be forgotten, may exceed them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CertLimits {
     /// Most keys in the index (each costs less than 100 bytes).
@@ -191,8 +191,9 @@ impl Certifier {
         self.enforce_limits();
     }
 
-    /// Every live member has applied everything up to `low_water`: nobody will send a write set with
-    /// an older snapshot. Values above the committed seqno, or below an earlier one, are cut to it.
+    /// Every live member has applied everything up to `low_water`: nobody will send a write set
+    /// with an older snapshot. Values above the committed seqno, or below an earlier one, are cut
+    /// to it.
     pub fn advance_window(&mut self, low_water: i64) {
         let target = low_water.min(self.committed);
         let keys = self.live_keys;
@@ -253,9 +254,10 @@ impl Certifier {
         }
     }
 
-    /// What earlier actions mean for these keys. Marks at or below the window's start may or may not
-    /// be among them, which makes no difference: the caller's `last_seen` and the least `depends_on`
-    /// are not below it. But they may carry a number that has gone to another source since.
+    /// What earlier actions mean for these keys. Marks at or below the window's start may or may
+    /// not be among them, which makes no difference: the caller's `last_seen` and the least
+    /// `depends_on` are not below it. But they may carry a number that has gone to another source
+    /// since.
     fn touched(&self, source: Source, keys: &KeySet) -> Touched {
         let source = self.sources.find(source);
         let mut touched = Touched {

@@ -79,7 +79,8 @@ impl KeySet {
     }
 
     /// The keys as bytes: their count (u32), then for each, ascending by fingerprint, the
-    /// fingerprint (16 bytes) and the type (1 byte); little-endian. Equal sets have equal encodings.
+    /// fingerprint (16 bytes) and the type (1 byte); little-endian. Equal sets have equal
+    /// encodings.
     pub fn encode(&self) -> Vec<u8> {
         let mut sorted: Vec<&Key> = self.keys.iter().collect();
         sorted.sort_unstable_by_key(|key| key.fingerprint);

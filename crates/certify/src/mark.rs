@@ -6,9 +6,9 @@ use crate::source::SourceId;
 /// "No seqno": below every window.
 pub(crate) const NEVER: i64 = i64::MIN;
 
-/// The holds of one type on one key, as far as any later action can care: the latest, and the latest
-/// of any source other than that one. The second keeps a write of a source from hiding an older one
-/// of somebody else, with which a later write of the first source may well conflict.
+/// The holds of one type on one key, as far as any later action can care: the latest, and the
+/// latest of any source other than that one. The second keeps a write of a source from hiding an
+/// older one of somebody else, with which a later write of the first source may well conflict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Mark {
     /// Seqno of the latest hold; [`NEVER`] if there is none.

@@ -34,9 +34,9 @@ pub enum Class {
         pa_unsafe: bool,
     },
     /// A statement executed at one position everywhere (DDL). Never fails; runs alone. Its keys,
-    /// EXCLUSIVE on what it alters, make later write sets there that have not seen it conflict. With
-    /// the key without parts EXCLUSIVE, every later write set that has not seen it conflicts: so an
-    /// action whose keys are not known can be ingested safely.
+    /// EXCLUSIVE on what it alters, make later write sets there that have not seen it conflict.
+    /// With the key without parts EXCLUSIVE, every later write set that has not seen it conflicts:
+    /// so an action whose keys are not known can be ingested safely.
     TotalOrder,
     /// A view or the like: no keys, runs alone, everything later depends on it.
     Barrier,

@@ -1,4 +1,7 @@
-//! Reading old entries for members far behind.
+//! Catch-up: entries that the entry cache no longer has are read from the log for members that lag.
+//!
+//! The driver asks for a range through [`crate::Disk::read`]; a thread of the node answers it with
+//! [`CatchUp::answer`] and drops it. [`OutstandingReads`] bounds how many ranges wait for the disk.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, Weak};
@@ -11,27 +14,27 @@ use crate::driver::append_message;
 use crate::host::{Host, Level};
 use crate::shared::lock;
 
-/// A range that some follower needs. It counts as outstanding until it is dropped.
+/// A range of entries that a follower needs. It counts as outstanding until it is dropped.
 #[derive(Debug)]
 pub struct CatchUp {
     from: MemberId,
     range: Arc<Mutex<SendEntries>>,
-    /// Payload bytes in one message.
+    /// Upper bound on the payload bytes in one message.
     bytes_max: usize,
 }
 
-/// The ranges that are to be read and have not been. Bounded (promise P7): where messages overtake each
-/// other a follower refuses much of what it gets, and its leader asks for the same entries again, faster
-/// than they can be read.
+/// The ranges that wait to be read, by the member that needs them. Bounded (promise P7): where
+/// messages overtake each other, a follower refuses many of them. Its leader then asks for the same
+/// entries again, faster than the disk can read them.
 #[derive(Default)]
-pub(crate) struct Outstanding {
+pub(crate) struct OutstandingReads {
     of_member: BTreeMap<MemberId, Vec<Weak<Mutex<SendEntries>>>>,
 }
 
-impl Outstanding {
-    /// What is to be read for this range, if anything: not if it is to be read already (then the answer will
-    /// be to this latest asking), nor if `most` others are for that member. The latter is as if the
-    /// message was lost; the core repeats it.
+impl OutstandingReads {
+    /// Asks for a range. Returns the read to do, or `None` in two cases. If the range waits
+    /// already, its answer will be for this latest request. If `most` other ranges of that member
+    /// wait, the request is as good as lost; the core repeats it.
     pub(crate) fn ask(
         &mut self,
         from: MemberId,
@@ -63,21 +66,21 @@ impl Outstanding {
 }
 
 impl CatchUp {
-    /// Who needs it.
+    /// The member that needs the range.
     pub fn to(&self) -> MemberId {
         self.range().to
     }
 
-    /// What it needs.
+    /// The range, as it was last asked for.
     pub fn range(&self) -> SendEntries {
         *lock(&self.range)
     }
 
-    /// Reads the range, or as much of it as fits. Nothing, if it was cut or purged meanwhile: the
-    /// core finds out and asks for something else.
+    /// Reads the range, or as much of it as fits into a message. Returns `None` if it was truncated
+    /// or purged in the meantime: the core finds out and asks for other entries.
     ///
     /// # Errors
-    /// If a record is damaged, which is the driver's to handle ([`crate::Event::LogDamaged`]).
+    /// If a record is damaged. The driver handles that ([`crate::Event::LogDamaged`]).
     pub fn answer(
         &self,
         reader: &LogReader,
@@ -126,13 +129,13 @@ mod tests {
         }
     }
 
-    fn ask(outstanding: &mut Outstanding, range: SendEntries) -> Option<CatchUp> {
+    fn ask(outstanding: &mut OutstandingReads, range: SendEntries) -> Option<CatchUp> {
         outstanding.ask(MemberId(9), range, 1000, MOST)
     }
 
     #[test]
-    fn range_is_read_once_for_the_latest_asking() {
-        let mut outstanding = Outstanding::default();
+    fn range_is_read_once_for_the_latest_request() {
+        let mut outstanding = OutstandingReads::default();
         let first = ask(&mut outstanding, range(1, 7, 100)).unwrap();
         assert!(ask(&mut outstanding, range(1, 7, 200)).is_none());
         assert_eq!(first.range().sent_at, Time(200));
@@ -143,11 +146,14 @@ mod tests {
 
     #[test]
     fn ranges_of_one_member_are_bounded() {
-        let mut outstanding = Outstanding::default();
+        let mut outstanding = OutstandingReads::default();
         let asked = (1..100).map(|first| ask(&mut outstanding, range(1, first, 0)));
         let mut queue: Vec<CatchUp> = asked.flatten().collect();
         assert_eq!(queue.len(), MOST);
-        assert!(ask(&mut outstanding, range(2, 1, 0)).is_some(), "another's");
+        assert!(
+            ask(&mut outstanding, range(2, 1, 0)).is_some(),
+            "another member's"
+        );
         queue.pop();
         assert!(ask(&mut outstanding, range(1, 50, 0)).is_some());
         assert_eq!(outstanding.of_member[&MemberId(1)].len(), MOST);

@@ -1,119 +1,127 @@
-//! Whoever waits for an action, as the driver sees it.
+//! Clients that wait for the result of a proposal, as the driver sees them.
+//!
+//! A host's thread submits an action and waits on a [`Client`]. The driver holds it through a
+//! [`Waiter`] and ends the wait with a [`ProposalResult`]. The first result wins: the driver and
+//! the client itself, which may give up, race for it. [`ResultSlot`] is that rule for
+//! implementations of [`Client`]; locking and waking are theirs.
 
 use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use synod_consensus::Seqno;
+use synod_planted::planted;
 
-/// How an action ended.
+/// How a proposed action ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProposalResult {
     /// Committed in the log at this position.
     Ordered {
-        /// Its position.
+        /// The action's seqno.
         seqno: Seqno,
-        /// The last position that must be applied before it, on other members.
+        /// The last action that other members must apply before it.
         depends_on: Seqno,
     },
     /// Refused by the leader: it conflicts with an action ordered before it.
     Conflict {
-        /// That action's position; undefined if the leader no longer knows.
+        /// Seqno of the action ordered before it; undefined if the leader no longer knows it.
         with: Seqno,
     },
-    /// Refused by the leader: its snapshot is older than the certification window. Try again.
+    /// Refused by the leader: its snapshot position is older than the certification window. The
+    /// client may try again.
     TooOld,
-    /// Not ordered: the group has given up the first part of it, or its leader does not know that part. May be
-    /// tried again.
+    /// Not ordered: its first chunks were discarded, or the leader does not know them. The client
+    /// may try again.
     GivenUp,
     /// Refused by the leader for another reason, which was logged.
     Rejected,
-    /// The group was lost before the outcome was known. It may still turn out to be ordered; it is
-    /// then delivered like another member's.
+    /// The group was lost before the result was known. The action may still be ordered; it is then
+    /// delivered like one of another member.
     Unknown,
-    /// There was no group to propose it to: it is nowhere, and will never be.
+    /// There was no group to propose it to. The action was not sent and will never be ordered.
     NotProposed,
 }
 
-/// How long an action is waited for.
+/// How long a client waits for a result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WaitPolicy {
-    /// Until the group is lost; then its fate is unknown.
+    /// Until the group is lost; the result is then [`ProposalResult::Unknown`].
     #[default]
     UntilGroupLost,
-    /// Until its fate is known, however long the group is lost, or the node stops. For an action
-    /// that its origin could not finish after giving it up.
+    /// Until the result is known, however long the group is lost, or until the node stops. For an
+    /// action that its origin could not finish after an unknown result.
     UntilKnown,
 }
 
-/// Somebody who waits for an action's fate. Never blocks.
+/// A client that waits for the result of its proposal. Its methods never block.
 pub trait Client: Send + Sync {
-    /// How long it waits.
+    /// How long the client waits.
     fn patience(&self) -> WaitPolicy {
         WaitPolicy::default()
     }
-    /// Whether the fate is known already, or nobody waits for it any longer.
+    /// Whether there is a result already: one from the driver, or because the client gave up.
     fn is_decided(&self) -> bool;
-    /// Decides. The first decision stands; returns whether this was it.
-    fn decide(&self, fate: ProposalResult) -> bool;
+    /// Ends the wait with this result, unless there is one already. Returns whether it did.
+    fn decide(&self, result: ProposalResult) -> bool;
 }
 
-/// The fate of one action, once there is one. Its owner sees to locking and waking.
+/// The result of one proposal, once there is one. The owner sees to locking and waking.
 #[derive(Debug, Default)]
 pub struct ResultSlot {
-    fate: Option<ProposalResult>,
-    /// See `Shared::epoch`.
+    result: Option<ProposalResult>,
+    /// The epoch of this session's locks, see [`crate::Shared::epoch`]; none in tests.
     epoch: Option<Arc<AtomicU64>>,
 }
 
 impl ResultSlot {
-    /// Undecided; `epoch` is the member's, see [`crate::Shared::epoch`].
+    /// An empty slot; `epoch` is that of the member, see [`crate::Shared::epoch`].
     pub fn new(epoch: Arc<AtomicU64>) -> ResultSlot {
         ResultSlot {
-            fate: None,
+            result: None,
             epoch: Some(epoch),
         }
     }
 
-    /// The fate, if known.
-    pub fn fate(&self) -> Option<ProposalResult> {
-        self.fate
+    /// The result, if there is one.
+    pub fn result(&self) -> Option<ProposalResult> {
+        self.result
     }
 
-    /// Decides. The first decision stands; returns whether this was it.
-    pub fn decide(&mut self, fate: ProposalResult) -> bool {
-        let is_first = self.fate.is_none();
-        self.fate.get_or_insert(fate);
+    /// Sets the result, unless there is one already. Returns whether it did.
+    pub fn decide(&mut self, result: ProposalResult) -> bool {
+        let is_first = self.result.is_none();
+        self.result.get_or_insert(result);
         is_first
     }
 
-    /// Nobody waits any longer: what is not decided yet ends as [`ProposalResult::Unknown`]. The fate.
+    /// The client stops waiting: without a result so far, [`ProposalResult::Unknown`] is the
+    /// result. Returns the result.
     pub fn give_up(&mut self) -> ProposalResult {
-        if let Some(fate) = self.fate {
-            return fate;
+        if let Some(result) = self.result {
+            return result;
         }
-        // Before the client lets go of its locks: whoever gets them next must not be taken for
-        // somebody who has seen this action.
-        if let Some(epoch) = &self.epoch
-            && !synod_planted::is(synod_planted::Bug::NoEpoch)
-        {
-            epoch.fetch_add(1, Ordering::AcqRel);
+        // Before the client releases its locks. The transaction that gets them next has not seen
+        // this action; in the same epoch, certification would assume that it has.
+        if let Some(epoch) = &self.epoch {
+            let lost_locks = planted!(NoEpoch, 1, else 0);
+            epoch.fetch_add(lost_locks, Ordering::AcqRel);
         }
-        self.fate = Some(ProposalResult::Unknown);
+        self.result = Some(ProposalResult::Unknown);
         ProposalResult::Unknown
     }
 }
 
-/// The driver's hold on a [`Client`]: nobody waits for ever, even if it is dropped on the way.
+/// The driver's hold on a [`Client`]. No client waits for ever: dropping the hold ends the wait.
 pub struct Waiter(Option<Arc<dyn Client>>);
 
 impl Waiter {
-    /// Whoever drops it undecided ends the wait with [`ProposalResult::Unknown`].
+    /// Holds `client`. If the hold is dropped before there is a result, the wait ends with
+    /// [`ProposalResult::Unknown`].
     pub fn new(client: Arc<dyn Client>) -> Waiter {
         Waiter(Some(client))
     }
 
-    /// Lets go without a decision: another piece of the action will bring it.
+    /// Lets the client wait on: another piece of the action will bring the result.
     pub(crate) fn release(mut self) {
         self.0 = None;
     }
@@ -145,40 +153,40 @@ mod tests {
 
     impl Client for Waiting {
         fn is_decided(&self) -> bool {
-            self.0.lock().unwrap().fate().is_some()
+            self.0.lock().unwrap().result().is_some()
         }
 
-        fn decide(&self, fate: ProposalResult) -> bool {
-            self.0.lock().unwrap().decide(fate)
+        fn decide(&self, result: ProposalResult) -> bool {
+            self.0.lock().unwrap().decide(result)
         }
     }
 
     const CONFLICT: ProposalResult = ProposalResult::Conflict { with: Seqno(3) };
 
     #[test]
-    fn first_decision_stands() {
-        let mut outcome = ResultSlot::default();
-        assert!(outcome.decide(CONFLICT));
-        assert!(!outcome.decide(ProposalResult::Unknown));
-        assert_eq!(outcome.give_up(), CONFLICT);
+    fn first_result_wins() {
+        let mut slot = ResultSlot::default();
+        assert!(slot.decide(CONFLICT));
+        assert!(!slot.decide(ProposalResult::Unknown));
+        assert_eq!(slot.give_up(), CONFLICT);
     }
 
     #[test]
-    fn giving_up_begins_a_new_epoch_unless_the_fate_is_known() {
+    fn giving_up_begins_a_new_epoch_unless_the_result_is_known() {
         let epoch = Arc::new(AtomicU64::new(4));
-        let mut outcome = ResultSlot::new(epoch.clone());
-        assert_eq!(outcome.give_up(), ProposalResult::Unknown);
+        let mut slot = ResultSlot::new(epoch.clone());
+        assert_eq!(slot.give_up(), ProposalResult::Unknown);
         assert_eq!(epoch.load(Ordering::Acquire), 5);
-        assert_eq!(outcome.give_up(), ProposalResult::Unknown);
+        assert_eq!(slot.give_up(), ProposalResult::Unknown);
         assert_eq!(epoch.load(Ordering::Acquire), 5);
     }
 
     #[test]
-    fn waiter_dropped_on_the_way_ends_the_wait() {
+    fn dropped_waiter_ends_the_wait() {
         let client = Arc::new(Waiting::default());
         drop(Waiter::new(client.clone()));
         assert_eq!(
-            client.0.lock().unwrap().fate(),
+            client.0.lock().unwrap().result(),
             Some(ProposalResult::Unknown)
         );
         let other = Arc::new(Waiting::default());

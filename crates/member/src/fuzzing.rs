@@ -1,5 +1,7 @@
-//! Doors for the fuzz targets in `fuzz/`: private decoders, each with what must hold whatever the bytes
-//! are. Behind the feature `fuzzing`; not part of the crate's interface.
+//! Entrances for the fuzz targets in `testing/fuzz/`: private decoders, each with a check that must
+//! hold for any bytes.
+//!
+//! Behind the feature `fuzzing`; not part of the crate's interface.
 
 use bytes::Bytes;
 use synod_certify::{Class, KeySet};
@@ -10,10 +12,10 @@ use crate::payload::decision::OutcomeDecision;
 use crate::payload::discard::Discard;
 use crate::payload::view::View;
 
-/// Reserved bytes of actions and chunks, which nobody looks at.
+/// Reserved bytes of actions and chunks, which decoders ignore.
 const RESERVED: std::ops::Range<usize> = 2..4;
 
-/// Reads the payload of an action's entry; what can be read is written as the same bytes.
+/// Decodes the payload of an action entry. If that works, encoding it gives the same bytes.
 pub fn check_action(payload: &[u8]) {
     if let Ok(piece) = ActionPiece::decode(Bytes::copy_from_slice(payload)) {
         assert_same_encoding(&piece.encode(), payload);
@@ -41,7 +43,7 @@ pub fn check_decision(payload: &[u8]) {
     }
 }
 
-/// As [`check_action`], for an entry that gives something up.
+/// As [`check_action`], for a discard.
 pub fn check_discard(payload: &[u8]) {
     if let Ok(discard) = Discard::decode(Bytes::copy_from_slice(payload)) {
         assert_eq!(discard.encode(), payload);
@@ -54,8 +56,8 @@ fn assert_same_encoding(encoded: &[u8], given: &[u8]) {
     assert_eq!(encoded, given);
 }
 
-/// Cuts an action into pieces and puts them together again.
-pub fn check_cutting(keys: KeySet, data: &[u8], chunk_bytes: usize) {
+/// Splits an action into pieces and assembles them again.
+pub fn check_splitting(keys: KeySet, data: &[u8], chunk_bytes: usize) {
     let action = Action {
         class: Class::TotalOrder,
         keys,

@@ -1,29 +1,52 @@
 //! A group member without threads, sockets, or a clock of its own.
 //!
-//! Consensus, log, certification and messages joined into one member: everything that decides. What
-//! takes time or comes from outside is left to whoever runs it: `synod-node` with threads and
-//! sockets, `synod-sim` with simulated ones. Nothing here waits, draws random numbers, or looks at a
-//! clock: equal inputs give equal deeds.
+//! Consensus, log, certification and messages joined into one member: everything that decides. All
+//! that takes time or comes from outside is left to the program around it: `synod-node` runs a
+//! member with threads and sockets, `synod-sim` with simulated ones.
 //!
-//! | part          | does                                                        | one caller at a time |
-//! |---------------|-------------------------------------------------------------|----------------------|
-//! | [`Driver`]    | all protocol state; [`Event`]s in, [`Network`] and [`Disk`] out | yes              |
-//! | [`Storage`]   | writes the log, syncs                                       | yes                  |
-//! | [`Deliverer`] | hands committed entries to the [`Host`], in order           | yes                  |
-//! | [`CatchUp`]   | reads old entries for members far behind                    | no                   |
-//! | [`Shared`]    | what the others see of the driver                           | no                   |
+//! # Rules
+//!
+//! 1. Nothing here waits, generates random numbers, or reads a clock. Time comes in with every
+//!    call, random numbers come in once ([`StartEntropy`]). Equal inputs give equal effects.
+//! 2. The driver decides, and only the driver. It never touches the disk or the network, but asks
+//!    for writes, reads and messages through [`Disk`] and [`Network`]; answers are [`Event`]s.
+//! 3. Writes are done in the order in which the driver asks for them. A write is durable only when
+//!    its ticket is reported as persisted, after [`Storage::sync`].
+//! 4. Actions reach the host in the order of the log, each once, and only after their commit
+//!    ([`Deliverer`]).
+//! 5. No text names an option of the host: [`Host::setting_name`] spells the [`Setting`].
+//!
+//! # The loop
 //!
 //! ```text
-//! let mut opened = open_log(...)?;
-//! let start = Start::new(config, tuning, mode, drawn, &mut opened, &host, now)?;
+//! let mut opened = open_log(files, dir, options, knows_others, &host)?;
+//! let start = Start::new(config, tuning, mode, entropy, &mut opened, &host, now)?;
 //! let mut driver = Driver::new(start, links, now);
 //! driver.begin(now);
 //! loop {
-//!     // until an event comes or driver.wake_at():
+//!     // An event, or none if driver.wake_at() comes first.
 //!     driver.handle(now, event);
 //!     driver.turn(now);
 //! }
 //! ```
+//!
+//! Beside it, each in a loop of its own: [`Storage`] writes what the driver asks for, [`Deliverer`]
+//! hands committed entries to the host, and [`CatchUp`] requests are answered from the log.
+//!
+//! # Parts
+//!
+//! | part | does | one caller at a time |
+//! |------|------|----------------------|
+//! | [`open_log`], [`Start`] | opens or repairs the log; decides which history continues | yes |
+//! | [`Driver`] | decides; holds all protocol state | yes |
+//! | `CertificationState` | verdicts, and the partial actions of the log | inside the driver |
+//! | `EntryCache` | newest entries, for replication | inside the driver |
+//! | [`Storage`] | writes the log, syncs, purges | yes |
+//! | [`Deliverer`] | hands committed entries to the [`Host`], in order | yes |
+//! | [`CatchUp`] | reads old entries for members that lag | no |
+//! | [`Shared`] | positions and status that all parts read | no |
+//! | [`Client`], [`Waiter`] | a thread that waits for a [`ProposalResult`] | no |
+//! | [`Action`], [`Chunk`], [`View`], [`Discard`], [`OutcomeDecision`] | payloads of entries | no |
 #![forbid(unsafe_code)]
 
 mod catch_up;
@@ -73,5 +96,5 @@ pub use setting::Setting;
 pub use shared::{NodeStatus, Shared, lock};
 pub use snapshots::Snapshot;
 pub use start::{Start, StartEntropy, StartError};
-pub use storage::{IDLE, Job, Retain, Storage};
+pub use storage::{IDLE, Job, PurgeJob, Storage};
 pub use tuning::Tuning;

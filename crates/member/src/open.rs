@@ -1,4 +1,8 @@
-//! Opening a member's log at start, and what to do if it is damaged.
+//! Opening a member's log at start, and the decision to repair it if it is damaged.
+//!
+//! A damaged log is repaired from the other members: the damaged part is removed and comes back by
+//! replication. A group's only voter has no such members; its log is left as it is, with an error
+//! that says what an operator can do.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,30 +14,31 @@ use crate::host::{Host, Level};
 /// Why a log was not opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// It could not be read, or is damaged beyond repair.
+    /// The log could not be read, or is damaged beyond repair.
     #[error("{0}")]
     Log(#[from] LogError),
-    /// It is damaged, and nobody else surely has what is lost.
+    /// The log is damaged, and no other member surely has what is lost.
     #[error(
-        "{} is damaged ({}), and this member is the group's only voter: no other member surely has what is lost, \
-         so nothing is changed. Restore the file from a copy made after this member's last stop. If there is none, what \
-         was committed after the damage is in the databases only: move the synod-*.log files of all servers away, begin \
-         a new group with the server whose database is most advanced, and let the others join",
+        "{} is damaged ({}), and this member is the group's only voter: no other member surely \
+         has what is lost, so nothing is changed. Restore the file from a copy made after this \
+         member's last stop. If there is none, what was committed after the damage is in the \
+         databases only: move the synod-*.log files of all servers away, begin a new group with \
+         the server whose database is most advanced, and let the others join",
         log_dir.display(), damage.damage().unwrap_or_default()
     )]
-    NobodyToRepairFrom {
-        /// Where the log is.
+    SoleVoterDamaged {
+        /// Directory of the log.
         log_dir: PathBuf,
-        /// What is damaged.
+        /// The damage found.
         damage: LogError,
     },
 }
 
-/// Opens the log in `dir`; a damaged one is repaired from the other members, if there can be any.
-/// `knows_others` says whether the address of some other member is known.
+/// Opens the log in `dir`. If it is damaged, prepares its repair from the other members, provided
+/// that there can be any. `knows_others` says whether the address of some other member is known.
 ///
 /// # Errors
-/// Those of [`Log::open`]. Damage is one if it cannot be repaired.
+/// Those of [`Log::open`]. Damage is an error only if it cannot be repaired.
 pub fn open_log(
     files: Arc<dyn Files>,
     dir: &Path,
@@ -43,49 +48,47 @@ pub fn open_log(
 ) -> Result<Opened, OpenError> {
     let mut is_alone = false;
     let opened = Log::open_or_repair(files, dir, options, &mut |plan| {
-        is_alone = nobody_else(plan, knows_others);
+        is_alone = has_no_other_member(plan, knows_others);
         !is_alone
     });
     let opened = match opened {
         Err(damage) if is_alone => {
             let log_dir = dir.to_owned();
-            return Err(OpenError::NobodyToRepairFrom { log_dir, damage });
+            return Err(OpenError::SoleVoterDamaged { log_dir, damage });
         }
         other => other?,
     };
     let text = format!("log in {}: {}", dir.display(), opened.report);
     host.log(Level::Info, &text);
-    tell_of_repair(&opened, host);
+    report_repair(&opened, host);
     Ok(opened)
 }
 
-/// Whether no other member can have what is lost. The configuration may be outdated, because newer ones
-/// may be among what is lost; so this is believed only if no other address is known either.
-fn nobody_else(plan: &RepairPlan, knows_others: bool) -> bool {
+/// Whether no other member can have what is lost. The configuration in the log may be outdated,
+/// because newer ones may be among what is lost. So it counts only if no other address is known.
+fn has_no_other_member(plan: &RepairPlan, knows_others: bool) -> bool {
     plan.config.is_sole_voter(plan.member) && !knows_others
 }
 
-fn tell_of_repair(opened: &Opened, host: &Arc<dyn Host>) {
+fn report_repair(opened: &Opened, host: &Arc<dyn Host>) {
     if let Some(repair) = &opened.report.repair {
-        let promises = match repair.known {
-            true => String::new(),
-            false => {
-                ", and it is not known what this member has promised, so that the group has to \
-                      elect a leader once more"
-                    .to_owned()
-            }
+        let promises = if repair.known {
+            ""
+        } else {
+            ". What this member has promised to leaders is lost, too: the group has to elect a \
+             leader once more"
         };
         let text = format!(
-            "this member's log is damaged: {}. Entries up to {} are kept, the rest comes from the other \
-             members{promises}",
+            "this member's log is damaged: {}. Entries up to {} are kept, the rest comes from the \
+             other members{promises}",
             repair.damage, repair.kept.index
         );
         host.log(Level::Error, &text);
     }
     if let Some(until) = opened.recovered.repair {
         let text = format!(
-            "this member's log is under repair until it has reached entry {until} again: it does not lead \
-             meanwhile, and votes only for members that have all that"
+            "this member's log is under repair until it has reached entry {until} again: until \
+             then it does not lead, and votes only for members that have all entries up to there"
         );
         host.log(Level::Warning, &text);
     }

@@ -1,8 +1,10 @@
-//! How an action ended on the members, and which outcome stands if they differ.
+//! Apply outcomes: how an action ended on the members, and which outcome wins if they differ.
 //!
-//! The rule is that of Galera's inconsistency voting, as its documentation has it: the outcome that
-//! most members had stands. [`ruling`] decides on what has been heard, and only if nothing that is
-//! still to be heard could change it. Pure; who may answer, and how long is waited, is the driver's.
+//! The rule is that of Galera's inconsistency voting, as its documentation describes it: the
+//! outcome that most members had wins. [`winning_outcome`] decides on the answers so far, and only
+//! if no missing answer could change the result.
+//!
+//! Pure functions. The driver knows which members may answer, and how long it waits for them.
 
 use std::collections::BTreeMap;
 
@@ -16,8 +18,8 @@ impl ApplyOutcome {
     /// The action was applied.
     pub const SUCCESS: ApplyOutcome = ApplyOutcome(0);
 
-    /// The error with this text, in the host's own words: equal errors have equal texts. No text is
-    /// taken for success.
+    /// The error with this text, in the host's own words: equal errors have equal texts. No text
+    /// gives success.
     pub fn of_error(text: &[u8]) -> ApplyOutcome {
         ApplyOutcome(xxh3_64(text).max(1))
     }
@@ -30,28 +32,29 @@ impl ApplyOutcome {
 
 impl std::fmt::Display for ApplyOutcome {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self.is_success() {
-            true => f.write_str("success"),
-            false => write!(f, "error {:016x}", self.0),
+        if self.is_success() {
+            f.write_str("success")
+        } else {
+            write!(f, "error {:016x}", self.0)
         }
     }
 }
 
-/// How answers are counted (`gcs.vote_policy`).
+/// How outcomes are counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum InconsistencyPolicy {
-    /// The most frequent outcome stands.
+    /// The most frequent outcome wins.
     #[default]
     MostFrequent,
-    /// Success stands if at least so many members had it, even if more had an error; otherwise the
-    /// most frequent outcome.
+    /// Success wins if at least this many members had it, even if more had an error. Otherwise the
+    /// most frequent outcome wins.
     SuccessOf(u32),
 }
 
-/// The outcome that stands, given the answers of some members, and `missing` more that are not known
-/// yet; `None` if they could change it. Of outcomes equally frequent success stands, or else the error
-/// with the larger hash: anything will do that is the same wherever it is computed.
-pub(crate) fn ruling(
+/// The outcome that wins, given the answers of some members, while `missing` more are not known
+/// yet; `None` if those could change it. Of equally frequent outcomes success wins, or else the
+/// error with the larger hash. That choice is arbitrary, but the same on every member.
+pub(crate) fn winning_outcome(
     answers: impl Iterator<Item = ApplyOutcome>,
     missing: usize,
     policy: InconsistencyPolicy,
@@ -60,19 +63,20 @@ pub(crate) fn ruling(
     for outcome in answers {
         *counts.entry(outcome).or_default() += 1;
     }
-    let stands = winner(&counts, policy)?;
-    // The most that any rival can get is all of what is missing; one that nobody has yet included.
-    let unheard_of = ApplyOutcome(u64::MAX);
-    let rivals = [ApplyOutcome::SUCCESS, unheard_of];
-    let holds = rivals
+    let leading = winner(&counts, policy)?;
+    // The most that a rival can get is every missing answer. Success, and an error that no member
+    // has had so far, are rivals, too.
+    let new_error = ApplyOutcome(u64::MAX);
+    let rivals = [ApplyOutcome::SUCCESS, new_error];
+    let is_certain = rivals
         .into_iter()
         .chain(counts.keys().copied())
         .all(|rival| {
             let mut counts = counts.clone();
             *counts.entry(rival).or_default() += missing;
-            winner(&counts, policy) == Some(stands)
+            winner(&counts, policy) == Some(leading)
         });
-    holds.then_some(stands)
+    is_certain.then_some(leading)
 }
 
 fn winner(
@@ -103,27 +107,29 @@ mod tests {
 
     const A: u64 = 5;
     const B: u64 = 9;
+    /// Every outcome that can make a difference.
+    const ANY: [u64; 5] = [0, 1, A, B, u64::MAX];
 
-    fn rule(answers: &[u64], missing: usize, policy: InconsistencyPolicy) -> Option<u64> {
+    fn winner_of(answers: &[u64], missing: usize, policy: InconsistencyPolicy) -> Option<u64> {
         let answers = answers.iter().map(|hash| ApplyOutcome(*hash));
-        ruling(answers, missing, policy).map(|outcome| outcome.0)
+        winning_outcome(answers, missing, policy).map(|outcome| outcome.0)
     }
 
     #[test]
-    fn most_frequent_outcome_stands_once_nothing_can_change_it() {
+    fn most_frequent_outcome_wins_once_nothing_can_change_it() {
         let table = [
-            // Who fails alone is out, whoever is yet to be heard.
+            // One member failed alone.
             (vec![A, 0, 0], 0, Some(0)),
             (vec![A, 0], 0, Some(0)),
             (vec![A, 0], 1, None),
             (vec![A, 0, 0, 0], 1, Some(0)),
-            // All fail alike: as soon as they have said so.
+            // All fail alike.
             (vec![A], 0, Some(A)),
             (vec![A, A, A], 0, Some(A)),
             (vec![A, A], 1, Some(A)),
             (vec![A], 2, None),
             (vec![A, A], 2, None),
-            // A server that did what others could not.
+            // One member applied what the others could not.
             (vec![0, A, A], 0, Some(A)),
             // Ties: success, or else the larger one.
             (vec![A, A, 0, 0], 0, Some(0)),
@@ -131,18 +137,18 @@ mod tests {
             (vec![A, B], 1, None),
             (vec![A, B, 0], 0, Some(0)),
             (vec![A, A, B, B, 0], 0, Some(B)),
-            // Nobody has said anything.
+            // No member has answered.
             (vec![], 0, None),
             (vec![], 3, None),
         ];
         for (answers, missing, expected) in table {
-            let found = rule(&answers, missing, MostFrequent);
+            let found = winner_of(&answers, missing, MostFrequent);
             assert_eq!(found, expected, "{answers:?} and {missing} more");
         }
     }
 
     #[test]
-    fn enough_successes_stand_against_more_errors() {
+    fn enough_successes_win_against_more_errors() {
         let table = [
             (vec![A, A, 0], 0, SuccessOf(1), Some(0)),
             (vec![A, A, 0], 5, SuccessOf(1), Some(0)),
@@ -154,7 +160,7 @@ mod tests {
             (vec![A, A], 0, SuccessOf(1), Some(A)),
         ];
         for (answers, missing, policy, expected) in table {
-            let found = rule(&answers, missing, policy);
+            let found = winner_of(&answers, missing, policy);
             assert_eq!(found, expected, "{answers:?}, {missing} more, {policy:?}");
         }
     }
@@ -176,23 +182,23 @@ mod tests {
     }
 
     proptest! {
-        /// Whoever is heard later, in whatever order, the ruling is the same as that on all answers.
+        /// An early winner is that of all answers, whatever the missing ones are.
         #[test]
-        fn later_answers_never_change_a_ruling(
+        fn later_answers_never_change_the_winner(
             answers in proptest::collection::vec(outcome(), 1..8),
-            heard in 0..8usize,
+            known in 0..8usize,
             policy in policy(),
         ) {
-            let heard = heard.min(answers.len());
-            let early = rule(&answers[..heard], answers.len() - heard, policy);
-            let all = rule(&answers, 0, policy);
+            let known = known.min(answers.len());
+            let early = winner_of(&answers[..known], answers.len() - known, policy);
+            let all = winner_of(&answers, 0, policy);
             prop_assert!(all.is_some());
             prop_assert!(early.is_none() || early == all, "{early:?}, then {all:?}");
         }
 
-        /// Nothing is waited for in vain: if nothing could change the ruling, it is given.
+        /// No answer is waited for in vain: if none could change the winner, it is known.
         #[test]
-        fn ruling_is_given_as_soon_as_it_is_certain(
+        fn winner_is_known_as_soon_as_it_is_certain(
             answers in proptest::collection::vec(outcome(), 1..6),
             missing in 0..4usize,
             policy in policy(),
@@ -201,22 +207,23 @@ mod tests {
             for _ in 0..missing {
                 endings = endings
                     .iter()
-                    .flat_map(|so_far| [0, 1, A, B, u64::MAX].map(|next| [&so_far[..], &[next]].concat()))
+                    .flat_map(|so_far| ANY.map(|next| [&so_far[..], &[next]].concat()))
                     .collect();
             }
-            let rulings: BTreeSet<_> = endings.iter().map(|all| rule(all, 0, policy)).collect();
-            let expected = if rulings.len() == 1 { *rulings.first().unwrap() } else { None };
-            prop_assert_eq!(rule(&answers, missing, policy), expected);
+            let winners = endings.iter().map(|all| winner_of(all, 0, policy));
+            let winners: BTreeSet<_> = winners.collect();
+            let expected = if winners.len() == 1 { *winners.first().unwrap() } else { None };
+            prop_assert_eq!(winner_of(&answers, missing, policy), expected);
         }
 
-        /// What stands, somebody had.
+        /// At least one member had the winning outcome.
         #[test]
-        fn what_stands_is_what_somebody_had(
+        fn winning_outcome_is_one_of_the_answers(
             answers in proptest::collection::vec(outcome(), 1..8),
             policy in policy(),
         ) {
-            let stands = rule(&answers, 0, policy);
-            prop_assert!(stands.is_some_and(|outcome| answers.contains(&outcome)));
+            let winner = winner_of(&answers, 0, policy);
+            prop_assert!(winner.is_some_and(|outcome| answers.contains(&outcome)));
         }
     }
 }

@@ -1,4 +1,17 @@
-//! Writing the log, step by step: what gathered while the last sync ran, and then one sync.
+//! Storage: writes the jobs of the driver to the log, many jobs to one sync.
+//!
+//! A node runs it on a thread of its own:
+//!
+//! ```text
+//! loop {
+//!     write(job)   for each job that waits, while has_room()
+//!     sync()       if needs_sync(); then report the ticket: Event::Persisted
+//!     idle()       after IDLE without jobs
+//! }
+//! ```
+//!
+//! Jobs that arrive while a sync runs share the next one. Nothing is durable before the sync that
+//! follows it. No other part writes the log.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -6,85 +19,90 @@ use std::time::{Duration, SystemTime};
 
 use synod_consensus::{ConfigAt, GroupId, HardState, LogBase, LogIndex, Seqno, WriteTicket};
 use synod_log::{Entry, LogError, LogReader, LogWriter};
+use synod_planted::planted;
 
 use crate::host::{Host, Level};
+use crate::setting::Setting;
 use crate::shared::Shared;
 
-/// One sync covers at most about this many bytes, so that a sync is never long in coming.
+/// One sync covers at most about this many bytes, so that no write waits long for its sync.
 const BATCH_BYTES_MAX: usize = 8 << 20;
-/// After so long without writes, [`Storage::idle`] is due.
+/// Time without jobs after which [`Storage::idle`] is due.
 pub const IDLE: Duration = Duration::from_secs(1);
 
-/// Work for the log. `era` counts how often what was written before became void: a write of an
-/// earlier era says nothing about what can be read now.
+/// Work for the log. The field `era` counts truncations and resets: a write of an earlier era
+/// proves nothing about the log as it is now.
 pub enum Job {
-    /// Write entries.
+    /// Appends entries.
     Append {
-        /// Names the write in the report.
+        /// Names the write when it is reported as persisted.
         ticket: WriteTicket,
-        /// See above.
+        /// The era of the write.
         era: u64,
-        /// These.
+        /// The entries, ascending by index.
         entries: Vec<Entry>,
     },
-    /// Cut the log.
+    /// Truncates the log.
     Truncate {
-        /// Names the write in the report.
+        /// Names the write when it is reported as persisted.
         ticket: WriteTicket,
-        /// See above.
+        /// The era of the write.
         era: u64,
-        /// The first entry to go.
+        /// The first entry to remove.
         from: LogIndex,
     },
-    /// Write a term and vote.
+    /// Writes the term and the vote in it.
     Vote {
-        /// Names the write in the report.
+        /// Names the write when it is reported as persisted.
         ticket: WriteTicket,
-        /// These.
+        /// The term, and the member voted for.
         vote: HardState,
     },
-    /// Begin the log anew.
+    /// Resets the log.
     Reset {
-        /// Names the write in the report.
+        /// Names the write when it is reported as persisted.
         ticket: WriteTicket,
-        /// See above.
+        /// The era of the write.
         era: u64,
-        /// After this entry.
+        /// The position after which the log begins again.
         base: LogBase,
     },
-    /// The log belongs to this group from now on.
+    /// Notes the group that the log belongs to from now on.
     SetGroup(GroupId),
-    /// Drop what retention allows to drop.
-    Retain(Retain),
+    /// Purges what need not be kept.
+    Purge(PurgeJob),
 }
 
-/// What has to stay of the log.
-pub struct Retain {
-    /// Nothing at or after this index goes, unless space demands it.
+/// What a purge must keep of the log.
+pub struct PurgeJob {
+    /// Nothing at or after this index is purged, unless the log exceeds its disk bound.
     pub(crate) keep_from: LogIndex,
-    /// Nor anything after this action, which is as far as some other member has come.
+    /// Nor anything after this action, the last one that the slowest other member has; none if
+    /// there is no such member.
     pub(crate) keep_after: Option<Seqno>,
-    /// Nothing after this index goes, whatever space demands: it comes back even if all machines lose their
-    /// power now, and a minority its disks. Committed.
+    /// Nothing after this index is purged, not even beyond the disk bound. Entries up to it are
+    /// committed, and are not lost even if all machines lose power now and a minority its disks.
     pub(crate) purge_limit: LogIndex,
-    /// The configurations in force at all entries up to that, ascending.
+    /// The configurations in force at the entries up to `purge_limit`, ascending.
     pub(crate) configs: Vec<ConfigAt>,
 }
 
-/// Writes the log: what gathered while the last sync ran, and then one sync. Nobody else writes it.
+/// Writes the log: the jobs that arrived during the last sync, and then one sync.
 pub struct Storage {
     writer: LogWriter,
     reader: LogReader,
     host: Arc<dyn Host>,
     shared: Arc<Shared>,
-    /// What was written since the last sync.
+    /// Bytes written since the last sync.
     batch_bytes: usize,
+    /// Ticket of the latest write since the last sync.
     last_ticket: Option<WriteTicket>,
+    /// The last batch is not covered by a durable floor yet.
     floor_due: bool,
 }
 
 impl Storage {
-    /// Writes by this writer.
+    /// Writes with this writer; `reader` reads the same log.
     pub fn new(
         writer: LogWriter,
         reader: LogReader,
@@ -104,7 +122,7 @@ impl Storage {
         storage
     }
 
-    /// Whether more may be written before the next sync, so that a sync is never long in coming.
+    /// Whether more jobs may be written before the next sync.
     pub fn has_room(&self) -> bool {
         self.batch_bytes < BATCH_BYTES_MAX
     }
@@ -114,16 +132,15 @@ impl Storage {
         self.last_ticket.is_some()
     }
 
-    /// Does one job; `wall` is the wall clock, for the age of what is dropped. Answers where the log
-    /// starts if that has changed: [`crate::Event::Purged`]. Nothing is durable before
-    /// [`Storage::sync`].
+    /// Does one job. `wall` is the wall clock, for the age of segments. Returns the new base if the
+    /// log was purged, for [`crate::Event::Purged`]. Nothing is durable before [`Storage::sync`].
     ///
     /// # Errors
-    /// Those of [`LogWriter`]; the log is then not to be written any more.
+    /// Those of [`LogWriter`]; the log must not be written any more then.
     pub fn write(&mut self, job: Job, wall: SystemTime) -> Result<Option<LogBase>, LogError> {
         self.batch_bytes += job_bytes(&job);
-        if let Job::Retain(retain) = job {
-            return self.retain(&retain, wall);
+        if let Job::Purge(purge) = job {
+            return self.purge(&purge, wall);
         }
         if let Some(ticket) = self.write_record(job)? {
             self.last_ticket = Some(ticket);
@@ -131,7 +148,7 @@ impl Storage {
         Ok(None)
     }
 
-    /// Makes what was written durable. Answers what to report, if anything:
+    /// Makes the writes durable. Returns the ticket to report, if there is one, for
     /// [`crate::Event::Persisted`].
     ///
     /// # Errors
@@ -147,8 +164,8 @@ impl Storage {
         Ok(Some(ticket))
     }
 
-    /// After [`IDLE`] without jobs: covers the last batch by a durable floor, if it is not yet.
-    /// Answers whether it did.
+    /// After [`IDLE`] without jobs: covers the last batch by a durable floor, unless it is covered.
+    /// Returns whether it did.
     ///
     /// # Errors
     /// As [`Storage::write`].
@@ -189,16 +206,12 @@ impl Storage {
                 Ok(Some(ticket))
             }
             Job::Truncate { ticket, era, from } => {
-                if !synod_planted::is(synod_planted::Bug::LoseTruncate) {
-                    self.writer.truncate(from)?;
-                }
+                planted!(LoseTruncate, self.writer.truncate(from)?, else {});
                 self.shared.log_written(era, from.prev());
                 Ok(Some(ticket))
             }
             Job::Vote { ticket, vote } => {
-                if !synod_planted::is(synod_planted::Bug::SkipVote) {
-                    self.writer.save_vote(vote)?;
-                }
+                planted!(SkipVote, self.writer.save_vote(vote)?, else {});
                 Ok(Some(ticket))
             }
             Job::Reset { ticket, era, base } => {
@@ -211,52 +224,49 @@ impl Storage {
                 self.writer.set_group(group)?;
                 Ok(None)
             }
-            Job::Retain(_) => Ok(None),
+            Job::Purge(_) => Ok(None),
         }
     }
 
-    fn retain(&mut self, retain: &Retain, wall: SystemTime) -> Result<Option<LogBase>, LogError> {
-        if self
-            .writer
-            .retention_point(retain.keep_from, wall)
-            .is_none()
-        {
+    fn purge(&mut self, purge: &PurgeJob, wall: SystemTime) -> Result<Option<LogBase>, LogError> {
+        if self.writer.retention_point(purge.keep_from, wall).is_none() {
             return Ok(None);
         }
-        let keep_from = self.keep_from(retain);
+        let keep_from = self.keep_from(purge);
         let Some(point) = self.writer.retention_point(keep_from, wall) else {
             return Ok(None);
         };
-        let up_to = point.up_to.min(retain.purge_limit);
-        let configs = &retain.configs;
+        let up_to = point.up_to.min(purge.purge_limit);
+        let configs = &purge.configs;
         let config_at = |index: LogIndex| configs.iter().rev().find(|c| c.index <= index).cloned();
         let base = self.writer.purge(up_to, &config_at)?;
         let Some(base) = base else { return Ok(None) };
         self.note_size();
-        let dropped = base.last.index;
-        if point.forced && dropped >= keep_from {
-            self.host.log(
-                Level::Warning,
-                &format!(
-                    "the log has reached its disk bound (synod.log_retain_size): dropped entries up to \
-                     {dropped} although a member may still need those from {keep_from} on; it will take a \
-                     full copy then",
-                ),
+        let purged = base.last.index;
+        if point.forced && purged >= keep_from {
+            let setting = self.host.setting_name(Setting::LogRetainSize);
+            let text = format!(
+                "the log has reached its disk bound (twice {setting}): entries up to {purged} \
+                 were purged, although a member that lags may need those from {keep_from} on. \
+                 That member takes a full copy (SST) when it comes back. If this happens often, \
+                 raise {setting}"
             );
+            self.host.log(Level::Warning, &text);
         }
         Ok(Some(base))
     }
 
-    /// Takes the slowest other member into account, if the log still has what it lacks.
-    fn keep_from(&self, retain: &Retain) -> LogIndex {
-        let slowest = retain
+    /// Lowers `keep_from` to what the slowest other member lacks, if the log still has that.
+    fn keep_from(&self, purge: &PurgeJob) -> LogIndex {
+        let slowest = purge
             .keep_after
             .filter(|seqno| *seqno > Seqno(0))
             .and_then(|seqno| self.reader.seek_seqno(seqno).ok());
-        slowest.map_or(retain.keep_from, |index| index.min(retain.keep_from))
+        slowest.map_or(purge.keep_from, |index| index.min(purge.keep_from))
     }
 }
 
+/// Approximate size of a job in the log.
 fn job_bytes(job: &Job) -> usize {
     match job {
         Job::Append { entries, .. } => entries.iter().map(|e| e.payload.len() + 128).sum(),
@@ -264,7 +274,7 @@ fn job_bytes(job: &Job) -> usize {
         | Job::Vote { .. }
         | Job::Reset { .. }
         | Job::SetGroup(_)
-        | Job::Retain(_) => 128,
+        | Job::Purge(_) => 128,
     }
 }
 
@@ -278,7 +288,7 @@ mod tests {
     use synod_log::{Log, LogOptions, MemoryFiles};
 
     #[test]
-    fn full_log_keeps_what_too_few_databases_have() {
+    fn full_log_keeps_what_too_few_databases_have_flushed() {
         let files = MemoryFiles::new(1);
         let options = LogOptions {
             segment_bytes: 64 << 10,
@@ -309,24 +319,24 @@ mod tests {
         let shared = Arc::new(Shared::new(LogIndex(0), Seqno(0), || ()));
         let host = Arc::new(Sink::default());
         let mut storage = Storage::new(writer, opened.reader, host, shared.clone());
-        let mut retain = |purge_limit| {
-            let retain = Retain {
+        let mut purge = |purge_limit| {
+            let job = PurgeJob {
                 keep_from: LogIndex(0),
                 keep_after: None,
                 purge_limit: LogIndex(purge_limit),
                 configs: vec![ConfigAt::default()],
             };
-            let base = storage.write(Job::Retain(retain), SystemTime::now());
+            let base = storage.write(Job::Purge(job), SystemTime::now());
             base.unwrap().map_or(0, |base| base.last.index.0)
         };
-        let dropped = retain(130);
-        assert!((1..=130).contains(&dropped), "{dropped}");
-        let dropped = retain(250);
-        assert!((131..=250).contains(&dropped), "{dropped}");
+        let purged = purge(130);
+        assert!((1..=130).contains(&purged), "{purged}");
+        let purged = purge(250);
+        assert!((131..=250).contains(&purged), "{purged}");
     }
 
     #[test]
-    fn size_of_the_log_is_known_before_anything_is_written() {
+    fn size_of_the_log_is_known_before_the_first_write() {
         let files = MemoryFiles::new(1);
         let mut options = LogOptions {
             segment_bytes: 256 << 10,

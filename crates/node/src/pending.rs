@@ -43,8 +43,8 @@ impl Pending {
 
     /// Waits for the fate or an interruption, whichever comes first. A fate that is known wins.
     pub fn wait(&self) -> WaitResult {
-        let state = self.wait_while(|state| state.outcome.fate().is_none() && !state.interrupted);
-        match state.outcome.fate() {
+        let state = self.wait_while(|state| state.outcome.result().is_none() && !state.interrupted);
+        match state.outcome.result() {
             Some(fate) => WaitResult::ProposalResult(fate),
             None => WaitResult::Interrupted,
         }
@@ -52,8 +52,8 @@ impl Pending {
 
     /// Waits for the fate only.
     pub fn wait_for_result(&self) -> ProposalResult {
-        let state = self.wait_while(|state| state.outcome.fate().is_none());
-        state.outcome.fate().expect("waited until there is one")
+        let state = self.wait_while(|state| state.outcome.result().is_none());
+        state.outcome.result().expect("waited until there is one")
     }
 
     fn wait_while(&self, condition: impl Fn(&State) -> bool) -> MutexGuard<'_, State> {
@@ -71,7 +71,7 @@ impl Pending {
 
     /// The fate, if known.
     pub fn fate(&self) -> Option<ProposalResult> {
-        lock(&self.state).outcome.fate()
+        lock(&self.state).outcome.result()
     }
 
     /// Nobody waits any longer: whatever is not decided yet ends as [`ProposalResult::Unknown`]. The fate.

@@ -1,8 +1,8 @@
 //! Bugs put in on purpose: if the simulator did not find them, it would not find real ones either.
 //!
 //! The code under test asks [`is`] at the place where it could be wrong. Without the feature
-//! `planted` the answer is the constant `false`, and nothing is left of the question. With it, a bug
-//! can be switched on for one thread by [`plant`]; none is on by itself.
+//! `planted` the answer is the constant `false`, and nothing is left of the question. With it, a
+//! bug can be switched on for one thread by [`plant`]; none is on by itself.
 //!
 //! Most places ask with [`planted!`], whose first operand is the right code:
 //!

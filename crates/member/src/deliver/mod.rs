@@ -4,9 +4,9 @@
 //! member that lags far never slows the commit path. Delivery keeps its place in three phases:
 //!
 //! ```text
-//! Copied(after)          until the group has committed `after`: a full copy may be ahead of the log
-//!   -> Written(after, i) until entry `i`, then the commit index, can be read from this log
-//!     -> At(next, last)  reads on from `next`; the last action handed over is `last`
+//! Copied(after)          waits until the group has committed `after`: a full copy may be ahead
+//!   -> Written(after, i) waits until this log can be read up to `i`, then the commit index
+//!     -> At(next, last)  reads from `next`; the last action handed over is `last`
 //! ```
 //!
 //! Invariants: actions are handed over without gaps, each once. If the log was purged before an
@@ -170,7 +170,12 @@ impl Deliverer {
         let to = LogIndex(next.0.saturating_add(entries_max - 1)).min(readable);
         let entries = match self.reader.read(next, to, READ_BYTES) {
             Err(LogError::Purged { .. }) => {
-                planted!(StopAtDropped, self.skip_purged(last)?, else return Err(self.purged(last)));
+                let skipped = planted!(
+                    StopAtDropped,
+                    self.skip_purged(last),
+                    else Err(self.purged(last))
+                );
+                skipped?;
                 return Ok(Delivered::Some);
             }
             read => read?,

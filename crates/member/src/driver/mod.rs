@@ -44,7 +44,7 @@ pub use operator::{
     ConfigRequest, LeaderContact, LeaderTransferRequest, OperatorRefusal, OperatorReply,
 };
 
-use crate::catch_up::Outstanding;
+use crate::catch_up::OutstandingReads;
 use crate::certification::CertificationState;
 use crate::config::MemberConfig;
 use crate::entry_cache::EntryCache;
@@ -104,7 +104,7 @@ pub struct Driver {
     ingest: CertificationState,
     entry_cache: EntryCache,
     /// Ranges that are being read for members far behind.
-    reading: Outstanding,
+    reading: OutstandingReads,
     links: DriverLinks,
     /// Microseconds of this member's own clock, as of the input being handled.
     now: Time,
@@ -170,7 +170,7 @@ impl Driver {
             ingest,
             entry_cache: EntryCache::new(tuning.entry_cache_bytes),
             retention: Retention::new(&tuning, now),
-            reading: Outstanding::default(),
+            reading: OutstandingReads::default(),
             presence: Presence::default(),
             views: ViewTrail::load(&links.reader),
             joining: Joining::new(mode),

@@ -161,10 +161,7 @@ fn only_voter_with_a_damaged_log_is_refused_and_left_as_it_is() {
     let before = std::fs::read(&path).unwrap();
     let refused = group.members[0].start(StartMode::Join).unwrap_err();
     assert!(
-        matches!(
-            refused,
-            NodeError::Open(OpenError::NobodyToRepairFrom { .. })
-        ),
+        matches!(refused, NodeError::Open(OpenError::SoleVoterDamaged { .. })),
         "{refused}"
     );
     let text = refused.to_string();

@@ -25,5 +25,5 @@ fn check_cutting(input: &[u8]) {
     for part in parts.chunks(3) {
         keys.append(&[b"db", part], KeyType::Exclusive);
     }
-    synod_member::fuzzing::check_cutting(keys, data, usize::from(chunk_bytes) + 2);
+    synod_member::fuzzing::check_splitting(keys, data, usize::from(chunk_bytes) + 2);
 }

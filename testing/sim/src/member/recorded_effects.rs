@@ -129,7 +129,7 @@ pub(crate) struct WaitingClient {
 
 impl Client for WaitingClient {
     fn is_decided(&self) -> bool {
-        lock(&self.outcome).fate().is_some()
+        lock(&self.outcome).result().is_some()
     }
 
     fn decide(&self, result: ProposalResult) -> bool {

@@ -41,7 +41,7 @@ impl World {
         let wall = self.wall(id);
         loop {
             let process = self.process(id);
-            let is_retain = matches!(process.jobs.front(), Some(Job::Retain(_)));
+            let is_retain = matches!(process.jobs.front(), Some(Job::Purge(_)));
             if is_retain && process.storage.needs_sync() {
                 // A purge syncs by itself, which the disk model would not notice.
                 break;

@@ -26,7 +26,7 @@ use std::time::Duration;
 
 use synod_consensus::{LogIndex, MemberId, Seqno, SessionId, Time};
 
-use crate::outcome::{ApplyOutcome, InconsistencyPolicy, ruling};
+use crate::outcome::{ApplyOutcome, InconsistencyPolicy, winning_outcome};
 use crate::payload::decision::{MemberOutcome, OutcomeDecision};
 
 /// So many past decisions are remembered. The leader only queries an action while a member waits
@@ -220,7 +220,7 @@ impl Inconsistency {
         } else {
             silent
         };
-        let outcome = ruling(outcomes.into_iter(), missing, self.policy)?;
+        let outcome = winning_outcome(outcomes.into_iter(), missing, self.policy)?;
         let of_member = |(member, answer): (&MemberId, &(SessionId, ApplyOutcome))| MemberOutcome {
             member: *member,
             session: answer.0,

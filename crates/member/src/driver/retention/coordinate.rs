@@ -8,7 +8,7 @@ use crate::driver::Driver;
 use crate::host::Level;
 use crate::payload::discard::Discard;
 use crate::setting::Setting;
-use crate::storage::{Job, Retain};
+use crate::storage::{Job, PurgeJob};
 
 impl Driver {
     pub(in crate::driver) fn certified_log(&self) -> CertifiedLog {
@@ -38,13 +38,13 @@ impl Driver {
         self.retention.purged(base, seqno);
         let purge_limit = self.purge_limit().min(self.last_committed);
         if purge_limit > base {
-            let retain = Retain {
+            let purge = PurgeJob {
                 keep_from,
                 keep_after: self.retention.keep_after(self.core.is_leader()),
                 purge_limit,
                 configs: self.configs_up_to(purge_limit),
             };
-            self.links.disk.write(Job::Retain(retain));
+            self.links.disk.write(Job::Purge(purge));
         }
     }
 

@@ -11,7 +11,7 @@
 //! - They are chunks of an action that is to be kept ([`chunk_starts`]), or of a partial action.
 //!
 //! The log itself keeps what its configured size allows; what this component answers are bounds
-//! ([`crate::Retain`]). The driver asks every [`crate::Tuning::retention_period`], and at each slow
+//! ([`crate::PurgeJob`]). The driver asks every [`crate::Tuning::retention_period`], and at each slow
 //! tick while the log is full, because clients wait then.
 
 mod chunk_starts;
