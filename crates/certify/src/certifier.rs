@@ -1,4 +1,4 @@
-//! The certifier: verdicts, and the index they come from.
+//! The certifier: keeps the certification window, and gives verdicts from it.
 //!
 //! ```text
 //!   window_start        committed            last
@@ -16,6 +16,8 @@
 
 use std::collections::VecDeque;
 
+use synod_planted::planted;
+
 use crate::index::{Index, SlotId};
 use crate::key::{Key, KeyType};
 use crate::key_set::KeySet;
@@ -24,20 +26,20 @@ use crate::request::{Class, Request, Source, Verdict};
 use crate::rules::{Relation, relation};
 use crate::source::{SourceId, Sources};
 
-/// Slots cleaned per key that comes or goes. Four keep the index below 4/3 of its live keys.
+/// Slots cleaned per key added or removed. Four keep the index below 4/3 of its live keys.
 const CLEAN_PER_KEY: usize = 4;
-/// Slots cleaned per call, at least, while there are any to clean.
+/// Lower bound on the slots cleaned per call, while there are any to clean.
 const CLEAN_MIN: usize = 64;
-/// Keys whose going is answered by cleaning at once; a larger backlog is left to later calls.
+/// Upper bound on the removed keys cleaned for at once; a larger backlog is left to later calls.
 const CLEAN_MAX: usize = 1024;
 
 /// Bounds of a certifier. They are kept by moving the start of the window, so that old snapshots
 /// are refused; only uncommitted actions, which cannot be forgotten, may exceed them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CertLimits {
-    /// Most keys in the index (each costs less than 100 bytes).
+    /// Upper bound on the keys in the index. Each costs less than 100 bytes.
     pub entries_max: usize,
-    /// Most seqnos in the window (each costs 4 bytes).
+    /// Upper bound on the seqnos in the window. Each costs 4 bytes.
     pub span_max: i64,
 }
 
@@ -50,35 +52,40 @@ impl Default for CertLimits {
     }
 }
 
-/// Decides about actions, given all actions before them. See the crate's documentation.
+/// Gives verdicts on actions, based on all actions before them.
 #[derive(Debug)]
 pub struct Certifier {
     limits: CertLimits,
     index: Index,
     sources: Sources,
+    /// Everything at or below this seqno is unknown.
     window_start: i64,
+    /// Everything at or below this seqno can no longer be rolled back.
     committed: i64,
+    /// The last seqno ingested.
     last: i64,
     /// The last action that everything later depends on; [`NEVER`] if there is none.
     barrier: i64,
-    /// For every seqno in the window: keys whose newest hold is that action's.
+    /// For every seqno in the window, ascending: the number of keys whose newest hold is its.
     newest_keys: VecDeque<u32>,
-    /// Their sum.
+    /// Sum of `newest_keys`.
     live_keys: usize,
-    /// One for every action above `committed`.
+    /// One record for every action above `committed`, ascending.
     undo: VecDeque<Undo>,
-    /// Records in `undo`, over all actions.
+    /// Number of marks in `undo`, over all actions.
     undo_marks: usize,
 }
 
-/// What has to be put back when an action vanishes.
+/// What has to be restored when an action is rolled back.
 #[derive(Debug)]
 struct Undo {
+    /// The barrier before the action.
     barrier: i64,
+    /// The marks that the action replaced, in the order of its keys.
     marks: Vec<OldMark>,
 }
 
-/// A mark before an action replaced it.
+/// A mark as it was before an action replaced it.
 #[derive(Debug)]
 struct OldMark {
     mark: Mark,
@@ -87,8 +94,8 @@ struct OldMark {
 }
 
 impl Certifier {
-    /// A certifier that knows nothing at or below `window_start`; the first action it will be given
-    /// has the seqno after that.
+    /// A certifier that knows nothing at or below `window_start`. The first action to ingest is the
+    /// next one.
     pub fn new(window_start: i64, limits: CertLimits) -> Certifier {
         Certifier {
             limits,
@@ -117,8 +124,8 @@ impl Certifier {
         }
     }
 
-    /// An action was appended to the log under `seqno`: by this leader after a pass, or by a
-    /// follower from a leader's log.
+    /// An action was appended to the log as `seqno`: by this leader after a pass, or by a follower
+    /// from its leader's log.
     ///
     /// # Panics
     /// If `seqno` is not the one after the last ingested: a hole in the history would let conflicts
@@ -141,8 +148,8 @@ impl Certifier {
                     .number(request.source, seqno, self.window_start);
                 self.record(seqno, source, request.keys)
             }
-            Class::TotalOrder => self.record(seqno, SourceId::NOBODY, request.keys),
-            Class::Barrier => self.record(seqno, SourceId::NOBODY, &KeySet::new()),
+            Class::TotalOrder => self.record(seqno, SourceId::TOTAL_ORDER, request.keys),
+            Class::Barrier => self.record(seqno, SourceId::TOTAL_ORDER, &KeySet::new()),
         };
         self.clean(marks.len());
         self.undo_marks += marks.len();
@@ -153,7 +160,7 @@ impl Certifier {
         self.enforce_limits();
     }
 
-    /// The log was truncated: forget every action at or above `from`, as if it had never been.
+    /// The log was truncated: forgets every action at or above `from`, as if there had been none.
     ///
     /// # Panics
     /// If an action that was reported committed would be forgotten.
@@ -180,7 +187,7 @@ impl Certifier {
         }
     }
 
-    /// Actions up to `seqno` can no longer vanish.
+    /// Actions up to `seqno` are committed: they can no longer be rolled back.
     pub fn committed(&mut self, seqno: i64) {
         let seqno = seqno.min(self.last);
         while self.committed < seqno {
@@ -191,9 +198,9 @@ impl Certifier {
         self.enforce_limits();
     }
 
-    /// Every live member has applied everything up to `low_water`: nobody will send a write set
-    /// with an older snapshot. Values above the committed seqno, or below an earlier one, are cut
-    /// to it.
+    /// Every live member has applied everything up to `low_water`: no member will send a write set
+    /// with an older snapshot position. The window then starts there, but not above the committed
+    /// seqno; it never moves back.
     pub fn advance_window(&mut self, low_water: i64) {
         let target = low_water.min(self.committed);
         let keys = self.live_keys;
@@ -218,7 +225,7 @@ impl Certifier {
         self.live_keys
     }
 
-    /// Memory held, in bytes, about.
+    /// Approximate memory held, in bytes.
     pub fn memory_bytes(&self) -> usize {
         let undo = self.undo.capacity() * size_of::<Undo>();
         let old_marks = self.undo_marks * size_of::<OldMark>();
@@ -237,8 +244,8 @@ impl Certifier {
             };
         }
         let touched = self.touched(source, request.keys);
-        let generous = i64::from(synod_planted::is(synod_planted::Bug::WindowOffByOne));
-        if touched.foreign_conflict > last_seen + generous {
+        let seen = planted!(WindowOffByOne, last_seen, else last_seen + 1);
+        if touched.foreign_conflict > seen {
             return Verdict::Conflict {
                 with: touched.foreign_conflict,
             };
@@ -254,10 +261,9 @@ impl Certifier {
         }
     }
 
-    /// What earlier actions mean for these keys. Marks at or below the window's start may or may
-    /// not be among them, which makes no difference: the caller's `last_seen` and the least
-    /// `depends_on` are not below it. But they may carry a number that has gone to another source
-    /// since.
+    /// What earlier actions mean for these keys. It does not matter whether marks at or below the
+    /// start of the window are among them: neither `last_seen` nor the least `depends_on` is below
+    /// it. Such a mark may carry a source number that belongs to another source by now.
     fn touched(&self, source: Source, keys: &KeySet) -> Touched {
         let source = self.sources.find(source);
         let mut touched = Touched {
@@ -275,7 +281,7 @@ impl Certifier {
         touched
     }
 
-    /// Notes the holds of an action; returns what they replaced.
+    /// Records the holds of an action; returns the marks that they replaced.
     fn record(&mut self, seqno: i64, source: SourceId, keys: &KeySet) -> Vec<OldMark> {
         let mut replaced = Vec::with_capacity(keys.len());
         for Key { fingerprint, kind } in keys {
@@ -292,6 +298,7 @@ impl Certifier {
         replaced
     }
 
+    /// Restores a mark, and the counts that depend on it.
     fn put_back(&mut self, old: OldMark) {
         self.uncount(self.index.newest(old.slot));
         self.index.set_mark(old.slot, old.kind, old.mark);
@@ -299,18 +306,18 @@ impl Certifier {
         if newest > self.window_start {
             self.count(newest);
         } else {
-            self.index.drop_if_stale(old.slot, self.window_start);
+            self.index.remove_if_stale(old.slot, self.window_start);
         }
     }
 
-    /// `seqno` is the newest hold of one more key.
+    /// One more key has `seqno` as its newest hold.
     fn count(&mut self, seqno: i64) {
         let at = self.position(seqno);
         self.newest_keys[at] += 1;
         self.live_keys += 1;
     }
 
-    /// `seqno` is no longer the newest hold of a key, if it was and is in the window.
+    /// A key no longer has `seqno` as its newest hold. Without effect outside the window.
     fn uncount(&mut self, seqno: i64) {
         if seqno > self.window_start {
             let at = self.position(seqno);
@@ -325,6 +332,7 @@ impl Certifier {
         (seqno - self.window_start - 1) as usize
     }
 
+    /// Moves the start of the window until the limits hold, or everything committed is outside.
     fn enforce_limits(&mut self) {
         let CertLimits {
             entries_max,
@@ -337,8 +345,8 @@ impl Certifier {
         }
     }
 
-    /// Drops some of the slots that have left the window, if there are any, in a bounded number of
-    /// steps for so many keys that came or went.
+    /// Removes some of the slots that have left the window. `keys` is how many keys came or went:
+    /// it bounds the work.
     fn clean(&mut self, keys: usize) {
         if self.index.used_slots() > self.live_keys {
             let steps = (CLEAN_PER_KEY * keys).max(CLEAN_MIN);
@@ -354,7 +362,7 @@ impl Certifier {
     }
 }
 
-/// What a write set meets in the index.
+/// What the index says about the keys of a write set.
 struct Touched {
     /// The latest action it depends on or conflicts with.
     any: i64,

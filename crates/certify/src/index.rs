@@ -1,33 +1,34 @@
-//! The keys of the window, with who held them last.
+//! The index: the keys of the certification window, with the marks of the actions that held them.
 //!
-//! Slots live in chunks that never move, so that growing is cheap and a slot's number stays good;
-//! a hash table of numbers finds them. Slots that left the window are found by a cursor that goes
-//! round in bounded steps. Readers never mind how far it has come: they ignore marks at or below
-//! the window's start.
+//! A slot holds one key. Slots are in blocks that never move, so that growing is cheap and the
+//! number of a slot stays valid. A hash table of these numbers finds the slot of a key. A cursor
+//! goes round in bounded steps and frees slots that left the window. Its progress never shows:
+//! readers ignore marks at or below the start of the window.
 
 use hashbrown::HashTable;
 
 use crate::key::{Fingerprint, KeyType};
 use crate::mark::{Mark, Marks, OTHERS_BYTES};
 
-/// Slots per chunk.
-const CHUNK: usize = 1024;
+/// Slots per block.
+const BLOCK: usize = 1024;
 
-/// Number of a slot. Good as long as the slot's newest mark is in the window.
+/// Number of a slot. Valid as long as the newest mark of the slot is in the window.
 pub(crate) type SlotId = u32;
 
-/// One key. 48 bytes; with its share of the table about 60.
+/// One key and its marks. 48 bytes; about 60 with its share of the table.
 #[derive(Debug)]
 struct Slot {
     fingerprint: Fingerprint,
     marks: Marks,
 }
 
-/// All keys.
+/// All keys of the window, and some that have left it.
 #[derive(Debug, Default)]
 pub(crate) struct Index {
-    chunks: Vec<Vec<Slot>>,
+    blocks: Vec<Vec<Slot>>,
     table: HashTable<SlotId>,
+    /// Slots without a key.
     free: Vec<SlotId>,
     /// Next slot for the cleaning cursor.
     cursor: usize,
@@ -36,7 +37,7 @@ pub(crate) struct Index {
 }
 
 impl Index {
-    /// The marks of a key.
+    /// The marks of a key, if it has a slot.
     pub(crate) fn marks(&self, fingerprint: Fingerprint) -> Option<&Marks> {
         let hash = fingerprint.table_hash();
         let id = self
@@ -48,10 +49,10 @@ impl Index {
     /// The slot of a key, made if there is none.
     pub(crate) fn slot_of(&mut self, fingerprint: Fingerprint) -> SlotId {
         let hash = fingerprint.table_hash();
-        let chunks = &self.chunks;
+        let blocks = &self.blocks;
         let found = self
             .table
-            .find(hash, |id| slot(chunks, *id).fingerprint == fingerprint);
+            .find(hash, |id| slot(blocks, *id).fingerprint == fingerprint);
         if let Some(id) = found {
             return *id;
         }
@@ -59,13 +60,13 @@ impl Index {
             fingerprint,
             marks: Marks::NONE,
         });
-        let chunks = &self.chunks;
-        let rehash = |id: &SlotId| slot(chunks, *id).fingerprint.table_hash();
+        let blocks = &self.blocks;
+        let rehash = |id: &SlotId| slot(blocks, *id).fingerprint.table_hash();
         self.table.insert_unique(hash, id, rehash);
         id
     }
 
-    /// The newest hold on a key; lowest of all if there is none.
+    /// Seqno of the newest hold on a key; [`crate::mark::NEVER`] if there is none.
     pub(crate) fn newest(&self, id: SlotId) -> i64 {
         self.slot(id).marks.newest()
     }
@@ -85,7 +86,7 @@ impl Index {
         }
     }
 
-    /// Looks at the next `steps` slots and drops those that have left the window.
+    /// Visits the next `steps` slots and frees those that have left the window.
     pub(crate) fn clean(&mut self, steps: usize, window_start: i64) {
         let slots = self.slots();
         for _ in 0..steps.min(slots) {
@@ -93,13 +94,13 @@ impl Index {
                 self.cursor = 0;
             }
             // At most u32::MAX slots exist: `take_slot` checks.
-            self.drop_if_stale(self.cursor as SlotId, window_start);
+            self.remove_if_stale(self.cursor as SlotId, window_start);
             self.cursor += 1;
         }
     }
 
-    /// Drops a slot if nothing in it is in the window.
-    pub(crate) fn drop_if_stale(&mut self, id: SlotId, window_start: i64) {
+    /// Frees a slot if none of its marks is in the window.
+    pub(crate) fn remove_if_stale(&mut self, id: SlotId, window_start: i64) {
         if self.newest(id) > window_start {
             return;
         }
@@ -116,11 +117,11 @@ impl Index {
         }
     }
 
-    /// Bytes held, about.
+    /// Approximate memory held, in bytes.
     pub(crate) fn memory_bytes(&self) -> usize {
-        let chunks = self.chunks.len() * CHUNK * size_of::<Slot>();
+        let blocks = self.blocks.len() * BLOCK * size_of::<Slot>();
         let table = self.table.allocation_size();
-        chunks
+        blocks
             + table
             + self.free.capacity() * size_of::<SlotId>()
             + self.with_others * OTHERS_BYTES
@@ -133,39 +134,40 @@ impl Index {
 
     /// Slots in use or free.
     fn slots(&self) -> usize {
-        self.chunks
+        self.blocks
             .last()
-            .map_or(0, |last| (self.chunks.len() - 1) * CHUNK + last.len())
+            .map_or(0, |last| (self.blocks.len() - 1) * BLOCK + last.len())
     }
 
+    /// Puts a key into a free slot, or a new one.
     fn take_slot(&mut self, new: Slot) -> SlotId {
         if let Some(id) = self.free.pop() {
             *self.slot_mut(id) = new;
             return id;
         }
         let id = SlotId::try_from(self.slots()).expect("2^32 keys would need 300 GB");
-        match self.chunks.last_mut() {
-            Some(last) if last.len() < CHUNK => last.push(new),
+        match self.blocks.last_mut() {
+            Some(last) if last.len() < BLOCK => last.push(new),
             Some(_) | None => {
-                let mut chunk = Vec::with_capacity(CHUNK);
-                chunk.push(new);
-                self.chunks.push(chunk);
+                let mut block = Vec::with_capacity(BLOCK);
+                block.push(new);
+                self.blocks.push(block);
             }
         }
         id
     }
 
     fn slot(&self, id: SlotId) -> &Slot {
-        slot(&self.chunks, id)
+        slot(&self.blocks, id)
     }
 
     fn slot_mut(&mut self, id: SlotId) -> &mut Slot {
-        &mut self.chunks[id as usize / CHUNK][id as usize % CHUNK]
+        &mut self.blocks[id as usize / BLOCK][id as usize % BLOCK]
     }
 }
 
-fn slot(chunks: &[Vec<Slot>], id: SlotId) -> &Slot {
-    &chunks[id as usize / CHUNK][id as usize % CHUNK]
+fn slot(blocks: &[Vec<Slot>], id: SlotId) -> &Slot {
+    &blocks[id as usize / BLOCK][id as usize % BLOCK]
 }
 
 const _: () = assert!(size_of::<Slot>() == 48, "keys must stay small");

@@ -1,16 +1,19 @@
-//! Keys: what conflicts are found on.
+//! Keys: what conflicts are detected on.
+//!
+//! A key has parts (schema, table, row) and is known by a hash of them, its [`Fingerprint`]. A
+//! transaction holds a key in one of four ways, its [`KeyType`].
 
 use xxhash_rust::xxh3::xxh3_128;
 
-/// How a transaction holds a key, weakest first. The order is also that of strength: a stronger
-/// type conflicts with, and depends on, everything that a weaker one does (tested in `rules`), so a
-/// key held in several ways is described by the strongest.
+/// How a transaction holds a key, weakest first. A stronger type conflicts with, and depends on,
+/// everything that a weaker one does (tested in `rules`). So the strongest type describes a key
+/// that is held in several ways.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum KeyType {
-    /// Used, unchanged; others may change what is below it.
+    /// Used, not changed; other transactions may change what is below it.
     Shared = 0,
-    /// Referred to: a foreign key's parent, or the table and schema of a changed row.
+    /// Referred to: the parent row of a foreign key, or the table and schema of a changed row.
     Reference = 1,
     /// Changed without touching any unique value.
     Update = 2,
@@ -38,9 +41,9 @@ impl KeyType {
 ///
 /// Two different keys with the same fingerprint can only cause a needless conflict or a needless
 /// dependency, never a missed one. Among n keys in the window the chance that any two collide is
-/// below n^2 / 2^129: for ten million keys 1.5e-25. The hash is not keyed, so somebody who may
-/// write rows could build collisions on purpose; what they gain is a deadlock error for a
-/// transaction they could as well have blocked by writing to the same row.
+/// below n^2 / 2^129: for ten million keys 1.5e-25. The hash is not keyed, so a client that may
+/// write rows could build collisions on purpose. All it gains is a deadlock error for a transaction
+/// that it could have blocked by writing to the same row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Fingerprint(pub u128);
 
@@ -54,7 +57,7 @@ impl Fingerprint {
         Fingerprint::of_prefixed(&buffer)
     }
 
-    /// The fingerprint of parts already written by [`push_part`].
+    /// The fingerprint of parts that [`push_part`] has written.
     pub(crate) fn of_prefixed(buffer: &[u8]) -> Fingerprint {
         Fingerprint(xxh3_128(buffer))
     }
@@ -76,7 +79,7 @@ pub(crate) fn push_part(buffer: &mut Vec<u8>, part: &[u8]) {
 /// A key held in a certain way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Key {
-    /// Which key.
+    /// The key.
     pub fingerprint: Fingerprint,
     /// How it is held.
     pub kind: KeyType,
@@ -87,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fingerprints_tell_the_cut_between_parts() {
+    fn fingerprints_depend_on_where_parts_end() {
         let a = Fingerprint::of(&[b"ab", b"c"]);
         let b = Fingerprint::of(&[b"a", b"bc"]);
         let c = Fingerprint::of(&[b"abc"]);

@@ -1,4 +1,7 @@
-//! The keys of one transaction.
+//! Key sets: the keys of one transaction, and their encoding.
+//!
+//! The origin collects them while the transaction runs; the encoded set travels in the action. The
+//! encoding is frozen: members of different versions read it.
 
 use hashbrown::HashTable;
 
@@ -12,16 +15,19 @@ const KEY_BYTES: usize = 17;
 /// Collects the keys of one transaction in whatever order the server appends them: each key once,
 /// with the strongest type it was given.
 ///
-/// For a key of n parts every proper prefix is added as REFERENCE (the schema, the table, and with
-/// no parts at all the server): so a statement that alters a table EXCLUSIVEly meets every row
-/// change in it, while row changes in one table do not meet each other there.
+/// For a key of n parts every proper prefix is added as REFERENCE: the schema, the table, and
+/// (without any part) the server. So a statement that holds a table EXCLUSIVE conflicts with every
+/// row change in it, while row changes in one table do not conflict there.
 #[derive(Clone, Debug, Default)]
 pub struct KeySet {
     keys: Vec<Key>,
-    /// Positions in `keys` by fingerprint. Behind `keys` after decoding, until the next append.
+    /// Positions in `keys` by fingerprint. Empty after decoding, until the next append.
     positions: HashTable<u32>,
+    /// Number of calls of [`KeySet::append`].
     appended: u64,
+    /// Bytes of the parts in those calls.
     appended_bytes: u64,
+    /// Buffer for hashing, kept to save allocations.
     scratch: Vec<u8>,
 }
 
@@ -56,7 +62,7 @@ impl KeySet {
         self.keys.is_empty()
     }
 
-    /// How often [`KeySet::append`] was called. Zero for a decoded set.
+    /// Number of calls of [`KeySet::append`]. Zero for a decoded set.
     pub fn appended(&self) -> u64 {
         self.appended
     }
@@ -142,7 +148,7 @@ impl KeySet {
             .insert_unique(hash, at, |at| keys[*at as usize].fingerprint.table_hash());
     }
 
-    /// Makes up for the table that decoding does not build.
+    /// Fills the table of positions, which decoding does not build.
     fn index_positions(&mut self) {
         let keys = &self.keys;
         for at in self.positions.len()..keys.len() {
@@ -182,7 +188,7 @@ impl Iterator for KeySetIter<'_> {
 
 impl ExactSizeIterator for KeySetIter<'_> {}
 
-/// Bytes that are no key set.
+/// Why bytes are not a key set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeKeysError {
     /// Too short for the count.
@@ -202,15 +208,15 @@ pub enum DecodeKeysError {
     /// A key has a type that this version does not know.
     #[error("key {position} has the unknown type {code}")]
     UnknownType {
-        /// Which key, from zero.
+        /// The key's position in the set, from zero.
         position: usize,
-        /// Its type's code.
+        /// The code of its type.
         code: u8,
     },
-    /// A key is there twice, or the keys are not sorted.
+    /// Two keys are equal, or the keys are not sorted.
     #[error("key {position} is not above the one before it")]
     NotAscending {
-        /// Which key, from zero.
+        /// The key's position in the set, from zero.
         position: usize,
     },
 }

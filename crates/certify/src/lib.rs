@@ -1,17 +1,55 @@
-//! Conflict detection and apply dependencies over key fingerprints.
+//! Certification: conflict detection and apply dependencies over key fingerprints.
 //!
-//! The leader asks [`Certifier::certify`] about each proposed action before it appends it to the
-//! log: does it conflict with an action its origin had not seen, and which earlier actions must be
-//! applied before it? The verdict is written into the entry, so nobody else ever decides again.
-//! Every member that may lead feeds the keys of appended entries to [`Certifier::ingest`], so that
-//! taking over needs no scan; when its log is truncated it calls [`Certifier::rollback`].
+//! For each action that is proposed, the leader asks two questions before it appends the action to
+//! the log. Does it conflict with an action that its origin had not seen? Which earlier actions
+//! must be applied before it? The verdict is written into the entry, so that no other member
+//! decides again ("certify once, at the leader").
 //!
-//! Everything here is pure: no I/O, no clock, and no result depends on hash-map order, on the
-//! progress of lazy cleaning, or on how often the functions were called.
+//! # Rules
 //!
-//! * [`KeySet`]: the keys of one transaction, and their encoding.
-//! * [`relation`]: which pairs of key types conflict, depend, or do not care.
-//! * [`Certifier`]: the index of the certification window.
+//! 1. Everything here is pure: no I/O, no clock, no random numbers. No result depends on the order
+//!    of a hash map, on the progress of lazy cleaning, or on how often a function was called.
+//! 2. Actions are ingested in the order of their seqnos, without holes.
+//! 3. An action can be rolled back until it is reported committed, and never after.
+//! 4. What left the certification window counts as a conflict: a write set with an older snapshot
+//!    position is refused as too old. Forgetting can refuse too much, but never too little.
+//!
+//! # The loop
+//!
+//! ```
+//! use synod_certify::{CertLimits, Certifier, Class, KeySet, KeyType, Request, Source, Verdict};
+//!
+//! let mut certifier = Certifier::new(0, CertLimits::default());
+//! let mut keys = KeySet::new();
+//! keys.append(&[b"shop", b"orders", b"17"], KeyType::Exclusive);
+//! let request = Request {
+//!     source: Source { member: 1, epoch: 1 },
+//!     last_seen: 0,
+//!     keys: &keys,
+//!     class: Class::WriteSet { pa_unsafe: false },
+//! };
+//! // The leader, before it appends the action.
+//! assert_eq!(certifier.certify(1, &request), Verdict::Pass { depends_on: 0 });
+//! // Every member, when the action is appended to its log.
+//! certifier.ingest(1, &request);
+//! // Another member that has not seen action 1 now conflicts with it.
+//! let other = Request { source: Source { member: 2, epoch: 1 }, ..request };
+//! assert_eq!(certifier.certify(2, &other), Verdict::Conflict { with: 1 });
+//! // When the log is truncated: certifier.rollback(from). Otherwise, in time:
+//! certifier.committed(1);
+//! certifier.advance_window(1);
+//! ```
+//!
+//! # Parts
+//!
+//! | part | does |
+//! |------|------|
+//! | [`KeySet`], [`Key`], [`Fingerprint`] | the keys of one transaction, and their encoding |
+//! | [`relation`] | which pairs of key types conflict, depend, or neither |
+//! | [`Request`], [`Verdict`] | the question, and the answer |
+//! | [`Certifier`] | the certification window, and verdicts from it |
+//! | `Index`, `Mark` | inside the certifier: who held a key last, and how |
+//! | `Sources` | inside the certifier: origins by small numbers |
 #![forbid(unsafe_code)]
 
 mod certifier;

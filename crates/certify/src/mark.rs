@@ -1,21 +1,24 @@
-//! Who held a key last, in which way.
+//! Marks: which actions held a key last, by type of hold.
+//!
+//! A key needs only two seqnos per type, the latest hold and the latest of another source, because
+//! later actions depend on or conflict with the latest one that matters to them.
 
 use crate::key::KeyType;
 use crate::source::SourceId;
 
-/// "No seqno": below every window.
+/// Stands for no seqno; below every window.
 pub(crate) const NEVER: i64 = i64::MIN;
 
-/// The holds of one type on one key, as far as any later action can care: the latest, and the
-/// latest of any source other than that one. The second keeps a write of a source from hiding an
-/// older one of somebody else, with which a later write of the first source may well conflict.
+/// The holds of one type on one key, as far as a later action can depend on them: the latest, and
+/// the latest of another source. Without the second, a write of a source would hide an older one of
+/// another source, with which a later write of the first source may conflict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Mark {
     /// Seqno of the latest hold; [`NEVER`] if there is none.
     pub(crate) latest: i64,
     /// Latest seqno of a source other than `source`; below `latest`.
     other: i64,
-    /// Whose `latest` is.
+    /// The source of the action `latest`.
     source: SourceId,
 }
 
@@ -23,12 +26,12 @@ impl Mark {
     pub(crate) const NONE: Mark = Mark {
         latest: NEVER,
         other: NEVER,
-        source: SourceId::NOBODY,
+        source: SourceId::TOTAL_ORDER,
     };
 
-    /// The latest hold that is foreign to `source` (which is `None` if it never held anything).
+    /// The latest hold of another source than `source`, which is `None` if it never held a key.
     pub(crate) fn latest_foreign_to(&self, source: Option<SourceId>) -> i64 {
-        // Total-order actions are made by NOBODY, and no source is NOBODY.
+        // No write set has the source TOTAL_ORDER: such holds are foreign to all.
         if Some(self.source) == source {
             self.other
         } else {
@@ -36,7 +39,7 @@ impl Mark {
         }
     }
 
-    /// The mark after another, later hold.
+    /// This mark after a later hold.
     pub(crate) fn followed_by(self, seqno: i64, source: SourceId) -> Mark {
         let other = if self.source == source {
             self.other
@@ -51,9 +54,9 @@ impl Mark {
     }
 }
 
-/// The marks of one key, by type. Nearly all keys are only ever held in one way, so that the first
-/// type met has its mark in place and the others share an allocation when needed. The first mark is
-/// spelt out in fields to be without padding.
+/// The marks of one key, by type. Nearly all keys are held in one way only, so the mark of the
+/// first type is stored in place, and those of other types share an allocation when needed. The
+/// first mark is spelled out in fields, which avoids padding.
 #[derive(Debug)]
 pub(crate) struct Marks {
     latest: i64,
@@ -67,7 +70,7 @@ impl Marks {
     pub(crate) const NONE: Marks = Marks {
         latest: NEVER,
         other: NEVER,
-        source: SourceId::NOBODY,
+        source: SourceId::TOTAL_ORDER,
         kind: KeyType::Shared,
         others: None,
     };
@@ -115,7 +118,7 @@ impl Marks {
     }
 }
 
-/// Bytes of the allocation for further types.
+/// Size of the allocation for further types, in bytes.
 pub(crate) const OTHERS_BYTES: usize = size_of::<[Mark; 4]>();
 
 #[cfg(test)]
@@ -140,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn total_order_is_foreign_to_everybody() {
+    fn total_order_is_foreign_to_every_source() {
         let mut sources = Sources::default();
         let a = sources.number(
             Source {
@@ -150,7 +153,7 @@ mod tests {
             1,
             0,
         );
-        let mark = Mark::NONE.followed_by(5, SourceId::NOBODY);
+        let mark = Mark::NONE.followed_by(5, SourceId::TOTAL_ORDER);
         assert_eq!(mark.latest_foreign_to(Some(a)), 5);
         assert_eq!(mark.latest_foreign_to(None), 5);
         let mark = mark.followed_by(6, a);
@@ -161,7 +164,7 @@ mod tests {
     fn marks_of_all_types_are_kept_apart() {
         let mut marks = Marks::NONE;
         for (seqno, kind) in (1..).zip(KeyType::ALL) {
-            marks.set(kind, Mark::NONE.followed_by(seqno, SourceId::NOBODY));
+            marks.set(kind, Mark::NONE.followed_by(seqno, SourceId::TOTAL_ORDER));
         }
         for (seqno, kind) in (1..).zip(KeyType::ALL) {
             assert_eq!(marks.get(kind).latest, seqno);

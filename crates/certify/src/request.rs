@@ -1,4 +1,7 @@
-//! What is asked of the certifier, and what it answers.
+//! Requests to the certifier, and its verdicts.
+//!
+//! The leader builds a [`Request`] from a proposed action, every member one from an appended
+//! action.
 
 use crate::key_set::KeySet;
 
@@ -8,27 +11,28 @@ use crate::key_set::KeySet;
 pub struct Source {
     /// The member (one life of its disk).
     pub member: u64,
-    /// The life of its database: grows or changes whenever local locks were forgotten (a session).
+    /// Changes whenever locks of the member were released without a known result: with each
+    /// session, and when a client gives up a proposal.
     pub epoch: u64,
 }
 
 /// An action that would be, or has been, ordered.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
-    /// Who made it.
+    /// The source of its locks.
     pub source: Source,
     /// Seqno up to which the origin had everything applied when it made the action.
     pub last_seen: i64,
-    /// What it touches. Not looked at for [`Class::Barrier`].
+    /// The keys that it holds. Ignored for [`Class::Barrier`].
     pub keys: &'a KeySet,
-    /// What it is.
+    /// The class of the action.
     pub class: Class,
 }
 
-/// What kind of action it is.
+/// The class of an action: whether it may conflict, and what it depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Class {
-    /// Row changes of a transaction. May conflict.
+    /// Row changes of a transaction. It may conflict.
     WriteSet {
         /// The server says that nothing may be applied in parallel with it.
         pa_unsafe: bool,
@@ -38,7 +42,7 @@ pub enum Class {
     /// With the key without parts EXCLUSIVE, every later write set that has not seen it conflicts:
     /// so an action whose keys are not known can be ingested safely.
     TotalOrder,
-    /// A view or the like: no keys, runs alone, everything later depends on it.
+    /// A view: it has no keys and runs alone; everything later depends on it.
     Barrier,
 }
 
@@ -52,24 +56,24 @@ impl Class {
     }
 }
 
-/// The certifier's answer.
+/// The certifier's answer about an action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Verdict {
     /// It may be ordered.
     Pass {
-        /// Everything up to this seqno must be applied before it; below its own seqno.
+        /// Everything up to this seqno must be applied before the action; below its own seqno.
         depends_on: i64,
     },
-    /// It touches something that an action it has not seen changed.
+    /// It holds a key that an action which it has not seen has changed.
     Conflict {
         /// The latest such action.
         with: i64,
     },
-    /// It is based on a position older than the known history. Worth a retry by the client.
+    /// Its snapshot position is before the certification window. The client may try again.
     TooOld {
-        /// The request's.
+        /// The snapshot position of the request.
         last_seen: i64,
-        /// Smallest `last_seen` that could have passed.
+        /// The smallest snapshot position that could have passed.
         window_start: i64,
     },
 }

@@ -1,21 +1,25 @@
-//! Which pairs of key types conflict: the matrix of the provider contract, section 7.3 (the rules
-//! of the reference implementation, which the server's own tests expect).
+//! The conflict matrix: which pairs of key types conflict.
+//!
+//! It is that of the provider contract, section 7.3: the rules of the reference implementation,
+//! which the server's own tests expect.
 
 use crate::key::KeyType;
 
-/// What an earlier action's hold on a key means for a later action's hold on the same key.
+/// What the hold of an earlier action on a key means for a later hold on the same key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Relation {
-    /// Nothing.
+    /// The order of the two makes no difference.
     Nothing,
-    /// The later must be applied after the earlier.
+    /// The later action must be applied after the earlier.
     Depends,
-    /// As `Depends`; and if the later had not seen the earlier, and another source made that one,
-    /// the later is refused.
+    /// As `Depends`. If another source made the earlier action, and the later one has not seen it,
+    /// the later one is also refused.
     Conflicts,
 }
 
 /// The relation between a hold found in the index and a new one on the same key.
+///
+/// C: conflicts, D: depends, -: nothing.
 ///
 /// | found \ new | EXCLUSIVE | UPDATE | REFERENCE | SHARED |
 /// |---|---|---|---|---|

@@ -1,4 +1,7 @@
-//! Sources by small numbers, so that the index need not repeat sixteen bytes at every key.
+//! Sources of write sets by small numbers.
+//!
+//! The index stores a source with every mark. A number of four bytes in place of the sixteen bytes
+//! of a [`Source`] keeps a slot small.
 
 use hashbrown::HashMap;
 
@@ -9,32 +12,32 @@ use crate::request::Source;
 pub(crate) struct SourceId(u32);
 
 impl SourceId {
-    /// The source of total-order actions: nobody's own, foreign to every write set.
-    pub(crate) const NOBODY: SourceId = SourceId(0);
+    /// Stands for the source of total-order actions and barriers: foreign to every write set.
+    pub(crate) const TOTAL_ORDER: SourceId = SourceId(0);
 }
 
-/// Forget sources only when there are this many.
+/// Number of sources from which on sources outside the window are forgotten.
 const FORGET_ABOVE: usize = 16;
 
-/// A fixed hasher: no result may depend on a process' random state.
+/// A fixed hasher: no result may depend on the random state of a process.
 type FixedState = std::hash::BuildHasherDefault<SourceHasher>;
 
 /// All sources that may be in the index.
 ///
-/// A number is given again to another source only after everything that its former owner did has
-/// left the window. Marks that old are never looked at, so that none can be taken for the new
-/// owner's.
+/// A number is given to another source only after all actions of its former source have left the
+/// window. Marks that old are never read, so none is taken for a mark of the new source.
 #[derive(Debug, Default)]
 pub(crate) struct Sources {
     ids: HashMap<Source, Known, FixedState>,
-    /// Numbers that may be given again.
+    /// Numbers that may be given to another source.
     free: Vec<u32>,
     /// Highest number ever given.
     highest: u32,
-    /// Forget again when there are more than this many.
+    /// Number of sources at which to forget again.
     forget_above: usize,
 }
 
+/// What is known of a source.
 #[derive(Clone, Copy, Debug)]
 struct Known {
     id: SourceId,
@@ -48,7 +51,7 @@ impl Sources {
         self.ids.get(&source).map(|known| known.id)
     }
 
-    /// The number of a source that has made the action `seqno`.
+    /// The number of the source of action `seqno`; a new one if it has none.
     pub(crate) fn number(&mut self, source: Source, seqno: i64, window_start: i64) -> SourceId {
         if let Some(known) = self.ids.get_mut(&source) {
             known.last = known.last.max(seqno);
@@ -65,11 +68,12 @@ impl Sources {
         id
     }
 
-    /// Bytes held, about.
+    /// Approximate memory held, in bytes.
     pub(crate) fn memory_bytes(&self) -> usize {
         self.ids.capacity() * (size_of::<(Source, Known)>() + 1) + self.free.capacity() * 4
     }
 
+    /// Forgets the sources whose actions have all left the window.
     fn forget(&mut self, window_start: i64) {
         let free = &mut self.free;
         self.ids.retain(|_, known| {
@@ -84,7 +88,7 @@ impl Sources {
     }
 }
 
-/// Mixes the two numbers of a source. They are drawn at random, or small: neither needs more.
+/// Mixes the two numbers of a source. They are random or small: both are spread well by this.
 #[derive(Debug, Default)]
 pub(crate) struct SourceHasher(u64);
 
@@ -110,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn number_of_a_source_in_the_window_is_never_given_again() {
+    fn number_of_a_source_in_the_window_is_never_reused() {
         let mut sources = Sources::default();
         let source = |member| Source { member, epoch: 1 };
         let kept = sources.number(source(1), 1_000_000, 0);
@@ -118,7 +122,7 @@ mod tests {
             let seqno = member as i64;
             let id = sources.number(source(member), seqno, seqno - 10);
             assert_ne!(id, kept);
-            assert_ne!(id, SourceId::NOBODY);
+            assert_ne!(id, SourceId::TOTAL_ORDER);
             for recent in member.saturating_sub(5).max(2)..member {
                 assert_ne!(sources.find(source(recent)), Some(id));
             }

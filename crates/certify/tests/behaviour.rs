@@ -1,4 +1,4 @@
-//! What the certifier decides, case by case.
+//! Verdicts of the certifier, case by case; key sets; memory.
 
 use synod_certify::{
     CertLimits, Certifier, Class, DecodeKeysError, Fingerprint, KeySet, KeyType, Request, Source,
@@ -57,8 +57,8 @@ fn unseen_change_of_the_same_row_conflicts() {
     assert_eq!(verdict(B, 0), Verdict::Conflict { with: 1 });
     assert_eq!(verdict(B, 1), Verdict::Pass { depends_on: 1 });
     assert_eq!(verdict(A, 0), Verdict::Pass { depends_on: 1 });
-    let next_life = Source { epoch: 2, ..A };
-    assert_eq!(verdict(next_life, 0), Verdict::Conflict { with: 1 });
+    let next_session = Source { epoch: 2, ..A };
+    assert_eq!(verdict(next_session, 0), Verdict::Conflict { with: 1 });
 }
 
 #[test]
@@ -222,7 +222,7 @@ fn damaged_key_sets_are_refused_with_the_place() {
     assert_eq!(KeySet::decode(&twice).err(), Some(not_ascending));
 }
 
-/// Feeds `actions` actions of one fresh row each, committed and applied `lag` behind.
+/// Feeds `actions` actions of one fresh row each, committed and applied `lag` seqnos later.
 fn feed(c: &mut Certifier, actions: i64, lag: i64) {
     for seqno in c.last_seqno() + 1..=c.last_seqno() + actions {
         c.ingest(

@@ -1,4 +1,4 @@
-//! The certifier against a model that keeps every action and compares each with each.
+//! The certifier against a model that keeps every action and compares each with all others.
 
 use proptest::prelude::*;
 use synod_certify::{
@@ -13,7 +13,7 @@ struct Action {
     keys: KeySet,
 }
 
-/// Everything that ever happened.
+/// All actions, and the bounds of the window.
 #[derive(Debug, Default)]
 struct Model {
     /// Seqnos 1, 2, ...
@@ -91,10 +91,10 @@ fn strongest_relation(old: &Action, new: &Action) -> Relation {
 #[derive(Clone, Debug)]
 enum Step {
     Ingest(Action),
-    Certify { action: Action, behind: i64 },
+    Certify { action: Action, lag: i64 },
     Rollback { back: i64 },
-    Commit { up_to_behind: i64 },
-    Advance { behind: i64 },
+    Commit { up_to_lag: i64 },
+    Advance { lag: i64 },
 }
 
 fn any_source() -> impl Strategy<Value = Source> {
@@ -141,10 +141,11 @@ fn any_action() -> impl Strategy<Value = Action> {
 fn any_step() -> impl Strategy<Value = Step> {
     prop_oneof![
         8 => any_action().prop_map(Step::Ingest),
-        8 => (any_action(), -1..30i64).prop_map(|(action, behind)| Step::Certify { action, behind }),
+        8 => (any_action(), -1..30i64)
+            .prop_map(|(action, lag)| Step::Certify { action, lag }),
         2 => (0..6i64).prop_map(|back| Step::Rollback { back }),
-        2 => (0..10i64).prop_map(|up_to_behind| Step::Commit { up_to_behind }),
-        1 => (-2..30i64).prop_map(|behind| Step::Advance { behind }),
+        2 => (0..10i64).prop_map(|up_to_lag| Step::Commit { up_to_lag }),
+        1 => (-2..30i64).prop_map(|lag| Step::Advance { lag }),
     ]
 }
 
@@ -164,8 +165,8 @@ fn perform(step: &Step, model: &mut Model, real: &mut Certifier) -> Result<(), T
             real.ingest(model.last() + 1, &request(action, model.last()));
             model.actions.push(action.clone());
         }
-        Step::Certify { action, behind } => {
-            let last_seen = model.last() - behind;
+        Step::Certify { action, lag } => {
+            let last_seen = model.last() - lag;
             let verdict = real.certify(model.last() + 1, &request(action, last_seen));
             prop_assert_eq!(verdict, model.certify(action, last_seen));
         }
@@ -174,13 +175,13 @@ fn perform(step: &Step, model: &mut Model, real: &mut Certifier) -> Result<(), T
             real.rollback(from);
             model.actions.truncate((from - 1) as usize);
         }
-        Step::Commit { up_to_behind } => {
-            let up_to = model.last() - up_to_behind;
+        Step::Commit { up_to_lag } => {
+            let up_to = model.last() - up_to_lag;
             real.committed(up_to);
             model.committed = model.committed.max(up_to);
         }
-        Step::Advance { behind } => {
-            let low_water = model.last() - behind;
+        Step::Advance { lag } => {
+            let low_water = model.last() - lag;
             real.advance_window(low_water);
             let reached = low_water.min(model.committed);
             model.window_start = model.window_start.max(reached);
@@ -242,8 +243,8 @@ proptest! {
         }
         rolled.rollback(next);
         prop_assert_eq!(rolled.key_count(), plain.key_count());
-        for (action, behind) in &probes {
-            let request = request(action, next - 1 - behind);
+        for (action, lag) in &probes {
+            let request = request(action, next - 1 - lag);
             prop_assert_eq!(rolled.certify(next, &request), plain.certify(next, &request));
         }
     }
