@@ -1,10 +1,18 @@
-//! Bugs put in on purpose: if the simulator did not find them, it would not find real ones either.
+//! Planted bugs: mistakes put into the code on purpose. If the simulator did not find them, it
+//! would not find real ones either.
 //!
-//! The code under test asks [`is`] at the place where it could be wrong. Without the feature
-//! `planted` the answer is the constant `false`, and nothing is left of the question. With it, a
-//! bug can be switched on for one thread by [`plant`]; none is on by itself.
+//! # Rules
 //!
-//! Most places ask with [`planted!`], whose first operand is the right code:
+//! 1. No build that ships can be wrong: without the feature `planted`, [`is`] is the constant
+//!    `false`, and the compiler removes the wrong code.
+//! 2. With the feature, no bug is on by itself. [`plant`] switches one on, for one thread.
+//! 3. A bug is a mistake that a developer could make in one place: a check left out, a bound off by
+//!    one. The simulator's test `planted` has to find each of them.
+//!
+//! # Use
+//!
+//! The code under test asks with [`planted!`] where it could be wrong. The first operand is the
+//! right code, so that a reader sees it first:
 //!
 //! ```
 //! # let voters: usize = 3;
@@ -25,27 +33,27 @@ macro_rules! planted {
     };
 }
 
-/// Whether this build can be made wrong.
+/// Whether bugs can be planted in this build.
 pub const ENABLED: bool = cfg!(feature = "planted");
 
-/// A bug, named by what goes wrong.
+/// A planted bug. The text says which crate has it, and what that crate then does wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Bug {
-    /// log: a sync returns without having synced.
+    /// log: a sync returns success without an fsync.
     AckBeforeSync,
-    /// consensus: a leader counts its own disk as soon as it has handed over the write.
+    /// consensus: a leader counts its own entry as durable when the write is handed over.
     CountOwnDiskEarly,
-    /// member: votes are not written.
+    /// member: the term and vote are not written to the log.
     SkipVote,
-    /// consensus: a restarted member has forgotten whom it voted for.
+    /// consensus: a restarted member does not know which candidate it voted for.
     ForgetVote,
-    /// consensus: a member votes for whoever asks, as often as it is asked.
+    /// consensus: a member votes for every candidate that asks, as often as it is asked.
     VoteTwice,
-    /// consensus: a candidate with a shorter log gets votes.
+    /// consensus: a candidate gets votes although its log is shorter than the voter's.
     VoteForShorterLog,
-    /// consensus: a restarted voter does not wait before it votes again.
+    /// consensus: a restarted voter votes at once, although it may have promised not to.
     NoPromiseAfterRestart,
-    /// consensus: voters keep no promise to their leader.
+    /// consensus: voters vote for a candidate although they promised to wait for their leader.
     BreakPromise,
     /// consensus: entries of older terms are committed by counting copies.
     CommitOlderTerms,
@@ -53,66 +61,66 @@ pub enum Bug {
     HalfIsMajority,
     /// consensus: the configuration is changed while the last change is not committed.
     TwoChangesAtOnce,
-    /// consensus: followers append whatever comes, wherever their log ends.
+    /// consensus: followers append entries that do not continue their logs.
     AppendAnywhere,
-    /// consensus: the lease counts from when an answer is received.
+    /// consensus: the lease starts when an answer is received, not when it was asked for.
     LeaseFromReceiveTime,
     /// consensus: a read is answered with the member's own commit index.
     LocalRead,
-    /// consensus: a leader accepts proposals meant for another term's leader.
+    /// consensus: a leader accepts proposals that were sent to the leader of another term.
     AcceptStaleProposal,
-    /// consensus: a leader orders what it has ordered already when it is sent again.
+    /// consensus: a leader orders a proposal again when its origin sends it again.
     ResendWithoutDedup,
-    /// consensus: an origin believes refusals of any term.
+    /// consensus: an origin believes refusals by leaders of earlier terms.
     BelieveOldRefusal,
-    /// member: an origin sends again what it proposed before its log began anew.
+    /// member: an origin sends proposals again that it made before its log was reset.
     ResendAfterReset,
-    /// log: a failed sync is taken for a good one.
+    /// log: a failed fsync counts as successful.
     IgnoreFailedSync,
-    /// member: truncations are not written.
+    /// member: truncations are not written to the log.
     LoseTruncate,
-    /// log: damage below a floor is cut off like a torn tail.
+    /// log: damage below the durable floor is cut off like a torn tail.
     CutDamage,
-    /// consensus: a member with a damaged log forgets what it has lost.
+    /// consensus: a member with a damaged log does not know how far its log had reached.
     ForgetMark,
-    /// consensus: a member under repair votes as if its log had never been longer.
+    /// consensus: a member whose log is under repair votes as if the log had never been longer.
     VoteUnderRepair,
-    /// log: entries are read without a look at their checksum.
+    /// log: entries are read without a check of their checksum.
     ServeDamage,
-    /// consensus: the group's version rises to the newest that somebody speaks.
+    /// consensus: the group's protocol version rises to the newest that any one member speaks.
     RiseTooHigh,
-    /// member: a program works on in a group whose version it does not speak.
+    /// member: a member keeps running in a group whose protocol version it does not speak.
     IgnoreVersion,
-    /// certify: the snapshot counts as one action newer than it is.
+    /// certify: the snapshot position of a write set counts as one action later than it is.
     WindowOffByOne,
-    /// member: after a truncation, certification keeps what the dropped entries did.
+    /// member: after a truncation, certification keeps the effects of the removed entries.
     NoCertificationRollback,
-    /// member: after a restart, certification starts without history but claims to have it.
+    /// member: after a restart, certification knows no keys, but claims to know the window.
     ColdCertification,
-    /// member: a full log drops chunks of actions that are not complete.
+    /// member: a full log is purged of chunks of partial actions.
     DropUnfinished,
-    /// member: delivery stops where entries were dropped, although there was no action among them.
+    /// member: delivery fails where entries were purged, although no action was among them.
     StopAtDropped,
-    /// member: a member that has stopped goes on with its turn.
+    /// member: a driver that has stopped performs the rest of its turn.
     TurnAfterStop,
-    /// member: locks that were given up are still taken for granted.
+    /// member: a proposal is given up without raising the epoch of its locks.
     NoEpoch,
-    /// member: actions are handed to the database before they are committed.
+    /// member: entries are delivered before they are committed.
     DeliverUncommitted,
-    /// member: chunks of an action are put together without a look whether all are there.
+    /// member: an action is assembled without a check that all its chunks are there.
     MissingChunks,
-    /// member: an action whose client has given up is left to that client.
+    /// member: an action whose client has given up is left for that client to finish.
     LeaveToTheDead,
-    /// member: the log drops what the database has applied, flushed or not.
+    /// member: an action counts as flushed as soon as the database has applied it.
     RetainUnflushed,
-    /// member: the log drops by force what one database has.
+    /// member: a full log is purged of actions that only one database has flushed.
     RetainForOne,
-    /// member: the log gives up, after an order to go on, what the database has applied.
+    /// member: a member that follows a forced primary truncates actions that it has applied.
     UndoApplied,
 }
 
 impl Bug {
-    /// All of them.
+    /// All bugs.
     pub const ALL: [Bug; 39] = [
         Bug::AckBeforeSync,
         Bug::CountOwnDiskEarly,
@@ -155,7 +163,7 @@ impl Bug {
         Bug::UndoApplied,
     ];
 
-    /// The name used on command lines.
+    /// The name of the bug on command lines.
     pub fn name(self) -> String {
         format!("{self:?}")
     }
@@ -181,7 +189,7 @@ mod switch {
         CURRENT.get() == Some(bug)
     }
 
-    /// Switches a bug on in this thread, in place of another one; or none.
+    /// Switches a bug on in this thread, in place of any other; `None` switches it off.
     pub fn plant(bug: Option<Bug>) {
         CURRENT.set(bug);
     }
@@ -191,7 +199,7 @@ mod switch {
 mod switch {
     use super::Bug;
 
-    /// No bug can be on in this build.
+    /// Whether this bug is on: never in this build.
     #[inline(always)]
     pub const fn is(_bug: Bug) -> bool {
         false
@@ -210,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn names_lead_back() {
+    fn each_bug_is_found_by_its_name() {
         for bug in Bug::ALL {
             assert_eq!(Bug::from_name(&bug.name()), Some(bug));
         }

@@ -23,6 +23,7 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 use synod_certify::{CertLimits, Certifier, Class, KeySet, KeyType, Request, Source, Verdict};
 use synod_consensus::{EntryHeader, EntryKind, LogIndex, Origin, Seqno, Time};
+use synod_planted::planted;
 
 pub(crate) use self::partial_actions::PartialActions;
 use crate::payload::action::{ActionPiece, Chunk, PayloadError};
@@ -277,7 +278,7 @@ impl CertificationState {
         };
         let next_seqno = first_gone.next_seqno;
         self.undo.truncate(kept);
-        synod_planted::planted!(
+        planted!(
             NoCertificationRollback,
             self.certifier.rollback(next_seqno.0),
             else {}
