@@ -60,12 +60,13 @@ pub enum TlsError {
     #[error(
         "the certificate in {certificate} ({certificate_setting}) is not accepted by \
         the authorities in {authorities} ({authorities_setting}): {reason}",
-        certificate = certificate.display(), authorities = authorities.display(),
-        certificate_setting = names.certificate, authorities_setting = names.authorities
+        certificate = certificate.display(), authorities = authorities.display()
     )]
     NotAccepted {
-        /// How the settings are called.
-        names: TlsSettingNames,
+        /// The setting that names the certificate.
+        certificate_setting: &'static str,
+        /// The setting that names the authorities.
+        authorities_setting: &'static str,
         /// The file with this member's certificate.
         certificate: PathBuf,
         /// The file with the authorities.
@@ -77,12 +78,13 @@ pub enum TlsError {
     #[error(
         "the key in {key} ({key_setting}) does not belong to the certificate in {certificate} \
         ({certificate_setting})",
-        key = key.display(), certificate = certificate.display(),
-        key_setting = names.key, certificate_setting = names.certificate
+        key = key.display(), certificate = certificate.display()
     )]
     KeyMismatch {
-        /// How the settings are called.
-        names: TlsSettingNames,
+        /// The setting that names the key.
+        key_setting: &'static str,
+        /// The setting that names the certificate.
+        certificate_setting: &'static str,
         /// The file with the key.
         key: PathBuf,
         /// The file with the certificate.

@@ -98,7 +98,8 @@ impl Tls {
             .is_some_and(|public| *public != *own.public_key())
         {
             return Err(TlsError::KeyMismatch {
-                names,
+                key_setting: names.key,
+                certificate_setting: names.certificate,
                 key: files.key.clone(),
                 certificate: files.certificate.clone(),
             });
@@ -176,7 +177,8 @@ fn check_own(
         verifier
             .check(&chain[0], &chain[1..], UnixTime::now(), usage)
             .map_err(|error| TlsError::NotAccepted {
-                names,
+                certificate_setting: names.certificate,
+                authorities_setting: authorities.setting,
                 certificate: files.certificate.clone(),
                 authorities: authorities.path.to_owned(),
                 reason: error::certificate_text(&error, &names),
