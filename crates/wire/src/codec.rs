@@ -7,7 +7,7 @@ use bytes::{Buf, BufMut, Bytes, BytesMut};
 
 use crate::error::{DecodeError, EncodeError};
 
-/// Human-readable texts are cut to this many bytes when written.
+/// Texts for humans are shortened to this many bytes when written.
 const TEXT_MAX: usize = 1024;
 /// Payloads below this are copied: cheaper than a segment of their own. Bytes.
 const COPY_BELOW: usize = 4096;
@@ -100,7 +100,7 @@ impl Writer {
         Ok(())
     }
 
-    /// A text for humans; cut if long.
+    /// A text for humans, shortened if it is long.
     pub(crate) fn text(&mut self, value: &str) {
         let mut end = value.len().min(TEXT_MAX);
         while !value.is_char_boundary(end) {
@@ -249,8 +249,8 @@ impl Reader {
         self.string("text", TEXT_MAX)
     }
 
-    /// The number of items that follow, believed only if they could be in what is left. The result
-    /// may be used to allocate.
+    /// The number of items that follow, accepted only if the rest of the message can hold them. So
+    /// the result may be used to allocate.
     pub(crate) fn count(
         &mut self,
         what: &'static str,

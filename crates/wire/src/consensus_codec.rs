@@ -1,4 +1,7 @@
-//! The consensus cores' messages as bytes.
+//! Messages of the consensus cores as bytes: from, to, term, and a body by its code.
+//!
+//! Codes and field order are part of the wire format. What contradicts itself, such as an append
+//! whose indexes do not follow each other, is refused here, before the core sees it.
 
 use synod_consensus::{
     Append, AppendOutcome, AppendReply, Body, EntryHeader, EntryId, EntryKind, LogBase, LogIndex,

@@ -1,4 +1,7 @@
-//! What can be wrong with bytes.
+//! Errors of messages, frames, streams and handshakes.
+//!
+//! Each type is one step of the way: a message that cannot be written or read, a frame that is not
+//! one, a connection that failed, a handshake that did not come about.
 
 use std::io;
 
@@ -12,19 +15,19 @@ pub enum DecodeError {
     Truncated {
         /// Bytes the next field needs.
         needed: usize,
-        /// Bytes there.
+        /// Bytes that are left.
         left: usize,
     },
     /// There are bytes after the last field.
     #[error("{left} bytes too many at the end of the message")]
     TrailingBytes {
-        /// How many.
+        /// How many bytes.
         left: usize,
     },
     /// A code that this version does not know.
     #[error("unknown {what} code {code}")]
     UnknownCode {
-        /// Code of what.
+        /// What the code stands for.
         what: &'static str,
         /// The code.
         code: u8,
@@ -32,7 +35,7 @@ pub enum DecodeError {
     /// A field is longer than it may be.
     #[error("{what} of {len} bytes is longer than the {max} allowed")]
     TooLong {
-        /// Which field.
+        /// The field.
         what: &'static str,
         /// Its length in bytes.
         len: usize,
@@ -42,23 +45,23 @@ pub enum DecodeError {
     /// A list claims more items than the message has bytes for.
     #[error("list of {count} {what} cannot be in {left} bytes")]
     ImpossibleCount {
-        /// Items of what.
+        /// What the items are.
         what: &'static str,
         /// Items claimed.
         count: u32,
-        /// Bytes there.
+        /// Bytes that are left.
         left: usize,
     },
     /// A text is not UTF-8.
     #[error("{what} is not valid UTF-8")]
     NotUtf8 {
-        /// Which field.
+        /// The field.
         what: &'static str,
     },
     /// A list that must ascend does not.
     #[error("{what} are not in ascending order")]
     NotAscending {
-        /// Items of what.
+        /// What the items are.
         what: &'static str,
     },
     /// The entries of an append do not follow one another.
@@ -66,16 +69,16 @@ pub enum DecodeError {
     NotConsecutive {
         /// The index that follows from the entry before it.
         expected: u64,
-        /// The index there.
+        /// The index that the entry has.
         found: u64,
     },
-    /// The message that payloads came with is no append.
-    #[error("message with payloads is no append")]
+    /// The message that came with payloads is not an append.
+    #[error("message with payloads is not an append")]
     NotAnAppend,
     /// Entries with payloads came in a message that carries none.
     #[error("{count} entries with payloads in a message without payloads")]
     PayloadsMissing {
-        /// How many entries.
+        /// Number of those entries.
         count: usize,
     },
     /// The connection's version is not one this program speaks.
@@ -98,7 +101,7 @@ pub enum EncodeError {
     /// A field is longer than it may be.
     #[error("{what} of {len} bytes is longer than the {max} allowed")]
     TooLong {
-        /// Which field.
+        /// The field.
         what: &'static str,
         /// Its length in bytes.
         len: usize,
@@ -108,9 +111,9 @@ pub enum EncodeError {
     /// A list has more items than a message may carry.
     #[error("list of {len} {what} is longer than the {max} allowed")]
     TooMany {
-        /// Items of what.
+        /// What the items are.
         what: &'static str,
-        /// How many.
+        /// Number of items.
         len: usize,
         /// The most there may be.
         max: usize,
@@ -123,8 +126,8 @@ pub enum EncodeError {
         /// Payloads given.
         payloads: usize,
     },
-    /// [`crate::PeerMessage::Append`] holds something else than an append.
-    #[error("message with payloads is no append")]
+    /// [`crate::PeerMessage::Append`] holds a message other than an append.
+    #[error("message with payloads is not an append")]
     NotAnAppend,
     /// The connection's version is not one this program speaks.
     #[error("protocol version {version} is not known here")]
@@ -188,7 +191,7 @@ pub enum StreamError {
     /// repeated; nothing is lost.
     #[error("connection failed: {0}")]
     Io(#[from] io::Error),
-    /// The peer sent what no peer would.
+    /// The peer sent bytes that no Synod peer sends.
     #[error(transparent)]
     Frame(#[from] FrameError),
     /// The message cannot be sent.
@@ -215,7 +218,7 @@ pub enum HandshakeError {
     /// The transport or the framing failed.
     #[error(transparent)]
     Stream(#[from] StreamError),
-    /// The frame is no hello.
+    /// The frame is not a hello.
     #[error(transparent)]
     Decode(#[from] DecodeError),
     /// The hello cannot be sent.
@@ -229,13 +232,14 @@ pub enum HandshakeError {
         /// The kind that came.
         found: u8,
     },
-    /// The connection ended before anything was said.
+    /// The connection ended before the first frame.
     #[error("connection ended before the handshake")]
     Ended,
-    /// The called welcomed us in a version that was not offered.
-    #[error("peer chose protocol version {version}, offered were {} to {}", offered.min, offered.max)]
+    /// The called chose a version that was not offered.
+    #[error("peer chose protocol version {version}, offered were {} to {}",
+        offered.min, offered.max)]
     WrongVersion {
-        /// Its choice.
+        /// The version it chose.
         version: u16,
         /// What was offered.
         offered: VersionRange,

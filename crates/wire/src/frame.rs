@@ -10,7 +10,7 @@
 //! Numbers are little-endian, checksums CRC32C. The header's checksum covers the twelve bytes
 //! before it, and so the body's checksum too: a length is not believed before the header has proved
 //! itself, and a whole frame is accepted or refused, never altered. Any error is final: after it
-//! nobody knows where the next frame begins, so the connection has to be closed.
+//! the start of the next frame is unknown, so the connection has to be closed.
 
 use bytes::{Bytes, BytesMut};
 
@@ -32,7 +32,7 @@ const FIRST_RESERVE: usize = 64 * 1024;
 /// A whole, checked frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frame {
-    /// What the body is; see `docs/wire-protocol.md`.
+    /// Which message the body is; see `docs/wire-protocol.md`.
     pub kind: u8,
     /// The encoded message.
     pub body: Bytes,
@@ -85,7 +85,7 @@ pub(crate) fn header<'a>(
     header
 }
 
-/// A header that has proved itself.
+/// A header whose checksum was verified.
 #[derive(Clone, Copy, Debug)]
 struct Header {
     kind: u8,
@@ -120,7 +120,7 @@ impl Header {
     }
 }
 
-/// Cuts a stream of bytes into frames, however the bytes arrive.
+/// Splits a stream of bytes into frames, in whatever portions the bytes arrive.
 ///
 /// Memory: at most one frame under construction (never more than twice what has arrived of it, plus
 /// 64 KiB, nor more than its length) and the bytes fed but not yet asked for.
@@ -128,7 +128,7 @@ impl Header {
 pub struct FrameDecoder {
     max: u32,
     state: State,
-    /// Fed, not looked at.
+    /// Bytes that were fed and are not yet decoded.
     pending: BytesMut,
 }
 
@@ -167,7 +167,7 @@ impl FrameDecoder {
         self.max = max;
     }
 
-    /// Takes bytes that have arrived. Ask [`FrameDecoder::next_frame`] until there are none left,
+    /// Takes bytes that have arrived. Call [`FrameDecoder::next_frame`] until it gives no frame
     /// before feeding more.
     pub fn feed(&mut self, input: &[u8]) {
         self.pending.extend_from_slice(input);
@@ -176,7 +176,7 @@ impl FrameDecoder {
     /// The next whole frame of what was fed.
     ///
     /// # Errors
-    /// If the stream is damaged or a frame exceeds the limit; the same error for ever after.
+    /// If the stream is damaged or a frame exceeds the limit; all later calls give the same error.
     pub fn next_frame(&mut self) -> Result<Option<Frame>, FrameError> {
         let pending = std::mem::take(&mut self.pending);
         let mut input = &pending[..];
@@ -244,8 +244,8 @@ impl FrameDecoder {
     }
 }
 
-/// Makes room for `chunk` more bytes: at least double, so that growing costs linear time; never more
-/// than the whole body needs.
+/// Makes room for `chunk` more bytes: at least double, so that growing costs linear time; never
+/// more than the whole body needs.
 fn grow(body: &mut Vec<u8>, chunk: usize, len: usize) {
     let needed = body.len() + chunk;
     if needed > body.capacity() {

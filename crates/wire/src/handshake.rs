@@ -1,4 +1,4 @@
-//! The first exchange on a connection: the caller says hello, the called welcomes or refuses it.
+//! The first exchange on a connection: the caller sends a hello, the called welcomes or refuses it.
 //!
 //! ```text
 //! caller                          called
@@ -7,7 +7,7 @@
 //!   | ---- messages ---------------> |            from caller to called
 //! ```
 //!
-//! Until the handshake is over no more than 4 KiB are accepted from anybody. Deadlines are the
+//! Until the handshake is over, no frame of more than 4 KiB is accepted. Deadlines are the
 //! transport's business.
 
 use std::io::{Read, Write};
@@ -29,7 +29,7 @@ pub const KIND_HELLO_REPLY: u8 = 2;
 /// Limit for a [`FrameReader`] during the handshake, in bytes.
 pub const HANDSHAKE_FRAME_MAX: u32 = HELLO_MAX as u32;
 
-/// What the called must know of itself to answer a hello.
+/// What the called needs of itself to answer a hello.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LocalIdentity {
     /// Versions it speaks.
@@ -38,7 +38,7 @@ pub struct LocalIdentity {
     pub group: GroupId,
     /// The operator's name for the group.
     pub cluster_name: String,
-    /// Itself.
+    /// Its member id.
     pub member: MemberId,
     /// Its session.
     pub session: SessionId,
@@ -47,28 +47,33 @@ pub struct LocalIdentity {
 }
 
 impl LocalIdentity {
-    /// Welcomes a caller, or refuses it for what the hello alone says. Whether its name is taken and
-    /// whether there is room for it, the node must know.
+    /// Welcomes a caller, or refuses it for what the hello alone states. The node checks in
+    /// addition whether the caller's name is taken and whether there is room for it.
     pub fn answer(&self, hello: &Hello) -> HelloReply {
         if hello.member == self.member && hello.session == self.session {
             let text = format!("member {} has called itself", self.member);
             return refused(RefuseReason::Self_, text);
         }
         if hello.member == self.member {
-            let text = format!("member {} runs here already", self.member);
+            let text = format!(
+                "member {} runs here already: its log was copied; \
+                 delete the synod-*.log files of the copy",
+                self.member
+            );
             return refused(RefuseReason::DuplicateIdentity, text);
         }
         let Some(version) = choose_version(self.versions, hello.versions) else {
             let (ours, theirs) = (self.versions, hello.versions);
             let text = format!(
-                "protocol versions {} to {} are spoken here, {} to {} by {}",
+                "protocol versions {} to {} are spoken here, {} to {} by {}; \
+                 upgrade the older of the two",
                 ours.min, ours.max, theirs.min, theirs.max, hello.name
             );
             return refused(RefuseReason::UnknownVersion, text);
         };
         if hello.cluster_name != self.cluster_name {
             let text = format!(
-                "this is cluster '{}', {} calls cluster '{}' (wsrep_cluster_name)",
+                "the cluster name here is '{}', that of {} is '{}'; both must be the same",
                 self.cluster_name, hello.name, hello.cluster_name
             );
             return refused(RefuseReason::WrongClusterName, text);
@@ -106,7 +111,7 @@ pub fn write_hello<W: Write>(
 /// Waits for a hello.
 ///
 /// # Errors
-/// If something else comes, or nothing, or the transport fails. A caller that does not speak Synod
+/// If another frame comes, or none, or the transport fails. A caller that does not speak Synod
 /// at all shows as [`crate::FrameError::NotAFrame`].
 pub fn read_hello<R: Read>(reader: &mut FrameReader<R>) -> Result<Hello, HandshakeError> {
     Ok(Hello::decode(&read(reader, KIND_HELLO)?.body)?)
@@ -126,7 +131,7 @@ pub fn write_reply<W: Write>(
 /// Waits for the answer to a hello that offered these versions.
 ///
 /// # Errors
-/// If something else comes, or nothing, or a version that was not offered, or the transport fails.
+/// If another frame comes, or none, or a version that was not offered, or the transport fails.
 pub fn read_reply<R: Read>(
     reader: &mut FrameReader<R>,
     offered: VersionRange,

@@ -1,5 +1,6 @@
-//! The first frame in each direction. Its layout never changes, whatever the version: a peer of any
-//! age can read who calls, and say why it refuses.
+//! The first frame in each direction. Its layout changes in no version, so a peer of any age can
+//! read who calls, and say why it refuses. Later versions may add fields at the end, which older
+//! programs ignore.
 
 use synod_consensus::{GroupId, MemberId, SessionId, VersionRange};
 
@@ -13,48 +14,48 @@ pub const HELLO_MAX: usize = 4096;
 /// First bytes of both.
 const MAGIC: [u8; 8] = *b"SYNODpr\n";
 
-/// What a caller says first.
+/// The first frame of a caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hello {
     /// Versions it speaks.
     pub versions: VersionRange,
     /// Its group; [`GroupId::NONE`] while it is in none.
     pub group: GroupId,
-    /// The operator's name for the group (`wsrep_cluster_name`).
+    /// The operator's name for the group, the cluster name.
     pub cluster_name: String,
-    /// Who calls.
+    /// The member that calls.
     pub member: MemberId,
     /// Its session.
     pub session: SessionId,
-    /// Its name (`wsrep_node_name`).
+    /// Its name, which the operator chose.
     pub name: String,
     /// `host:port` where it listens.
     pub address: String,
-    /// What the connection is for.
+    /// The lane that the connection is for.
     pub lane: Lane,
 }
 
-/// What the called answers.
+/// The answer of the called.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HelloReply {
-    /// Go ahead.
+    /// The connection is accepted.
     Welcome {
         /// The version to speak on this connection.
         version: u16,
         /// Group of the called; [`GroupId::NONE`] while it is in none.
         group: GroupId,
-        /// Who answers.
+        /// The member that answers.
         member: MemberId,
         /// Its session.
         session: SessionId,
         /// Its name.
         name: String,
     },
-    /// No; the connection will be closed.
+    /// The connection is refused, and will be closed.
     Refused {
-        /// Why.
+        /// The cause, for the caller's program.
         reason: RefuseReason,
-        /// For the caller's log.
+        /// The cause in words, for the caller's log.
         text: String,
     },
 }
@@ -71,7 +72,7 @@ pub enum RefuseReason {
     WrongClusterName = 2,
     /// No protocol version in common.
     UnknownVersion = 3,
-    /// Somebody else is connected under that name.
+    /// Another member is connected under that name.
     NameTaken = 4,
     /// Settings exclude the caller.
     NotAllowed = 5,
@@ -150,7 +151,7 @@ impl Hello {
 }
 
 impl HelloReply {
-    /// The reply as bytes, at most [`HELLO_MAX`]. A longer refusal text is cut.
+    /// The reply as bytes, at most [`HELLO_MAX`]. A longer refusal text is shortened.
     ///
     /// # Errors
     /// If the name is longer than 512 bytes.

@@ -1,17 +1,52 @@
-//! What members say to each other: messages as bytes, frames, the handshake.
+//! Messages between members as bytes: frames, codec, handshake.
 //!
-//! Transport-independent: this crate reads from anything that is [`std::io::Read`] and writes to
-//! anything that is [`std::io::Write`]; sockets, threads and timeouts are the node's. The bytes are
-//! described in `docs/wire-protocol.md`.
+//! The crate reads from any [`std::io::Read`] and writes to any [`std::io::Write`]. Sockets,
+//! threads and timeouts are the node's; encryption is the crate `synod-tls`.
+//! `docs/wire-protocol.md` describes every byte.
 //!
 //! * [`frame`]: length, kind and checksums around every message.
 //! * [`stream`]: reading and writing frames; many messages per flush.
 //! * [`hello`], [`handshake`]: the first frame in each direction, and what may refuse a peer.
-//! * [`message`]: everything said after that, and [`PeerMessage::encode`]/[`PeerMessage::decode`].
+//! * [`message`]: every message after that, with [`PeerMessage::encode`] and
+//!   [`PeerMessage::decode`].
 //!
-//! Nothing a peer sends is believed before its checksum and its bounds were checked: a length is
-//! compared with the limit before memory is taken, memory grows with what has arrived, and a count
-//! is compared with the bytes that are there.
+//! # Rules
+//!
+//! - Checksums come first: no field of a frame is used before its checksum was verified.
+//! - A length is compared with its limit before memory is taken, memory grows with the bytes that
+//!   have arrived, and a count is compared with the bytes that are there.
+//! - A frame is accepted whole or refused. After a refusal the connection is closed, because the
+//!   next frame cannot be found.
+//! - Reading never panics, whatever the bytes.
+//! - The bytes of a released version never change (test `version_1_never_changes`). The layout of
+//!   the handshake changes in no version.
+//!
+//! # The bytes of one message
+//!
+//! ```
+//! use synod_consensus::SessionId;
+//! use synod_wire::{FrameDecoder, FrameWriter, PeerMessage};
+//!
+//! // A writer gathers messages; `flush` sends them together.
+//! let message = PeerMessage::Leave { session: SessionId(7) };
+//! let mut writer = FrameWriter::new(Vec::new(), 1024);
+//! writer.push(1, &message).unwrap();
+//! writer.flush().unwrap();
+//!
+//! let bytes = writer.get_ref();
+//! assert_eq!(bytes[..2], *b"Sy"); // the mark
+//! assert_eq!(bytes[2], 22); // kind: Leave
+//! assert_eq!(bytes[3], 0); // flags: none are defined
+//! assert_eq!(bytes[4..8], 8_u32.to_le_bytes()); // length of the body
+//! // 8..12: CRC32C of the body. 12..16: CRC32C of the bytes before.
+//! assert_eq!(bytes[16..], 7_u64.to_le_bytes()); // the body: the session
+//!
+//! // The other end: feed what arrives, take whole frames, decode them.
+//! let mut decoder = FrameDecoder::new(1024);
+//! decoder.feed(bytes);
+//! let frame = decoder.next_frame().unwrap().unwrap();
+//! assert_eq!(PeerMessage::decode(1, frame).unwrap(), message);
+//! ```
 #![forbid(unsafe_code)]
 
 mod codec;

@@ -1,4 +1,6 @@
 //! Configurations, and the names and addresses in them, as bytes.
+//!
+//! Members ascend by id, so a configuration has exactly one encoding; any other order is refused.
 
 use std::collections::BTreeMap;
 

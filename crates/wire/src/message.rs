@@ -1,4 +1,8 @@
-//! Everything members say to each other after the handshake.
+//! All messages between members after the handshake.
+//!
+//! Each message is one frame and stands by itself. It may be lost with its connection or arrive
+//! late, so each names what it belongs to: a term, a session, a seqno or a request's number.
+//! Receivers ignore what is outdated.
 
 use bytes::Bytes;
 use synod_consensus::{
@@ -11,7 +15,7 @@ use synod_consensus::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Lane {
-    /// Votes, heartbeats, acknowledgements, membership.
+    /// Votes, heartbeats, acknowledgements, membership, reports, state transfer.
     Control = 0,
     /// Entries and proposals.
     Bulk = 1,
@@ -20,7 +24,7 @@ pub enum Lane {
 /// A message between two members.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PeerMessage {
-    /// Between the consensus cores; anything without payloads.
+    /// Between the consensus cores: every message without payloads.
     Consensus(Message),
     /// An append with the payloads of its entries.
     Append {
@@ -29,9 +33,9 @@ pub enum PeerMessage {
         /// One per entry, each of the length that its header says.
         payloads: Vec<Bytes>,
     },
-    /// To the leader: please order this.
+    /// To the leader: the sender asks it to order this.
     Propose(Propose),
-    /// From the leader: this was not ordered, and will not be.
+    /// From the leader: a refusal. The proposal was not ordered, and will not be.
     ProposalRefused {
         /// The leader's term.
         term: Term,
@@ -39,43 +43,44 @@ pub enum PeerMessage {
         session: SessionId,
         /// The proposal's number in it.
         number: u64,
-        /// Why.
+        /// Why it was refused.
         reason: ProposalRefusal,
     },
-    /// To anybody: may I take part?
+    /// To any member: the sender asks to take part.
     Join(Join),
     /// Answer to [`PeerMessage::Join`].
     JoinReply(JoinReply),
-    /// To the leader: I am about to go; take me out of the voters.
+    /// To the leader: the sender shuts down and asks to leave the voters.
     Leave {
         /// The sender's session.
         session: SessionId,
     },
-    /// Answer to [`PeerMessage::Leave`]: the configuration without the sender as a voter is committed.
+    /// Answer to [`PeerMessage::Leave`]: the configuration without the sender as a voter is
+    /// committed.
     LeaveReply,
     /// To the leader, periodically and on change: the state of the sender's database.
     Report(Report),
-    /// From the leader: what it knows of all members.
+    /// From the leader: the latest reports of all members.
     Status(StatusBroadcast),
     /// To the leader: how an action ended on the sender.
     OutcomeReport(OutcomeReport),
-    /// From the leader: how did this action end on the receiver? Answered once it has.
+    /// From the leader: asks how an action ended on the receiver, which answers once it has ended.
     OutcomeQuery {
         /// The leader's term.
         term: Term,
         /// The action.
         seqno: Seqno,
     },
-    /// A joiner asks the leader, and the leader the chosen donor, for a full copy.
+    /// A joiner asks the leader, and the leader the chosen donor, for a full copy (SST).
     StateRequest(StateRequest),
-    /// Which donor will send it, or that none will.
+    /// To the joiner: which donor will send the full copy, or that no donor will.
     StateOffer(StateOffer),
-    /// From the donor, by way of the leader: how the copy ended.
+    /// From the donor, by way of the leader: how the full copy ended.
     StateResult(StateResult),
 }
 
 impl PeerMessage {
-    /// On which connection the message travels. Only entries and proposals are bulk.
+    /// The lane on which the message travels. Only entries and proposals are bulk.
     pub fn lane(&self) -> Lane {
         match self {
             PeerMessage::Consensus(message) | PeerMessage::Append { message, .. } => {
@@ -104,36 +109,36 @@ impl PeerMessage {
 /// An action, or a chunk of one, that a member wants ordered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Propose {
-    /// Term of the leader it is meant for; any other leader drops it.
+    /// Term of the leader it is meant for; any other leader ignores it.
     pub tag: Term,
-    /// Whose it is, and its number.
+    /// The member and session that propose it, and its number there.
     pub origin: Origin,
     /// [`EntryKind::Action`] or [`EntryKind::Chunk`].
     pub kind: EntryKind,
-    /// Smallest number of the session's proposals that the origin still waits for; the leader may
-    /// forget what it remembers of smaller ones.
+    /// Smallest number of the session's proposals that the origin still waits for. The leader no
+    /// longer has to recognise smaller ones.
     pub oldest_outstanding: u64,
-    /// The action.
+    /// The action, or the chunk.
     pub payload: Bytes,
 }
 
 /// Why a proposal was not ordered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ProposalRefusal {
-    /// It touches what an action it had not seen changed.
+    /// An action after its snapshot position changed a key that it uses.
     Conflict {
-        /// The latest such action.
+        /// Seqno of the latest such action.
         with: Seqno,
     },
     /// It is based on a position older than the leader's certification window.
     TooOld,
     /// The payload is not what its kind says.
     Malformed,
-    /// Chunks that came before it are not known, or were given up.
+    /// Its earlier chunks are not known, or were discarded.
     GivenUp,
 }
 
-/// A member's question whether it may take part.
+/// A member asks to take part in the group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Join {
     /// The sender's session.
@@ -161,26 +166,26 @@ pub struct Join {
 /// Answer to a [`Join`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum JoinReply {
-    /// You are, or are about to be, configured.
+    /// The sender is, or is about to be, part of the configuration.
     Accepted {
         /// The group.
         group: GroupId,
     },
-    /// Ask somebody else.
+    /// Another member leads; ask that one.
     NotLeader {
         /// The leader and its address, if known.
         leader: Option<(MemberId, String)>,
     },
-    /// No, and asking again will not help.
+    /// Refused; the answer will not change by itself.
     Refused {
-        /// Why.
+        /// The cause, for the program.
         reason: JoinRefusal,
-        /// For the log of the one refused.
+        /// The cause in words, for the log of the refused member.
         text: String,
     },
     /// Not now; ask again.
     Retry {
-        /// What is in the way.
+        /// What stands in the way, in words.
         text: String,
     },
 }
@@ -203,14 +208,14 @@ pub enum JoinRefusal {
     Diverged = 5,
 }
 
-/// State of a member's database, with the codes of `wsrep_member_status_t`.
+/// State of a member's database, with the codes of MariaDB's provider interface.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum DataState {
     /// Not connected, or no database.
     #[default]
     Disconnected = 0,
-    /// Waits for, or receives, a full copy.
+    /// Waits for, or receives, a full copy (SST).
     Joining = 1,
     /// Gives a full copy, or has stepped out of flow control.
     Donor = 2,
@@ -232,41 +237,42 @@ impl DataState {
     }
 }
 
-/// State of one member's database, and how much it should lead.
+/// State of one member's database, and its leader weight.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// Whose.
+    /// The member that the report is about.
     pub member: MemberId,
     /// Its session.
     pub session: SessionId,
     /// What its database does.
     pub state: DataState,
-    /// Everything up to here is in its database.
+    /// Seqno up to which every action is in its database.
     pub applied: Seqno,
-    /// Its transactions that are not ordered yet have seen everything up to here; never more than
+    /// Lowest snapshot position of its transactions that are not ordered yet; never above
     /// `applied`.
     pub seen: Seqno,
-    /// Its database has everything up to here on its own disk; zero while that is unknown.
+    /// Seqno up to which its database has flushed, by estimate; zero while that is unknown.
     pub db_flushed: Seqno,
     /// `host:port` where database clients reach it; may be empty.
     pub incoming: String,
     /// Delivered actions not applied yet.
     pub queue: u32,
-    /// How much it should lead.
+    /// How much this member is preferred as leader.
     pub weight: LeaderWeight,
-    /// Whether it shall vote, once it has caught up.
+    /// Whether it is to become a voter once it has caught up.
     pub wants_vote: bool,
 }
 
-/// What the leader knows of all members: for status tables and the choice of a donor.
+/// The latest reports of all members, and the purge limit. For status tables, and the choice of a
+/// donor.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StatusBroadcast {
-    /// The leader's term; a receiver ignores what is older than what it knows.
+    /// The leader's term; a receiver ignores a broadcast of an older term than its own.
     pub term: Term,
     /// The last report of each member.
     pub members: Vec<Report>,
-    /// No log has to keep anything up to here for the sake of a database that might be lost: enough databases have
-    /// it on their disks.
+    /// Index up to which logs may be purged: enough databases have flushed everything up to it, so
+    /// a minority that loses its disks costs no action.
     pub purge_limit: LogIndex,
 }
 
@@ -284,9 +290,9 @@ pub struct OutcomeReport {
 /// A joiner needs a full copy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StateRequest {
-    /// The joiner's number for it.
+    /// The joiner's number for this request.
     pub id: u64,
-    /// Who needs it.
+    /// The member that needs the copy.
     pub joiner: MemberId,
     /// The joiner's session.
     pub session: SessionId,
@@ -296,7 +302,7 @@ pub struct StateRequest {
     pub preferred: Vec<String>,
     /// Whether others may be asked when none of `preferred` can.
     pub any_donor: bool,
-    /// The server's request (method and where to send), not looked into.
+    /// The server's own request (method and where to send); its content is not interpreted.
     pub request: Bytes,
 }
 
@@ -305,11 +311,11 @@ pub struct StateRequest {
 pub struct StateOffer {
     /// The request's number.
     pub id: u64,
-    /// Who will send the copy, or refused.
+    /// The donor that will send the copy, or that refused.
     pub donor: MemberId,
-    /// Whether it will.
+    /// Whether the donor will send it.
     pub accepted: bool,
-    /// Why not.
+    /// Why it will not; empty if it will.
     pub text: String,
 }
 
@@ -324,6 +330,6 @@ pub struct StateResult {
     pub code: i32,
     /// Position of the copy; [`Seqno::UNDEFINED`] on failure.
     pub seqno: Seqno,
-    /// What went wrong.
+    /// What went wrong; empty on success.
     pub text: String,
 }

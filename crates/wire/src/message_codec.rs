@@ -1,4 +1,7 @@
-//! [`PeerMessage`] as frames.
+//! [`PeerMessage`] as frames: a kind per message, and the fields of each in order.
+//!
+//! Kinds, codes and field order are part of the wire format. Large payloads stay segments of their
+//! own in both directions, so they are never copied.
 
 use bytes::Bytes;
 use synod_consensus::{
@@ -45,7 +48,7 @@ const REPORT_BYTES_MIN: usize = 8 + 8 + 1 + 8 + 2 + 4 + 1;
 const STRING_BYTES_MIN: usize = 2;
 
 impl PeerMessage {
-    /// The kind of the message's frame.
+    /// The kind of the frame that carries this message.
     pub fn kind(&self) -> u8 {
         match self {
             PeerMessage::Consensus(_) => kind::CONSENSUS,
@@ -110,7 +113,7 @@ impl PeerMessage {
 
 fn write_peer_message(w: &mut Writer, message: &PeerMessage) -> Result<(), EncodeError> {
     match message {
-        PeerMessage::Consensus(message) => write_bare(w, message)?,
+        PeerMessage::Consensus(message) => write_without_payloads(w, message)?,
         PeerMessage::Append { message, payloads } => write_with_payloads(w, message, payloads)?,
         PeerMessage::Propose(propose) => write_propose(w, propose),
         PeerMessage::ProposalRefused {
@@ -122,7 +125,7 @@ fn write_peer_message(w: &mut Writer, message: &PeerMessage) -> Result<(), Encod
             w.u64(term.0);
             w.u64(session.0);
             w.u64(*number);
-            write_refused_why(w, *reason);
+            write_proposal_refusal(w, *reason);
         }
         PeerMessage::Join(join) => write_join(w, join)?,
         PeerMessage::JoinReply(reply) => write_join_reply(w, reply)?,
@@ -167,14 +170,14 @@ fn write_peer_message(w: &mut Writer, message: &PeerMessage) -> Result<(), Encod
 
 fn read_peer_message(r: &mut Reader, kind: u8) -> Result<PeerMessage, DecodeError> {
     Ok(match kind {
-        kind::CONSENSUS => PeerMessage::Consensus(read_bare(r)?),
+        kind::CONSENSUS => PeerMessage::Consensus(read_without_payloads(r)?),
         kind::APPEND => read_with_payloads(r)?,
         kind::PROPOSE => PeerMessage::Propose(read_propose(r)?),
         kind::PROPOSE_REFUSED => PeerMessage::ProposalRefused {
             term: Term(r.u64()?),
             session: SessionId(r.u64()?),
             number: r.u64()?,
-            reason: read_refused_why(r)?,
+            reason: read_proposal_refusal(r)?,
         },
         kind::JOIN => PeerMessage::Join(read_join(r)?),
         kind::JOIN_REPLY => PeerMessage::JoinReply(read_join_reply(r)?),
@@ -216,7 +219,7 @@ fn read_peer_message(r: &mut Reader, kind: u8) -> Result<PeerMessage, DecodeErro
     })
 }
 
-/// Entries in a message whose payloads would have to come with it.
+/// Number of entries in a message whose payloads have to come with it.
 fn entries_with_payload(body: &Body) -> usize {
     match body {
         Body::Append(append) => append.entries.iter().filter(|e| e.payload_len > 0).count(),
@@ -224,7 +227,7 @@ fn entries_with_payload(body: &Body) -> usize {
     }
 }
 
-fn write_bare(w: &mut Writer, message: &Message) -> Result<(), EncodeError> {
+fn write_without_payloads(w: &mut Writer, message: &Message) -> Result<(), EncodeError> {
     let entries = entries_with_payload(&message.body);
     if entries > 0 {
         return Err(EncodeError::PayloadMismatch {
@@ -235,7 +238,7 @@ fn write_bare(w: &mut Writer, message: &Message) -> Result<(), EncodeError> {
     write_message(w, message)
 }
 
-fn read_bare(r: &mut Reader) -> Result<Message, DecodeError> {
+fn read_without_payloads(r: &mut Reader) -> Result<Message, DecodeError> {
     let message = read_message(r)?;
     match entries_with_payload(&message.body) {
         0 => Ok(message),
@@ -309,8 +312,8 @@ fn read_propose(r: &mut Reader) -> Result<Propose, DecodeError> {
     })
 }
 
-fn write_refused_why(w: &mut Writer, why: ProposalRefusal) {
-    match why {
+fn write_proposal_refusal(w: &mut Writer, reason: ProposalRefusal) {
+    match reason {
         ProposalRefusal::Conflict { with } => {
             w.u8(0);
             w.i64(with.0);
@@ -321,7 +324,7 @@ fn write_refused_why(w: &mut Writer, why: ProposalRefusal) {
     }
 }
 
-fn read_refused_why(r: &mut Reader) -> Result<ProposalRefusal, DecodeError> {
+fn read_proposal_refusal(r: &mut Reader) -> Result<ProposalRefusal, DecodeError> {
     Ok(match r.u8()? {
         0 => ProposalRefusal::Conflict {
             with: Seqno(r.i64()?),
@@ -411,7 +414,7 @@ fn read_join_reply(r: &mut Reader) -> Result<JoinReply, DecodeError> {
             JoinReply::NotLeader { leader }
         }
         2 => JoinReply::Refused {
-            reason: read_join_refused(r)?,
+            reason: read_join_refusal(r)?,
             text: r.text()?,
         },
         3 => JoinReply::Retry { text: r.text()? },
@@ -424,7 +427,7 @@ fn read_join_reply(r: &mut Reader) -> Result<JoinReply, DecodeError> {
     })
 }
 
-fn read_join_refused(r: &mut Reader) -> Result<JoinRefusal, DecodeError> {
+fn read_join_refusal(r: &mut Reader) -> Result<JoinRefusal, DecodeError> {
     Ok(match r.u8()? {
         0 => JoinRefusal::WrongGroup,
         1 => JoinRefusal::NameTaken,

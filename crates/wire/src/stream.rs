@@ -1,4 +1,7 @@
 //! Frames over blocking readers and writers.
+//!
+//! A reader takes what the transport has and gives whole frames. A writer queues messages without
+//! copying their payloads, and sends all of them with as few system calls as possible.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice, Read, Write};
@@ -14,13 +17,13 @@ const READ_BYTES: usize = 64 * 1024;
 /// Segments handed to the transport at a time; Linux takes at most 1024.
 const SEGMENTS_PER_WRITE: usize = 256;
 
-/// Reads frames.
+/// Reads frames from a transport, in the order of their bytes.
 #[derive(Debug)]
 pub struct FrameReader<R> {
     inner: R,
     decoder: FrameDecoder,
     buffer: Box<[u8]>,
-    /// What of `buffer` was read and not decoded.
+    /// The part of `buffer` that was read and is not yet decoded.
     unread: std::ops::Range<usize>,
 }
 
@@ -65,17 +68,13 @@ impl<R: Read> FrameReader<R> {
                 return Ok(Some(frame));
             }
             if self.fill()? == 0 {
-                return match self.decoder.is_inside_frame() {
-                    true => Err(StreamError::EndedInside),
-                    false => Ok(None),
+                return if self.decoder.is_inside_frame() {
+                    Err(StreamError::EndedInside)
+                } else {
+                    Ok(None)
                 };
             }
         }
-    }
-
-    /// Whether [`FrameReader::read_frame`] has bytes to work on without asking the transport.
-    pub fn has_buffered(&self) -> bool {
-        !self.unread.is_empty()
     }
 
     fn fill(&mut self) -> io::Result<usize> {
@@ -92,7 +91,7 @@ impl<R: Read> FrameReader<R> {
     }
 }
 
-/// Writes frames: gathers as many messages as wanted, then sends them together.
+/// Writes frames: gathers messages, then sends them together.
 #[derive(Debug)]
 pub struct FrameWriter<W> {
     inner: W,
@@ -127,7 +126,7 @@ impl<W: Write> FrameWriter<W> {
         &mut self.inner
     }
 
-    /// Queues a message; nothing is sent before [`FrameWriter::flush`]. Payloads are not copied.
+    /// Queues a message; no byte is sent before [`FrameWriter::flush`]. Payloads are not copied.
     ///
     /// # Errors
     /// If the message cannot be encoded or is too large; the queue is as before.
@@ -154,13 +153,13 @@ impl<W: Write> FrameWriter<W> {
             .extend(segments.into_iter().filter(|segment| !segment.is_empty()));
     }
 
-    /// Bytes queued.
+    /// Bytes that are queued and not yet sent.
     pub fn queued_bytes(&self) -> usize {
         self.queued_bytes
     }
 
-    /// Sends everything queued. After a transport error of kind `WouldBlock` or `TimedOut` it may be
-    /// called again; after any other the connection is of no use.
+    /// Sends everything queued. After a transport error of kind `WouldBlock` or `TimedOut` it may
+    /// be called again; after any other error the connection cannot be used any more.
     ///
     /// # Errors
     /// If the transport fails.

@@ -1,8 +1,11 @@
-//! Versions of the encoding: agreed per connection, the highest that both sides know.
+//! Versions of the encoding, agreed per connection: the highest that both sides know.
+//!
+//! The version of a group is another matter: it is part of the configuration in the log, and
+//! `synod-consensus` raises it.
 
 use synod_consensus::VersionRange;
 
-/// What this program speaks.
+/// The versions that this program speaks.
 pub const OUR_VERSIONS: VersionRange = VersionRange { min: 1, max: 1 };
 
 /// The newest version that both sides speak; `None` if there is none.

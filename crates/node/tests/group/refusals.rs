@@ -43,7 +43,7 @@ fn wrong_cluster_name_is_refused_with_both_names() {
     stray.host.wait("refusal", |record| record.failed.is_some());
     let why = stray.host.lock().failed.clone().unwrap();
     assert!(why.contains("'right'") && why.contains("'wrong'"), "{why}");
-    assert!(home.members[0].host.lock().says("wsrep_cluster_name"));
+    assert!(home.members[0].host.lock().says("the cluster name here is"));
 }
 
 #[test]

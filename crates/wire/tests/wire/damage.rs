@@ -1,4 +1,4 @@
-//! Frames that were altered or cut on the way are errors, never other messages.
+//! Frames that were altered or shortened on the way are errors, never other messages.
 
 use bytes::Bytes;
 use proptest::prelude::*;

@@ -111,12 +111,12 @@ proptest! {
     ) {
         let frame = parse(&frame_bytes(&message));
         let len = (frame.body.len() as f64 * part) as usize;
-        let cut = Frame { kind: frame.kind, body: frame.body.slice(..len) };
-        // Nothing can be missing of a body without bytes.
+        let short = Frame { kind: frame.kind, body: frame.body.slice(..len) };
+        // A body without bytes has no shorter form.
         prop_assume!(!frame.body.is_empty());
-        match PeerMessage::decode(1, cut) {
+        match PeerMessage::decode(1, short) {
             Err(_) | Ok(PeerMessage::Propose(_) | PeerMessage::StateRequest(_)) => {}
-            Ok(other) => prop_assert!(false, "{message:?} cut to {len} bytes became {other:?}"),
+            Ok(other) => prop_assert!(false, "{message:?} shortened to {len} bytes became {other:?}"),
         }
     }
 
@@ -242,7 +242,7 @@ fn payloads_that_do_not_fit_their_entries_are_not_sent() {
 #[test]
 fn entries_that_do_not_follow_one_another_are_refused() {
     let mut bytes = parse(&frame_bytes(&append_of(Bytes::new()))).body.to_vec();
-    // Behind from, to, term, code, prev, commit, sent_at, count, and entry's term.
+    // After from, to, term, code, prev, commit, sent_at, count, and entry's term.
     let index_at = 24 + 1 + 16 + 16 + 4 + 8;
     assert_eq!(bytes[index_at], 8);
     bytes[index_at] = 9;
