@@ -219,7 +219,7 @@ impl Read for Impatient<'_> {
 }
 
 #[test]
-fn reading_goes_on_after_a_timeout() {
+fn reading_continues_after_a_timeout() {
     let bytes = frame_bytes(&propose(100));
     let mut reader = FrameReader::new(
         Impatient {
