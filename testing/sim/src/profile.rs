@@ -1,5 +1,7 @@
-//! Flavours: some rules of the protocol matter only if several things happen at once. Most seeds are
-//! of a flavour that makes one such conjunction likely; the others are as drawn.
+//! Profiles: some rules of the protocol matter only if several things happen at once.
+//!
+//! Most seeds have a profile, by their last digit, that makes one such conjunction likely: it sets
+//! options and scenes over what was drawn. The other seeds stay as drawn.
 
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
@@ -8,50 +10,50 @@ use synod_consensus::Limits;
 use crate::faults::scenes::Scene;
 use crate::options::{Fault, Options, timing};
 
-/// What a seed is for, beside what it has drawn.
+/// The conjunction that a seed makes likely.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Profile {
-    /// Nothing.
+    /// None: the options stay as drawn.
     Plain,
-    /// Members that restart right after they have voted, and others that ask late.
+    /// Voters that restart right after they have voted, and candidates that ask late.
     Elections,
-    /// Leaders that are replaced at the first moment at which that may be.
+    /// Leaders that are replaced at the first moment at which that is allowed.
     Leases,
     /// Leadership that moves all the time, and proposals that arrive when it has moved.
-    HandOvers,
-    /// Leaders that go on without the group.
+    LeaderTransfers,
+    /// Leaders that keep working after the group has replaced them.
     LateLeaders,
-    /// Members that come back when nobody has in its log what they lack.
+    /// Members that come back when no log holds what they lack.
     Absences,
-    /// Logs that hold as little as they may, on bad disks.
+    /// Logs that hold as little as they may, on disks with failing syncs.
     ShortLogs,
     /// Large actions of slow clients, in logs that are too small for them.
     LongActions,
 }
 
 impl Profile {
-    /// That of a seed.
+    /// The profile of a seed.
     pub(crate) fn of(seed: u64) -> Profile {
         match seed % 10 {
             4 => Profile::Absences,
             5 => Profile::Elections,
             6 => Profile::Leases,
-            7 => Profile::HandOvers,
+            7 => Profile::LeaderTransfers,
             8 => Profile::LateLeaders,
             9 => Profile::ShortLogs,
-            // The rest of these is as drawn.
+            // Two of three seeds with this digit stay as drawn.
             1 if (seed / 10).is_multiple_of(3) => Profile::LongActions,
             _ => Profile::Plain,
         }
     }
 
-    /// Changes what was drawn.
+    /// Sets the options of this profile over what the seed has drawn.
     pub(crate) fn apply(self, seed: u64, options: &mut Options) {
         if self == Profile::Plain {
             return;
         }
         let mut rng = SmallRng::seed_from_u64(seed ^ 0xf1a_0f1a_0f1a);
-        // Too much trouble of other kinds hides what a scene is about.
+        // Too many faults of other kinds hide what a scene is about.
         options.faults.retain(|_| rng.random_bool(0.5));
         for fault in [Fault::Partition, Fault::OneWay, Fault::Pause] {
             options.faults.remove(&fault);
@@ -66,29 +68,29 @@ impl Profile {
         match self {
             Profile::Plain => {}
             Profile::Elections => options.scenes = vec![Scene::SplitVote],
-            Profile::Leases => options.scenes = vec![Scene::CutOff, Scene::LateAnswers],
-            Profile::HandOvers => {
-                options.scenes = vec![Scene::HandOvers];
+            Profile::Leases => options.scenes = vec![Scene::IsolatedLeader, Scene::LateAnswers],
+            Profile::LeaderTransfers => {
+                options.scenes = vec![Scene::LeaderTransfers];
                 options.faults.insert(Fault::Duplicates);
                 options.duplicates = 0.2;
                 options.chunk_bytes = 100;
             }
             Profile::LateLeaders => {
                 options.scenes = vec![Scene::LateLeader];
-                // Many conflicts, of which nobody hears soon.
+                // Many conflicts, which clients learn of late.
                 (workload.rows, workload.rows_per_action) = (40, 2);
                 workload.total_order = 0.0;
                 (options.delay_us, options.sync_us) = ((1_000, 20_000), (2_000, 30_000));
             }
             Profile::Absences => {
-                options.scenes = vec![Scene::Away];
-                // Whoever comes back proposes again before its database notices that it is behind.
+                options.scenes = vec![Scene::LongAbsence];
+                // A member that comes back proposes again before its database notices that it lags.
                 (options.delay_us, options.sync_us) = ((100, 400), (100, 600));
                 options.retain_bytes = 128 << 10;
                 set_heavy_writes(options);
             }
             Profile::ShortLogs => {
-                options.scenes = vec![Scene::ShortLogs, Scene::BadSync];
+                options.scenes = vec![Scene::ShortLogs, Scene::FailedSync];
                 options.retain_bytes = 64 << 20;
                 set_heavy_writes(options);
             }
@@ -102,7 +104,8 @@ impl Profile {
     }
 }
 
-/// A segment in less time than a database takes to flush, and nothing that slows down all else.
+/// Clients fill a segment in less time than a database takes to flush, and no other option slows
+/// them down.
 fn set_heavy_writes(options: &mut Options) {
     (options.voters, options.loggers, options.learners) = (3, 0, 0);
     options.faults.remove(&Fault::SlowApply);

@@ -1,6 +1,9 @@
-//! What happened: the last events for people, and a hash over all of them, which is equal exactly if
-//! two runs were. Words for people (log lines, reasons, names of messages) are not hashed: runs of two
-//! builds that differ in nothing else have equal hashes.
+//! What happened: the last events, for people, and a hash over all events.
+//!
+//! Two runs with equal hashes are equal. Texts for people (log lines, reasons, names of messages) are
+//! not hashed, so builds that differ only in texts have equal hashes. The names of faults, operators'
+//! actions, roles and phases are hashed: they are `&'static str` fields of [`What`]. The order of the
+//! variants of [`What`] is hashed, too.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -9,10 +12,10 @@ use std::path::PathBuf;
 
 use synod_consensus::{EntryId, LogIndex, MemberId, Seqno, Term};
 
-/// Events kept for a report.
+/// Events that a report shows, at most.
 const KEPT: usize = 400;
 
-/// A text for people: all texts are equal to the hash.
+/// A text for people. It adds nothing to the hash.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Text(pub String);
 
@@ -41,14 +44,14 @@ impl fmt::Debug for MessageKind {
     }
 }
 
-/// One event.
+/// One event of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Note {
     /// Microseconds of the world's time.
     pub at_us: u64,
-    /// Whose; nobody's if zero.
+    /// The member that the event is about; zero if it is about none.
     pub member: MemberId,
-    /// What.
+    /// The event.
     pub what: What,
 }
 
@@ -124,7 +127,7 @@ pub enum What {
     Fault {
         name: &'static str,
     },
-    /// A configuration by order of an operator.
+    /// A configuration that a forced primary made.
     Forced {
         entry: EntryId,
     },
@@ -147,7 +150,7 @@ pub enum What {
 }
 
 impl What {
-    /// Whether it happens all the time, so that it would crowd everything else out of a report.
+    /// Whether such events are so frequent that a report would show nothing else.
     fn is_background(&self) -> bool {
         const ALWAYS: [&str; 6] = [
             "heartbeat",
@@ -183,7 +186,7 @@ pub(crate) struct Trace {
     last: VecDeque<Note>,
     hash: Fnv,
     count: u64,
-    /// Print every event as it happens.
+    /// Whether every event is printed as it happens.
     print: bool,
 }
 
@@ -225,7 +228,7 @@ impl Trace {
     }
 }
 
-/// FNV-1a, by words: the same on every run, which is all that is asked of it.
+/// FNV-1a over 64-bit words. The same on every run and every machine; that is all it has to be.
 #[derive(Debug)]
 struct Fnv(u64);
 

@@ -1,5 +1,7 @@
-//! Scenes: troubles of several steps, each at the worst moment for one rule of the protocol. Troubles drawn
-//! one by one hardly ever come together like this; in production they need to only once.
+//! Scenes: faults of several steps, each at the worst moment for one rule of the protocol.
+//!
+//! Faults that are drawn one by one hardly ever combine like this. In production, once is enough.
+//! A profile (`profile.rs`) gives a seed its scenes, and options under which they matter.
 
 use rand::Rng;
 use synod_consensus::{Body, MemberId};
@@ -10,69 +12,73 @@ use crate::world::messages::protocol;
 use crate::world::peers::decode;
 use crate::world::{Event, MS, World};
 
-/// See each.
+/// A fault of several steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scene {
-    /// The leader dies. Of two candidates one has a slow disk, so that it asks for votes late. The other wins, and dies; everybody who voted for it restarts within milliseconds.
+    /// The leader dies. One of two candidates has a slow disk, so that it asks for votes late. The
+    /// other candidate wins and dies, and its voters restart within milliseconds.
     SplitVote,
-    /// A voter does not hear the leader until it wants to stand. Then nobody hears the leader, and
-    /// everybody who does not stand restarts within milliseconds.
-    CutOff,
-    /// The leader stands still while answers to it are on their way, for so long that it is replaced.
+    /// A voter hears nothing of the leader until it becomes a candidate. Then no member hears the
+    /// leader, and all members but the candidate restart within milliseconds.
+    IsolatedLeader,
+    /// The leader pauses while answers to it are under way, until it is replaced.
     LateAnswers,
-    /// Leadership goes to and fro.
-    HandOvers,
-    /// What the leader says arrives late, all of it, so that it is replaced while it goes on refusing.
+    /// Leadership moves every few milliseconds.
+    LeaderTransfers,
+    /// All messages of the leader arrive late, so that it is replaced while it still refuses
+    /// proposals.
     LateLeader,
-    /// A member is away while so much is written that the others drop what it lacks from their logs.
-    Away,
-    /// All logs drop whatever they may, again and again.
+    /// A member is unreachable while so much is written that the others purge what it lacks.
+    LongAbsence,
+    /// All logs purge as much as they may, again and again.
     ShortLogs,
-    /// A sync fails, and the power right after it.
-    BadSync,
+    /// A sync fails, and right after it the power.
+    FailedSync,
 }
 
-/// One step.
+/// One step of a scene.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum SceneStep {
-    /// The process ends, and starts again so much later.
+    /// The process ends, and starts again after `down_us`.
     Restart { member: MemberId, down_us: u64 },
-    /// Two members do not hear each other.
+    /// Two members cannot send to each other.
     Separate { a: MemberId, b: MemberId },
-    /// Nobody hears this member, nor it anybody.
+    /// No other member can exchange messages with this one.
     Isolate { member: MemberId },
-    /// The network works again, all of it.
+    /// All of the network works again.
     Heal,
-    /// Stands still as soon as an answer is on its way to it, if that is before then.
+    /// The member pauses for `pause_us` as soon as an answer is under way to it. Without an answer
+    /// before `before_us` (world time), nothing happens.
     PauseBeforeAnswer {
         member: MemberId,
         pause_us: u64,
         before_us: u64,
     },
-    /// Whoever leads hands over.
-    HandOver,
-    /// All logs drop whatever they may.
+    /// The leader gets the order to hand leadership over.
+    TransferLeadership,
+    /// All logs purge as much as they may.
     PurgeLogs,
-    /// Nobody writes for so long.
+    /// Clients only read for `us`.
     Quiet { us: u64 },
-    /// Its next sync fails.
+    /// The next sync of this member fails.
     FailSync { member: MemberId },
-    /// Its power fails.
+    /// The power of this member fails.
     PowerCut { member: MemberId },
-    /// What this member sends takes so much longer; back to normal at zero.
+    /// Messages of this member take `us` longer from now on; zero is normal.
     Delay { member: MemberId, us: u64 },
 }
 
-/// Waits for the winner of an election.
+/// A candidate that asks for votes late; the scene waits for another one to win.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LateCandidate {
-    /// Asks for votes late, and is left alone.
-    late: MemberId,
+    /// The late candidate, which the scene does not restart.
+    member: MemberId,
+    /// The end of the scene, in world time.
     until_us: u64,
 }
 
 impl World {
-    /// Begins a scene, if this run has any; answers how long it takes.
+    /// Begins a scene if this run has any. Returns its length in microseconds.
     pub(crate) fn begin_scene(&mut self) -> Option<u64> {
         let scenes = self.options.scenes.clone();
         if scenes.is_empty() || !self.chance(0.8) {
@@ -91,13 +97,13 @@ impl World {
         self.note(leader, What::Fault { name: scene.name() });
         Some(match scene {
             Scene::SplitVote => self.split_vote(leader, &others),
-            Scene::CutOff => self.cut_off(leader, &others),
+            Scene::IsolatedLeader => self.isolated_leader(leader, &others),
             Scene::LateAnswers => self.late_answers(leader),
-            Scene::HandOvers => self.hand_overs(),
+            Scene::LeaderTransfers => self.leader_transfers(),
             Scene::LateLeader => self.late_leader(leader),
-            Scene::Away => self.away(leader),
+            Scene::LongAbsence => self.long_absence(leader),
             Scene::ShortLogs => self.short_logs(),
-            Scene::BadSync => self.bad_sync(&others),
+            Scene::FailedSync => self.failed_sync(&others),
         })
     }
 
@@ -110,10 +116,13 @@ impl World {
     fn split_vote(&mut self, leader: MemberId, others: &[MemberId]) -> u64 {
         let promise_us = self.options.timing.promise_us;
         let late = others[self.rng.random_range(0..others.len())];
-        // Its vote for itself, and so its question, is late; its voters have kept their promises by then.
+        // Its vote for itself is durable late, so its request is late. Promises have ended by then.
         self.node_mut(late).slow_disk = self.draw((3 * promise_us / 2, 2 * promise_us));
         let until_us = self.now_us + 4 * promise_us;
-        self.late_candidate = Some(LateCandidate { late, until_us });
+        self.late_candidate = Some(LateCandidate {
+            member: late,
+            until_us,
+        });
         let down_us = self.draw((0, MS));
         let member = leader;
         self.step_after(1, SceneStep::Restart { member, down_us });
@@ -122,9 +131,14 @@ impl World {
         length_us + self.options.timing.election_timeout_max_us
     }
 
-    /// Somebody has won an election while an ambush is laid: it dies, and so does what its voters have in mind.
+    /// A member has won an election while a late candidate is about to ask: the winner dies, and its
+    /// voters restart and lose what they had in memory.
     pub(crate) fn restart_early_winner(&mut self, winner: MemberId) {
-        let Some(LateCandidate { late, until_us }) = self.late_candidate else {
+        let Some(LateCandidate {
+            member: late,
+            until_us,
+        }) = self.late_candidate
+        else {
             return;
         };
         if winner == late || self.now_us > until_us {
@@ -142,10 +156,10 @@ impl World {
         }
     }
 
-    fn cut_off(&mut self, leader: MemberId, others: &[MemberId]) -> u64 {
+    fn isolated_leader(&mut self, leader: MemberId, others: &[MemberId]) -> u64 {
         let timing = self.options.timing.clone();
         let candidate = others[self.rng.random_range(0..others.len())];
-        // Nobody writes, or the others would not vote for it: its log would be shorter than theirs.
+        // No client writes. Otherwise the candidate's log would be too short to get votes.
         let quiet_us = 2 * timing.promise_us + timing.election_timeout_max_us;
         self.step_after(0, SceneStep::Quiet { us: quiet_us });
         let (a, b) = (leader, candidate);
@@ -179,11 +193,11 @@ impl World {
         pause_us + longest_us / 2
     }
 
-    fn hand_overs(&mut self) -> u64 {
+    fn leader_transfers(&mut self) -> u64 {
         let mut at_us = 0;
         for _ in 0..12 {
             at_us += self.draw((5 * MS, 50 * MS));
-            self.step_after(at_us, SceneStep::HandOver);
+            self.step_after(at_us, SceneStep::TransferLeadership);
         }
         at_us
     }
@@ -197,7 +211,7 @@ impl World {
         3 * longest_us
     }
 
-    fn away(&mut self, leader: MemberId) -> u64 {
+    fn long_absence(&mut self, leader: MemberId) -> u64 {
         let timing = self.options.timing.clone();
         let with_data: Vec<MemberId> = self
             .up()
@@ -207,14 +221,14 @@ impl World {
         let Some(member) = self.pick(&with_data) else {
             return 0;
         };
-        // First it does not hear what becomes of its proposals, then they do not arrive either.
+        // First the member hears no results of its proposals; then the proposals do not arrive.
         let all: Vec<MemberId> = self.nodes.keys().copied().collect();
         for other in all.into_iter().filter(|other| *other != member) {
             self.net.block(other, member);
         }
         self.step_after(20 * MS, SceneStep::Isolate { member });
-        self.step_after(2 * timing.promise_us, SceneStep::HandOver);
-        // Back before it gives up its proposals.
+        self.step_after(2 * timing.promise_us, SceneStep::TransferLeadership);
+        // The member is back before it gives up its proposals.
         let length_us = self.draw((
             timing.election_timeout_min_us,
             2 * timing.election_timeout_min_us,
@@ -227,14 +241,14 @@ impl World {
         let heartbeat_us = self.options.timing.heartbeat_us;
         for part in 0..20 {
             self.step_after(part * 3 * heartbeat_us, SceneStep::PurgeLogs);
-            // Databases have come as far as logs, but not on their disks.
+            // Databases have applied everything, but not flushed it.
             let us = heartbeat_us;
             self.step_after(part * 3 * heartbeat_us, SceneStep::Quiet { us });
         }
         60 * heartbeat_us
     }
 
-    fn bad_sync(&mut self, others: &[MemberId]) -> u64 {
+    fn failed_sync(&mut self, others: &[MemberId]) -> u64 {
         let member = others[self.rng.random_range(0..others.len())];
         self.step_after(0, SceneStep::FailSync { member });
         let longest_us = 2 * self.options.sync_us.1;
@@ -245,8 +259,8 @@ impl World {
 
     // --- the steps --------------------------------------------------------------------------
 
-    /// The next step of a scene.
-    pub(crate) fn make(&mut self, step: SceneStep) {
+    /// Performs the next step of a scene.
+    pub(crate) fn perform_step(&mut self, step: SceneStep) {
         if self.is_liveness_phase {
             return;
         }
@@ -274,8 +288,8 @@ impl World {
                 member,
                 pause_us,
                 before_us,
-            } => self.stand_still(member, pause_us, before_us),
-            SceneStep::HandOver => {
+            } => self.pause_before_answer(member, pause_us, before_us),
+            SceneStep::TransferLeadership => {
                 if let Some(leader) = self.ready_leader() {
                     self.transfer_from(leader);
                 }
@@ -307,7 +321,7 @@ impl World {
         self.schedule(down_us, Event::Start { node: id, epoch });
     }
 
-    fn stand_still(&mut self, member: MemberId, pause_us: u64, before_us: u64) {
+    fn pause_before_answer(&mut self, member: MemberId, pause_us: u64, before_us: u64) {
         let is_answer = |message: &PeerMessage| {
             let body = protocol(message).map(|message| &message.body);
             matches!(
@@ -338,13 +352,13 @@ impl Scene {
     fn name(self) -> &'static str {
         match self {
             Scene::SplitVote => "split vote",
-            Scene::CutOff => "leader cut off",
+            Scene::IsolatedLeader => "leader cut off",
             Scene::LateAnswers => "late answers",
-            Scene::HandOvers => "leadership to and fro",
+            Scene::LeaderTransfers => "leadership to and fro",
             Scene::LateLeader => "late leader",
-            Scene::Away => "away for long",
+            Scene::LongAbsence => "away for long",
             Scene::ShortLogs => "short logs",
-            Scene::BadSync => "bad sync",
+            Scene::FailedSync => "bad sync",
         }
     }
 }

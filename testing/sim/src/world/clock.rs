@@ -1,11 +1,14 @@
-//! A member's monotonic clock: it starts anywhere, runs a little fast or slow, and now and then jumps
-//! ahead or stands still. Never goes back.
+//! A member's monotonic clock: it starts at any time, runs a little fast or slow, and sometimes jumps
+//! ahead or stands still. It never goes back.
+//!
+//! The driver sees only this clock; the event queue runs on the world's time.
 
 use synod_consensus::Time;
 
 const MILLION: i128 = 1_000_000;
 
-/// Piecewise linear: from `global_us` on it shows `local_us` plus what has passed, at its own rate.
+/// Piecewise linear: from `global_us` on, the clock shows `local_us` plus the time passed since, at
+/// its own rate.
 #[derive(Clone, Debug)]
 pub(crate) struct Clock {
     global_us: u64,
@@ -14,6 +17,7 @@ pub(crate) struct Clock {
 }
 
 impl Clock {
+    /// A clock that shows `offset_us` at the world's beginning; `rate_ppm` may be negative.
     pub(crate) fn new(offset_us: u64, rate_ppm: i64) -> Clock {
         Clock {
             global_us: 0,
@@ -54,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn never_goes_back_and_finds_its_own_moments() {
+    fn clock_never_goes_back_and_finds_its_own_moments() {
         let mut clock = Clock::new(77, -9_000);
         let mut last = clock.local(0);
         for step in 1..200u64 {

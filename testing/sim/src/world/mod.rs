@@ -1,6 +1,8 @@
 //! The world: members, network, clocks, clients and checkers in one thread, on one virtual clock.
-//! Whatever is drawn comes from one seeded generator, and events happen in one order, so that the
-//! same seed gives the same run.
+//!
+//! All random numbers come from one seeded generator, and events happen in one order (time, then
+//! number). The same seed therefore gives the same run. `World` holds the state; other files add
+//! methods for their part of it.
 
 pub(crate) mod clock;
 pub(crate) mod messages;
@@ -26,12 +28,15 @@ use crate::trace::{Note, Trace, What};
 use crate::world::net::Network;
 use crate::world::wanted_links::WantedLinks;
 
+/// A millisecond, in microseconds.
 pub(crate) const MS: u64 = 1_000;
+/// A second, in microseconds.
 pub(crate) const SECOND: u64 = 1_000_000;
 /// The one group there is.
 pub(crate) const GROUP: GroupId = GroupId(*b"synod simulation");
 
-/// Something that will happen.
+/// An event that is due at some time. `epoch` is that of the process: the event is void if the
+/// process has ended since.
 #[derive(Clone, Debug)]
 pub(crate) enum Event {
     Arrives {
@@ -53,7 +58,7 @@ pub(crate) enum Event {
         node: MemberId,
         epoch: u64,
     },
-    /// Nothing was written since this batch.
+    /// A while after this batch; the log is idle if nothing was written since.
     Idle {
         node: MemberId,
         epoch: u64,
@@ -63,14 +68,14 @@ pub(crate) enum Event {
         node: MemberId,
         epoch: u64,
     },
-    /// A donor has sent all.
+    /// A donor has sent the whole copy.
     Copied {
         node: MemberId,
         epoch: u64,
         joiner: MemberId,
         number: u64,
     },
-    /// A joiner's patience is over.
+    /// A joiner asks for a copy again, unless one has arrived.
     AskAgain {
         node: MemberId,
         epoch: u64,
@@ -92,7 +97,7 @@ pub(crate) enum Event {
     ClientTimeout {
         transaction: u64,
     },
-    /// A client that takes its time goes on.
+    /// A hesitant client hands over the next piece of its action.
     NextPiece {
         node: MemberId,
         epoch: u64,
@@ -104,7 +109,7 @@ pub(crate) enum Event {
     SceneStep(SceneStep),
 }
 
-/// See the module.
+/// One simulated group and everything around it.
 pub(crate) struct World {
     pub(crate) now_us: u64,
     pub(crate) rng: SmallRng,
@@ -118,17 +123,17 @@ pub(crate) struct World {
     pub(crate) next_transaction: u64,
     pub(crate) next_session: u64,
     pub(crate) violation: Option<Violation>,
-    /// Told to go on without a majority, and has not changed the configuration yet.
+    /// A member with the order to become a forced primary that has not changed the configuration.
     pub(crate) forced: Option<MemberId>,
-    /// Since when a leader has told what logs may drop.
+    /// Since when a leader has stated a purge limit, in microseconds of the world's time.
     pub(crate) purge_limit_since_us: Option<u64>,
-    /// No more troubles and clients.
+    /// Faults and clients have ended; the healed core has to come to rest.
     pub(crate) is_liveness_phase: bool,
-    /// Who keeps connections to whom.
+    /// The connections that drivers want.
     pub(crate) wanted_links: Arc<WantedLinks>,
-    /// Connections that are about to be made again.
+    /// Pairs of members that will connect again soon.
     pub(crate) reconnecting: BTreeSet<(MemberId, MemberId)>,
-    /// Waits for the next leader.
+    /// The late candidate of a scene that waits for the next leader.
     pub(crate) late_candidate: Option<LateCandidate>,
     /// Until then clients only read.
     pub(crate) quiet_until_us: u64,
@@ -140,7 +145,7 @@ impl World {
     pub(crate) fn new(seed: u64, options: Options, print: bool) -> World {
         World {
             now_us: 0,
-            // Another stream than the one that drew the options.
+            // A different stream from the one that drew the options.
             rng: SmallRng::seed_from_u64(seed ^ 0x5eed_0f5e_ed00),
             options,
             nodes: BTreeMap::new(),
@@ -166,6 +171,7 @@ impl World {
 
     // --- bookkeeping ------------------------------------------------------------------------
 
+    /// Adds an event to the trace.
     pub(crate) fn note(&mut self, member: MemberId, what: What) {
         let at_us = self.now_us;
         self.trace.note(Note {
@@ -182,20 +188,22 @@ impl World {
         }
     }
 
+    /// True with this probability.
     pub(crate) fn chance(&mut self, share: f64) -> bool {
         self.rng.random_bool(share)
     }
 
-    /// A number between both, inclusive.
+    /// A random number in the range, both ends included.
     pub(crate) fn draw(&mut self, (min, max): (u64, u64)) -> u64 {
         self.rng.random_range(min..=max)
     }
 
+    /// One of these at random; `None` of none.
     pub(crate) fn pick<T: Copy>(&mut self, from: &[T]) -> Option<T> {
-        match from.is_empty() {
-            true => None,
-            false => Some(from[self.rng.random_range(0..from.len())]),
+        if from.is_empty() {
+            return None;
         }
+        Some(from[self.rng.random_range(0..from.len())])
     }
 
     // --- members ----------------------------------------------------------------------------
@@ -231,6 +239,7 @@ impl World {
         up.map(|(id, _)| *id).collect()
     }
 
+    /// What a member's clock shows now.
     pub(crate) fn local(&self, id: MemberId) -> Time {
         self.node(id).clock.local(self.now_us)
     }
@@ -244,22 +253,25 @@ impl World {
         leaders.max_by_key(|id| self.core(*id).term())
     }
 
+    /// The leader, if it has committed an entry of its term.
     pub(crate) fn ready_leader(&self) -> Option<MemberId> {
         self.leader().filter(|id| self.core(*id).is_ready_leader())
     }
 
+    /// The highest index that any member has committed.
     pub(crate) fn commit_index(&self) -> LogIndex {
         self.checks.committed.index()
     }
 
-    /// Whether a disk holds an entry for sure, or did before it was damaged and its member answers for it.
+    /// Whether a disk certainly holds an entry, or held it before damage for which its member still
+    /// answers.
     pub(crate) fn holds(&self, id: MemberId, entry: synod_consensus::EntryId) -> bool {
         self.nodes
             .get(&id)
             .is_some_and(|node| node.disk.vouches_for(entry))
     }
 
-    /// What is on its way to a member.
+    /// Frames that are under way to a member.
     pub(crate) fn frames_to(&self, id: MemberId) -> impl Iterator<Item = &Bytes> {
         self.queue.values().filter_map(move |event| match event {
             Event::Arrives { to, frame, .. } if *to == id => Some(frame),
@@ -279,7 +291,7 @@ impl World {
             .insert((at_us.max(self.now_us), self.events), event);
     }
 
-    /// The next thing happens, unless nothing does before `end_us`.
+    /// Handles the next event or tick; false if none is due up to `end_us`.
     pub(crate) fn step(&mut self, end_us: u64) -> bool {
         let ticks = self.nodes.iter().filter_map(|(id, node)| {
             let at = node.process.as_ref()?.tick_at_us?;
@@ -320,8 +332,8 @@ impl World {
         true
     }
 
-    /// The process that an event is for, if it still runs; a paused one gets it later.
-    fn addressee(&mut self, id: MemberId, epoch: Option<u64>, event: &Event) -> bool {
+    /// Whether the process that an event is for takes it now. A paused process gets it later.
+    fn is_addressee_ready(&mut self, id: MemberId, epoch: Option<u64>, event: &Event) -> bool {
         let Some(node) = self.nodes.get(&id) else {
             return false;
         };
@@ -337,8 +349,21 @@ impl World {
     }
 
     fn handle_event(&mut self, event: Event) {
-        let (id, epoch) = match &event {
-            Event::Arrives { to, .. } => (*to, None),
+        match event {
+            Event::Start { node, epoch } => {
+                if !self.is_up(node) && self.node(node).epoch == epoch {
+                    self.start(node);
+                }
+            }
+            Event::Reconnect { a, b } => {
+                self.reconnecting.remove(&(a, b));
+                self.reconnect(a, b);
+            }
+            Event::ClientTimeout { transaction } => self.give_up(transaction),
+            Event::ClientWork => self.work(),
+            Event::InjectFault => self.inject_fault(),
+            Event::SceneStep(step) => self.perform_step(step),
+            Event::Arrives { to, .. } => self.handle_member_event(to, None, event),
             Event::Turn { node, epoch }
             | Event::Synced { node, epoch }
             | Event::Apply { node, epoch }
@@ -347,24 +372,13 @@ impl World {
             | Event::Copied { node, epoch, .. }
             | Event::AskAgain { node, epoch, .. }
             | Event::NextPiece { node, epoch, .. }
-            | Event::Seek { node, epoch } => (*node, Some(*epoch)),
-            Event::Start { node, epoch } => {
-                let (node, epoch) = (*node, *epoch);
-                if !self.is_up(node) && self.node(node).epoch == epoch {
-                    self.start(node);
-                }
-                return;
-            }
-            Event::Reconnect { a, b } => {
-                self.reconnecting.remove(&(*a, *b));
-                return self.reconnect(*a, *b);
-            }
-            Event::ClientTimeout { transaction } => return self.give_up(*transaction),
-            Event::ClientWork => return self.work(),
-            Event::InjectFault => return self.inject_fault(),
-            Event::SceneStep(step) => return self.make(*step),
-        };
-        if !self.addressee(id, epoch, &event) {
+            | Event::Seek { node, epoch } => self.handle_member_event(node, Some(epoch), event),
+        }
+    }
+
+    /// An event for a process, in one of its epochs or in any.
+    fn handle_member_event(&mut self, id: MemberId, epoch: Option<u64>, event: Event) {
+        if !self.is_addressee_ready(id, epoch, &event) {
             return;
         }
         match event {
@@ -379,30 +393,18 @@ impl World {
                     self.arrives(from, to, group, &frame);
                 }
             }
-            Event::Turn { node, .. } => {
-                self.process(node).turn_planned = false;
-                self.turn(node);
+            Event::Turn { .. } => {
+                self.process(id).turn_planned = false;
+                self.turn(id);
             }
-            Event::Synced { node, .. } => self.synced(node),
-            Event::Apply { node, .. } => self.apply(node),
-            Event::Idle { node, batch, .. } => self.idle(node, batch),
-            Event::CatchUp { node, .. } => self.catch_up(node),
-            Event::Copied {
-                node,
-                joiner,
-                number,
-                ..
-            } => self.copied(node, joiner, number),
-            Event::AskAgain {
-                node,
-                number,
-                after,
-                ..
-            } => self.ask_again(node, number, after),
-            Event::NextPiece {
-                node, transaction, ..
-            } => self.hand_over_rest(node, transaction),
-            Event::Seek { node, .. } => self.seek(node),
+            Event::Synced { .. } => self.synced(id),
+            Event::Apply { .. } => self.apply(id),
+            Event::Idle { batch, .. } => self.idle(id, batch),
+            Event::CatchUp { .. } => self.catch_up(id),
+            Event::Copied { joiner, number, .. } => self.copied(id, joiner, number),
+            Event::AskAgain { number, after, .. } => self.ask_again(id, number, after),
+            Event::NextPiece { transaction, .. } => self.hand_over_rest(id, transaction),
+            Event::Seek { .. } => self.seek(id),
             Event::Start { .. }
             | Event::Reconnect { .. }
             | Event::ClientTimeout { .. }
@@ -412,12 +414,12 @@ impl World {
         }
     }
 
-    /// Whether a kind of trouble is on.
+    /// Whether a fault is on in this run.
     pub(crate) fn has(&self, fault: Fault) -> bool {
         self.options.has(fault)
     }
 
-    /// Counts and notes a trouble.
+    /// Counts and notes a fault.
     pub(crate) fn hit(&mut self, member: MemberId, fault: Fault) {
         let name = fault.name();
         self.coverage.count(name);

@@ -1,4 +1,8 @@
-//! The network between the members: when, and whether, a message arrives.
+//! The network between the members: whether a message arrives, and when.
+//!
+//! Connections have numbers. A frame that was sent over an earlier connection does not arrive, as
+//! with TCP. Blocked directions lose everything; loss, duplicates, reordering, delay and bandwidth
+//! are options of the run.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,31 +12,31 @@ use synod_consensus::{GroupId, MemberId};
 
 use crate::options::{Fault, Options};
 
-/// Bytes of a frame besides its content, about.
+/// Bytes of a frame besides its content, roughly.
 const FRAME_BYTES: u64 = 60;
 
 /// One direction between two members.
 #[derive(Debug, Default)]
 struct Link {
-    /// When what was sent so far has left.
+    /// When all that was sent so far has left the sender, in microseconds.
     busy_until_us: u64,
-    /// When what was sent so far has arrived.
+    /// When all that was sent so far has arrived, in microseconds.
     last_arrival_us: u64,
-    /// How much slower than others.
+    /// Factor on the delay, if slow links are on.
     slow: u64,
 }
 
-/// The connection between two members: the lower id first.
+/// The connection between two members. Pairs have the lower id first.
 #[derive(Debug, Default)]
 struct Connection {
-    /// How often it was made.
+    /// Counts how often it was made or broken.
     number: u64,
     is_up: bool,
     /// The groups they were in when it was made.
     groups: (GroupId, GroupId),
 }
 
-/// When a message arrives.
+/// When a message arrives, in microseconds; `None`: never. `second` is that of a duplicate.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Arrivals {
     pub(crate) first: Option<u64>,
@@ -44,9 +48,9 @@ pub(crate) struct Network {
     blocked: BTreeSet<(MemberId, MemberId)>,
     links: BTreeMap<(MemberId, MemberId), Link>,
     connections: BTreeMap<(MemberId, MemberId), Connection>,
-    /// How much later what these send arrives, in microseconds.
+    /// Additional delay of messages from these members, in microseconds.
     late: BTreeMap<MemberId, u64>,
-    /// No loss, duplicates or slowness any more.
+    /// Whether loss, duplicates and slowness have ended.
     pub(crate) healed: bool,
 }
 
@@ -55,7 +59,7 @@ fn pair(a: MemberId, b: MemberId) -> (MemberId, MemberId) {
 }
 
 impl Network {
-    /// Sends a message of so many bytes now.
+    /// Sends a message of `bytes` now; `way` is (from, to).
     pub(crate) fn carry(
         &mut self,
         rng: &mut SmallRng,
@@ -71,9 +75,10 @@ impl Network {
         let (reorder, slow_links) = (has(Fault::Reordering), has(Fault::SlowLinks));
         let (bandwidth, duplicates) = (has(Fault::Bandwidth), has(Fault::Duplicates));
         let link = self.links.entry(way).or_insert_with(|| Link {
-            slow: match rng.random_bool(0.2) {
-                true => rng.random_range(2..10),
-                false => 1,
+            slow: if rng.random_bool(0.2) {
+                rng.random_range(2..10)
+            } else {
+                1
             },
             ..Link::default()
         });
@@ -104,7 +109,7 @@ impl Network {
         }
     }
 
-    /// How many bytes' worth of time the link is behind, in microseconds.
+    /// How long the link needs to send what is queued, in microseconds.
     pub(crate) fn backlog_us(&self, now_us: u64, way: (MemberId, MemberId)) -> u64 {
         let link = self.links.get(&way);
         link.map_or(0, |link| link.busy_until_us.saturating_sub(now_us))
@@ -139,7 +144,7 @@ impl Network {
         .collect()
     }
 
-    /// Two members connect, being in these groups; the connection's number.
+    /// Two members connect; `groups` are those that they are in. Returns the connection's number.
     pub(crate) fn connect(&mut self, a: MemberId, b: MemberId, groups: (GroupId, GroupId)) -> u64 {
         let groups = if a < b { groups } else { (groups.1, groups.0) };
         let connection = self.connections.entry(pair(a, b)).or_default();
@@ -148,7 +153,7 @@ impl Network {
         connection.number
     }
 
-    /// The connection breaks: what is on its way is lost. False if there was none.
+    /// The connection breaks, and frames under way are lost. False if there was no connection.
     pub(crate) fn disconnect(&mut self, a: MemberId, b: MemberId) -> bool {
         for way in [(a, b), (b, a)] {
             if let Some(link) = self.links.get_mut(&way) {
@@ -158,7 +163,7 @@ impl Network {
         let Some(connection) = self.connections.get_mut(&pair(a, b)) else {
             return false;
         };
-        // Also what was sent before the other end noticed.
+        // Frames that were sent before the other end noticed are lost, too.
         connection.number += 1;
         std::mem::take(&mut connection.is_up)
     }
@@ -167,7 +172,7 @@ impl Network {
         self.blocked.insert((from, to));
     }
 
-    /// What this member sends from now on takes so much longer.
+    /// Messages of this member take `us` longer from now on.
     pub(crate) fn delay(&mut self, member: MemberId, us: u64) {
         self.late.insert(member, us);
     }
@@ -176,7 +181,7 @@ impl Network {
         self.blocked.contains(&(from, to))
     }
 
-    /// Unblocks all; answers the pairs that were cut off.
+    /// Unblocks all directions. Returns the pairs that were blocked.
     pub(crate) fn unblock_all(&mut self) -> Vec<(MemberId, MemberId)> {
         let mut pairs: Vec<_> = std::mem::take(&mut self.blocked)
             .into_iter()
@@ -188,7 +193,7 @@ impl Network {
         pairs
     }
 
-    /// Unblocks one direction, drawn at random; answers it.
+    /// Unblocks one direction, drawn at random, and returns it.
     pub(crate) fn unblock_one(&mut self, rng: &mut SmallRng) -> Option<(MemberId, MemberId)> {
         if self.blocked.is_empty() {
             return None;

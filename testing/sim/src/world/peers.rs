@@ -1,5 +1,7 @@
-//! Connections between the members: who finds whom, what is told about it, and messages as bytes on
-//! their way.
+//! Connections between the members: how members find each other, what drivers learn about
+//! connections, and messages as bytes under way.
+//!
+//! Every message is encoded and decoded as in production, so that a wrong codec breaks a run.
 
 use bytes::{Bytes, BytesMut};
 use synod_consensus::{GroupId, MemberId};
@@ -11,7 +13,7 @@ use crate::trace::What;
 use crate::world::messages::{index_of, kind_of, protocol};
 use crate::world::{Event, MS, SECOND, World};
 
-/// Between two rounds of looking for the group.
+/// Time between two rounds of looking for the group, in microseconds.
 const SEEK_US: u64 = 500 * MS;
 
 impl World {
@@ -23,7 +25,7 @@ impl World {
         if from == to || !known {
             return;
         }
-        // A lane that is full takes no more bulk; what protects the connection is not queued there.
+        // A full lane takes no more bulk. Messages that keep the connection alive use another lane.
         let is_bulk = message.lane() == Lane::Bulk && !matches!(message, PeerMessage::Propose(_));
         if is_bulk && self.net.backlog_us(self.now_us, (from, to)) > 2 * SECOND {
             self.note_lost(to, message);
@@ -31,7 +33,7 @@ impl World {
         }
         let frame = match encode(message) {
             Ok(frame) => frame,
-            Err(why) => return self.garbled(from, why),
+            Err(why) => return self.report_garbled(from, why),
         };
         let (now_us, bytes) = (self.now_us, frame.len() as u64);
         let way = (from, to);
@@ -43,7 +45,7 @@ impl World {
         let Some(first) = arrivals.first else {
             self.coverage.count("message lost");
             self.note_lost(to, message);
-            // Only what the protocol repeats by itself may vanish without a trace.
+            // Only messages that the protocol repeats by itself may vanish without a broken connection.
             if protocol(message).is_none() {
                 self.reconnect_later(from, to);
             }
@@ -67,11 +69,11 @@ impl World {
         }
     }
 
-    /// A frame of a peer.
+    /// A frame from another member arrives.
     pub(crate) fn arrives(&mut self, from: MemberId, to: MemberId, group: GroupId, frame: &Bytes) {
         let message = match decode(frame) {
             Ok(message) => message,
-            Err(why) => return self.garbled(from, why),
+            Err(why) => return self.report_garbled(from, why),
         };
         let term = protocol(&message).map_or(Default::default(), |message| message.term);
         let (kind, index) = (kind_of(&message), index_of(&message));
@@ -94,10 +96,10 @@ impl World {
         );
     }
 
-    fn garbled(&mut self, from: MemberId, why: String) {
+    fn report_garbled(&mut self, from: MemberId, why: String) {
         self.judge(Err(Violation {
             rule: "messages survive the wire",
-            what: format!("of {from}: {why}"),
+            what: format!("a message of {from}: {why}"),
         }));
     }
 
@@ -117,7 +119,7 @@ impl World {
         }
     }
 
-    /// A connection breaks if there is one, and is made again if the network allows.
+    /// Breaks the connection if there is one, and makes it again if the network allows.
     pub(crate) fn reconnect(&mut self, a: MemberId, b: MemberId) {
         self.disconnect(a, b);
         self.wanted_links.tried(a, b);
@@ -166,7 +168,8 @@ impl World {
         }
     }
 
-    /// The member has found its group: whoever knows it as a stranger is told so.
+    /// The member has found its group. Peers that know it as a stranger learn that by a new
+    /// connection.
     pub(crate) fn introduce(&mut self, id: MemberId) {
         for other in self.net.connected_to(id) {
             self.reconnect_later(id, other);
@@ -175,7 +178,7 @@ impl World {
 
     // --- finding the group ------------------------------------------------------------------
 
-    /// Calls every member there is, as their addresses are known to operators.
+    /// Contacts every member that is up, as operators would have listed all addresses.
     pub(crate) fn seek(&mut self, id: MemberId) {
         if !self.process(id).is_seeking {
             return;
@@ -184,8 +187,8 @@ impl World {
         self.schedule(SEEK_US, Event::Seek { node, epoch });
         for other in self.up().into_iter().filter(|other| *other != id) {
             let blocked = self.net.is_blocked(id, other) || self.net.is_blocked(other, id);
-            let asleep = self.node(other).paused_until_us > self.now_us;
-            if blocked || asleep || self.net.is_connected(id, other) {
+            let is_paused = self.node(other).paused_until_us > self.now_us;
+            if blocked || is_paused || self.net.is_connected(id, other) {
                 continue;
             }
             let (member, address) = (other, self.node(other).name.clone());
@@ -221,6 +224,6 @@ pub(crate) fn decode(frame: &Bytes) -> Result<PeerMessage, String> {
     let mut decoder = FrameDecoder::new(FrameLimits::default().of(Lane::Bulk));
     decoder.feed(frame);
     let whole = decoder.next_frame().map_err(|error| error.to_string())?;
-    let whole = whole.ok_or("a frame is cut short")?;
+    let whole = whole.ok_or("a frame is incomplete")?;
     PeerMessage::decode(OUR_VERSIONS.max, whole).map_err(|error| error.to_string())
 }
