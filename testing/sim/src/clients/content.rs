@@ -1,5 +1,7 @@
-//! What the simulated clients put into their actions: keys for certification, and, as data, the rows
-//! that they write, for the checkers.
+//! What the simulated clients put into their actions.
+//!
+//! The keys are for certification. The data names the transaction and its rows, for the checkers;
+//! every further byte is determined by both, so that swapped or changed bytes are noticed.
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use synod_certify::{KeySet, KeyType};
@@ -7,20 +9,22 @@ use synod_certify::{KeySet, KeyType};
 /// A row that a transaction changed.
 pub(crate) type Row = u16;
 
-/// Columns of the tables: a row's table is its number modulo this.
+/// Number of tables. The table of a row is its number modulo this.
 pub(crate) const TABLES: u16 = 3;
 
 /// The data of an action.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Content {
-    /// Counts all transactions of the world.
+    /// Number of the transaction; counts all transactions of the world.
     pub(crate) transaction: u64,
+    /// The rows that it writes.
     pub(crate) rows: Vec<Row>,
-    /// So many bytes more, each of them told from its neighbours.
+    /// Number of further bytes, each different from its neighbours.
     pub(crate) filler: usize,
 }
 
 impl Content {
+    /// The bytes of the action's data.
     pub(crate) fn encode(&self) -> Bytes {
         let mut out = BytesMut::with_capacity(10 + 2 * self.rows.len() + self.filler);
         out.put_u64_le(self.transaction);
@@ -33,10 +37,10 @@ impl Content {
     }
 
     fn byte(&self, at: usize) -> u8 {
-        (self.transaction as usize * 31 + at * 7 + at / 251) as u8 // any of them will do
+        (self.transaction as usize * 31 + at * 7 + at / 251) as u8 // any byte of it
     }
 
-    /// None: these are not the bytes that a client handed over.
+    /// `None`: these are not the bytes that a client handed over.
     pub(crate) fn decode(mut data: Bytes) -> Option<Content> {
         if data.len() < 10 {
             return None;
@@ -60,7 +64,7 @@ impl Content {
     }
 }
 
-/// The keys of changes to these rows: `kind` on the rows, REFERENCE on what is above them.
+/// The keys of changes to these rows: `kind` on the rows, and REFERENCE on their tables.
 pub(crate) fn row_keys(rows: &[Row], kind: KeyType) -> KeySet {
     let mut keys = KeySet::new();
     for row in rows {
@@ -85,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn content_comes_back_and_damage_is_noticed() {
+    fn content_is_decoded_as_it_was_and_damage_is_noticed() {
         let content = Content {
             transaction: 77,
             rows: vec![1, 2, 500],

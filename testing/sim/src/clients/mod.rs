@@ -1,5 +1,7 @@
-//! Clients, and the oracle of what they were told: transactions on rows with local locks, and causal
-//! reads. A transaction whose client gave up, or whose member died, is unknown, never absent.
+//! Clients: transactions on rows with local locks, and causal reads, at members with a database.
+//!
+//! The answers that clients get are checked against what is committed (`invariants/history.rs`). A
+//! transaction whose client gave up, or whose member died, is unknown, never absent.
 
 pub(crate) mod content;
 
@@ -20,24 +22,24 @@ use crate::member::recorded_effects::WaitingClient;
 use crate::trace::What;
 use crate::world::{Event, World};
 
-/// Transactions of one member at a time, at most.
+/// Most transactions under way at one member.
 const IN_FLIGHT_MAX: usize = 48;
 
-/// What a client waits for.
+/// A transaction that a client waits for.
 pub(crate) struct Transaction {
     pub(crate) member: MemberId,
     pub(crate) session: SessionId,
     pub(crate) rows: Vec<Row>,
     pub(crate) caller: Arc<WaitingClient>,
-    /// What it has not handed over yet.
+    /// Pieces of the action that the client has not handed over yet.
     rest: VecDeque<Piece>,
-    /// It takes its time for each piece.
+    /// Whether the client pauses before each further piece.
     is_hesitant: bool,
     snapshot: Arc<Snapshot>,
 }
 
 impl World {
-    /// Somebody does something, and so on.
+    /// A client at some member reads or writes; then the next one is planned.
     pub(crate) fn work(&mut self) {
         if self.is_liveness_phase {
             return;
@@ -54,13 +56,14 @@ impl World {
         if self.chance(self.options.workload.reads) || self.now_us < self.quiet_until_us {
             self.read(id);
         } else {
-            // Several at a time now and then.
+            // Sometimes several at the same moment.
             for _ in 0..self.rng.random_range(1..4) {
                 self.submit(id);
             }
         }
     }
 
+    /// A client at a member asks for a causal read.
     pub(crate) fn read(&mut self, id: MemberId) {
         if self.node(id).paused_until_us > self.now_us {
             return;
@@ -74,41 +77,44 @@ impl World {
     /// A client at a member commits a transaction.
     pub(crate) fn submit(&mut self, id: MemberId) -> bool {
         let node = self.node(id);
-        let asleep = node.paused_until_us > self.now_us;
+        let is_paused = node.paused_until_us > self.now_us;
         let waiting = node.process.as_ref().map(|p| p.driver.load().submitted);
         let busy = waiting.is_none_or(|count| count >= IN_FLIGHT_MAX);
-        // Servers without a database of the group take no clients.
+        // Servers whose database does not follow the group take no clients.
         let ready = node.process.as_ref().is_some_and(|p| p.deliverer.is_some());
-        if busy || !ready || asleep {
+        if busy || !ready || is_paused {
             return false;
         }
         let Some((rows, class)) = self.draw_transaction(id) else {
             return false;
         };
         let last_seen = self.node(id).database.applied.0;
-        let kind = match self.chance(0.8) {
-            true => KeyType::Exclusive,
-            false => KeyType::Update,
+        let kind = if self.chance(0.8) {
+            KeyType::Exclusive
+        } else {
+            KeyType::Update
         };
         let mut keys = match class {
             Class::TotalOrder => table_keys(self.rng.random_range(0..TABLES)),
             Class::WriteSet { .. } | Class::Barrier => row_keys(&rows, kind),
         };
         if self.chance(0.2) {
-            // Refers to a row of somebody's, as a foreign key does.
+            // Refers to any row, as a foreign key does.
             let row = self.rng.random_range(0..self.options.workload.rows);
             let table = (row % TABLES).to_le_bytes();
-            let how = match self.chance(0.5) {
-                true => KeyType::Reference,
-                false => KeyType::Shared,
+            let kind = if self.chance(0.5) {
+                KeyType::Reference
+            } else {
+                KeyType::Shared
             };
-            keys.append(&[b"db", &table, &row.to_le_bytes()], how);
+            keys.append(&[b"db", &table, &row.to_le_bytes()], kind);
         }
         self.next_transaction += 1;
         let (share, bytes_max) = self.options.workload.filler;
-        let filler = match self.chance(share) {
-            true => self.rng.random_range(0..bytes_max),
-            false => 0,
+        let filler = if self.chance(share) {
+            self.rng.random_range(0..bytes_max)
+        } else {
+            0
         };
         let content = Content {
             transaction: self.next_transaction,
@@ -125,7 +131,8 @@ impl World {
         true
     }
 
-    /// Rows that nobody else at this member holds, and what is done to them.
+    /// Rows that no other client at this member holds, and the class of the action. `None` if one of
+    /// the rows is held.
     fn draw_transaction(&mut self, id: MemberId) -> Option<(Vec<Row>, Class)> {
         let workload = self.options.workload.clone();
         if self.chance(workload.total_order) {
@@ -188,7 +195,7 @@ impl World {
         self.hand_over_rest(id, transaction);
     }
 
-    /// Hands over the pieces that are left: all of them, or the next one after a while.
+    /// Hands over the remaining pieces: all of them, or one now and the next after a pause.
     pub(crate) fn hand_over_rest(&mut self, id: MemberId, transaction: u64) {
         while let Some(known) = self.transactions.get_mut(&transaction) {
             let Some(piece) = known
@@ -227,9 +234,9 @@ impl World {
         }
     }
 
-    // --- what clients are told --------------------------------------------------------------
+    // --- answers to clients -----------------------------------------------------------------
 
-    /// A client's action has a fate.
+    /// A client's transaction has a result.
     pub(crate) fn transaction_ended(
         &mut self,
         id: MemberId,
@@ -255,7 +262,7 @@ impl World {
                 let name = match result {
                     ProposalResult::Conflict { .. } => "conflict",
                     ProposalResult::TooOld => "snapshot too old",
-                    ProposalResult::GivenUp => "given up",
+                    ProposalResult::GivenUp => "proposal given up",
                     ProposalResult::NotProposed => "no group to propose to",
                     _ => "proposal malformed",
                 };
@@ -277,21 +284,22 @@ impl World {
         }
     }
 
-    /// The client hears "committed": a majority must have it on disk now.
+    /// A client is answered "committed": a majority must have the entry on disk now.
     fn check_acknowledged(&mut self, entry: EntryId) {
         let voters = self.checks.quorums.voters_of(entry.index);
         let checked = durable_on_quorum(entry, voters, |member| self.holds(member, entry));
         self.judge(checked);
     }
 
-    /// Nobody waits any longer: locks go, and later transactions are no longer its siblings.
+    /// The client stops waiting: its locks are released, and later transactions of this member no
+    /// longer count as protected by them.
     pub(crate) fn give_up(&mut self, transaction: u64) {
         let Some(known) = self.transactions.get(&transaction) else {
             return;
         };
         let (id, caller) = (known.member, known.caller.clone());
         if lock(&caller.outcome).give_up() != ProposalResult::Unknown {
-            // It knows its fate, and only waits for the database.
+            // The result is known; the client only waits for the database.
             return;
         }
         self.coverage.count("transaction timed out");
@@ -310,7 +318,7 @@ impl World {
         self.transactions.retain(|_, known| !theirs(known));
     }
 
-    /// A transaction is over: its locks go.
+    /// A transaction is over: its locks are released.
     pub(crate) fn finish(&mut self, transaction: u64) {
         let Some(done) = self.transactions.remove(&transaction) else {
             return;
@@ -323,7 +331,7 @@ impl World {
         }
     }
 
-    /// Whether any proposal of this member is without an outcome.
+    /// Whether any proposal of this member has no result yet.
     pub(crate) fn has_open_proposals(&self, id: MemberId) -> bool {
         let process = self.node(id).process.as_ref();
         process.is_some_and(|p| p.driver.load().submitted > 0)

@@ -1,8 +1,10 @@
-//! Going on without a majority (decision 013): most voters are lost for good, and an operator orders one that is
-//! left to lead. What the lost ones had committed and this one has not is *lost by order*: it is taken out of
-//! the account, and everything else has to hold as ever, before and after.
+//! Loss of the quorum (decision 013): most voters are lost for good, and an operator orders one of the
+//! others to become a forced primary.
 //!
-//! Operators do here what members tell them to: a database that holds lost actions is given up.
+//! Entries that the lost voters had committed and that are not in the log of the forced primary are
+//! *lost to the forced primary*. The checkers forget that these entries were committed; all other
+//! rules hold before and after. Operators follow the advice of members here: a database that holds
+//! lost actions is deleted.
 
 use synod_consensus::{EntryHeader, EntryId, ForceError, LogIndex, MemberId, Seqno};
 use synod_member::{Event as Input, ForceDone};
@@ -17,8 +19,8 @@ use crate::trace::What;
 use crate::world::World;
 
 impl World {
-    /// Loses most voters and goes on with one of the rest. `None` if nobody is fit for it; otherwise those
-    /// that are left, who must come to rest.
+    /// Loses most voters and forces one of the others to be primary. Returns the survivors, which must
+    /// come to rest; `None` if no member can be a forced primary.
     pub(crate) fn continue_with_forced_primary(&mut self) -> Option<BTreeSet<MemberId>> {
         self.stop_all();
         let all: Vec<MemberId> = self.nodes.keys().copied().collect();
@@ -28,17 +30,17 @@ impl World {
             (node.slow_disk, node.paused_until_us) = (0, 0);
             self.start(*id);
         }
-        let fit: Vec<MemberId> = all
+        let candidates: Vec<MemberId> = all
             .into_iter()
             .filter(|id| self.can_be_forced_primary(*id))
             .collect();
-        let leader = self.pick(&fit)?;
+        let leader = self.pick(&candidates)?;
         let left = self.draw_survivors(leader);
-        let cut = self.last_committed_in(&self.node(leader).disk.written);
+        let kept_to = self.last_committed_in(&self.node(leader).disk.written);
         self.stop_all();
         self.hit(leader, Fault::ForcedPrimary);
-        self.forget_lost_entries(cut);
-        self.give_up_disks(&left, cut);
+        self.forget_lost_entries(kept_to);
+        self.lose_disks(&left, kept_to);
         let left: BTreeSet<MemberId> = left.into_iter().filter(|id| !self.node(*id).gone).collect();
         self.net.unblock_all();
         self.forced = Some(leader);
@@ -59,7 +61,8 @@ impl World {
         }
     }
 
-    /// Whether this member can be told to go on: it votes, its log is whole, and its database goes with it.
+    /// Whether this member can become a forced primary: it is a voter, its log is undamaged, and its
+    /// database fits to the log.
     fn can_be_forced_primary(&self, id: MemberId) -> bool {
         let node = self.node(id);
         if !node.is_up() || !node.has_data || node.database.copying || node.disk.needs_repair() {
@@ -71,7 +74,7 @@ impl World {
         core.config().config.is_voter(id) && core.base().seqno <= applied && applied <= kept
     }
 
-    /// Who is left beside a member: fewer than a majority of its configuration.
+    /// Random survivors with this member among them: fewer than a majority of its configuration.
     fn draw_survivors(&mut self, leader: MemberId) -> Vec<MemberId> {
         let voters: BTreeSet<MemberId> = self.core(leader).config().config.voters().collect();
         let mut left = vec![leader];
@@ -85,7 +88,7 @@ impl World {
         left
     }
 
-    /// Up to where a log has what is committed.
+    /// The last index up to which a log has what is committed.
     fn last_committed_in(&self, log: &LogImage) -> LogIndex {
         let committed = &self.checks.committed;
         let known = |index: LogIndex| committed.get(index).map(EntryHeader::id);
@@ -100,18 +103,18 @@ impl World {
         header.map_or(Seqno(0), |header| header.seqno)
     }
 
-    /// Takes what is committed after an entry out of the account.
-    fn forget_lost_entries(&mut self, cut: LogIndex) {
-        if self.commit_index() > cut {
-            self.coverage.count("entries lost by order");
+    /// The checkers forget that entries after `kept_to` were committed.
+    fn forget_lost_entries(&mut self, kept_to: LogIndex) {
+        if self.commit_index() > kept_to {
+            self.coverage.count("entries lost to a forced primary");
         }
         let entries = self.checks.committed.entries();
         let kept: Vec<_> = entries
             .iter()
-            .take_while(|(header, _)| header.index <= cut)
+            .take_while(|(header, _)| header.index <= kept_to)
             .copied()
             .collect();
-        self.checks.forget_committed(cut);
+        self.checks.forget_committed(kept_to);
         for (header, term) in kept {
             let known = self.checks.payloads.get(header.id());
             let Some((header, payload)) = known else {
@@ -124,10 +127,10 @@ impl World {
         }
     }
 
-    /// The disks of the others are lost; so is, to their operators, a log that begins behind the cut, and a
-    /// database with lost actions whose log is damaged.
-    fn give_up_disks(&mut self, left: &[MemberId], cut: LogIndex) {
-        let kept = self.seqno_at(cut);
+    /// The disks of all but the survivors are lost. Operators also give up a log that begins after
+    /// `kept_to`, and a database with lost actions whose log is damaged or too short.
+    fn lose_disks(&mut self, left: &[MemberId], kept_to: LogIndex) {
+        let kept = self.seqno_at(kept_to);
         let all: Vec<MemberId> = self.nodes.keys().copied().collect();
         for id in all {
             let node = self.node_mut(id);
@@ -138,63 +141,62 @@ impl World {
                 known.is_some_and(|(header, _)| header.seqno < self.node(id).database.applied);
             let node = self.node_mut(id);
             if node.database.holds_lost && (needs_repair || is_short) {
-                // Its log does not tell, so the documents do.
+                // The log cannot show that, so the operator follows the documents.
                 node.database.replace(Seqno(0));
             }
-            let begins_behind = node.disk.written.base.index > cut;
-            if !left.contains(&id) || begins_behind {
+            let begins_later = node.disk.written.base.index > kept_to;
+            if !left.contains(&id) || begins_later {
                 node.gone = true;
             }
         }
     }
 
-    /// A member has stopped because its database holds what is lost. Its operator deletes that.
+    /// A member has stopped because its database holds lost actions. Its operator deletes it.
     pub(crate) fn give_up_database(&mut self, id: MemberId) {
-        self.coverage
-            .count("database given up after a forced start");
+        self.coverage.count("database deleted after quorum loss");
         self.node_mut(id).database.replace(Seqno(0));
     }
 
-    /// A database is handed something.
+    /// A database that applies actions holds none that were lost.
     pub(crate) fn check_not_lost(&mut self, id: MemberId) {
         let holds_lost = self.node(id).database.holds_lost;
         let checked = require(
             !holds_lost,
-            "what is lost by order is in no database",
-            || format!("{id} goes on with a database that holds actions which the group has lost"),
+            "no database keeps actions lost to a forced primary",
+            || format!("{id} applies to a database that holds actions which the group has lost"),
         );
         self.judge(checked);
     }
 
-    /// The member that was told to go on says whether it does.
+    /// The answer of the member that was ordered to become a forced primary.
     pub(crate) fn forced_primary_answered(&mut self, id: MemberId, result: Result<(), ForceError>) {
         self.note(id, What::Operator { name: "force" });
         if let Err(error) = result {
             self.judge(Err(Violation {
-                rule: "a fit member goes on when told to",
+                rule: "a member that can be a forced primary becomes one",
                 what: format!("{id}: {error}"),
             }));
         }
     }
 
-    /// Whether this configuration entry is the one that was ordered.
+    /// Whether a configuration is the one that the forced primary makes by order.
     pub(crate) fn is_forced_configuration(
         &mut self,
         id: MemberId,
         entry: EntryId,
         sole_voter: bool,
     ) -> bool {
-        let ordered = self.forced == Some(id) && sole_voter;
-        if ordered {
+        let is_forced = self.forced == Some(id) && sole_voter;
+        if is_forced {
             self.forced = None;
             self.note(id, What::Forced { entry });
         }
-        ordered
+        is_forced
     }
 }
 
 impl crate::member::recorded_effects::RecordedEffects {
-    /// Takes the place of the operator who has given the order.
+    /// The operator who waits for the answer to the order.
     fn forced(self: &std::sync::Arc<Self>) -> ForceDone {
         let effects = self.clone();
         ForceDone(Box::new(move |result| {

@@ -1,5 +1,7 @@
-//! Programs of different ages in one group: there is only one protocol version yet, so the newer program is one
-//! that claims to speak the next one, too. Messages are encoded as in version 1 between all of them.
+//! Programs of different versions in one group.
+//!
+//! There is only one protocol version yet. The newer program therefore claims to speak the next one,
+//! too; all messages are still encoded as in version 1.
 
 use synod_consensus::{MemberId, VersionRange};
 
@@ -8,31 +10,33 @@ use crate::options::Fault;
 use crate::trace::What;
 use crate::world::World;
 
-/// The program that came first.
+/// Protocol versions that the first program speaks.
 pub(crate) const OLD: VersionRange = VersionRange { min: 1, max: 1 };
-/// Its successor.
+/// Protocol versions that its successor speaks.
 pub(crate) const NEW: VersionRange = VersionRange { min: 1, max: 2 };
 
 impl World {
-    /// The program that a new member begins with. A group is founded by the old one.
+    /// The versions that a new member's program speaks. The old program founds the group.
     pub(crate) fn draw_versions(&mut self) -> VersionRange {
-        match self.options.has(Fault::Versions) && !self.nodes.is_empty() && self.chance(0.8) {
-            true => NEW,
-            false => OLD,
+        if self.options.has(Fault::Versions) && !self.nodes.is_empty() && self.chance(0.8) {
+            NEW
+        } else {
+            OLD
         }
     }
 
-    /// A member's program is replaced by an older or a newer one, and it is started again.
+    /// An operator replaces a member's program by an older or a newer one, and restarts the member.
     pub(crate) fn change_version(&mut self) {
-        let there = |(_, node): &(&MemberId, &Node)| !node.gone;
-        let all = self.nodes.iter().filter(there);
+        let is_present = |(_, node): &(&MemberId, &Node)| !node.gone;
+        let all = self.nodes.iter().filter(is_present);
         let (old, new): (Vec<_>, Vec<_>) = all.partition(|(_, node)| node.versions == OLD);
         let ids = |of: Vec<(&MemberId, &Node)>| of.into_iter().map(|(id, _)| *id).collect();
         let (old, new): (Vec<MemberId>, Vec<MemberId>) = (ids(old), ids(new));
-        // Upgrades get done, in the end.
-        let versions = match self.chance(0.7) && !old.is_empty() {
-            true => NEW,
-            false => OLD,
+        // Upgrades are more frequent, so that they are complete in the end.
+        let versions = if self.chance(0.7) && !old.is_empty() {
+            NEW
+        } else {
+            OLD
         };
         let Some(id) = self.pick(if versions == NEW { &old } else { &new }) else {
             return;
@@ -51,7 +55,7 @@ impl World {
         self.restart_later(id);
     }
 
-    /// Everybody gets the newest program; whoever runs another one is stopped for that.
+    /// All members get the new program; a member that runs the old one is stopped first.
     pub(crate) fn finish_upgrade(&mut self) {
         if !self.has(Fault::Versions) {
             return;

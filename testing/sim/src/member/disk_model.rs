@@ -1,4 +1,7 @@
-//! What is on a member's disk, as the checkers keep account of it: independent of the log's own idea.
+//! What is on a member's disk, as the checkers keep account of it, independent of the log's own view.
+//!
+//! [`DiskModel`] follows writes, syncs and floors. After a crash it says what the log may come back
+//! with; after damage it says what the member still has to answer for.
 
 use std::collections::VecDeque;
 
@@ -9,12 +12,14 @@ use synod_consensus::{
 /// The state of a log: where it starts, the term of each entry, and the vote.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LogImage {
+    /// The last entry before the log.
     pub(crate) base: EntryId,
+    /// The term of each entry after `base`.
     terms: Vec<Term>,
     pub(crate) vote: HardState,
 }
 
-/// One record.
+/// One record of a log.
 #[derive(Clone, Debug)]
 pub(crate) enum Op {
     Entry(EntryId),
@@ -24,6 +29,7 @@ pub(crate) enum Op {
 }
 
 impl LogImage {
+    /// What a log came back with.
     pub(crate) fn of(recovered: &Recovered) -> LogImage {
         let base = recovered.base.last;
         let last = recovered.tail.last().map_or(base, EntryHeader::id);
@@ -43,11 +49,13 @@ impl LogImage {
         }
     }
 
+    /// The last entry, or the base of an empty log.
     pub(crate) fn last(&self) -> EntryId {
         let index = LogIndex(self.base.index.0 + self.terms.len() as u64);
         self.id_at(index).unwrap_or(self.base)
     }
 
+    /// The entry at an index, the base included.
     pub(crate) fn id_at(&self, index: LogIndex) -> Option<EntryId> {
         if index == self.base.index {
             return Some(self.base);
@@ -57,7 +65,7 @@ impl LogImage {
         Some(EntryId { term, index })
     }
 
-    /// All entries, each with the one before.
+    /// All entries, each with its predecessor.
     pub(crate) fn ids(&self) -> impl DoubleEndedIterator<Item = (EntryId, EntryId)> + '_ {
         let first = self.base.index.0 + 1;
         (0..self.terms.len()).map(move |at| {
@@ -76,7 +84,7 @@ impl LogImage {
         })
     }
 
-    /// Whether a (committed) entry is held, or was before the log's start.
+    /// Whether a (committed) entry is in the log or before its beginning.
     pub(crate) fn has(&self, id: EntryId) -> bool {
         id.index <= self.base.index || self.id_at(id.index) == Some(id)
     }
@@ -97,7 +105,7 @@ impl LogImage {
         }
     }
 
-    /// The prefix up to `base` is gone.
+    /// The prefix up to `base` is purged.
     pub(crate) fn purge(&mut self, base: EntryId) {
         let gone = base.index.0.saturating_sub(self.base.index.0);
         if gone > 0 {
@@ -109,7 +117,7 @@ impl LogImage {
         }
     }
 
-    /// Whether both hold the same, wherever they start.
+    /// Whether both logs hold the same where both have entries, and the same vote.
     pub(crate) fn same(&self, other: &LogImage) -> bool {
         let from = self.base.index.max(other.base.index);
         let (last, its_last) = (self.last(), other.last());
@@ -119,50 +127,55 @@ impl LogImage {
     }
 }
 
-/// What an opened log amounts to.
+/// What an opened log holds.
 #[derive(Clone, Debug)]
 pub(crate) struct RecoveredLog {
     pub(crate) image: LogImage,
-    /// It is under repair until it has reached this entry.
+    /// The member is under repair until its log has reached this entry.
     pub(crate) mark: Option<EntryId>,
-    /// A repair was begun since it was open last: damage was noticed.
+    /// Damage was noticed, and a repair begun, since the log was open last.
     pub(crate) repaired: bool,
 }
 
-/// What a damaged log has lost and its member still answers for, until it has come again.
+/// What a damaged log has lost, until other members have supplied it again. The member still answers
+/// for it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Unrepaired {
     /// The last entry that was durable.
     pub(crate) mark: EntryId,
-    /// What was durable, for each damage.
+    /// What was durable before each damage.
     pub(crate) images: Vec<LogImage>,
 }
 
-/// A member's disk: what was written, and how much of it is durable.
+/// A member's disk: what was written, what of it is durable, and what a floor states.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct DiskModel {
+    /// Everything written.
     pub(crate) written: LogImage,
+    /// Everything that a sync has covered.
     pub(crate) durable: LogImage,
-    /// Stated durable by a floor on the disk: recovery must never lose it silently.
+    /// What a floor on the disk states as durable. Recovery must never lose it silently.
     pub(crate) floor: LogImage,
     pending: VecDeque<(WriteTicket, Op)>,
     /// What the last sync made durable, after `floor`.
     last_batch: Vec<Op>,
-    /// The statement of `floor` was lost to harm, and none has taken its place: what the last batch holds may
-    /// vanish unnoticed again.
+    /// Damage has removed the statement of `floor`, and no later batch states it again: the last
+    /// batch may vanish unnoticed.
     pub(crate) floor_lost: bool,
-    /// Bytes that matter were changed on the disk since the log was opened: it will not come back as it was.
+    /// Bytes that matter were changed on the disk since the log was opened, so that it will not come
+    /// back as it was.
     pub(crate) damaged: bool,
-    /// A repair may have been begun, and was interrupted.
+    /// A repair may have begun and been interrupted.
     pub(crate) repair_torn: bool,
-    /// Lost by earlier damage.
+    /// What earlier damage has taken and no repair has brought back.
     pub(crate) unrepaired: Option<Unrepaired>,
 }
 
-/// A member that does not know its promises goes to a term at least so far above all others.
+/// A member that does not know its promises goes to a term at least this far above all others.
 const OUT_OF_REACH: u64 = 1 << 31;
 
 impl DiskModel {
+    /// A disk on which all of this is durable.
     pub(crate) fn recovered(image: LogImage) -> DiskModel {
         DiskModel {
             written: image.clone(),
@@ -172,7 +185,7 @@ impl DiskModel {
         }
     }
 
-    /// The log was opened again, and this was found.
+    /// The model after the log was opened again with this content.
     pub(crate) fn reopened(&self, found: LogImage) -> DiskModel {
         let mut unrepaired = self.unrepaired.clone();
         if !self.may_recover(&found) {
@@ -184,6 +197,7 @@ impl DiskModel {
         DiskModel { unrepaired, ..disk }
     }
 
+    /// The core has handed over a write.
     pub(crate) fn write(&mut self, ticket: WriteTicket, op: &WriteOp) {
         let ops: Vec<Op> = match op {
             WriteOp::Append(headers) => headers.iter().map(|h| Op::Entry(h.id())).collect(),
@@ -208,13 +222,14 @@ impl DiskModel {
         }
     }
 
+    /// The log was purged up to `base`.
     pub(crate) fn purged(&mut self, base: EntryId) {
         self.written.purge(base);
         self.durable.purge(base);
         self.floor.purge(base);
     }
 
-    /// Whether a crash may leave this: everything durable, and some of the records after it, in order.
+    /// Whether a crash may leave this: everything durable, and a prefix of the records after it.
     pub(crate) fn may_recover(&self, found: &LogImage) -> bool {
         let mut image = self.durable.clone();
         if image.same(found) {
@@ -226,9 +241,10 @@ impl DiskModel {
         })
     }
 
-    /// Whether a log that comes back after bytes were changed on its disk answers for what was there: it is
-    /// whole; or damage was noticed, it has, or will wait for, the last entry, and knows its vote, or is beyond
-    /// all votes. With `floors_only`, what no floor covered may be missing without a trace.
+    /// Whether a log that comes back after damage accounts for what was on the disk. Either it is
+    /// undamaged. Or the damage was noticed; then the log has the last entry or waits for it, and
+    /// knows its vote or is in a term beyond all votes. With `floors_only`, what no floor covers may
+    /// be missing without a trace.
     pub(crate) fn accounts_for(&self, found: &RecoveredLog, floors_only: bool) -> bool {
         let RecoveredLog {
             image: found,
@@ -252,12 +268,11 @@ impl DiskModel {
             (vote == found || beyond) && image.last() <= reach
         };
         let pending = self.pending.iter().map(|(_, op)| op);
-        let (mut image, later): (LogImage, Vec<&Op>) = match floors_only {
-            true => (
-                self.floor.clone(),
-                self.last_batch.iter().chain(pending).collect(),
-            ),
-            false => (self.durable.clone(), pending.collect()),
+        let (mut image, later): (LogImage, Vec<&Op>) = if floors_only {
+            let later = self.last_batch.iter().chain(pending);
+            (self.floor.clone(), later.collect())
+        } else {
+            (self.durable.clone(), pending.collect())
         };
         answered(&image)
             || later.into_iter().any(|op| {
@@ -266,7 +281,7 @@ impl DiskModel {
             })
     }
 
-    /// Whether an entry is on the disk, or was and is answered for.
+    /// Whether an entry is on the disk, or was there before damage for which the member answers.
     pub(crate) fn vouches_for(&self, entry: EntryId) -> bool {
         let mut unrepaired = self
             .unrepaired
@@ -275,7 +290,8 @@ impl DiskModel {
         self.durable.has(entry) || unrepaired.any(|image| image.has(entry))
     }
 
-    /// As [`Ledger::vouches_for`], of everything from `first` to the entry.
+    /// Whether all entries from `first` to this one are on the disk, as in
+    /// [`DiskModel::vouches_for`].
     pub(crate) fn vouches_from(&self, first: LogIndex, entry: EntryId) -> bool {
         let mut unrepaired = self
             .unrepaired
@@ -285,18 +301,18 @@ impl DiskModel {
         has_all(&self.durable) || unrepaired.any(has_all)
     }
 
-    /// The entry that the log has to reach before its member may take part as if nothing had happened.
+    /// The entry that the log has to reach before the member may stand and vote as before the damage.
     pub(crate) fn unrepaired_mark(&self) -> Option<EntryId> {
         let unrepaired = self.unrepaired.as_ref()?;
         (self.durable.last() < unrepaired.mark).then_some(unrepaired.mark)
     }
 
-    /// Whether damage has harmed this disk and not all of it is made good.
+    /// Whether this disk was damaged and the repair is not complete.
     pub(crate) fn needs_repair(&self) -> bool {
         self.damaged || self.unrepaired.is_some()
     }
 
-    /// Everything durable is stated to be so.
+    /// A floor now states everything durable.
     pub(crate) fn floor_stated(&mut self) {
         self.floor.clone_from(&self.durable);
         self.last_batch.clear();
@@ -336,13 +352,16 @@ mod tests {
         disk.write(WriteTicket(1), &WriteOp::Truncate { from: LogIndex(2) });
         disk.write(WriteTicket(2), &vote(3));
         let mut voted = image(&[(1, 1)]);
-        assert!(disk.may_recover(&voted), "cut, and the vote lost");
+        assert!(disk.may_recover(&voted), "truncated, and the vote lost");
         voted.vote.term = Term(3);
         assert!(disk.may_recover(&voted));
         assert!(!disk.may_recover(&image(&[])), "a durable entry is lost");
         let mut swapped = image(&[(1, 1), (1, 2)]);
         swapped.vote.term = Term(3);
-        assert!(!disk.may_recover(&swapped), "the vote before the cut");
+        assert!(
+            !disk.may_recover(&swapped),
+            "the vote before the truncation"
+        );
         disk.synced(WriteTicket(2));
         assert!(!disk.may_recover(&image(&[(1, 1)])), "the vote was durable");
     }

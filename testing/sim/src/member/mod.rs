@@ -1,5 +1,7 @@
-//! A simulated member: its machine (disk, clock, database) and, while it is up, its process: the
-//! production member, and what its threads would hold.
+//! A simulated member: its machine (disk, clock, database) and, while it is up, its process.
+//!
+//! A process is the production member, and everything that its threads would hold. A lost disk never
+//! comes back: the member that replaces it is a new one under the same name.
 
 pub(crate) mod disk_model;
 mod effect_checks;
@@ -25,9 +27,11 @@ use crate::world::clock::Clock;
 
 /// One life of a disk, with the machine around it.
 pub(crate) struct Node {
+    /// Name and address; a replacement has the same.
     pub(crate) name: String,
+    /// Whether it has a database; otherwise it is a logger.
     pub(crate) has_data: bool,
-    /// Whether it shall vote once it has caught up.
+    /// Whether it wants to be a voter.
     pub(crate) wants_vote: bool,
     /// Protocol versions that its program speaks.
     pub(crate) versions: VersionRange,
@@ -36,39 +40,41 @@ pub(crate) struct Node {
     pub(crate) faulty: FaultyFiles,
     pub(crate) disk: DiskModel,
     pub(crate) process: Option<Box<Process>>,
-    /// Counts starts and ends of processes; what was planned for an earlier one is void.
+    /// Counts starts and ends of processes. Events of an earlier epoch are void.
     pub(crate) epoch: u64,
     pub(crate) paused_until_us: u64,
-    /// Its disk is lost: it never comes back.
+    /// Its disk is lost, and it never comes back.
     pub(crate) gone: bool,
     pub(crate) database: Database,
-    /// Each sync takes so much longer.
+    /// Additional time of each sync, in microseconds.
     pub(crate) slow_disk: u64,
-    /// A disk fault is planned, so errors of the log are no surprise.
+    /// A disk fault is planned, which explains errors of the log.
     pub(crate) disk_fault: bool,
-    /// Damage that its process has met, and stops for.
+    /// Damage that its process has met and has to name when it stops.
     pub(crate) damage_met: Option<String>,
-    /// What its operator wants for it.
+    /// The leader weight that its operator gave it.
     pub(crate) preference: LeaderPreference,
-    /// Its wall clock is far ahead: everything in the log is older than the log may grow.
+    /// Its wall clock is far ahead, so that the whole log is older than `retain_age`.
     pub(crate) wall_ahead: bool,
-    /// Bytes of its log when those were last no more than it might have.
+    /// Size of its log, in bytes, when it was last within its bound.
     pub(crate) log_allowed: u64,
 }
 
-/// The database of a member: only how far it is.
+/// The database of a member: only its positions.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Database {
+    /// Last action applied.
     pub(crate) applied: Seqno,
-    /// Survives a power cut.
+    /// Last action that survives a power cut.
     pub(crate) durable: Seqno,
-    /// It holds actions that were lost by order.
+    /// It holds actions that were lost to a forced primary.
     pub(crate) holds_lost: bool,
-    /// The furthest it was, on its disk, before that was lost or a copy replaced it.
+    /// The highest `durable` ever, also before the database was lost or replaced by a copy.
     pub(crate) had: Seqno,
-    /// Applied and not surely flushed: when, in the world's time.
+    /// Actions that are applied and may not be flushed yet, with the time of applying, in
+    /// microseconds.
     pub(crate) unflushed: VecDeque<(u64, Seqno)>,
-    /// A full copy is on its way.
+    /// A full copy (SST) is under way.
     pub(crate) copying: bool,
 }
 
@@ -78,7 +84,7 @@ impl Database {
         self.unflushed.push_back((now_us, seqno));
     }
 
-    /// What was applied before then has been flushed.
+    /// Actions applied before this time are flushed.
     pub(crate) fn flush_before(&mut self, us: u64) {
         while let Some((_, seqno)) = self.unflushed.front().filter(|(at, _)| *at < us) {
             self.durable = *seqno;
@@ -87,7 +93,7 @@ impl Database {
         }
     }
 
-    /// It is at this position now, on its disk, too.
+    /// The database is at this position now, also on its disk.
     pub(crate) fn replace(&mut self, seqno: Seqno) {
         (self.applied, self.durable) = (seqno, seqno);
         self.had = self.had.max(seqno);
@@ -116,32 +122,35 @@ pub(crate) struct Process {
     pub(crate) deliverer: Option<Deliverer>,
     pub(crate) reader: LogReader,
     pub(crate) shared: Arc<Shared>,
-    /// When it was started.
+    /// When it was started, in microseconds of the world's time.
     pub(crate) since_us: u64,
     pub(crate) effects: Arc<RecordedEffects>,
+    /// Jobs that wait for the writer of the log.
     pub(crate) jobs: VecDeque<Job>,
+    /// Ranges that wait to be read for lagging members.
     pub(crate) catch_ups: VecDeque<CatchUp>,
     pub(crate) is_syncing: bool,
-    /// Batches written; a pause between two is when nothing was written since.
+    /// Number of batches written; the log is idle if it has not changed for a while.
     pub(crate) batches: u64,
     pub(crate) is_applying: bool,
     pub(crate) is_seeking: bool,
     pub(crate) is_leaving: bool,
-    /// Up to here entries were shown to the checkers as committed by this process.
+    /// Last entry that this process has committed before the checkers.
     pub(crate) committed: LogIndex,
-    /// The full copy asked for last, and when.
+    /// Number of the last request for a full copy, and its time in microseconds.
     pub(crate) asked: Option<(u64, u64)>,
+    /// Rows that local transactions hold.
     pub(crate) locks: BTreeSet<Row>,
-    /// Local transactions that are ordered and not applied.
+    /// Local transactions that are ordered and not applied yet, by seqno.
     pub(crate) attached: BTreeMap<Seqno, u64>,
-    /// Numbers of actions and requests.
+    /// Last number given to an action or a request.
     pub(crate) next_number: u64,
     pub(crate) tick_at_us: Option<u64>,
     pub(crate) turn_planned: bool,
-    /// Voters in force since all effects were performed last, the newest last: commits are counted
-    /// before the changes that they lead to.
+    /// Voters that were in force since the end of the last turn, the newest last: a commit is counted
+    /// by the voters before the changes that it leads to.
     pub(crate) voters: Vec<(LogIndex, Vec<MemberId>)>,
-    /// Where the certification window began at any moment since then.
+    /// Every beginning that the certification window had since the end of the last turn.
     pub(crate) windows: Vec<Seqno>,
 }
 
@@ -179,6 +188,7 @@ impl Process {
         }
     }
 
+    /// A number that this process has not used yet.
     pub(crate) fn number(&mut self) -> u64 {
         self.next_number += 1;
         self.next_number

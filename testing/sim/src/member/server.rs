@@ -1,5 +1,7 @@
-//! The program a simulated member runs in: a database that is only a position, and what production's
-//! provider does at a join, in the same order.
+//! The program in which a simulated member runs: a database that is only a position, and a host.
+//!
+//! The host does what production's provider does, in the same order: it joins, delivers after the
+//! database's position, asks for a full copy where the log does not reach back, and donates copies.
 
 use synod_consensus::{MemberId, Seqno};
 use synod_log::LogError;
@@ -14,9 +16,9 @@ use crate::options::Fault;
 use crate::trace::{Text, What};
 use crate::world::{Event, MS, SECOND, World};
 
-/// Entries applied at one time, at most.
+/// Most entries that are applied at one time.
 const AT_ONCE: u64 = 8;
-/// A copy that nobody has spoken of for so long is asked for again.
+/// After this time without a full copy, the joiner asks again, in microseconds.
 const COPY_PATIENCE_US: u64 = 3 * SECOND;
 
 impl World {
@@ -29,7 +31,7 @@ impl World {
         }
     }
 
-    /// The group has this member: its database follows the log, or is replaced by a copy.
+    /// The group has this member. Its database follows the log, or is replaced by a full copy.
     pub(crate) fn joined(&mut self, id: MemberId, view: &View) {
         self.coverage.count("joined");
         let applied = self.node(id).database.applied;
@@ -56,11 +58,11 @@ impl World {
 
     // --- delivery ---------------------------------------------------------------------------
 
-    /// Goes on applying if there is something to apply.
+    /// Plans the next application of entries, if there may be any.
     pub(crate) fn schedule_apply(&mut self, id: MemberId) {
         let node = self.node(id);
         if !node.has_data {
-            // A logger has applied everything, always.
+            // A logger counts as having applied everything.
             let process = self.process(id);
             let committed = process.shared.commit_seqno();
             process.shared.set_applied(committed);
@@ -78,7 +80,7 @@ impl World {
         self.schedule(after_us, Event::Apply { node, epoch });
     }
 
-    /// Applies what is committed and written here.
+    /// Applies entries that are committed and written at this member.
     pub(crate) fn apply(&mut self, id: MemberId) {
         let process = self.process(id);
         process.is_applying = false;
@@ -106,13 +108,13 @@ impl World {
     /// What the database needs next is not in the log.
     fn delivery_failed(&mut self, id: MemberId, error: &DeliverError) {
         let why = error.to_string();
-        let behind = matches!(
+        let is_purged = matches!(
             error,
             DeliverError::Purged { .. }
                 | DeliverError::MissingChunks { .. }
                 | DeliverError::Log(LogError::SeqnoPurged { .. } | LogError::Purged { .. })
         );
-        if !behind {
+        if !is_purged {
             return self.judge(Err(Violation {
                 rule: "committed entries can be read",
                 what: format!("{id}: {why}"),
@@ -122,19 +124,19 @@ impl World {
             && *first <= after.next()
         {
             return self.judge(Err(Violation {
-                rule: "a database that has all that the log lacks goes on",
+                rule: "a database that has all that the log lacks keeps applying",
                 what: format!("{id}: {why}"),
             }));
         }
-        // The log began anew beyond it. The operator follows the advice that was logged.
-        self.coverage.count("database behind the log");
+        // The log was reset after the database's position. The operator follows the logged advice.
+        self.coverage.count("database before the log's beginning");
         self.note(id, What::Refused { why: Text(why) });
         self.end_process(id);
         self.node_mut(id).database.replace(Seqno(0));
         self.restart_later(id);
     }
 
-    /// The host is handed something.
+    /// The host gets an action or a view.
     pub(crate) fn delivered(&mut self, id: MemberId, delivery: &Delivery) {
         self.check_not_lost(id);
         let applied = self.node(id).database.applied;
@@ -159,7 +161,7 @@ impl World {
 
     // --- full copies ------------------------------------------------------------------------
 
-    /// What the database lacks is in no log that this member can read: another database is copied.
+    /// The member's log lacks actions that its database needs: it asks for a full copy.
     fn ask_for_copy(&mut self, id: MemberId, after: Seqno) {
         self.node_mut(id).database.copying = true;
         let now_us = self.now_us;
@@ -193,7 +195,7 @@ impl World {
         }
     }
 
-    /// Nobody has answered.
+    /// No copy has arrived in time: the member asks again.
     pub(crate) fn ask_again(&mut self, id: MemberId, number: u64, after: Seqno) {
         if self
             .process(id)
@@ -204,7 +206,7 @@ impl World {
         }
     }
 
-    /// A joiner asks this member for a copy.
+    /// A joiner asks this member for a full copy.
     pub(crate) fn donate(&mut self, id: MemberId, request: &DonorRequest) {
         let node = self.node(id);
         let fit = node.has_data && !node.database.copying && node.database.applied >= request.after;
@@ -231,7 +233,7 @@ impl World {
         }
     }
 
-    /// The donor has finished.
+    /// This member has sent a full copy.
     pub(crate) fn copied(&mut self, id: MemberId, joiner: MemberId, number: u64) {
         let seqno = self.node(id).database.applied;
         let result = StateResult {
@@ -244,7 +246,7 @@ impl World {
         self.feed(id, Input::StateResult { joiner, result });
     }
 
-    /// About the copy this member asked for.
+    /// An event of the state transfer that this member asked for.
     pub(crate) fn copy_event(&mut self, id: MemberId, number: u64, event: StateTransferEvent) {
         let current = self
             .process(id)
@@ -255,7 +257,7 @@ impl World {
         }
         match event {
             StateTransferEvent::Accepted { .. } => {}
-            // Asked again when patience ends.
+            // The member asks again after a while.
             StateTransferEvent::NoDonor { .. } | StateTransferEvent::Failed { .. } => {
                 self.coverage.count("no full copy yet");
             }
@@ -271,13 +273,12 @@ impl World {
         }
     }
 
-    /// The machine lost its power: the database comes back somewhere between what it had flushed
-    /// and what it had applied.
+    /// After a crash, the database comes back between what it had flushed and what it had applied.
     pub(crate) fn database_after_crash(&mut self, id: MemberId) {
         self.flush_databases();
         let database = &self.node(id).database;
         if database.copying {
-            // Half a copy is no copy.
+            // An incomplete copy is useless.
             return self.node_mut(id).database.replace(Seqno(0));
         }
         let (durable, applied) = (database.durable.0.max(0), database.applied.0.max(0));
