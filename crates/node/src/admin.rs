@@ -1,8 +1,8 @@
 //! The operator's road: orders that change the group, and settings that change while a node runs.
 //!
-//! Commands and the host's own interface for operators call these methods. An order (a change of the
-//! configuration, a leader transfer, a forced primary) is answered by the core thread, with a typed
-//! reason if it is refused. A setting is handed to the core thread and has no answer.
+//! Commands and the host's own interface for operators call these methods. An order (a change of
+//! the configuration, a leader transfer, a forced primary) is answered by the core thread, with a
+//! typed reason if it is refused. A setting is handed to the core thread and has no answer.
 
 use std::time::{Duration, Instant};
 
@@ -33,13 +33,14 @@ pub enum ChangeConfigError {
     Refused(ConfigError),
     /// The node has stopped, or stopped before it answered.
     #[error(
-        "the configuration was not changed here: this member has stopped. Start it, or ask the leader"
+        "the configuration was not changed here: this member has stopped. Start it, or ask the \
+         leader"
     )]
     Stopped,
     /// The node did not answer in time. The change may still be made.
     #[error(
-        "this member did not answer within {} ms, so the change may still be made. Look at the members in \
-         the status before you repeat it",
+        "this member did not answer within {} ms, so the change may still be made. Look at the \
+         members in the status before you repeat it",
         .limit.as_millis()
     )]
     NoAnswer {
@@ -65,8 +66,8 @@ pub enum TransferLeadershipError {
     Stopped,
     /// The node did not answer in time. The transfer may still begin.
     #[error(
-        "this member did not answer within {} ms, so leadership may still be handed over. Look at the leader \
-         in the status before you repeat it",
+        "this member did not answer within {} ms, so leadership may still be handed over. Look at \
+         the leader in the status before you repeat it",
         .limit.as_millis()
     )]
     NoAnswer {
@@ -89,11 +90,12 @@ fn config_advice(error: &ConfigError) -> &'static str {
         ConfigError::NotLeader { .. } => "Ask the leader",
         ConfigError::LeaderTransfer => "Ask the new leader in a few seconds",
         ConfigError::InProgress { .. } => {
-            "Repeat it when that change is committed; if it stays uncommitted, a majority of the voters \
-             does not answer"
+            "Repeat it when that change is committed; if it stays uncommitted, a majority of the \
+             voters does not answer"
         }
         ConfigError::NotReady => {
-            "Repeat it in a few seconds; if that does not help, a majority of the voters does not answer"
+            "Repeat it in a few seconds; if that does not help, a majority of the voters does not \
+             answer"
         }
         ConfigError::UnknownMember { .. } => "The status lists the members",
         ConfigError::AlreadySo { .. } => "There is nothing to do",
@@ -127,13 +129,13 @@ enum Unaccepted<E> {
 }
 
 impl Node {
-    /// Changes the configuration. Returns the log index of the change as soon as the leader, which must
-    /// be this member, has appended it. The change is in force then, and final once the commit index has
-    /// reached it. Waits up to `limit` for the core thread.
+    /// Changes the configuration. Returns the log index of the change as soon as the leader, which
+    /// must be this member, has appended it. The change is in force then, and final once the commit
+    /// index has reached it. Waits up to `limit` for the core thread.
     ///
     /// # Errors
-    /// This member does not lead, the leader refuses the change, the node has stopped, or the answer did
-    /// not come in time. Only in the last case the change may still be made.
+    /// This member does not lead, the leader refuses the change, the node has stopped, or the
+    /// answer did not come in time. Only in the last case the change may still be made.
     pub fn change_config(
         &self,
         change: ConfigChange,
@@ -154,14 +156,14 @@ impl Node {
         })
     }
 
-    /// Hands leadership to the voter `to`, or to the voter with the most complete log. Returns the target
-    /// as soon as the leader, which must be this member, has begun; a transfer that has not ended after
-    /// the shortest election timeout is abandoned, and this member keeps its leadership. Waits up to
-    /// `limit` for the core thread.
+    /// Hands leadership to the voter `to`, or to the voter with the most complete log. Returns the
+    /// target as soon as the leader, which must be this member, has begun; a transfer that has not
+    /// ended after the shortest election timeout is abandoned, and this member keeps its
+    /// leadership. Waits up to `limit` for the core thread.
     ///
     /// # Errors
-    /// This member does not lead, the leader refuses the transfer, the node has stopped, or the answer did
-    /// not come in time. Only in the last case leadership may still be handed over.
+    /// This member does not lead, the leader refuses the transfer, the node has stopped, or the
+    /// answer did not come in time. Only in the last case leadership may still be handed over.
     pub fn transfer_leadership(
         &self,
         to: Option<MemberId>,
@@ -224,7 +226,8 @@ impl Node {
         self.send_event(Event::QuorumLossPolicy(policy));
     }
 
-    /// Sets how long a member may be silent, see [`NodeConfig::suspect`](crate::NodeConfig::suspect).
+    /// Sets how long a member may be silent, see
+    /// [`NodeConfig::suspect`](crate::NodeConfig::suspect).
     pub fn set_suspect_timeout(&self, limit: Duration) {
         self.send_event(Event::SuspectTimeout(limit));
     }
@@ -239,18 +242,18 @@ impl Node {
         self.send_event(Event::InconsistencyPolicy(policy));
     }
 
-    /// Reads the certificates again, for connections opened from now on. Open connections stay as they
-    /// are.
+    /// Reads the certificates again, for connections opened from now on. Open connections stay as
+    /// they are.
     ///
     /// # Errors
     /// What is wrong with the files; the certificates in use stay.
     pub fn reload_tls(&self) -> Result<(), TlsError> {
-        self.peers.reload_tls()
+        self.transport.reload_tls()
     }
 
-    /// Separates this member from all others, in both directions, or connects it again: for tests, and
-    /// for operators who want to see what a partition does.
+    /// Separates this member from all others, in both directions, or connects it again: for tests,
+    /// and for operators who want to see what a partition does.
     pub fn set_isolated(&self, isolated: bool) {
-        self.peers.set_isolated(isolated);
+        self.transport.set_isolated(isolated);
     }
 }

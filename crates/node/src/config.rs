@@ -1,4 +1,7 @@
-//! What a node is told at start.
+//! The settings of a node, and why it did not start with them.
+//!
+//! The host parses and validates its own options, and fills a [`NodeConfig`]. Nothing here has a
+//! default, and nothing here knows how operators write a setting.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -9,40 +12,39 @@ use synod_log::{Files, LogOptions, Opened};
 use synod_member::{DatabasePosition, Host, MemberConfig, OpenError, StartError, open_log};
 use synod_tls::{TlsError, TlsFiles};
 
-/// Settings of a node. Validated by whoever parses them; see `docs/options.md` for the operator's
-/// view.
+/// Settings of a node. The host validates them when it parses its options.
 #[derive(Clone, Debug)]
 pub struct NodeConfig {
-    /// Unique in the group.
+    /// Name of this member, unique in the group.
     pub name: String,
-    /// All members must agree on it.
+    /// The operator's name for the group, the same on all members.
     pub cluster_name: String,
-    /// `host:port` to listen on.
+    /// `host:port` that this member listens on.
     pub listen: String,
     /// `host:port` at which peers reach this member.
     pub address: String,
     /// `host:port` for clients, shown to operators.
     pub incoming: String,
-    /// Addresses of members, to find the group by.
+    /// Addresses of members, `host:port`, at which this member looks for its group.
     pub seeds: Vec<String>,
-    /// Where the log lives.
+    /// Directory of the log.
     pub log_dir: PathBuf,
-    /// The log's bounds.
+    /// Sizes of the log's files and caches.
     pub log: LogOptions,
-    /// Protocol timing.
+    /// Timing of elections and heartbeats.
     pub timing: Timing,
-    /// Protocol bounds.
+    /// Bounds of the protocol on what is under way.
     pub limits: Limits,
-    /// Larger actions travel in chunks of this many bytes.
+    /// An action with more bytes than this is ordered in chunks of this size.
     pub chunk_bytes: usize,
-    /// A member not heard from for so long leaves the view; a member that hears no leader for so
-    /// long is not primary.
+    /// A member that has sent nothing for this time leaves the view. A member that has heard no
+    /// leader for this time is not primary.
     pub suspect: Duration,
-    /// Bound on the bytes of this member's actions whose outcome is not known yet.
+    /// Bound on the bytes of this member's actions that have no proposal result yet.
     pub pending_bytes: usize,
-    /// Bound on the entries of certification history.
+    /// Bound on the length of the certification window, in actions.
     pub certification_span: u64,
-    /// How connections between members are encrypted; `None`: they are not.
+    /// How connections between members are encrypted; `None`: they are in clear.
     pub tls: Option<TlsConfig>,
     /// Whether this member has a database. A member without one (a logger) keeps the log and votes.
     ///
@@ -55,12 +57,12 @@ pub struct NodeConfig {
     /// members with data only; [`Host::primary_changed`] says whether the member serves its group.
     /// A logger cannot begin a group.
     pub has_data: bool,
-    /// Where the database is. Ignored for a member without one.
+    /// Which history the database holds, and up to where. Ignored for a member without one.
     pub database: DatabasePosition,
-    /// Whether this member shall vote, once it has caught up.
+    /// Whether this member becomes a voter, once it has caught up.
     pub wants_vote: bool,
     /// Versions of the group's protocol that this member takes part in: [`crate::OUR_VERSIONS`],
-    /// unless a test plays another program.
+    /// unless a test acts as another version.
     pub versions: VersionRange,
 }
 
@@ -69,13 +71,13 @@ pub struct NodeConfig {
 pub struct TlsConfig {
     /// The certificates. Read at start and by [`crate::Node::reload_tls`].
     pub files: TlsFiles,
-    /// Also take part with members that do not encrypt: for the time of going from one to the other.
-    /// Who can change traffic can then keep members from encrypting.
+    /// Also accept members that do not encrypt, during a change from one to the other. Anyone who
+    /// can alter traffic can then keep members from encrypting.
     pub accept_plain: bool,
 }
 
 impl NodeConfig {
-    /// The part that does not concern files and sockets.
+    /// The settings of the member, without those of files and sockets.
     pub(crate) fn member(&self) -> MemberConfig {
         MemberConfig {
             name: self.name.clone(),
@@ -88,15 +90,16 @@ impl NodeConfig {
             limits: self.limits.clone(),
             suspect: self.suspect,
             certification_span: self.certification_span,
-            database: match self.has_data {
-                true => self.database,
-                false => DatabasePosition::NONE,
+            database: if self.has_data {
+                self.database
+            } else {
+                DatabasePosition::NONE
             },
             versions: self.versions,
         }
     }
 
-    /// Opens the log, or repairs it if somebody else may be there to repair it from.
+    /// Opens the log. A damaged log is repaired if there may be other members to repair it from.
     pub(crate) fn open_log(
         &self,
         files: Arc<dyn Files>,
@@ -107,7 +110,7 @@ impl NodeConfig {
         open_log(files, &self.log_dir, self.log.clone(), knows_others, host)
     }
 
-    /// What stood in the way of a start with these settings.
+    /// The error of a start with these settings.
     pub(crate) fn explain(&self, error: StartError) -> NodeError {
         match error {
             StartError::Log(error) => NodeError::Log(error),
@@ -123,20 +126,23 @@ impl NodeConfig {
 /// Why a node did not start.
 #[derive(Debug, thiserror::Error)]
 pub enum NodeError {
-    /// The log was not opened.
+    /// The log cannot be opened.
     #[error("{0}")]
     Open(#[from] OpenError),
-    /// The log failed.
+    /// The log cannot be read or written.
     #[error("{0}")]
     Log(#[from] synod_log::LogError),
     /// The listening socket could not be opened.
     #[error(
-        "cannot listen on {address}: {source}. Is another server using this port? Set another with the provider option 'base_port' or 'gmcast.listen_addr'"
+        "cannot listen on {address}: {source}. Is another server using this port? Choose another \
+         port with {setting}"
     )]
     Listen {
-        /// What was asked for.
+        /// The address of [`NodeConfig::listen`].
         address: String,
-        /// Why not.
+        /// The setting with the address, as the host spells it.
+        setting: &'static str,
+        /// What the system said.
         source: std::io::Error,
     },
     /// Connections cannot be encrypted as they should be.
@@ -145,38 +151,40 @@ pub enum NodeError {
     /// A thread could not be started.
     #[error("cannot start thread {name}: {source}")]
     Thread {
-        /// Which.
+        /// Its name.
         name: String,
-        /// Why not.
+        /// What the system said.
         source: std::io::Error,
     },
     /// The log and the database belong to different histories.
     #[error(
-        "the log in {log_dir} belongs to group {log_group}, the database to {database_group}. To start a new group with this database, move the synod-*.log files away; to rejoin {log_group}, start without bootstrap"
+        "the log in {log_dir} belongs to group {log_group}, the database to {database_group}. To \
+         start a new group with this database, move the synod-*.log files away; to rejoin \
+         {log_group}, start without bootstrap"
     )]
     OtherHistory {
-        /// Where the log is.
+        /// Directory of the log.
         log_dir: PathBuf,
-        /// Its group.
+        /// The log's group.
         log_group: GroupId,
-        /// The database's.
+        /// The database's group.
         database_group: GroupId,
     },
-    /// The log was copied, and the original runs.
+    /// The log was copied from another machine, and the original member runs.
     #[error("{text} (it answers at {address})")]
     DuplicateIdentity {
         /// Where the other process answers.
         address: String,
-        /// What to do.
+        /// What the operator can do.
         text: String,
     },
-    /// No randomness from the system.
+    /// The system gives no random numbers.
     #[error("the system gave no random numbers: {0}")]
     Random(String),
     /// A bootstrap was asked of a member without a database.
     #[error(
-        "a member without a database cannot begin a group: start it without bootstrap, and begin the group \
-         with a member that has one"
+        "a member without a database cannot begin a group: start it without bootstrap, and begin \
+         the group with a member that has one"
     )]
     BeginWithoutData,
 }

@@ -1,195 +1,66 @@
-//! The handle to a running node, and how it starts and stops.
+//! The handle to a running node: what its host asks for and reports, and how it stops.
+//!
+//! Every method hands an event to the core thread, or reads what the driver publishes in
+//! [`Shared`]. How a node starts is in `start.rs`; what operators order is in `admin.rs`.
 
 use std::collections::BTreeSet;
-use std::net::{TcpListener, ToSocketAddrs};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Sender, bounded, unbounded};
-use synod_consensus::{EntryKind, GroupId, MemberId, Seqno, SessionId};
-use synod_log::{Files, LogReader, RealFiles};
+use crossbeam_channel::{Sender, bounded};
+use synod_consensus::{EntryKind, MemberId, Seqno, SessionId};
+use synod_log::LogReader;
 use synod_member::{
-    Action, ApplyOutcome, DatabasePosition, DecisionSearch, Deliverer, Driver, DriverLinks, Event,
-    Host, LeaveDone, Level, Me, NodeStatus, OutcomeDecision, Piece, ReadDone, Shared, Snapshot,
-    Start, StartEntropy, StartMode, Storage, Submission, Tuning, WaitPolicy, Waiter, lock,
-    sessions_between, split_into_chunks,
+    Action, ApplyOutcome, DatabasePosition, DecisionSearch, Deliverer, Event, Host, LeaveDone,
+    Level, Me, NodeStatus, OutcomeDecision, Piece, ReadDone, Shared, Snapshot, Submission,
+    WaitPolicy, Waiter, lock, sessions_between, split_into_chunks,
 };
-use synod_wire::{DataState, LocalIdentity, OUR_VERSIONS, StateOffer, StateRequest, StateResult};
+use synod_wire::{DataState, StateOffer, StateRequest, StateResult};
 
-use crate::bell::Bell;
-use crate::budget::{ByteBudget, Share};
 use crate::config::{NodeConfig, NodeError};
-use crate::core_thread::{Clock, CoreThread, DiskQueues, Incoming, PeerNetwork};
-use crate::disk_threads::{LogThread, deliver, serve_catch_up, skip_deliveries};
-use crate::peers::{Peers, PeersStart, Security};
-use crate::pending::Pending;
-use crate::session::new_session;
+use crate::threads::core::Incoming;
+use crate::threads::delivery::{deliver, skip_deliveries};
 use crate::threads::spawn_vital;
+use crate::transport::Transport;
+use crate::wait::{BudgetShare, ByteBudget, EventCount, Pending};
 
-/// Received and not handled, in bytes, all peers together.
-const INBOUND_BYTES_MAX: usize = 64 << 20;
-
-/// A running member of a group.
+/// A running member of a group. Dropping the handle does not stop it: see [`Node::stop`].
 pub struct Node {
-    config: NodeConfig,
-    me: Me,
-    events: Sender<Incoming>,
-    shared: Arc<Shared>,
-    bell: Arc<Bell>,
-    reader: LogReader,
-    host: Arc<dyn Host>,
-    pub(crate) peers: Arc<Peers>,
-    pending_budget: Arc<ByteBudget>,
-    next_chunked: AtomicU64,
-    next_read: AtomicU64,
-    threads: Mutex<Vec<JoinHandle<()>>>,
+    pub(crate) config: NodeConfig,
+    pub(crate) me: Me,
+    /// To the core thread.
+    pub(crate) events: Sender<Incoming>,
+    pub(crate) shared: Arc<Shared>,
+    /// Notified when the commit index or the written log has moved.
+    pub(crate) log_moved: Arc<EventCount>,
+    pub(crate) reader: LogReader,
+    pub(crate) host: Arc<dyn Host>,
+    pub(crate) transport: Arc<Transport>,
+    /// Bytes of this member's actions that have no proposal result yet.
+    pub(crate) pending_budget: Arc<ByteBudget>,
+    /// Number of the next action that is split into chunks.
+    pub(crate) next_action: AtomicU64,
+    /// Number of the next question to other members: a read, or a request for a state transfer.
+    pub(crate) next_question: AtomicU64,
+    pub(crate) threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
 impl Node {
-    /// Opens the log, listens, and takes part. Returns at once; [`Host::joined`] tells when the
-    /// group has this member.
-    ///
-    /// # Errors
-    /// If the log cannot be opened, belongs to another history than the database, or the address
-    /// cannot be listened on.
-    pub fn start(
-        config: NodeConfig,
-        mode: StartMode,
-        host: Arc<dyn Host>,
-    ) -> Result<Arc<Node>, NodeError> {
-        Node::start_on(Arc::new(RealFiles), config, mode, host)
-    }
-
-    /// As [`Node::start`], with the log on these files.
-    ///
-    /// # Errors
-    /// As [`Node::start`].
-    pub fn start_on(
-        files: Arc<dyn Files>,
-        mut config: NodeConfig,
-        mode: StartMode,
-        host: Arc<dyn Host>,
-    ) -> Result<Arc<Node>, NodeError> {
-        if mode == StartMode::Bootstrap && !config.has_data {
-            return Err(NodeError::BeginWithoutData);
-        }
-        // Before anything is opened: a member that should encrypt never goes on without.
-        let security = Security::new(config.tls.clone())?;
-        host.log(Level::Info, &security.summary());
-        let listener = listen(&config.listen)?;
-        let mut opened = config.open_log(files, &host)?;
-        let clock = Clock::start();
-        let start = Start::new(
-            config.member(),
-            Tuning::default(),
-            mode,
-            draw()?,
-            &mut opened,
-            &host,
-            clock.now(),
-        );
-        let start = start.map_err(|error| config.explain(error))?;
-        config.database = start.database();
-        let (me, group) = (start.me(), start.group());
-        let (events, event_queue) = unbounded();
-        let (jobs, job_queue) = unbounded();
-        let (catchup, catchup_queue) = unbounded();
-        let inbound_budget = Arc::new(ByteBudget::new(INBOUND_BYTES_MAX));
-        let pending_budget = Arc::new(ByteBudget::new(config.pending_bytes));
-        let peers = Peers::start(PeersStart {
-            identity: LocalIdentity {
-                versions: OUR_VERSIONS,
-                group,
-                cluster_name: config.cluster_name.clone(),
-                member: me.member,
-                session: me.session,
-                name: config.name.clone(),
-            },
-            address: config.address.clone(),
-            listener,
-            security,
-            seeds: config.seeds.clone(),
-            events: events.clone(),
-            inbound_budget: inbound_budget.clone(),
-            host: host.clone(),
-        })?;
-        if let Err(error) = look_for_twin(&config, &start, &peers) {
-            peers.stop();
-            return Err(error);
-        }
-        let (bell, reader) = (Arc::new(Bell::default()), opened.reader);
-        let ringing = bell.clone();
-        let (written, applied) = (reader.last_index(), config.database.seqno);
-        let shared = Arc::new(Shared::new(written, applied, move || ringing.ring()));
-        let node = Arc::new(Node {
-            me,
-            events: events.clone(),
-            shared: shared.clone(),
-            bell: bell.clone(),
-            reader: reader.clone(),
-            host: host.clone(),
-            peers: peers.clone(),
-            pending_budget: pending_budget.clone(),
-            next_chunked: AtomicU64::new(1),
-            next_read: AtomicU64::new(first_number(me.session)),
-            threads: Mutex::new(Vec::new()),
-            config,
-        });
-        let log = LogThread {
-            storage: Storage::new(opened.writer, reader.clone(), host.clone(), shared.clone()),
-            jobs: job_queue,
-            events,
-        };
-        let links = DriverLinks {
-            peers: Box::new(PeerNetwork(peers.clone())),
-            disk: Box::new(DiskQueues { jobs, catchup }),
-            host: host.clone(),
-            shared,
-            reader: reader.clone(),
-            observer: None,
-        };
-        let core = CoreThread {
-            driver: Driver::new(start, links, clock.now()),
-            clock,
-            events: event_queue,
-            bell,
-            pending_budget,
-            inbound_budget,
-        };
-        let started = node
-            .run("synod-log", move || log.run())
-            .and_then(|()| node.run("synod-core", move || core.run()))
-            .and_then(|()| {
-                let events = node.events.clone();
-                node.run("synod-catchup", move || {
-                    serve_catch_up(&catchup_queue, &reader, &peers, &host, &events);
-                })
-            });
-        let started = started.and_then(|()| match node.config.has_data {
-            true => Ok(()),
-            false => node.skip_deliveries(),
-        });
-        if let Err(error) = started {
-            node.stop();
-            return Err(error);
-        }
-        Ok(node)
-    }
-
-    /// Starts a thread; if it panics, the node fails as it does when its disk fails.
-    fn run(
+    /// Starts a thread that the node cannot run without: if it panics, the node fails as with its
+    /// disk.
+    pub(crate) fn run(
         &self,
         name: &'static str,
         body: impl FnOnce() + Send + 'static,
     ) -> Result<(), NodeError> {
-        let (host, bell) = (self.host.clone(), self.bell.clone());
+        let (host, log_moved) = (self.host.clone(), self.log_moved.clone());
         let (events, budget) = (self.events.clone(), self.pending_budget.clone());
         let on_panic = move |why: String| {
             host.log(Level::Error, &why);
             host.failed(&why);
-            bell.stop();
+            log_moved.stop();
             budget.close();
             // Ends the core thread, if it is not the one that panicked.
             let _ = events.send(Event::Stop.into());
@@ -200,26 +71,27 @@ impl Node {
     }
 
     pub(crate) fn send_event(&self, event: Event) {
-        // Once the core thread has ended, nothing matters any more.
+        // The core thread may have ended: then the event is dropped, which ends any wait for it.
         let _ = self.events.send(event.into());
     }
 
-    /// Who this member is.
+    /// The identity of this member, and of its process.
     pub fn identity(&self) -> (MemberId, SessionId) {
         (self.me.member, self.me.session)
     }
 
-    /// Hands an action to the group. Waits while too many bytes are on their way.
+    /// Proposes an action to the group. Waits while too many bytes of this member's actions have no
+    /// result yet ([`NodeConfig::pending_bytes`]).
     pub fn submit(&self, action: &Action) -> Arc<Pending> {
         self.submit_with(action, WaitPolicy::default())
     }
 
-    /// As [`Node::submit`], with another patience.
-    pub fn submit_with(&self, action: &Action, patience: WaitPolicy) -> Arc<Pending> {
-        let pending = Arc::new(Pending::new(self.shared.epoch().clone(), patience));
+    /// As [`Node::submit`], with another policy of waiting for the result.
+    pub fn submit_with(&self, action: &Action, policy: WaitPolicy) -> Arc<Pending> {
+        let pending = Arc::new(Pending::new(self.shared.epoch().clone(), policy));
         let epoch = self.shared.epoch().load(Ordering::Acquire);
         let snapshot = self.shared.hold_snapshot(Seqno(action.last_seen));
-        let number = self.next_chunked.fetch_add(1, Ordering::Relaxed);
+        let number = self.next_action.fetch_add(1, Ordering::Relaxed);
         for piece in split_into_chunks(action, epoch, self.config.chunk_bytes, number) {
             if pending.fate().is_some() {
                 break;
@@ -244,20 +116,20 @@ impl Node {
                 payload,
                 waiter,
                 snapshot: snapshot.clone(),
-                held: Some(Box::new(Share::of(budget.clone(), bytes))),
+                held: Some(Box::new(BudgetShare::of(budget.clone(), bytes))),
             };
-            // Dropped undelivered, it ends the wait.
+            // If it is dropped on its way, the wait ends.
             self.send_event(Event::Submit(submission));
         }
     }
 
-    /// The group's position: everything acknowledged anywhere before the call is at or below it.
-    /// `None` if it could not be learnt within `limit`.
+    /// The group's position: every action acknowledged on any member before the call is at or below
+    /// it. `None` if no quorum has confirmed it within `limit`.
     pub fn read_position(&self, limit: Duration) -> Option<Seqno> {
-        let id = self.next_read.fetch_add(1, Ordering::Relaxed);
+        let id = self.next_question.fetch_add(1, Ordering::Relaxed);
         let (reply, answer) = bounded(1);
         let reply = Box::new(move |seqno| {
-            // Whoever asked may have given up.
+            // The caller may have waited long enough.
             let _ = reply.send(seqno);
         });
         self.send_event(Event::Read(ReadDone { id, reply }));
@@ -271,41 +143,46 @@ impl Node {
         answered
     }
 
-    /// Starts handing over everything after `after`. Call it once.
+    /// Starts to deliver everything after `after` to the host. Call it once.
     ///
     /// # Errors
     /// If the thread cannot be started.
     pub fn deliver_after(&self, after: Seqno) -> Result<(), NodeError> {
         let (reader, shared) = (self.reader.clone(), self.shared.clone());
-        let (host, bell) = (self.host.clone(), self.bell.clone());
+        let (host, log_moved) = (self.host.clone(), self.log_moved.clone());
         let deliverer = Deliverer::new(reader, shared, host.clone(), self.me, after);
         let events = self.events.clone();
         self.run("synod-deliver", move || {
-            deliver(deliverer, &bell, &host, &events);
+            deliver(deliverer, &log_moved, &host, &events);
         })
     }
 
-    /// For a member without a database, which is complete without deliveries.
-    fn skip_deliveries(&self) -> Result<(), NodeError> {
+    /// For a member without a database: states that it is joined, and delivers nothing.
+    pub(crate) fn skip_deliveries(&self) -> Result<(), NodeError> {
         self.send_event(Event::DataState(DataState::Joined));
-        let (shared, bell, events) = (self.shared.clone(), self.bell.clone(), self.events.clone());
+        let (shared, log_moved, events) = (
+            self.shared.clone(),
+            self.log_moved.clone(),
+            self.events.clone(),
+        );
         self.run("synod-deliver", move || {
-            skip_deliveries(&shared, &bell, &events);
+            skip_deliveries(&shared, &log_moved, &events);
         })
     }
 
-    /// Where the database was at start.
+    /// The position of the database at start.
     pub fn database(&self) -> DatabasePosition {
         self.shared.position_of(self.config.database)
     }
 
-    /// Whether this member's own log has, or will have, every action after `seqno`.
+    /// Whether this member's own log has every action after `seqno`, or will have once queued
+    /// writes are done.
     pub fn can_deliver_after(&self, seqno: Seqno) -> bool {
         seqno.next() >= self.shared.first_seqno(&self.reader)
     }
 
-    /// Sessions that proposed an action or were present after `after`, up to `up_to`: both in the
-    /// history that this member has. Waits until it has it; empty if the node stops before.
+    /// Sessions that proposed an action or were present after `after`, up to `up_to`, by this
+    /// member's log. Waits until the log has all of that; empty if the node stops first.
     ///
     /// # Errors
     /// If the log cannot be read.
@@ -315,7 +192,7 @@ impl Node {
         up_to: Seqno,
     ) -> Result<BTreeSet<(MemberId, SessionId)>, NodeError> {
         let mut committed_at = None;
-        while let Some(seen) = self.bell.rung() {
+        while let Some(seen) = self.log_moved.count() {
             let (index, seqno) = self.shared.committed();
             if committed_at.is_none() && seqno >= up_to {
                 committed_at = Some(index);
@@ -323,32 +200,34 @@ impl Node {
             if committed_at.is_some_and(|index| self.shared.readable() >= index) {
                 return Ok(sessions_between(&self.reader, after, up_to)?);
             }
-            self.bell.wait_after(seen);
+            self.log_moved.wait_beyond(seen);
         }
         Ok(BTreeSet::new())
     }
 
-    /// Tells what the database does, for donor choice and promotion to voter.
+    /// States what the database does, for the choice of donors and for promotion to voter. Ignored
+    /// on a member without a database.
     pub fn set_data_state(&self, state: DataState) {
         if self.config.has_data {
             self.send_event(Event::DataState(state));
         }
     }
 
-    /// Everything up to here is in the database.
+    /// States that every action up to `seqno` is in the database.
     pub fn set_applied(&self, seqno: Seqno) {
         if self.shared.set_applied(seqno) {
             self.send_event(Event::Applied);
         }
     }
 
-    /// An action has failed on the database, which does nothing more until [`Host::outcome_decided`] tells
-    /// whose outcome stands. If it was decided before this session, only [`Node::continue_search`] finds it.
+    /// Reports that an action has failed on the database, which then waits for
+    /// [`Host::outcome_decided`]. A decision made before this session is found by
+    /// [`Node::continue_search`] only.
     pub fn report_failure(&self, seqno: Seqno, outcome: ApplyOutcome) {
         self.send_event(Event::ActionFailed { seqno, outcome });
     }
 
-    /// Goes on with a search for a decision, as far as this member's log can be read by now.
+    /// Continues the search for an outcome decision, as far as this member's log can be read now.
     ///
     /// # Errors
     /// If the log cannot be read.
@@ -359,7 +238,7 @@ impl Node {
         Ok(search.read_on(&self.reader, self.shared.readable())?)
     }
 
-    /// Asks for a full copy that contains everything up to `after`. News comes through
+    /// Asks for a state transfer that contains everything up to `after`. Its events come through
     /// [`Host::state_transfer_event`] with the returned number.
     pub fn request_state(
         &self,
@@ -368,7 +247,7 @@ impl Node {
         any_donor: bool,
         request: bytes::Bytes,
     ) -> u64 {
-        let id = self.next_read.fetch_add(1, Ordering::Relaxed);
+        let id = self.next_question.fetch_add(1, Ordering::Relaxed);
         let request = StateRequest {
             id,
             joiner: self.me.member,
@@ -382,7 +261,7 @@ impl Node {
         id
     }
 
-    /// A donor's answer to [`Host::donate`].
+    /// Answers a [`Host::donate`], as the donor.
     pub fn answer_state_request(&self, id: u64, joiner: MemberId, accepted: bool, text: String) {
         let offer = StateOffer {
             id,
@@ -393,7 +272,8 @@ impl Node {
         self.send_event(Event::StateOffer { joiner, offer });
     }
 
-    /// A donor has finished, well or badly.
+    /// Reports that a state transfer to `joiner` has ended, as its donor. `code` is zero for
+    /// success.
     pub fn finish_donation(
         &self,
         id: u64,
@@ -412,30 +292,31 @@ impl Node {
         self.send_event(Event::StateResult { joiner, result });
     }
 
-    /// Whether a leader with a quorum is heard.
+    /// Whether this member hears a leader with a quorum.
     pub fn is_primary(&self) -> bool {
         self.shared.is_primary()
     }
 
-    /// Seqno of the last committed action known here.
+    /// The last committed action that this member knows.
     pub fn commit_seqno(&self) -> Seqno {
         self.shared.commit_seqno()
     }
 
-    /// A snapshot for status output.
+    /// The member's status now, for output to operators.
     pub fn status(&self) -> NodeStatus {
         let mut status = self.shared.status();
         status.first_seqno = self.shared.first_seqno(&self.reader);
         status
     }
 
-    /// Leaves the group: hands leadership over, gets out of the voters. Bounded to a few seconds.
+    /// Leaves the group in an orderly shutdown: hands leadership over, and leaves the voters and
+    /// the view. Takes a few seconds at most.
     pub fn leave(&self) {
         self.leave_by(Event::Leave);
     }
 
-    /// As [`Node::leave`], but waits until the others can do without this member's vote; it stands by
-    /// with its log until then. Ends when [`Node::leave`] or [`Node::stop`] is called meanwhile.
+    /// As [`Node::leave`], but stays a voter, with its log and without a database, until the others
+    /// have a quorum without it. Ends early when [`Node::leave`] or [`Node::stop`] is called.
     pub fn leave_when_not_needed(&self) {
         self.leave_by(Event::LeaveWhenNotNeeded);
     }
@@ -443,76 +324,24 @@ impl Node {
     fn leave_by(&self, event: fn(LeaveDone) -> Event) {
         let (done, left) = bounded(1);
         self.send_event(event(LeaveDone(Box::new(move || {
-            // Whoever asked may have gone.
+            // The caller's thread may have ended.
             let _ = done.send(());
         }))));
-        // An error means that the node has stopped already, or was told anew.
+        // An error means that the node has stopped already, or that another leave replaced this
+        // one.
         let _ = left.recv();
     }
 
-    /// Stops every thread and closes the log. What clients wait for ends as [`ProposalResult::Unknown`].
+    /// Stops every thread and closes the log. Actions without a result yet end as
+    /// [`ProposalResult::Unknown`](crate::ProposalResult::Unknown).
     pub fn stop(&self) {
         self.send_event(Event::Stop);
-        self.bell.stop();
+        self.log_moved.stop();
         self.pending_budget.close();
-        self.peers.stop();
+        self.transport.stop();
         for thread in std::mem::take(&mut *lock(&self.threads)) {
-            // A thread that panicked has said so.
+            // A thread that panicked has logged the reason.
             let _ = thread.join();
         }
     }
-}
-
-fn listen(address: &str) -> Result<TcpListener, NodeError> {
-    let error = |source| NodeError::Listen {
-        address: address.to_owned(),
-        source,
-    };
-    let candidates: Vec<_> = address.to_socket_addrs().map_err(error)?.collect();
-    TcpListener::bind(candidates.as_slice()).map_err(error)
-}
-
-fn draw() -> Result<StartEntropy, NodeError> {
-    Ok(StartEntropy {
-        session: new_session(SystemTime::now(), random_u64()?),
-        seed: random_u64()?,
-        group: GroupId(random_uuid()?),
-    })
-}
-
-/// A log that was copied to another machine names the address of the original. It is called before this
-/// process takes part in anything.
-fn look_for_twin(config: &NodeConfig, start: &Start, peers: &Peers) -> Result<(), NodeError> {
-    let Some(address) = start.configured_address() else {
-        return Ok(());
-    };
-    if address == config.address || !peers.has_twin_at(address) {
-        return Ok(());
-    }
-    Err(NodeError::DuplicateIdentity {
-        address: address.to_owned(),
-        text: peers.twin_text(),
-    })
-}
-
-/// Where the numbers of questions to other members start: answers to an earlier session of this member
-/// must not be taken for answers to this one.
-fn first_number(session: SessionId) -> u64 {
-    (session.0 << 32) >> 1
-}
-
-fn random_u64() -> Result<u64, NodeError> {
-    let mut bytes = [0; 8];
-    getrandom::fill(&mut bytes).map_err(|error| NodeError::Random(error.to_string()))?;
-    // Zero means nobody.
-    Ok(u64::from_le_bytes(bytes).max(1))
-}
-
-fn random_uuid() -> Result<[u8; 16], NodeError> {
-    let mut bytes = [0; 16];
-    getrandom::fill(&mut bytes).map_err(|error| NodeError::Random(error.to_string()))?;
-    // RFC 4122, version 4.
-    bytes[6] = (bytes[6] & 0x0f) | 0x40;
-    bytes[8] = (bytes[8] & 0x3f) | 0x80;
-    Ok(bytes)
 }

@@ -29,7 +29,7 @@ fn group_on_ipv6_forms_orders_and_forms_again() {
 #[test]
 fn caller_that_is_not_on_the_list_is_refused_and_both_sides_say_so() {
     let home = Group::of(1, "list");
-    home.members[0].host.lock().allows_nobody = true;
+    home.members[0].host.lock().allows_none = true;
     let mut stray = Member::new("stray", "list");
     stray.config.seeds = vec![home.members[0].config.address.clone()];
     stray.start(StartMode::Join).unwrap();
@@ -46,10 +46,10 @@ fn caller_that_is_not_on_the_list_is_refused_and_both_sides_say_so() {
 }
 
 #[test]
-fn who_allows_nobody_still_hears_those_it_calls_itself() {
+fn who_allows_none_still_hears_those_it_calls_itself() {
     let mut home = Group::of(1, "own-call");
     let mut shy = Member::new("shy", "own-call");
-    shy.host.lock().allows_nobody = true;
+    shy.host.lock().allows_none = true;
     shy.config.seeds = vec![home.members[0].config.address.clone()];
     shy.start(StartMode::Join).unwrap();
     shy.take_part();
@@ -64,7 +64,7 @@ fn who_allows_nobody_still_hears_those_it_calls_itself() {
     assert!(why.contains("is not in the allowlist"), "{why}");
 }
 
-/// It would go on getting the group's data.
+/// It would still receive the group's data.
 #[test]
 fn member_that_may_not_call_any_more_is_not_called_either() {
     let mut group = Group::of(3, "taken-off");
@@ -72,7 +72,7 @@ fn member_that_may_not_call_any_more_is_not_called_either() {
     group.members[out].stop();
     let others: Vec<usize> = (0..3).filter(|at| *at != out).collect();
     for at in &others {
-        group.members[*at].host.lock().allows_nobody = true;
+        group.members[*at].host.lock().allows_none = true;
     }
     group.members[out].start(StartMode::Join).unwrap();
     for at in &others {
@@ -86,7 +86,7 @@ fn member_that_may_not_call_any_more_is_not_called_either() {
         .wait("a call not made", |record| record.says("cannot call"));
     seqno_of(group.members[others[0]].order("k", "not for all"));
     let status = group.members[out].node().status();
-    assert_eq!(status.leader_name, "", "it hears nobody");
+    assert_eq!(status.leader_name, "", "it hears no leader");
     let leader = group.members[others[0]].node().status();
     assert!(status.commit_index < leader.commit_index);
 }

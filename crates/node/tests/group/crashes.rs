@@ -42,7 +42,8 @@ fn follower_that_crashed_catches_up_from_its_log_and_its_peers() {
     group.check_same_history();
 }
 
-/// Writes on the given members until told to stop; what was acknowledged, by its data.
+/// Writes on the given members until `stop` is set. Returns the acknowledged actions, by their
+/// data.
 fn write_until(group: &Group, writers: &[usize], stop: &AtomicBool) -> HashMap<String, Seqno> {
     thread::scope(|scope| {
         let threads: Vec<_> = writers
@@ -399,10 +400,11 @@ fn database_that_ends_where_the_log_begins_needs_no_copy() {
     group.check_same_history();
 }
 
-/// The log begins in the middle of an action: as far as seqnos tell, the database could go on from it.
+/// The log begins in the middle of an action: by its seqnos alone, the database could continue from
+/// it.
 #[test]
 fn member_whose_next_action_is_cut_is_told_that_only_a_copy_helps() {
-    // Nobody is taken for dead: a view would come before the action.
+    // No member is counted as dead: a view would come before the action.
     let group = Group::prepared_by(3, "cut", |config| {
         config.suspect = PATIENCE;
         small_log(config);
@@ -450,7 +452,7 @@ fn full_log_keeps_what_no_database_has_and_clients_wait_for_room() {
                 ordered.fetch_add(1, Ordering::SeqCst);
             }
         });
-        // The database has been told to take nothing yet.
+        // No delivery to the database has begun yet.
         member.host.wait("a full log", |record| {
             record.says("nothing new is taken until they have")
         });

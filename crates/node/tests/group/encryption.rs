@@ -21,7 +21,7 @@ fn encrypt(authority: &Authority) -> impl FnMut(&mut NodeConfig) {
     |config| config.tls = encrypted(authority, &config.name, Kind::Good)
 }
 
-/// A newcomer that has been told where the group is.
+/// A new member that knows an address of the group.
 fn stray(group: &Group, name: &str) -> Member {
     let mut stray = Member::new("stray", name);
     stray.config.seeds = vec![group.members[0].config.address.clone()];
@@ -74,7 +74,7 @@ fn member_in_clear_is_refused_by_an_encrypted_group() {
     stray.start(StartMode::Join).unwrap();
     stray.host.wait("refusal", |record| record.failed.is_some());
     let why = stray.host.lock().failed.clone().unwrap();
-    assert!(why.contains("set socket.ssl"), "{why}");
+    assert!(why.contains("set encryption"), "{why}");
     assert!(stray.host.lock().says("are not encrypted"));
     home.members[0].host.wait("the refusal", |record| {
         record.says("it does not encrypt its connections, this member does")
@@ -93,7 +93,7 @@ fn encrypting_member_is_refused_by_a_group_in_clear() {
         record.says("it does not encrypt its connections, this member does")
     });
     home.members[0].host.wait("the refusal", |record| {
-        record.says("it encrypts its connections (socket.ssl there), this member does not")
+        record.says("it encrypts its connections (encryption there), this member does not")
     });
     assert_eq!(stray.host.lock().joined, 0);
 }
@@ -130,7 +130,7 @@ fn expired_certificate_is_refused_until_a_new_one_is_loaded() {
 }
 
 #[test]
-fn group_goes_from_clear_to_encrypted_one_member_at_a_time() {
+fn group_changes_from_clear_to_encrypted_one_member_at_a_time() {
     let authority = Authority::new("ca");
     let mut group = Group::of(3, "rolling");
     for accept_plain in [true, false] {

@@ -8,7 +8,9 @@ mod support;
 mod addresses;
 mod copies;
 mod crashes;
+mod duplicate_identity;
 mod encryption;
+mod inconsistency;
 mod loggers;
 mod membership;
 mod ordering;
@@ -16,6 +18,5 @@ mod orders;
 mod partitions;
 mod refusals;
 mod repair;
-mod twins;
-mod voting;
+
 mod weights;

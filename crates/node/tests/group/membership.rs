@@ -1,4 +1,4 @@
-//! Leaving, returning, and coming back as somebody else.
+//! Members that leave, return, and come back with another identity.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ fn leaving_shrinks_voters_and_view_at_once_and_returning_restores_them() {
     let text = "not heard of";
     assert!(
         !group.members[other].host.lock().says(text),
-        "told, not guessed"
+        "stated, not guessed"
     );
     seqno_of(group.members[other].order("k", "v"));
 
@@ -48,8 +48,8 @@ fn leader_that_leaves_hands_over_first() {
     group.check_same_history();
 }
 
-/// With the leaver out, the voters left would be the leader and a dead one: they could commit nothing,
-/// not even that, and the leaver's return would not help.
+/// With the leaver out, the voters left would be the leader and a dead one: they could commit
+/// nothing, not even that, and the leaver's return would not help.
 #[test]
 fn leaving_beside_a_dead_voter_keeps_the_vote_so_that_the_return_is_enough() {
     let mut group = Group::of(3, "lastvote");
@@ -64,8 +64,8 @@ fn leaving_beside_a_dead_voter_keeps_the_vote_so_that_the_return_is_enough() {
     group.check_same_history();
 }
 
-/// Each would hand leadership to the other, which leaves as well and hands it back. How often, depends on
-/// which of their ticks comes first, so they leave at different distances.
+/// Each would hand leadership to the other, which leaves as well and hands it back. How often,
+/// depends on which of their ticks comes first, so they leave at different distances.
 #[test]
 fn members_that_leave_at_once_let_each_other_go() {
     for apart_ms in [0, 60, 125, 190] {
@@ -107,14 +107,14 @@ fn leader_that_needs_a_full_copy_finds_a_donor() {
         others.filter_map(|(_, m)| asked(m)).next()
     };
     eventually("a donor is asked", || {
-        // Until all members have told the leader that they are synced, there is none.
+        // There is none until all members have reported to the leader that they are synced.
         node.request_state(Seqno(1), Vec::new(), true, Bytes::from_static(b"me"));
         donor_asked().is_some()
     });
     assert_eq!(donor_asked(), Some(node.identity().0));
 }
 
-/// It was ordered to go on without a majority, or the database is not from here.
+/// It was ordered to continue without a majority, or the database is of another group.
 #[test]
 fn database_that_is_further_than_the_group_is_refused_by_its_own_member() {
     let group = Group::of(1, "ahead");
@@ -168,7 +168,7 @@ fn last_member_leaves_without_waiting() {
 }
 
 #[test]
-fn member_that_lost_its_log_returns_under_its_name_as_somebody_else() {
+fn member_that_lost_its_log_returns_under_its_name_with_another_identity() {
     let mut group = Group::of(3, "wiped");
     let at = group.follower();
     let old_id = group.members[at].node().identity().0;
@@ -199,14 +199,14 @@ fn member_that_lost_its_log_returns_under_its_name_as_somebody_else() {
 }
 
 #[test]
-fn servers_of_one_name_are_told_and_none_takes_an_absent_ones_place() {
+fn servers_of_one_name_are_warned_and_none_takes_an_absent_ones_place() {
     let mut group = Group::prepared(3, "shared");
     for member in &mut group.members {
         member.config.name = "host".to_owned();
     }
     let mut group = group.begin();
-    let told = "another member is called 'host'";
-    assert!(group.members[2].host.lock().says(told));
+    let text = "another member is called 'host'";
+    assert!(group.members[2].host.lock().says(text));
     let absent = group.follower();
     let absent_id = group.members[absent].node().identity().0;
     group.members[absent].stop();
@@ -289,7 +289,7 @@ fn lone_member_that_moved_announces_its_new_address() {
 }
 
 #[test]
-fn member_that_leaves_as_it_becomes_a_voter_leaves_nobody_without_a_majority() {
+fn member_that_leaves_as_it_becomes_a_voter_leaves_no_member_without_a_majority() {
     for orders in 0..3 {
         let mut group = Group::prepared(2, "brief");
         group.members[0].start(StartMode::Bootstrap).unwrap();

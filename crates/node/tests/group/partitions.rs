@@ -1,4 +1,4 @@
-//! Members cut off from each other, and going on without a majority by order.
+//! Members separated from each other, and members that continue without a majority by order.
 
 use synod_node::{ForceError, QuorumLossPolicy};
 

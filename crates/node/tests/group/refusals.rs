@@ -109,15 +109,15 @@ fn group_speaks_the_newer_version_once_all_its_members_do() {
 }
 
 #[test]
-fn one_server_gone_astray_does_not_keep_a_member_from_its_group() {
-    let astray = Group::of(1, "another");
+fn one_server_of_another_group_does_not_keep_a_member_from_its_group() {
+    let foreign = Group::of(1, "another");
     let mut group = Group::of(3, "majority");
     for member in &mut group.members {
         member.stop();
         member
             .config
             .seeds
-            .insert(0, astray.members[0].config.address.clone());
+            .insert(0, foreign.members[0].config.address.clone());
     }
     for at in 0..3 {
         group.members[at].start(StartMode::Join).unwrap();
@@ -192,7 +192,7 @@ fn hello(cluster_name: &str, versions: std::ops::RangeInclusive<u16>, lane: u8) 
 }
 
 #[test]
-fn garbage_of_strangers_is_refused_with_a_line_and_the_group_goes_on() {
+fn garbage_of_strangers_is_refused_with_a_line_and_the_group_keeps_serving() {
     let group = Group::of(3, "noise");
     let leader = &group.members[group.leader()];
     let address = &leader.config.address;

@@ -26,8 +26,8 @@ fn segment(member: &Member, number: u64) -> PathBuf {
     member.dir.path().join(format!("synod-{number:016x}.log"))
 }
 
-/// Changes some bytes of an entry's payload, so far into a segment's content or soon after. Not of a
-/// batch's header: reading an entry passes over those.
+/// Changes some bytes of an entry's payload, so far into a segment's content or soon after. Not of
+/// a batch's header: reading an entry passes over those.
 fn damage(member: &Member, number: u64, at: f64) -> PathBuf {
     let path = segment(member, number);
     let content = std::fs::read(&path).unwrap();
@@ -118,7 +118,7 @@ fn damaged_log_is_repaired_while_writes_go_on() {
     });
     group.members.insert(at, damaged);
     group.wait_complete();
-    assert_eq!(group.leader(), leader, "nobody was disturbed");
+    assert_eq!(group.leader(), leader, "the group was not disturbed");
     group.check_same_history();
     check_same_logs(&mut group);
 }
@@ -199,7 +199,7 @@ fn damage_met_while_serving_stops_the_member_and_its_restart_repairs_it() {
     group.members[leader].stop();
     group.members[at].take_part();
     eventually("an action without it", || {
-        // Refused as too old until this member, which was far behind, has caught up.
+        // Refused as too old until this member, which lagged far, has caught up.
         matches!(
             group.members[at].order("k", "v"),
             ProposalResult::Ordered { .. }
@@ -224,7 +224,7 @@ fn damage_met_while_delivering_stops_the_member_before_it_is_delivered() {
     fill(&group, at, 700);
     group.members[at].stop();
     let kept = group.members[at].last();
-    // Its database forgets what it has; the log has to tell it again.
+    // Its database forgets what it has; it needs the log for that again.
     group.members[at].forget_after(Seqno(5));
     group.members[at].start(StartMode::Join).unwrap();
     group.members[at]

@@ -54,8 +54,8 @@ fn leader_of_weight_zero_hands_over_and_the_others_do_not_want_to() {
 }
 
 #[test]
-fn everybody_learns_the_weights_of_those_that_are_fit_to_lead() {
-    let group = Group::of(3, "told");
+fn every_member_knows_the_weights_of_members_that_are_fit_to_lead() {
+    let group = Group::of(3, "known");
     let some = group.follower();
     let id = group.members[some].node().status().member;
     let wait_known = |known: Option<u8>| {
@@ -63,7 +63,7 @@ fn everybody_learns_the_weights_of_those_that_are_fit_to_lead() {
             if member.node().status().member == id {
                 continue;
             }
-            eventually("everybody is told", || {
+            eventually("every member knows", || {
                 let status = member.node().status();
                 let at = status.members.iter().find(|m| m.member == id);
                 at.is_some_and(|m| m.leader_weight.map(LeaderWeight::get) == known)

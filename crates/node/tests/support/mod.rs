@@ -25,22 +25,22 @@ pub(crate) const SUSPECT: Duration = Duration::from_secs(2);
 /// Small, so that large actions have many.
 pub(crate) const CHUNK_BYTES: usize = 64 << 10;
 
-/// What a host was told, since its member's database was made.
+/// What a host's methods were called with, since its member's database was made.
 #[derive(Default)]
 pub(crate) struct Record {
     pub(crate) deliveries: Vec<Delivery>,
     pub(crate) joined: u64,
     pub(crate) primary: Option<bool>,
     pub(crate) failed: Option<String>,
-    /// It was told so, and that only a full copy helps.
+    /// It was called with `needs_copy`: only a full copy helps.
     pub(crate) needs_copy: bool,
     pub(crate) lines: Vec<(Level, String)>,
     pub(crate) donations: Vec<DonorRequest>,
     pub(crate) news: Vec<(u64, StateTransferEvent)>,
     /// Addresses of callers that it was asked about.
     pub(crate) callers: Vec<String>,
-    /// The host's allowlist is one that nobody is on.
-    pub(crate) allows_nobody: bool,
+    /// The host's allowlist is empty, and in force.
+    pub(crate) allows_none: bool,
     /// Which outcomes stand, as soon as that was known.
     pub(crate) decisions: Vec<OutcomeDecision>,
     /// The same, in their places among the deliveries.
@@ -170,7 +170,7 @@ impl Host for Recorder {
 
     fn allows(&self, ip: &str) -> bool {
         self.change(|record| record.callers.push(ip.to_owned()));
-        !self.lock().allows_nobody
+        !self.lock().allows_none
     }
 
     fn outcome_decided(&self, decision: &OutcomeDecision) {
@@ -193,7 +193,7 @@ impl Host for Recorder {
     }
 }
 
-/// Waits for a condition that nobody announces.
+/// Waits for a condition that no event announces.
 #[track_caller]
 pub(crate) fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
@@ -322,14 +322,14 @@ impl Member {
             .change(|record| record.deliveries.retain(|d| d.seqno() <= seqno));
     }
 
-    /// The database applies nothing more, until [`Member::go_on`].
+    /// The database applies nothing more, until [`Member::resume`].
     pub(crate) fn hold(&self) {
         self.host
             .change(|record| record.applies_up_to = Some(record.last()));
     }
 
     /// The database applies what was delivered, and what will be.
-    pub(crate) fn go_on(&self) {
+    pub(crate) fn resume(&self) {
         let node = self.node().clone();
         self.host.change(|record| {
             record.applies_up_to = None;
@@ -342,7 +342,7 @@ impl Member {
         eventually("becoming a voter", || self.node().status().voter);
     }
 
-    /// Ends the node as a kill would: nobody is told.
+    /// Ends the node as a kill would: no other member gets a message.
     pub(crate) fn stop(&mut self) {
         self.host.change(|record| record.stopped = true);
         if let Some(node) = self.node.take() {
@@ -388,8 +388,8 @@ pub(crate) fn action(key: &str, last_seen: Seqno, data: impl Into<Bytes>) -> Act
 }
 
 #[track_caller]
-pub(crate) fn seqno_of(fate: ProposalResult) -> Seqno {
-    match fate {
+pub(crate) fn seqno_of(result: ProposalResult) -> Seqno {
+    match result {
         ProposalResult::Ordered { seqno, .. } => seqno,
         other => panic!("not ordered: {other:?}"),
     }
@@ -443,7 +443,7 @@ impl Group {
         Group { members }
     }
 
-    /// Puts a gate before a member that does not run: nobody knows another way to it.
+    /// Puts a gate before a member that does not run: the others know no other way to it.
     pub(crate) fn gate(&mut self, at: usize) -> Gate {
         let gate = Gate::to(self.members[at].config.listen.clone());
         let address = std::mem::replace(&mut self.members[at].config.address, gate.address.clone());
@@ -461,7 +461,7 @@ impl Group {
         self.members.iter().filter(|m| m.node.is_some())
     }
 
-    /// All running members vote and are in everybody's view.
+    /// Waits until all running members vote, and every view has all of them.
     #[track_caller]
     pub(crate) fn wait_complete(&self) {
         let mut names: Vec<String> = self.running().map(|m| m.config.name.clone()).collect();

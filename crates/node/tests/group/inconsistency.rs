@@ -1,4 +1,4 @@
-//! An action fails on some members: all of them hear the same decision, and nobody else waits.
+//! An action fails on some members: all members learn the same decision, and no other member waits.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use crate::support::{Group, Member, PATIENCE, SUSPECT, eventually, seqno_of};
 const X: ApplyOutcome = ApplyOutcome(77);
 const Y: ApplyOutcome = ApplyOutcome(88);
 
-/// Waits until a member has heard of a decision.
+/// Waits until a member knows a decision.
 fn decision(member: &Member, seqno: Seqno) -> OutcomeDecision {
     let is_about = |decision: &&OutcomeDecision| decision.seqno == seqno;
     member.host.wait("a decision", |record| {
@@ -24,13 +24,13 @@ fn decision(member: &Member, seqno: Seqno) -> OutcomeDecision {
     found
 }
 
-fn hears_nothing(member: &Member, seqno: Seqno) -> bool {
+fn knows_nothing(member: &Member, seqno: Seqno) -> bool {
     let record = member.host.lock();
     record.decisions.iter().all(|d| d.seqno != seqno)
 }
 
-/// Waits until all running members have heard of the decision, which is the same: what stands.
-fn stands(group: &Group, seqno: Seqno) -> ApplyOutcome {
+/// Waits until all running members know the decision, and compares. Returns the outcome that wins.
+fn winner(group: &Group, seqno: Seqno) -> ApplyOutcome {
     let decisions: Vec<OutcomeDecision> = group.running().map(|m| decision(m, seqno)).collect();
     for other in &decisions {
         assert_eq!(other, &decisions[0]);
@@ -53,13 +53,13 @@ fn order_failing(group: &Group, failing: &[usize], by: usize) -> Seqno {
 }
 
 #[test]
-fn who_fails_alone_is_told_so_as_soon_as_the_others_have_answered() {
+fn member_that_fails_alone_learns_it_as_soon_as_the_others_have_answered() {
     let group = Group::of(3, "alone");
     for failing in [group.leader(), group.follower()] {
         let by = (failing + 1) % 3;
         let began = Instant::now();
         let seqno = order_failing(&group, &[failing], by);
-        assert_eq!(stands(&group, seqno), ApplyOutcome::SUCCESS);
+        assert_eq!(winner(&group, seqno), ApplyOutcome::SUCCESS);
         assert!(began.elapsed() < SUSPECT, "nothing was waited for");
         let answers = decision(&group.members[by], seqno).answers;
         let member = group.members[failing].node().identity().0;
@@ -67,32 +67,32 @@ fn who_fails_alone_is_told_so_as_soon_as_the_others_have_answered() {
             let failed = answer.member == member;
             assert_eq!(answer.outcome == X, failed, "{answer:?}");
         }
-        group.members[failing].go_on();
+        group.members[failing].resume();
     }
 }
 
 #[test]
-fn what_fails_alike_everywhere_stands() {
+fn error_that_is_the_same_everywhere_wins() {
     let group = Group::of(3, "alike");
     let began = Instant::now();
     let seqno = order_failing(&group, &[0, 1, 2], 1);
-    assert_eq!(stands(&group, seqno), X);
+    assert_eq!(winner(&group, seqno), X);
     assert!(began.elapsed() < SUSPECT, "nothing was waited for");
 }
 
 #[test]
-fn who_succeeds_alone_hears_that_the_error_stands_unless_success_is_preferred() {
+fn member_that_succeeds_alone_learns_that_the_error_wins_unless_success_is_preferred() {
     let group = Group::of(3, "prefer");
     let seqno = order_failing(&group, &[0, 1], 2);
-    assert_eq!(stands(&group, seqno), X);
+    assert_eq!(winner(&group, seqno), X);
     for member in &group.members {
-        member.go_on();
+        member.resume();
         member
             .node()
             .set_inconsistency_policy(InconsistencyPolicy::SuccessOf(1));
     }
     let seqno = order_failing(&group, &[0, 1], 2);
-    assert_eq!(stands(&group, seqno), ApplyOutcome::SUCCESS);
+    assert_eq!(winner(&group, seqno), ApplyOutcome::SUCCESS);
 }
 
 #[test]
@@ -106,24 +106,24 @@ fn errors_that_differ_are_different_outcomes() {
         member.host.wait("the action", |r| r.last() >= seqno);
         member.node().report_failure(seqno, outcome);
     }
-    assert_eq!(stands(&group, seqno), X);
+    assert_eq!(winner(&group, seqno), X);
 }
 
-/// One of three says nothing: the two others have answered, and may differ.
+/// One of three does not answer: the two others have answered, and may differ.
 #[test]
-fn who_does_not_answer_is_left_out_and_nobody_else_waits() {
+fn member_that_does_not_answer_is_left_out_and_no_other_waits() {
     let group = Group::of(3, "silent");
     let leader = group.leader();
     let (failing, silent) = ((leader + 1) % 3, (leader + 2) % 3);
     group.members[silent].hold();
     let seqno = order_failing(&group, &[failing], leader);
-    assert!(hears_nothing(&group.members[leader], seqno));
-    seqno_of(group.members[leader].order("other", "goes on"));
-    seqno_of(group.members[silent].order("third", "goes on"));
-    assert_eq!(stands(&group, seqno), ApplyOutcome::SUCCESS);
+    assert!(knows_nothing(&group.members[leader], seqno));
+    seqno_of(group.members[leader].order("other", "continues"));
+    seqno_of(group.members[silent].order("third", "continues"));
+    assert_eq!(winner(&group, seqno), ApplyOutcome::SUCCESS);
 }
 
-/// One word of three decides nothing, however long: the two others may both have succeeded.
+/// One outcome of three decides nothing, however long: the two others may both have succeeded.
 #[test]
 fn minority_decides_nothing_until_a_majority_has_answered() {
     let group = Group::of(3, "minority");
@@ -136,53 +136,53 @@ fn minority_decides_nothing_until_a_majority_has_answered() {
     let mut written = 0;
     eventually("the bound", || {
         written += 1;
-        seqno_of(group.members[leader].order(&format!("row {written}"), "goes on"));
-        assert!(hears_nothing(&group.members[failing], seqno));
+        seqno_of(group.members[leader].order(&format!("row {written}"), "continues"));
+        assert!(knows_nothing(&group.members[failing], seqno));
         Instant::now() > until
     });
-    group.members[other].go_on();
-    assert_eq!(stands(&group, seqno), ApplyOutcome::SUCCESS);
+    group.members[other].resume();
+    assert_eq!(winner(&group, seqno), ApplyOutcome::SUCCESS);
 }
 
 #[test]
 fn member_that_catches_up_is_not_waited_for() {
-    let group = Group::of(3, "behind");
+    let group = Group::of(3, "lagging");
     let leader = group.leader();
-    let (failing, behind) = ((leader + 1) % 3, (leader + 2) % 3);
-    group.members[behind].hold();
-    group.members[behind]
+    let (failing, lagging) = ((leader + 1) % 3, (leader + 2) % 3);
+    group.members[lagging].hold();
+    group.members[lagging]
         .node()
         .set_data_state(DataState::Joined);
     // Whatever the leader has heard by the time of the vote, it hears of this before the bound.
     let began = Instant::now();
     let seqno = order_failing(&group, &[failing], leader);
-    assert_eq!(stands(&group, seqno), ApplyOutcome::SUCCESS);
-    assert!(began.elapsed() < SUSPECT, "nobody was waited for");
+    assert_eq!(winner(&group, seqno), ApplyOutcome::SUCCESS);
+    assert!(began.elapsed() < SUSPECT, "no member was waited for");
 }
 
-/// It has a vote only where most members are behind: after the whole group was restarted.
+/// Its outcome counts only where most members lag: after the whole group was restarted.
 #[test]
 fn error_of_a_member_that_catches_up_counts_only_where_most_do() {
     let group = Group::of(3, "restart");
     let leader = group.leader();
     let (one, two) = ((leader + 1) % 3, (leader + 2) % 3);
     let (alone, both) = (ApplyOutcome::SUCCESS, X);
-    for (behind, expected) in [(vec![one], alone), (vec![one, two], both)] {
-        for at in &behind {
+    for (lagging, expected) in [(vec![one], alone), (vec![one, two], both)] {
+        for at in &lagging {
             group.members[*at].node().set_data_state(DataState::Joined);
         }
-        // Without its word, nothing can be decided before it has heard who is behind.
+        // The leader cannot decide without that outcome before it knows which members lag.
         group.members[leader].hold();
-        let seqno = order_failing(&group, &behind, leader);
-        assert_eq!(stands(&group, seqno), expected);
+        let seqno = order_failing(&group, &lagging, leader);
+        assert_eq!(winner(&group, seqno), expected);
         for member in &group.members {
-            member.go_on();
+            member.resume();
         }
     }
 }
 
 #[test]
-fn vote_survives_its_leader() {
+fn outcome_query_survives_its_leader() {
     let mut group = Group::of(3, "newleader");
     let leader = group.leader();
     let (failing, other) = ((leader + 1) % 3, (leader + 2) % 3);
@@ -194,14 +194,14 @@ fn vote_survives_its_leader() {
         .wait("the question", |record| record.says("asking the others"));
     group.members[leader].stop();
     group.leader();
-    assert!(hears_nothing(&group.members[failing], seqno));
-    group.members[other].go_on();
-    assert_eq!(stands(&group, seqno), ApplyOutcome::SUCCESS);
+    assert!(knows_nothing(&group.members[failing], seqno));
+    group.members[other].resume();
+    assert_eq!(winner(&group, seqno), ApplyOutcome::SUCCESS);
 }
 
-/// It may have the other outcome, or fail only now: either way it has to know.
+/// The member may have the other outcome, or fail only now: either way it must know.
 #[test]
-fn member_that_was_away_hears_the_decision_in_its_place_and_finds_it() {
+fn member_that_was_away_gets_the_decision_in_its_place_and_finds_it() {
     let mut group = Group::of(3, "away");
     let leader = group.leader();
     let away = (leader + 1) % 3;
@@ -210,8 +210,8 @@ fn member_that_was_away_hears_the_decision_in_its_place_and_finds_it() {
         let others: Vec<usize> = (0..3).filter(|at| *at != away).collect();
         order_failing(&group, &others, leader)
     };
-    assert_eq!(stands(&group, seqno), X);
-    group.members[leader].go_on();
+    assert_eq!(winner(&group, seqno), X);
+    group.members[leader].resume();
     let later = seqno_of(group.members[leader].order("later", "v"));
     group.members[away].start(StartMode::Join).unwrap();
     group.members[away].take_part();
@@ -233,7 +233,7 @@ fn member_that_was_away_hears_the_decision_in_its_place_and_finds_it() {
     assert_eq!(find(later), None);
 }
 
-/// Its database is of no use any more, but the others would have no majority without its vote.
+/// The member's database is useless, but the others would have no majority without its vote.
 #[test]
 fn member_that_cannot_be_spared_votes_until_it_can() {
     let mut group = Group::of(3, "spared");
@@ -245,7 +245,7 @@ fn member_that_cannot_be_spared_votes_until_it_can() {
     group.members[leader]
         .host
         .wait("the view without it", |r| r.view_names().len() == 1);
-    // Longer than who leaves in good order would wait.
+    // Longer than an orderly shutdown would wait.
     let until = Instant::now() + Duration::from_secs(5);
     let mut written = 0;
     eventually("some time", || {
@@ -266,7 +266,7 @@ fn member_that_cannot_be_spared_votes_until_it_can() {
     seqno_of(group.members[leader].order("last", "v"));
 }
 
-/// A server that is thrown out and stopped at the same time tells its node both.
+/// A server that is evicted and stopped at the same time orders both from its node.
 #[test]
 fn leaving_in_a_hurry_is_not_ended_by_leaving_patiently() {
     let mut group = Group::of(3, "hurry");

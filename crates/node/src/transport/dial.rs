@@ -1,4 +1,7 @@
-//! Opening a connection: connect, say hello, hear the answer.
+//! Opening a connection: connect, encrypt, send the hello, read the answer.
+//!
+//! Every step has a limit of time, and a node that stops closes the socket under it, so a dial
+//! never keeps a thread for long.
 
 use std::io::{self, IoSlice, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
@@ -12,14 +15,13 @@ use synod_wire::{
     write_hello,
 };
 
-use super::Peers;
+use super::Transport;
 use super::channel::Channel;
-use super::security::Security;
 
 const CONNECT_LIMIT: Duration = Duration::from_secs(2);
 /// A whole handshake must not take longer, however the bytes trickle in.
 pub(super) const HANDSHAKE_LIMIT: Duration = Duration::from_secs(5);
-/// A peer that takes longer than this for one write is as good as dead.
+/// A peer that takes longer than this for one write counts as dead.
 pub(super) const IO_LIMIT: Duration = Duration::from_secs(10);
 
 /// Why there is no connection.
@@ -34,12 +36,12 @@ pub(super) enum DialError {
 }
 
 impl DialError {
-    /// What an operator has to mend, if it is that: not that the peer is away.
-    pub(super) fn trouble(&self) -> Option<String> {
+    /// What an operator has to fix. `None` if the peer may only be away.
+    pub(super) fn for_operator(&self) -> Option<String> {
         match self {
             DialError::Connect(_) | DialError::Tls(TlsHandshakeError::Io(_)) => None,
             DialError::Tls(_) => Some(self.to_string()),
-            // What the peer says of our certificate comes with the first read.
+            // The peer's answer to this member's certificate comes with the first read.
             DialError::Handshake(HandshakeError::Stream(StreamError::Io(error)))
                 if error.kind() == io::ErrorKind::InvalidData =>
             {
@@ -52,40 +54,52 @@ impl DialError {
 
 /// Connects and says hello. The answer may be a refusal.
 pub(super) fn dial(
-    peers: &Peers,
+    transport: &Transport,
     address: &str,
     lane: Lane,
 ) -> Result<(Channel, HelloReply), DialError> {
-    match attempt(peers, address, lane, &peers.security) {
+    match attempt(transport, address, lane, true) {
         Err(DialError::Tls(TlsHandshakeError::Plaintext { .. }))
-            if peers.security.may_fall_back() =>
+            if transport.security.may_fall_back() =>
         {
-            attempt(peers, address, lane, &Security::Plain)
+            attempt(transport, address, lane, false)
         }
         other => other,
     }
 }
 
 fn attempt(
-    peers: &Peers,
+    transport: &Transport,
     address: &str,
     lane: Lane,
-    security: &Security,
+    may_encrypt: bool,
 ) -> Result<(Channel, HelloReply), DialError> {
-    let stream = connect(peers, address)?;
+    let stream = connect(transport, address)?;
     prepare(&stream)?;
     stream.set_write_timeout(Some(IO_LIMIT))?;
     let stopping = || io::Error::new(io::ErrorKind::Interrupted, "this member stops");
-    let id = peers.remember(&stream, usize::MAX).ok_or_else(stopping)?;
-    let greeted = security
-        .secure_outgoing(Timed::new(stream, HANDSHAKE_LIMIT))
-        .map_err(DialError::from)
-        .and_then(|mut channel| {
-            let reply = greet(&mut channel, &peers.hello(lane))?;
-            Ok((channel, reply))
-        });
-    peers.forget(id);
+    let id = transport
+        .remember(&stream, usize::MAX)
+        .ok_or_else(stopping)?;
+    let greeted = secure_and_greet(transport, stream, lane, may_encrypt);
+    transport.forget(id);
     greeted
+}
+
+fn secure_and_greet(
+    transport: &Transport,
+    stream: TcpStream,
+    lane: Lane,
+    may_encrypt: bool,
+) -> Result<(Channel, HelloReply), DialError> {
+    let socket = TimedSocket::new(stream, HANDSHAKE_LIMIT);
+    let mut channel = if may_encrypt {
+        transport.security.secure_outgoing(socket)?
+    } else {
+        Channel::plain(socket)
+    };
+    let reply = greet(&mut channel, &transport.hello(lane))?;
+    Ok((channel, reply))
 }
 
 fn greet(channel: &mut Channel, hello: &Hello) -> Result<HelloReply, HandshakeError> {
@@ -97,17 +111,17 @@ fn greet(channel: &mut Channel, hello: &Hello) -> Result<HelloReply, HandshakeEr
         &mut FrameReader::new(channel, HANDSHAKE_FRAME_MAX),
         hello.versions,
     );
-    // Who refuses a connection may do so before it has heard the hello: then that is the reason.
+    // A peer may refuse a connection before it has read the hello: then the refusal is the reason.
     match (sent, reply) {
         (Err(error), Err(_)) => Err(error),
         (_, reply) => reply,
     }
 }
 
-fn connect(peers: &Peers, address: &str) -> io::Result<TcpStream> {
+fn connect(transport: &Transport, address: &str) -> io::Result<TcpStream> {
     let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
     for candidate in address.to_socket_addrs()? {
-        if peers.is_stopping() || peers.is_isolated() {
+        if transport.is_stopping() || transport.is_isolated() {
             break;
         }
         match TcpStream::connect_timeout(&candidate, CONNECT_LIMIT) {
@@ -118,7 +132,7 @@ fn connect(peers: &Peers, address: &str) -> io::Result<TcpStream> {
     Err(last)
 }
 
-/// Settings for either side.
+/// Sets the socket options of either side.
 pub(super) fn prepare(stream: &TcpStream) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let keepalive = TcpKeepalive::new()
@@ -126,22 +140,22 @@ pub(super) fn prepare(stream: &TcpStream) -> io::Result<()> {
         .with_interval(Duration::from_secs(5))
         .with_retries(3);
     let socket = SockRef::from(stream);
-    // Otherwise the system would repeat for a quarter of an hour what nobody answers.
+    // Otherwise the system would repeat unanswered packets for a quarter of an hour.
     socket.set_tcp_user_timeout(Some(IO_LIMIT))?;
     socket.set_tcp_keepalive(&keepalive)
 }
 
-/// A connection that is read until a deadline, or without one.
+/// A socket that is read until a deadline, or without one.
 #[derive(Debug)]
-pub(super) struct Timed {
+pub(super) struct TimedSocket {
     stream: TcpStream,
     deadline: Option<Instant>,
 }
 
-impl Timed {
-    pub(super) fn new(stream: TcpStream, limit: Duration) -> Timed {
+impl TimedSocket {
+    pub(super) fn new(stream: TcpStream, limit: Duration) -> TimedSocket {
         let deadline = Instant::now().checked_add(limit);
-        Timed { stream, deadline }
+        TimedSocket { stream, deadline }
     }
 
     /// The connection.
@@ -149,13 +163,13 @@ impl Timed {
         &self.stream
     }
 
-    /// From now on there is all the time in the world.
+    /// Removes the deadline.
     pub(super) fn no_limit(&mut self) -> io::Result<()> {
         self.deadline = None;
         self.stream.set_read_timeout(None)
     }
 
-    /// The byte that the next read begins with; `None` if the peer has hung up.
+    /// The first byte of the next read; `None` if the peer has closed the connection.
     pub(super) fn peek(&self) -> io::Result<Option<u8>> {
         self.apply_deadline()?;
         let mut first = [0];
@@ -187,14 +201,14 @@ fn took_too_long() -> io::Error {
     io::Error::new(io::ErrorKind::TimedOut, "the handshake took too long")
 }
 
-impl Read for Timed {
+impl Read for TimedSocket {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         self.apply_deadline()?;
         self.stream.read(buffer).map_err(|e| self.too_late(e))
     }
 }
 
-impl Write for Timed {
+impl Write for TimedSocket {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.stream.write(bytes)
     }

@@ -67,7 +67,7 @@ fn copied_log_is_refused_by_the_others_while_they_hear_the_original() {
     group.members[at].stop();
     let seeds = group.members[leader].config.seeds.clone();
     let mut copy = clone_of(&group.members[at], &seeds);
-    // It tells the same address, which it cannot have: nobody answers it there but the original.
+    // It claims the same address, which it cannot have: only the original answers there.
     copy.config.address = group.members[at].config.address.clone();
     copy.config.listen = free_address(std::net::Ipv4Addr::LOCALHOST.into());
     group.members[at].start(StartMode::Join).unwrap();

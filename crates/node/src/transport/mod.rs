@@ -1,20 +1,24 @@
-//! Connections to the other members.
+//! Connections to the other members (the peers).
 //!
-//! Every connection carries messages one way, from the member that opened it. To each peer there are
-//! two: the control lane and the bulk lane, so that a vote or an acknowledgement never waits behind
-//! data. Each has a thread of its own here ([`link`]) and one at the other side ([`inbound`]).
-//! Members not known yet are looked for by [`seek`].
+//! Every connection carries messages one way, from the member that opened it. To each peer there
+//! are two: the control lane and the bulk lane, so that a vote or an acknowledgement never waits
+//! for data. Each has a thread of its own here ([`link`]) and one at the other side ([`inbound`]).
+//! [`discovery`] looks for members that are not known yet.
+//!
+//! Nothing here decides: messages and changes of connections become events for the core thread. A
+//! message is lost when its connection breaks; the protocol repeats what it needs.
 
-mod called;
-mod callers;
 mod channel;
-mod complaints;
 mod dial;
+mod discovery;
 mod inbound;
 mod lane_queue;
 mod link;
+mod log_rate_limit;
+mod network;
+mod outbound_answers;
 mod security;
-mod seek;
+mod session_registry;
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Shutdown, TcpListener, TcpStream};
@@ -30,62 +34,65 @@ use synod_member::{Event, Host, lock};
 use synod_tls::TlsError;
 use synod_wire::{FrameLimits, Hello, HelloReply, Lane, LocalIdentity, PeerMessage, RefuseReason};
 
-use crate::budget::ByteBudget;
 use crate::config::NodeError;
-use crate::core_thread::Incoming;
+use crate::threads::core::Incoming;
 use crate::threads::spawn;
-use called::Called;
-use callers::Callers;
-use complaints::Complaints;
+use crate::wait::ByteBudget;
 use link::Link;
+use log_rate_limit::LogRateLimit;
+pub(crate) use network::DriverNetwork;
+use outbound_answers::OutboundAnswers;
 pub(crate) use security::Security;
+use session_registry::SessionRegistry;
 
-/// Connections served at a time; more are refused.
+/// Inbound connections at a time; more are refused.
 const INBOUND_MAX: usize = 512;
 
-/// How long a caller who is not allowed to call waits for the end of a call to it.
+/// How long a caller that is not in the allowlist waits for the answer to a call of this member to
+/// it.
 const ANSWER_LIMIT: Duration = Duration::from_secs(1);
 
-/// Members connected to at a time; more are not called. Strangers count until they go.
+/// Members that are called at a time. Members of no configuration count until they are removed.
 const LINKS_MAX: usize = 256;
 
-/// A connection, kept at hand so that it can be closed.
-struct Open {
+/// A connection of another thread, kept so that it can be closed.
+struct OpenConnection {
     stream: TcpStream,
     /// The peer's group, once it has said so.
     group: Option<GroupId>,
 }
 
-/// What the threads of this module share.
-pub(crate) struct Peers {
+/// The connections of a member, and what their threads share.
+pub(crate) struct Transport {
     identity: Mutex<LocalIdentity>,
     /// Where this member listens, as peers see it.
     address: String,
     limits: FrameLimits,
     security: Security,
-    complaints: Mutex<Complaints>,
+    log_limit: Mutex<LogRateLimit>,
     events: Sender<Incoming>,
     inbound_budget: Arc<ByteBudget>,
     host: Arc<dyn Host>,
     links: Mutex<HashMap<MemberId, Arc<Link>>>,
-    callers: Callers,
-    called: Called,
-    /// Connections opened by others, and by this member while they are greeting.
-    open: Mutex<HashMap<u64, Open>>,
+    sessions: SessionRegistry,
+    answers: OutboundAnswers,
+    /// Connections opened by others, and those opened by this member until the handshake is over.
+    open: Mutex<HashMap<u64, OpenConnection>>,
     next_open: AtomicU64,
-    /// See [`Event::LinkUp`].
+    /// Number of the next outbound connection, see [`Event::LinkUp`].
     next_connection: AtomicU64,
     listener: TcpListener,
     stopping: AtomicBool,
-    /// Cut off from everybody on purpose.
+    /// Separated from all others on purpose.
     isolated: AtomicBool,
-    seeking: Mutex<bool>,
-    seek_changed: Condvar,
+    /// Whether the group is still to be found.
+    discovering: Mutex<bool>,
+    discovery_changed: Condvar,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
-/// What [`Peers::start`] needs.
-pub(crate) struct PeersStart {
+/// What [`Transport::start`] needs.
+pub(crate) struct TransportStart {
     pub(crate) identity: LocalIdentity,
     pub(crate) address: String,
     pub(crate) listener: TcpListener,
@@ -96,10 +103,10 @@ pub(crate) struct PeersStart {
     pub(crate) host: Arc<dyn Host>,
 }
 
-impl Peers {
+impl Transport {
     /// Listens, and looks for the group at the seeds.
-    pub(crate) fn start(start: PeersStart) -> Result<Arc<Peers>, NodeError> {
-        let PeersStart {
+    pub(crate) fn start(start: TransportStart) -> Result<Arc<Transport>, NodeError> {
+        let TransportStart {
             identity,
             address,
             listener,
@@ -109,45 +116,44 @@ impl Peers {
             inbound_budget,
             host,
         } = start;
-        let peers = Arc::new(Peers {
+        let transport = Arc::new(Transport {
             identity: Mutex::new(identity),
             address,
             limits: FrameLimits::default(),
             security,
-            complaints: Mutex::default(),
+            log_limit: Mutex::default(),
             events,
             inbound_budget,
             host,
             links: Mutex::new(HashMap::new()),
-            callers: Callers::default(),
-            called: Called::default(),
+            sessions: SessionRegistry::default(),
+            answers: OutboundAnswers::default(),
             open: Mutex::new(HashMap::new()),
             next_open: AtomicU64::new(1),
             next_connection: AtomicU64::new(1),
             listener,
             stopping: AtomicBool::new(false),
             isolated: AtomicBool::new(false),
-            seeking: Mutex::new(true),
-            seek_changed: Condvar::new(),
+            discovering: Mutex::new(true),
+            discovery_changed: Condvar::new(),
             threads: Mutex::new(Vec::new()),
         });
-        let accepting = peers.clone();
-        peers.run("synod-accept", move || inbound::accept(&accepting))?;
-        let seeking = peers.clone();
-        peers.run("synod-seek", move || seek::run(&seeking, &seeds))?;
-        Ok(peers)
+        let accepting = transport.clone();
+        transport.run("synod-accept", move || inbound::accept(&accepting))?;
+        let discovering = transport.clone();
+        transport.run("synod-seek", move || discovery::run(&discovering, &seeds))?;
+        Ok(transport)
     }
 
-    /// Sends a message, if the member is known and reachable; otherwise it is lost, as in any
-    /// network. Never waits.
+    /// Queues a message. It is lost if the member is not known or not connected. Never waits.
     pub(crate) fn send(&self, to: MemberId, message: PeerMessage) {
         if let Some(link) = self.link(to) {
             link.send(message, None, &*self.host);
         }
     }
 
-    /// As [`Peers::send`], but only over this connection: what was meant for it does not overtake
-    /// what got lost with it.
+    /// As [`Transport::send`], but only over this connection: a message never overtakes an earlier
+    /// one that was lost with it.
     pub(crate) fn send_over(&self, to: MemberId, connection: u64, message: PeerMessage) {
         if let Some(link) = self.link(to) {
             link.send(message, Some(connection), &*self.host);
@@ -155,7 +161,7 @@ impl Peers {
     }
 
     /// Whether a process with this member's identity answers at an address.
-    pub(crate) fn has_twin_at(&self, address: &str) -> bool {
+    pub(crate) fn finds_duplicate_at(&self, address: &str) -> bool {
         let answer = dial::dial(self, address, Lane::Control);
         matches!(
             answer,
@@ -169,35 +175,35 @@ impl Peers {
         )
     }
 
-    /// Tells a process what to do that is not the only one of its member.
-    pub(crate) fn twin_text(&self) -> String {
-        callers::twin_text(lock(&self.identity).member)
+    /// What the operator of a process can do that is not the only one of its member.
+    pub(crate) fn duplicate_identity_text(&self) -> String {
+        session_registry::duplicate_identity_text(lock(&self.identity).member)
     }
 
-    /// Whether there is, or is to be, a connection to this member.
+    /// Whether this member keeps a connection to that one, or tries to.
     pub(crate) fn knows(&self, member: MemberId) -> bool {
         lock(&self.links).contains_key(&member)
     }
 
-    /// This member is not let in somewhere.
+    /// A peer refuses this member.
     fn refused(&self, address: &str, reason: RefuseReason, text: &str) {
         if reason == RefuseReason::DuplicateIdentity {
-            return self.tell(Event::DuplicateIdentity(self.twin_text()));
+            return self.send_event(Event::DuplicateIdentity(self.duplicate_identity_text()));
         }
-        self.tell(Event::SeedRefused {
+        self.send_event(Event::SeedRefused {
             text: format!("{address} refuses this member: {text}"),
-            is_final: seek::is_final(reason),
+            is_final: discovery::is_final(reason),
         });
     }
 
-    /// Whether this server has to do with a member's process at this host: whether it may call, and is
-    /// called. (Who was only not listened to would go on getting the group's data.)
+    /// Whether this member exchanges messages with a member's process at this host, in both
+    /// directions. (A peer that was only refused inbound would still receive the group's data.)
     fn deals_with(&self, member: MemberId, session: SessionId, ip: IpAddr) -> bool {
         let peer = (member, session, ip);
-        self.host.allows(&ip.to_string()) || self.called.has_answered(peer, ANSWER_LIMIT)
+        self.host.allows(&ip.to_string()) || self.answers.has_answered(peer, ANSWER_LIMIT)
     }
 
-    /// Keeps a connection to this member from now on, at this address.
+    /// Keeps connections to this member from now on, at this address.
     pub(crate) fn connect(self: &Arc<Self>, member: MemberId, address: &str) {
         let mut links = lock(&self.links);
         if self.is_stopping() {
@@ -216,10 +222,10 @@ impl Peers {
         }
         let link = Arc::new(Link::new(member, address));
         for lane in [Lane::Control, Lane::Bulk] {
-            let (peers, link) = (self.clone(), link.clone());
+            let (transport, link) = (self.clone(), link.clone());
             let name = format!("synod-out-{}", short(member));
             let closing = link.clone();
-            if let Err(error) = self.run(&name, move || link::run(&peers, &link, lane)) {
+            if let Err(error) = self.run(&name, move || link::run(&transport, &link, lane)) {
                 closing.close();
                 self.host
                     .log(synod_member::Level::Error, &error.to_string());
@@ -229,7 +235,7 @@ impl Peers {
         links.insert(member, link);
     }
 
-    /// Drops connections to members that are neither wanted nor connected to us.
+    /// Closes connections to members that are neither wanted nor connected to this member.
     pub(crate) fn keep_only(&self, wanted: &dyn Fn(MemberId) -> bool) {
         lock(&self.links).retain(|member, link| {
             let keep = wanted(*member) || link.is_wanted_by_peer();
@@ -243,7 +249,7 @@ impl Peers {
     /// This member belongs to a group from now on.
     pub(crate) fn set_group(&self, group: GroupId) {
         lock(&self.identity).group = group;
-        // Whoever is in another group, or in none that is known, has to introduce itself again.
+        // A peer of another group, or of none that is known, has to repeat the handshake.
         for link in lock(&self.links).values() {
             link.reset_unless(group);
         }
@@ -262,7 +268,7 @@ impl Peers {
         Ok(())
     }
 
-    /// Cuts this member off from all others, in both directions, or lets it have contact again.
+    /// Separates this member from all others, in both directions, or connects it again.
     pub(crate) fn set_isolated(&self, isolated: bool) {
         self.isolated.store(isolated, Ordering::SeqCst);
         for link in lock(&self.links).values() {
@@ -279,16 +285,16 @@ impl Peers {
         self.isolated.load(Ordering::SeqCst)
     }
 
-    /// The group is found.
-    pub(crate) fn stop_seeking(&self) {
-        *lock(&self.seeking) = false;
-        self.seek_changed.notify_all();
+    /// Ends the search: the group is found.
+    pub(crate) fn stop_discovery(&self) {
+        *lock(&self.discovering) = false;
+        self.discovery_changed.notify_all();
     }
 
     /// Closes everything and waits for the threads.
     pub(crate) fn stop(&self) {
         self.stopping.store(true, Ordering::Release);
-        self.stop_seeking();
+        self.stop_discovery();
         self.inbound_budget.close();
         // Wakes the accepting thread; it may have ended already.
         let _ = SockRef::from(&self.listener).shutdown(Shutdown::Both);
@@ -298,31 +304,32 @@ impl Peers {
         for open in lock(&self.open).values() {
             let _ = open.stream.shutdown(Shutdown::Both);
         }
-        // A thread may have started another one before it saw that all is over.
+        // A thread may have started another one before it saw the stop.
         loop {
             let threads = std::mem::take(&mut *lock(&self.threads));
             if threads.is_empty() {
                 return;
             }
             for thread in threads {
-                // A thread that panicked has said so.
+                // A thread that panicked has printed the reason.
                 let _ = thread.join();
             }
         }
     }
 
-    /// Keeps a connection at hand until [`Peers::forget`]; `None` if it is not to be used: there are
-    /// too many, or the node stops.
+    /// Keeps a connection until [`Transport::forget`], so that it can be closed. `None` if it must
+    /// not be used: there are too many, or the node stops or is isolated.
     fn remember(&self, stream: &TcpStream, open_max: usize) -> Option<u64> {
         let handle = stream.try_clone().ok()?;
         let id = self.next_open.fetch_add(1, Ordering::Relaxed);
         let mut open = lock(&self.open);
-        // Checked under the lock: whoever stops or isolates this node closes what it finds there.
+        // Checked under the lock: a thread that stops or isolates this node closes what it finds
+        // there.
         if self.is_stopping() || self.is_isolated() || open.len() >= open_max {
             return None;
         }
         let (stream, group) = (handle, None);
-        open.insert(id, Open { stream, group });
+        open.insert(id, OpenConnection { stream, group });
         Some(id)
     }
 
@@ -330,7 +337,7 @@ impl Peers {
         lock(&self.open).remove(&id);
     }
 
-    /// The peer at the other end belongs to this group. False if that is the wrong one meanwhile.
+    /// Notes the group of the peer at the other end. False if this member is in another group.
     fn introduced(&self, id: u64, group: GroupId) -> bool {
         if let Some(open) = lock(&self.open).get_mut(&id) {
             open.group = Some(group);
@@ -369,18 +376,18 @@ impl Peers {
         lock(&self.links).get(&member).cloned()
     }
 
-    /// As [`Peers::tell`], of something that took bytes from the inbound budget.
-    fn tell_weighing(&self, event: Event, bytes: usize) {
-        let _ = self.events.send(Incoming::weighing(event, bytes));
+    /// As [`Transport::send_event`], of an event that took bytes from the inbound budget.
+    fn send_event_with_bytes(&self, event: Event, bytes: usize) {
+        let _ = self.events.send(Incoming::with_bytes(event, bytes));
     }
 
-    fn tell(&self, event: Event) {
-        // The core thread may have ended; then this thread will soon.
+    fn send_event(&self, event: Event) {
+        // The core thread may have ended; then this thread ends soon.
         let _ = self.events.send(event.into());
     }
 }
 
-/// Thread names have 15 characters.
+/// The start of a member's id: thread names have 15 characters.
 fn short(member: MemberId) -> String {
     member.to_string()[..4].to_owned()
 }

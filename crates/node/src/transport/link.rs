@@ -1,4 +1,8 @@
-//! One member as a receiver: a queue and a thread per lane.
+//! One member as a receiver: a queue and a thread for each lane.
+//!
+//! Each thread dials until it is welcome, sends what is queued until the connection ends, and dials
+//! again after a pause. Both lanes up make an [`Event::LinkUp`], either one down an
+//! [`Event::LinkDown`].
 
 use std::collections::VecDeque;
 use std::net::Shutdown;
@@ -10,25 +14,26 @@ use synod_consensus::{GroupId, MemberId, SessionId};
 use synod_member::{Event, Host, Level, lock};
 use synod_wire::{FrameWriter, HelloReply, Lane, PeerMessage, RefuseReason, StreamError};
 
-use super::Peers;
+use super::Transport;
 use super::channel::Channel;
 use super::dial::dial;
-use super::lane_queue::{Ended, LaneQueue, OpenLane, Pushed};
+use super::lane_queue::{LaneEnd, LaneQueue, OpenLane, PushResult};
 
-/// A peer that is not in the group and has not called for so long is no longer called.
+/// A peer outside the configuration that has not been connected for this time is no longer called.
 const STRANGER_LIMIT: Duration = Duration::from_secs(5);
-/// A connection that ends sooner was not worth opening: the next one waits longer.
+/// A connection that ends sooner failed: the next attempt waits longer.
 const FRESH: Duration = Duration::from_millis(200);
 const RETRY_MIN: Duration = Duration::from_millis(50);
 const RETRY_MAX: Duration = Duration::from_secs(1);
 
-/// See the module.
+/// The connections to one member, and their queues.
 pub(super) struct Link {
     member: MemberId,
     address: Mutex<String>,
     lanes: [LaneQueue; 2],
+    /// How many connections the peer has open to this member.
     inbound: AtomicUsize,
-    /// When the peer last hung up; at first, when it was heard of.
+    /// When the peer last closed a connection; at first, when it was found.
     alone_since: Mutex<Instant>,
 }
 
@@ -52,28 +57,28 @@ impl Link {
         }
     }
 
-    /// Queues a message; drops it if there is no connection, or another one than it is meant for.
+    /// Queues a message. It is lost if there is no connection, or another one than `over`.
     pub(super) fn send(&self, message: PeerMessage, over: Option<u64>, host: &dyn Host) {
         let lane = self.lane(message.lane());
-        if lane.push(message, over) == Pushed::Full {
+        if lane.push(message, over) == PushResult::Full {
             host.log(
                 Level::Warning,
                 &format!(
-                    "member {} takes nothing any more: closing its connection",
+                    "member {} does not read its messages: closing its connection",
                     self.member
                 ),
             );
         }
     }
 
-    /// Connects anew where the peer was not known to be in this group.
+    /// Connects again unless the peer is known to be in this group.
     pub(super) fn reset_unless(&self, group: GroupId) {
         for lane in &self.lanes {
             lane.reset_if(|open| open.is_some_and(|open| open.group != group));
         }
     }
 
-    /// Connects anew.
+    /// Connects both lanes again.
     pub(super) fn reset(&self) {
         for lane in &self.lanes {
             lane.reset_if(|_| true);
@@ -86,7 +91,8 @@ impl Link {
         }
     }
 
-    /// The member is there, as this process: no need to sit out a pause, nor to go on with another one.
+    /// The peer has connected, as this process: ends pauses, and connections to another process of
+    /// it.
     pub(super) fn inbound_opened(&self, session: SessionId) {
         self.inbound.fetch_add(1, Ordering::AcqRel);
         for lane in &self.lanes {
@@ -94,7 +100,7 @@ impl Link {
         }
     }
 
-    /// The member has hung up; if it is gone, so are the connections to it.
+    /// The peer has closed a connection. If it has ended, the connections to it are over, too.
     pub(super) fn inbound_closed(&self) {
         *lock(&self.alone_since) = Instant::now();
         self.inbound.fetch_sub(1, Ordering::AcqRel);
@@ -121,12 +127,12 @@ impl Link {
 }
 
 /// Keeps one lane connected until the link is closed.
-pub(super) fn run(peers: &Peers, link: &Link, lane: Lane) {
+pub(super) fn run(transport: &Transport, link: &Link, lane: Lane) {
     let mut pause = RETRY_MIN;
-    let mut said = None;
-    while !link.lane(lane).is_closed() && !peers.is_stopping() {
+    let mut logged = None;
+    while !link.lane(lane).is_closed() && !transport.is_stopping() {
         let address = lock(&link.address).clone();
-        match dial(peers, &address, lane) {
+        match dial(transport, &address, lane) {
             Ok((
                 channel,
                 HelloReply::Welcome {
@@ -137,47 +143,54 @@ pub(super) fn run(peers: &Peers, link: &Link, lane: Lane) {
                     ..
                 },
             )) if member == link.member => {
-                if let Some(why) = objection(peers, member, session, &channel) {
+                if let Some(reason) = objection(transport, member, session, &channel) {
                     pause = RETRY_MAX;
-                    complain(peers, Level::Info, &address, &mut said, Some(why));
+                    log_obstacle(transport, Level::Info, &address, &mut logged, Some(reason));
                     link.lane(lane).pause(pause);
                     continue;
                 }
-                said = None;
-                let opened = Opened {
+                logged = None;
+                let greeted = GreetedConnection {
                     channel,
                     version,
                     session,
                     group,
                 };
                 let begun = Instant::now();
-                serve(peers, link, lane, opened);
-                pause = match begun.elapsed() < FRESH {
-                    true => (pause * 2).min(RETRY_MAX),
-                    false => RETRY_MIN,
+                serve(transport, link, lane, greeted);
+                pause = if begun.elapsed() < FRESH {
+                    (pause * 2).min(RETRY_MAX)
+                } else {
+                    RETRY_MIN
                 };
             }
             Ok((_, HelloReply::Welcome { .. })) => pause = RETRY_MAX,
             Ok((_, HelloReply::Refused { reason, text })) => {
                 pause = RETRY_MAX;
                 if reason != RefuseReason::Busy {
-                    peers.refused(&address, reason, &text);
+                    transport.refused(&address, reason, &text);
                 }
             }
             Err(error) => {
                 pause = (pause * 2).min(RETRY_MAX);
-                // That nobody answers is what happens to members; that they do not trust each other
-                // is for the operator to mend.
-                complain(peers, Level::Warning, &address, &mut said, error.trouble());
+                // A member that does not answer is normal. Members that do not trust each other
+                // need their operator.
+                log_obstacle(
+                    transport,
+                    Level::Warning,
+                    &address,
+                    &mut logged,
+                    error.for_operator(),
+                );
             }
         }
         link.lane(lane).pause(pause);
     }
 }
 
-/// Why this server has nothing to do with whoever answered.
+/// Why this member must not use the connection to the process that answered.
 fn objection(
-    peers: &Peers,
+    transport: &Transport,
     member: MemberId,
     session: SessionId,
     channel: &Channel,
@@ -186,45 +199,45 @@ fn objection(
         Ok(at) => at.ip().to_canonical(),
         Err(error) => return Some(error.to_string()),
     };
-    let objects = !peers.deals_with(member, session, at);
+    let objects = !transport.deals_with(member, session, at);
     objects.then(|| format!("{at} is not in the allowlist"))
 }
 
-/// Says what is in the way of a connection, once until it is something else.
-fn complain(
-    peers: &Peers,
+/// Logs why there is no connection, unless that was the last reason logged.
+fn log_obstacle(
+    transport: &Transport,
     level: Level,
     address: &str,
-    said: &mut Option<String>,
-    now: Option<String>,
+    logged: &mut Option<String>,
+    reason: Option<String>,
 ) {
-    if let Some(text) = now.as_ref().filter(|_| now != *said) {
+    if let Some(text) = reason.as_ref().filter(|_| reason != *logged) {
         let text = format!("cannot call {address}: {text}");
-        peers.host.log(level, &text);
+        transport.host.log(level, &text);
     }
-    *said = now;
+    *logged = reason;
 }
 
-/// A connection on which the greeting is over.
-struct Opened {
+/// A connection after its handshake.
+struct GreetedConnection {
     channel: Channel,
     version: u16,
-    /// The peer's.
+    /// The session of the process at the other end.
     session: SessionId,
     group: GroupId,
 }
 
-fn serve(peers: &Peers, link: &Link, lane: Lane, opened: Opened) {
-    let Opened {
+fn serve(transport: &Transport, link: &Link, lane: Lane, greeted: GreetedConnection) {
+    let GreetedConnection {
         channel,
         version,
         session,
         group,
-    } = opened;
+    } = greeted;
     let Ok(stream) = channel.stream().try_clone() else {
         return;
     };
-    let connection = peers.next_connection.fetch_add(1, Ordering::Relaxed);
+    let connection = transport.next_connection.fetch_add(1, Ordering::Relaxed);
     let queue = link.lane(lane);
     queue.opened(OpenLane {
         stream,
@@ -232,38 +245,39 @@ fn serve(peers: &Peers, link: &Link, lane: Lane, opened: Opened) {
         session,
         group,
     });
-    // Looked at only now: whoever sets the group, or isolates this node, closes the connections it
-    // finds.
-    let own = lock(&peers.identity).group;
+    // Checked only now: a thread that sets the group, or isolates this node, closes the connections
+    // that it finds in the queue.
+    let own = lock(&transport.identity).group;
     let is_foreign = own != GroupId::NONE && group != GroupId::NONE && group != own;
-    if is_foreign || peers.is_isolated() {
+    if is_foreign || transport.is_isolated() {
         queue.shut();
         return;
     }
     if let Some(connection) = link.connection() {
-        peers.tell(Event::LinkUp {
+        transport.send_event(Event::LinkUp {
             member: link.member,
             connection,
         });
     }
-    let mut writer = FrameWriter::new(channel, peers.limits.of(lane));
-    if let Some(why) = send_all(peers, queue, version, &mut writer) {
+    let mut writer = FrameWriter::new(channel, transport.limits.of(lane));
+    if let Some(reason) = send_all(transport, queue, version, &mut writer) {
         let text = format!(
-            "connection to member {} ({lane:?}) broke: {why}",
+            "connection to member {} ({lane:?}) broke: {reason}",
             link.member
         );
-        peers.host.log(Level::Info, &text);
+        transport.host.log(Level::Info, &text);
     }
     queue.shut();
     let _ = writer.get_ref().stream().shutdown(Shutdown::Both);
-    peers.tell(Event::LinkDown {
+    transport.send_event(Event::LinkDown {
         member: link.member,
     });
 }
 
-/// Sends what is queued until the connection is over; why, if it was not given up.
+/// Sends what is queued until the connection is over. Returns the reason, unless this member closed
+/// it.
 fn send_all(
-    peers: &Peers,
+    transport: &Transport,
     queue: &LaneQueue,
     version: u16,
     writer: &mut FrameWriter<Channel>,
@@ -271,18 +285,18 @@ fn send_all(
     loop {
         match queue.take(writer.get_ref().stream()) {
             Ok(messages) => {
-                if let Err(error) = write_all(peers, writer, version, &messages) {
+                if let Err(error) = write_all(transport, writer, version, &messages) {
                     return Some(error.to_string());
                 }
             }
-            Err(Ended::ByPeer) => return Some("it was closed at the other end".to_owned()),
-            Err(Ended::GivenUp) => return None,
+            Err(LaneEnd::ByPeer) => return Some("it was closed at the other end".to_owned()),
+            Err(LaneEnd::GivenUp) => return None,
         }
     }
 }
 
 fn write_all(
-    peers: &Peers,
+    transport: &Transport,
     writer: &mut FrameWriter<Channel>,
     version: u16,
     messages: &VecDeque<PeerMessage>,
@@ -291,8 +305,8 @@ fn write_all(
         match writer.push(version, message) {
             Ok(()) => {}
             Err(error @ StreamError::Io(_)) => return Err(error),
-            // Only this message is at fault.
-            Err(error) => peers
+            // Only this message cannot be sent.
+            Err(error) => transport
                 .host
                 .log(Level::Error, &format!("message not sent: {error}")),
         }

@@ -1,59 +1,63 @@
-//! An action on its way: what its client's thread waits on.
+//! A proposed action, as its client's thread waits for it.
+//!
+//! [`crate::Node::submit`] returns a [`Pending`]; the driver decides it, from its own thread, with
+//! a [`ProposalResult`]. The first result is final. A wait ends with the result, or by an
+//! interruption that the host may order at any time, even before the wait begins.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
 use synod_member::{Client, ProposalResult, ResultSlot, WaitPolicy, lock};
 
-/// What [`Pending::wait`] saw.
+/// How a [`Pending::wait`] ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WaitResult {
-    /// The end.
+    /// The action has this result.
     ProposalResult(ProposalResult),
-    /// [`Pending::interrupt`] was called first.
+    /// [`Pending::interrupt`] was called before there was a result.
     Interrupted,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    outcome: ResultSlot,
+    slot: ResultSlot,
     interrupted: bool,
 }
 
-/// Handle to an action on its way.
+/// A proposed action that may have no result yet.
 #[derive(Debug, Default)]
 pub struct Pending {
     state: Mutex<State>,
     changed: Condvar,
-    patience: WaitPolicy,
+    policy: WaitPolicy,
 }
 
 impl Pending {
-    pub(crate) fn new(epoch: Arc<AtomicU64>, patience: WaitPolicy) -> Pending {
+    pub(crate) fn new(epoch: Arc<AtomicU64>, policy: WaitPolicy) -> Pending {
         let state = State {
-            outcome: ResultSlot::new(epoch),
+            slot: ResultSlot::new(epoch),
             interrupted: false,
         };
         Pending {
             state: Mutex::new(state),
             changed: Condvar::new(),
-            patience,
+            policy,
         }
     }
 
-    /// Waits for the fate or an interruption, whichever comes first. A fate that is known wins.
+    /// Waits for the result or an interruption. A result that is known wins.
     pub fn wait(&self) -> WaitResult {
-        let state = self.wait_while(|state| state.outcome.result().is_none() && !state.interrupted);
-        match state.outcome.result() {
-            Some(fate) => WaitResult::ProposalResult(fate),
+        let state = self.wait_while(|state| state.slot.result().is_none() && !state.interrupted);
+        match state.slot.result() {
+            Some(result) => WaitResult::ProposalResult(result),
             None => WaitResult::Interrupted,
         }
     }
 
-    /// Waits for the fate only.
+    /// Waits for the result, whether interrupted or not.
     pub fn wait_for_result(&self) -> ProposalResult {
-        let state = self.wait_while(|state| state.outcome.result().is_none());
-        state.outcome.result().expect("waited until there is one")
+        let state = self.wait_while(|state| state.slot.result().is_none());
+        state.slot.result().expect("waited until there is one")
     }
 
     fn wait_while(&self, condition: impl Fn(&State) -> bool) -> MutexGuard<'_, State> {
@@ -69,30 +73,31 @@ impl Pending {
         self.changed.notify_all();
     }
 
-    /// The fate, if known.
+    /// The result; `None` while there is none.
     pub fn fate(&self) -> Option<ProposalResult> {
-        lock(&self.state).outcome.result()
+        lock(&self.state).slot.result()
     }
 
-    /// Nobody waits any longer: whatever is not decided yet ends as [`ProposalResult::Unknown`]. The fate.
+    /// Ends the wait: without a result yet, the action gets [`ProposalResult::Unknown`]. Returns
+    /// the result.
     pub fn give_up(&self) -> Option<ProposalResult> {
-        let fate = lock(&self.state).outcome.give_up();
+        let result = lock(&self.state).slot.give_up();
         self.changed.notify_all();
-        Some(fate)
+        Some(result)
     }
 }
 
 impl Client for Pending {
     fn patience(&self) -> WaitPolicy {
-        self.patience
+        self.policy
     }
 
     fn is_decided(&self) -> bool {
         self.fate().is_some()
     }
 
-    fn decide(&self, fate: ProposalResult) -> bool {
-        let is_first = lock(&self.state).outcome.decide(fate);
+    fn decide(&self, result: ProposalResult) -> bool {
+        let is_first = lock(&self.state).slot.decide(result);
         self.changed.notify_all();
         is_first
     }

@@ -1,16 +1,17 @@
-//! The core thread: feeds the driver what comes in, and wakes it when something is due.
+//! The core thread: the only one that touches the driver, and so all protocol state.
+//!
+//! One turn: wait for events until the driver wants to be woken, hand it up to [`EVENTS_PER_TURN`]
+//! of them, then let it perform what they led to. Everything else in a node sends events to this
+//! thread.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
-use synod_consensus::{GroupId, MemberId, Time};
-use synod_member::{CatchUp, Disk, Driver, Event, Job, Network};
-use synod_wire::PeerMessage;
+use synod_consensus::Time;
+use synod_member::{CatchUp, Disk, Driver, Event, Job};
 
-use crate::bell::Bell;
-use crate::budget::ByteBudget;
-use crate::peers::Peers;
+use crate::wait::{ByteBudget, EventCount};
 
 /// Events taken in one turn before effects are performed.
 const EVENTS_PER_TURN: usize = 512;
@@ -22,7 +23,8 @@ pub(crate) struct Incoming {
 }
 
 impl Incoming {
-    pub(crate) fn weighing(event: Event, bytes: usize) -> Incoming {
+    /// An event whose bytes the core thread gives back once it has handled it.
+    pub(crate) fn with_bytes(event: Event, bytes: usize) -> Incoming {
         Incoming { event, bytes }
     }
 }
@@ -51,33 +53,36 @@ impl Clock {
     }
 }
 
-/// See the module.
+/// What the core thread runs on.
 pub(crate) struct CoreThread {
     pub(crate) driver: Driver,
     pub(crate) clock: Clock,
+    /// Everything that happens to this member.
     pub(crate) events: Receiver<Incoming>,
-    pub(crate) bell: Arc<Bell>,
-    /// Bytes of this member's actions on their way.
+    /// Stopped with this thread, which ends delivery.
+    pub(crate) log_moved: Arc<EventCount>,
+    /// Bytes of this member's actions that have no proposal result yet.
     pub(crate) pending_budget: Arc<ByteBudget>,
     /// Bytes of received messages not handled yet.
     pub(crate) inbound_budget: Arc<ByteBudget>,
 }
 
 impl CoreThread {
-    /// Runs until the driver stops or nobody has anything to tell it.
+    /// Runs until the driver stops, or no thread is left that could send an event.
     pub(crate) fn run(mut self) {
         self.driver.begin(self.clock.now());
         while !self.driver.is_stopped() && self.take_events() {
             self.driver.turn(self.clock.now());
         }
         self.driver.end();
-        self.bell.stop();
-        // Nobody gives anything back from now on; what is still queued ends when it is dropped.
+        self.log_moved.stop();
+        // No bytes are given back from now on; events that are still queued end when they are
+        // dropped.
         self.pending_budget.close();
         self.inbound_budget.close();
     }
 
-    /// Waits for events, at most until a turn is due; false if there will be none.
+    /// Waits for events, at most until a turn is due. False if there will be none.
     fn take_events(&mut self) -> bool {
         let deadline = self.clock.instant(self.driver.wake_at());
         match self.events.recv_deadline(deadline) {
@@ -101,52 +106,19 @@ impl CoreThread {
     }
 }
 
-/// The queues of the log thread and of the thread that reads for others.
+/// The queues to the log thread and to the catch-up thread, as the driver writes to them.
 pub(crate) struct DiskQueues {
     pub(crate) jobs: Sender<Job>,
-    pub(crate) catchup: Sender<CatchUp>,
+    pub(crate) catch_up: Sender<CatchUp>,
 }
 
 impl Disk for DiskQueues {
     fn write(&self, job: Job) {
-        // A gone receiver has reported its failure, which ends this thread.
+        // A receiver that has ended has reported its failure, which ends this thread.
         let _ = self.jobs.send(job);
     }
 
     fn read(&self, request: CatchUp) {
-        let _ = self.catchup.send(request);
-    }
-}
-
-/// The peers, as the driver reaches them.
-pub(crate) struct PeerNetwork(pub(crate) Arc<Peers>);
-
-impl Network for PeerNetwork {
-    fn send(&self, to: MemberId, message: PeerMessage) {
-        self.0.send(to, message);
-    }
-
-    fn send_over(&self, to: MemberId, connection: u64, message: PeerMessage) {
-        self.0.send_over(to, connection, message);
-    }
-
-    fn knows(&self, member: MemberId) -> bool {
-        self.0.knows(member)
-    }
-
-    fn connect(&self, member: MemberId, address: &str) {
-        self.0.connect(member, address);
-    }
-
-    fn keep_only(&self, wanted: &dyn Fn(MemberId) -> bool) {
-        self.0.keep_only(wanted);
-    }
-
-    fn set_group(&self, group: GroupId) {
-        self.0.set_group(group);
-    }
-
-    fn stop_seeking(&self) {
-        self.0.stop_seeking();
+        let _ = self.catch_up.send(request);
     }
 }

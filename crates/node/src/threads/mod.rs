@@ -1,5 +1,12 @@
-//! Starting threads: named, and with all signals blocked, since those belong to the program that
-//! hosts the node.
+//! The threads of a node, and what each of them runs.
+//!
+//! All are named, and block all signals, which belong to the program that hosts the node. A thread
+//! that panics ends the node as a failed disk does: see [`spawn_vital`].
+
+pub(crate) mod catch_up;
+pub(crate) mod core;
+pub(crate) mod delivery;
+pub(crate) mod log;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread::{Builder, JoinHandle};
@@ -8,7 +15,7 @@ use nix::sys::signal::SigSet;
 
 use crate::config::NodeError;
 
-/// Starts a thread that the node cannot do without. If it panics, `on_panic` is told why.
+/// Starts a thread that the node cannot run without. If it panics, `on_panic` gets the reason.
 pub(crate) fn spawn_vital(
     name: &'static str,
     on_panic: impl FnOnce(String) + Send + 'static,

@@ -1,10 +1,17 @@
 //! A bound in bytes on what is under way between threads.
+//!
+//! There are two: one on received messages that the core thread has not handled yet, one on this
+//! member's own actions that have no proposal result yet. A thread that wants to add bytes waits
+//! for room, so a slow consumer slows its producers down instead of filling the memory.
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
-/// Bytes that may be taken and must be given back.
+use synod_member::lock;
+
+/// A number of bytes that threads take from and give back to.
 #[derive(Debug)]
 pub(crate) struct ByteBudget {
+    /// Bytes that may be taken at the same time.
     total: usize,
     state: Mutex<BudgetState>,
     freed: Condvar,
@@ -29,19 +36,19 @@ impl ByteBudget {
         }
     }
 
-    /// Waits until `bytes` are free and takes them. One taker may exceed the total when nothing else
-    /// is taken, so that a single large item passes. False: the budget was closed.
+    /// Waits until `bytes` are free and takes them. A taker may exceed the total while no other
+    /// bytes are taken, so that a single large item passes. False if the budget is closed.
     pub(crate) fn take(&self, bytes: usize) -> bool {
         self.take_below(bytes, self.total)
     }
 
-    /// As [`ByteBudget::take`], but leaves the other half of the budget to others.
+    /// As [`ByteBudget::take`], within half of the total: the other half is left to takers of all.
     pub(crate) fn take_from_half(&self, bytes: usize) -> bool {
         self.take_below(bytes, self.total / 2)
     }
 
     fn take_below(&self, bytes: usize, bound: usize) -> bool {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = lock(&self.state);
         while !state.closed && state.used > 0 && state.used + bytes > bound {
             state = self
                 .freed
@@ -54,37 +61,34 @@ impl ByteBudget {
 
     /// Gives bytes back.
     pub(crate) fn give_back(&self, bytes: usize) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = lock(&self.state);
         state.used = state.used.saturating_sub(bytes);
         drop(state);
         self.freed.notify_all();
     }
 
-    /// Lets every waiter go, now and later.
+    /// Ends every wait, now and later.
     pub(crate) fn close(&self) {
-        self.state
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .closed = true;
+        lock(&self.state).closed = true;
         self.freed.notify_all();
     }
 }
 
-/// Bytes taken, given back when dropped.
+/// Bytes that were taken from a budget, given back when this is dropped.
 #[derive(Debug)]
-pub(crate) struct Share {
+pub(crate) struct BudgetShare {
     budget: Arc<ByteBudget>,
     bytes: usize,
 }
 
-impl Share {
+impl BudgetShare {
     /// Takes charge of bytes that were taken from the budget.
-    pub(crate) fn of(budget: Arc<ByteBudget>, bytes: usize) -> Share {
-        Share { budget, bytes }
+    pub(crate) fn of(budget: Arc<ByteBudget>, bytes: usize) -> BudgetShare {
+        BudgetShare { budget, bytes }
     }
 }
 
-impl Drop for Share {
+impl Drop for BudgetShare {
     fn drop(&mut self) {
         self.budget.give_back(self.bytes);
     }
@@ -123,17 +127,17 @@ mod tests {
     }
 
     #[test]
-    fn share_comes_back_when_dropped() {
+    fn share_is_given_back_when_it_is_dropped() {
         let budget = Arc::new(ByteBudget::new(10));
         assert!(budget.take(8));
-        let share = Share::of(budget.clone(), 8);
+        let share = BudgetShare::of(budget.clone(), 8);
         assert_eq!(used(&budget), 8);
         drop(share);
         assert_eq!(used(&budget), 0);
     }
 
     #[test]
-    fn half_is_left_to_those_who_may_take_all() {
+    fn half_is_left_to_takers_of_all() {
         let budget = ByteBudget::new(10);
         assert!(budget.take_from_half(5));
         assert!(budget.take(5));
@@ -141,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn closing_lets_waiters_and_latecomers_go() {
+    fn closing_ends_present_and_later_waits() {
         let budget = Arc::new(ByteBudget::new(1));
         assert!(budget.take(1));
         let waiting = {

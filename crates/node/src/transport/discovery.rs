@@ -1,32 +1,35 @@
-//! Looking for the group: call the configured addresses, learn who answers.
+//! Looking for the group: calls the seeds until the core thread says that the group is found.
+//!
+//! Each seed that answers becomes [`Event::MemberFound`], each that refuses or does not answer
+//! becomes [`Event::SeedRefused`]. Which member to join is the driver's decision.
 
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use synod_member::{Event, lock};
+use synod_member::{Event, Setting, lock};
 use synod_wire::{HelloReply, Lane, RefuseReason};
 
-use super::Peers;
-use super::called::Answer;
+use super::Transport;
 use super::channel::Channel;
 use super::dial::{DialError, dial};
+use super::outbound_answers::Answer;
 
-/// Between rounds.
+/// The time between two rounds of calls.
 const PAUSE: Duration = Duration::from_millis(500);
 
 /// Calls the seeds until the group is found.
-pub(super) fn run(peers: &Arc<Peers>, seeds: &[String]) {
-    while *lock(&peers.seeking) && !peers.is_stopping() {
+pub(super) fn run(transport: &Arc<Transport>, seeds: &[String]) {
+    while *lock(&transport.discovering) && !transport.is_stopping() {
         for seed in seeds {
-            if *lock(&peers.seeking) && *seed != peers.address {
-                call(peers, seed);
+            if *lock(&transport.discovering) && *seed != transport.address {
+                call(transport, seed);
             }
         }
-        let seeking = lock(&peers.seeking);
+        let seeking = lock(&transport.discovering);
         if *seeking {
             drop(
-                peers
-                    .seek_changed
+                transport
+                    .discovery_changed
                     .wait_timeout(seeking, PAUSE)
                     .unwrap_or_else(PoisonError::into_inner),
             );
@@ -34,13 +37,13 @@ pub(super) fn run(peers: &Arc<Peers>, seeds: &[String]) {
     }
 }
 
-fn call(peers: &Arc<Peers>, seed: &str) {
-    peers.called.begins();
-    let answer = dial(peers, seed, Lane::Control);
-    peers.called.ended(who_answered(&answer));
+fn call(transport: &Arc<Transport>, seed: &str) {
+    transport.answers.call_begins();
+    let answer = dial(transport, seed, Lane::Control);
+    transport.answers.call_ends(answering_process(&answer));
     match answer {
         Ok((_, HelloReply::Welcome { member, group, .. })) => {
-            peers.tell(Event::MemberFound {
+            transport.send_event(Event::MemberFound {
                 member,
                 address: seed.to_owned(),
                 group,
@@ -53,15 +56,19 @@ fn call(peers: &Arc<Peers>, seed: &str) {
                 ..
             },
         )) => {}
-        Ok((_, HelloReply::Refused { reason, text })) => peers.refused(seed, reason, &text),
-        Err(error) => peers.tell(Event::SeedRefused {
-            text: format!("{seed} in wsrep_cluster_address does not answer: {error}"),
+        Ok((_, HelloReply::Refused { reason, text })) => transport.refused(seed, reason, &text),
+        Err(error) => transport.send_event(Event::SeedRefused {
+            text: format!(
+                "{seed} in {} does not answer: {error}",
+                transport.host.setting_name(Setting::GroupAddress)
+            ),
             is_final: false,
         }),
     }
 }
 
-fn who_answered(answer: &Result<(Channel, HelloReply), DialError>) -> Option<Answer> {
+/// The process that welcomed a call, and its address.
+fn answering_process(answer: &Result<(Channel, HelloReply), DialError>) -> Option<Answer> {
     let Ok((
         channel,
         HelloReply::Welcome {
@@ -75,7 +82,7 @@ fn who_answered(answer: &Result<(Channel, HelloReply), DialError>) -> Option<Ans
     Some((*member, *session, at.ip().to_canonical()))
 }
 
-/// Whether asking again cannot help.
+/// Whether a refusal stays the same however often this member asks.
 pub(super) fn is_final(reason: RefuseReason) -> bool {
     match reason {
         RefuseReason::NotSynod

@@ -1,4 +1,7 @@
-//! Connections that other members open: one thread each, reading.
+//! Connections that other members open: each has a thread, which reads.
+//!
+//! A caller passes the handshake (encryption, hello, allowlist, one process for each member) before
+//! its messages become events. A refused caller gets the reason, and this member's log a line.
 
 use std::io;
 use std::net::{SocketAddr, TcpStream};
@@ -12,26 +15,26 @@ use synod_wire::{
     read_hello, write_reply,
 };
 
-use super::callers::{Admission, twin_text};
 use super::channel::Channel;
-use super::dial::{HANDSHAKE_LIMIT, IO_LIMIT, Timed, prepare};
+use super::dial::{HANDSHAKE_LIMIT, IO_LIMIT, TimedSocket, prepare};
 use super::security::SecurityError;
-use super::{INBOUND_MAX, Peers};
+use super::session_registry::{Admission, duplicate_identity_text};
+use super::{INBOUND_MAX, Transport};
 
 /// Pause after a failed accept (out of file descriptors, say).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Takes connections until stopped.
-pub(super) fn accept(peers: &Arc<Peers>) {
+pub(super) fn accept(transport: &Arc<Transport>) {
     loop {
-        let accepted = peers.listener.accept();
-        if peers.is_stopping() {
+        let accepted = transport.listener.accept();
+        if transport.is_stopping() {
             return;
         }
         match accepted {
-            Ok((stream, from)) => start(peers, stream, from),
+            Ok((stream, from)) => start(transport, stream, from),
             Err(error) => {
-                peers.host.log(
+                transport.host.log(
                     Level::Warning,
                     &format!("cannot accept a connection: {error}"),
                 );
@@ -41,28 +44,28 @@ pub(super) fn accept(peers: &Arc<Peers>) {
     }
 }
 
-fn start(peers: &Arc<Peers>, stream: TcpStream, from: SocketAddr) {
-    let Some(id) = peers.remember(&stream, INBOUND_MAX) else {
-        if !peers.is_stopping() && !peers.is_isolated() {
-            peers.host.log(
+fn start(transport: &Arc<Transport>, stream: TcpStream, from: SocketAddr) {
+    let Some(id) = transport.remember(&stream, INBOUND_MAX) else {
+        if !transport.is_stopping() && !transport.is_isolated() {
+            transport.host.log(
                 Level::Warning,
                 &format!("too many connections: refusing {from}"),
             );
         }
         return;
     };
-    let serving = peers.clone();
-    let started = peers.run("synod-in", move || {
+    let serving = transport.clone();
+    let started = transport.run("synod-in", move || {
         serve(&serving, stream, id, from);
         serving.forget(id);
     });
     if let Err(error) = started {
-        peers.forget(id);
-        peers.host.log(Level::Error, &error.to_string());
+        transport.forget(id);
+        transport.host.log(Level::Error, &error.to_string());
     }
 }
 
-/// What goes wrong on an inbound connection.
+/// Why an inbound connection ended.
 #[derive(Debug, thiserror::Error)]
 enum InboundError {
     #[error("{0}")]
@@ -79,95 +82,96 @@ enum InboundError {
     DuplicateIdentity,
 }
 
-fn serve(peers: &Arc<Peers>, stream: TcpStream, id: u64, from: SocketAddr) {
-    let Admitted {
+fn serve(transport: &Arc<Transport>, stream: TcpStream, id: u64, from: SocketAddr) {
+    let AdmittedCaller {
         hello,
         version,
         alone,
         mut reader,
-    } = match greet(peers, stream, from) {
+    } = match greet(transport, stream, from) {
         Ok(Some(admitted)) => admitted,
         Ok(None) => return,
         Err(error) => {
-            if !peers.is_stopping() && is_worth_saying(peers, &error, from) {
+            if !transport.is_stopping() && is_worth_logging(transport, &error, from) {
                 let level = match error {
                     InboundError::Handshake(HandshakeError::Ended) => Level::Info,
                     _ => Level::Warning,
                 };
                 let text = format!("connection from {from} refused: {error}");
-                peers.host.log(level, &text);
+                transport.host.log(level, &text);
             }
             return;
         }
     };
-    converse(peers, &hello, (version, alone), &mut reader, (id, from));
-    peers.callers.closed(hello.member, hello.session);
+    converse(transport, &hello, (version, alone), &mut reader, (id, from));
+    transport.sessions.closed(hello.member, hello.session);
 }
 
-/// From the greeting to the end of the connection.
+/// From the handshake to the end of the connection.
 fn converse(
-    peers: &Arc<Peers>,
+    transport: &Arc<Transport>,
     hello: &Hello,
     (version, alone): (u16, bool),
     reader: &mut FrameReader<Channel>,
     (id, from): (u64, SocketAddr),
 ) {
-    if !peers.introduced(id, hello.group) {
+    if !transport.introduced(id, hello.group) {
         return;
     }
-    peers.tell(Event::MemberFound {
+    transport.send_event(Event::MemberFound {
         member: hello.member,
         address: hello.address.clone(),
         group: hello.group,
     });
     if alone {
-        peers.connect(hello.member, &hello.address);
+        transport.connect(hello.member, &hello.address);
     }
-    let link = peers.link(hello.member);
+    let link = transport.link(hello.member);
     if let Some(link) = &link {
         link.inbound_opened(hello.session);
     }
-    peers.tell(Event::InboundLink {
+    transport.send_event(Event::InboundLink {
         member: hello.member,
     });
-    reader.set_max(peers.limits.of(hello.lane));
+    reader.set_max(transport.limits.of(hello.lane));
     let mut received_any = false;
-    if let Err(error) = receive(peers, hello, version, reader, &mut received_any) {
-        let is_noise = peers.is_stopping()
+    if let Err(error) = receive(transport, hello, version, reader, &mut received_any) {
+        let is_noise = transport.is_stopping()
             || matches!(error, InboundError::Stream(synod_wire::StreamError::Io(_)));
         if !is_noise {
             let text = format!(
                 "closing the connection from {} ({from}): {error}",
                 hello.name
             );
-            peers.host.log(Level::Warning, &text);
+            transport.host.log(Level::Warning, &text);
         }
     }
     if let Some(link) = &link {
         link.inbound_closed();
-        // A caller that only looked around leaves no trace; a peer that hung up is gone.
+        // A caller of discovery sends no message and leaves no trace. A peer that closes its
+        // connection has ended.
         if received_any || hello.lane == Lane::Bulk {
-            peers.tell(Event::LinkDown {
+            transport.send_event(Event::LinkDown {
                 member: hello.member,
             });
         }
     }
 }
 
-/// A peer with a wrong certificate goes on calling, several times a second.
-fn is_worth_saying(peers: &Peers, error: &InboundError, from: SocketAddr) -> bool {
+/// A peer with a wrong certificate calls again several times a second.
+fn is_worth_logging(transport: &Transport, error: &InboundError, from: SocketAddr) -> bool {
     match error {
-        InboundError::Security(error) => is_news(peers, from, &error.to_string()),
+        InboundError::Security(error) => is_news(transport, from, &error.to_string()),
         _ => true,
     }
 }
 
-fn is_news(peers: &Peers, from: SocketAddr, complaint: &str) -> bool {
-    lock(&peers.complaints).is_news(from.ip(), complaint, Instant::now())
+fn is_news(transport: &Transport, from: SocketAddr, text: &str) -> bool {
+    lock(&transport.log_limit).permits(from.ip(), text, Instant::now())
 }
 
-/// A caller that was let in.
-struct Admitted {
+/// A caller that passed the handshake.
+struct AdmittedCaller {
     hello: Hello,
     version: u16,
     /// See [`Admission::Welcome`].
@@ -175,24 +179,25 @@ struct Admitted {
     reader: FrameReader<Channel>,
 }
 
-/// The handshake; `None` if the caller was refused. If it was not, [`Callers::closed`] is owed.
+/// The handshake. `None` if the caller was refused; otherwise [`SessionRegistry::closed`] must
+/// follow.
 ///
-/// [`Callers::closed`]: super::callers::Callers::closed
+/// [`SessionRegistry::closed`]: super::session_registry::SessionRegistry::closed
 fn greet(
-    peers: &Peers,
+    transport: &Transport,
     stream: TcpStream,
     from: SocketAddr,
-) -> Result<Option<Admitted>, InboundError> {
+) -> Result<Option<AdmittedCaller>, InboundError> {
     prepare(&stream)?;
     stream.set_write_timeout(Some(IO_LIMIT))?;
-    let socket = Timed::new(stream, HANDSHAKE_LIMIT);
-    let channel = peers.security.secure_incoming(socket)?;
+    let socket = TimedSocket::new(stream, HANDSHAKE_LIMIT);
+    let channel = transport.security.secure_incoming(socket)?;
     let mut reader = FrameReader::new(channel, HANDSHAKE_FRAME_MAX);
     let hello = read_hello(&mut reader)?;
-    let mut reply = lock(&peers.identity).answer(&hello);
-    // An IPv4 caller of a socket for both: the list has the address in its usual form.
+    let mut reply = lock(&transport.identity).answer(&hello);
+    // A socket for IPv6 and IPv4 shows IPv4 callers in IPv6 form; the allowlist has the usual form.
     let ip = from.ip().to_canonical();
-    if !peers.deals_with(hello.member, hello.session, ip) {
+    if !transport.deals_with(hello.member, hello.session, ip) {
         let text = format!("{ip} is not in the allowlist");
         reply = HelloReply::Refused {
             reason: RefuseReason::NotAllowed,
@@ -201,8 +206,8 @@ fn greet(
     }
     let mut alone = true;
     if matches!(reply, HelloReply::Welcome { .. }) {
-        match peers
-            .callers
+        match transport
+            .sessions
             .opened(hello.member, hello.session, Instant::now())
         {
             Admission::Welcome { alone: is_alone } => alone = is_alone,
@@ -216,19 +221,19 @@ fn greet(
             Admission::DuplicateIdentity => {
                 reply = HelloReply::Refused {
                     reason: RefuseReason::DuplicateIdentity,
-                    text: twin_text(hello.member),
+                    text: duplicate_identity_text(hello.member),
                 };
             }
         }
     }
-    let told = tell(reader.get_mut(), &reply);
+    let sent = send_reply(reader.get_mut(), &reply);
     match reply {
         HelloReply::Welcome { version, .. } => {
-            if let Err(error) = told {
-                peers.callers.closed(hello.member, hello.session);
+            if let Err(error) = sent {
+                transport.sessions.closed(hello.member, hello.session);
                 return Err(error);
             }
-            Ok(Some(Admitted {
+            Ok(Some(AdmittedCaller {
                 hello,
                 version,
                 alone,
@@ -236,19 +241,19 @@ fn greet(
             }))
         }
         HelloReply::Refused { reason, text } => {
-            told?;
-            let complaint = format!("{}: {text}", hello.name);
+            sent?;
+            let subject = format!("{}: {text}", hello.name);
             let is_routine = matches!(reason, RefuseReason::Self_ | RefuseReason::Busy);
-            if !is_routine && is_news(peers, from, &complaint) {
+            if !is_routine && is_news(transport, from, &subject) {
                 let text = format!("connection from {} ({from}) refused: {text}", hello.name);
-                peers.host.log(Level::Warning, &text);
+                transport.host.log(Level::Warning, &text);
             }
             Ok(None)
         }
     }
 }
 
-fn tell(channel: &mut Channel, reply: &HelloReply) -> Result<(), InboundError> {
+fn send_reply(channel: &mut Channel, reply: &HelloReply) -> Result<(), InboundError> {
     write_reply(
         &mut FrameWriter::new(&mut *channel, HANDSHAKE_FRAME_MAX),
         reply,
@@ -258,7 +263,7 @@ fn tell(channel: &mut Channel, reply: &HelloReply) -> Result<(), InboundError> {
 }
 
 fn receive(
-    peers: &Peers,
+    transport: &Transport,
     hello: &Hello,
     version: u16,
     reader: &mut FrameReader<Channel>,
@@ -269,10 +274,10 @@ fn receive(
         let bytes = frame.body.len() + FRAME_OVERHEAD;
         let message = PeerMessage::decode(version, frame)?;
         let now = Instant::now();
-        if !peers.callers.heard(hello.member, hello.session, now) {
+        if !transport.sessions.heard(hello.member, hello.session, now) {
             return Err(InboundError::DuplicateIdentity);
         }
-        if !peers.inbound_budget.take(bytes) {
+        if !transport.inbound_budget.take(bytes) {
             return Ok(());
         }
         let event = Event::Peer {
@@ -280,10 +285,10 @@ fn receive(
             group: hello.group,
             message,
         };
-        peers.tell_weighing(event, bytes);
+        transport.send_event_with_bytes(event, bytes);
     }
     Ok(())
 }
 
-/// What a small message weighs in memory.
+/// Bytes that a small message takes in memory, beside its frame.
 const FRAME_OVERHEAD: usize = 256;

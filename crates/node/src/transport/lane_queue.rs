@@ -1,10 +1,10 @@
-//! What waits to be sent over one lane, and the thread that waits for it.
+//! The messages that wait to be sent over one lane, and the thread that waits for them.
 //!
-//! Nobody but this thread could see that a connection is over on which nothing is sent: the next messages
-//! would go into a socket whose other end is gone, and be lost without anybody knowing. So it looks, now and
-//! then, while it has nothing to do. (To wait for messages and for the end of the connection at the same
-//! time, by descriptors instead of a condition, costs more per message: a twentieth of the commits of
-//! 32 clients.)
+//! On an idle connection only this thread can see that the other end has closed it. Otherwise the
+//! next messages would go into a socket that has no reader any more, and be lost unnoticed. So the
+//! thread checks the socket from time to time while it has no messages. (To wait for messages and
+//! for the end of the connection at the same time, by descriptors instead of a condition, costs
+//! more for each message: a twentieth of the commits of 32 clients.)
 
 use std::collections::VecDeque;
 use std::net::{Shutdown, TcpStream};
@@ -16,17 +16,17 @@ use synod_consensus::{GroupId, SessionId};
 use synod_member::lock;
 use synod_wire::PeerMessage;
 
-/// Bytes waiting for one lane. Beyond this the receiver has stopped reading: the connection is given
-/// up, and the protocol sends again what is needed.
+/// Bound on the bytes that wait for one lane. Beyond it the receiver has stopped reading: the
+/// connection is closed, and the protocol repeats what is needed.
 const QUEUE_BYTES_MAX: usize = 128 << 20;
-/// What a message weighs beside its payload.
+/// Bytes that a message counts for beside its payload.
 const MESSAGE_BYTES: usize = 256;
-/// How often a connection is looked at on which nothing is sent.
+/// How often an idle connection is checked.
 const IDLE_CHECK: Duration = Duration::from_secs(1);
-/// What a connection has that is over; the last two are always looked for.
+/// The signs of a connection that is over; the system always checks for the last two.
 const OVER: PollFlags = PollFlags::RDHUP.union(PollFlags::HUP).union(PollFlags::ERR);
 
-/// See the module.
+/// The queue of one lane, and the state of its connection.
 #[derive(Default)]
 pub(super) struct LaneQueue {
     state: Mutex<LaneState>,
@@ -38,18 +38,18 @@ struct LaneState {
     queue: VecDeque<PeerMessage>,
     bytes: usize,
     open: Option<OpenLane>,
-    /// Give the present connection, or the pause before the next, up.
+    /// The thread is to end the present connection, or the pause before the next.
     reset: bool,
-    /// There is reason to look whether the connection is over.
+    /// The thread is to check whether the connection is over.
     suspect: bool,
-    /// There is to be no further connection.
+    /// The thread is to end.
     closed: bool,
 }
 
 /// The connection of a lane.
 pub(super) struct OpenLane {
     pub(super) stream: TcpStream,
-    /// Its number; of all connections that this member has opened.
+    /// Its number among all connections that this member has opened.
     pub(super) connection: u64,
     /// The process at the other end.
     pub(super) session: SessionId,
@@ -57,65 +57,67 @@ pub(super) struct OpenLane {
     pub(super) group: GroupId,
 }
 
-/// What became of a message.
+/// Whether a message was queued.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Pushed {
+pub(super) enum PushResult {
     Queued,
-    /// There is no connection, or another one than it is meant for.
-    Dropped,
-    /// There is too much already: the connection was given up.
+    /// There is no connection, or another one than the message is for.
+    NotConnected,
+    /// Too many bytes wait already: the connection was closed.
     Full,
 }
 
-/// Why there is nothing more to send over a connection.
+/// Why a connection takes no more messages.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Ended {
+pub(super) enum LaneEnd {
+    /// This member has closed it, or the thread is to end.
     GivenUp,
+    /// The other end has closed it.
     ByPeer,
 }
 
 impl LaneQueue {
-    /// Queues a message for the present connection; `over`: only if it is this one.
-    pub(super) fn push(&self, message: PeerMessage, over: Option<u64>) -> Pushed {
+    /// Queues a message for the present connection, which must be number `over` if that is given.
+    pub(super) fn push(&self, message: PeerMessage, over: Option<u64>) -> PushResult {
         let mut state = lock(&self.state);
         let fits = |open: &OpenLane| over.is_none_or(|connection| connection == open.connection);
         if state.reset || !state.open.as_ref().is_some_and(fits) {
-            return Pushed::Dropped;
+            return PushResult::NotConnected;
         }
         state.bytes += weight(&message);
         let pushed = if state.bytes > QUEUE_BYTES_MAX {
             state.give_up();
-            Pushed::Full
+            PushResult::Full
         } else {
             state.queue.push_back(message);
-            Pushed::Queued
+            PushResult::Queued
         };
-        self.tell(state);
+        self.wake(state);
         pushed
     }
 
-    /// Gives the present connection, or the pause before the next, up if this holds of the connection.
+    /// Ends the present connection, or the pause before the next, if `condition` holds for it.
     pub(super) fn reset_if(&self, condition: impl FnOnce(Option<&OpenLane>) -> bool) {
         let mut state = lock(&self.state);
         if condition(state.open.as_ref()) {
             state.give_up();
-            self.tell(state);
+            self.wake(state);
         }
     }
 
-    /// The connection may be over: the thread looks.
+    /// Has the thread check whether the connection is over.
     pub(super) fn suspect(&self) {
         let mut state = lock(&self.state);
         state.suspect = true;
-        self.tell(state);
+        self.wake(state);
     }
 
-    /// The thread is to end.
+    /// Ends the thread.
     pub(super) fn close(&self) {
         let mut state = lock(&self.state);
         state.closed = true;
         state.give_up();
-        self.tell(state);
+        self.wake(state);
     }
 
     pub(super) fn is_closed(&self) -> bool {
@@ -128,7 +130,7 @@ impl LaneQueue {
         state.open.as_ref().map(|open| open.connection)
     }
 
-    /// The lane has a connection now.
+    /// Notes a new connection, with an empty queue.
     pub(super) fn opened(&self, open: OpenLane) {
         let mut state = lock(&self.state);
         state.forget_queue();
@@ -137,14 +139,14 @@ impl LaneQueue {
         state.open = Some(open);
     }
 
-    /// The lane has no connection any more.
+    /// Notes that the connection has ended; queued messages are lost with it.
     pub(super) fn shut(&self) {
         let mut state = lock(&self.state);
         state.open = None;
         state.forget_queue();
     }
 
-    /// Sits out a pause, unless there is reason to try at once.
+    /// Waits before the next attempt, or less if there is reason to try at once.
     pub(super) fn pause(&self, pause: Duration) {
         let mut state = lock(&self.state);
         if !state.reset && !state.closed {
@@ -157,12 +159,12 @@ impl LaneQueue {
     ///
     /// # Errors
     ///
-    /// The connection, which is `stream`, is over or to be given up.
-    pub(super) fn take(&self, stream: &TcpStream) -> Result<VecDeque<PeerMessage>, Ended> {
+    /// The connection, which is `stream`, is over or to be closed.
+    pub(super) fn take(&self, stream: &TcpStream) -> Result<VecDeque<PeerMessage>, LaneEnd> {
         let mut state = lock(&self.state);
         loop {
             if state.reset || state.closed {
-                return Err(Ended::GivenUp);
+                return Err(LaneEnd::GivenUp);
             }
             if !state.queue.is_empty() {
                 state.bytes = 0;
@@ -174,12 +176,12 @@ impl LaneQueue {
             }
             let suspect = std::mem::take(&mut state.suspect);
             if (suspect || idle) && is_over(stream) {
-                return Err(Ended::ByPeer);
+                return Err(LaneEnd::ByPeer);
             }
         }
     }
 
-    /// Waits for a change; true: in vain.
+    /// Waits for a change. True if none came within `limit`.
     fn wait<'a>(
         &self,
         state: MutexGuard<'a, LaneState>,
@@ -190,7 +192,7 @@ impl LaneQueue {
         (state, result.timed_out())
     }
 
-    fn tell(&self, state: MutexGuard<'_, LaneState>) {
+    fn wake(&self, state: MutexGuard<'_, LaneState>) {
         drop(state);
         self.changed.notify_all();
     }
@@ -199,7 +201,7 @@ impl LaneQueue {
 impl LaneState {
     fn give_up(&mut self) {
         if let Some(open) = &self.open {
-            // Wakes a writer that is stuck; it may be closed already.
+            // Wakes a writer that is blocked. The socket may be closed already.
             let _ = open.stream.shutdown(Shutdown::Both);
         }
         self.reset = true;
@@ -212,12 +214,12 @@ impl LaneState {
     }
 }
 
-/// Whether the other end has closed this connection, or the system has given it up.
+/// Whether the other end has closed this connection, or the system has.
 fn is_over(stream: &TcpStream) -> bool {
     let end = &mut [PollFd::new(stream, OVER)];
-    // If the system cannot tell now, it may next time.
-    let told = poll(end, Some(&Timespec::default()));
-    told.is_ok() && end[0].revents().intersects(OVER)
+    // If the system cannot answer now, it may next time.
+    let polled = poll(end, Some(&Timespec::default()));
+    polled.is_ok() && end[0].revents().intersects(OVER)
 }
 
 fn weight(message: &PeerMessage) -> usize {
@@ -254,27 +256,27 @@ mod tests {
     }
 
     #[test]
-    fn idle_lane_sees_that_its_connection_is_over() {
+    fn idle_lane_notices_that_its_connection_is_over() {
         let (lane, stream, other) = open_lane();
         drop(other);
-        assert_eq!(lane.take(&stream).unwrap_err(), Ended::ByPeer);
+        assert_eq!(lane.take(&stream).unwrap_err(), LaneEnd::ByPeer);
     }
 
     #[test]
-    fn suspicion_ends_no_connection_that_is_whole() {
+    fn check_ends_no_connection_that_is_whole() {
         let (lane, stream, _other) = open_lane();
         lane.suspect();
-        assert_eq!(lane.push(LEFT, Some(6)), Pushed::Dropped);
-        assert_eq!(lane.push(LEFT, Some(7)), Pushed::Queued);
+        assert_eq!(lane.push(LEFT, Some(6)), PushResult::NotConnected);
+        assert_eq!(lane.push(LEFT, Some(7)), PushResult::Queued);
         assert_eq!(lane.take(&stream).unwrap(), [LEFT]);
     }
 
     #[test]
-    fn what_was_queued_for_a_connection_is_lost_with_it() {
+    fn queued_messages_are_lost_with_their_connection() {
         let (lane, stream, _other) = open_lane();
         lane.push(LEFT, None);
         lane.reset_if(|open| open.is_some_and(|open| open.session == SessionId(1)));
-        assert_eq!(lane.take(&stream).unwrap_err(), Ended::GivenUp);
-        assert_eq!(lane.push(LEFT, None), Pushed::Dropped);
+        assert_eq!(lane.take(&stream).unwrap_err(), LaneEnd::GivenUp);
+        assert_eq!(lane.push(LEFT, None), PushResult::NotConnected);
     }
 }

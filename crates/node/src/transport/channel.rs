@@ -1,28 +1,31 @@
-//! A connection's bytes, in clear or encrypted.
+//! The bytes of a connection, in clear or encrypted.
+//!
+//! What reads and writes messages does not know which: [`Security`](super::Security) decides at the
+//! handshake.
 
 use std::io::{self, IoSlice, Read, Write};
 use std::net::TcpStream;
 
 use synod_tls::TlsStream;
 
-use super::dial::Timed;
+use super::dial::TimedSocket;
 
 /// A connection, used by one thread.
 pub(super) enum Channel {
-    Plain(Timed),
-    Encrypted(Box<TlsStream<Timed>>),
+    Plain(TimedSocket),
+    Encrypted(Box<TlsStream<TimedSocket>>),
 }
 
 impl Channel {
-    pub(super) fn plain(socket: Timed) -> Channel {
+    pub(super) fn plain(socket: TimedSocket) -> Channel {
         Channel::Plain(socket)
     }
 
-    pub(super) fn encrypted(stream: TlsStream<Timed>) -> Channel {
+    pub(super) fn encrypted(stream: TlsStream<TimedSocket>) -> Channel {
         Channel::Encrypted(Box::new(stream))
     }
 
-    /// The connection itself, to be closed from elsewhere.
+    /// The socket itself, so that another thread can close it.
     pub(super) fn stream(&self) -> &TcpStream {
         match self {
             Channel::Plain(socket) => socket.stream(),
@@ -30,7 +33,7 @@ impl Channel {
         }
     }
 
-    /// From now on there is all the time in the world to read.
+    /// Removes the deadline of reads.
     pub(super) fn no_limit(&mut self) -> io::Result<()> {
         match self {
             Channel::Plain(socket) => socket.no_limit(),

@@ -1,0 +1,303 @@
+//! How a node starts: identity, then queues, then threads.
+//!
+//! 1. Identity: certificates are read and the address is listened on before the log is opened; then
+//!    the member's core is restored from the log. A log that was copied from another machine is
+//!    refused here, before this process takes part in anything.
+//! 2. Queues: between the threads, each with its bound or its own end.
+//! 3. Threads: log, core, catch-up; delivery only when the host asks for it
+//!    ([`Node::deliver_after`]), or at once on a member without a database.
+
+use std::net::{TcpListener, ToSocketAddrs};
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex};
+
+use crossbeam_channel::{Receiver, Sender, unbounded};
+use synod_consensus::SessionId;
+use synod_log::{Files, Opened, RealFiles};
+use synod_member::{
+    CatchUp, Driver, DriverLinks, Host, Job, Level, Setting, Shared, Start, StartMode, Storage,
+    Tuning,
+};
+use synod_wire::{LocalIdentity, OUR_VERSIONS};
+
+use crate::config::{NodeConfig, NodeError};
+use crate::entropy;
+use crate::node::Node;
+use crate::threads::catch_up::CatchUpThread;
+use crate::threads::core::{Clock, CoreThread, DiskQueues, Incoming};
+use crate::threads::log::LogThread;
+use crate::transport::{DriverNetwork, Security, Transport, TransportStart};
+use crate::wait::{ByteBudget, EventCount};
+
+/// Bound on the bytes of received messages that are not handled yet, all members together.
+const INBOUND_BYTES_MAX: usize = 64 << 20;
+
+impl Node {
+    /// Opens the log, listens, and takes part. Returns at once; [`Host::joined`] is called when the
+    /// group has this member.
+    ///
+    /// # Errors
+    /// If the log cannot be opened or belongs to another history than the database, the address
+    /// cannot be listened on, the certificates cannot be used, another process has this member's
+    /// identity, or a member without a database is to begin a group.
+    pub fn start(
+        config: NodeConfig,
+        mode: StartMode,
+        host: Arc<dyn Host>,
+    ) -> Result<Arc<Node>, NodeError> {
+        Node::start_on(Arc::new(RealFiles), config, mode, host)
+    }
+
+    /// As [`Node::start`], with the log on these files.
+    ///
+    /// # Errors
+    /// As [`Node::start`].
+    pub fn start_on(
+        files: Arc<dyn Files>,
+        mut config: NodeConfig,
+        mode: StartMode,
+        host: Arc<dyn Host>,
+    ) -> Result<Arc<Node>, NodeError> {
+        if mode == StartMode::Bootstrap && !config.has_data {
+            return Err(NodeError::BeginWithoutData);
+        }
+        // Before the log is opened: a member that should encrypt never takes part without.
+        let endpoint = Endpoint::open(&config, &*host)?;
+        let member = Identity::establish(files, &mut config, mode, &host)?;
+        let queues = Queues::new(&config);
+        let transport = endpoint.start_transport(&config, &member.start, &queues, &host)?;
+        let node = Arc::new(Node::new(config, &member, &queues, host, transport));
+        if let Err(error) = node.start_threads(member, queues) {
+            node.stop();
+            return Err(error);
+        }
+        Ok(node)
+    }
+
+    fn new(
+        config: NodeConfig,
+        member: &Identity,
+        queues: &Queues,
+        host: Arc<dyn Host>,
+        transport: Arc<Transport>,
+    ) -> Node {
+        let me = member.start.me();
+        let reader = member.opened.reader.clone();
+        let log_moved = Arc::new(EventCount::default());
+        let moved = log_moved.clone();
+        let (written, applied) = (reader.last_index(), config.database.seqno);
+        Node {
+            me,
+            events: queues.events.0.clone(),
+            shared: Arc::new(Shared::new(written, applied, move || moved.notify())),
+            log_moved,
+            reader,
+            host,
+            transport,
+            pending_budget: queues.pending_budget.clone(),
+            next_action: AtomicU64::new(1),
+            next_question: AtomicU64::new(first_question(me.session)),
+            threads: Mutex::new(Vec::new()),
+            config,
+        }
+    }
+
+    fn start_threads(&self, member: Identity, queues: Queues) -> Result<(), NodeError> {
+        let Identity {
+            start,
+            opened,
+            clock,
+        } = member;
+        let log = LogThread {
+            storage: Storage::new(
+                opened.writer,
+                self.reader.clone(),
+                self.host.clone(),
+                self.shared.clone(),
+            ),
+            jobs: queues.jobs.1,
+            events: self.events.clone(),
+        };
+        let links = DriverLinks {
+            peers: Box::new(DriverNetwork(self.transport.clone())),
+            disk: Box::new(DiskQueues {
+                jobs: queues.jobs.0,
+                catch_up: queues.catch_up.0,
+            }),
+            host: self.host.clone(),
+            shared: self.shared.clone(),
+            reader: self.reader.clone(),
+            observer: None,
+        };
+        let core = CoreThread {
+            driver: Driver::new(start, links, clock.now()),
+            clock,
+            events: queues.events.1,
+            log_moved: self.log_moved.clone(),
+            pending_budget: queues.pending_budget,
+            inbound_budget: queues.inbound_budget,
+        };
+        let catch_up = CatchUpThread {
+            requests: queues.catch_up.1,
+            reader: self.reader.clone(),
+            transport: self.transport.clone(),
+            host: self.host.clone(),
+            events: self.events.clone(),
+        };
+        self.run("synod-log", move || log.run())?;
+        self.run("synod-core", move || core.run())?;
+        self.run("synod-catchup", move || catch_up.run())?;
+        if !self.config.has_data {
+            self.skip_deliveries()?;
+        }
+        Ok(())
+    }
+}
+
+/// Where other members reach this one: a socket that listens, and how connections are secured.
+struct Endpoint {
+    security: Security,
+    listener: TcpListener,
+}
+
+impl Endpoint {
+    fn open(config: &NodeConfig, host: &dyn Host) -> Result<Endpoint, NodeError> {
+        let security = Security::new(config.tls.clone(), host)?;
+        host.log(Level::Info, &security.summary());
+        let listener = listen(&config.listen, host)?;
+        Ok(Endpoint { security, listener })
+    }
+
+    /// Starts to connect to other members. Fails if one of them is another process with the
+    /// identity of this member.
+    fn start_transport(
+        self,
+        config: &NodeConfig,
+        start: &Start,
+        queues: &Queues,
+        host: &Arc<dyn Host>,
+    ) -> Result<Arc<Transport>, NodeError> {
+        let me = start.me();
+        let transport = Transport::start(TransportStart {
+            identity: LocalIdentity {
+                versions: OUR_VERSIONS,
+                group: start.group(),
+                cluster_name: config.cluster_name.clone(),
+                member: me.member,
+                session: me.session,
+                name: config.name.clone(),
+            },
+            address: config.address.clone(),
+            listener: self.listener,
+            security: self.security,
+            seeds: config.seeds.clone(),
+            events: queues.events.0.clone(),
+            inbound_budget: queues.inbound_budget.clone(),
+            host: host.clone(),
+        })?;
+        if let Err(error) = refuse_duplicate(config, start, &transport) {
+            transport.stop();
+            return Err(error);
+        }
+        Ok(transport)
+    }
+}
+
+/// The member that the log makes this process.
+struct Identity {
+    start: Start,
+    opened: Opened,
+    clock: Clock,
+}
+
+impl Identity {
+    /// Restores the member from its log, or begins its log. The database's position in `config` is
+    /// afterwards what a bootstrap has settled.
+    fn establish(
+        files: Arc<dyn Files>,
+        config: &mut NodeConfig,
+        mode: StartMode,
+        host: &Arc<dyn Host>,
+    ) -> Result<Identity, NodeError> {
+        let mut opened = config.open_log(files, host)?;
+        let clock = Clock::start();
+        let start = Start::new(
+            config.member(),
+            Tuning::default(),
+            mode,
+            entropy::draw()?,
+            &mut opened,
+            host,
+            clock.now(),
+        );
+        let start = start.map_err(|error| config.explain(error))?;
+        config.database = start.database();
+        Ok(Identity {
+            start,
+            opened,
+            clock,
+        })
+    }
+}
+
+/// A queue's two ends.
+type Queue<T> = (Sender<T>, Receiver<T>);
+
+/// The queues between the threads, and the budgets that bound them.
+struct Queues {
+    /// To the core thread. Bounded by the two budgets.
+    events: Queue<Incoming>,
+    /// To the log thread. Bounded by the core's own limits on what is not durable yet.
+    jobs: Queue<Job>,
+    /// To the catch-up thread. Bounded by one request for each lagging member.
+    catch_up: Queue<CatchUp>,
+    pending_budget: Arc<ByteBudget>,
+    inbound_budget: Arc<ByteBudget>,
+}
+
+impl Queues {
+    fn new(config: &NodeConfig) -> Queues {
+        Queues {
+            events: unbounded(),
+            jobs: unbounded(),
+            catch_up: unbounded(),
+            pending_budget: Arc::new(ByteBudget::new(config.pending_bytes)),
+            inbound_budget: Arc::new(ByteBudget::new(INBOUND_BYTES_MAX)),
+        }
+    }
+}
+
+fn listen(address: &str, host: &dyn Host) -> Result<TcpListener, NodeError> {
+    let error = |source| NodeError::Listen {
+        address: address.to_owned(),
+        setting: host.setting_name(Setting::ListenAddress),
+        source,
+    };
+    let candidates: Vec<_> = address.to_socket_addrs().map_err(error)?.collect();
+    TcpListener::bind(candidates.as_slice()).map_err(error)
+}
+
+/// A log that was copied to another machine has the address of the original in its configuration.
+/// If this member's own identity answers at that address, the original runs.
+fn refuse_duplicate(
+    config: &NodeConfig,
+    start: &Start,
+    transport: &Transport,
+) -> Result<(), NodeError> {
+    let Some(address) = start.configured_address() else {
+        return Ok(());
+    };
+    if address == config.address || !transport.finds_duplicate_at(address) {
+        return Ok(());
+    }
+    Err(NodeError::DuplicateIdentity {
+        address: address.to_owned(),
+        text: transport.duplicate_identity_text(),
+    })
+}
+
+/// Where the numbers of questions to other members start. An answer to an earlier session of this
+/// member must not pass for an answer to this one.
+fn first_question(session: SessionId) -> u64 {
+    (session.0 << 32) >> 1
+}

@@ -1,0 +1,39 @@
+//! The catch-up thread: reads old entries from the log for lagging members.
+//!
+//! The core thread answers from the entry cache; only requests that need the disk come here, so
+//! that a lagging member never slows the others down.
+
+use std::sync::Arc;
+
+use crossbeam_channel::{Receiver, Sender};
+use synod_log::LogReader;
+use synod_member::{CatchUp, Event, Host};
+
+use super::core::Incoming;
+use crate::transport::Transport;
+
+/// What the catch-up thread runs on.
+pub(crate) struct CatchUpThread {
+    pub(crate) requests: Receiver<CatchUp>,
+    pub(crate) reader: LogReader,
+    pub(crate) transport: Arc<Transport>,
+    pub(crate) host: Arc<dyn Host>,
+    /// Takes the reports of damage.
+    pub(crate) events: Sender<Incoming>,
+}
+
+impl CatchUpThread {
+    /// Runs until no request can come any more.
+    pub(crate) fn run(self) {
+        for request in &self.requests {
+            match request.answer(&self.reader, &self.host) {
+                Ok(Some(message)) => self.transport.send(request.to(), message),
+                Ok(None) => {}
+                Err(damage) => {
+                    // The core thread may have ended; then the node is stopping anyway.
+                    let _ = self.events.send(Event::LogDamaged(damage).into());
+                }
+            }
+        }
+    }
+}

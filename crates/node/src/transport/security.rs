@@ -1,0 +1,221 @@
+//! Whether connections are encrypted, and what happens where two members do not agree on it.
+//!
+//! A member encrypts all its connections or none. During a change from one to the other it may
+//! accept peers in clear ([`TlsConfig::accept_plain`]). Texts call the settings as the host spells
+//! them.
+
+use std::io;
+use std::net::{Shutdown, TcpStream};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use synod_member::{Host, Setting};
+use synod_tls::{FIRST_BYTE, Tls, TlsError, TlsHandshakeError};
+use synod_wire::handshake::HANDSHAKE_FRAME_MAX;
+use synod_wire::{FrameWriter, HelloReply, RefuseReason, write_reply};
+
+use super::channel::Channel;
+use super::dial::TimedSocket;
+use crate::config::TlsConfig;
+
+/// How long a refused caller may take to close its connection.
+const PARTING_LIMIT: Duration = Duration::from_secs(1);
+/// How many bytes a refused caller may still send meanwhile.
+const PARTING_BYTES: usize = 64 << 10;
+
+/// How this member's connections are secured.
+pub(crate) struct Security {
+    /// `None`: connections are in clear.
+    tls: Option<Encryption>,
+    names: SettingNames,
+}
+
+/// Encryption by TLS.
+struct Encryption {
+    config: TlsConfig,
+    /// What new connections use.
+    current: RwLock<Arc<Tls>>,
+}
+
+/// How the host spells the settings that texts name.
+#[derive(Clone, Copy)]
+struct SettingNames {
+    encryption: &'static str,
+    accept_unencrypted: &'static str,
+}
+
+/// Why a connection has no channel.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum SecurityError {
+    #[error(transparent)]
+    Tls(#[from] TlsHandshakeError),
+    #[error("{0}")]
+    Io(#[from] io::Error),
+    /// The caller encrypts, this member does not.
+    #[error(
+        "it encrypts its connections ({encryption} there), this member does not: set {encryption} \
+         and its certificates here too"
+    )]
+    NotEncryptedHere {
+        /// The setting, as the host spells it.
+        encryption: &'static str,
+    },
+    /// The caller does not encrypt, this member does.
+    #[error(
+        "it does not encrypt its connections, this member does: set {encryption} there too, or, \
+         while you change from one to the other, {accept_unencrypted} here"
+    )]
+    NotEncryptedThere {
+        /// The setting, as the host spells it.
+        encryption: &'static str,
+        /// The setting, as the host spells it.
+        accept_unencrypted: &'static str,
+    },
+}
+
+impl Security {
+    /// Reads the certificates, if connections are to be encrypted.
+    pub(crate) fn new(config: Option<TlsConfig>, host: &dyn Host) -> Result<Security, TlsError> {
+        let names = SettingNames {
+            encryption: host.setting_name(Setting::Encryption),
+            accept_unencrypted: host.setting_name(Setting::AcceptUnencrypted),
+        };
+        let tls = config.map(Encryption::load).transpose()?;
+        Ok(Security { tls, names })
+    }
+
+    /// Reads the certificates again, for connections opened from now on. On an error those in use
+    /// stay.
+    pub(crate) fn reload(&self) -> Result<(), TlsError> {
+        self.tls.as_ref().map_or(Ok(()), Encryption::reload)
+    }
+
+    /// What is in use, in a line for the log.
+    pub(crate) fn summary(&self) -> String {
+        let Some(encryption) = &self.tls else {
+            return "connections between members are not encrypted".to_owned();
+        };
+        let tls = encryption.current();
+        let exception = if encryption.config.accept_plain {
+            let setting = self.names.accept_unencrypted;
+            format!("; members that do not encrypt are accepted too ({setting})")
+        } else {
+            String::new()
+        };
+        let summary = tls.summary();
+        format!("connections between members are encrypted by TLS 1.3: {summary}{exception}")
+    }
+
+    /// Whether a peer that does not encrypt is to be called without encryption.
+    pub(super) fn may_fall_back(&self) -> bool {
+        self.tls.as_ref().is_some_and(|tls| tls.config.accept_plain)
+    }
+
+    /// Makes a channel of a connection that this member has opened.
+    pub(super) fn secure_outgoing(
+        &self,
+        socket: TimedSocket,
+    ) -> Result<Channel, TlsHandshakeError> {
+        match &self.tls {
+            None => Ok(Channel::plain(socket)),
+            Some(tls) => Ok(Channel::encrypted(tls.current().connect(socket)?)),
+        }
+    }
+
+    /// Makes a channel of a connection that a peer has opened. Its first byte shows whether it
+    /// encrypts.
+    pub(super) fn secure_incoming(&self, socket: TimedSocket) -> Result<Channel, SecurityError> {
+        let encrypts = socket.peek()? == Some(FIRST_BYTE);
+        match (&self.tls, encrypts) {
+            (None, false) => Ok(Channel::plain(socket)),
+            (Some(tls), true) => accept(&tls.current(), socket),
+            (Some(_), false) if self.may_fall_back() => Ok(Channel::plain(socket)),
+            (None, true) => Err(refuse(socket, self.not_encrypted_here())),
+            (Some(_), false) => Err(refuse(socket, self.not_encrypted_there())),
+        }
+    }
+
+    fn not_encrypted_here(&self) -> SecurityError {
+        let encryption = self.names.encryption;
+        SecurityError::NotEncryptedHere { encryption }
+    }
+
+    fn not_encrypted_there(&self) -> SecurityError {
+        SecurityError::NotEncryptedThere {
+            encryption: self.names.encryption,
+            accept_unencrypted: self.names.accept_unencrypted,
+        }
+    }
+}
+
+impl Encryption {
+    fn load(config: TlsConfig) -> Result<Encryption, TlsError> {
+        let current = RwLock::new(Arc::new(Tls::load(&config.files)?));
+        Ok(Encryption { config, current })
+    }
+
+    fn reload(&self) -> Result<(), TlsError> {
+        let fresh = Arc::new(Tls::load(&self.config.files)?);
+        *self.current.write().unwrap_or_else(PoisonError::into_inner) = fresh;
+        Ok(())
+    }
+
+    fn current(&self) -> Arc<Tls> {
+        let current = self.current.read().unwrap_or_else(PoisonError::into_inner);
+        current.clone()
+    }
+}
+
+fn accept(tls: &Tls, socket: TimedSocket) -> Result<Channel, SecurityError> {
+    let handle = socket.stream().try_clone()?;
+    match tls.accept(socket) {
+        Ok(stream) => Ok(Channel::encrypted(stream)),
+        Err(error) => {
+            part(&handle);
+            Err(error.into())
+        }
+    }
+}
+
+/// Sends the caller the reason in clear. A caller in clear reads it; one that encrypts sees that
+/// the answer is not TLS.
+fn refuse(mut socket: TimedSocket, error: SecurityError) -> SecurityError {
+    let text = match &error {
+        SecurityError::NotEncryptedThere { encryption, .. } => {
+            format!("its connections are encrypted: set {encryption} and certificates here too")
+        }
+        SecurityError::NotEncryptedHere { encryption } => {
+            format!("its connections are not encrypted ({encryption})")
+        }
+        SecurityError::Tls(_) | SecurityError::Io(_) => {
+            "its connections are not encrypted".to_owned()
+        }
+    };
+    let reply = HelloReply::Refused {
+        reason: RefuseReason::NotAllowed,
+        text,
+    };
+    let mut writer = FrameWriter::new(&mut socket, HANDSHAKE_FRAME_MAX);
+    // This member's own log has the line, whether the reply arrives or not.
+    if write_reply(&mut writer, &reply).is_ok() {
+        part(socket.stream());
+    }
+    error
+}
+
+/// Closes the connection so that the last message arrives: a socket that is closed with unread
+/// input discards it.
+fn part(stream: &TcpStream) {
+    if stream.shutdown(Shutdown::Write).is_err() {
+        return;
+    }
+    let Ok(handle) = stream.try_clone() else {
+        return;
+    };
+    let mut rest = io::Read::take(
+        TimedSocket::new(handle, PARTING_LIMIT),
+        PARTING_BYTES as u64,
+    );
+    // Only the end of the input counts, by the peer or by a limit.
+    let _ = io::copy(&mut rest, &mut io::sink());
+}

@@ -1,0 +1,78 @@
+//! An event count: threads wait until something has happened that they have not seen.
+//!
+//! The driver notifies it when the commit index or the written log has moved; the delivery thread
+//! waits on it. A waiter reads the count first, then looks at the state, then waits beyond the
+//! count that it read: a notification between the look and the wait is never missed.
+
+use std::sync::{Condvar, Mutex, PoisonError};
+
+use synod_member::lock;
+
+#[derive(Debug, Default)]
+struct State {
+    /// How many notifications there were.
+    count: u64,
+    stopped: bool,
+}
+
+/// A count of notifications that threads wait on. Stopping it is final.
+#[derive(Debug, Default)]
+pub(crate) struct EventCount {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+impl EventCount {
+    /// Counts one more event and wakes all waiters.
+    pub(crate) fn notify(&self) {
+        lock(&self.state).count += 1;
+        self.changed.notify_all();
+    }
+
+    /// Ends every wait, now and later.
+    pub(crate) fn stop(&self) {
+        lock(&self.state).stopped = true;
+        self.changed.notify_all();
+    }
+
+    /// The number of events so far; `None` once stopped.
+    pub(crate) fn count(&self) -> Option<u64> {
+        let state = lock(&self.state);
+        (!state.stopped).then_some(state.count)
+    }
+
+    /// Waits until the count exceeds `seen`, or the event count is stopped.
+    pub(crate) fn wait_beyond(&self, seen: u64) {
+        let waited = self.changed.wait_while(lock(&self.state), |state| {
+            !state.stopped && state.count <= seen
+        });
+        drop(waited.unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+
+    #[test]
+    fn event_between_look_and_wait_is_not_missed() {
+        let events = EventCount::default();
+        let seen = events.count().unwrap();
+        events.notify();
+        events.wait_beyond(seen);
+        assert_eq!(events.count(), Some(seen + 1));
+    }
+
+    #[test]
+    fn stopping_ends_the_wait() {
+        let events = Arc::new(EventCount::default());
+        let waiting = {
+            let events = events.clone();
+            std::thread::spawn(move || events.wait_beyond(0))
+        };
+        events.stop();
+        waiting.join().unwrap();
+        assert_eq!(events.count(), None);
+    }
+}
