@@ -46,7 +46,7 @@ fn caller_that_is_not_on_the_list_is_refused_and_both_sides_say_so() {
 }
 
 #[test]
-fn who_allows_none_still_hears_those_it_calls_itself() {
+fn member_with_an_empty_allowlist_still_hears_the_members_it_calls() {
     let mut home = Group::of(1, "own-call");
     let mut shy = Member::new("shy", "own-call");
     shy.host.lock().allows_none = true;

@@ -18,7 +18,7 @@ fn failed(member: &Member, id: u64) -> bool {
 }
 
 #[test]
-fn answers_that_got_lost_are_repeated_and_nobody_donates_twice() {
+fn answers_that_got_lost_are_repeated_and_no_member_donates_twice() {
     // No member is counted as dead meanwhile: a member that leaves the view asks again when it is
     // back.
     let mut group = Group::prepared_by(3, "copies", |config| config.suspect = PATIENCE);

@@ -255,7 +255,7 @@ fn follower_without_a_quorum_is_not_primary() {
 }
 
 #[test]
-fn member_with_a_full_disk_says_so_and_the_others_go_on() {
+fn member_with_a_full_disk_says_so_and_the_others_keep_serving() {
     let mut group = Group::of(3, "full");
     let at = group.follower();
     group.members[at].stop();
@@ -327,7 +327,7 @@ fn stopping_frees_clients_that_wait_for_room_or_for_an_outcome() {
 }
 
 #[test]
-fn member_that_was_away_too_long_gets_the_end_of_the_log_and_goes_on_from_a_copy() {
+fn member_that_was_away_too_long_gets_the_end_of_the_log_and_continues_from_a_copy() {
     let mut group = Group::prepared_by(3, "away", small_log).begin();
     let at = group.follower();
     group.members[at].stop();
@@ -403,7 +403,7 @@ fn database_that_ends_where_the_log_begins_needs_no_copy() {
 /// The log begins in the middle of an action: by its seqnos alone, the database could continue from
 /// it.
 #[test]
-fn member_whose_next_action_is_cut_is_told_that_only_a_copy_helps() {
+fn member_whose_next_action_is_incomplete_learns_that_only_a_copy_helps() {
     // No member is counted as dead: a view would come before the action.
     let group = Group::prepared_by(3, "cut", |config| {
         config.suspect = PATIENCE;

@@ -169,14 +169,14 @@ fn member_that_should_encrypt_and_cannot_does_not_start() {
 }
 
 #[test]
-fn caller_that_begins_a_handshake_and_waits_is_hung_up_on() {
+fn caller_that_begins_a_handshake_and_waits_is_disconnected() {
     let authority = Authority::new("ca");
     let home = Group::prepared_by(1, "slow", encrypt(&authority)).begin();
     let began = Instant::now();
     let mut slow = TcpStream::connect(&home.members[0].config.address).unwrap();
     slow.write_all(&[0x16, 3, 1, 1, 0]).unwrap();
     let silent = TcpStream::connect(&home.members[0].config.address).unwrap();
-    home.members[0].host.wait("being hung up on", |record| {
+    home.members[0].host.wait("the disconnection", |record| {
         let lines = record.lines.iter().map(|(_, line)| line);
         lines.filter(|line| line.contains("took too long")).count() == 2
     });

@@ -108,7 +108,7 @@ fn second_change_is_refused_until_the_first_is_committed() {
 }
 
 #[test]
-fn leader_hands_over_to_the_voter_that_it_is_told() {
+fn leader_hands_over_to_the_named_voter() {
     let group = Group::of(3, "transfer");
     let (leader, follower) = (group.leader(), group.follower());
     let to = id(&group.members[follower]);

@@ -38,7 +38,7 @@ fn isolated_member_is_out_until_it_has_contact_again() {
 }
 
 #[test]
-fn one_of_two_goes_on_where_that_was_ordered_and_the_other_joins_it() {
+fn one_of_two_continues_where_that_was_ordered_and_the_other_joins_it() {
     let group = Group::of(2, "half");
     let (survivor, lost) = (&group.members[0], &group.members[1]);
     survivor
@@ -60,7 +60,7 @@ fn one_of_two_goes_on_where_that_was_ordered_and_the_other_joins_it() {
 }
 
 #[test]
-fn member_goes_on_when_told_to_and_only_without_a_leader() {
+fn member_continues_by_order_and_only_without_a_leader() {
     let mut group = Group::of(3, "forced");
     let survivor = group.follower();
     assert!(matches!(
@@ -79,7 +79,7 @@ fn member_goes_on_when_told_to_and_only_without_a_leader() {
 }
 
 #[test]
-fn majority_stops_and_names_both_histories_when_it_meets_who_went_on_without_it() {
+fn majority_stops_and_names_both_histories_when_it_meets_a_forced_primary() {
     let group = Group::of(3, "apart");
     let at = group.follower();
     let (alone, other) = (&group.members[at], &group.members[(at + 1) % 3]);
@@ -119,7 +119,7 @@ fn without_an_order_half_waits() {
 }
 
 #[test]
-fn connection_that_ends_while_nothing_is_sent_is_opened_anew() {
+fn connection_that_ends_while_idle_is_opened_again() {
     let mut group = Group::prepared_by(3, "idle", |config| config.suspect = PATIENCE);
     let gate = group.gate(2);
     let _group = group.begin();

@@ -225,14 +225,14 @@ fn garbage_of_strangers_is_refused_with_a_line_and_the_group_keeps_serving() {
 }
 
 #[test]
-fn caller_that_drips_its_greeting_is_hung_up_on() {
+fn caller_that_drips_its_greeting_is_disconnected() {
     let group = Group::of(1, "drip");
     let address = group.members[0].config.address.clone();
     let hello = hello("drip", 1..=1, 0);
     let mut stream = TcpStream::connect(&address).unwrap();
     let began = Instant::now();
     let mut sent = 0;
-    eventually("being hung up on", || {
+    eventually("the disconnection", || {
         // One byte at a time, often enough that no single read takes long.
         sent += 1;
         thread::park_timeout(Duration::from_millis(100));

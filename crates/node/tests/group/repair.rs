@@ -79,7 +79,7 @@ fn wait_repaired(member: &Member) {
 }
 
 #[test]
-fn damaged_log_is_repaired_while_writes_go_on() {
+fn damaged_log_is_repaired_while_clients_write() {
     let mut group = Group::of(3, "repair");
     let at = group.follower();
     fill(&group, at, 700);
