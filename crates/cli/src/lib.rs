@@ -3,8 +3,8 @@
 //! - [`demo`]: the commands `synod demo …`, their progress and their texts.
 //! - [`log_tool`]: the commands `synod log …`, which read a durable log offline.
 //!
-//! Real clocks and waiting are allowed here (and nowhere below `node`); every wait is for a
-//! condition and has a bound.
+//! Real clocks and waiting are allowed here (and nowhere below `node`). Every wait is for a
+//! condition and has a limit.
 
 #![forbid(unsafe_code)]
 

@@ -1,5 +1,6 @@
-//! `synod log …`: reading a durable log offline, as a member would read it at its start, but
-//! changing nothing.
+//! `synod log …`: reads a durable log offline, as a member reads it at its start.
+//!
+//! Nothing is changed, so the commands may run beside the member that writes the log.
 
 use std::io::{BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
@@ -19,7 +20,7 @@ pub struct LogArgs {
 /// The meaning of exit codes, for help texts.
 const EXIT_CODES: &str = "\
 DIR is the directory with the files synod-*.log: a node's data directory, unless synod.log_dir
-names another one. It may be in use; then the newest records may be seen half-written.
+names another one. It may be in use; then the newest records may appear half-written.
 
 Exit codes:
   0  done; with 'verify': a member can start with this log
@@ -83,7 +84,7 @@ pub fn run(arguments: &LogArgs) -> Result<u8, LogToolError> {
     };
     let flushed = out.flush();
     match (code, flushed) {
-        // Whoever reads has seen enough ('synod log dump … | head').
+        // The reader has closed the pipe ('synod log dump … | head').
         (_, Err(e)) if e.kind() == ErrorKind::BrokenPipe => Ok(0),
         (code, flushed) => {
             flushed?;
@@ -108,7 +109,8 @@ fn verify(dir: &Path, out: &mut dyn Write) -> Result<u8, LogToolError> {
     Ok(u8::from(!report.is_sound()))
 }
 
-/// A directory that holds nothing of a log is no sound log, but probably the wrong directory.
+/// A directory without log files is probably the wrong directory, so it does not pass as a sound
+/// log.
 fn check_exists(dir: &Path) -> Result<(), LogToolError> {
     let Ok(entries) = std::fs::read_dir(dir) else {
         return Err(LogToolError::NoLog {

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use super::error::{ClusterError, IoContext, Result};
-use super::process::find_program;
+use crate::error::{ClusterError, IoContext, Result};
+use crate::process::find_program;
 
 /// How a statement's result is shown by [`command`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,7 +17,7 @@ pub enum Format {
     Table,
 }
 
-/// Who to talk to.
+/// The node to talk to, and as which user.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Target<'a> {
     /// Number of the node, for messages.

@@ -1,13 +1,13 @@
 //! The configuration file of a node.
 //!
 //! Only this file is read by the server (`--defaults-file`), so nothing of the system's own
-//! MariaDB is looked at. It is written anew at every start.
+//! MariaDB is read. It is written again at every start.
 
 use std::path::Path;
 
-use super::files::NodeFiles;
-use super::ports::Ports;
-use super::settings::{NodeOverrides, Settings};
+use crate::files::NodeFiles;
+use crate::ports::Ports;
+use crate::settings::{NodeOverrides, Settings};
 
 /// User that `mariadb-backup` connects to the donor as.
 pub(crate) const SST_USER: &str = "synod_sst";
@@ -45,7 +45,7 @@ binlog_format = ROW
 default_storage_engine = InnoDB
 innodb_autoinc_lock_mode = 2
 innodb_snapshot_isolation = ON
-# The server sometimes misses a transaction that is in an applier's way: this bounds how long it stays there.
+# The server sometimes misses a transaction that blocks an applier: this bounds the time of that.
 innodb_lock_wait_timeout = 10
 
 wsrep_on = ON

@@ -1,4 +1,7 @@
-//! What can go wrong with a cluster on this machine, said so that the reader can act on it.
+//! What can go wrong with a cluster on this machine.
+//!
+//! Every text names the thing and the remedy, as a command that the reader can type. The exit codes
+//! of the program `synod` are decided here, so that its help and its behaviour agree.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -31,7 +34,10 @@ pub enum ClusterError {
         package: &'static str,
     },
     /// There is no cluster in the directory.
-    #[error("there is no cluster in {dir}; create it with 'synod demo up' (or name another --dir)", dir = dir.display())]
+    #[error(
+        "there is no cluster in {dir}; create it with 'synod demo up' (or name another --dir)",
+        dir = dir.display()
+    )]
     NoCluster {
         /// The directory looked into.
         dir: PathBuf,
@@ -47,7 +53,8 @@ pub enum ClusterError {
     },
     /// The file with the cluster's settings cannot be understood.
     #[error(
-        "{path} is damaged ({reason}); if the data may go, remove the directory and run 'synod demo up'",
+        "{path} is damaged ({reason}); if the data may be lost, remove the directory and run \
+         'synod demo up'",
         path = path.display()
     )]
     BadSettings {
@@ -83,7 +90,10 @@ pub enum ClusterError {
         reason: &'static str,
     },
     /// Another command works on this cluster.
-    #[error("another synod command is working on {dir}; wait until it has finished", dir = dir.display())]
+    #[error(
+        "another synod command is working on {dir}; wait until it has finished",
+        dir = dir.display()
+    )]
     Locked {
         /// The cluster's directory.
         dir: PathBuf,
@@ -113,7 +123,7 @@ pub enum ClusterError {
         /// Its process id.
         pid: i32,
     },
-    /// Somebody else listens on a port a node needs.
+    /// Another program listens on a port that a node needs.
     #[error(
         "port {port} on 127.0.0.1 is in use, and node {node} needs it for {purpose}; end the \
          program that listens there ('ss -ltnp sport = :{port}' shows it), or create the cluster \
@@ -128,7 +138,11 @@ pub enum ClusterError {
         node: u8,
     },
     /// The provider library does not exist.
-    #[error("there is no provider library at {path}; build it with 'make build', or name one with --provider", path = path.display())]
+    #[error(
+        "there is no provider library at {path}; build it with 'make build', or name one with \
+         --provider",
+        path = path.display()
+    )]
     ProviderMissing {
         /// Where it was looked for.
         path: PathBuf,
@@ -174,9 +188,11 @@ pub enum ClusterError {
         /// The last lines it printed.
         output: String,
     },
-    /// `mariadbd --wsrep-recover` did not tell a position.
+    /// `mariadbd --wsrep-recover` printed no position.
     #[error(
-        "node {node}: mariadbd --wsrep-recover told no position ({status}); its log {log} ends:\n{tail}",
+        "node {node}: mariadbd --wsrep-recover printed no position ({status}); its log {log} \
+         ends:\n\
+         {tail}",
         log = log.display()
     )]
     RecoverFailed {
@@ -189,8 +205,11 @@ pub enum ClusterError {
         /// The lines of the log that matter.
         tail: Lines,
     },
-    /// A server ended while it was to start.
-    #[error("node {node}: the server ended while starting ({status}); its log {log} says:\n{tail}", log = log.display())]
+    /// A server ended before it was ready.
+    #[error(
+        "node {node}: the server ended while starting ({status}); its log {log} says:\n{tail}",
+        log = log.display()
+    )]
     Exited {
         /// The node.
         node: u8,
@@ -279,7 +298,7 @@ impl fmt::Display for Lines {
 /// Shorthand for results of cluster operations.
 pub type Result<T> = std::result::Result<T, ClusterError>;
 
-/// Turns an I/O result into ours, with the verb and the path that a reader needs.
+/// Turns an I/O result into one of a cluster, with the verb and the path that a reader needs.
 pub(crate) trait IoContext<T> {
     /// Adds what was attempted, and on which file.
     fn context(self, action: &'static str, path: impl Into<PathBuf>) -> Result<T>;

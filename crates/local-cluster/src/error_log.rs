@@ -1,16 +1,18 @@
-//! Picking the lines that matter out of a server's error log.
+//! The lines of a server's error log that explain a failed start.
+//!
+//! The log grows over restarts, so readers pass the size that it had before the start in question.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
 
-use super::error::Lines;
+use crate::error::Lines;
 
-/// How much of the end of a log is looked at, in bytes.
+/// How much of the end of a log is read, in bytes.
 const LOOK_AT_MAX: u64 = 256 * 1024;
 /// The most lines shown.
 const LINES_MAX: usize = 15;
-/// What makes a line matter.
+/// Texts of lines that matter.
 const MARKS: [&str; 6] = [
     "[ERROR]",
     "FATAL",
@@ -36,11 +38,11 @@ pub fn text_since(log: &Path, from: u64) -> String {
     });
     match read {
         Ok(_) => String::from_utf8_lossy(&bytes).into_owned(),
-        Err(_) => String::new(), // a log that does not exist says nothing
+        Err(_) => String::new(), // a log that does not exist has no text
     }
 }
 
-/// The last lines since byte `from` that tell of errors; if none does, the last lines.
+/// The last lines since byte `from` that report errors; if there are none, the last lines.
 pub fn lines_that_matter(log: &Path, from: u64) -> Lines {
     pick(&text_since(log, from))
 }

@@ -1,12 +1,15 @@
-//! Where the files of a node are, and making them with the right owner.
+//! The files of a node: where they are, and how they are made with the right owner.
+//!
+//! Servers run as another user when root starts them, so whatever a server reads or writes is given
+//! to that user. Files with a password are readable by their owner only.
 
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use super::error::{ClusterError, IoContext, Result};
-use super::user::ServerUser;
+use crate::error::{ClusterError, IoContext, Result};
+use crate::user::ServerUser;
 
 /// The longest path of a Unix socket, without its terminating zero byte.
 const SOCKET_PATH_MAX: usize = 107;

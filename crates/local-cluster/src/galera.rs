@@ -1,11 +1,11 @@
-//! What only Galera's library needs: after a full stop, a human (here: we) must find the node
-//! that is furthest and bootstrap from it. Synod has no such step; this exists so that the same
-//! tests and measurements run against both libraries.
+//! What only Galera's library needs: after a full stop, an operator must find the node with the
+//! highest seqno and bootstrap from it. Synod has no such step. This exists so that the same tests
+//! and measurements run against both libraries.
 
 use std::fs;
 
-use super::error::{IoContext, Result};
-use super::files::NodeFiles;
+use crate::error::{IoContext, Result};
+use crate::files::NodeFiles;
 
 /// Marks the node as safe to bootstrap from in `grastate.dat`.
 ///

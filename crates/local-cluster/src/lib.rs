@@ -1,18 +1,48 @@
-//! A group of MariaDB servers on this machine, all in one directory.
+//! A cluster of MariaDB servers on this machine, all in one directory: what `synod demo` runs, and
+//! what the end-to-end tests and measurements run.
+//!
+//! The story of a cluster:
+//!
+//! 1. [`Cluster::create`] makes the directory and writes the [`Settings`]. No server exists yet.
+//! 2. [`Cluster::up`] forms it: node 1 gets an empty database and begins the group, then the
+//!    accounts are created, then every other node joins by a full copy (SST).
+//! 3. [`Cluster::stop`], [`Cluster::kill`], [`Cluster::wipe`] and [`Cluster::start`] do to single
+//!    nodes what operators and accidents do. [`Cluster::down`] and a later [`Cluster::up`] do it to
+//!    all.
+//! 4. [`Cluster::destroy`] kills all servers and removes the directory.
+//!
+//! ```text
+//! let mut cluster = Cluster::create(settings)?;       // or Cluster::open(dir)?
+//! let _lock = ClusterLock::take(&cluster.settings().dir)?;
+//! cluster.up(&|node, text| println!("node{node}: {text}"))?;
+//! let rows = cluster.query(1, "SELECT 1", timeout)?;
+//! cluster.kill(2)?;
+//! ```
+//!
+//! A cluster outlives the process that made it: its state is in the directory and in the list of
+//! processes, and every command looks there. A *node* here is one server with its directory and
+//! ports.
 //!
 //! ```text
 //! DIR/cluster.json          settings, see [`Settings`]
 //! DIR/.lock                 held by the command that changes the cluster
+//! DIR/formed                exists once the accounts exist: no bootstrap from then on
 //! DIR/lib/                  copy of the provider, only if servers cannot read the original
 //! DIR/nodeN/my.cnf          generated at every start
 //! DIR/nodeN/data/           database and durable log; `wipe` deletes it
 //! DIR/nodeN/tmp/            temporary files
 //! DIR/nodeN/error.log       of the server
+//! DIR/nodeN/install.log     of `mariadb-install-db`
 //! DIR/nodeN/recover.log     of the last `mariadbd --wsrep-recover`
 //! ```
 //!
-//! Nothing outside the directory is written. Servers are told to bootstrap exactly once in the
-//! life of the cluster: when no node has data.
+//! Rules:
+//!
+//! - Nothing outside the directory is written.
+//! - A bootstrap happens exactly once in the life of the cluster: when no node has data. (With
+//!   Galera's library also after every full stop; the tests run against both libraries.)
+//! - Only servers of this cluster are signalled: see `process.rs`.
+//! - Every wait is for a condition, and has a limit.
 #![forbid(unsafe_code)]
 
 mod client;
@@ -50,7 +80,7 @@ pub use wait::wait_for;
 
 use error::IoContext;
 
-/// Hears what is being done: the node, and a short text.
+/// Takes progress: the number of the node, and a short text for people.
 pub type Progress<'a> = &'a dyn Fn(u8, &str);
 
 /// A cluster of servers. Dropping it leaves the servers as they are.
@@ -81,7 +111,7 @@ impl Cluster {
         settings.dir = fs::canonicalize(&settings.dir).context("find", &settings.dir)?;
         if let Err(error) = user.check_reach(&settings.dir) {
             if !existed {
-                // Best effort: nobody is helped by a second error about an empty directory.
+                // Best effort: a second error, about an empty directory, would help no reader.
                 let _ = fs::remove_dir(&settings.dir);
             }
             return Err(error);
@@ -112,7 +142,7 @@ impl Cluster {
         &self.settings
     }
 
-    /// The settings, to change them in memory: they count from each node's next start on.
+    /// The settings, to change them in memory: they take effect at each node's next start.
     pub fn settings_mut(&mut self) -> &mut Settings {
         &mut self.settings
     }
@@ -144,12 +174,12 @@ impl Cluster {
             .count()
     }
 
-    /// Asks one node; never fails.
+    /// Asks one node for its status. Never fails.
     pub fn node_status(&self, node: u8) -> NodeStatus {
         NodeStatus::ask(&self.settings, &self.user.admin, node)
     }
 
-    /// Asks every node; never fails.
+    /// Asks every node for its status. Never fails.
     pub fn status(&self) -> Vec<NodeStatus> {
         self.nodes().map(|node| self.node_status(node)).collect()
     }
@@ -220,7 +250,7 @@ impl Cluster {
     }
 }
 
-/// Whether the directory has entries other than our lock.
+/// Whether the directory has entries other than a cluster's lock.
 fn holds_other_files(dir: &Path) -> Result<bool> {
     let entries = fs::read_dir(dir).context("read", dir)?;
     Ok(entries.flatten().any(|entry| entry.file_name() != ".lock"))

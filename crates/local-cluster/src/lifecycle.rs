@@ -1,7 +1,7 @@
 //! Starting and ending nodes.
 //!
 //! ```text
-//!   no data anywhere ── up ──> node 1 bootstraps ──> accounts ──> others join by a full copy
+//!   no data anywhere ── up ──> node 1 bootstraps ──> accounts ──> others join by a full copy (SST)
 //!   some have data ──── up ──> all of these start together, then the others join
 //! ```
 //!
@@ -16,22 +16,22 @@ use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use super::error::{ClusterError, IoContext, Result};
-use super::ports::Ports;
-use super::process::{self, find_program};
-use super::settings::SstMethod;
-use super::{Cluster, Progress, cnf, error_log, files, galera, recover, wait};
+use crate::error::{ClusterError, IoContext, Result};
+use crate::ports::Ports;
+use crate::process::{self, find_program};
+use crate::settings::SstMethod;
+use crate::{Cluster, Progress, cnf, error_log, files, galera, recover, wait};
 
 /// Shutdown writes dirty pages (128 MiB at most) and leaves the group.
 const STOP_TIMEOUT: Duration = Duration::from_secs(90);
-/// A node without a majority cannot become synced; this long we look whether it at least stays.
+/// A node without a majority cannot become synced: for this time it is checked not to end.
 const SETTLE_TIME: Duration = Duration::from_secs(2);
-/// Bound for each of our own statements.
+/// Limit for each statement of this module.
 const SQL_TIMEOUT: Duration = Duration::from_secs(30);
 /// Created when the accounts exist: from then on the cluster is started without bootstrap.
 const FORMED_FILE: &str = "formed";
 
-/// What became of a request to start a node.
+/// The result of a request to start a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Started {
     /// It was running already, with this process id.
@@ -122,7 +122,7 @@ impl Cluster {
         }
     }
 
-    /// Shuts a node down in order. False when it did not run.
+    /// Shuts a node down: an orderly shutdown. False when it did not run.
     ///
     /// # Errors
     /// When it does not end in time.
@@ -164,7 +164,7 @@ impl Cluster {
         }
     }
 
-    /// Shuts all nodes down in order, the last one first.
+    /// Shuts all nodes down, the last one first: an orderly shutdown of each.
     ///
     /// # Errors
     /// When one does not end in time; the others are not touched then.
@@ -244,7 +244,7 @@ impl Cluster {
             let mut last = String::new();
             let left = timeout.saturating_sub(begin.elapsed());
             let outcome = wait::wait_for(left, || {
-                // One that died may be why the first in line does not get ahead.
+                // A node that ended may be the reason why the first one waits.
                 for waiting in &open {
                     if let Some(status) = self.ended(*waiting) {
                         return Some(Err(self.exited(*waiting, &status)));
@@ -293,7 +293,7 @@ impl Cluster {
         self.formed_file().exists() && self.nodes().any(|node| self.files(node).has_data())
     }
 
-    /// Creates the group with node 1 alone. Whatever an interrupted attempt left is removed.
+    /// Creates the group with node 1 alone. What an interrupted attempt left is removed.
     fn form(&mut self, progress: Progress<'_>) -> Result<()> {
         self.kill_all()?;
         for node in self.nodes() {
@@ -310,8 +310,8 @@ impl Cluster {
         fs::write(self.formed_file(), "").context("create", self.formed_file())
     }
 
-    /// The account for full copies, and one to play with: only its own database is open to it,
-    /// for its password is known to everybody on this machine.
+    /// Creates the account for full copies, and one for experiments. The latter may use its own
+    /// database only, because every user of this machine knows its password.
     fn create_accounts(&self) -> Result<()> {
         let sst = cnf::SST_USER;
         let password = &self.settings.sst_password;
@@ -380,8 +380,8 @@ impl Cluster {
         Ok(None)
     }
 
-    /// The provider, or a copy of it where servers can read it (the original may lie below
-    /// somebody's closed home directory).
+    /// The provider, or a copy of it where servers can read it: the original may lie below a closed
+    /// home directory.
     fn readable_provider(&self) -> Result<PathBuf> {
         let original = &self.settings.provider;
         if !original.is_file() {
@@ -419,10 +419,10 @@ impl Cluster {
         Ok(())
     }
 
-    /// Takes note of the end of a server that this process started.
+    /// Collects the exit status of a server that this process started.
     fn reap(&mut self, node: u8) {
         if let Some(mut child) = self.children.remove(&node) {
-            let _ = child.wait(); // the process is known to be gone
+            let _ = child.wait(); // the process is known to have ended
         }
     }
 

@@ -1,11 +1,14 @@
-//! One command at a time works on a cluster.
+//! One command at a time changes a cluster.
+//!
+//! The lock is an `flock` on a file in the directory, so the system releases it when the command's
+//! process ends, in whatever way. Commands that only read do not take it.
 
 use std::fs::{File, OpenOptions};
 use std::path::Path;
 
 use rustix::fs::{FlockOperation, flock};
 
-use super::error::{ClusterError, IoContext, Result};
+use crate::error::{ClusterError, IoContext, Result};
 
 /// Held while a command changes a cluster; released when dropped, also by death.
 #[derive(Debug)]

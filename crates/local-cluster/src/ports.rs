@@ -1,12 +1,12 @@
 //! Which ports a node uses, and whether they are free.
 //!
 //! All are on the loopback address. From the base port B on, node N uses B+N-1 for SQL, B+100+N
-//! for the group, B+200+N for full copies and B+300+N for Galera's incremental transfer.
+//! for the group, B+200+N for full copies (SST) and B+300+N for Galera's incremental transfer.
 
 use std::io::ErrorKind;
 use std::net::{Ipv4Addr, TcpListener};
 
-use super::error::{ClusterError, Result};
+use crate::error::{ClusterError, Result};
 
 /// How many ports from the base on belong to a cluster.
 pub const RANGE: u16 = 400;
@@ -36,7 +36,7 @@ impl Ports {
         }
     }
 
-    /// Checks that nobody listens on any of them.
+    /// Checks that no program listens on any of them.
     ///
     /// # Errors
     /// [`ClusterError::PortInUse`] names the first one taken.
@@ -60,7 +60,7 @@ impl Ports {
     }
 }
 
-/// Whether a listener exists: only binding tells, connecting would disturb whoever listens.
+/// Whether a listener exists. Found out by binding, because connecting would disturb the listener.
 fn is_taken(port: u16) -> bool {
     match TcpListener::bind((Ipv4Addr::LOCALHOST, port)) {
         Ok(_) => false,
@@ -75,7 +75,7 @@ mod tests {
     #[test]
     fn ports_of_all_nodes_are_distinct_and_in_range() {
         let mut seen = std::collections::BTreeSet::new();
-        for node in 1..=super::super::settings::NODES_MAX {
+        for node in 1..=crate::settings::NODES_MAX {
             let p = Ports::of(13306, node);
             for port in [p.sql, p.group, p.sst, p.ist] {
                 assert!(seen.insert(port), "port {port} is used twice");

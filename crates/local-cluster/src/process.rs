@@ -14,16 +14,17 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::error::{ClusterError, IoContext, Result};
-use super::wait::wait_for;
+use crate::error::{ClusterError, IoContext, Result};
+use crate::wait::wait_for;
 
-/// How long a process may take to vanish after SIGKILL; more means it hangs in the kernel.
+/// How long a process may take to end after SIGKILL; longer means that it hangs in the kernel.
 const KILL_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// What we read of one process.
+/// What `/proc` says about one process.
 #[derive(Debug, Clone)]
 struct ProcessInfo {
     parent: i32,
+    /// Start time, in ticks since the machine started. It distinguishes processes that had one id.
     started: u64,
     arguments: Vec<String>,
 }
@@ -78,16 +79,16 @@ pub(crate) fn terminate(pid: i32, timeout: Duration) -> Result<bool> {
     Ok(wait_for(timeout, || (!is_alive(pid)).then_some(())).is_some())
 }
 
-/// SIGKILL to the servers, all at once, then to the copy scripts they leave behind (these would
-/// keep ports that the next start needs). Returns when all are gone.
+/// Sends SIGKILL to the servers, all at once, then to the copy scripts that they leave (which would
+/// keep ports that the next start needs). Returns when all have ended.
 ///
 /// # Errors
-/// When a signal cannot be sent, or a process does not vanish.
+/// When a signal cannot be sent, or a process does not end.
 pub(crate) fn kill(servers: &[i32]) -> Result<()> {
-    let all = processes();
+    let snapshot = processes();
     let children: BTreeMap<i32, u64> = servers
         .iter()
-        .flat_map(|pid| descendants(&all, *pid))
+        .flat_map(|pid| descendants(&snapshot, *pid))
         .collect();
     for pid in servers {
         signal(*pid, Signal::KILL)?;
@@ -97,14 +98,14 @@ pub(crate) fn kill(servers: &[i32]) -> Result<()> {
             signal(*child, Signal::KILL)?;
         }
     }
-    let mut everybody = servers.iter().chain(children.keys());
-    let gone = wait_for(KILL_TIMEOUT, || {
-        everybody.clone().all(|pid| !is_alive(*pid)).then_some(())
+    let mut targets = servers.iter().chain(children.keys());
+    let ended = wait_for(KILL_TIMEOUT, || {
+        targets.clone().all(|pid| !is_alive(*pid)).then_some(())
     });
-    if gone.is_some() {
+    if ended.is_some() {
         return Ok(());
     }
-    let pid = everybody
+    let pid = targets
         .find(|pid| is_alive(**pid))
         .copied()
         .unwrap_or_default();
@@ -125,7 +126,7 @@ fn descendants(all: &BTreeMap<i32, ProcessInfo>, root: i32) -> BTreeMap<i32, u64
     found
 }
 
-/// Sends a signal; a process that is gone already is no error.
+/// Sends a signal. A process that has ended already is no error.
 fn signal(pid: i32, signal: Signal) -> Result<()> {
     let Some(target) = Pid::from_raw(pid) else {
         return Ok(());
@@ -174,8 +175,8 @@ fn read_process(pid: i32) -> Option<ProcessInfo> {
     })
 }
 
-/// Starts a process. With `die_with_parent`, the kernel kills it when this process ends in
-/// whatever way.
+/// Starts a process. With `die_with_parent`, the kernel kills it when this process ends, however
+/// that happens.
 ///
 /// # Errors
 /// When it cannot be started.

@@ -1,21 +1,23 @@
-//! Creating an empty database, and asking a stopped one how far it is.
+//! Creating an empty database, and asking a stopped one for its position.
+//!
+//! Both run programs of MariaDB to their end, as packages do at installation and at start.
 
 use std::fs;
 use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
-use super::error::{ClusterError, IoContext, Lines, Result};
-use super::error_log;
-use super::files::NodeFiles;
-use super::process::{self, find_program};
-use super::settings::Settings;
-use super::user::ServerUser;
+use crate::error::{ClusterError, IoContext, Lines, Result};
+use crate::error_log;
+use crate::files::NodeFiles;
+use crate::process::{self, find_program};
+use crate::settings::Settings;
+use crate::user::ServerUser;
 
 /// Creating system tables takes seconds; recovery reads a redo log of at most 96 MiB.
 const TIMEOUT: Duration = Duration::from_secs(180);
 
-/// The line by which the server tells its position.
+/// The line in which the server prints its position.
 const MARK: &str = "WSREP: Recovered position:";
 
 /// Creates an empty database whose only account is the administrator's, by socket.
@@ -52,10 +54,10 @@ pub(crate) fn install_database(settings: &Settings, node: u8, user: &ServerUser)
 }
 
 /// The position of the stopped node's database, as `UUID:SEQNO`; none when it has never been in
-/// a group. The server itself finds out (`--wsrep-recover`), as the units of Debian have it do.
+/// a group. The server itself finds it (`--wsrep-recover`), as under the service units of Debian.
 ///
 /// # Errors
-/// [`ClusterError::RecoverFailed`] when the server tells no position.
+/// [`ClusterError::RecoverFailed`] when the server prints no position.
 pub(crate) fn recovered_position(
     settings: &Settings,
     node: u8,
@@ -104,7 +106,7 @@ struct Position {
 }
 
 impl Position {
-    /// The nil group means "never was in one", and then there is nothing to say.
+    /// The nil group means that the database was never in a group: it has no position.
     fn into_start_position(self) -> Option<String> {
         let nil = self.group.chars().all(|c| matches!(c, '0' | '-'));
         (!nil && self.seqno >= 0).then(|| format!("{}:{}", self.group, self.seqno))

@@ -1,5 +1,7 @@
-//! What a cluster is made of, and the file that remembers it (`cluster.json`), so that every
-//! later command needs only the directory.
+//! The settings of a cluster, and the file that keeps them (`cluster.json`).
+//!
+//! Every later command needs only the directory. What is not stored concerns the process that runs
+//! the cluster, not the cluster.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,7 +10,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::error::{ClusterError, IoContext, Result};
+use crate::error::{ClusterError, IoContext, Result};
 
 /// Name of the settings file inside the cluster's directory.
 const SETTINGS_FILE: &str = "cluster.json";
@@ -16,13 +18,13 @@ const SETTINGS_FILE: &str = "cluster.json";
 /// The most nodes one cluster may have; the port ranges leave room for this many and more.
 pub const NODES_MAX: u8 = 9;
 
-/// How a joiner without data gets its first full copy.
+/// How a joiner without data gets its first full copy (SST).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SstMethod {
     /// The donor's files by `rsync`; the donor's tables are flushed and locked meanwhile.
     Rsync,
-    /// `mariadb-backup` streamed by `socat`; the donor goes on working.
+    /// `mariadb-backup` streamed by `socat`; the donor keeps serving.
     Mariabackup,
 }
 
@@ -55,13 +57,13 @@ pub struct Settings {
     pub dir: PathBuf,
     /// `wsrep_cluster_name`.
     pub cluster_name: String,
-    /// SQL port of node 1; see [`super::ports`] for the others.
+    /// SQL port of node 1; see [`crate::ports`] for the others.
     pub base_port: u16,
     /// Number of nodes, 1 to [`NODES_MAX`].
     pub nodes: u8,
     /// Absolute path of the wsrep provider library.
     pub provider: PathBuf,
-    /// How joiners are copied to.
+    /// How joiners get their full copy.
     pub sst_method: SstMethod,
     /// Password of the user that copies with `mariabackup`; generated.
     pub sst_password: String,
@@ -141,7 +143,7 @@ impl Settings {
             path: path.clone(),
             reason: e.to_string(),
         })?;
-        super::files::write_private(&new, text + "\n", None)?;
+        crate::files::write_private(&new, text + "\n", None)?;
         fs::rename(&new, &path).context("replace", path)
     }
 
@@ -157,11 +159,13 @@ impl Settings {
                 reason: "a cluster on one machine has 1 to 9 nodes",
             });
         }
-        if self.base_port < 1024 || self.base_port > u16::MAX - super::ports::RANGE {
+        if self.base_port < 1024 || self.base_port > u16::MAX - crate::ports::RANGE {
             return Err(ClusterError::SettingOutOfRange {
                 name: "--base-port",
                 value: self.base_port.to_string(),
-                reason: "it must be 1024 or more, and at most 65135, for 400 ports are used from it on",
+                reason: "it must be 1024 or more, and at most 65135, because 400 ports are used \
+                from \
+                         it on",
             });
         }
         Ok(())

@@ -1,21 +1,24 @@
-//! What a node says of itself: one row of `synod demo status`.
+//! The status of a node: one row of `synod demo status`.
+//!
+//! It comes from the server's own status variables, so it works with Synod and with Galera; what
+//! only one of them has is optional.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::Serialize;
 
-use super::client::{self, Target};
-use super::files::NodeFiles;
-use super::ports::Ports;
-use super::process;
-use super::settings::Settings;
+use crate::client::{self, Target};
+use crate::files::NodeFiles;
+use crate::ports::Ports;
+use crate::process;
+use crate::settings::Settings;
 
-/// A server that cannot answer a status query in this time is as good as not there.
+/// A server that does not answer a status query in this time counts as starting.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// State of one node. Fields that the node cannot tell (it is down, or its provider has no such
-/// notion) are none, `null` in JSON.
+/// State of one node. Fields without a value (the node is down, or its provider has no such
+/// variable) are none, `null` in JSON.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct NodeStatus {
     /// `node1`, `node2`, …
@@ -29,17 +32,17 @@ pub struct NodeStatus {
     pub member_state: String,
     /// `leader`, `follower`, `learner` or `logger`.
     pub role: Option<String>,
-    /// How much it should lead, 0 to 100.
+    /// Its leader weight, 0 to 100.
     pub leader_weight: Option<u8>,
     /// Term of the leader it follows.
     pub term: Option<u64>,
-    /// Highest log index it knows to be stored on a majority.
+    /// Its commit index: the highest log index that it knows to be durable on a quorum.
     pub commit_index: Option<u64>,
     /// Seqno of the last transaction committed in its database.
     pub last_committed: Option<i64>,
     /// Number of members in its view.
     pub view_size: Option<u32>,
-    /// Whether its view is the one with a majority.
+    /// Whether its view is primary.
     pub primary: bool,
 }
 
@@ -124,7 +127,7 @@ mod tests {
 
     #[test]
     fn json_has_the_promised_fields_and_null_for_unknown_ones() {
-        let told = variables(&[
+        let known = variables(&[
             ("wsrep_local_state_comment", "Synced"),
             ("wsrep_cluster_status", "Primary"),
             ("wsrep_cluster_size", "3"),
@@ -133,11 +136,11 @@ mod tests {
             ("wsrep_synod_term", "5"),
             ("wsrep_synod_leader_weight", "80"),
         ]);
-        let status = NodeStatus::from_variables(1, 13306, Some(7), Some(&told));
+        let status = NodeStatus::from_variables(1, 13306, Some(7), Some(&known));
         assert!(status.is_synced());
         let expected = r#"{"name":"node1","pid":7,"port":13306,"member_state":"Synced",
-            "role":"leader","leader_weight":80,"term":5,"commit_index":null,"last_committed":42,"view_size":3,
-            "primary":true}"#;
+            "role":"leader","leader_weight":80,"term":5,"commit_index":null,"last_committed":42,
+            "view_size":3,"primary":true}"#;
         let expected: serde_json::Value = serde_json::from_str(expected).unwrap();
         assert_eq!(serde_json::to_value(&status).unwrap(), expected);
     }

@@ -1,16 +1,16 @@
 //! The unprivileged user that servers run as.
 //!
 //! Started by root, servers run as `mysql`, or as `nobody` where that does not exist (the rsync
-//! daemon of a full copy drops root anyhow, and then cannot read what root wrote). Started by
-//! anybody else, they run as that user.
+//! daemon of a full copy gives up root anyhow, and then cannot read what root wrote). Started by
+//! any other user, they run as that user.
 
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use super::error::{ClusterError, IoContext, Result};
+use crate::error::{ClusterError, IoContext, Result};
 
-/// Who runs the servers.
+/// The user that runs the servers, and the one that administers them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerUser {
     /// Name of the user that servers run as.
@@ -69,8 +69,8 @@ impl ServerUser {
         }
     }
 
-    /// Checks that the user can enter `dir`, by trying it as that user: only so are all of
-    /// modes, access lists and mount options heard.
+    /// Checks that the user can enter `dir`, by trying it as that user: only that respects
+    /// modes, access lists and mount options alike.
     ///
     /// # Errors
     /// [`ClusterError::Unreachable`] naming the outermost directory that is closed.
@@ -94,7 +94,7 @@ impl ServerUser {
     /// Asks `test FLAG PATH` as this user.
     fn may(&self, flag: &str, path: &Path) -> bool {
         if self.change_to.is_none() && flag == "-x" && !path.exists() {
-            return true; // we are about to create it, and creating it will tell
+            return true; // it is created next, and that shows whether it can be reached
         }
         let mut command = Command::new("test");
         command.arg(flag).arg(path).current_dir("/");

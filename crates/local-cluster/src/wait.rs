@@ -1,8 +1,11 @@
-//! Waiting for a condition, with a bound.
+//! Waiting for a condition, with a limit.
+//!
+//! What a server does shows only from outside (processes, status variables), so this looks again
+//! and again.
 
 use std::time::{Duration, Instant};
 
-/// Between two looks at the condition.
+/// The time between two looks at the condition.
 const INTERVAL: Duration = Duration::from_millis(50);
 
 /// Looks until `probe` gives something, for at most `timeout`; at least once.

@@ -1,7 +1,7 @@
-//! `synod demo …`: a cluster to try things with.
+//! `synod demo …`: a cluster for experiments.
 //!
-//! The commands say what they do while they do it (on standard error), and answer on standard
-//! output. Exit codes are in the help text.
+//! The commands report their progress on standard error, and answer on standard output. Exit codes
+//! are in the help text. What they do to servers is in `synod-local-cluster`.
 
 mod text;
 
@@ -15,10 +15,10 @@ use synod_local_cluster::{
     Cluster, ClusterError, ClusterLock, Format, Result, Settings, SstMethod,
 };
 
-/// A statement of a person may take as long as a coffee.
+/// Limit of one statement that a person runs.
 const SQL_TIMEOUT: Duration = Duration::from_secs(3600);
 
-/// Where the cluster is moved when servers could not reach the default directory.
+/// Parent of the cluster's directory when servers cannot reach the default one.
 const FALLBACK_PARENT: &str = "/var/tmp";
 
 /// Arguments of `synod demo`.
@@ -48,7 +48,7 @@ Exit codes:
 enum DemoCommand {
     /// Create the cluster, or start what is not running
     Up(UpArgs),
-    /// Shut all nodes down in order; data stays
+    /// Shut all nodes down (orderly shutdown); data stays
     Down,
     /// Show all nodes
     Status {
@@ -65,11 +65,11 @@ enum DemoCommand {
     Start {
         /// Number of the node, from 1
         node: u8,
-        /// How a node without data gets its copy; kept for later starts
+        /// How a node without data gets its full copy (SST); kept for later starts
         #[arg(long, value_enum)]
         sst_method: Option<SstArg>,
     },
-    /// Shut a node down in order
+    /// Shut a node down (orderly shutdown)
     Stop {
         /// Number of the node, from 1
         node: u8,
@@ -81,7 +81,7 @@ enum DemoCommand {
         /// SQL, several statements separated by ';'
         statement: String,
     },
-    /// Delete a stopped node's data: its next start is a full copy
+    /// Delete a stopped node's data: its next start is a full copy (SST)
     Wipe {
         /// Number of the node, from 1
         node: u8,
@@ -101,7 +101,7 @@ struct UpArgs {
     /// The provider library [default: libsynod.so beside this program]
     #[arg(long, value_name = "FILE")]
     provider: Option<PathBuf>,
-    /// How a node without data gets its copy [default: rsync]
+    /// How a node without data gets its full copy (SST) [default: rsync]
     #[arg(long, value_enum)]
     sst_method: Option<SstArg>,
 }
@@ -175,7 +175,9 @@ fn run_change(dir: &Path, command: &DemoCommand) -> Result<()> {
         DemoCommand::Wipe { node } => {
             cluster.wipe(*node)?;
             answer(&format!(
-                "deleted the data of node{node}; 'synod demo start {node}' brings it back by a full copy"
+                "deleted the data of node{node}; 'synod demo start {node}' brings it back by a \
+                 full copy \
+                 (SST)"
             ))
         }
         DemoCommand::Destroy => run_destroy(dir, &mut cluster),
@@ -262,9 +264,9 @@ fn new_settings(dir: PathBuf, arguments: &UpArgs) -> Result<Settings> {
     Ok(settings)
 }
 
-/// The default directory may lie where the servers' user cannot go, typically below `/root`.
-/// Then the cluster lives in a directory of its own elsewhere, and a link is left here, so that
-/// all later commands find it.
+/// The default directory may be closed to the servers' user, typically below `/root`. Then the
+/// cluster gets a directory of its own elsewhere, and a link here, so that all later commands find
+/// it.
 fn create_elsewhere(
     dir: &Path,
     arguments: &UpArgs,
@@ -276,7 +278,8 @@ fn create_elsewhere(
     let cluster = Cluster::create(new_settings(elsewhere.clone(), arguments)?)?;
     std::os::unix::fs::symlink(&elsewhere, dir).map_err(|e| io_error("link", dir, e))?;
     reporter.note(&format!(
-        "servers run as user '{user}', who cannot reach {}: the cluster lives in {}, and {} links there",
+        "servers run as user '{user}', who cannot reach {}: the cluster lives in {}, and {} links \
+         there",
         std::path::absolute(dir).unwrap_or_default().display(),
         elsewhere.display(),
         dir.display(),
@@ -338,7 +341,7 @@ fn beside_this_program(name: &str) -> Result<PathBuf> {
     }
 }
 
-/// Prints an answer. A reader that has gone away is not our problem.
+/// Prints an answer. A reader that has closed the pipe is no error.
 fn answer(text: &str) -> Result<()> {
     let mut out = std::io::stdout().lock();
     match writeln!(out, "{text}") {

@@ -1,4 +1,7 @@
 //! What the demo prints: progress, the table of nodes, what to try next.
+//!
+//! Progress goes to standard error with the seconds since the command began; the rest to standard
+//! output.
 
 use std::path::Path;
 use std::time::Instant;
@@ -20,7 +23,7 @@ impl Reporter {
         }
     }
 
-    /// Something about one node.
+    /// Reports progress of one node.
     pub(super) fn say(&self, node: u8, what: &str) {
         eprintln!(
             "[{:5.1} s] node{node}: {what}",
@@ -28,7 +31,7 @@ impl Reporter {
         );
     }
 
-    /// Something about the whole.
+    /// Reports something about the whole cluster.
     pub(super) fn note(&self, what: &str) {
         eprintln!("[{:5.1} s] {what}", self.begin.elapsed().as_secs_f32());
     }
@@ -51,7 +54,8 @@ pub(super) fn started(node: u8, started: Started) -> String {
         Started::Synced => format!("node{node} is synced"),
         Started::AwaitingMajority { running, needed } => format!(
             "node{node} has started and waits for the others: {running} running, {needed} are \
-             needed for a majority; start one more with 'synod demo start', or all with 'synod demo up'"
+             needed for a majority; start one more with 'synod demo start', or all with \
+             'synod demo up'"
         ),
     }
 }
@@ -74,10 +78,11 @@ fn table(status: &[NodeStatus]) -> String {
 
 fn row(node: &NodeStatus) -> [String; 7] {
     let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".into());
-    let cut_off = node.pid.is_some() && node.member_state != "starting" && !node.primary;
-    let state = match cut_off {
-        true => format!("{} (no majority)", node.member_state),
-        false => node.member_state.clone(),
+    let has_no_majority = node.pid.is_some() && node.member_state != "starting" && !node.primary;
+    let state = if has_no_majority {
+        format!("{} (no majority)", node.member_state)
+    } else {
+        node.member_state.clone()
     };
     [
         node.name.clone(),
@@ -93,9 +98,10 @@ fn row(node: &NodeStatus) -> [String; 7] {
 /// How to connect, and what to try next.
 pub(super) fn what_next(dir: &Path, is_default: bool, cluster: &Cluster) -> String {
     let program = std::env::args().next().unwrap_or_else(|| "synod".into());
-    let demo = match is_default {
-        true => format!("{program} demo"),
-        false => format!("{program} demo --dir {}", dir.display()),
+    let demo = if is_default {
+        format!("{program} demo")
+    } else {
+        format!("{program} demo --dir {}", dir.display())
     };
     let port = cluster.settings().base_port;
     let status = cluster.status();
