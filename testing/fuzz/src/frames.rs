@@ -1,4 +1,4 @@
-//! Frames with right checksums around any body: what a fuzzer cannot make.
+//! Frames with right checksums around any body, which a fuzzer cannot make.
 
 use bytes::Bytes;
 use synod_wire::{Frame, FrameDecoder, PeerMessage};
@@ -21,7 +21,7 @@ pub fn frame_bytes(kind: u8, flags: u8, body: &[u8]) -> Vec<u8> {
 /// The one frame that these bytes are.
 ///
 /// # Panics
-/// If they are not.
+/// If they are not exactly one frame.
 pub fn parse(bytes: &[u8]) -> Frame {
     let mut decoder = FrameDecoder::new(u32::MAX);
     decoder.feed(bytes);
@@ -30,7 +30,7 @@ pub fn parse(bytes: &[u8]) -> Frame {
     frame.expect("a whole frame")
 }
 
-/// A message as kind and body.
+/// The kind and the encoded body of a message.
 ///
 /// # Panics
 /// If it cannot be sent.

@@ -1,9 +1,9 @@
-//! What the fuzz targets share.
+//! Helpers that the fuzz targets share.
 //!
-//! Each program in `src/bin/` but `seeds` takes bytes as a stranger, a broken disk or an operator would
-//! send them to one decoder, and checks more than that nothing panics: what can be read is written
-//! again as the same bytes or the same value, errors leave everything as it was, and memory stays
-//! bounded.
+//! Each program in `src/bin/` but `seeds` gives bytes to one decoder, as a stranger, a broken disk
+//! or an operator would. It checks more than that no decoder panics. Bytes that can be read are
+//! written again as the same bytes or the same value. Errors leave everything as it was. Memory
+//! stays bounded.
 #![forbid(unsafe_code)]
 
 pub mod frames;
@@ -13,14 +13,14 @@ use std::alloc::System;
 
 use cap::Cap;
 
-/// Bytes a target may have allocated at any moment; more ends it. Several times what the largest input
-/// needs, far below what a length that is believed blindly would ask for.
+/// Bytes a target may have allocated at any moment; more ends it. Several times the need of the
+/// largest input, far below the demand of a length that is trusted blindly.
 pub const MEMORY_MAX: usize = 96 << 20;
 
 #[global_allocator]
 static ALLOCATOR: Cap<System> = Cap::new(System, MEMORY_MAX);
 
-/// Splits off the first byte; zero if there is none.
+/// Splits off the first byte; zero if the input is empty.
 pub fn split_byte(input: &[u8]) -> (u8, &[u8]) {
     input
         .split_first()
@@ -35,7 +35,7 @@ pub fn split_part(input: &[u8]) -> (&[u8], &[u8]) {
     rest.split_at(usize::from(u16::from_le_bytes(*len)).min(rest.len()))
 }
 
-/// A part as [`split_part`] takes it.
+/// A part in the form that [`split_part`] takes.
 ///
 /// # Panics
 /// If it is longer than two bytes can say.

@@ -6,14 +6,14 @@ use synod_log::{MemoryFiles, fuzzing};
 
 use crate::{put_part, split_byte, split_part};
 
-/// Where the log is, in memory.
+/// The log's directory, in memory.
 pub const DIR: &str = "/there-is-no-such-directory/log";
 
-/// Checksums are made right.
+/// Flag of an input: checksums are made right.
 const SEAL: u8 = 1;
-/// Counts and numbers of batches too.
+/// Flag of an input: counts and numbers of batches are made right too.
 const COUNT: u8 = 2;
-/// There is a second segment.
+/// Flag of an input: there is a second segment.
 const SECOND: u8 = 4;
 
 /// Bytes of a segment's header that are used, and what it occupies.

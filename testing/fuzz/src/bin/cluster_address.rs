@@ -1,4 +1,5 @@
-//! `wsrep_cluster_address`: what is understood can be written so that the same is understood again.
+//! `wsrep_cluster_address`: an address that is accepted can be written so that it reads the same
+//! again.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

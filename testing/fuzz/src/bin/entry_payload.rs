@@ -1,4 +1,5 @@
-//! What travels inside entries: actions, chunks, what is given up, views, decisions, write sets; and cutting into chunks.
+//! Payloads of entries: actions, chunks, discards, views, decisions, write sets; and the splitting
+//! into chunks.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

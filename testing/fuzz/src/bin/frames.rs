@@ -1,4 +1,5 @@
-//! Frames: however the bytes arrive, the same frames come out, and no more memory is taken than arrived.
+//! Frames: in whatever portions the bytes arrive, the same frames come out. Memory grows only with
+//! the bytes that have arrived.
 #![no_main]
 
 use std::io::Read;
@@ -10,7 +11,7 @@ use synod_wire::{Frame, FrameDecoder, FrameError, FrameReader, StreamError};
 
 /// Largest body accepted here.
 const BODY_MAX: u32 = 1 << 20;
-/// Taken before anything of a body has arrived; see `FrameDecoder`.
+/// Bytes of memory taken before a body arrives; see `FrameDecoder`.
 const FIRST_BYTES: usize = 64 << 10;
 
 fuzz_target!(|input: &[u8]| {
@@ -37,7 +38,7 @@ fn sealed_frames(mut rest: &[u8]) -> Vec<u8> {
     stream
 }
 
-/// The frames of a stream, what is wrong after them, and whether it ends inside a frame.
+/// The frames of a stream, the error after them, and whether it ends inside a frame.
 fn decode(stream: &[u8], step: usize) -> (Vec<Frame>, Option<FrameError>, bool) {
     let mut decoder = FrameDecoder::new(BODY_MAX);
     let mut frames = Vec::new();

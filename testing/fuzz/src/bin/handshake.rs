@@ -1,4 +1,4 @@
-//! Hello and its answer, from bytes and over a connection, and what is answered to any hello.
+//! Hello and its answer, from bytes and over a connection, and the answer to any hello.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -37,7 +37,7 @@ fn check_hello(body: &[u8]) {
     check_answer(&hello);
 }
 
-/// Whatever the caller says of itself, the answer reaches it.
+/// The answer reaches the caller, for every hello that can be sent.
 fn check_answer(hello: &Hello) {
     let identity = LocalIdentity {
         versions: OUR_VERSIONS,
@@ -51,7 +51,7 @@ fn check_answer(hello: &Hello) {
     let again = through_the_wire(&reply, hello.versions);
     match (&reply, &again) {
         (HelloReply::Welcome { .. }, _) => assert_eq!(again, reply),
-        // A long text is cut.
+        // A long text is shortened.
         (HelloReply::Refused { reason, .. }, HelloReply::Refused { reason: other, .. }) => {
             assert_eq!(reason, other);
         }

@@ -1,4 +1,4 @@
-//! Keys of write sets: one encoding each; and certification never minds what the keys are.
+//! Keys of write sets: each has one encoding, and certification accepts any keys.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -27,7 +27,7 @@ fn check_decoding(bytes: &[u8]) {
     assert_eq!(again.len(), keys.len());
 }
 
-/// Actions of two members: a byte that says who, what and how old its snapshot is, then its keys.
+/// Actions of two members: a byte with member, type and age of the snapshot, then the keys.
 fn check_certification(mut rest: &[u8]) {
     let mut certifier = Certifier::new(0, CertLimits::default());
     let mut last = 0;

@@ -1,5 +1,5 @@
-//! The control file: what can be read is written as the same bytes; a log beside any control file is
-//! opened or refused, not changed.
+//! The control file: one that can be read is written as the same bytes. A log beside any control
+//! file is opened or refused, not changed.
 #![no_main]
 
 use std::path::Path;

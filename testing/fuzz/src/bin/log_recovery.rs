@@ -1,4 +1,5 @@
-//! A log directory whose files are the input: it is refused and stays as it was, or it is a good log.
+//! A log directory whose files are the input. It is refused and stays as it was, or it is a good
+//! log.
 #![no_main]
 
 use std::path::Path;
@@ -55,7 +56,7 @@ fn check_opened(files: &MemoryFiles, opened: Opened) {
     assert_eq!(tail, recovered.tail);
     drop(opened);
 
-    // What was cut stays cut: the second time there is nothing left to do.
+    // A torn tail that was cut stays cut: the second start finds a clean end.
     let again = open(&files.crash(0)).expect("a log that was opened can be opened again");
     assert_eq!(again.recovered, recovered);
     assert_eq!(again.report.cut, None);

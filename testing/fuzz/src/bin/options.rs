@@ -1,5 +1,5 @@
-//! `wsrep_provider_options`: a list that is accepted is shown so that it can be given again; one that is
-//! refused changes nothing.
+//! `wsrep_provider_options`: a list that is accepted is shown so that it can be given again. A list
+//! that is refused changes no option.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

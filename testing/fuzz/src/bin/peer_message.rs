@@ -1,4 +1,4 @@
-//! Messages between members: what can be read is written as the same bytes.
+//! Messages between members: one that can be read is written as the same bytes.
 #![no_main]
 
 use bytes::Bytes;

@@ -175,7 +175,7 @@ fn key_sets() -> Vec<Vec<u8>> {
     vec![encoded, actions]
 }
 
-/// A log after each step of a short life.
+/// A log after each of a few steps.
 fn logs() -> Vec<MemoryFiles> {
     let files = MemoryFiles::new(1);
     let options = LogOptions {
@@ -205,7 +205,7 @@ fn logs() -> Vec<MemoryFiles> {
     step(&mut |writer| writer.truncate(LogIndex(4)));
     step(&mut |writer| writer.append(&[entry(2, 4, EntryKind::Discard, b"")]));
     step(&mut |writer| writer.write_floor());
-    // Does not fit behind the others: a second segment.
+    // Does not fit after the others: a second segment.
     step(&mut |writer| writer.append(&[entry(2, 5, EntryKind::Action, &[0; 63 << 10])]));
     step(&mut |writer| writer.save_vote(vote(3)));
     step(&mut |writer| writer.reset(base()));
@@ -252,7 +252,7 @@ fn base() -> LogBase {
     }
 }
 
-/// Those that still begin with their first segment; a reset ends that.
+/// The logs that still begin with their first segment; a reset ends that.
 fn whole(logs: &[MemoryFiles]) -> impl DoubleEndedIterator<Item = &MemoryFiles> {
     logs.iter()
         .filter(|files| files.content(&segment_path(1)).is_some())
