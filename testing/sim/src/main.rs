@@ -1,4 +1,7 @@
-//! `synod-sim`: runs seeds, or replays one.
+//! `synod-sim`: runs seeds, or replays one seed and shows its events.
+//!
+//! The program ends with 0 if all seeds pass, with 1 if one breaks a rule, and with 2 if it does not
+//! understand its options.
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;
@@ -13,19 +16,27 @@ const USAGE: &str = "\
 usage: synod-sim --seeds FIRST..LAST [--jobs N] [--hashes] [options]
        synod-sim --seed N [--trace] [options]
 
-  --hashes                                prints a line 'SEED HASH' for every seed that passed: two
-                                          builds that behave alike print the same lines
+Runs simulated groups, one per seed. The first seed that breaks a rule ends the run, with a report
+and the command that shows it again.
+
+  --seeds FIRST..LAST                     runs these seeds, both included, and counts what happened
+  --seed N                                runs one seed
+  --jobs N                                threads (default 1)
+  --trace                                 prints every event of one seed
+  --hashes                                prints a line 'SEED HASH' for every seed that passed, in
+                                          the order in which they end. Texts are not hashed: two
+                                          builds that behave alike print the same lines ('sort -n')
 
 options (in place of what the seed draws):
-  --voters N  --loggers N  --learners N   who founds the group
+  --voters N  --loggers N  --learners N   members at the beginning
   --loss RATE  --duplicates RATE          shares of messages, 0 to 1
-  --safety-ms N                           how long faults go on
-  --inject_fault-ms N                          mean time between two troubles
-  --no-faults                             none at all
+  --safety-ms N                           length of the phase with faults, simulated milliseconds
+  --fault-interval-ms N                   mean time between two faults, simulated milliseconds
+  --no-faults                             no faults, clients only
   --planted NAME                          a bug put in on purpose; 'list' shows their names
                                           (in builds with --features planted)";
 
-/// More threads than any machine has cores for it.
+/// Most threads; more than any machine has cores for it.
 const JOBS_MAX: usize = 1024;
 
 /// What the command line asks for.
@@ -40,7 +51,7 @@ struct Arguments {
     change: Change,
 }
 
-/// Options in place of those drawn.
+/// Options in place of those that the seed draws.
 #[derive(Clone, Debug, Default)]
 struct Change {
     voters: Option<usize>,
@@ -97,9 +108,10 @@ fn main() -> ExitCode {
         eprintln!("synod-sim: {error}");
         return ExitCode::from(2);
     }
-    match arguments.trace {
-        true => replay(&arguments),
-        false => run_all(&arguments),
+    if arguments.trace {
+        replay(&arguments)
+    } else {
+        run_all(&arguments)
     }
 }
 
@@ -141,7 +153,7 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Arguments, String> {
             "--loss" => change.loss = Some(number(&value()?)?),
             "--duplicates" => change.duplicates = Some(number(&value()?)?),
             "--safety-ms" => change.safety_ms = Some(number(&value()?)?),
-            "--trouble-ms" => change.fault_interval_ms = Some(number(&value()?)?),
+            "--fault-interval-ms" => change.fault_interval_ms = Some(number(&value()?)?),
             "--no-faults" => change.no_faults = true,
             "--planted" => change.planted = Some(planted(&value()?)?),
             _ => return Err(format!("unknown option '{word}'")),
@@ -193,7 +205,7 @@ fn replay(arguments: &Arguments) -> ExitCode {
     match run_seed(arguments.first, arguments) {
         Ok(passed) => {
             println!(
-                "seed {} passed: {} entries committed in {} s of its time, trace {:016x}",
+                "seed {} passed: {} entries committed in {} simulated seconds, hash {:016x}",
                 arguments.first,
                 passed.committed,
                 passed.simulated_us / 1_000_000,
@@ -205,7 +217,7 @@ fn replay(arguments: &Arguments) -> ExitCode {
     }
 }
 
-/// Everything that is needed to see the failure again.
+/// Prints everything that is needed to see the failure again.
 fn report(failed: &Failed, arguments: &Arguments) -> ExitCode {
     println!("{failed}");
     println!("commit: {}", commit());
@@ -217,7 +229,7 @@ fn report(failed: &Failed, arguments: &Arguments) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// What was simulated, if this is run in its repository.
+/// The commit that was simulated, if the program runs in its repository.
 fn commit() -> String {
     let output = std::process::Command::new("git")
         .args(["rev-parse", "HEAD"])
@@ -280,7 +292,7 @@ fn work(arguments: &Arguments, next: &AtomicU64, totals: &Mutex<Totals>, begun: 
                 }
             }
             Err(failed) => {
-                // The others end with the seeds they are at.
+                // The other threads finish their seeds and end.
                 next.store(u64::MAX - 1_000_000, Ordering::Relaxed);
                 let first = totals
                     .failed

@@ -1,6 +1,8 @@
-//! Everything a seed decides before the first event: who takes part, how the parts are configured,
-//! what the clients do, and which faults are on at all (swarm testing: a fault that is always on
-//! hides what only happens without it).
+//! Everything that a seed decides before the first event: the members, the options of each part, the
+//! workload, and which faults are on at all.
+//!
+//! This is swarm testing: a fault that is always on hides what happens only without it. The names of
+//! faults are part of the hash of a run, and their order decides what a seed draws; neither changes.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -11,10 +13,10 @@ use synod_consensus::{Limits, Timing};
 
 use crate::faults::scenes::Scene;
 
-/// Most members of any kind a simulated group may begin with.
+/// Most members that a simulated group may begin with.
 const MEMBERS_MAX: usize = 15;
 
-/// A kind of trouble.
+/// A kind of fault, or of action of an operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Fault {
     /// Messages vanish.
@@ -25,9 +27,9 @@ pub enum Fault {
     Reordering,
     /// Some links are slow.
     SlowLinks,
-    /// DriverLinks carry so many bytes per second.
+    /// Links carry a limited number of bytes per second.
     Bandwidth,
-    /// Members are cut off, both ways.
+    /// Some members cannot exchange messages with the others.
     Partition,
     /// A link carries in one direction only.
     OneWay,
@@ -35,11 +37,11 @@ pub enum Fault {
     Resets,
     /// Processes end.
     Crash,
-    /// The power of one machine fails: what was not synced is gone, in part.
+    /// The power of one machine fails: some of what was not synced is lost.
     PowerCut,
     /// The power of all machines fails at once.
     Blackout,
-    /// Processes stand still.
+    /// Processes pause.
     Pause,
     /// A disk is lost; its member comes back as a new one, under the same name.
     Wipe,
@@ -51,7 +53,7 @@ pub enum Fault {
     RotWhileRunning,
     /// A write lands elsewhere on the disk: in the same file or in another one.
     MisdirectedWrite,
-    /// Writes fail for want of space.
+    /// Writes fail because the disk is full.
     NoSpace,
     /// A sync fails.
     FailedSync,
@@ -61,21 +63,21 @@ pub enum Fault {
     Drift,
     /// Clocks jump ahead or stand still.
     Jumps,
-    /// Databases are slow to apply.
+    /// Databases apply slowly.
     SlowApply,
     /// Operators add, remove, demote and promote members.
     Members,
-    /// Operators hand leadership over.
+    /// Operators transfer leadership.
     LeaderTransfer,
     /// Logs are kept so short that members need full copies.
     Purge,
-    /// Members leave in good order, and come back.
+    /// Members shut down in an orderly way, and come back.
     Leave,
-    /// Operators change who should rather lead.
+    /// Operators change leader weights.
     Weights,
-    /// In the end most voters are lost, and an operator orders one of the rest to go on alone.
+    /// In the end most voters are lost, and an operator makes one of the others a forced primary.
     ForcedPrimary,
-    /// Members run programs of different ages, which are replaced by newer and older ones.
+    /// Members run programs of different versions, which operators upgrade and downgrade.
     Versions,
 }
 
@@ -114,7 +116,7 @@ impl Fault {
         Fault::Versions,
     ];
 
-    /// A short name for reports.
+    /// A short name for reports and for the hash of a run.
     pub fn name(self) -> &'static str {
         match self {
             Fault::Loss => "loss",
@@ -156,7 +158,7 @@ impl Fault {
 pub struct Workload {
     /// Mean time between two transactions, in microseconds.
     pub period_us: u64,
-    /// Rows there are. Few: many conflicts.
+    /// Number of rows. Few rows mean many conflicts.
     pub rows: u16,
     /// Most rows of one transaction.
     pub rows_per_action: u16,
@@ -166,76 +168,76 @@ pub struct Workload {
     pub pa_unsafe: f64,
     /// Share of causal reads among requests.
     pub reads: f64,
-    /// A client that has waited for so long gives up, in microseconds.
+    /// After this time a client gives up, in microseconds.
     pub timeout_us: u64,
-    /// Share of clients that hand over large actions chunk by chunk, and how long each takes at most, in
-    /// microseconds.
+    /// Share of clients that hand over large actions chunk by chunk, and their longest pause between
+    /// two chunks, in microseconds.
     pub hesitant: (f64, u64),
     /// Share of transactions with more bytes than their rows need, and how many bytes at most.
     pub filler: (f64, usize),
 }
 
-/// See the module. All rates are shares of one.
+/// The options of a run. Rates are between zero and one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
     /// Voters with a database.
     pub voters: usize,
-    /// Voters without one.
+    /// Voters without a database.
     pub loggers: usize,
-    /// Members with a database that shall not vote.
+    /// Members with a database that do not want to vote.
     pub learners: usize,
-    /// Of the protocol.
+    /// Timing of the protocol.
     pub timing: Timing,
-    /// Of the protocol.
+    /// Limits of the protocol.
     pub limits: Limits,
-    /// Of the log, in bytes.
+    /// Size of a log segment, in bytes.
     pub segment_bytes: u64,
-    /// Of the log, in bytes.
+    /// Size of the log's cache of records, in bytes.
     pub cache_bytes: u64,
-    /// Of the log, in bytes.
+    /// Target size of a log, in bytes.
     pub retain_bytes: u64,
-    /// Headers that recovery returns.
+    /// Most headers that recovery returns.
     pub tail_headers_max: usize,
     /// Entries read at start to warm up certification.
     pub warm_entries: u64,
     /// Seqnos in the certification window.
     pub span_max: u64,
-    /// Payload bytes that are read at once for a member far behind.
+    /// Payload bytes that are read at once for a lagging member.
     pub catch_up_bytes: usize,
-    /// Payload bytes of newest entries kept at hand for replication.
+    /// Payload bytes in the entry cache.
     pub entry_cache_bytes: usize,
-    /// Actions with more bytes of keys go in chunks.
+    /// Size of a chunk, in bytes; larger actions are split.
     pub chunk_bytes: usize,
-    /// How long faults go on, in microseconds.
+    /// Length of the safety phase, in microseconds.
     pub safety_us: u64,
-    /// How long the healed core may take to settle, in microseconds.
+    /// Longest time in which the healed core must come to rest, in microseconds.
     pub liveness_us: u64,
     /// What the clients do.
     pub workload: Workload,
-    /// Kinds of trouble that may happen.
+    /// Faults that may happen.
     pub faults: BTreeSet<Fault>,
-    /// Troubles of several steps that may happen beside them.
+    /// Scenes that may happen.
     pub scenes: Vec<Scene>,
     /// Share of messages lost, if [`Fault::Loss`] is on.
     pub loss: f64,
     /// Share of messages duplicated, if [`Fault::Duplicates`] is on.
     pub duplicates: f64,
-    /// Shortest and longest way of a message, in microseconds.
+    /// Shortest and longest delay of a message, in microseconds.
     pub delay_us: (u64, u64),
     /// Shortest and longest sync, in microseconds.
     pub sync_us: (u64, u64),
     /// Bytes per second of a link, if [`Fault::Bandwidth`] is on.
     pub bytes_per_s: u64,
-    /// Mean time between two troubles, in microseconds.
+    /// Mean time between two faults, in microseconds.
     pub fault_interval_us: u64,
-    /// Share of turns that gather several events before effects are performed.
+    /// Share of turns that take several events before effects are performed.
     pub gather: f64,
 }
 
-/// Options that make no sense.
+/// Options with which no run is possible.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum OptionsError {
-    /// Nobody could ever lead.
+    /// No member could ever lead.
     #[error(
         "a group needs at least one voter with data (asked for: {voters} voters, {loggers} loggers)"
     )]
@@ -245,32 +247,32 @@ pub enum OptionsError {
         /// Loggers asked for.
         loggers: usize,
     },
-    /// More than is simulated.
+    /// More members than are simulated.
     #[error("{found} members are more than the {max} that are simulated")]
     TooMany {
-        /// Asked for.
+        /// Members asked for.
         found: usize,
-        /// Most allowed.
+        /// Most members allowed.
         max: usize,
     },
-    /// No probability.
+    /// A rate that is no probability.
     #[error("the rate {name} = {found} is not between 0 and {max}")]
     Rate {
-        /// Which.
+        /// Name of the option.
         name: &'static str,
-        /// Asked for.
+        /// The rate asked for.
         found: f64,
-        /// Most allowed.
+        /// Highest rate allowed.
         max: f64,
     },
-    /// A duration or size that is zero, or a range upside down.
+    /// A duration or size that is zero, or a range that ends before it begins.
     #[error("{name} = {found} is too small: at least {min} is needed")]
     TooSmall {
-        /// Which.
+        /// Name of the option.
         name: &'static str,
-        /// Asked for.
+        /// The value asked for.
         found: u64,
-        /// Least allowed.
+        /// Lowest value allowed.
         min: u64,
     },
 }
@@ -280,7 +282,7 @@ impl Options {
     pub fn draw(rng: &mut SmallRng) -> Options {
         let (voters, loggers, learners) = draw_members(rng);
         let mut faults = BTreeSet::new();
-        // Some seeds are calm, some wild.
+        // Some seeds have few faults, some nearly all.
         let share = [0.1, 0.3, 0.5, 0.8][rng.random_range(0..4)];
         for fault in Fault::ALL {
             if rng.random_bool(share) {
@@ -319,7 +321,7 @@ impl Options {
         }
     }
 
-    /// A member not heard of for so long leaves the view.
+    /// A member that has sent nothing for this time leaves the view.
     pub(crate) fn suspect(&self) -> Duration {
         Duration::from_micros(2 * self.timing.election_timeout_max_us)
     }
@@ -329,10 +331,10 @@ impl Options {
         self.faults.contains(&fault)
     }
 
-    /// Refuses what makes no sense.
+    /// Refuses options with which no run is possible.
     ///
     /// # Errors
-    /// The first option that does not.
+    /// The first such option.
     pub fn check(&self) -> Result<(), OptionsError> {
         let (voters, loggers) = (self.voters, self.loggers);
         // Every group is founded by a member with a database.
@@ -346,7 +348,7 @@ impl Options {
                 max: MEMBERS_MAX,
             });
         }
-        // With every message lost, nothing could ever be shown.
+        // With every message lost, a run could show nothing.
         rate("loss", self.loss, 0.9)?;
         rate("duplicates", self.duplicates, 1.0)?;
         rate("gather", self.gather, 1.0)?;
@@ -372,17 +374,19 @@ impl Options {
 }
 
 fn rate(name: &'static str, found: f64, max: f64) -> Result<(), OptionsError> {
-    // Not a number is in no range.
-    match (0.0..=max).contains(&found) {
-        true => Ok(()),
-        false => Err(OptionsError::Rate { name, found, max }),
+    // NaN is in no range.
+    if (0.0..=max).contains(&found) {
+        Ok(())
+    } else {
+        Err(OptionsError::Rate { name, found, max })
     }
 }
 
 fn at_least(name: &'static str, found: u64, min: u64) -> Result<(), OptionsError> {
-    match found >= min {
-        true => Ok(()),
-        false => Err(OptionsError::TooSmall { name, found, min }),
+    if found >= min {
+        Ok(())
+    } else {
+        Err(OptionsError::TooSmall { name, found, min })
     }
 }
 
@@ -402,8 +406,8 @@ fn draw_timing(rng: &mut SmallRng) -> Timing {
     timing(scale, pick(rng, &[20_000, 20_000, 100_000, 1_000_000]))
 }
 
-/// The protocol's times, so many times as long as the shortest; with a drift of 100% there is no lease, so
-/// that reads need rounds.
+/// The protocol's times, `scale` times as long as the shortest ones. With a drift of 100 % there is no
+/// lease, so that reads need a round of messages.
 pub(crate) fn timing(scale: u64, clock_drift_ppm: u32) -> Timing {
     let ms = 1_000 * scale;
     Timing {

@@ -1,5 +1,7 @@
-//! What a run brought: counts of what happened, and, if a rule was broken, what is needed to see it
-//! again.
+//! The result of a run: counts of what happened, and, if a rule was broken, everything that is needed
+//! to see it again.
+//!
+//! Counts show that a test tests something: a fault that never happens proves nothing.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,7 +9,7 @@ use std::fmt;
 use crate::options::Options;
 use crate::trace::Note;
 
-/// How often what happened.
+/// How often each event happened, by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Coverage {
     counts: BTreeMap<&'static str, u64>,
@@ -26,14 +28,14 @@ impl Coverage {
         }
     }
 
-    /// Adds another run's counts; and for each name one run more, under the name with "seeds".
+    /// Adds the counts of another run.
     pub fn add(&mut self, other: &Coverage) {
         for (name, count) in &other.counts {
             *self.counts.entry(name).or_default() += count;
         }
     }
 
-    /// How often this happened.
+    /// The count of this name; zero if it never happened.
     pub fn of(&self, name: &str) -> u64 {
         self.counts.get(name).copied().unwrap_or(0)
     }
@@ -44,35 +46,35 @@ impl Coverage {
     }
 }
 
-/// A run in which everything was right.
+/// A run that broke no rule.
 #[derive(Clone, Debug)]
 pub struct Passed {
-    /// What happened.
+    /// Counts of what happened.
     pub coverage: Coverage,
-    /// Equal for equal runs.
+    /// Hash over all events, without texts. Equal for equal runs.
     pub trace_hash: u64,
-    /// Events noted.
+    /// Number of events in the trace.
     pub events: u64,
-    /// Entries committed.
+    /// Number of entries committed.
     pub committed: u64,
     /// The world's time at the end, in microseconds.
     pub simulated_us: u64,
 }
 
-/// A run in which something was wrong.
+/// A run that broke a rule, panicked, or had impossible options.
 #[derive(Clone, Debug)]
 pub struct Failed {
     /// The seed.
     pub seed: u64,
-    /// The rule that was broken, or "panic".
+    /// The rule that was broken, "panic", or "options".
     pub rule: String,
     /// What contradicts it.
     pub what: String,
     /// The state of all members at the end.
     pub state: String,
-    /// The options drawn from the seed.
+    /// The options of the run.
     pub options: Box<Options>,
-    /// The last events.
+    /// The last events before the end.
     pub last: Vec<Note>,
 }
 

@@ -1,5 +1,8 @@
-//! One run: the group forms, works in bad weather for a while (nothing may be wrong), and then a
-//! random majority is healed and must come to rest within a bound.
+//! One run in three phases: the group forms without faults; in the safety phase faults happen, and no
+//! rule may break; in the liveness phase a random majority is healed, and must come to rest within a
+//! bound.
+//!
+//! Panics of the code under test are findings, too: they are reported with the seed.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -24,7 +27,7 @@ use crate::trace::What;
 use crate::world::clock::Clock;
 use crate::world::{Event, MS, SECOND, World};
 
-/// The options that a seed draws.
+/// The options that a seed draws, with those of its profile.
 pub fn options_of(seed: u64) -> Options {
     let mut options = Options::draw(&mut SmallRng::seed_from_u64(seed));
     Profile::of(seed).apply(seed, &mut options);
@@ -39,7 +42,7 @@ pub fn run(seed: u64, options: Options, print: bool) -> Result<Passed, Box<Faile
     if let Err(error) = options.check() {
         return Err(refused(seed, options, &error));
     }
-    catch_messages();
+    keep_panic_texts();
     let mut world = World::new(seed, options, print);
     let result = catch_unwind(AssertUnwindSafe(|| world.run()));
     let violation = match result {
@@ -71,8 +74,9 @@ thread_local! {
     static QUIET: RefCell<bool> = const { RefCell::new(false) };
 }
 
-/// Panics of the code under test are findings, reported with the seed instead of at once.
-fn catch_messages() {
+/// While a run is under way in this thread, the text of a panic is kept for its report, and not
+/// printed.
+fn keep_panic_texts() {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
         let usual = std::panic::take_hook();
@@ -114,12 +118,13 @@ impl World {
         self.is_liveness_phase = true;
         self.net.healed = true;
         self.finish_upgrade();
-        let alone = match self.has(Fault::ForcedPrimary) && self.chance(0.5) {
-            true => self.continue_with_forced_primary(),
-            false => None,
+        let survivors = if self.has(Fault::ForcedPrimary) && self.chance(0.5) {
+            self.continue_with_forced_primary()
+        } else {
+            None
         };
-        let core = match alone {
-            Some(left) => left,
+        let core = match survivors {
+            Some(survivors) => survivors,
             None => self.heal(),
         };
         self.converge(&core);
@@ -127,7 +132,7 @@ impl World {
 
     // --- the beginning ----------------------------------------------------------------------
 
-    /// One member founds the group; the others join it, in good weather.
+    /// One member founds the group and the others join it, without faults.
     fn form(&mut self) {
         let (healed, faults) = (true, std::mem::take(&mut self.options.faults));
         self.net.healed = healed;
@@ -172,7 +177,7 @@ impl World {
         founder
     }
 
-    /// A new member starts and asks to be let in.
+    /// A new member starts and asks to join.
     pub(crate) fn add_member(&mut self, name: String, has_data: bool, wants_vote: bool) {
         let id = self.new_node(name, has_data, wants_vote);
         self.start(id);
@@ -184,7 +189,7 @@ impl World {
         let faulty = FaultyFiles::new(Arc::new(files.clone()));
         let dir = Path::new(LOG_DIR);
         let made = Log::open(Arc::new(faulty.clone()), dir, self.log_options());
-        let opened = made.expect("a blank good disk takes a log");
+        let opened = made.expect("a blank disk without faults takes a log");
         let id = opened.identity.member;
         let disk = DiskModel::recovered(LogImage::of(&opened.recovered));
         drop(opened);
@@ -216,9 +221,10 @@ impl World {
 
     fn draw_clock(&mut self) -> Clock {
         let spare_ppm = i64::from(self.options.timing.clock_drift_ppm.min(100_000)) / 5;
-        let rate_ppm = match self.options.has(Fault::Drift) {
-            true => self.rng.random_range(-spare_ppm..=spare_ppm),
-            false => 0,
+        let rate_ppm = if self.options.has(Fault::Drift) {
+            self.rng.random_range(-spare_ppm..=spare_ppm)
+        } else {
+            0
         };
         let offset_us = self.rng.random_range(0..1000 * SECOND);
         Clock::new(offset_us, rate_ppm)
@@ -226,10 +232,10 @@ impl World {
 
     // --- the end ----------------------------------------------------------------------------
 
-    /// Everything is good again within a random core; the others stay as they are, cut off.
+    /// All faults end within a random core; the other members stay as they are, unreachable.
     fn heal(&mut self) -> BTreeSet<MemberId> {
         if self.has(Fault::Leave) {
-            // Nobody goes on leaving, or is taken out of the voters although it is to stay.
+            // No shutdown continues: it could demote a voter that the core needs.
             for id in self.up() {
                 self.end_process(id);
             }
@@ -241,7 +247,7 @@ impl World {
             for inside in &core {
                 self.net.block(*outside, *inside);
                 self.net.block(*inside, *outside);
-                // Nothing arrives any more either: it could be a configuration with more voters.
+                // Frames under way are lost, too: one could bring a configuration with more voters.
                 self.disconnect(*inside, *outside);
             }
         }
@@ -259,10 +265,10 @@ impl World {
         core
     }
 
-    /// A random majority of every configuration that some member of it takes to be in force, with the
-    /// replacements of lost disks.
+    /// A random set of members that can elect a leader and has a copy of everything
+    /// ([`World::suffices`]); sometimes all members.
     fn draw_core(&mut self) -> BTreeSet<MemberId> {
-        // Configurations of members that are down are on their disks: start them all for a look.
+        // All members start, so that the configurations on their disks are known.
         let all: Vec<MemberId> = self
             .nodes
             .iter()
@@ -271,7 +277,7 @@ impl World {
             .collect();
         for id in &all {
             self.node(*id).faulty.heal();
-            // What damage has done shows at a start.
+            // A start shows what damage has done.
             if self.is_up(*id) && self.node(*id).disk.damaged {
                 self.end_process(*id);
             }
@@ -283,13 +289,15 @@ impl World {
             let at = self.rng.random_range(0..rest.len());
             core.insert(rest.swap_remove(at));
         }
-        // Now and then everybody.
+        // Sometimes all members.
         if self.chance(0.4) {
             core.extend(rest);
         }
         core
     }
 
+    /// Whether a core can come to rest: all are up, it can elect a leader, and it has a copy of
+    /// everything.
     fn suffices(&self, core: &BTreeSet<MemberId>) -> bool {
         let with_data = core
             .iter()
@@ -298,9 +306,9 @@ impl World {
         up && with_data && self.can_elect(core) && self.newest_copy_inside(core)
     }
 
-    /// Whether somebody of the core gets the votes of a majority of every configuration that some whole
-    /// member of it takes to be in force. A member under repair does not stand, and votes for none that has
-    /// not all it has lost.
+    /// Whether a member of the core gets the votes of a majority, in every configuration that some
+    /// member of the core with an undamaged log takes to be in force. A member under repair does not
+    /// stand, and votes only for members that have everything that it has lost.
     fn can_elect(&self, core: &BTreeSet<MemberId>) -> bool {
         let is_whole = |id: &MemberId| self.core(*id).repairing_until().is_none();
         let whole = || core.iter().copied().filter(is_whole);
@@ -317,7 +325,7 @@ impl World {
             let config = &self.core(id).config().config;
             let voters: Vec<MemberId> = config.voters().collect();
             let supporters = voters.iter().filter(|voter| supports(voter)).count();
-            // Who was heard until now may still be promoted, and then does not answer.
+            // A member outside the core may still be promoted, and then does not answer.
             let may_come = |(id, node): &(&MemberId, &Node)| {
                 node.wants_vote && !node.gone && !core.contains(id) && !voters.contains(id)
             };
@@ -327,7 +335,7 @@ impl World {
         whole().filter(with_config).all(has_quorum)
     }
 
-    /// What is in no log of the core any more must be in some database of it.
+    /// A database of the core holds everything that a log of the core has purged.
     fn newest_copy_inside(&self, core: &BTreeSet<MemberId>) -> bool {
         let bases = || {
             let bases = core.iter().map(|id| self.core(*id).base().last.index);
@@ -339,6 +347,7 @@ impl World {
         oldest_base <= newest && newest_base <= newest
     }
 
+    /// The core must come to rest, take a write and a read at each member, and come to rest again.
     fn converge(&mut self, core: &BTreeSet<MemberId>) {
         let liveness_us = self.options.liveness_us;
         let members = core.clone();
@@ -349,7 +358,7 @@ impl World {
         if !settled {
             return self.stuck("the healed core does not come to rest", core);
         }
-        // Everybody who takes part can still write and read.
+        // Every member of the group can still write and read.
         for id in self.present(core) {
             if self.node(id).has_data {
                 self.submit(id);
@@ -380,6 +389,7 @@ impl World {
         leaders.max_by_key(|id| self.core(*id).term())
     }
 
+    /// Whether all members of the core that the group has hold, and have applied, the same.
     fn is_settled(&self, core: &BTreeSet<MemberId>) -> bool {
         let Some(leader) = self
             .leader_of(core)
@@ -407,11 +417,12 @@ impl World {
                         && core.leader() == Some(leader)
                         && core.repairing_until().is_none()
                         && (!node.has_data || node.database.applied == last_seqno)
-                        && !self.has_open_proposals(*id)
+                        && !self.has_pending_proposals(*id)
                         && !self.checks.reads.is_open(*id)
                 })
     }
 
+    /// The core does not come to rest in time.
     fn stuck(&mut self, what: &str, core: &BTreeSet<MemberId>) {
         if self.violation.is_none() {
             let what = format!("{what}: {core:?}");

@@ -332,7 +332,7 @@ impl World {
     }
 
     /// Whether any proposal of this member has no result yet.
-    pub(crate) fn has_open_proposals(&self, id: MemberId) -> bool {
+    pub(crate) fn has_pending_proposals(&self, id: MemberId) -> bool {
         let process = self.node(id).process.as_ref();
         process.is_some_and(|p| p.driver.load().submitted > 0)
     }

@@ -1,18 +1,23 @@
-//! Memory and queues stay within their bounds (promise P7).
+//! Memory, queues and logs stay within their bounds (promise P7).
+//!
+//! Checked after every turn; `member/turn_checks.rs` says which bounds there are.
 
 use synod_consensus::MemberId;
 
 use super::{Checked, require};
 
-/// What a member holds, and what it may.
+/// One thing that a member holds, and how much of it is allowed.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Held {
-    /// Name of the queue.
+    /// What is held, for reports.
     pub(crate) what: &'static str,
+    /// How much the member holds.
     pub(crate) found: u64,
+    /// How much is allowed.
     pub(crate) max: u64,
 }
 
+/// Everything that a member holds is within its bound.
 pub(crate) fn within(member: MemberId, held: &[Held]) -> Checked {
     let over = held.iter().find(|held| held.found > held.max);
     require(over.is_none(), "bounds", || {

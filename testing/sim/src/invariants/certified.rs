@@ -2,8 +2,9 @@
 //! conflicts with one it had not seen, and `depends_on` is exactly right.
 //!
 //! The plain certifier keeps every hold on every key for ever; it has no window, no rollback and no
-//! cleaning. Only where the window may have begun at the moment of the verdict is taken from the leader.
-//! It takes an action in chunks for one that everything depends on if it began in the middle of them.
+//! cleaning. It takes only one fact from the leader: where the window may have begun at the moment of
+//! the verdict. A leader whose window began between the chunks of an action does not know its keys, so
+//! later actions may depend on that action without need.
 
 use std::collections::BTreeMap;
 
@@ -27,19 +28,20 @@ struct Hold {
 #[derive(Default)]
 pub(crate) struct Certified {
     holds: BTreeMap<(Fingerprint, KeyType), Vec<Hold>>,
-    /// The last action that everything later depends on.
+    /// The last action on which everything later depends.
     barrier: i64,
     /// Seqnos of the writes to each row.
     rows: BTreeMap<Row, Vec<i64>>,
-    /// First chunk, keys and data of unfinished actions.
+    /// First chunk, keys and data of partial actions.
     chunks: BTreeMap<PartialActionId, (LogIndex, Vec<u8>, Vec<u8>)>,
-    /// Where the window may have begun when a leader judged an entry.
+    /// Where the window may have begun when a leader gave the verdict on an entry.
     windows: BTreeMap<EntryId, Vec<Seqno>>,
-    /// Actions in chunks, with the first one's index: whoever began in the middle of one does not know its keys.
+    /// First chunk of each committed action in chunks. A leader whose window began after it does not
+    /// know the action's keys.
     first_chunks: BTreeMap<i64, LogIndex>,
 }
 
-/// An action as the checkers see it: whole.
+/// A complete action, put together from its chunks.
 struct Whole {
     piece: ActionPiece,
     keys: KeySet,
@@ -47,7 +49,7 @@ struct Whole {
 }
 
 impl Certified {
-    /// To be told again what is committed. What leaders had judged stays.
+    /// Forgets what is committed. The windows of verdicts stay.
     pub(crate) fn forget_committed(&mut self) {
         let windows = std::mem::take(&mut self.windows);
         *self = Certified {
@@ -56,7 +58,8 @@ impl Certified {
         };
     }
 
-    /// A leader has judged and appended an entry, with the window beginning at one of these.
+    /// A leader has given its verdict on an entry and appended it. Its window began at one of these
+    /// seqnos.
     pub(crate) fn verdict_given(&mut self, entry: EntryId, windows: &[Seqno]) {
         self.windows.insert(entry, windows.to_vec());
     }
@@ -75,7 +78,7 @@ impl Certified {
         self.first_chunks.get(&seqno.0).copied()
     }
 
-    /// The last committed action that a log which begins after `base` has not all chunks of.
+    /// The last committed action of which a log that begins after `base` lacks a chunk.
     pub(crate) fn last_broken(&self, base: LogIndex) -> Option<Seqno> {
         let mut latest_first = self.first_chunks.iter().rev();
         let broken = latest_first.find(|(_, first_chunk)| **first_chunk <= base);
@@ -180,15 +183,18 @@ impl Certified {
         })?;
         let before = header.seqno.0 - 1;
         let found = header.depends_on.0;
-        let from = |window: i64| match runs_alone {
-            true => before,
-            false => any.max(window).min(before),
+        let from = |window: i64| {
+            if runs_alone {
+                before
+            } else {
+                any.max(window).min(before)
+            }
         };
-        // It moves with every action that is appended.
+        // The window moves with every action that is appended.
         let (first, last) = (windows.iter().min(), windows.iter().max());
         let exact =
             first.is_some_and(|w| from(w.0) <= found) && last.is_some_and(|w| found <= from(w.0));
-        // Behind an action whose keys the leader did not know.
+        // It depends on an action whose keys the leader did not know.
         let cautious = found > from(0) && self.first_chunks.contains_key(&found);
         require(exact || cautious, RULE, || {
             let expected = from(0);
@@ -196,7 +202,7 @@ impl Certified {
         })
     }
 
-    /// First committer wins: nobody wrote a row between what the transaction saw and itself.
+    /// The first committer wins: no other action wrote a row between the snapshot and the commit.
     fn lost_update(&self, header: &EntryHeader, whole: &Whole) -> Checked {
         let Whole { piece, content, .. } = whole;
         if !matches!(piece.class, Class::WriteSet { .. }) {
@@ -238,7 +244,7 @@ impl Certified {
     }
 }
 
-/// Whose locks protect an action: those of its origin's process, as long as none were given up.
+/// The locks that protect an action: those of its origin's process, in one epoch.
 fn source_of(header: &EntryHeader, piece: &ActionPiece) -> Source {
     let origin = &header.origin;
     Source {

@@ -1,4 +1,6 @@
-//! What is committed is never lost, cut or changed: everybody commits the same entries.
+//! What is committed is never lost, truncated or changed: all members commit the same entries.
+//!
+//! The account of committed entries is the base for most other rules.
 
 use synod_consensus::{EntryHeader, EntryId, LogIndex, MemberId, Seqno, Term};
 
@@ -6,7 +8,7 @@ use super::{Checked, require, seqno};
 
 #[derive(Default)]
 pub(crate) struct Committed {
-    /// From index 1, each with the term of the member that committed it first.
+    /// Entries from index 1, each with the term of the member that committed it first.
     entries: Vec<(EntryHeader, Term)>,
 }
 
@@ -30,7 +32,7 @@ impl Committed {
             .map_or(Seqno(0), |(header, _)| header.seqno)
     }
 
-    /// A member in a term commits an entry. Answers whether it is the first to do so.
+    /// A member commits an entry in a term. Returns whether it is the first to do so.
     pub(crate) fn commit(
         &mut self,
         member: MemberId,
@@ -53,7 +55,7 @@ impl Committed {
         (true, checked)
     }
 
-    /// A member drops its entries from `from` on; `had` is its entry there.
+    /// A member truncates its log at `from`; `had` is its entry there.
     pub(crate) fn truncated(
         &self,
         member: MemberId,
@@ -62,12 +64,14 @@ impl Committed {
     ) -> Checked {
         let committed = self.get(from).map(EntryHeader::id);
         let lost = committed.is_some() && committed == had;
-        require(!lost, "committed entries are never cut", || {
-            format!("{member} cuts its log at {from}, where it has the committed {committed:?}")
+        require(!lost, "committed entries are never truncated", || {
+            format!(
+                "{member} truncates its log at {from}, where it has the committed {committed:?}"
+            )
         })
     }
 
-    /// A member starts its log behind an entry.
+    /// A member begins its log after `base`.
     pub(crate) fn base(&self, member: MemberId, base: EntryId) -> Checked {
         let known = self.get(base.index).map(EntryHeader::id);
         let good = base.index == LogIndex(0) || known == Some(base);

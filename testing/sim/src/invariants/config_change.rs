@@ -1,5 +1,7 @@
-//! At most one configuration is uncommitted, and neighbouring ones differ by one voter at most (Raft
+//! At most one configuration is uncommitted, and successive ones differ by one voter at most (Raft
 //! dissertation, 4.1).
+//!
+//! The configuration that a forced primary makes is exempt.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,13 +16,13 @@ pub(crate) struct ConfigChanges {
 }
 
 impl ConfigChanges {
-    /// The protocol version that this config entry has the group speak.
+    /// The protocol version that the group speaks with this configuration.
     pub(crate) fn protocol(&self, entry: EntryId) -> Option<u16> {
         self.protocols.get(&entry).copied()
     }
 
-    /// A leader made a config entry; `before` is the one before it in its log (none: the first), and
-    /// everything up to `committed` is committed.
+    /// A leader made a configuration. `before` is the entry of the one before it in its log; `None` for
+    /// the first one. Entries up to `committed` are committed.
     pub(crate) fn made(
         &mut self,
         entry: EntryId,

@@ -1,11 +1,13 @@
 //! No vote and no acknowledgement leaves a member before what it promises is durable there.
+//!
+//! Checked for every message that a driver sends, against the member's disk model.
 
 use synod_consensus::{AppendOutcome, Body, HardState, Message};
 
 use super::{Checked, require};
 use crate::member::disk_model::LogImage;
 
-/// A message is about to leave a member whose log is `written` and whose disk surely has `durable`.
+/// A message is about to leave a member that has written `written`; its disk holds `durable`.
 pub(crate) fn may_leave(message: &Message, written: &LogImage, durable: &LogImage) -> Checked {
     let HardState { term, voted_for } = durable.vote;
     let in_term = || {

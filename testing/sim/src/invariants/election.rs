@@ -1,5 +1,5 @@
-//! At most one leader per term (Raft, 5.2), which has everything committed in earlier terms (5.4.3),
-//! and no other leader while a lease is valid.
+//! At most one leader per term (Raft, 5.2). It has everything committed in earlier terms (Raft,
+//! 5.4.3). While a lease is valid, there is no other leader.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ pub(crate) struct Election {
 }
 
 impl Election {
-    /// Somebody takes `leader` for the leader of a term.
+    /// A member takes `leader` for the leader of a term.
     pub(crate) fn leader(&mut self, term: Term, leader: MemberId) -> Checked {
         let known = *self.leaders.entry(term).or_insert(leader);
         require(known == leader, "one leader per term", || {
@@ -21,7 +21,7 @@ impl Election {
         })
     }
 
-    /// Who leads, or led, a term.
+    /// The leader of a term, if it has or had one.
     pub(crate) fn leader_of(&self, term: Term) -> Option<MemberId> {
         self.leaders.get(&term).copied()
     }
@@ -32,7 +32,7 @@ impl Election {
         committed: &[(EntryHeader, Term)],
         has: impl Fn(EntryId) -> bool,
     ) -> Checked {
-        // By log matching, whoever has the last of them has all.
+        // By log matching, a log that has the last of them has all of them.
         let earlier = committed.iter().rev().find(|(_, by)| *by < term);
         let missing = earlier
             .map(|(header, _)| header.id())
@@ -44,7 +44,7 @@ impl Election {
         )
     }
 
-    /// The member with this term holds a valid lease; `newest` is the term of the newest leader.
+    /// A member holds a valid lease in `term`; `newest` is the term of the newest leader.
     pub(crate) fn lease(member: MemberId, term: Term, newest: Term) -> Checked {
         require(newest <= term, "no other leader during a lease", || {
             format!("{member} has a lease in term {term}, but term {newest} has a leader")

@@ -1,5 +1,7 @@
-//! One history: every database is handed the committed actions, whole and in order, and clients are
-//! told the truth about theirs (promises P2, P3). A write that timed out is unknown, never absent.
+//! One history: every database gets the committed actions, complete and in order, and the answers to
+//! clients are true (promises P2, P3).
+//!
+//! A write that timed out is unknown, never absent.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +12,7 @@ use synod_member::{Delivery, View};
 use super::{Checked, Violation, require};
 use crate::clients::content::Content;
 
-/// What everybody has to be handed.
+/// What every database has to get at a seqno.
 enum What {
     Action(Bytes),
     View(View),
@@ -24,8 +26,8 @@ pub(crate) struct History {
 }
 
 impl History {
-    /// To be told again what is committed. If some of it is lost, so are the grounds for refusals: the new
-    /// leader's log may have what was refused after the lost ones had replaced it.
+    /// Forgets what is committed. If committed entries are lost, refusals are forgotten, too: the new
+    /// leader's log may hold proposals that were refused because of lost entries.
     pub(crate) fn forget_committed(&mut self, is_lost: bool) {
         self.steps.clear();
         self.ordered.clear();
@@ -71,7 +73,7 @@ impl History {
         Ok(())
     }
 
-    /// A client was told that its transaction was refused.
+    /// A client got the answer that its transaction was refused.
     pub(crate) fn refused(&mut self, transaction: u64) -> Checked {
         self.refused.insert(transaction);
         let ordered = self.ordered.get(&transaction);
@@ -80,7 +82,7 @@ impl History {
         })
     }
 
-    /// A client was told that its transaction is committed at a position; the entry there.
+    /// A client got the answer that its transaction is committed at a seqno. Returns the entry there.
     pub(crate) fn entry_of(&self, transaction: u64, seqno: Seqno) -> Result<EntryId, Violation> {
         let known = self.ordered.get(&transaction).copied();
         let entry = self.steps.get(&seqno).map(|(header, _)| header.id());
@@ -95,7 +97,7 @@ impl History {
         }
     }
 
-    /// A member's database, which has everything up to `applied`, is handed something.
+    /// A member's database, which has applied everything up to `applied`, gets a delivery.
     pub(crate) fn delivered(
         &self,
         member: MemberId,
@@ -105,7 +107,7 @@ impl History {
         let seqno = delivery.seqno();
         let next = seqno == applied.next();
         require(next, "databases get every action once, in order", || {
-            format!("{member} is handed seqno {seqno} after {applied}")
+            format!("{member} gets seqno {seqno} after {applied}")
         })?;
         let same = match (self.steps.get(&seqno), delivery) {
             (Some((_, What::View(known))), Delivery::View(view)) => known == view,
@@ -126,7 +128,7 @@ impl History {
         };
         require(same, "the same actions everywhere", || {
             let known = self.steps.get(&seqno).map(|(header, _)| header);
-            format!("{member} is handed {delivery:?}, committed is {known:?}")
+            format!("{member} gets {delivery:?}, committed is {known:?}")
         })
     }
 }

@@ -1,4 +1,6 @@
-//! An entry's id names one entry, and one history before it (Raft, 5.3).
+//! Log matching: an entry's id names one entry, and one history before it (Raft, 5.3).
+//!
+//! Checked for every entry that any member writes.
 
 use std::collections::BTreeMap;
 
@@ -12,12 +14,12 @@ pub(crate) struct LogMatching {
 }
 
 impl LogMatching {
-    /// Whether somebody wrote this entry after that one.
+    /// Whether some member wrote this entry after that one.
     pub(crate) fn has(&self, id: EntryId, before: EntryId) -> bool {
         self.entries.get(&id).is_some_and(|known| known.1 == before)
     }
 
-    /// Somebody writes an entry after another one. Answers whether nobody did before.
+    /// A member writes an entry after another one. Returns whether it is the first to do so.
     pub(crate) fn written(&mut self, header: &EntryHeader, before: EntryId) -> (bool, Checked) {
         let id = header.id();
         let Some(known) = self.entries.get(&id) else {
@@ -26,7 +28,7 @@ impl LogMatching {
         };
         let same = *known == (*header, before);
         let checked = require(same, "log matching", || {
-            format!("two entries are called {id}: {known:?} and {header:?} after {before}")
+            format!("two entries have the id {id}: {known:?} and {header:?} after {before}")
         });
         (false, checked)
     }

@@ -1,7 +1,7 @@
 //! What must never happen, checked whenever it could: one file per invariant.
 //!
-//! Each check is told the facts by the simulated world and answers with a [`Violation`] that names
-//! the rule and what contradicts it. None of them looks into the code under test.
+//! A check gets the facts from the simulated world. It returns a [`Violation`] that names the rule and
+//! the contradiction. No check looks into the code under test.
 
 pub(crate) mod bounds;
 pub(crate) mod certified;
@@ -31,7 +31,7 @@ use synod_consensus::{EntryHeader, LogIndex, MemberId, Term};
 pub(crate) struct Violation {
     /// The rule's name.
     pub(crate) rule: &'static str,
-    /// What contradicts it.
+    /// The facts that contradict it.
     pub(crate) what: String,
 }
 
@@ -41,10 +41,10 @@ impl fmt::Display for Violation {
     }
 }
 
-/// The answer of a check.
+/// The result of a check.
 pub(crate) type Checked = Result<(), Violation>;
 
-/// `what` is evaluated only if the rule is broken.
+/// A check of one condition; `what` is evaluated only if it does not hold.
 pub(crate) fn require(holds: bool, rule: &'static str, what: impl FnOnce() -> String) -> Checked {
     if holds {
         return Ok(());
@@ -52,7 +52,7 @@ pub(crate) fn require(holds: bool, rule: &'static str, what: impl FnOnce() -> St
     Err(Violation { rule, what: what() })
 }
 
-/// The checks that remember something.
+/// The checks that keep facts for later.
 #[derive(Default)]
 pub(crate) struct Invariants {
     pub(crate) election: election::Election,
@@ -69,7 +69,7 @@ pub(crate) struct Invariants {
 }
 
 impl Invariants {
-    /// A member in a term commits an entry. Answers whether it is the first to do so.
+    /// A member commits an entry in a term. Returns whether it is the first to do so.
     pub(crate) fn commit(
         &mut self,
         member: MemberId,
@@ -87,14 +87,14 @@ impl Invariants {
         (is_first, checked)
     }
 
-    /// An operator gives up what is committed after `cut`: the account of what is committed begins anew, to be
-    /// told again what is kept.
-    pub(crate) fn forget_committed(&mut self, cut: LogIndex) {
-        let is_lost = self.committed.index() > cut;
+    /// Entries after `kept_to` are lost to a forced primary. All checks forget what is committed; the
+    /// caller commits again what is kept.
+    pub(crate) fn forget_committed(&mut self, kept_to: LogIndex) {
+        let is_lost = self.committed.index() > kept_to;
         self.committed = committed::Committed::default();
         self.once = once::Once::default();
         self.certified.forget_committed();
         self.history.forget_committed(is_lost);
-        self.quorums.forget_after(cut);
+        self.quorums.forget_after(kept_to);
     }
 }

@@ -1,4 +1,6 @@
-//! A proposal is ordered at most once.
+//! A proposal is ordered at most once, however often its origin sends it.
+//!
+//! An origin names a proposal by member, session and number; entries of the leader itself have none.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +8,7 @@ use synod_consensus::{EntryHeader, Origin, Seqno};
 
 use super::{Checked, require};
 
-/// Origins are not ordered by themselves.
+/// Member, session and number of an origin, as a key.
 type Name = (u64, u64, u64);
 
 fn name(origin: &Origin) -> Name {

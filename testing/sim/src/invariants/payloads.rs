@@ -1,4 +1,6 @@
-//! Every entry that was ever written, by its id: what the other checkers look up.
+//! An entry has one content: every entry that was ever written, by its id.
+//!
+//! Other checks look up here what an entry was, also when no log holds it any more.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +16,7 @@ pub(crate) struct Payloads {
 }
 
 impl Payloads {
-    /// Somebody is about to write an entry.
+    /// A member is about to write an entry.
     pub(crate) fn put(&mut self, entry: &Entry) -> Checked {
         let known = self.entries.entry(entry.header.id());
         known.or_insert_with(|| (entry.header, entry.payload.clone()));
@@ -26,7 +28,7 @@ impl Payloads {
         })
     }
 
-    /// Whether this entry, and its content, are as they were written first.
+    /// Whether this entry and its content are as they were first written.
     pub(crate) fn is_known(&self, entry: &Entry) -> bool {
         let known = self.entries.get(&entry.header.id());
         known.is_some_and(|(header, payload)| *header == entry.header && *payload == entry.payload)

@@ -1,11 +1,13 @@
 //! Committed, and so acknowledged to a client, means durable on a majority of the voters at that
 //! moment (promise P1).
+//!
+//! A damaged disk counts while its member answers for what it has lost.
 
 use synod_consensus::{EntryId, LogIndex, MemberId};
 
 use super::{Checked, require};
 
-/// `holds` tells whether a member's disk has the entry for sure.
+/// An entry is durable on a majority; `holds` says whether a member's disk certainly has it.
 pub(crate) fn durable_on_quorum(
     entry: EntryId,
     voters: &[MemberId],
@@ -17,7 +19,7 @@ pub(crate) fn durable_on_quorum(
     })
 }
 
-/// As [`durable_on_quorum`], of an action in chunks and all of them.
+/// All chunks of an action are durable on a majority; `holds` says whether a member's disk has them.
 pub(crate) fn whole_on_quorum(
     entry: EntryId,
     voters: &[MemberId],
@@ -29,7 +31,7 @@ pub(crate) fn whole_on_quorum(
     })
 }
 
-/// `what` is told who holds it.
+/// `what` gets the members that hold it.
 fn held_by_quorum(
     voters: &[MemberId],
     holds: impl Fn(MemberId) -> bool,
@@ -41,7 +43,7 @@ fn held_by_quorum(
     require(enough, rule, || what(&copies))
 }
 
-/// Who voted when what was committed. A leader counts by the configuration in force when it counts,
+/// The voters that committed each entry. A leader counts by the configuration in force when it counts,
 /// which may be a later one than that in force at the entry.
 #[derive(Default)]
 pub(crate) struct Quorums {
@@ -54,12 +56,12 @@ impl Quorums {
         self.voters.push((index, voters.to_vec()));
     }
 
-    /// What was committed after `cut` is lost by order.
-    pub(crate) fn forget_after(&mut self, cut: LogIndex) {
-        let kept = self.voters.partition_point(|(up_to, _)| *up_to < cut);
+    /// Entries after `kept_to` are lost to a forced primary.
+    pub(crate) fn forget_after(&mut self, kept_to: LogIndex) {
+        let kept = self.voters.partition_point(|(up_to, _)| *up_to < kept_to);
         self.voters.truncate(kept + 1);
         if let Some((up_to, _)) = self.voters.get_mut(kept) {
-            *up_to = cut;
+            *up_to = kept_to;
         }
     }
 

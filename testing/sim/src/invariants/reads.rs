@@ -1,5 +1,6 @@
-//! Causal reads are never stale: the position a read gets is at or after everything that was committed
-//! anywhere when it was asked for (promise P4).
+//! Causal reads are never stale (promise P4).
+//!
+//! The position of a read is at or after everything that was committed anywhere when the client asked.
 
 use std::collections::BTreeMap;
 
@@ -11,19 +12,20 @@ use super::{Checked, Violation, require};
 pub(crate) struct Reads {
     asked: BTreeMap<u64, (MemberId, LogIndex)>,
     next: u64,
-    /// Given by the protocol, and not passed on yet.
+    /// Positions that the core has given and the member has not passed on yet.
     answers: BTreeMap<u64, Seqno>,
 }
 
 impl Reads {
-    /// A member asks while everything up to `committed` is known to be committed; the question's id.
+    /// A client at a member asks while everything up to `committed` is committed. Returns the id of
+    /// the read.
     pub(crate) fn ask(&mut self, member: MemberId, committed: LogIndex) -> u64 {
         self.next += 1;
         self.asked.insert(self.next, (member, committed));
         self.next
     }
 
-    /// An answer; `committed` is the committed entry at its index, if one is known.
+    /// The core's answer; `committed` is the committed entry at its index, if one is known.
     pub(crate) fn answer(
         &mut self,
         member: MemberId,
@@ -35,12 +37,12 @@ impl Reads {
         let Some((asker, at_least)) = self.asked.remove(&id) else {
             return Err(Violation {
                 rule: "reads are answered once",
-                what: format!("{member} gets an answer to {id}, which nobody asks"),
+                what: format!("{member} gets an answer to {id}, which no client asked"),
             });
         };
         self.answers.insert(id, seqno);
         require(asker == member, "reads are answered once", || {
-            format!("{member} gets the answer to a question of {asker}")
+            format!("{member} gets the answer to a read of {asker}")
         })?;
         require(index >= at_least, "no stale read", || {
             format!("{member} reads at {index}, but {at_least} was committed when it asked")
@@ -51,15 +53,15 @@ impl Reads {
         })
     }
 
-    /// Whoever asked is told a position: that of the answer.
+    /// The member passes a position on to the client: it must be that of the core's answer.
     pub(crate) fn passed_on(&mut self, member: MemberId, id: u64, seqno: Seqno) -> Checked {
         let answer = self.answers.remove(&id);
         require(answer == Some(seqno), "reads are answered once", || {
-            format!("{member} tells {seqno} as the answer to {id}, which was {answer:?}")
+            format!("{member} answers {id} with {seqno}, the core's answer was {answer:?}")
         })
     }
 
-    /// The member's process is gone, or its clients gave up.
+    /// The member's process has ended, and its clients with it.
     pub(crate) fn forget(&mut self, member: MemberId) {
         self.asked.retain(|_, (asker, _)| *asker != member);
     }

@@ -1,12 +1,14 @@
-//! A log comes back from a crash as a prefix of the stream of records that was written, at least
-//! with what was durable.
+//! After a crash a log comes back as a prefix of the records that were written, with at least
+//! everything that was durable.
+//!
+//! `repair.rs` has the rules for disks that were damaged.
 
 use synod_consensus::MemberId;
 
 use super::{Checked, require};
 use crate::member::disk_model::{DiskModel, LogImage};
 
-/// What was found after a crash.
+/// A log was opened after a crash, and holds `found`.
 pub(crate) fn after_crash(member: MemberId, disk: &DiskModel, found: &LogImage) -> Checked {
     require(
         disk.may_recover(found),

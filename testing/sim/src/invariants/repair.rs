@@ -1,5 +1,7 @@
-//! A member whose log was damaged answers for what it has lost: until it has that again it does not stand,
-//! and votes only for members that have it (decision 007). What it keeps is what some leader's log began with.
+//! A member whose log was damaged answers for what it has lost (decision 007).
+//!
+//! Until it has the lost entries again, it does not stand, and votes only for members that have them.
+//! What it keeps is a prefix of what was written.
 
 use std::collections::BTreeMap;
 
@@ -11,14 +13,14 @@ use super::payloads::Payloads;
 use super::{Checked, require};
 use crate::member::disk_model::{DiskModel, LogImage, RecoveredLog};
 
-/// Remembers how far the logs of candidates went.
+/// The last entry of each candidate's log, as its requests for votes state it.
 #[derive(Default)]
 pub(crate) struct Repairs {
     asked: BTreeMap<(MemberId, Term), EntryId>,
 }
 
 impl Repairs {
-    /// A message is about to leave a member that has lost entries up to `owes`.
+    /// A message is about to leave a member; `unrepaired_mark` is the last entry that it has lost.
     pub(crate) fn may_leave(
         &mut self,
         message: &Message,
@@ -53,8 +55,8 @@ impl Repairs {
     }
 }
 
-/// What was found after bytes had changed on the disk. Nothing that a floor covers may be forgotten; with
-/// `all`, nothing that was durable.
+/// A log was opened after bytes had changed on its disk. Nothing that a floor covers may be forgotten;
+/// with `all`, nothing that was durable.
 pub(crate) fn after_damage(
     member: MemberId,
     disk: &DiskModel,
@@ -65,8 +67,8 @@ pub(crate) fn after_damage(
     require(answered, "damage is never cut", || {
         let (floor, durable) = (disk.floor.last(), disk.durable.last());
         format!(
-            "{member} comes back damaged with {} and {:?}, under repair until {:?}; on its disk were {durable}, \
-             {floor} below a floor, {:?}",
+            "{member} comes back damaged with {} and {:?}, under repair until {:?}; on its disk were \
+             {durable}, {floor} below a floor, {:?}",
             found.image.last(),
             found.image.vote,
             found.mark,
@@ -75,7 +77,7 @@ pub(crate) fn after_damage(
     })
 }
 
-/// What a log gives back is what was written: each entry as it was, after the one before it.
+/// A log holds what was written: each entry unchanged, after its predecessor.
 pub(crate) fn kept_is_genuine(
     member: MemberId,
     opened: &Opened,
@@ -86,7 +88,7 @@ pub(crate) fn kept_is_genuine(
     let strange = found.ids().find(|(id, before)| !matching.has(*id, *before));
     require(strange.is_none(), "a log keeps what was written", || {
         format!(
-            "{member} comes back with {strange:?}, an entry and its predecessor, which nobody wrote"
+            "{member} comes back with {strange:?}, an entry and its predecessor, which no member wrote"
         )
     })?;
     let reader = &opened.reader;
@@ -103,7 +105,7 @@ fn first_changed(reader: &LogReader, payloads: &Payloads) -> Option<EntryId> {
         let entries = reader.read(next, LogIndex(u64::MAX), 1 << 20);
         let entries = entries.unwrap_or_default();
         let Some(end) = entries.last() else {
-            // Not readable although it was just opened.
+            // The log was just opened, but its entry cannot be read.
             return Some(EntryId {
                 term: Term(0),
                 index: next,
@@ -118,7 +120,7 @@ fn first_changed(reader: &LogReader, payloads: &Payloads) -> Option<EntryId> {
     None
 }
 
-/// A repair has ended: what was committed of the lost entries is there again. `committed` names the
+/// A repair is complete: the log has the lost entries that are committed. `committed` returns the
 /// committed entry at an index.
 pub(crate) fn is_whole(
     member: MemberId,

@@ -1,12 +1,14 @@
-//! Nothing is gone for good: what no log has any more is on the disk of some database, so that everything
-//! comes back even if all machines lose their power now (promise P1).
+//! Nothing is lost for good: what no log holds any more is on the disk of some database (promise P1).
+//!
+//! Everything therefore comes back even if all machines lose their power now, or a minority of the
+//! disks is lost (decision 016).
 
 use synod_consensus::{MemberId, Seqno};
 
 use super::{Checked, require};
 
-/// A member has dropped the beginning of its log. `logs`: the action after which each log has all actions with
-/// all their chunks; `databases`: how far each database has surely come on its own disk.
+/// A member has purged its log. `logs`: for each log, the action after which it has all actions with
+/// all their chunks. `databases`: what each database has certainly flushed.
 pub(crate) fn purged(
     member: MemberId,
     logs: impl Iterator<Item = Seqno>,
@@ -19,15 +21,15 @@ pub(crate) fn purged(
         "every action is in a log or a database",
         || {
             format!(
-                "{member} has dropped entries: the longest log has everything after {longest}, but of all databases the \
-             newest has {newest} on its disk"
+                "{member} has purged entries: the longest log has everything after {longest}, but \
+                 the newest of all databases has {newest} on its disk"
             )
         },
     )
 }
 
-/// A member has dropped its log up to `base`. `databases`: how far those of the `voters` ever were on their
-/// disks (a burnt disk is what the others are for).
+/// A member has purged its log up to `base`. `databases`: the highest position that each database of
+/// the `voters` has ever flushed (lost disks count: the others are there for that case).
 pub(crate) fn redundancy(
     member: MemberId,
     base: Seqno,
@@ -40,24 +42,24 @@ pub(crate) fn redundancy(
     let found = databases.iter().filter(|had| **had >= base).count();
     require(
         found >= wanted,
-        "what a log drops survives the loss of a minority",
+        "what a log purges survives the loss of a minority",
         || {
             format!(
-                "{member} has dropped everything up to {base}, which {found} of the databases {databases:?} had; \
-                 with {voters} voters there must be {wanted}"
+                "{member} has purged everything up to {base}, which {found} of the databases \
+                 {databases:?} had; with {voters} voters there must be {wanted}"
             )
         },
     )
 }
 
-/// A member has dropped its log up to `base` although there was room.
+/// A member has purged its log up to `base` although there was room.
 pub(crate) fn own_database(member: MemberId, base: Seqno, durable: Seqno) -> Checked {
     require(
         base <= durable,
         "a log keeps what its database has not flushed",
         || {
             format!(
-                "{member} has dropped everything up to {base}, its database has {durable} on its disk"
+                "{member} has purged everything up to {base}, its database has {durable} on its disk"
             )
         },
     )

@@ -1,11 +1,12 @@
-//! The group's protocol version: never above what every member speaks, never lowered, and spoken by whoever
-//! takes part.
+//! The group's protocol version: every member speaks it, and it is never lowered.
+//!
+//! A member that does not speak it stays out of the group.
 
 use synod_consensus::{Config, EntryId, MemberId, VersionRange};
 
 use super::{Checked, require};
 
-/// A leader made a configuration, after another one (none: the first).
+/// A leader made a configuration; `before` is the version of the one before it, `None` for the first.
 pub(crate) fn made(entry: EntryId, config: &Config, before: Option<u16>) -> Checked {
     let protocol = config.protocol;
     let mut members = config.members.iter();
@@ -25,10 +26,14 @@ pub(crate) fn made(entry: EntryId, config: &Config, before: Option<u16>) -> Chec
 /// A member runs with this configuration in force.
 pub(crate) fn runs(member: MemberId, config: &Config, spoken: VersionRange) -> Checked {
     let speaks = config.members.is_empty() || spoken.contains(config.protocol);
-    require(speaks, "who does not speak the version stays out", || {
-        let protocol = config.protocol;
-        format!("{member} speaks {spoken} and runs in a group that speaks version {protocol}")
-    })
+    require(
+        speaks,
+        "a member that does not speak the version stays out",
+        || {
+            let protocol = config.protocol;
+            format!("{member} speaks {spoken} and runs in a group that speaks version {protocol}")
+        },
+    )
 }
 
 #[cfg(test)]
@@ -54,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn version_that_somebody_does_not_speak_or_an_older_one_breaks_the_rule() {
+    fn version_that_a_member_does_not_speak_or_that_is_older_breaks_the_rule() {
         let entry = EntryId {
             term: Term(1),
             index: LogIndex(1),

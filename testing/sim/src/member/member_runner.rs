@@ -195,7 +195,8 @@ impl World {
         }
         self.coverage
             .count_if(why.contains("protocol version"), "program version refused");
-        if why.contains("ordered to go on without a majority") {
+        // The text advises the operator to delete the database, or to have it copied again.
+        if why.contains("without a majority") || why.contains("forced primary") {
             self.give_up_database(id);
         }
         match why.as_str() {
