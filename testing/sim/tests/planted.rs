@@ -1,15 +1,18 @@
-//! Proves the prover: bugs put in on purpose are found within a bounded number of seeds. The table in
-//! `docs/simulation.md` says where each was found. Needs `--features planted`.
+//! Proves the prover: bugs that are put in on purpose are found within a bounded number of seeds.
+//!
+//! The table in `docs/simulation.md` says which seed and which rule found each bug. Needs `--features
+//! planted`; without it, shipping code cannot have these bugs.
 
 use synod_planted::{Bug, plant};
 use synod_sim::{Fault, options_of, run};
 
-/// Most seeds that a bug may survive.
+/// Most seeds until a bug must be found.
 const SEEDS: u64 = 300;
-/// Runs are long enough for these bugs.
+/// Length of the safety phase, in microseconds; long enough for these bugs.
 const SAFETY_US: u64 = 3_000_000;
 
-/// These show only where a log is damaged and repaired, which few seeds have; for them, all do.
+/// Bugs that show only where a log is damaged and repaired. Few seeds damage logs, so these bugs get
+/// such faults in every seed.
 const OF_REPAIR: [Bug; 3] = [Bug::ForgetMark, Bug::VoteUnderRepair, Bug::ServeDamage];
 
 /// The first seed that breaks a rule, and the rule.
@@ -24,7 +27,7 @@ fn first_found(bug: Bug) -> Option<(u64, String)> {
                 .extend([Fault::BitRot, Fault::RotWhileRunning]);
         }
         if bug == Bug::UndoApplied {
-            // It shows only after an order to go on, which few seeds give.
+            // This bug shows only with a forced primary, which few seeds have.
             options.faults.insert(Fault::ForcedPrimary);
         }
         let failed = run(seed, options, false).err()?;
@@ -44,7 +47,7 @@ fn are_found(bugs: &[Bug]) {
 }
 
 #[test]
-fn promises_before_the_disk_are_found() {
+fn promises_that_are_not_durable_are_found() {
     are_found(&[Bug::AckBeforeSync, Bug::CountOwnDiskEarly, Bug::SkipVote]);
     are_found(&[Bug::IgnoreFailedSync, Bug::LoseTruncate]);
 }
@@ -92,12 +95,12 @@ fn wrong_retention_is_found() {
 }
 
 #[test]
-fn databases_with_lost_actions_are_found() {
+fn databases_that_keep_lost_actions_are_found() {
     are_found(&[Bug::UndoApplied]);
 }
 
 #[test]
-fn work_after_the_end_is_found() {
+fn effects_of_a_stopped_driver_are_found() {
     are_found(&[Bug::TurnAfterStop]);
 }
 
@@ -107,7 +110,7 @@ fn cut_damage_is_found() {
 }
 
 #[test]
-fn versions_that_somebody_does_not_speak_are_found() {
+fn versions_that_a_member_does_not_speak_are_found() {
     are_found(&[Bug::RiseTooHigh, Bug::IgnoreVersion]);
 }
 
