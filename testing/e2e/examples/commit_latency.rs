@@ -2,7 +2,7 @@
 //! tables and clients, one cluster of three nodes at a time, in alternating rounds.
 //!
 //! ```text
-//! make bench                      (ROUNDS=2 SECONDS=10 by default, as SYNOD_BENCH_ROUNDS, …_SECONDS)
+//! make bench          (2 rounds of 10 s; set SYNOD_BENCH_ROUNDS and SYNOD_BENCH_SECONDS)
 //! ```
 //!
 //! Clients are connected to node 1. `SYNOD_E2E_PROVIDER` names another library to measure,
@@ -91,7 +91,7 @@ impl Candidate {
         let columns = "id BIGINT AUTO_INCREMENT PRIMARY KEY, payload VARCHAR(100)";
         self.cluster.execute(
             1,
-            &format!("CREATE OR REPLACE TABLE oracle.bench ({columns})"),
+            &format!("CREATE OR REPLACE TABLE e2e_data.bench ({columns})"),
         )?;
         for (index, threads) in THREADS.into_iter().enumerate() {
             inserts(&self.cluster, threads, time / 5)?; // warm up
@@ -142,7 +142,7 @@ fn client(mut connection: Conn, end: Instant) -> Outcome<Vec<Duration>> {
     let mut latencies = Vec::new();
     while Instant::now() < end {
         let begin = Instant::now();
-        let insert = "INSERT INTO oracle.bench (payload) VALUES (REPEAT('x', 80))";
+        let insert = "INSERT INTO e2e_data.bench (payload) VALUES (REPEAT('x', 80))";
         connection.query_drop(insert).why("insert")?;
         latencies.push(begin.elapsed());
     }

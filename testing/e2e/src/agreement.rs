@@ -1,5 +1,6 @@
-//! Do all nodes hold the same? Asked at one position: no node may commit while checksums are
-//! taken, which is seen by the position before and after.
+//! A check that all nodes hold the same tables, definitions and accounts, at one position.
+//!
+//! No node may commit while checksums are taken: the positions before and after must be equal.
 
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use synod_local_cluster::wait_for;
 use crate::failure::{Failure, Outcome, ensure};
 use crate::harness::TestCluster;
 
-/// Appliers may have a queue when the load ends.
+/// Longest time until nodes are at one position; appliers may have a queue when the load ends.
 const QUIET_TIMEOUT: Duration = Duration::from_secs(60);
 /// Schemas of the server itself.
 const SYSTEM: &str = "'mysql','information_schema','performance_schema','sys'";

@@ -1,4 +1,6 @@
 //! Why a scenario failed, as a text with its context.
+//!
+//! Scenarios return [`Outcome`]; [`Why`] adds to an error what the scenario was doing.
 
 use std::fmt;
 
@@ -6,7 +8,7 @@ use std::fmt;
 #[derive(Clone, PartialEq, Eq)]
 pub struct Failure(pub String);
 
-/// What scenarios and their helpers give.
+/// The result of scenarios and their helpers.
 pub type Outcome<T = ()> = Result<T, Failure>;
 
 impl fmt::Debug for Failure {

@@ -1,4 +1,7 @@
 //! One cluster per test program, used by its scenarios one after the other.
+//!
+//! A scenario begins with all nodes synced. A cluster that a failed scenario left beyond repair is
+//! replaced. Every wait has a bound, and servers end with the test program.
 
 use std::any::Any;
 use std::ops::{Deref, DerefMut};
@@ -83,7 +86,7 @@ impl TestCluster {
         let sql = format!(
             "CREATE OR REPLACE USER '{USER}'@'127.0.0.1' IDENTIFIED BY '{PASSWORD}';
              GRANT ALL ON *.* TO '{USER}'@'127.0.0.1' WITH GRANT OPTION;
-             CREATE DATABASE IF NOT EXISTS oracle; CREATE DATABASE IF NOT EXISTS sbtest;"
+             CREATE DATABASE IF NOT EXISTS e2e_data; CREATE DATABASE IF NOT EXISTS sbtest;"
         );
         self.query(1, &sql, SQL_TIMEOUT)
             .why("creating the tests' account")?;
@@ -124,7 +127,7 @@ impl TestCluster {
         Ok(rows.into_iter().map(|row| row.join("\t")).collect())
     }
 
-    /// The node that leads; node 1 where the library tells no roles.
+    /// The node that leads; node 1 where the library reports no roles.
     pub fn leader(&self) -> u8 {
         let is_leader = |node: &u8| self.node_status(*node).role.as_deref() == Some("leader");
         self.nodes().find(is_leader).unwrap_or(1)
@@ -241,7 +244,7 @@ impl Shared {
         if synced(&cluster) || (cluster.up(&|_, _| ()).is_ok() && synced(&cluster)) {
             return Ok(cluster);
         }
-        // A failed scenario left it beyond repair; the next one shall be judged by itself.
+        // A failed scenario left the cluster beyond repair; the next scenario gets a new one.
         drop(cluster);
         TestCluster::fresh(self.name, self.base_port)
     }

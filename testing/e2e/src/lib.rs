@@ -1,10 +1,16 @@
 //! Harness of the end-to-end tests: a cluster of real servers per test program, load whose
-//! outcome is recorded, and the questions asked afterwards.
+//! results are recorded, and checks afterwards.
+//!
+//! ```text
+//! make e2e                                      all test programs, with `make build` before
+//! cargo test -p synod-e2e --test crash          one test program (needs root or a servers' user)
+//! ```
 //!
 //! - [`place`]: where libraries, programs and data are; how long the loads run.
 //! - [`harness`]: the shared cluster of a test program; scenarios run one after the other.
-//! - [`oracle`]: clients that insert rows and remember what they were told.
-//! - [`agreement`]: do all nodes hold the same?
+//! - [`acknowledged_writes`]: clients that insert rows and record the answers; a check that the
+//!   tables hold every acknowledged row and no refused one.
+//! - [`agreement`]: a check that all nodes hold the same tables, definitions and accounts.
 //! - [`sysbench`], [`tpcc`]: loads made by others.
 //! - [`usage`]: processor time and memory of a server.
 //!
@@ -13,11 +19,11 @@
 
 #![forbid(unsafe_code)]
 
+pub mod acknowledged_writes;
 pub mod agreement;
 pub mod failure;
 pub mod harness;
 pub mod monitor;
-pub mod oracle;
 pub mod place;
 pub mod sysbench;
 pub mod tpcc;

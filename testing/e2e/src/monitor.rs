@@ -1,5 +1,7 @@
-//! The tools that operators watch a cluster with: Prometheus' exporter, and HAProxy with the health
-//! check of `clustercheck` (a node serves if `wsrep_local_state` is 4).
+//! The tools with which operators watch a cluster: the Prometheus exporter, and HAProxy with the
+//! health check of `clustercheck` (a node serves if `wsrep_local_state` is 4).
+//!
+//! Both are the packaged programs; a test that cannot find them fails and names the package.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -67,7 +69,8 @@ pub fn start_balancer(
     let mut settings = format!(
         "global\n  external-check\n  insecure-fork-wanted\n\
          defaults\n  timeout connect 5s\n  timeout client 60s\n  timeout server 60s\n\
-         frontend stats\n  mode http\n  bind 127.0.0.1:{stats_port}\n  stats enable\n  stats uri /\n\
+         frontend stats\n  mode http\n  bind 127.0.0.1:{stats_port}\n\
+         \x20 stats enable\n  stats uri /\n\
          listen sql\n  mode tcp\n  bind 127.0.0.1:{port}\n  option external-check\n  \
          external-check path \"/usr/bin:/bin\"\n  external-check command {}\n",
         check.display()
@@ -97,7 +100,8 @@ pub fn start_balancer(
 fn health_check() -> String {
     format!(
         "#!/bin/sh\n\
-         state=$(mariadb --no-defaults -h \"$3\" -P \"$4\" -u {USER} -p{PASSWORD} --connect-timeout=3 \\\n  \
+         state=$(mariadb --no-defaults -h \"$3\" -P \"$4\" -u {USER} -p{PASSWORD} \\\n  \
+         --connect-timeout=3 \\\n  \
          -Nse \"SHOW GLOBAL STATUS LIKE 'wsrep_local_state'\") || exit 1\n\
          [ \"${{state##*[!0-9]}}\" = 4 ]\n"
     )

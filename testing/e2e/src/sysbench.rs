@@ -1,5 +1,7 @@
-//! The standard load: sysbench, 4 tables of 10 000 rows, 8 clients on each node, all nodes at
-//! the same time, with only conflicts tolerated.
+//! The standard load: sysbench with 4 tables of 10 000 rows and 8 clients on each node, on all nodes
+//! at the same time.
+//!
+//! Only errors that a conflict may give are tolerated.
 
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
@@ -10,7 +12,7 @@ use crate::harness::{PASSWORD, TestCluster, USER};
 /// Errors that a conflict may give: deadlock, changed since read, lock wait.
 const TOLERATED: &str = "1213,1020,1205";
 
-/// Makes the tables anew, on node 1.
+/// Drops and fills the tables, on node 1.
 ///
 /// # Errors
 /// When sysbench is missing or fails.

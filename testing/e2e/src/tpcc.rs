@@ -1,4 +1,6 @@
 //! TPC-C by go-tpc, where it is installed or Go can install it.
+//!
+//! Without it, tests print a line and pass: the machine may have no network.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};

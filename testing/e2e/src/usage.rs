@@ -1,4 +1,6 @@
 //! Processor time and memory of a server, from `/proc`.
+//!
+//! Tests compare both with bounds; the numbers are those of the whole process.
 
 use std::fs;
 

@@ -1,5 +1,7 @@
-//! Logs that are damaged, full or of another group, and a server without InnoDB: the member names
-//! the thing and the remedy, ends or stands aside, and the others go on.
+//! Logs that are damaged, full or of another group, and a server without InnoDB.
+//!
+//! The member names the cause and the remedy, and ends or stays outside the group. The others keep
+//! serving.
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
@@ -69,7 +71,8 @@ fn log_files(data: &Path) -> Outcome<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// Changes bytes that were written long before the log's end; more than padding, which carries nothing.
+/// Changes bytes that were written long before the log's end; more bytes than padding has, because
+/// padding carries nothing.
 fn damage_first_segment(data: &Path, offset: u64) -> Outcome<PathBuf> {
     let segment = log_files(data)?
         .into_iter()
@@ -92,10 +95,10 @@ const ROWS: usize = 300;
 fn fill(cluster: &TestCluster, node: u8) -> Outcome {
     cluster.execute(
         node,
-        "CREATE TABLE oracle.t (id INT PRIMARY KEY, v VARCHAR(200))",
+        "CREATE TABLE e2e_data.t (id INT PRIMARY KEY, v VARCHAR(200))",
     )?;
     for id in 0..ROWS {
-        let row = format!("INSERT INTO oracle.t VALUES ({id}, REPEAT('x', 100))");
+        let row = format!("INSERT INTO e2e_data.t VALUES ({id}, REPEAT('x', 100))");
         cluster.execute(node, &row)?;
     }
     Ok(())
@@ -104,7 +107,7 @@ fn fill(cluster: &TestCluster, node: u8) -> Outcome {
 fn has_rows(cluster: &TestCluster, node: u8, count: usize) -> Outcome {
     let rows = cluster.rows(
         node,
-        "SET wsrep_sync_wait = 1; SELECT COUNT(*) FROM oracle.t",
+        "SET wsrep_sync_wait = 1; SELECT COUNT(*) FROM e2e_data.t",
     )?;
     ensure(rows.iter().any(|row| *row == count.to_string()), || {
         format!("node {node} has {rows:?} instead of {count} rows")
@@ -141,11 +144,11 @@ fn damaged_record_is_named_and_repaired_from_the_others() -> Outcome {
     let other = cluster.leader();
     cluster.kill(node).why("killing a member")?;
     let segment = damage_first_segment(&cluster.files(node).data, 9_000)?;
-    cluster.execute(other, "INSERT INTO oracle.t VALUES (1000, 'meanwhile')")?;
+    cluster.execute(other, "INSERT INTO e2e_data.t VALUES (1000, 'meanwhile')")?;
     cluster
         .spawn(node, false)
         .why("starting with a damaged log")?;
-    cluster.execute(other, "INSERT INTO oracle.t VALUES (1001, 'meanwhile')")?;
+    cluster.execute(other, "INSERT INTO e2e_data.t VALUES (1001, 'meanwhile')")?;
     cluster
         .await_synced(&[node], &|_, _| ())
         .why("waiting for the damaged member")?;
@@ -178,7 +181,7 @@ fn two_of_three_damaged_logs_are_repaired_from_the_third() -> Outcome {
         .why("waiting for all")?;
     is_repaired(&cluster, 1, &first)?;
     is_repaired(&cluster, 2, &second)?;
-    cluster.execute(1, "INSERT INTO oracle.t VALUES (1000, 'after')")?;
+    cluster.execute(1, "INSERT INTO e2e_data.t VALUES (1000, 'after')")?;
     for node in 1..=3 {
         has_rows(&cluster, node, ROWS + 1)?;
     }
@@ -237,7 +240,7 @@ fn log_of_another_group_is_refused_with_the_remedy() -> Outcome {
     ensure(copied.success(), || "cp failed".into())?;
     cluster.spawn(2, false).why("starting node 2")?;
     says(&cluster, 2, &["group", "synod-*.log"])?;
-    // It may go on in the group that its log belongs to, which it can lead alone; never in this one.
+    // The member may continue in the group of its log, which it can lead alone; never in this group.
     let size = cluster.rows(1, "SHOW STATUS LIKE 'wsrep_cluster_size'")?;
     ensure(size.iter().all(|row| row.ends_with('1')), || {
         format!("node 2 got in: {size:?}")
@@ -311,15 +314,18 @@ fn full_log_disk_stops_one_member_and_not_the_others() -> Outcome {
     own.provider_options = Some(format!("synod.log_dir={log_dir};synod.log_segment_size=1M"));
     cluster.up(&|_, _| ()).why("starting the cluster")?;
     cluster.create_account()?;
-    cluster.execute(1, "CREATE TABLE oracle.t (id SERIAL, v LONGBLOB)")?;
-    let fill = "INSERT INTO oracle.t (v) VALUES (REPEAT('x', 1000000))";
+    cluster.execute(1, "CREATE TABLE e2e_data.t (id SERIAL, v LONGBLOB)")?;
+    let fill = "INSERT INTO e2e_data.t (v) VALUES (REPEAT('x', 1000000))";
     for _ in 0..40 {
         cluster.execute(1, fill)?;
     }
     says(&cluster, 3, &["no space", &log_dir])?;
     // The others neither stopped nor forgot anything.
     cluster.execute(2, fill)?;
-    let rows = cluster.rows(1, "SET wsrep_sync_wait = 1; SELECT COUNT(*) FROM oracle.t")?;
+    let rows = cluster.rows(
+        1,
+        "SET wsrep_sync_wait = 1; SELECT COUNT(*) FROM e2e_data.t",
+    )?;
     ensure(rows.iter().any(|row| row.contains("41")), || {
         format!("41 rows, but: {rows:?}")
     })?;
@@ -332,7 +338,7 @@ fn full_log_disk_stops_one_member_and_not_the_others() -> Outcome {
     ensure(status.iter().any(|row| row.contains("OFF")), || {
         format!("node 3 still takes queries: {status:?}")
     })?;
-    // It can be shut down in good order.
+    // An orderly shutdown works.
     let stopped = cluster.stop(3).why("stopping node 3")?;
     ensure(stopped, || "node 3 had ended by itself".into())?;
     cluster.kill_all().why("ending the cluster")
@@ -350,7 +356,7 @@ fn insert_megabytes(
     client.query_drop("START TRANSACTION").why("beginning")?;
     for _ in 0..megabytes {
         client
-            .query_drop("INSERT INTO oracle.t (v) VALUES (REPEAT('y', 1000000))")
+            .query_drop("INSERT INTO e2e_data.t (v) VALUES (REPEAT('y', 1000000))")
             .why("inserting")?;
     }
     Ok(client.query_drop("COMMIT"))
@@ -365,7 +371,7 @@ fn transaction_larger_than_the_log_fails_alone() -> Outcome {
     SMALL_LOG.clone_into(&mut cluster.settings_mut().provider_options);
     cluster.up(&|_, _| ()).why("starting the cluster")?;
     cluster.create_account()?;
-    cluster.execute(1, "CREATE TABLE oracle.t (id SERIAL, v LONGBLOB)")?;
+    cluster.execute(1, "CREATE TABLE e2e_data.t (id SERIAL, v LONGBLOB)")?;
     // More than twice the bound of the log and what may be on its way together.
     let committed = insert_megabytes(&cluster, 1, 300)?;
     let is_deadlock =
@@ -376,9 +382,9 @@ fn transaction_larger_than_the_log_fails_alone() -> Outcome {
         text.contains("discarding a partial action") && text.contains("synod.log_retain_size")
     });
     ensure(given_up, || "no server says why".into())?;
-    // Everybody goes on.
+    // All servers keep serving.
     for node in 1..=3 {
-        cluster.execute(node, "INSERT INTO oracle.t (v) VALUES ('after')")?;
+        cluster.execute(node, "INSERT INTO e2e_data.t (v) VALUES ('after')")?;
     }
     for node in 1..=3 {
         has_rows(&cluster, node, 3)?;
@@ -393,18 +399,18 @@ fn wsrep_number(cluster: &TestCluster, node: u8, variable: &str) -> Outcome<i64>
     number.ok_or_else(|| Failure(format!("node {node} shows {variable} as {rows:?}")))
 }
 
-/// As far as seqnos tell, the log has what the server lacks: it begins inside the very next transaction.
+/// By seqnos, the log has what the server lacks; but it begins inside the very next transaction.
 #[test]
 fn server_whose_next_transaction_is_cut_takes_a_full_copy() -> Outcome {
     if place::is_galera() {
         return Ok(());
     }
     let mut cluster = TestCluster::empty("cut-log", BASE_PORT, 3)?;
-    // Nobody is taken for dead: a view would come before the transaction.
+    // No member may leave the view: a new view would come before the transaction.
     cluster.settings_mut().provider_options = format!("{SMALL_LOG};evs.suspect_timeout=PT10M");
     cluster.up(&|_, _| ()).why("starting the cluster")?;
     cluster.create_account()?;
-    cluster.execute(1, "CREATE TABLE oracle.t (id SERIAL, v LONGBLOB)")?;
+    cluster.execute(1, "CREATE TABLE e2e_data.t (id SERIAL, v LONGBLOB)")?;
     let away = cluster.follower();
     has_rows(&cluster, away, 0)?;
     let had = wsrep_number(&cluster, away, "wsrep_last_committed")?;

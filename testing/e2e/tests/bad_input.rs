@@ -155,13 +155,13 @@ fn address_where_nobody_answers_is_named() -> Outcome {
     if place::is_galera() {
         return Ok(());
     }
-    // Port 1 is nobody's. The member may go on trying, for the others may just be late.
+    // Nothing listens on port 1. The member may keep trying: the others may just be late.
     let address = "synod://127.0.0.1:1".to_owned();
     let case = Case {
         cluster_address: Some(address),
         ..Case::default()
     };
-    let cluster = start("nobody-there", 23306, case, &["127.0.0.1:1"])?;
+    let cluster = start("no-other-member", 23306, case, &["127.0.0.1:1"])?;
     check_no_crash(&cluster)
 }
 

@@ -1,8 +1,10 @@
 //! Members die and return under load. One shared cluster.
+//!
+//! No acknowledged row may be lost, and the service may pause only for a bounded time.
 
 use std::time::{Duration, Instant};
 
-use synod_e2e::oracle::{Report, Writers};
+use synod_e2e::acknowledged_writes::{Report, Writers};
 use synod_e2e::{Outcome, Shared, TestCluster, Why, agreement, ensure, place};
 use synod_local_cluster::{SstMethod, wait_for};
 

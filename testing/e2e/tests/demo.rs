@@ -1,4 +1,6 @@
-//! The program `synod` as a new user tries it.
+//! The program `synod` as a new user tries it: `synod demo`, its output, and its end.
+//!
+//! The demo must leave no process behind, however it ends.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -8,7 +10,7 @@ use synod_local_cluster::Cluster;
 
 const BASE_PORT: u16 = 24306;
 
-/// The directory of the demo; whatever runs in it is ended when this goes.
+/// The directory of the demo; its servers end when this is dropped.
 struct Demo {
     dir: PathBuf,
 }

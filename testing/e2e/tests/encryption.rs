@@ -1,4 +1,6 @@
-//! Servers whose members encrypt, are called by IPv6, and let in whom the list allows.
+//! Servers whose members encrypt, connect by IPv6, and accept only the addresses of the allowlist.
+//!
+//! The commands that make certificates are those of the manual.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -82,15 +84,15 @@ fn check_replicates(cluster: &TestCluster) -> Outcome {
     cluster.create_account()?;
     cluster.execute(
         1,
-        "CREATE OR REPLACE TABLE oracle.t (id INT PRIMARY KEY, v LONGTEXT)",
+        "CREATE OR REPLACE TABLE e2e_data.t (id INT PRIMARY KEY, v LONGTEXT)",
     )?;
     // Longer than a record of TLS, and than a chunk of the log.
     cluster.execute(
         2,
-        "INSERT INTO oracle.t VALUES (1, REPEAT('x', 3000000)), (2, 'y')",
+        "INSERT INTO e2e_data.t VALUES (1, REPEAT('x', 3000000)), (2, 'y')",
     )?;
     for node in cluster.nodes() {
-        let sql = "SET wsrep_sync_wait = 1; SELECT SUM(LENGTH(v)) FROM oracle.t";
+        let sql = "SET wsrep_sync_wait = 1; SELECT SUM(LENGTH(v)) FROM e2e_data.t";
         let rows = cluster.rows(node, sql)?;
         ensure(rows == ["3000001"], || format!("node{node} has {rows:?}"))?;
     }
@@ -123,7 +125,7 @@ fn encrypted_servers_replicate_and_take_new_certificates() -> Outcome {
     await_line(&cluster, 2, "node2.key (socket.ssl_key)")?;
     std::fs::rename(&aside, &key).why("moving a key back")?;
 
-    // A new authority, of which the others have not heard: its member is refused when it comes back.
+    // A new authority that the others do not know: its member is refused when it comes back.
     make_certificates(&cluster)?;
     cluster.stop(3).why("stopping node3")?;
     cluster.spawn(3, false).why("starting node3")?;

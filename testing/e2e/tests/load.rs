@@ -1,4 +1,6 @@
 //! Load against all nodes at once, and what must be true afterwards. One shared cluster.
+//!
+//! Loads run for `SYNOD_E2E_SECONDS` each (60 by default).
 
 use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
@@ -101,9 +103,9 @@ fn concurrent_updates_of_a_row_give_one_of_two_a_deadlock() {
     CLUSTER.scenario("conflicts", |cluster| {
         cluster.execute(
             1,
-            "CREATE OR REPLACE TABLE oracle.counter (id INT PRIMARY KEY, n INT)",
+            "CREATE OR REPLACE TABLE e2e_data.counter (id INT PRIMARY KEY, n INT)",
         )?;
-        cluster.execute(1, "INSERT INTO oracle.counter VALUES (1, 0)")?;
+        cluster.execute(1, "INSERT INTO e2e_data.counter VALUES (1, 0)")?;
         let mut one = synced_connection(cluster, 1)?;
         let mut two = synced_connection(cluster, 2)?;
         let rounds = 100;
@@ -117,7 +119,7 @@ fn concurrent_updates_of_a_row_give_one_of_two_a_deadlock() {
         for node in ALL {
             let mut connection = synced_connection(cluster, node)?;
             let n: Option<u32> = connection
-                .query_first("SELECT n FROM oracle.counter")
+                .query_first("SELECT n FROM e2e_data.counter")
                 .why("reading the counter")?;
             ensure(n == Some(rounds), || {
                 format!("node{node}: counter is {n:?}, not {rounds}")
@@ -152,7 +154,7 @@ fn conflict(one: &mut Conn, two: &mut Conn) -> Outcome<(Option<u16>, Option<u16>
 fn increment(connection: &mut Conn, updated: &Barrier) -> Outcome<Option<u16>> {
     let began = connection
         .query_drop("BEGIN")
-        .and_then(|()| connection.query_drop("UPDATE oracle.counter SET n = n + 1"));
+        .and_then(|()| connection.query_drop("UPDATE e2e_data.counter SET n = n + 1"));
     updated.wait(); // in any case: the other one waits here, too
     match began.and_then(|()| connection.query_drop("COMMIT")) {
         Ok(()) => Ok(None),
@@ -169,7 +171,7 @@ fn synced_read_never_misses_a_row_written_elsewhere() {
     CLUSTER.scenario("causal reads", |cluster| {
         cluster.execute(
             1,
-            "CREATE OR REPLACE TABLE oracle.causal (id INT PRIMARY KEY)",
+            "CREATE OR REPLACE TABLE e2e_data.causal (id INT PRIMARY KEY)",
         )?;
         let mut writer = cluster.connect(1)?;
         let mut reader = cluster.connect(2)?;
@@ -177,9 +179,9 @@ fn synced_read_never_misses_a_row_written_elsewhere() {
             .query_drop("SET SESSION wsrep_sync_wait=1")
             .why("wsrep_sync_wait")?;
         for id in 0..10_000 {
-            let insert = format!("INSERT INTO oracle.causal VALUES ({id})");
+            let insert = format!("INSERT INTO e2e_data.causal VALUES ({id})");
             writer.query_drop(insert).why(format_args!("insert {id}"))?;
-            let select = format!("SELECT id FROM oracle.causal WHERE id = {id}");
+            let select = format!("SELECT id FROM e2e_data.causal WHERE id = {id}");
             let found: Option<i32> = reader.query_first(select).why(format_args!("read {id}"))?;
             ensure(found == Some(id), || {
                 format!("node2 did not see row {id}, written on node1")
@@ -198,7 +200,7 @@ fn idle_cluster_uses_little_processor_time() {
             .collect();
         let window = Duration::from_secs(20);
         let mut shares = Vec::new();
-        // Page flushing and purge after the scenarios before may still go on at first.
+        // Page flushing and purge after the scenarios before may still run at first.
         for _ in 0..3 {
             shares = measure(&pids, window)?;
             if shares.iter().all(|share| *share < 0.02) {

@@ -1,4 +1,6 @@
-//! Tools that know Galera watch and steer a cluster of Synod's.
+//! Tools that know Galera watch a cluster of Synod and direct clients to its healthy nodes.
+//!
+//! Needs the packages `prometheus-mysqld-exporter` and `haproxy`.
 
 use std::time::Duration;
 
@@ -114,11 +116,11 @@ fn ensure_served_by(cluster: &TestCluster, node: u8) -> Outcome {
     let mut client = Conn::new(client_options(BALANCER_PORT)).why("connecting through HAProxy")?;
     client
         .query_drop(
-            "CREATE TABLE IF NOT EXISTS oracle.balanced (id INT AUTO_INCREMENT PRIMARY KEY)",
+            "CREATE TABLE IF NOT EXISTS e2e_data.balanced (id INT AUTO_INCREMENT PRIMARY KEY)",
         )
         .why("a table")?;
     client
-        .query_drop("INSERT INTO oracle.balanced () VALUES ()")
+        .query_drop("INSERT INTO e2e_data.balanced () VALUES ()")
         .why("an insert")?;
     let port: Option<u16> = client.query_first("SELECT @@port").why("the port")?;
     ensure(port == Some(cluster.port(node)), || {

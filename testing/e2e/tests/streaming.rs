@@ -1,4 +1,6 @@
 //! Transactions that travel in fragments (`wsrep_trx_fragment_size`). One shared cluster.
+//!
+//! A streamed transaction that loses its origin is rolled back on all servers.
 
 use std::time::Duration;
 
@@ -10,7 +12,7 @@ use synod_local_cluster::{SstMethod, wait_for};
 static CLUSTER: Shared = Shared::new("streaming", 23306);
 
 const ALL: [u8; 3] = [1, 2, 3];
-/// For what takes moments, on a busy machine.
+/// Longest wait for a change that takes moments, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Rows of a big transaction.
 const ROWS: u32 = 2000;
@@ -20,7 +22,7 @@ const UNITS: [(&str, u32); 3] = [("rows", 50), ("bytes", 20_000), ("statements",
 
 /// A table of its own for each scenario.
 fn table(cluster: &TestCluster, name: &str) -> Outcome<String> {
-    let table = format!("oracle.{name}");
+    let table = format!("e2e_data.{name}");
     cluster.execute(1, &format!("DROP TABLE IF EXISTS {table}"))?;
     let columns = "id INT PRIMARY KEY, v VARCHAR(300)";
     cluster.execute(
@@ -167,7 +169,7 @@ fn freeze(cluster: &mut TestCluster, nodes: &[u8]) -> Outcome {
         Ok(())
     };
     signal("-STOP")?;
-    // The time is what is tested: nobody must come back before the others have noticed.
+    // This tests the time: the server must not come back before the others have noticed.
     std::thread::sleep(ABSENCE);
     signal("-CONT")?;
     cluster.await_synced(&ALL, &|_, _| ()).why("synced")
@@ -270,7 +272,7 @@ fn ddl_elsewhere_aborts_an_open_transaction_everywhere() {
         await_kept(cluster, &[2, 3], |n| n > 10)?;
         cluster.execute(2, &format!("ALTER TABLE {table} ADD COLUMN w INT"))?;
         let refused = conn.query_drop(format!("INSERT INTO {table} (id) VALUES (9999)"));
-        ensure(refused.is_err(), || "it goes on".into())?;
+        ensure(refused.is_err(), || "the transaction continues".into())?;
         check_rows(cluster, &table, 0)
     });
 }

@@ -1,4 +1,6 @@
-//! What was seen of a group.
+//! What is known of a group from outside: the answers to clients, the reads, the databases.
+//!
+//! Positions are seqnos, counted from one; zero means "none".
 
 use std::collections::BTreeMap;
 
@@ -7,20 +9,21 @@ use serde::{Deserialize, Serialize};
 /// A row that a transaction wrote.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RowWrite {
-    /// Which row.
+    /// Number of the row.
     pub row: u32,
-    /// Its version in the transaction's snapshot: the position of its last write there, zero if none.
+    /// The row's version in the transaction's snapshot: the position of its last write there; zero if
+    /// there is none.
     pub seen: i64,
 }
 
 /// A transaction as databases hold it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Transaction {
-    /// Its client's number for it; never given twice.
+    /// The number that its client gave it; never given twice.
     pub id: u64,
     /// Position of its snapshot.
     pub last_seen: i64,
-    /// What it wrote.
+    /// The rows that it wrote.
     pub rows: Vec<RowWrite>,
     /// Whether it may be refused for a conflict. A statement in total order is not.
     pub certified: bool,
@@ -31,55 +34,55 @@ pub struct Transaction {
 pub enum Content {
     /// A transaction.
     Transaction(Transaction),
-    /// Something of the group's own, in words that are the same everywhere.
+    /// An entry of the group itself, such as a view, as a text that is the same on all members.
     Other(String),
 }
 
-/// What a member's database holds in the end, in the order it was applied.
+/// What a member's database holds at the end, in the order of applying.
 #[derive(Clone, Debug)]
 pub struct Database {
-    /// Whose it is.
+    /// Name of the member.
     pub member: String,
     /// Positions and contents.
     pub history: Vec<(i64, Content)>,
 }
 
-/// What a client was told of a transaction.
+/// The answer that a client got for a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Told {
-    /// It is committed at this position.
+pub enum ClientAnswer {
+    /// The transaction is committed.
     Committed {
-        /// The position.
+        /// Its position.
         position: i64,
     },
-    /// It did not happen, and will not.
+    /// The transaction did not happen, and never will.
     Refused,
-    /// Nothing: the connection or the group was lost first.
+    /// No answer: the connection or the group was lost first.
     Unknown,
 }
 
 /// A causal read of a row.
 #[derive(Clone, Debug)]
 pub struct Read {
-    /// Who answered.
+    /// Name of the member that answered.
     pub member: String,
-    /// Highest position that any client had been told of before the read began.
+    /// Highest position that had been acknowledged to any client before the read began.
     pub floor: i64,
     /// Position of the snapshot that was read.
     pub position: i64,
-    /// Which row.
+    /// Number of the row.
     pub row: u32,
     /// The row's version there.
     pub version: i64,
 }
 
-/// Everything that is judged.
+/// Everything that the rules judge.
 #[derive(Clone, Debug, Default)]
 pub struct Evidence {
-    /// By the transaction's id; each that a client began.
-    pub told: BTreeMap<u64, Told>,
+    /// The answer for each transaction that a client began, by the transaction's id.
+    pub answers: BTreeMap<u64, ClientAnswer>,
     /// All causal reads that were answered.
     pub reads: Vec<Read>,
-    /// The databases of all members, once nothing moves any more.
+    /// The databases of all members, at the end of all work.
     pub databases: Vec<Database>,
 }

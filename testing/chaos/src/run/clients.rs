@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
-use synod_oracle::{Evidence, Read, Told};
+use synod_oracle::{Evidence, Read, ClientAnswer};
 
 use super::process::Connection;
 use crate::protocol::{Command, Reply};
@@ -72,9 +72,9 @@ impl Ledger {
         rows: Vec<u32>,
         padding: usize,
         total_order: bool,
-    ) -> std::io::Result<Told> {
+    ) -> std::io::Result<ClientAnswer> {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
-        self.evidence().told.insert(id, Told::Unknown);
+        self.evidence().answers.insert(id, ClientAnswer::Unknown);
         let answer = connection.ask(&Command::Write {
             id,
             rows,
@@ -82,19 +82,19 @@ impl Ledger {
             total_order,
         });
         let told = match &answer {
-            Ok(Reply::Committed { position }) => Told::Committed {
+            Ok(Reply::Committed { position }) => ClientAnswer::Committed {
                 position: *position,
             },
-            Ok(Reply::Refused { .. }) => Told::Refused,
-            _ => Told::Unknown,
+            Ok(Reply::Refused { .. }) => ClientAnswer::Refused,
+            _ => ClientAnswer::Unknown,
         };
         self.note(id, told);
         answer.map(|_| told)
     }
 
-    fn note(&self, id: u64, told: Told) {
+    fn note(&self, id: u64, told: ClientAnswer) {
         let count = match told {
-            Told::Committed { position } => {
+            ClientAnswer::Committed { position } => {
                 self.acknowledged.fetch_max(position, Ordering::SeqCst);
                 *self
                     .last_success
@@ -102,11 +102,11 @@ impl Ledger {
                     .unwrap_or_else(PoisonError::into_inner) = Instant::now();
                 &self.counts.committed
             }
-            Told::Refused => &self.counts.refused,
-            Told::Unknown => &self.counts.unknown,
+            ClientAnswer::Refused => &self.counts.refused,
+            ClientAnswer::Unknown => &self.counts.unknown,
         };
         count.fetch_add(1, Ordering::Relaxed);
-        self.evidence().told.insert(id, told);
+        self.evidence().answers.insert(id, told);
     }
 
     fn read(&self, connection: &mut Connection, member: &str, row: u32) -> std::io::Result<()> {
@@ -158,7 +158,7 @@ fn work(
         } else {
             let (rows, padding) = (draw_rows(rng), draw_padding(rng));
             let told = ledger.write(&mut connection, rows, padding, rng.random_bool(0.01))?;
-            if told == Told::Refused {
+            if told == ClientAnswer::Refused {
                 // As clients do; and a member that is not synced yet has other things to do.
                 thread::sleep(Duration::from_millis(rng.random_range(0..30)));
             }

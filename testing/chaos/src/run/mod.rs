@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
-use synod_oracle::{Database as Held, Told, check};
+use synod_oracle::{Database as Held, ClientAnswer, check};
 
 use crate::database::Database;
 use crate::member::Planted;
@@ -397,7 +397,7 @@ impl<'a> Run<'a> {
     fn save_evidence(&self) -> io::Result<()> {
         let mut file = io::BufWriter::new(fs::File::create(self.dir.join("evidence.txt"))?);
         let evidence = self.ledger.evidence();
-        for (id, told) in &evidence.told {
+        for (id, told) in &evidence.answers {
             writeln!(file, "transaction {id}: {told:?}")?;
         }
         for read in &evidence.reads {
@@ -418,7 +418,7 @@ fn write_once(ledger: &Ledger, member: &Member, limit: Duration) -> Verdict {
         let told = Connection::open(&member.dir, limit)
             .and_then(|mut connection| ledger.write(&mut connection, vec![0], 10, false));
         match told {
-            Ok(Told::Committed { .. }) => return Ok(()),
+            Ok(ClientAnswer::Committed { .. }) => return Ok(()),
             other if begin.elapsed() > limit => {
                 return Err(vec![format!("{} commits nothing: {other:?}", member.name)]);
             }

@@ -1,8 +1,11 @@
-//! The rules, one file each.
+//! The rules, one file each: order, answers, updates, reads.
+//!
+//! The databases must agree first. The other rules judge the one history that all of them have.
 
+mod answers;
 mod order;
 mod reads;
-mod truth;
+
 mod updates;
 
 use std::collections::BTreeMap;
@@ -10,12 +13,12 @@ use std::fmt;
 
 use crate::evidence::{Content, Evidence, Transaction};
 
-/// Something that must never be.
+/// A broken rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// The broken rule.
+    /// Name of the rule.
     pub rule: &'static str,
-    /// How it was broken.
+    /// The facts that contradict it.
     pub what: String,
 }
 
@@ -25,19 +28,19 @@ impl fmt::Display for Violation {
     }
 }
 
-/// Everything wrong with the evidence. If the databases differ, nothing but that is said of them.
+/// Returns all violations in the evidence. If the databases differ, only the differences are reported.
 pub fn check(evidence: &Evidence) -> Vec<Violation> {
     let mut found = order::check(&evidence.databases);
     if found.is_empty() {
         let history = History::of(evidence);
-        found.extend(truth::check(&evidence.told, &history));
+        found.extend(answers::check(&evidence.answers, &history));
         found.extend(updates::check(&history));
         found.extend(reads::check(&evidence.reads, &history));
     }
     found
 }
 
-/// The one history that all databases have.
+/// The history that all databases share.
 struct History<'a> {
     transactions: Vec<(i64, &'a Transaction)>,
     /// Positions of the writes to each row, ascending.

@@ -1,4 +1,6 @@
 //! All databases hold the same history, without gaps, from its beginning (promise P2).
+//!
+//! Databases are compared pairwise, each with the next.
 
 use super::Violation;
 use crate::evidence::Database;

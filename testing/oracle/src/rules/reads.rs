@@ -1,5 +1,6 @@
-//! Causal reads are never stale: they see everything that was acknowledged anywhere before they began
-//! (promise P4).
+//! Causal reads are never stale (promise P4).
+//!
+//! A read sees everything that was acknowledged anywhere before it began, and only what is committed.
 
 use super::{History, Violation};
 use crate::evidence::Read;
@@ -38,7 +39,8 @@ fn wrong(read: &Read, history: &History<'_>) -> Option<Violation> {
     (*version != expected).then(|| Violation {
         rule: "what was read is committed",
         what: format!(
-            "{member} read version {version} of row {row} at {position}, where it has version {expected}"
+            "{member} read version {version} of row {row} at {position}, where it has version \
+             {expected}"
         ),
     })
 }

@@ -1,7 +1,9 @@
-//! Each rule lets the truth pass and finds the lie.
+//! Each rule accepts true evidence and finds each falsification of it.
+//!
+//! The tests change one fact of good evidence at a time.
 
 use super::check;
-use crate::evidence::{Content, Database, Evidence, Read, RowWrite, Told, Transaction};
+use crate::evidence::{ClientAnswer, Content, Database, Evidence, Read, RowWrite, Transaction};
 
 fn write(id: u64, last_seen: i64, row: u32, seen: i64) -> Content {
     Content::Transaction(Transaction {
@@ -22,7 +24,7 @@ fn read(floor: i64, position: i64, version: i64) -> Read {
     }
 }
 
-/// A view, then three transactions on one row, one of which its client never heard of again.
+/// A view, then three transactions on one row; the client of one of them got no answer.
 fn good() -> Evidence {
     let history = vec![
         (1, Content::Other("view".to_owned())),
@@ -35,12 +37,12 @@ fn good() -> Evidence {
         history: history.clone(),
     };
     Evidence {
-        told: [
-            (10, Told::Committed { position: 2 }),
-            (11, Told::Unknown),
-            (12, Told::Committed { position: 4 }),
-            (13, Told::Refused),
-            (14, Told::Unknown),
+        answers: [
+            (10, ClientAnswer::Committed { position: 2 }),
+            (11, ClientAnswer::Unknown),
+            (12, ClientAnswer::Committed { position: 4 }),
+            (13, ClientAnswer::Refused),
+            (14, ClientAnswer::Unknown),
         ]
         .into(),
         reads: vec![read(0, 1, 0), read(2, 3, 3), read(4, 4, 4)],
@@ -64,7 +66,7 @@ fn broken(rule: &str, change: impl FnOnce(&mut Evidence)) {
 }
 
 #[test]
-fn the_truth_passes() {
+fn true_evidence_passes() {
     assert_eq!(check(&good()), []);
 }
 
@@ -84,23 +86,25 @@ fn differences_between_databases_are_found() {
 }
 
 #[test]
-fn lies_to_clients_are_found() {
+fn false_answers_to_clients_are_found() {
     broken("acknowledged means committed", |evidence| {
         everywhere(evidence, |history| {
             history.pop();
         });
     });
     broken("acknowledged means committed", |evidence| {
-        evidence.told.insert(10, Told::Committed { position: 3 });
+        evidence
+            .answers
+            .insert(10, ClientAnswer::Committed { position: 3 });
     });
     broken("refused means absent", |evidence| {
-        evidence.told.insert(11, Told::Refused);
+        evidence.answers.insert(11, ClientAnswer::Refused);
     });
     broken("a transaction is ordered once", |evidence| {
         everywhere(evidence, |history| history.push((5, write(11, 4, 7, 4))));
     });
     broken("nothing comes from nowhere", |evidence| {
-        evidence.told.remove(&11);
+        evidence.answers.remove(&11);
     });
 }
 

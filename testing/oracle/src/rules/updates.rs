@@ -1,5 +1,7 @@
-//! No update is lost: of two transactions that write the same row, the later one has seen the earlier,
-//! or was refused. And snapshots are what they claim to be.
+//! No update is lost: of two transactions that write the same row, the later one has seen the earlier
+//! one, or was refused.
+//!
+//! Each snapshot must also be a position of the history.
 
 use super::{History, Violation};
 use crate::evidence::{RowWrite, Transaction};
@@ -47,8 +49,8 @@ fn wrong_snapshot(
     (write.seen != expected).then(|| Violation {
         rule: "a snapshot is a position of the history",
         what: format!(
-            "transaction {} at {position} saw version {} of row {} in its snapshot at {}, where it has \
-             version {expected}",
+            "transaction {} at {position} saw version {} of row {} in its snapshot at {}, \
+             where it has version {expected}",
             transaction.id, write.seen, write.row, transaction.last_seen
         ),
     })

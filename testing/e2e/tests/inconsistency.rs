@@ -1,4 +1,6 @@
 //! Servers whose data differ, and statements that fail everywhere. One shared cluster.
+//!
+//! A server on which an action ends differently from the outcome decision is inconsistent and leaves.
 
 use std::time::{Duration, Instant};
 
@@ -6,18 +8,18 @@ use mysql::prelude::Queryable;
 use synod_e2e::{Outcome, Shared, TestCluster, Why, agreement, ensure};
 use synod_local_cluster::wait_for;
 
-static CLUSTER: Shared = Shared::new("voting", 30306);
+static CLUSTER: Shared = Shared::new("inconsistency", 30306);
 
 const ALL: [u8; 3] = [1, 2, 3];
-/// For what takes moments, on a busy machine.
+/// Longest wait for a change that takes moments, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// A statement that fails everywhere is decided about as soon as all have said so; nothing is waited
-/// for, of which `evs.suspect_timeout` (5 s) is the shortest.
+/// Longest time for the decision about a statement that fails everywhere. It falls as soon as all
+/// members have reported, before any timeout; the shortest is `evs.suspect_timeout` (5 s).
 const AT_ONCE: Duration = Duration::from_secs(4);
 
 /// A table of its own for each scenario.
 fn table(cluster: &TestCluster, name: &str) -> Outcome<String> {
-    let table = format!("oracle.{name}");
+    let table = format!("e2e_data.{name}");
     cluster.execute(
         1,
         &format!("CREATE TABLE {table} (id INT PRIMARY KEY) ENGINE=InnoDB"),
@@ -53,8 +55,9 @@ fn await_status(cluster: &TestCluster, node: u8, name: &str, value: &str) -> Out
     })
 }
 
-/// The server is out of the group, runs, and its data can be looked at; those that stay go on.
-fn check_thrown_out(cluster: &TestCluster, node: u8, table: &str) -> Outcome {
+/// The server has left the group and still runs, so that its data can be read. The others keep
+/// serving.
+fn check_evicted(cluster: &TestCluster, node: u8, table: &str) -> Outcome {
     await_status(cluster, node, "wsrep_local_state_comment", "Inconsistent")?;
     await_status(cluster, node, "wsrep_cluster_status", "Disconnected")?;
     await_status(cluster, node, "wsrep_ready", "OFF")?;
@@ -70,7 +73,7 @@ fn check_thrown_out(cluster: &TestCluster, node: u8, table: &str) -> Outcome {
     agreement::check(cluster, &stay)
 }
 
-/// It comes back with the others' data.
+/// The server comes back with the data of the others.
 fn bring_back(cluster: &mut TestCluster, node: u8) -> Outcome {
     cluster.stop(node).why("stop")?;
     cluster.start(node, &|_, _| ()).why("start")?;
@@ -86,7 +89,7 @@ fn server_that_differs_leaves_and_comes_back_with_the_others_data() {
             differ(cluster, node, &format!("INSERT INTO {table} VALUES (1)"))?;
             let by = cluster.others(node)[0];
             cluster.execute(by, &format!("INSERT INTO {table} VALUES (1)"))?;
-            check_thrown_out(cluster, node, &table)?;
+            check_evicted(cluster, node, &table)?;
             bring_back(cluster, node)?;
         }
         Ok(())
@@ -94,7 +97,7 @@ fn server_that_differs_leaves_and_comes_back_with_the_others_data() {
 }
 
 #[test]
-fn server_that_did_what_the_others_could_not_leaves() {
+fn server_that_applied_what_the_others_could_not_leaves() {
     CLUSTER.scenario("two differ alike", |cluster| {
         let node = cluster.follower();
         let table = table(cluster, "alike")?;
@@ -102,13 +105,13 @@ fn server_that_did_what_the_others_could_not_leaves() {
             differ(cluster, other, &format!("INSERT INTO {table} VALUES (1)"))?;
         }
         cluster.execute(node, &format!("INSERT INTO {table} VALUES (1)"))?;
-        check_thrown_out(cluster, node, &table)?;
+        check_evicted(cluster, node, &table)?;
         bring_back(cluster, node)
     });
 }
 
 #[test]
-fn statement_that_fails_everywhere_throws_nobody_out() {
+fn statement_that_fails_everywhere_evicts_no_server() {
     CLUSTER.scenario("all fail", |cluster| {
         let table = table(cluster, "everywhere")?;
         for node in ALL {

@@ -1,12 +1,17 @@
-//! What clients were told is true: committed is there, once, and where it was said to be; refused is not
-//! there; unknown is there once or not at all (promises P1, P3).
+//! The answers to clients are true (promises P1, P3).
+//!
+//! A committed transaction is in the history, once, at the position of the answer. A refused one is
+//! not there. An unknown one is there once or not at all.
 
 use std::collections::BTreeMap;
 
 use super::{History, Violation};
-use crate::evidence::Told;
+use crate::evidence::ClientAnswer;
 
-pub(super) fn check(told: &BTreeMap<u64, Told>, history: &History<'_>) -> Vec<Violation> {
+pub(super) fn check(
+    answers: &BTreeMap<u64, ClientAnswer>,
+    history: &History<'_>,
+) -> Vec<Violation> {
     let mut found = Vec::new();
     let mut ordered: BTreeMap<u64, i64> = BTreeMap::new();
     for (position, transaction) in &history.transactions {
@@ -17,7 +22,7 @@ pub(super) fn check(told: &BTreeMap<u64, Told>, history: &History<'_>) -> Vec<Vi
                 what: format!("transaction {id} is at {before} and at {position}"),
             });
         }
-        if !told.contains_key(&id) {
+        if !answers.contains_key(&id) {
             found.push(Violation {
                 rule: "nothing comes from nowhere",
                 what: format!("no client began transaction {id}, which is at {position}"),
@@ -25,23 +30,24 @@ pub(super) fn check(told: &BTreeMap<u64, Told>, history: &History<'_>) -> Vec<Vi
         }
     }
     found.extend(
-        told.iter()
-            .filter_map(|(id, told)| lie(*id, *told, ordered.get(id))),
+        answers
+            .iter()
+            .filter_map(|(id, answer)| contradiction(*id, *answer, ordered.get(id))),
     );
     found
 }
 
-fn lie(id: u64, told: Told, found: Option<&i64>) -> Option<Violation> {
-    match (told, found) {
-        (Told::Committed { position }, Some(found)) if position == *found => None,
-        (Told::Committed { position }, _) => Some(Violation {
+fn contradiction(id: u64, answer: ClientAnswer, found: Option<&i64>) -> Option<Violation> {
+    match (answer, found) {
+        (ClientAnswer::Committed { position }, Some(found)) if position == *found => None,
+        (ClientAnswer::Committed { position }, _) => Some(Violation {
             rule: "acknowledged means committed",
             what: format!("transaction {id} was acknowledged at {position}, and is at {found:?}"),
         }),
-        (Told::Refused, Some(found)) => Some(Violation {
+        (ClientAnswer::Refused, Some(found)) => Some(Violation {
             rule: "refused means absent",
             what: format!("transaction {id} was refused, and is at {found}"),
         }),
-        (Told::Refused, None) | (Told::Unknown, _) => None,
+        (ClientAnswer::Refused, None) | (ClientAnswer::Unknown, _) => None,
     }
 }

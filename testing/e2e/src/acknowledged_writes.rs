@@ -1,8 +1,13 @@
-//! Clients that insert rows with unique ids and remember what they were told.
+//! Clients that insert rows with unique ids and record the server's answers, and a check of the SQL
+//! tables against these answers.
 //!
-//! Three outcomes exist, and each has its rule: *acknowledged* must be there, everywhere;
-//! *refused* (a conflict, rolled back by the server) must be nowhere; *unknown* (connection lost,
-//! node not ready, time out) may be either, but the same everywhere.
+//! Each answer has a rule. *Acknowledged*: the row is on every node. *Refused* (a conflict, rolled
+//! back by the server): the row is on no node. *Unknown* (connection lost, node not ready, timeout):
+//! the row may be there or not, but the same on every node (`agreement`).
+//!
+//! This is not the judgement of `synod-oracle`. That crate needs the whole history of each database,
+//! with positions and snapshots, which SQL tables do not show; it judges order, lost updates and
+//! stale reads. Here only the presence of rows is checked, and gaps in the service are measured.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -24,7 +29,7 @@ const RETRY_AFTER: Duration = Duration::from_millis(20);
 /// Ids of one writer begin at its number times this.
 const IDS_PER_WRITER: u64 = 1 << 32;
 
-/// What one writer was told.
+/// The answers that one writer got.
 #[derive(Debug, Default, Clone)]
 pub struct Record {
     /// The node it wrote to.
@@ -33,7 +38,7 @@ pub struct Record {
     pub acknowledged: Vec<(u64, Instant)>,
     /// Ids whose insert was rolled back.
     pub refused: Vec<u64>,
-    /// Ids with unknown outcome.
+    /// Ids whose insert had no clear answer.
     pub unknown: Vec<u64>,
     /// The last error, for the reader of a failed test.
     pub last_error: String,
@@ -50,7 +55,7 @@ pub struct Writers {
 }
 
 impl Writers {
-    /// Makes the table `oracle.NAME` anew and starts `per_node` writers on each of `nodes`.
+    /// Makes an empty table `e2e_data.NAME` and starts `per_node` writers on each of `nodes`.
     ///
     /// # Errors
     /// When the table cannot be made.
@@ -60,7 +65,7 @@ impl Writers {
         nodes: &[u8],
         per_node: u64,
     ) -> Outcome<Writers> {
-        let table = format!("oracle.{name}");
+        let table = format!("e2e_data.{name}");
         let columns = "id BIGINT UNSIGNED PRIMARY KEY, node INT, payload VARCHAR(100)";
         cluster.execute(1, &format!("CREATE OR REPLACE TABLE {table} ({columns})"))?;
         let mut writers = Writers {
@@ -135,7 +140,7 @@ impl Writers {
         ))
     }
 
-    /// Ends all writers and gives what they were told.
+    /// Ends all writers and returns the answers that they got.
     pub fn finish(mut self) -> Report {
         self.stop_all();
         let records = self
@@ -200,14 +205,14 @@ impl Writer {
         }
     }
 
-    /// A node that is down or not ready refuses at once: asking without pause would cost the
-    /// others their processor.
+    /// A node that is down or not ready refuses at once. Without a pause, the writer would take the
+    /// processor from the others.
     fn pause(&self) {
         let stopping = || self.stop.load(Ordering::Relaxed).then_some(());
         wait_for(RETRY_AFTER, stopping);
     }
 
-    /// One insert; gives the connection back if it is still good.
+    /// Inserts one row; returns the connection if it can still be used.
     fn insert(&mut self, mut connection: Conn) -> Option<Conn> {
         let id = self.next_id;
         self.next_id += 1;
@@ -239,7 +244,7 @@ impl Writer {
     }
 }
 
-/// What all writers were told, for questions afterwards.
+/// The answers of all writers, for checks afterwards.
 #[derive(Debug)]
 pub struct Report {
     table: String,
@@ -256,7 +261,7 @@ impl Report {
             .sum()
     }
 
-    /// Checks on each of `nodes` that all acknowledged rows are there, and no refused one.
+    /// Checks on each of `nodes` that the table has all acknowledged rows and no refused one.
     ///
     /// # Errors
     /// Naming the node and the first ids that are wrong.
@@ -371,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn lost_and_ghost_rows_are_noticed() {
+    fn lost_and_refused_rows_are_noticed() {
         let report = report(Instant::now(), &[1, 2]);
         assert!(report.check_one(1, &HashSet::from([1, 2, 77])).is_ok());
         assert!(
