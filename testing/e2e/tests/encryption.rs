@@ -15,7 +15,7 @@ const BASE_PORT: u16 = 28306;
 
 /// The commands of the operator's manual.
 fn documented_commands() -> Outcome<String> {
-    let manual = place::workspace().join("docs/operating.md");
+    let manual = place::workspace().join("docs/operating/tls.md");
     let text = std::fs::read_to_string(&manual).why(manual.display())?;
     let section = text.split("## TLS").nth(1).unwrap_or_default();
     let block = section.split("```sh\n").nth(1).unwrap_or_default();

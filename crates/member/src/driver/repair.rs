@@ -48,7 +48,7 @@ impl Driver {
                 "this member's log was damaged and lacks entries that may have been acknowledged, up to \
                  {until}. It waits for a leader that has them; none is known, so the group cannot go on \
                  as long as too few members with whole logs are running. 'When logs are damaged' in \
-                 docs/operating.md says what can be done"
+                 docs/operating/shutdown-and-recovery.md says what can be done"
             );
             self.log(Level::Error, text);
         }
