@@ -5,7 +5,7 @@
 //!
 //! 1. No build that ships can be wrong: without the feature `planted`, [`is`] is the constant
 //!    `false`, and the compiler removes the wrong code.
-//! 2. With the feature, no bug is on by itself. [`plant`] switches one on, for one thread.
+//! 2. With the feature, no bug is on by itself. `plant` switches one on, for one thread.
 //! 3. A bug is a mistake that a developer could make in one place: a check left out, a bound off by
 //!    one. The simulator's test `planted` has to find each of them.
 //!
