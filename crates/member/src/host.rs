@@ -41,7 +41,7 @@ pub enum Delivery {
         /// waits: the client's own thread finishes it.
         data: Option<Bytes>,
     },
-    /// Other members are present from here on, or the same ones again.
+    /// The members that are present from here on.
     View(View),
 }
 

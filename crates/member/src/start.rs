@@ -251,8 +251,8 @@ fn without_history(
     why: &LogError,
 ) -> CertificationState {
     let text = format!(
-        "certification starts without history, so that some transactions may fail with a deadlock \
-         error now: {why}"
+        "certification starts without history, so that some transactions may be refused now and \
+         have to be tried again: {why}"
     );
     host.log(Level::Warning, &text);
     CertificationState::new(core.last_id().index, core.last_seqno(), limits)
