@@ -1,26 +1,25 @@
 //! The server's applier threads, in `recv`: the first one takes the server into the group, all of
 //! them apply what others did.
 
-use std::sync::atomic::Ordering;
-
 use bytes::Bytes;
 use synod_node::{Origin, View as GroupView};
 
-use crate::api::{ExitLoop, LogLevel, RecvContext, Status, View, ViewStatus, WsFlags};
+use crate::api::{ExitLoop, LogLevel, RecvContext, Status, ViewStatus, WsFlags};
 use crate::apply::sequencer::{Queued, Sequencer, Task, Work};
+use crate::connection::Connection;
 use crate::connection::join::JoinEnd;
-use crate::connection::{Connection, origin_uuid};
+use crate::connection::views::origin_uuid;
 use crate::status::LocalState;
 use crate::transaction::applied_handle;
 use crate::transaction::write_set::WriteSet;
 
-/// Why an applier's work did not go on as usual.
+/// Why an applier's work did not end as usual.
 pub(crate) enum Stop {
     /// The server wants fewer appliers.
     ExitLoop,
     /// The action could not be applied: the data of this server are in doubt.
     Broken(String),
-    /// The server does not play along, but the data are good.
+    /// The server refused a callback, but the data are good.
     Refused(String),
 }
 
@@ -49,10 +48,11 @@ impl Drop for Seat<'_> {
 }
 
 impl Connection {
-    /// Lends the calling thread until the end of the connection.
+    /// Applies and shows what the sequencer hands out, on the calling thread, until the end of the
+    /// connection or until the server wants fewer appliers.
     pub(crate) fn recv(&self, ctx: RecvContext) -> Status {
         let mut seat = Seat::take(&self.sequencer);
-        let first = !self.joining.swap(true, Ordering::AcqRel);
+        let first = self.begins_join();
         if first {
             self.join_or_end(ctx);
         }
@@ -82,7 +82,7 @@ impl Connection {
             };
             match result {
                 Ok(()) => {}
-                // Said once by the server, so it must not be forgotten.
+                // The server asks only once.
                 Err(Stop::ExitLoop) => unwanted = true,
                 Err(Stop::Broken(why)) => self.inconsistent(&why),
                 Err(Stop::Refused(why)) => self.refused_by_server(&why),
@@ -139,14 +139,19 @@ impl Connection {
         if flags.contains(WsFlags::ISOLATION) {
             self.sequencer.begin_alone(seqno);
         }
-        let exit = match self.callbacks.apply(ctx, &handle, flags, &data, &meta) {
+        let exit = match self
+            .shared
+            .callbacks
+            .apply(ctx, &handle, flags, &data, &meta)
+        {
             Ok(exit) => exit,
             // It was not let into the order, and was rolled back: the log still has it.
             Err(_) if self.sequencer.is_cut_off(seqno) => return Ok(()),
             Err(_) => return Err(Stop::Broken(format!("action {seqno} could not be applied"))),
         };
-        self.counters.certified.one();
-        self.counters
+        self.shared.counters.certified.one();
+        self.shared
+            .counters
             .deps_distance_sum
             .add((seqno - depends_on).unsigned_abs());
         self.release(seqno);
@@ -159,28 +164,24 @@ impl Connection {
     /// A view in its place in the order.
     fn show_view(&self, ctx: RecvContext, view: &GroupView) -> Result<(), Stop> {
         let seqno = view.seqno.0;
-        let shown = self.server_view(view, ViewStatus::Primary, seqno);
+        let shown = self
+            .view_frame(seqno)
+            .server_view(view, ViewStatus::Primary);
         let present = shown.my_index.is_some();
         self.lose_streams(view);
         let refused = |error| Stop::Refused(format!("view at {seqno}: {error}"));
-        self.callbacks.view(ctx, &shown).map_err(refused)?;
-        self.position
+        self.shared.callbacks.view(ctx, &shown).map_err(refused)?;
+        self.shared
+            .position
             .set_last_member(present && view.members.len() == 1);
-        let back = self.update(|state| {
-            state.view = Some(view.clone());
-            let back = present && !state.shown_primary && state.in_order;
-            // One without this server is a step on the way back.
-            state.shown_primary |= present;
-            state.in_order |= present;
-            back
-        });
+        let back = self.update(|state| state.views.show(view, present));
         self.sequencer.pass(seqno);
         self.release(seqno);
         if back {
             self.set_local(LocalState::Joined);
             self.sequencer.add_task(0, Task::Synced);
         }
-        // What was heard of the leader meanwhile, or while this view was on its way.
+        // The leader may have been lost while this view was on its way.
         self.follow_primary();
         Ok(())
     }
@@ -196,55 +197,46 @@ impl Connection {
         }
     }
 
-    /// Tells the server that the group is lost, if it does not know.
+    /// Shows the server that the group is lost, if it does not know.
     ///
-    /// That it is back is never told like this, out of order: a second primary view with the same
-    /// members makes the server roll back all streamed transactions, which only every member at the
-    /// same position may do. The leader orders a view for it.
+    /// That the group is back is never shown out of order: a second primary view with the same members
+    /// makes the server roll back all streamed transactions, which all members may do only at the
+    /// same position. The leader orders a view for it.
     fn show_lost(&self, ctx: RecvContext) -> Result<(), Stop> {
         let (shown, view) = {
             let state = self.state();
-            (state.shown_primary, state.view.clone())
+            (state.views.is_primary(), state.views.latest().cloned())
         };
         let Some(view) = view.filter(|_| shown && !self.is_primary()) else {
             return Ok(());
         };
         let refused = |error| Stop::Refused(format!("view without a position: {error}"));
-        let lost = self.lost_view(&view);
-        self.callbacks.view(ctx, &lost).map_err(refused)?;
+        let released = self.sequencer.released();
+        let lost = self.view_frame(released).lost_view(&view);
+        self.shared.callbacks.view(ctx, &lost).map_err(refused)?;
         self.update(|state| {
-            state.shown_primary = false;
-            // Who is out of the group is out of its flow control, whatever was asked for before.
-            state.desyncs = 0;
+            state.views.lose();
+            state.donor.forget_desyncs();
         });
         self.set_local(LocalState::Initialized);
         Ok(())
-    }
-
-    /// What is left of a view when the group is lost: this server alone, if it was in it.
-    pub(crate) fn lost_view(&self, view: &GroupView) -> View {
-        let released = self.sequencer.released();
-        let mut lost = self.server_view(view, ViewStatus::NonPrimary, released);
-        let own = lost.my_index.map(|index| lost.members[index].clone());
-        lost.my_index = own.as_ref().map(|_| 0);
-        lost.members = own.into_iter().collect();
-        lost
     }
 
     /// The server has caught up.
     fn show_synced(&self) -> Result<(), Stop> {
         let is_ready = {
             let state = self.state();
-            state.shown_primary && state.donation.is_none() && state.desyncs == 0
+            state.views.is_primary() && state.donor.is_in_service()
         };
         if !is_ready {
             return Ok(());
         }
-        self.callbacks
+        self.shared
+            .callbacks
             .synced()
             .map_err(|error| Stop::Refused(error.to_string()))?;
-        // Somebody may have stepped out of flow control during the callback.
-        let desynced = self.state().desyncs > 0;
+        // A client may have desynced the server during the callback.
+        let desynced = self.state().donor.desyncs() > 0;
         self.set_local(if desynced {
             LocalState::DonorDesynced
         } else {

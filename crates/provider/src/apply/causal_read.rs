@@ -11,7 +11,7 @@ const ASK_AGAIN: Duration = Duration::from_secs(5);
 impl Connection {
     /// Waits until this server has everything up to `upto`, or up to the group's present position.
     pub(crate) fn sync_wait(&self, upto: Option<Gtid>, timeout: Duration) -> (Status, Gtid) {
-        if !self.state().tracked {
+        if !self.state().lifecycle.is_tracked() {
             // The database is being replaced, and who asks is most likely the script that does it: to wait
             // for the end of that would be to wait for oneself.
             return (Status::TrxFail, Gtid::UNDEFINED);
@@ -24,9 +24,9 @@ impl Connection {
             }
             Some(gtid) => Some(gtid.seqno),
             None => {
-                self.counters.causal_reads.one();
+                self.shared.counters.causal_reads.one();
                 // What this server has asked the group to do came before the read, too.
-                match self.wait_streams_ended(deadline) {
+                match self.wait_streams_rolled_back(deadline) {
                     true => self.group_position(deadline),
                     false => None,
                 }

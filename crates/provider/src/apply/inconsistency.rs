@@ -1,17 +1,17 @@
-//! When an action fails here: the group decides which outcome stands, and whoever has another one
-//! leaves.
+//! When an action fails here: the group decides which outcome wins, and a server with another outcome
+//! is inconsistent and leaves.
 //!
-//! A server with an error waits in the order until it knows (`commit_order_leave`,
-//! `to_execute_end`); one without never waits, and may learn later that it should have had one. So
-//! each decision is compared with what happened here, whichever of the two comes last.
+//! A server with an error waits in the order until it knows the decision (`commit_order_leave`,
+//! `to_execute_end`). A server without one never waits, and may learn later that the error wins. So
+//! each decision is compared with the outcome here when the later of the two is known.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
 use synod_node::{ApplyOutcome, DecisionSearch, OutcomeDecision, Seqno};
 
-use crate::api::{Gtid, LogLevel};
+use crate::api::LogLevel;
 use crate::connection::Connection;
 
 /// So many errors and decisions are remembered. They matter until the decision was delivered and its
@@ -21,9 +21,9 @@ const PAST_MAX: usize = 1024;
 /// How long a decision is waited for before the log is searched for it again.
 const SEARCH_PAUSE: Duration = Duration::from_millis(500);
 
-/// What has failed here, and what was decided.
+/// Which actions failed here, and which outcomes won.
 #[derive(Default)]
-pub(crate) struct Votes {
+pub(crate) struct Outcomes {
     /// The first decision about each action.
     decided: BTreeMap<i64, ApplyOutcome>,
     /// Actions that failed here, as they should.
@@ -32,15 +32,15 @@ pub(crate) struct Votes {
     begun_at: i64,
 }
 
-impl Votes {
+impl Outcomes {
     /// The database is at `position` when the connection begins.
     pub(crate) fn begin_at(&mut self, position: i64) {
         self.begun_at = position;
     }
 
     fn note(&mut self, decision: &OutcomeDecision) {
-        let stands = self.decided.entry(decision.seqno.0);
-        stands.or_insert(decision.outcome);
+        let winner = self.decided.entry(decision.seqno.0);
+        winner.or_insert(decision.outcome);
         while self.decided.len() > PAST_MAX {
             self.decided.pop_first();
         }
@@ -53,6 +53,11 @@ impl Votes {
         }
     }
 
+    /// The outcome that won, if the decision is known.
+    fn winner(&self, seqno: i64) -> Option<ApplyOutcome> {
+        self.decided.get(&seqno).copied()
+    }
+
     /// How an action has ended in this connection.
     fn outcome(&self, seqno: i64) -> ApplyOutcome {
         let failed = self.failed.get(&seqno).copied();
@@ -60,14 +65,14 @@ impl Votes {
     }
 
     /// Compares the decision about an action that has ended here, if there is one, with its outcome:
-    /// what stands instead.
+    /// what winner instead.
     fn compare(&self, seqno: i64) -> Option<ApplyOutcome> {
-        let stands = *self.decided.get(&seqno)?;
-        (stands != self.outcome(seqno)).then_some(stands)
+        let winner = *self.decided.get(&seqno)?;
+        (winner != self.outcome(seqno)).then_some(winner)
     }
 
     /// The first action of this connection, up to `left`, that should have ended another way: and which.
-    fn first_outvoted(&self, left: i64) -> Option<(i64, ApplyOutcome)> {
+    fn first_loser(&self, left: i64) -> Option<(i64, ApplyOutcome)> {
         let ended = self.decided.range(..=left);
         let mut ended = ended
             .map(|(seqno, _)| *seqno)
@@ -76,56 +81,76 @@ impl Votes {
     }
 }
 
-/// How this server gets to know whose outcome stands.
-enum Verdict {
-    Stands(ApplyOutcome),
-    /// It does not, for this reason.
+/// Up to which seqno outcomes were decided. Read without a lock by each action that leaves the order.
+pub(crate) struct LastDecided(AtomicI64);
+
+impl Default for LastDecided {
+    fn default() -> LastDecided {
+        LastDecided(AtomicI64::new(-1))
+    }
+}
+
+impl LastDecided {
+    fn note(&self, seqno: i64) {
+        self.0.fetch_max(seqno, Ordering::SeqCst);
+    }
+
+    /// Whether there may be a decision about this action.
+    fn covers(&self, seqno: i64) -> bool {
+        seqno <= self.0.load(Ordering::SeqCst)
+    }
+}
+
+/// What this server knows about the group's decision.
+enum GroupDecision {
+    /// This outcome wins.
+    Wins(ApplyOutcome),
+    /// The decision cannot be known, for this reason.
     Unknown(&'static str),
 }
 
 impl Connection {
     /// An action has failed here, within the order. Waits for the group's decision; whether the server
     /// may go on. If not, it is on its way out of the group.
-    pub(crate) fn may_go_on_after(&self, seqno: i64, error: &[u8]) -> bool {
+    pub(crate) fn confirm_failure(&self, seqno: i64, error: &[u8]) -> bool {
         let own = ApplyOutcome::of_error(error);
         let text = error_text(error);
-        let why = match self.verdict_on(seqno, own) {
-            Verdict::Stands(outcome) if outcome == own => {
-                self.update(|state| state.votes.fail(seqno, own));
+        let why = match self.wait_for_decision(seqno, own) {
+            GroupDecision::Wins(outcome) if outcome == own => {
+                self.update(|state| state.outcomes.fail(seqno, own));
                 let line = format!("action {seqno} failed as it did on other servers: {text}");
                 self.log(LogLevel::Info, line);
                 return true;
             }
             // In words that operators' tools know from Galera.
-            Verdict::Stands(outcome) => format!(
-                "Inconsistent by consensus on {}: it failed to apply here: {text}, {outcome} stands",
+            GroupDecision::Wins(outcome) => format!(
+                "Inconsistent by consensus on {}: it failed to apply here: {text}, {outcome} wins",
                 self.gtid(seqno)
             ),
-            Verdict::Unknown(why) => format!("action {seqno} failed to apply: {text}, {why}"),
+            GroupDecision::Unknown(why) => format!("action {seqno} failed to apply: {text}, {why}"),
         };
         self.inconsistent(&why);
         false
     }
 
-    fn verdict_on(&self, seqno: i64, own: ApplyOutcome) -> Verdict {
+    fn wait_for_decision(&self, seqno: i64, own: ApplyOutcome) -> GroupDecision {
         let Some(node) = self.node() else {
-            return Verdict::Unknown("there is no group to ask");
+            return GroupDecision::Unknown("there is no group to ask");
         };
         node.report_failure(Seqno(seqno), own);
         // The others may have had this action, and their vote, before this connection.
         let mut search = DecisionSearch::new(Seqno(seqno));
         loop {
             match node.continue_search(&mut search) {
-                Ok(Some(decision)) => return Verdict::Stands(decision.outcome),
+                Ok(Some(decision)) => return GroupDecision::Wins(decision.outcome),
                 Ok(None) => {}
                 // It may have been told of, and dropped from the log since.
-                Err(_) => return self.told_of(seqno),
+                Err(_) => return self.noted_decision(seqno),
             }
             let heard = self.wait_for(Some(Instant::now() + SEARCH_PAUSE), |state| {
-                let stands = state.votes.decided.get(&seqno);
-                match stands {
-                    Some(stands) => Some(Verdict::Stands(*stands)),
-                    None if self.is_closing() => Some(Verdict::Unknown(
+                match state.outcomes.winner(seqno) {
+                    Some(winner) => Some(GroupDecision::Wins(winner)),
+                    None if self.is_closing() => Some(GroupDecision::Unknown(
                         "this server left before the group decided",
                     )),
                     None => None,
@@ -137,25 +162,25 @@ impl Connection {
         }
     }
 
-    fn told_of(&self, seqno: i64) -> Verdict {
-        let unknown = Verdict::Unknown("what the group decided cannot be read");
-        let stands = self.state().votes.decided.get(&seqno).copied();
-        stands.map_or(unknown, Verdict::Stands)
+    fn noted_decision(&self, seqno: i64) -> GroupDecision {
+        let unknown = GroupDecision::Unknown("what the group decided cannot be read");
+        let winner = self.state().outcomes.winner(seqno);
+        winner.map_or(unknown, GroupDecision::Wins)
     }
 
     /// Takes note of a decision, for whoever waits for it.
     pub(crate) fn note_decision(&self, decision: &OutcomeDecision) {
-        self.update(|state| state.votes.note(decision));
+        self.update(|state| state.outcomes.note(decision));
         let seqno = decision.seqno.0;
-        self.last_decided.fetch_max(seqno, Ordering::SeqCst);
+        self.last_decided.note(seqno);
     }
 
     /// A decision in its place in the log: nothing that comes after it was delivered yet. If its action
-    /// has ended here, it is compared now, otherwise by [`Connection::ended`].
+    /// has ended here, it is compared now, otherwise by [`Connection::check_outcome`].
     pub(crate) fn compare_decision(&self, decision: &OutcomeDecision) {
         let seqno = decision.seqno.0;
-        if self.state().votes.begun_at >= seqno {
-            return self.compare_before(decision);
+        if self.state().outcomes.begun_at >= seqno {
+            return self.compare_earlier(decision);
         }
         self.note_decision(decision);
         if self.sequencer.left() >= seqno {
@@ -168,15 +193,15 @@ impl Connection {
     pub(crate) fn compare_all_decisions(&self) {
         // Before the state is locked: nobody takes the order's lock with that in hand.
         let left = self.sequencer.left();
-        let outvoted = self.state().votes.first_outvoted(left);
-        if let Some((seqno, stands)) = outvoted {
-            self.outvoted(seqno, stands);
+        let loser = self.state().outcomes.first_loser(left);
+        if let Some((seqno, winner)) = loser {
+            self.leave_as_loser(seqno, winner);
         }
     }
 
     /// The database had the action before this connection: only the decision itself tells how it ended
     /// here. If it does not, the database is not trusted.
-    fn compare_before(&self, decision: &OutcomeDecision) {
+    fn compare_earlier(&self, decision: &OutcomeDecision) {
         let Some(node) = self.node().filter(|_| !decision.outcome.is_success()) else {
             return;
         };
@@ -184,38 +209,31 @@ impl Connection {
         let mut answers = decision.answers.iter();
         let own = answers.find(|answer| answer.member == member);
         if own.is_none_or(|answer| answer.outcome != decision.outcome) {
-            self.outvoted(decision.seqno.0, decision.outcome);
+            self.leave_as_loser(decision.seqno.0, decision.outcome);
         }
     }
 
     /// An action has left the order. Costs nothing unless something was decided that this server has
     /// not come to yet.
-    pub(crate) fn ended(&self, seqno: i64) {
-        if seqno <= self.last_decided.load(Ordering::SeqCst) {
+    pub(crate) fn check_outcome(&self, seqno: i64) {
+        if self.last_decided.covers(seqno) {
             self.compare(seqno);
         }
     }
 
     fn compare(&self, seqno: i64) {
-        let stands = self.state().votes.compare(seqno);
-        if let Some(outcome) = stands {
-            self.outvoted(seqno, outcome);
+        let winner = self.state().outcomes.compare(seqno);
+        if let Some(outcome) = winner {
+            self.leave_as_loser(seqno, outcome);
         }
     }
 
     /// It was applied here, and should not have been. In words that operators' tools know from Galera.
-    fn outvoted(&self, seqno: i64, stands: ApplyOutcome) {
+    fn leave_as_loser(&self, seqno: i64, winner: ApplyOutcome) {
         let gtid = self.gtid(seqno);
         self.leave_as_inconsistent(&format!(
-            "Vote 0 (success) on {gtid} is inconsistent with group. Leaving cluster. {stands} stands"
+            "Vote 0 (success) on {gtid} is inconsistent with group. Leaving cluster. {winner} wins"
         ));
-    }
-
-    fn gtid(&self, seqno: i64) -> Gtid {
-        Gtid {
-            group: self.group(),
-            seqno,
-        }
     }
 }
 
@@ -239,50 +257,50 @@ mod tests {
 
     #[test]
     fn decisions_are_compared_with_what_happened_here() {
-        let mut votes = Votes::default();
-        assert_eq!(votes.compare(5), None, "nothing was decided");
-        votes.note(&decision(5, 0));
-        assert_eq!(votes.compare(5), None);
-        votes.note(&decision(6, 9));
-        assert_eq!(votes.compare(6), Some(ApplyOutcome(9)), "not so here");
-        votes.fail(7, ApplyOutcome(9));
-        votes.note(&decision(7, 9));
-        assert_eq!(votes.compare(7), None);
+        let mut outcomes = Outcomes::default();
+        assert_eq!(outcomes.compare(5), None, "nothing was decided");
+        outcomes.note(&decision(5, 0));
+        assert_eq!(outcomes.compare(5), None);
+        outcomes.note(&decision(6, 9));
+        assert_eq!(outcomes.compare(6), Some(ApplyOutcome(9)), "not so here");
+        outcomes.fail(7, ApplyOutcome(9));
+        outcomes.note(&decision(7, 9));
+        assert_eq!(outcomes.compare(7), None);
     }
 
     #[test]
     fn decisions_that_were_never_delivered_are_found_once_their_actions_have_ended() {
-        let mut votes = Votes::default();
-        votes.begin_at(3);
+        let mut outcomes = Outcomes::default();
+        outcomes.begin_at(3);
         for (seqno, outcome) in [(2, 9), (4, 0), (5, 9), (6, 9)] {
-            votes.note(&decision(seqno, outcome));
+            outcomes.note(&decision(seqno, outcome));
         }
-        votes.fail(5, ApplyOutcome(9));
-        assert_eq!(votes.first_outvoted(5), None, "6 has not ended");
-        assert_eq!(votes.first_outvoted(6), Some((6, ApplyOutcome(9))));
+        outcomes.fail(5, ApplyOutcome(9));
+        assert_eq!(outcomes.first_loser(5), None, "6 has not ended");
+        assert_eq!(outcomes.first_loser(6), Some((6, ApplyOutcome(9))));
     }
 
     #[test]
     fn first_decision_counts() {
-        let mut votes = Votes::default();
-        votes.note(&decision(5, 0));
-        assert_eq!(votes.compare(5), None);
-        votes.note(&decision(5, 9));
-        assert_eq!(votes.compare(5), None);
+        let mut outcomes = Outcomes::default();
+        outcomes.note(&decision(5, 0));
+        assert_eq!(outcomes.compare(5), None);
+        outcomes.note(&decision(5, 9));
+        assert_eq!(outcomes.compare(5), None);
     }
 
     #[test]
     fn what_is_remembered_is_bounded() {
-        let mut votes = Votes::default();
+        let mut outcomes = Outcomes::default();
         for seqno in 0..2 * PAST_MAX as i64 {
-            votes.fail(seqno, ApplyOutcome(9));
-            votes.note(&decision(seqno, 9));
+            outcomes.fail(seqno, ApplyOutcome(9));
+            outcomes.note(&decision(seqno, 9));
         }
         assert_eq!(
-            (votes.failed.len(), votes.decided.len()),
+            (outcomes.failed.len(), outcomes.decided.len()),
             (PAST_MAX, PAST_MAX)
         );
-        assert!(votes.failed.contains_key(&(2 * PAST_MAX as i64 - 1)));
+        assert!(outcomes.failed.contains_key(&(2 * PAST_MAX as i64 - 1)));
     }
 
     #[test]

@@ -1,32 +1,102 @@
-//! How a connection ends: because the server wants it, because the node failed, or because this
-//! server's data differ from the others'.
+//! How a connection ends: because the server disconnects, because the node failed, or because this
+//! server is inconsistent.
 //!
 //! ```text
-//!  disconnect ─┐
-//!  fail ───────┼─► nothing new begins ─► what has begun is finished ─► the last applier shows the
-//!  inconsistent┘        (closing)          (not when inconsistent)     final view ─► the node ends
+//!  disconnect ──────────┐
+//!  fail ────────────────┼─► nothing new begins ─► what has begun is finished ─► the last applier
+//!  leave_as_inconsistent┘        (closing)          (not if inconsistent)     shows the final view
+//!                                                                             ─► the node ends
 //! ```
-//! The final view alone lets the server finish: it is shown exactly once, by whichever applier is the
-//! last, even if that one arrives after everything else is over.
+//! Only the final view lets the server finish. It is shown exactly once, by the last applier, even if
+//! that applier arrives after everything else is over.
+//!
+//! A streamed transaction that is open when its server dies is not rolled back here: the next view
+//! is without the server, and every other server rolls it back
+//! (`transaction/stream_rollbacks.rs`).
 
-use std::sync::PoisonError;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use synod_node::DataState;
+use synod_node::{DataState, Node};
 
-use crate::api::CAPABILITIES;
-use crate::api::{Gtid, LogLevel, RecvContext, Status, View};
+use crate::api::{CAPABILITIES, LogLevel, RecvContext, Status, View};
 use crate::boundary;
 use crate::connection::Connection;
-use crate::status::LocalState;
 
-/// Local transactions in the group's hands are waited for so long before leaving.
+/// How long a disconnect waits for local transactions that are with the group.
 const LANDING_LIMIT: Duration = Duration::from_secs(3);
-/// What has begun when the order ends may take so long to finish.
+/// How long a transaction that has begun when the order ends may take to finish.
 const DRAIN_LIMIT: Duration = Duration::from_secs(30);
-/// `disconnect` waits so long for the appliers to go; the server waits for the final view by itself.
+/// How long `disconnect` waits for the appliers; the server waits for the final view by itself.
 const GOING_LIMIT: Duration = Duration::from_secs(5);
+
+/// The threads of a connection, and what happens once in its life.
+#[derive(Default)]
+pub(crate) struct Shutdown {
+    /// The first applier has begun to join.
+    join_begun: AtomicBool,
+    /// The final view is being shown, or was.
+    final_view: AtomicBool,
+    /// Stops the node once the other members can do without it.
+    closer: Mutex<Option<JoinHandle<()>>>,
+    /// Has the group roll back streamed transactions.
+    rollbacks: Mutex<Option<JoinHandle<()>>>,
+    /// Held while the node is being stopped.
+    stopping: Arc<Mutex<()>>,
+}
+
+impl Shutdown {
+    /// True for the first applier, which joins the group for all.
+    pub(crate) fn begin_join(&self) -> bool {
+        !self.join_begun.swap(true, Ordering::AcqRel)
+    }
+
+    fn has_join_begun(&self) -> bool {
+        self.join_begun.load(Ordering::Acquire)
+    }
+
+    /// True for the thread that shall show the final view.
+    fn begin_final_view(&self) -> bool {
+        !self.final_view.swap(true, Ordering::AcqRel)
+    }
+
+    /// The thread that orders rollbacks of streamed transactions has started.
+    pub(crate) fn keep_rollbacks(&self, thread: JoinHandle<()>) {
+        *lock(&self.rollbacks) = Some(thread);
+    }
+
+    fn keep_closer(&self, thread: JoinHandle<()>) {
+        *lock(&self.closer) = Some(thread);
+    }
+
+    /// Leaves the group and stops the node's threads. A second caller waits for the first.
+    pub(crate) fn stop_node(&self, node: &Node) {
+        stop_node(&self.stopping, node);
+    }
+
+    /// Waits for the threads, once the node is stopped or being stopped.
+    fn join_threads(&self) {
+        for thread in [&self.closer, &self.rollbacks] {
+            let thread = lock(thread).take();
+            if let Some(thread) = thread {
+                // A thread that panicked has said so.
+                let _ = thread.join();
+            }
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn stop_node(stopping: &Mutex<()>, node: &Node) {
+    let _one = lock(stopping);
+    node.leave();
+    node.stop();
+}
 
 impl Connection {
     /// The server leaves the group. Returns when the appliers are gone; if one is still busy (a long
@@ -37,59 +107,54 @@ impl Connection {
         self.sequencer.stop(Instant::now() + DRAIN_LIMIT);
         self.close_node();
         self.sequencer.finish();
-        // Not if no applier has come yet: who comes later shows the final view to a server that waits.
-        if self.joining.load(Ordering::Acquire) {
+        // Not if no applier has come yet: one that comes later shows the final view to the server,
+        // which waits for it.
+        if self.shutdown.has_join_begun() {
             let ended = Instant::now() + GOING_LIMIT;
-            self.wait_for(Some(ended), |state| state.ended.then_some(()));
+            self.wait_for(Some(ended), |state| {
+                state.lifecycle.has_ended().then_some(())
+            });
         }
-        self.join_closer();
+        self.join_threads();
     }
 
-    /// The connection cannot go on, but the data are good.
+    /// The connection must end, but the data are good.
     pub(crate) fn fail(&self, why: &str) {
         self.fail_saying(LogLevel::Error, why);
     }
 
-    /// As [`Connection::fail`]; how loudly, depends on who has said it already.
+    /// As [`Connection::fail`], for a failure that the server may have logged already.
     pub(crate) fn fail_saying(&self, level: LogLevel, why: &str) {
         self.begin_closing();
-        let first = self.update(|state| {
-            let first = state.failure.is_none();
-            state.failure.get_or_insert_with(|| why.to_owned());
-            first
-        });
+        let first = self.update(|state| state.lifecycle.fail(why));
         if first {
             self.log(level, why);
         }
         self.sequencer.stop(Instant::now() + DRAIN_LIMIT);
     }
 
-    /// This server cannot apply what the others applied: it leaves, and says so. Nothing after the
-    /// failed action gets into the database.
+    /// This server failed to apply an action that other servers applied: it leaves the group. Nothing
+    /// after the failed action gets into the database.
     pub(crate) fn inconsistent(&self, why: &str) {
         // In words that operators' tools know from Galera.
         self.leave_as_inconsistent(&format!("Inconsistency detected: {why}"));
     }
 
-    /// As [`Connection::inconsistent`], in other words.
+    /// As [`Connection::inconsistent`], with the whole sentence.
     pub(crate) fn leave_as_inconsistent(&self, why: &str) {
         self.begin_closing();
-        let first = self.update(|state| {
-            state.failure.get_or_insert_with(|| why.to_owned());
-            std::mem::replace(&mut state.local, LocalState::Inconsistent)
-                != LocalState::Inconsistent
-        });
+        let first = self.update(|state| state.lifecycle.fail_as_inconsistent(why));
         if first {
             // Before the appliers go: the last one saves the position of a database that is good, and
             // shows the server its last view.
-            self.position.unusable();
+            self.shared.position.unusable();
             self.report(DataState::Error);
             self.log(
                 LogLevel::Error,
                 format!(
-                    "{why}. This server leaves the group, since its data may differ from the \
-                     others'. Find out why before you go on; its data are kept as they are until \
-                     the next start, which takes a full copy"
+                    "{why}. This server leaves the group, since its data may differ from the other \
+                     servers'. Find out why before you start it again: the next start replaces its \
+                     data by a full copy (SST)"
                 ),
             );
         }
@@ -99,9 +164,9 @@ impl Connection {
     /// A panic: acknowledge nothing more, let every thread go. Does not wait.
     pub(crate) fn fence(&self, ctx: Option<RecvContext>) {
         self.begin_closing();
-        self.update(|state| state.local = LocalState::Inconsistent);
+        self.update(|state| state.lifecycle.mark_inconsistent());
         self.sequencer.cut();
-        // Whoever panicked on an applier's thread is not counted any more.
+        // An applier that panicked is not counted any more.
         if let Some(ctx) = ctx.filter(|_| self.sequencer.appliers() == 0) {
             self.show_end(ctx);
             self.close_in_background();
@@ -121,60 +186,51 @@ impl Connection {
 
     /// Before the final view, since the server may be gone soon after.
     fn save_position(&self) {
-        let trusted = {
-            let state = self.state();
-            state.tracked && state.local != LocalState::Inconsistent && !state.ended
-        };
+        let trusted = self.state().lifecycle.may_save_position();
         // A client may still be inside the order; then the engine alone knows.
         if trusted && self.sequencer.is_settled() {
-            self.position
+            self.shared
+                .position
                 .settled(self.group(), self.sequencer.released());
         }
     }
 
-    /// A server that is thrown out is first shown that it has no group any more, as by Galera.
+    /// An inconsistent server is first shown that it has no group any more, as by Galera.
     fn show_inconsistent(&self, ctx: RecvContext) {
         let view = {
             let state = self.state();
-            let thrown_out = state.local == LocalState::Inconsistent && state.shown_primary;
-            state.view.clone().filter(|_| thrown_out)
+            let evicted = state.lifecycle.is_inconsistent() && state.views.is_primary();
+            state.views.latest().cloned().filter(|_| evicted)
         };
         let Some(view) = view else { return };
-        if let Err(error) = self.callbacks.view(ctx, &self.lost_view(&view)) {
+        let lost = self.view_frame(self.sequencer.released()).lost_view(&view);
+        if let Err(error) = self.shared.callbacks.view(ctx, &lost) {
             self.log(LogLevel::Error, format!("last view but one: {error}"));
         }
-        self.update(|state| state.shown_primary = false);
+        self.update(|state| state.views.lose());
     }
 
     /// The final view, without which the server waits for ever. Once.
     fn show_end(&self, ctx: RecvContext) {
-        if self.final_view.swap(true, Ordering::AcqRel) {
+        if !self.shutdown.begin_final_view() {
             return;
         }
         self.show_inconsistent(ctx);
-        let position = Gtid {
-            group: self.group(),
-            seqno: self.sequencer.released(),
-        };
+        let position = self.gtid(self.sequencer.released());
         let view = View::last(position, CAPABILITIES);
-        if let Err(error) = self.callbacks.view(ctx, &view) {
+        if let Err(error) = self.shared.callbacks.view(ctx, &view) {
             self.log(LogLevel::Error, format!("final view: {error}"));
         }
         self.update(|state| {
-            state.ended = true;
-            state.shown_primary = false;
-            if state.local != LocalState::Inconsistent {
-                state.local = LocalState::Initialized;
-            }
+            state.lifecycle.end();
+            state.views.lose();
         });
     }
 
-    /// Leaves the group and stops the node's threads. Who comes second waits for the first.
+    /// Leaves the group and stops the node's threads. A second caller waits for the first.
     pub(crate) fn close_node(&self) {
-        let _one = self.stopping.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(node) = self.node() {
-            node.leave();
-            node.stop();
+            self.shutdown.stop_node(node);
         }
     }
 
@@ -183,23 +239,18 @@ impl Connection {
         let Some(node) = self.node().cloned() else {
             return;
         };
-        let stopping = self.stopping.clone();
-        let keeps_vote = self.state().local == LocalState::Inconsistent;
+        let stopping = self.shutdown.stopping.clone();
+        let keeps_vote = self.state().lifecycle.is_inconsistent();
         let close = move || {
-            // The database differs from the others', the log does not: the vote that goes with it is
-            // kept until they can do without. Whoever closes the node meanwhile ends this.
+            // The database differs from the other servers', the log does not: this member votes until
+            // the others have a quorum without it. Closing the node meanwhile ends the wait.
             if keeps_vote {
                 node.leave_when_not_needed();
             }
-            let _one = stopping.lock().unwrap_or_else(PoisonError::into_inner);
-            node.leave();
-            node.stop();
+            stop_node(&stopping, &node);
         };
         match boundary::spawn("synod-close", close) {
-            Ok(thread) => {
-                let mut closer = self.closer.lock().unwrap_or_else(PoisonError::into_inner);
-                *closer = Some(thread);
-            }
+            Ok(thread) => self.shutdown.keep_closer(thread),
             Err(error) => {
                 self.log(
                     LogLevel::Warn,
@@ -210,15 +261,19 @@ impl Connection {
         }
     }
 
+    /// True for the first applier, which joins the group for all.
+    pub(crate) fn begins_join(&self) -> bool {
+        self.shutdown.begin_join()
+    }
+
+    /// Keeps the thread that orders rollbacks of streamed transactions, to be joined at the end.
+    pub(crate) fn keep_rollbacks(&self, thread: JoinHandle<()>) {
+        self.shutdown.keep_rollbacks(thread);
+    }
+
     /// Waits for this connection's threads, once the node is stopped or being stopped.
-    pub(crate) fn join_closer(&self) {
-        for thread in [&self.closer, &self.stream_ender] {
-            let thread = thread.lock().unwrap_or_else(PoisonError::into_inner).take();
-            if let Some(thread) = thread {
-                // A thread that panicked has said so.
-                let _ = thread.join();
-            }
-        }
+    pub(crate) fn join_threads(&self) {
+        self.shutdown.join_threads();
     }
 
     /// The library may be unloaded when this returns.
@@ -226,6 +281,22 @@ impl Connection {
         self.begin_closing();
         self.sequencer.cut();
         self.close_node();
-        self.join_closer();
+        self.join_threads();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_applier_joins_and_one_thread_shows_the_final_view() {
+        let shutdown = Shutdown::default();
+        assert!(!shutdown.has_join_begun());
+        assert!(shutdown.begin_join());
+        assert!(!shutdown.begin_join());
+        assert!(shutdown.has_join_begun());
+        assert!(shutdown.begin_final_view());
+        assert!(!shutdown.begin_final_view());
     }
 }

@@ -1,7 +1,8 @@
 //! How a server enters the group, on the first applier's thread.
 //!
-//! The database's position decides. If the member's own log has, or is being sent, every action after
-//! it, those are applied and nothing is copied. Otherwise the server asks for a full copy.
+//! The position of the database decides. If this member's log has, or is being sent, every action
+//! after it, those actions are applied: this is IST, here always from the log. Otherwise the server
+//! asks for a full copy (SST), see `sst_joiner.rs`.
 
 use synod_node::{Seqno, SessionId, View as GroupView, ViewMember};
 
@@ -13,11 +14,11 @@ use crate::status::LocalState;
 /// Why joining has ended without success.
 #[derive(Debug)]
 pub(crate) enum JoinEnd {
-    /// The server has changed its mind.
+    /// The server has begun to leave.
     Left,
-    /// It is impossible; for the error log.
+    /// The join is impossible, for this reason, which goes to the error log.
     Failed(String),
-    /// The server cannot get ready for a copy, and has said why in its own error lines.
+    /// The server cannot prepare for a copy, and has logged why itself.
     Unprepared(String),
 }
 
@@ -35,8 +36,8 @@ impl Connection {
     pub(crate) fn join(&self, ctx: RecvContext) -> Result<(), JoinEnd> {
         let joined = self.join_steps(ctx);
         match joined {
-            // Whatever went wrong then, it went wrong because the server leaves.
-            Err(JoinEnd::Failed(why)) if self.is_closing() && self.state().failure.is_none() => {
+            // A failure at that time is a consequence of leaving.
+            Err(JoinEnd::Failed(why)) if self.is_leaving_by_request() => {
                 self.log(LogLevel::Info, format!("while leaving: {why}"));
                 Err(JoinEnd::Left)
             }
@@ -44,20 +45,26 @@ impl Connection {
         }
     }
 
+    fn is_leaving_by_request(&self) -> bool {
+        self.is_closing() && self.state().lifecycle.failure().is_none()
+    }
+
     fn join_steps(&self, ctx: RecvContext) -> Result<(), JoinEnd> {
         let node = self.node().ok_or("no node is running")?;
         let view = self.first_view()?;
         self.set_local(LocalState::Joining);
         let seqno = view.seqno.0;
-        let shown = self.server_view(&view, ViewStatus::Primary, seqno);
-        self.callbacks.connected(&shown)?;
+        let shown = self
+            .view_frame(seqno)
+            .server_view(&view, ViewStatus::Primary);
+        self.shared.callbacks.connected(&shown)?;
         match self.known_position(&view)? {
             Some(position) => self.catch_up(ctx, &view, position)?,
             None => self.take_copy(&view)?,
         }
         node.set_applied(Seqno(self.sequencer.released()));
         self.set_local(LocalState::Joined);
-        // Everything known to be committed now; what comes later is ordinary work.
+        // The server is synced once it has everything that is known to be committed now.
         let target = seqno.max(node.commit_seqno().0);
         self.sequencer.add_task(target, Task::Synced);
         self.follow_primary();
@@ -67,7 +74,7 @@ impl Connection {
     /// Waits until the group has this member.
     fn first_view(&self) -> Result<GroupView, JoinEnd> {
         let found = self.wait_for(None, |state| {
-            if let Some(why) = &state.failure {
+            if let Some(why) = state.lifecycle.failure() {
                 return Some(Err(JoinEnd::Failed(why.clone())));
             }
             if self.is_closing() {
@@ -78,7 +85,7 @@ impl Connection {
         found.unwrap_or(Err(JoinEnd::Left))
     }
 
-    /// Where the database is, if what follows can be had from the log.
+    /// Where the database is, if the log has what follows (IST).
     fn known_position(&self, view: &GroupView) -> Result<Option<i64>, JoinEnd> {
         let node = self.node().ok_or("no node is running")?;
         let database = node.database();
@@ -89,8 +96,8 @@ impl Connection {
         if position >= seqno {
             let why = format!(
                 "the database is at {position}, but the group's history has only reached {seqno}: the \
-                 database has taken part in another history under the same name. To join, stop the \
-                 server, delete its data and start it again"
+                 database has diverged, it holds actions of another history of this group. To join, \
+                 stop the server, delete its data and start it again"
             );
             return Err(JoinEnd::Failed(why));
         }
@@ -98,7 +105,8 @@ impl Connection {
             self.log(
                 LogLevel::Info,
                 format!(
-                    "the database is at {position}, the group's log begins later: a full copy is needed"
+                    "the database is at {position}, the group's log begins later: a full copy is \
+                     needed (SST)"
                 ),
             );
             return Ok(None);
@@ -112,27 +120,32 @@ impl Connection {
         let missing = view.seqno.0 - position - 1;
         self.log(
             LogLevel::Info,
-            format!("the database is at {position}; {missing} actions are missing, from the log"),
+            format!("the database is at {position}; {missing} actions come from the log (IST)"),
         );
         self.sequencer.reset(position);
-        self.position.changing(self.group());
+        self.shared.position.changing(self.group());
         self.update(|state| {
-            state.tracked = true;
-            state.votes.begin_at(position);
+            state.lifecycle.track();
+            state.outcomes.begin_at(position);
         });
         if missing > 0 {
             let then = self.view_of_the_past(view, position)?;
-            let synthetic = self.server_view(&then, ViewStatus::Primary, position);
-            self.callbacks.view(ctx, &synthetic)?;
-            self.update(|state| state.shown_primary = true);
+            let synthetic = self
+                .view_frame(position)
+                .server_view(&then, ViewStatus::Primary);
+            self.shared.callbacks.view(ctx, &synthetic)?;
+            self.update(|state| state.views.show_first());
         }
         Ok(())
     }
 
-    /// A view for a server that is behind: whoever takes part in the history that it is about to be
-    /// shown, up to `view`. The server rolls back the streamed transactions of members that are not in
-    /// its view, and of all members if two views in a row have the same; but what follows may continue
-    /// or commit any of them. So sessions that are over by now are in it, and one that never was.
+    /// A view for a server that lags: all sessions that take part in the history that it is about to
+    /// apply, up to `view`.
+    ///
+    /// The server rolls back the streamed transactions of members that are not in its view, and of all
+    /// members if two views in a row have the same members. The actions that follow may continue or
+    /// commit any of those transactions. So the view has sessions that are over by now, and one that
+    /// never existed, which makes it differ from the next.
     fn view_of_the_past(&self, view: &GroupView, position: i64) -> Result<GroupView, JoinEnd> {
         let node = self.node().ok_or("no node is running")?;
         let mut sessions = node.sessions_between(Seqno(position), view.seqno)?;

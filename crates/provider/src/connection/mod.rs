@@ -1,184 +1,135 @@
 //! One connection to the group, from `connect` to the final view.
 //!
-//! Locks, outermost first: [`Connection::close_node`]'s, [`Connection::state`], a transaction's own
-//! lock. The sequencer's and the position keeper's are leaves. None but the first, which nothing of
-//! the server's ever waits for, is held across a callback or a wait.
+//! [`Connection`] coordinates: it is called by the server's threads (through the provider) and by the
+//! node's threads (as its host), and passes values between components. A component owns its state,
+//! answers with values, and knows neither the connection nor another component:
+//!
+//! | component | owns |
+//! |---|---|
+//! | [`Admission`] | whether local actions may be proposed, and how many are under way |
+//! | [`State`] | what threads wait for: lifecycle, views, SST, stream rollbacks, outcomes |
+//! | [`Shutdown`] | threads of the connection, and what happens once |
+//! | [`Sequencer`] | the commit order, the queue, what is released |
+//! | [`Transactions`], [`LostStreams`], [`Statements`] | local transactions, streams, TOI statements |
+//!
+//! # Lock order
+//!
+//! Outermost first: [`Shutdown::stop_node`]'s, [`Connection::state`], a transaction's own lock. The
+//! sequencer's and the position keeper's are leaves. None is held across a callback or a wait, except
+//! the first, which no thread of the server ever waits for.
 
+mod admission;
 mod disconnect;
 pub(crate) mod join;
+mod lifecycle;
 mod node_events;
 mod sst_donor;
-mod sst_joiner;
+pub(crate) mod sst_joiner;
+pub(crate) mod views;
+mod watched;
 
-use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::sync::{Arc, MutexGuard, OnceLock};
+use std::time::Instant;
 
-use synod_node::{
-    DataState, GroupId, MemberId, Node, Origin, Seqno, SessionId, StateTransferEvent,
-    View as GroupView,
-};
+use synod_node::{DataState, GroupId, Node, Seqno, View as GroupView};
 
-use crate::api::CAPABILITIES;
-use crate::api::{Callbacks, Gtid, LogLevel, Stid, TrxMeta, Uuid, View, ViewMember, ViewStatus};
-use crate::apply::inconsistency::Votes;
+use crate::api::{Callbacks, Gtid, LogLevel, Stid, TrxMeta, Uuid};
+use crate::apply::inconsistency::{LastDecided, Outcomes};
 use crate::apply::sequencer::{Sequencer, Task};
 use crate::options::live::LiveOptions;
 use crate::position::PositionKeeper;
 use crate::status::LocalState;
 use crate::status::counters::Counters;
 use crate::transaction::Transactions;
-use crate::transaction::stream_rollbacks::StreamEnd;
+use crate::transaction::stream_rollbacks::RollbackQueue;
+use crate::transaction::streaming::LostStreams;
 use crate::transaction::toi::Statements;
+use admission::Admission;
+use disconnect::Shutdown;
+use lifecycle::Lifecycle;
+use sst_donor::Donor;
+use sst_joiner::{DonorPreference, SstNews};
+use views::{ShownViews, ViewFrame, session_uuid};
+use watched::Watched;
 
-/// Application protocol of MariaDB's write sets; the only one the server accepts in views.
-const APPLICATION_PROTOCOL: i32 = 4;
-
-/// How the copy this server asked for ended.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Received {
-    /// Position of the database.
-    pub(crate) gtid: Gtid,
-    /// Zero: good.
-    pub(crate) code: i32,
-}
-
-/// A copy this server gives.
-#[derive(Clone, Debug)]
-pub(crate) struct Donation {
-    /// The request.
-    pub(crate) id: u64,
-    /// To whom.
-    pub(crate) joiner: MemberId,
-}
-
-/// What threads of the server and of the node tell each other.
+/// What threads of a connection change and wait for, under one lock.
 #[derive(Default)]
 pub(crate) struct State {
-    /// This session's first view.
+    /// This session's first view, once the group has it.
     pub(crate) joined: Option<GroupView>,
-    /// The latest view shown to the server in order.
-    pub(crate) view: Option<GroupView>,
-    /// Why the connection cannot go on.
-    pub(crate) failure: Option<String>,
-    /// For status.
-    pub(crate) local: LocalState,
-    /// Whether the server was last shown a primary view.
-    pub(crate) shown_primary: bool,
-    /// Whether the server has processed a view that has this member, in its place in the order.
-    pub(crate) in_order: bool,
-    /// The sequencer's position is the database's.
-    pub(crate) tracked: bool,
-    /// News of the copy asked for.
-    pub(crate) news: VecDeque<(u64, StateTransferEvent)>,
-    /// The copy has arrived, or not.
-    pub(crate) received: Option<Received>,
-    /// The copy being given.
-    pub(crate) donation: Option<Donation>,
-    /// How many times the server has stepped out of flow control.
-    pub(crate) desyncs: u32,
-    /// Streamed transactions to roll back everywhere. The first one is being seen to.
-    pub(crate) stream_ends: VecDeque<StreamEnd>,
-    /// How many of them there have been.
-    pub(crate) stream_ends_done: u64,
-    /// Which outcomes of actions stand.
-    pub(crate) votes: Votes,
-    /// The final view was shown.
-    pub(crate) ended: bool,
+    /// How far the connection is.
+    pub(crate) lifecycle: Lifecycle,
+    /// What the server knows of the group.
+    pub(crate) views: ShownViews,
+    /// What is known of the full copy that this server asked for.
+    pub(crate) sst: SstNews,
+    /// The full copy that this server gives.
+    pub(crate) donor: Donor,
+    /// Streamed transactions that all members must roll back.
+    pub(crate) rollbacks: RollbackQueue,
+    /// How actions ended here, and which outcomes won.
+    pub(crate) outcomes: Outcomes,
 }
 
-/// What a connection shares with the provider.
+/// What a connection shares with the provider, and with the connections before and after it.
 pub(crate) struct Shared {
     /// The server.
     pub(crate) callbacks: Callbacks,
-    /// Counts.
+    /// Counters of the status.
     pub(crate) counters: Arc<Counters>,
     /// Local transactions, of this connection and of earlier ones.
     pub(crate) transactions: Arc<Transactions>,
-    /// Options.
-    pub(crate) settings: Arc<LiveOptions>,
+    /// Options that are read on hot paths.
+    pub(crate) options: Arc<LiveOptions>,
     /// Where the database is.
     pub(crate) position: Arc<PositionKeeper>,
 }
 
-/// See the module.
+/// One connection to the group.
 pub(crate) struct Connection {
-    /// The server.
-    pub(crate) callbacks: Callbacks,
-    /// Order of things.
+    /// What outlives the connection.
+    pub(crate) shared: Shared,
+    /// Commit order and queue.
     pub(crate) sequencer: Sequencer,
-    /// Counts.
-    pub(crate) counters: Arc<Counters>,
-    /// Local transactions, of this connection and of earlier ones.
-    pub(crate) transactions: Arc<Transactions>,
-    /// Statements in total order.
+    /// Statements in total order (TOI) that execute now.
     pub(crate) statements: Statements,
-    /// Options.
-    pub(crate) settings: Arc<LiveOptions>,
-    /// Where the database is.
-    pub(crate) position: Arc<PositionKeeper>,
-    /// Donors asked for by name, and whether others will do.
-    pub(crate) donors: (Vec<String>, bool),
-    /// Tells this connection's ordered transactions from an earlier one's.
+    /// Streamed transactions that all members have rolled back.
+    pub(crate) lost_streams: LostStreams,
+    /// Up to where outcomes were decided.
+    pub(crate) last_decided: LastDecided,
+    /// Tells this connection's ordered transactions from an earlier one's. Counts from 1.
     pub(crate) serial: u64,
-    /// The first applier has begun to join.
-    pub(crate) joining: AtomicBool,
-    /// The final view is being, or was, shown.
-    pub(crate) final_view: AtomicBool,
-    /// Streamed transactions of this server that began before this position were given up by all.
-    pub(crate) streams_lost_before: AtomicI64,
-    /// The last action that was decided about.
-    pub(crate) last_decided: AtomicI64,
-    /// Tells the group of streamed transactions that are rolled back.
-    pub(crate) stream_ender: Mutex<Option<JoinHandle<()>>>,
-    /// Ends the node once everybody else is gone.
-    pub(crate) closer: Mutex<Option<JoinHandle<()>>>,
-    /// Held while the node is being stopped.
-    pub(crate) stopping: Arc<Mutex<()>>,
+    /// Donors that `wsrep_sst_donor` names.
+    donors: DonorPreference,
+    /// Threads, and what happens once.
+    shutdown: Shutdown,
+    /// Set right after the connection is made; empty in tests without a node.
     node: OnceLock<Arc<Node>>,
-    state: Mutex<State>,
-    changed: Condvar,
-    primary: AtomicBool,
-    /// Nothing new begins.
-    closing: AtomicBool,
-    /// Local actions between their submission and their end.
-    in_flight: AtomicUsize,
+    state: Watched<State>,
+    admission: Admission,
 }
 
 impl Connection {
-    /// A connection; the join will tell where its order begins.
+    /// A connection without a node; the join moves its order to where it begins.
     pub(crate) fn new(
         shared: Shared,
         serial: u64,
-        donors: (Vec<String>, bool),
+        donors: DonorPreference,
         queue_bytes_max: usize,
     ) -> Connection {
         let position = shared.position.current().seqno.0;
         Connection {
-            callbacks: shared.callbacks,
+            shared,
             sequencer: Sequencer::new(position, queue_bytes_max),
-            counters: shared.counters,
-            transactions: shared.transactions,
             statements: Statements::default(),
-            settings: shared.settings,
-            position: shared.position,
-            donors,
+            lost_streams: LostStreams::new(serial),
+            last_decided: LastDecided::default(),
             serial,
-            joining: AtomicBool::new(false),
-            final_view: AtomicBool::new(false),
-            streams_lost_before: AtomicI64::new(-1),
-            last_decided: AtomicI64::new(-1),
-            stream_ender: Mutex::new(None),
-            closer: Mutex::new(None),
-            stopping: Arc::default(),
+            donors,
+            shutdown: Shutdown::default(),
             node: OnceLock::new(),
-            state: Mutex::new(State::default()),
-            changed: Condvar::new(),
-            primary: AtomicBool::new(false),
-            closing: AtomicBool::new(false),
-            in_flight: AtomicUsize::new(0),
+            state: Watched::default(),
+            admission: Admission::default(),
         }
     }
 
@@ -193,53 +144,28 @@ impl Connection {
         self.node.get()
     }
 
-    /// What threads tell each other.
+    /// What threads wait for, locked.
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
-    /// Changes the state and wakes who waits for it.
+    /// Changes the state and wakes the threads that wait for it.
     pub(crate) fn update<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
-        let result = change(&mut self.state());
-        self.changed.notify_all();
-        result
+        self.state.update(change)
     }
 
     /// Waits until `done` finds what it looks for, or the deadline.
     pub(crate) fn wait_for<T>(
         &self,
         deadline: Option<Instant>,
-        mut done: impl FnMut(&mut State) -> Option<T>,
+        done: impl FnMut(&mut State) -> Option<T>,
     ) -> Option<T> {
-        let mut state = self.state();
-        loop {
-            if let Some(found) = done(&mut state) {
-                return Some(found);
-            }
-            let Some(at) = deadline else {
-                let waited = self.changed.wait(state);
-                state = waited.unwrap_or_else(PoisonError::into_inner);
-                continue;
-            };
-            let left = at.saturating_duration_since(Instant::now());
-            if left == Duration::ZERO {
-                return None;
-            }
-            let waited = self.changed.wait_timeout(state, left);
-            state = waited.unwrap_or_else(PoisonError::into_inner).0;
-        }
+        self.state.wait_for(deadline, done)
     }
 
     /// Changes the state shown to operators and to the group. Inconsistent is the last one.
     pub(crate) fn set_local(&self, local: LocalState) {
-        let stays = self.update(|state| {
-            let stays = state.local == LocalState::Inconsistent;
-            if !stays {
-                state.local = local;
-            }
-            stays
-        });
-        if stays {
+        if !self.update(|state| state.lifecycle.set_local(local)) {
             return;
         }
         let data = match local {
@@ -253,7 +179,7 @@ impl Connection {
         self.report(data);
     }
 
-    /// Tells the group about the database.
+    /// Reports the state of the database to the group.
     pub(crate) fn report(&self, data: DataState) {
         if let Some(node) = self.node() {
             node.set_data_state(data);
@@ -262,49 +188,45 @@ impl Connection {
 
     /// A line for the server's error log.
     pub(crate) fn log(&self, level: LogLevel, text: impl AsRef<str>) {
-        self.callbacks.log(level, text.as_ref());
+        self.shared.callbacks.log(level, text.as_ref());
     }
 
     /// Whether transactions may be proposed.
     pub(crate) fn is_primary(&self) -> bool {
-        self.primary.load(Ordering::SeqCst) && !self.is_closing()
+        self.admission.is_primary()
     }
 
     /// Whether this connection has begun to end.
     pub(crate) fn is_closing(&self) -> bool {
-        self.closing.load(Ordering::SeqCst)
+        self.admission.is_closing()
     }
 
-    /// From now on nothing new is proposed, and joining is given up.
+    /// From now on nothing new is proposed, and a join that is under way ends.
     pub(crate) fn begin_closing(&self) {
-        // Under the lock, so that nobody who has just looked goes to sleep.
-        self.update(|_| self.closing.store(true, Ordering::SeqCst));
+        // Under the lock, so that a thread that has just looked does not go to sleep.
+        self.update(|_| self.admission.close());
     }
 
-    /// A leader with a quorum is heard, or not.
+    /// A leader with a quorum is heard, or is not.
     pub(crate) fn set_primary(&self, primary: bool) {
-        // Under the lock, so that nobody who has just looked goes to sleep.
-        self.update(|_| self.primary.store(primary, Ordering::SeqCst));
+        // Under the lock, so that a thread that has just looked does not go to sleep.
+        self.update(|_| self.admission.set_primary(primary));
         self.follow_primary();
     }
 
-    /// Has the server told that the group is lost, if it believes otherwise. Not before its first
-    /// view: until then it is busy joining. That the group is back it learns from a view in order.
+    /// Has an applier show the server that the group is lost, if the server believes otherwise. Not
+    /// before its first view: until then the server is busy with the join. That the group is back is
+    /// shown by a view in order.
     pub(crate) fn follow_primary(&self) {
         let lost = !self.is_primary();
-        let believes_otherwise = {
-            let state = self.state();
-            state.in_order && state.shown_primary && lost
-        };
-        if believes_otherwise {
+        if lost && self.state().views.believes_in_group() {
             self.sequencer.add_task(0, Task::ShowLost);
         }
     }
 
     /// Counts a local action that is about to be proposed; false if none may be.
     pub(crate) fn begin_flight(&self) -> bool {
-        self.in_flight.fetch_add(1, Ordering::SeqCst);
-        let may = self.is_primary();
+        let may = self.admission.begin();
         if !may {
             self.end_flight();
         }
@@ -313,15 +235,14 @@ impl Connection {
 
     /// A local action is over.
     pub(crate) fn end_flight(&self) {
-        let before = self.in_flight.fetch_sub(1, Ordering::SeqCst);
-        if before == 1 && self.is_closing() {
+        if self.admission.end() {
             self.update(|_| ());
         }
     }
 
     /// Waits until no local action is under way; false on the deadline.
     pub(crate) fn wait_landed(&self, deadline: Instant) -> bool {
-        let landed = |_: &mut State| (self.in_flight.load(Ordering::SeqCst) == 0).then_some(());
+        let landed = |_: &mut State| self.admission.is_empty().then_some(());
         self.wait_for(Some(deadline), landed).is_some()
     }
 
@@ -329,6 +250,14 @@ impl Connection {
     pub(crate) fn group(&self) -> GroupId {
         self.node()
             .map_or(GroupId::NONE, |node| node.status().group)
+    }
+
+    /// A position in the history of the group.
+    pub(crate) fn gtid(&self, seqno: i64) -> Gtid {
+        Gtid {
+            group: self.group(),
+            seqno,
+        }
     }
 
     /// Name of this session.
@@ -339,51 +268,28 @@ impl Connection {
         })
     }
 
-    /// The action is finished; remembers how far the database is.
+    /// The action is finished; reports to the node how far the database is.
     pub(crate) fn release(&self, seqno: i64) {
         self.sequencer.release(seqno);
         let Some(node) = self.node() else { return };
         loop {
             let released = self.sequencer.released();
             node.set_applied(Seqno(released));
-            // Somebody who was further may have said so before.
+            // Another thread that was further may have reported before this one.
             if self.sequencer.released() == released {
                 return;
             }
         }
     }
 
-    /// A group's view as the server wants it.
-    pub(crate) fn server_view(&self, view: &GroupView, status: ViewStatus, seqno: i64) -> View {
+    /// What a view at `seqno` has besides its members.
+    pub(crate) fn view_frame(&self, seqno: i64) -> ViewFrame {
         let own = self.own_uuid();
-        let members: Vec<ViewMember> = view
-            .members
-            .iter()
-            .map(|member| ViewMember {
-                id: session_uuid(member.member, member.session),
-                name: member.name.clone(),
-                incoming: member.incoming.clone(),
-            })
-            .collect();
-        let number = match status {
-            ViewStatus::Primary => i64::try_from(view.number).unwrap_or(i64::MAX),
-            ViewStatus::NonPrimary | ViewStatus::Disconnected => -1,
-        };
-        View {
-            state_id: Gtid {
-                group: self.group(),
-                seqno,
-            },
-            number,
-            status,
-            capabilities: CAPABILITIES,
-            my_index: members.iter().position(|member| member.id == own),
-            proto_ver: APPLICATION_PROTOCOL,
-            members,
-        }
+        let position = self.gtid(seqno);
+        ViewFrame { position, own }
     }
 
-    /// What the server is told of an ordered action.
+    /// What the server gets to know of an ordered action.
     pub(crate) fn meta(
         &self,
         seqno: i64,
@@ -393,40 +299,9 @@ impl Connection {
         conn: u64,
     ) -> TrxMeta {
         TrxMeta {
-            gtid: Gtid {
-                group: self.group(),
-                seqno,
-            },
+            gtid: self.gtid(seqno),
             stid: Stid { node, trx, conn },
             depends_on,
         }
-    }
-}
-
-/// A session's name in views and transaction ids: fresh for each connection to the group. Sorts as
-/// views do ([`GroupView::members`]): the server keeps the view in a table with this as its key, and
-/// after a copy it finds its own number by the table's order.
-pub(crate) fn session_uuid(member: MemberId, session: SessionId) -> Uuid {
-    let mut bytes = [0; 16];
-    bytes[..8].copy_from_slice(&session.0.to_be_bytes());
-    bytes[8..].copy_from_slice(&member.0.to_be_bytes());
-    Uuid(bytes)
-}
-
-/// Name of the session an action came from.
-pub(crate) fn origin_uuid(origin: &Origin) -> Uuid {
-    session_uuid(origin.member, origin.session)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_of_sessions_sort_as_the_sessions_do() {
-        let uuid = |session, member| session_uuid(MemberId(member), SessionId(session)).0;
-        assert!(uuid(1 << 60, 9) < uuid((1 << 60) + 1, 3));
-        assert!(uuid(255, 1) < uuid(256, 1));
-        assert!(uuid(5, 1) < uuid(5, 2));
     }
 }

@@ -23,18 +23,18 @@ impl Host for Connection {
     fn log(&self, level: Level, text: &str) {
         let level = match level {
             // Unless asked for by the option `debug`, the server shows these with wsrep_debug only.
-            Level::Debug if !self.settings.debug() => LogLevel::Debug,
+            Level::Debug if !self.shared.options.debug() => LogLevel::Debug,
             Level::Debug | Level::Info => LogLevel::Info,
             Level::Warning => LogLevel::Warn,
             Level::Error => LogLevel::Error,
         };
-        self.callbacks.log(level, text);
+        self.shared.callbacks.log(level, text);
     }
 
     fn deliver(&self, delivery: Delivery) -> ControlFlow<()> {
         let taken = match delivery {
             Delivery::View(view) => {
-                self.counters.received.one();
+                self.shared.counters.received.one();
                 self.sequencer.push(Queued::View(view))
             }
             Delivery::Action {
@@ -46,8 +46,8 @@ impl Host for Connection {
                 origin,
                 data: Some(data),
             } => {
-                self.counters.received.one();
-                self.counters.received_bytes.add(data.len() as u64);
+                self.shared.counters.received.one();
+                self.shared.counters.received_bytes.add(data.len() as u64);
                 let (seqno, depends_on) = (seqno.0, depends_on.0);
                 self.sequencer.push(Queued::Action {
                     seqno,
@@ -77,8 +77,8 @@ impl Host for Connection {
         self.sequencer.add_task(after, Task::Donate(request));
     }
 
-    fn state_transfer_event(&self, id: u64, news: StateTransferEvent) {
-        self.update(|state| state.news.push_back((id, news)));
+    fn state_transfer_event(&self, id: u64, event: StateTransferEvent) {
+        self.update(|state| state.sst.add(id, event));
     }
 
     fn allows(&self, ip: &str) -> bool {
@@ -102,7 +102,7 @@ impl Host for Connection {
     }
 
     fn needs_copy(&self, why: &str) {
-        self.position.unusable();
+        self.shared.position.unusable();
         self.fail(why);
     }
 }

@@ -1,72 +1,133 @@
-//! Giving a joiner a full copy, by the server's own scripts.
+//! SST at the donor: gives a joiner a full copy, by the server's own scripts. Desync is here too,
+//! because both take a server out of service.
 
-use synod_node::{DonorRequest, Seqno};
+use synod_node::{DonorRequest, MemberId, Seqno};
 
 use crate::api::{Gtid, LogLevel, RecvContext, Status};
 use crate::apply::sequencer::Task;
-use crate::connection::{Connection, Donation};
+use crate::connection::Connection;
 use crate::status::LocalState;
 
-/// What a joiner is told, in place of the script's exit code, if the donor's server did not start it.
+/// The code that a joiner gets, in place of the script's exit code, if the donor's server did not
+/// start the script.
 const SERVER_REFUSED: i32 = 1;
+
+/// A full copy that this server gives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Donation {
+    /// Number of the joiner's request.
+    id: u64,
+    /// The member that gets the copy.
+    joiner: MemberId,
+}
+
+/// What becomes of a joiner's request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum DonorAnswer {
+    /// This server gives the copy.
+    Accepted,
+    /// The same request was accepted before; it came twice.
+    Repeated,
+    /// It does not, for this reason.
+    Refused(&'static str),
+}
+
+/// What keeps this server out of service: a copy that it gives, and desync requests.
+#[derive(Default)]
+pub(crate) struct Donor {
+    given: Option<Donation>,
+    desyncs: u32,
+}
+
+impl Donor {
+    fn request(&mut self, id: u64, joiner: MemberId, local: LocalState) -> DonorAnswer {
+        let donation = Donation { id, joiner };
+        if self.given == Some(donation) {
+            return DonorAnswer::Repeated;
+        }
+        if self.given.is_some() {
+            return DonorAnswer::Refused("this member gives a copy to another joiner");
+        }
+        if !matches!(local, LocalState::Synced | LocalState::Joined) {
+            return DonorAnswer::Refused("this member is not synced");
+        }
+        self.given = Some(donation);
+        DonorAnswer::Accepted
+    }
+
+    /// The copy is over; which one it was.
+    fn finish(&mut self) -> Option<Donation> {
+        self.given.take()
+    }
+
+    /// One more request to be out of service; whether the server leaves service by it.
+    fn desync(&mut self, local: LocalState) -> bool {
+        self.desyncs = self.desyncs.saturating_add(1);
+        self.desyncs == 1 && local == LocalState::Synced
+    }
+
+    /// One request less; whether nothing keeps the server out of service any more.
+    fn resync(&mut self) -> bool {
+        let was_desynced = self.desyncs > 0;
+        self.desyncs = self.desyncs.saturating_sub(1);
+        was_desynced && self.is_in_service()
+    }
+
+    /// Whether nothing keeps the server out of service.
+    pub(crate) fn is_in_service(&self) -> bool {
+        self.given.is_none() && self.desyncs == 0
+    }
+
+    /// Desync requests that were not taken back.
+    pub(crate) fn desyncs(&self) -> u32 {
+        self.desyncs
+    }
+
+    /// The group is lost, and desync requests with it.
+    pub(crate) fn forget_desyncs(&mut self) {
+        self.desyncs = 0;
+    }
+}
 
 impl Connection {
     /// Starts the copy. Everything up to the joiner's view is released here.
     pub(crate) fn donate_copy(&self, ctx: RecvContext, request: &DonorRequest) {
         let Some(node) = self.node() else { return };
-        let refusal = {
+        let (id, joiner) = (request.id, request.joiner);
+        let answer = {
             let mut state = self.state();
-            let same = state
-                .donation
-                .as_ref()
-                .is_some_and(|d| (d.id, d.joiner) == (request.id, request.joiner));
-            if same {
-                return;
-            }
-            let fit = matches!(state.local, LocalState::Synced | LocalState::Joined);
-            match (state.donation.is_some(), fit) {
-                (true, _) => Some("this member gives a copy to somebody else"),
-                (false, false) => Some("this member is not synced"),
-                (false, true) => {
-                    state.donation = Some(Donation {
-                        id: request.id,
-                        joiner: request.joiner,
-                    });
-                    None
-                }
-            }
+            let local = state.lifecycle.local();
+            state.donor.request(id, joiner, local)
         };
-        if let Some(why) = refusal {
-            node.answer_state_request(request.id, request.joiner, false, why.to_owned());
-            return;
+        match answer {
+            DonorAnswer::Accepted => {}
+            DonorAnswer::Repeated => return,
+            DonorAnswer::Refused(why) => {
+                return node.answer_state_request(id, joiner, false, why.to_owned());
+            }
         }
         self.set_local(LocalState::DonorDesynced);
-        let gtid = Gtid {
-            group: self.group(),
-            seqno: request.after.0,
-        };
-        let (id, joiner) = (request.id, request.joiner);
-        // With mysqldump the server comes back when everything is sent. The joiner would have asked another
-        // donor by then.
+        let gtid = self.gtid(request.after.0);
+        // With mysqldump the server comes back when everything is sent. The joiner would have asked
+        // another donor by then.
         node.answer_state_request(id, joiner, true, String::new());
-        let started = self
-            .callbacks
-            .sst_donate(ctx, &request.request, gtid, false);
+        let callbacks = &self.shared.callbacks;
+        let started = callbacks.sst_donate(ctx, &request.request, gtid, false);
         if let Err(error) = started {
             self.log(LogLevel::Error, format!("cannot give a copy: {error}"));
-            self.update(|state| state.donation = None);
+            self.update(|state| state.donor.finish());
             self.set_local(LocalState::Joined);
             self.sequencer.add_task(0, Task::Synced);
             let text = format!("the donor's server refused: {error}");
-            // It would refuse the same request again, and so would others. The joiner says so and stops;
-            // otherwise it would take a donor out of service every second.
+            // It would refuse the same request again, and so would other donors. The joiner says so
+            // and stops; otherwise it would take a donor out of service every second.
             node.finish_donation(id, joiner, Seqno(-1), SERVER_REFUSED, text);
         }
     }
 
-    /// The copy is sent, or failed.
+    /// The copy is sent (`code` 0), or failed.
     pub(crate) fn copy_sent(&self, gtid: Gtid, code: i32) -> Status {
-        let Some(donation) = self.update(|state| state.donation.take()) else {
+        let Some(donation) = self.update(|state| state.donor.finish()) else {
             return Status::Ok;
         };
         if let Some(node) = self.node() {
@@ -81,30 +142,71 @@ impl Connection {
         Status::Ok
     }
 
-    /// Steps out of flow control.
+    /// Takes the server out of service.
     pub(crate) fn desync(&self) -> Status {
-        let step = self.update(|state| {
-            state.desyncs = state.desyncs.saturating_add(1);
-            state.desyncs == 1 && state.local == LocalState::Synced
+        let leaves_service = self.update(|state| {
+            let local = state.lifecycle.local();
+            state.donor.desync(local)
         });
-        if step {
+        if leaves_service {
             self.set_local(LocalState::DonorDesynced);
         }
         Status::Ok
     }
 
-    /// Steps back; the server is told once it has caught up.
+    /// Takes a desync back; `synced` is called once the server has caught up.
     pub(crate) fn resync(&self) -> Status {
-        let back = self.update(|state| {
-            let stepped_out = state.desyncs > 0;
-            state.desyncs = state.desyncs.saturating_sub(1);
-            let back = stepped_out && state.desyncs == 0;
-            back && state.donation.is_none() && state.shown_primary
-        });
+        let back = self.update(|state| state.donor.resync() && state.views.is_primary());
         if back {
             self.set_local(LocalState::Joined);
             self.sequencer.add_task(0, Task::Synced);
         }
         Status::Ok
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ONE: MemberId = MemberId(1);
+    const TWO: MemberId = MemberId(2);
+
+    #[test]
+    fn donor_gives_one_copy_at_a_time_and_knows_a_repeated_request() {
+        let mut donor = Donor::default();
+        let refused = donor.request(7, ONE, LocalState::Joining);
+        assert!(matches!(refused, DonorAnswer::Refused(_)), "not synced");
+        let accepted = donor.request(7, ONE, LocalState::Synced);
+        assert_eq!(accepted, DonorAnswer::Accepted);
+        let again = donor.request(7, ONE, LocalState::DonorDesynced);
+        assert_eq!(again, DonorAnswer::Repeated);
+        let other = donor.request(7, TWO, LocalState::DonorDesynced);
+        assert!(matches!(other, DonorAnswer::Refused(_)));
+        assert_eq!(donor.finish(), Some(Donation { id: 7, joiner: ONE }));
+        assert_eq!(donor.finish(), None);
+    }
+
+    #[test]
+    fn each_desync_needs_its_resync() {
+        let mut donor = Donor::default();
+        assert!(donor.desync(LocalState::Synced));
+        assert!(
+            !donor.desync(LocalState::DonorDesynced),
+            "it has left already"
+        );
+        assert!(!donor.resync());
+        assert!(donor.resync());
+        assert!(!donor.resync(), "nothing to take back");
+    }
+
+    #[test]
+    fn copy_that_is_given_keeps_the_server_out_of_service() {
+        let mut donor = Donor::default();
+        donor.desync(LocalState::Synced);
+        donor.request(7, ONE, LocalState::Joined);
+        assert!(!donor.resync());
+        donor.finish();
+        assert!(donor.is_in_service());
     }
 }

@@ -1,118 +1,190 @@
 //! SST at the joiner: asks for a donor, waits for the full copy, accepts it.
 //!
-//! Runs on the first applier's thread. The server's own scripts receive the copy; this member asks
-//! for it, retries refusals, and gives up when the donor is gone.
+//! Runs on the first applier's thread. The server's own scripts receive the copy. This member asks
+//! for it, asks again after a refusal, and gives up when the donor is gone: the scripts would wait
+//! for it for ever.
 
+use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use synod_node::{MemberId, Seqno, SessionId, StateTransferEvent, View as GroupView};
 
-use crate::api::LogLevel;
+use crate::api::{Gtid, LogLevel};
+use crate::connection::Connection;
 use crate::connection::join::JoinEnd;
-use crate::connection::{Connection, Received};
 use crate::status::LocalState;
 
-/// After a refusal, the next request for a donor.
+/// Time from a refusal to the next request for a donor.
 const REFUSED_RETRY: Duration = Duration::from_secs(1);
-/// Without any answer, the next request. A donor answers once it has applied what the joiner's view
-/// comes after, which takes it a while under load; two donors at once would spoil the copy.
+/// Time from a request without any answer to the next. A donor answers once it has applied what the
+/// joiner's view comes after, which takes a while under load; two donors at once would spoil the
+/// copy.
 const SILENT_RETRY: Duration = Duration::from_secs(15);
-/// How often the joiner looks whether its donor is still there.
+/// Time between two looks whether the donor is still present.
 const DONOR_WATCH: Duration = Duration::from_secs(2);
+
+/// How the full copy that this server asked for ended, as the server reports it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Received {
+    /// Position of the database.
+    pub(crate) gtid: Gtid,
+    /// Zero: complete. Otherwise the server's code for the failure.
+    pub(crate) code: i32,
+}
+
+/// `wsrep_sst_donor`: which donors to ask.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct DonorPreference {
+    /// Names of members, in order of preference.
+    names: Vec<String>,
+    /// Whether another member may be the donor if none of them can.
+    any: bool,
+}
+
+impl DonorPreference {
+    /// Names with commas between them; a comma at the end, or no name, allows any other member.
+    pub(crate) fn parse(text: &str) -> DonorPreference {
+        let names: Vec<String> = text
+            .split(',')
+            .map(str::trim)
+            .filter(|name| !name.is_empty())
+            .map(str::to_owned)
+            .collect();
+        let any = names.is_empty() || text.trim_end().ends_with(',');
+        DonorPreference { names, any }
+    }
+}
+
+/// What other threads have reported about the copy, until the joiner's thread takes it.
+#[derive(Default)]
+pub(crate) struct SstNews {
+    events: VecDeque<(u64, StateTransferEvent)>,
+    received: Option<Received>,
+}
+
+impl SstNews {
+    /// A donor, or the leader, has answered the request `id`.
+    pub(crate) fn add(&mut self, id: u64, event: StateTransferEvent) {
+        self.events.push_back((id, event));
+    }
+
+    /// The server has the copy, or has failed to get it.
+    pub(crate) fn receive(&mut self, received: Received) {
+        self.received = Some(received);
+    }
+}
+
+/// What wakes a joiner that waits for its copy.
+enum CopyEvent {
+    Received(Received),
+    Failed(String),
+    Left,
+    Answer(u64, StateTransferEvent),
+}
 
 impl Connection {
     /// Gets a full copy by the server's own scripts.
     pub(super) fn take_copy(&self, view: &GroupView) -> Result<(), JoinEnd> {
-        // The scripts make room first, and half a copy has a position too, which nobody must believe.
-        self.position.unusable();
+        // The scripts delete the database first. Half a copy has a position too, which must not be
+        // believed.
+        self.shared.position.unusable();
         let unprepared = |error| JoinEnd::Unprepared(format!("cannot join the group: {error}"));
-        let Some(request) = self.callbacks.sst_request().map_err(unprepared)? else {
+        let asked = self.shared.callbacks.sst_request();
+        let Some(request) = asked.map_err(unprepared)? else {
             return Err(
-                "a full copy is needed, which a running server cannot take: restart it \
-                        (without wsrep_start_position, so that it asks for a copy at start)"
+                "a full copy (SST) is needed, which a running server cannot take: restart it \
+                 (without wsrep_start_position, so that it asks for a copy at start)"
                     .into(),
             );
         };
         if is_without_copy(&request) {
-            return self.starts_at(view, view.seqno.0);
+            return self.start_at(view, view.seqno.0);
         }
-        self.log(LogLevel::Info, "asking for a full copy");
+        self.log(LogLevel::Info, "asking for a full copy (SST)");
         self.set_local(LocalState::ReceivingStateTransfer);
         let received = self.wait_for_copy(view, &request)?;
         if received < view.seqno.0 {
-            self.log(
-                LogLevel::Info,
-                format!(
-                    "the copy is at {received}, before the view at {}",
-                    view.seqno
-                ),
-            );
+            let seqno = view.seqno;
+            let line = format!("the copy is at {received}, before the view at {seqno}");
+            self.log(LogLevel::Info, line);
         }
-        self.starts_at(view, received)
+        self.start_at(view, received)
     }
 
     /// The database is a copy at `position`.
-    fn starts_at(&self, view: &GroupView, position: i64) -> Result<(), JoinEnd> {
+    fn start_at(&self, view: &GroupView, position: i64) -> Result<(), JoinEnd> {
         let node = self.node().ok_or("no node is running")?;
         if !node.can_deliver_after(Seqno(position)) {
             let first = node.status().first_seqno;
             let why = format!(
-                "the copy is at {position}, but this member's log begins at {first} only: what is \
-                 between is missing. Start the server again for a newer copy"
+                "the copy is at {position}, but this member's log begins at {first}: the actions \
+                 between are missing. Start the server again for a newer copy"
             );
             return Err(JoinEnd::Failed(why));
         }
         self.sequencer.reset(position);
-        self.position.changing(self.group());
+        self.shared.position.changing(self.group());
         self.update(|state| {
-            state.tracked = true;
-            state.votes.begin_at(position);
+            state.lifecycle.track();
+            state.outcomes.begin_at(position);
             if position >= view.seqno.0 {
-                // The copy contains the view: the server will not be shown it again.
-                state.view = Some(view.clone());
-                state.shown_primary = true;
-                state.in_order = true;
+                state.views.start_with(view);
             }
         });
         Ok(())
     }
 
     fn wait_for_copy(&self, view: &GroupView, request: &[u8]) -> Result<i64, JoinEnd> {
-        let mut copy = Copy {
-            connection: self,
-            view,
-            request: Bytes::copy_from_slice(request),
-            asked: Vec::new(),
-            next_ask: None,
-            donor: None,
-            told: String::new(),
+        let node = self.node().ok_or("no node is running")?;
+        let request = Bytes::copy_from_slice(request);
+        let ask = |search: &mut DonorSearch| {
+            let DonorPreference { names, any } = self.donors.clone();
+            let id = node.request_state(view.seqno, names, any, request.clone());
+            search.asked(id, Instant::now());
         };
-        copy.ask()?;
+        // The session in which a member is present.
+        let session_of = |member: MemberId| {
+            let members = node.status().view.members;
+            let found = members.into_iter().find(|m| m.member == member);
+            found.map(|m| m.session)
+        };
+        let mut search = DonorSearch::default();
+        ask(&mut search);
         loop {
-            let event = self.wait_for(Some(copy.wake_at()), |state| {
-                if let Some(received) = state.received.take() {
-                    return Some(CopyEvent::Received(received));
-                }
-                if let Some(why) = &state.failure {
-                    return Some(CopyEvent::Failed(why.clone()));
-                }
-                if self.is_closing() {
-                    return Some(CopyEvent::Left);
-                }
-                state
-                    .news
-                    .pop_front()
-                    .map(|(of, news)| CopyEvent::News(of, news))
-            });
-            match event {
+            let wake_at = search.wake_at(Instant::now());
+            match self.wait_for(Some(wake_at), |state| {
+                self.next_copy_event(&mut state.sst, state.lifecycle.failure())
+            }) {
                 Some(CopyEvent::Received(received)) => return self.accept_copy(received),
                 Some(CopyEvent::Failed(why)) => return Err(JoinEnd::Failed(why)),
                 Some(CopyEvent::Left) => return Err(JoinEnd::Left),
-                Some(CopyEvent::News(of, news)) => copy.hear(of, news)?,
-                None => copy.look()?,
+                Some(CopyEvent::Answer(of, event)) => {
+                    if let Some(line) = search.hear(of, event, session_of, Instant::now())? {
+                        self.log(LogLevel::Info, line);
+                    }
+                }
+                None => {
+                    if search.must_ask(session_of)? {
+                        ask(&mut search);
+                    }
+                }
             }
         }
+    }
+
+    fn next_copy_event(&self, sst: &mut SstNews, failure: Option<&String>) -> Option<CopyEvent> {
+        if let Some(received) = sst.received.take() {
+            return Some(CopyEvent::Received(received));
+        }
+        if let Some(why) = failure {
+            return Some(CopyEvent::Failed(why.clone()));
+        }
+        if self.is_closing() {
+            return Some(CopyEvent::Left);
+        }
+        let (of, event) = sst.events.pop_front()?;
+        Some(CopyEvent::Answer(of, event))
     }
 
     fn accept_copy(&self, received: Received) -> Result<i64, JoinEnd> {
@@ -131,74 +203,78 @@ impl Connection {
     }
 }
 
-/// A copy on its way.
-struct Copy<'a> {
-    connection: &'a Connection,
-    view: &'a GroupView,
-    request: Bytes,
+/// The search for a donor, and the watch over the one that was found.
+#[derive(Default)]
+struct DonorSearch {
     /// Requests sent; each may still be answered.
-    asked: Vec<u64>,
-    /// When to ask again, unless a donor has begun.
+    requests: Vec<u64>,
+    /// When to ask again, unless a donor has accepted.
     next_ask: Option<Instant>,
-    /// Who gives the copy.
-    donor: Option<Donor>,
-    /// Last text of a refusal.
-    told: String,
+    /// The member that gives the copy.
+    donor: Option<AcceptedDonor>,
+    /// Text of the last refusal, which is logged once.
+    refusal: String,
 }
 
 #[derive(Clone, Copy)]
-struct Donor {
+struct AcceptedDonor {
     member: MemberId,
-    /// Undefined if it was in no view when it was heard of.
+    /// `None` if it was in no view when its answer came.
     session: Option<SessionId>,
-    /// The request it has accepted.
+    /// The request that it has accepted.
     request: u64,
 }
 
-impl Copy<'_> {
-    fn ask(&mut self) -> Result<(), JoinEnd> {
-        let node = self.connection.node().ok_or("no node is running")?;
-        let (preferred, any) = self.connection.donors.clone();
-        let request = self.request.clone();
-        self.asked
-            .push(node.request_state(self.view.seqno, preferred, any, request));
-        self.next_ask = Some(Instant::now() + SILENT_RETRY);
-        Ok(())
+impl DonorSearch {
+    /// A request was sent.
+    fn asked(&mut self, request: u64, now: Instant) {
+        self.requests.push(request);
+        self.next_ask = Some(now + SILENT_RETRY);
     }
 
-    fn wake_at(&self) -> Instant {
+    /// When to look again if nothing is reported.
+    fn wake_at(&self, now: Instant) -> Instant {
         match (self.donor, self.next_ask) {
             (None, Some(at)) => at,
-            _ => Instant::now() + DONOR_WATCH,
+            _ => now + DONOR_WATCH,
         }
     }
 
-    fn hear(&mut self, of: u64, news: StateTransferEvent) -> Result<(), JoinEnd> {
-        if !self.asked.contains(&of) {
-            return Ok(());
+    /// An answer to request `of`; a line to log, if there is one.
+    ///
+    /// # Errors
+    /// The donor has failed.
+    fn hear(
+        &mut self,
+        of: u64,
+        event: StateTransferEvent,
+        session_of: impl Fn(MemberId) -> Option<SessionId>,
+        now: Instant,
+    ) -> Result<Option<String>, String> {
+        if !self.requests.contains(&of) {
+            return Ok(None);
         }
-        match (news, self.donor) {
+        match (event, self.donor) {
             (StateTransferEvent::Accepted { donor: member }, None) => {
-                let session = self.session_of(member);
-                self.donor = Some(Donor {
+                self.donor = Some(AcceptedDonor {
                     member,
-                    session,
+                    session: session_of(member),
                     request: of,
                 });
             }
             (StateTransferEvent::NoDonor { text }, None) => {
-                self.next_ask = Some(Instant::now() + REFUSED_RETRY);
-                if self.told != text {
+                self.next_ask = Some(now + REFUSED_RETRY);
+                if self.refusal != text {
                     let line = format!("waiting for a donor: {text}");
-                    self.connection.log(LogLevel::Info, line);
-                    self.told = text;
+                    self.refusal = text;
+                    return Ok(Some(line));
                 }
             }
             // The donor's script may fail before the donor's answer gets here.
             (StateTransferEvent::Failed { code, text }, donor)
                 if donor.is_none_or(|donor| donor.request == of) =>
             {
-                return Err(format!("the donor failed with code {code}: {text}").into());
+                return Err(format!("the donor failed with code {code}: {text}"));
             }
             // The server's own scripts say when the copy is complete. The rest are late answers.
             (StateTransferEvent::Done { .. }, _)
@@ -206,42 +282,103 @@ impl Copy<'_> {
             | (StateTransferEvent::Accepted { .. } | StateTransferEvent::NoDonor { .. }, Some(_)) =>
                 {}
         }
-        Ok(())
+        Ok(None)
     }
 
-    /// The session in which a member is present.
-    fn session_of(&self, member: MemberId) -> Option<SessionId> {
-        let members = self.connection.node()?.status().view.members;
-        members
-            .into_iter()
-            .find(|m| m.member == member)
-            .map(|m| m.session)
-    }
-
-    /// Nothing was heard: asks again, or looks after the donor. The scripts would wait for ever for
-    /// one that is gone.
-    fn look(&mut self) -> Result<(), JoinEnd> {
+    /// Nothing was reported: whether to ask again.
+    ///
+    /// # Errors
+    /// The donor is gone. A donor that was restarted does not remember the copy.
+    fn must_ask(&self, session_of: impl Fn(MemberId) -> Option<SessionId>) -> Result<bool, String> {
         let Some(donor) = self.donor else {
-            return self.ask();
+            return Ok(true);
         };
-        // One that was restarted does not remember.
-        let present = self.session_of(donor.member);
+        let present = session_of(donor.member);
         if present.is_some() && (donor.session.is_none() || present == donor.session) {
-            return Ok(());
+            return Ok(false);
         }
-        Err("the donor has left the group: start this server again for another copy".into())
+        Err("the donor has left the group: start this server again for another copy".to_owned())
     }
-}
-
-enum CopyEvent {
-    Received(Received),
-    Failed(String),
-    Left,
-    News(u64, StateTransferEvent),
 }
 
 /// `wsrep_sst_method=skip` and the like: the server says that it needs nothing.
 fn is_without_copy(request: &[u8]) -> bool {
     let method = request.split(|byte| *byte == 0).next().unwrap_or_default();
     method == b"trivial" || method == b"none"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DONOR: MemberId = MemberId(4);
+
+    fn in_session(session: u64) -> impl Fn(MemberId) -> Option<SessionId> {
+        move |_| Some(SessionId(session))
+    }
+
+    fn refused(text: &str) -> StateTransferEvent {
+        StateTransferEvent::NoDonor {
+            text: text.to_owned(),
+        }
+    }
+
+    fn failed() -> StateTransferEvent {
+        StateTransferEvent::Failed {
+            code: 9,
+            text: String::new(),
+        }
+    }
+
+    #[test]
+    fn comma_at_the_end_allows_any_donor() {
+        let parsed = |text| DonorPreference::parse(text);
+        assert!(parsed("").any);
+        assert!(!parsed("a, b").any);
+        assert_eq!(parsed("a, b").names, ["a", "b"]);
+        assert!(parsed("a,b, ").any);
+    }
+
+    #[test]
+    fn refusal_is_logged_once_and_asked_again_after_a_second() {
+        let now = Instant::now();
+        let mut search = DonorSearch::default();
+        search.asked(1, now);
+        assert_eq!(search.wake_at(now), now + SILENT_RETRY);
+        let line = search.hear(1, refused("busy"), in_session(1), now).unwrap();
+        assert_eq!(line.as_deref(), Some("waiting for a donor: busy"));
+        assert_eq!(search.wake_at(now), now + REFUSED_RETRY);
+        let again = search.hear(1, refused("busy"), in_session(1), now).unwrap();
+        assert_eq!(again, None);
+        assert!(search.must_ask(in_session(1)).unwrap());
+    }
+
+    #[test]
+    fn donor_is_watched_by_its_session() {
+        let now = Instant::now();
+        let mut search = DonorSearch::default();
+        search.asked(1, now);
+        let accepted = StateTransferEvent::Accepted { donor: DONOR };
+        search.hear(1, accepted, in_session(7), now).unwrap();
+        assert_eq!(search.wake_at(now), now + DONOR_WATCH);
+        assert!(!search.must_ask(in_session(7)).unwrap());
+        assert!(search.must_ask(in_session(8)).is_err(), "it was restarted");
+        assert!(search.must_ask(|_| None).is_err());
+    }
+
+    #[test]
+    fn only_failures_of_the_donor_in_charge_count() {
+        let now = Instant::now();
+        let mut search = DonorSearch::default();
+        search.asked(1, now);
+        search.asked(2, now);
+        let accepted = StateTransferEvent::Accepted { donor: DONOR };
+        search.hear(2, accepted, in_session(7), now).unwrap();
+        assert!(search.hear(1, failed(), in_session(7), now).is_ok());
+        assert!(
+            search.hear(3, failed(), in_session(7), now).is_ok(),
+            "not asked"
+        );
+        assert!(search.hear(2, failed(), in_session(7), now).is_err());
+    }
 }

@@ -44,7 +44,7 @@ pub(crate) struct PositionKeeper {
     callbacks: Callbacks,
     current: Mutex<Known>,
     /// `safe_to_bootstrap: 1` in the file at start, written by an operator.
-    may_go_on_alone: bool,
+    may_bootstrap: bool,
 }
 
 impl PositionKeeper {
@@ -59,7 +59,7 @@ impl PositionKeeper {
         callbacks: Callbacks,
     ) -> Result<PositionKeeper, GrastateError> {
         let saved = grastate::read(&data_dir)?;
-        let may_go_on_alone =
+        let may_bootstrap =
             saved.is_some_and(|saved| saved.safe_to_bootstrap && !saved.last_member);
         let (position, told) = start_position(start, saved);
         if let Some(told) = told {
@@ -70,14 +70,14 @@ impl PositionKeeper {
             data_dir,
             callbacks,
             current,
-            may_go_on_alone,
+            may_bootstrap,
         })
     }
 
     /// Whether an operator has said in `grastate.dat`, as Galera's handbook has it after the loss of
     /// all servers, that a group may be begun from this server's data.
-    pub(crate) fn may_go_on_alone(&self) -> bool {
-        self.may_go_on_alone
+    pub(crate) fn may_bootstrap(&self) -> bool {
+        self.may_bootstrap
     }
 
     /// Where the database is, as far as that is known now.

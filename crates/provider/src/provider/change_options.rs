@@ -49,7 +49,7 @@ impl Provider {
         log_notices(&self.callbacks, update);
         let queue_bytes = {
             let options = self.options();
-            self.settings.update(&options);
+            self.live.update(&options);
             to_usize(options.unsigned(key::APPLY_QUEUE_SIZE))
         };
         let Some(connection) = self.connection() else {

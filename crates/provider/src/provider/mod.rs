@@ -17,14 +17,15 @@ use crate::api::{
     AbortOutcome, Callbacks, CertifyOutcome, Gtid, InitArgs, InitError, LogLevel, ProviderApi,
     RecvContext, ReplayContext, StatVar, Status, TrxHandle, TrxMeta, WsFlags,
 };
-use crate::connection::{Connection, Received};
+use crate::connection::Connection;
+use crate::connection::sst_joiner::Received;
 use crate::options::live::LiveOptions;
 use crate::options::{ClusterUrl, Defaults, Options, Update, key};
 use crate::position::PositionKeeper;
 use crate::status;
 use crate::status::counters::Counters;
 use crate::transaction::Transactions;
-use crate::transaction::stream_rollbacks::StreamEnd;
+use crate::transaction::stream_rollbacks::StreamRollback;
 
 /// Number of the connection that a starting server makes.
 const FIRST_SERIAL: u64 = 1;
@@ -34,7 +35,7 @@ pub(crate) struct Provider {
     args: InitArgs,
     callbacks: Callbacks,
     options: Mutex<Options>,
-    settings: Arc<LiveOptions>,
+    live: Arc<LiveOptions>,
     position: Arc<PositionKeeper>,
     /// The present connection, or the last one.
     connection: RwLock<Option<Arc<Connection>>>,
@@ -59,13 +60,13 @@ pub fn create(args: InitArgs, callbacks: Callbacks) -> Result<Arc<dyn ProviderAp
     let data_dir = PathBuf::from(&args.data_dir);
     let position = PositionKeeper::load(data_dir, args.start_position, callbacks.clone())
         .map_err(|error| InitError::Other(error.into()))?;
-    let settings = LiveOptions::default();
-    settings.update(&options);
+    let live = LiveOptions::default();
+    live.update(&options);
     Ok(Arc::new(Provider {
         args,
         callbacks,
         options: Mutex::new(options),
-        settings: Arc::new(settings),
+        live: Arc::new(live),
         position: Arc::new(position),
         connection: RwLock::new(None),
         changing: Mutex::new(()),
@@ -222,7 +223,7 @@ impl ProviderApi for Provider {
 
     fn rollback(&self, trx: u64) -> Status {
         self.with(Status::ConnFail, |connection| {
-            connection.end_stream(StreamEnd::of(trx))
+            connection.roll_back_stream(StreamRollback::of(trx))
         })
     }
 
@@ -244,7 +245,7 @@ impl ProviderApi for Provider {
         if kind != sys::WSREP_DATA_ORDERED {
             return Status::NotImplemented;
         }
-        let limit = self.settings.write_set_bytes_max();
+        let limit = self.live.write_set_bytes_max();
         let transaction = self.transactions.open(handle);
         let mut gathered = transaction.lock();
         if (gathered.data.len() + data.len()) as u64 > limit {
@@ -295,7 +296,7 @@ impl ProviderApi for Provider {
 
     fn sst_received(&self, gtid: Gtid, code: i32) -> Status {
         self.with(Status::ConnFail, |connection| {
-            connection.update(|state| state.received = Some(Received { gtid, code }));
+            connection.update(|state| state.sst.receive(Received { gtid, code }));
             Status::Ok
         })
     }

@@ -14,6 +14,7 @@ use synod_node::{
 
 use super::{FIRST_SERIAL, Provider};
 use crate::api::LogLevel;
+use crate::connection::sst_joiner::DonorPreference;
 use crate::connection::{Connection, Shared, State};
 use crate::options::{ClusterUrl, key};
 
@@ -71,7 +72,7 @@ impl Provider {
             callbacks: self.callbacks.clone(),
             counters: self.counters.clone(),
             transactions: self.transactions.clone(),
-            settings: self.settings.clone(),
+            options: self.live.clone(),
             position: self.position.clone(),
         };
         let queue_bytes = to_usize(self.options().unsigned(key::APPLY_QUEUE_SIZE));
@@ -79,7 +80,7 @@ impl Provider {
         let connection = Arc::new(Connection::new(
             shared,
             serial,
-            donor_list(donor),
+            DonorPreference::parse(donor),
             queue_bytes,
         ));
         let node = Node::start(config, mode, connection.clone()).map_err(|e| e.to_string())?;
@@ -87,11 +88,11 @@ impl Provider {
         node.set_quorum_loss_policy(self.quorum_loss_policy());
         node.set_inconsistency_policy(self.inconsistency_policy());
         node.set_leader_preference(self.options().leader_preference());
-        if let Err(error) = connection.start_stream_ends() {
+        if let Err(error) = connection.start_stream_rollbacks() {
             connection.shut_down();
             return Err(format!("cannot start thread synod-streams: {error}"));
         }
-        if bootstrap && self.position.may_go_on_alone() {
+        if bootstrap && self.position.may_bootstrap() {
             self.begin_from_this_member(&connection, &node);
         }
         match self.wait_until_joined(&connection, &node.status()) {
@@ -112,7 +113,7 @@ impl Provider {
             return Err("this server is connected to a group already".to_owned());
         }
         last.close_node();
-        last.join_closer();
+        last.join_threads();
         Ok(())
     }
 
@@ -160,7 +161,7 @@ impl Provider {
             self.callbacks.log(LogLevel::Info, &text);
         }
         let outcome = connection.wait_for(Instant::now().checked_add(limit), |state| {
-            match (&state.joined, &state.failure) {
+            match (&state.joined, state.lifecycle.failure()) {
                 (Some(_), _) => Some(Ok(())),
                 (None, Some(why)) => Some(Err(why.clone())),
                 (None, None) => None,
@@ -184,16 +185,4 @@ impl Provider {
 
 pub(super) fn to_usize(number: u64) -> usize {
     usize::try_from(number).unwrap_or(usize::MAX)
-}
-
-/// `wsrep_sst_donor`: names in order of preference; a comma at the end allows anybody else.
-fn donor_list(donor: &str) -> (Vec<String>, bool) {
-    let names: Vec<String> = donor
-        .split(',')
-        .map(str::trim)
-        .filter(|n| !n.is_empty())
-        .map(str::to_owned)
-        .collect();
-    let any = names.is_empty() || donor.trim_end().ends_with(',');
-    (names, any)
 }

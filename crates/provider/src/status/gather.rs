@@ -40,7 +40,12 @@ pub(crate) fn gather(
     inputs.cert_index_size = to_i64(status.cert_keys);
     let (local, desyncs, ended) = {
         let state = connection.state();
-        (state.local, state.desyncs, state.ended)
+        let lifecycle = &state.lifecycle;
+        (
+            lifecycle.local(),
+            state.donor.desyncs(),
+            lifecycle.has_ended(),
+        )
     };
     inputs.state = local;
     if local == LocalState::Inconsistent {
@@ -62,7 +67,7 @@ pub(crate) fn gather(
         desync_count: i64::from(desyncs),
         latency: counters
             .latency
-            .shown(Instant::now(), connection.settings.stats_period()),
+            .shown(Instant::now(), connection.shared.options.stats_period()),
         operational: status.primary,
         member: connection.own_uuid(),
         segment,

@@ -11,7 +11,7 @@ use crate::transaction::Phase;
 impl Connection {
     /// Aborts a local transaction for an action of higher priority. Waits for nothing.
     pub(crate) fn abort(&self, bf_seqno: i64, victim: u64) -> AbortOutcome {
-        let Some(transaction) = self.transactions.by_trx(victim) else {
+        let Some(transaction) = self.shared.transactions.by_trx(victim) else {
             return abort_outcome(Status::Ok, -1);
         };
         let mut gathered = transaction.lock();

@@ -22,11 +22,11 @@ impl Connection {
         handle: &mut TrxHandle,
         flags: WsFlags,
     ) -> CertifyOutcome {
-        let transaction = self.transactions.open(handle);
+        let transaction = self.shared.transactions.open(handle);
         // Nothing new leaves a paused server: it could not take its place, and what others order
         // meanwhile would only make it a conflict.
         self.sequencer.wait_resumed(&transaction.interrupted);
-        self.await_the_other(self.sequencer.alone(), &transaction);
+        self.wait_for_conflicting_action(self.sequencer.alone(), &transaction);
         let action = match self.make_action(conn, &transaction, flags) {
             Ok(action) => action,
             Err(status) => {
@@ -38,7 +38,7 @@ impl Connection {
             return outcome(Status::ConnFail);
         };
         let submitted = Instant::now();
-        let pending = node.submit_with(&action, streaming::patience(&transaction.lock()));
+        let pending = node.submit_with(&action, streaming::wait_policy(&transaction.lock()));
         {
             let mut gathered = transaction.lock();
             gathered.submitted = action.data;
@@ -63,7 +63,7 @@ impl Connection {
     ///   before it (`wsrep_retry_autocommit`) would only be refused again, or aborted.
     ///
     /// Whoever needs what the transaction holds meanwhile aborts it.
-    fn await_the_other(&self, seqno: i64, transaction: &Transaction) {
+    fn wait_for_conflicting_action(&self, seqno: i64, transaction: &Transaction) {
         let deadline = Instant::now() + CONFLICT_PATIENCE;
         let interrupted = &transaction.interrupted;
         self.sequencer
@@ -74,8 +74,8 @@ impl Connection {
     pub(crate) fn note_latency(&self, submitted: Instant, fate: ProposalResult) {
         if let ProposalResult::Ordered { .. } = fate {
             let now = Instant::now();
-            let (took, period) = (now - submitted, self.settings.stats_period());
-            self.counters.latency.note(now, took, period);
+            let (took, period) = (now - submitted, self.shared.options.stats_period());
+            self.shared.counters.latency.note(now, took, period);
         }
     }
 
@@ -114,15 +114,15 @@ impl Connection {
                 gathered.phase = Phase::Failed;
                 let conn = gathered.conn;
                 let is_streamed = gathered.stream.is_some();
-                let is_wanted_gone = gathered.must_abort;
+                let bf_abort_requested = gathered.must_abort;
                 drop(gathered);
                 if is_streamed && fate == ProposalResult::Unknown {
-                    self.lost_sight_of_commit(transaction.trx_id);
+                    self.fail_unknown_stream_commit(transaction.trx_id);
                 }
                 if let ProposalResult::Conflict { with } = fate
-                    && !is_wanted_gone
+                    && !bf_abort_requested
                 {
-                    self.await_the_other(with.0, transaction);
+                    self.wait_for_conflicting_action(with.0, transaction);
                 }
                 outcome(self.refused(transaction.trx_id, conn, fate))
             }
@@ -142,8 +142,8 @@ impl Connection {
             | ProposalResult::NotProposed
             | ProposalResult::Ordered { .. } => return Status::ConnFail,
         };
-        self.counters.local_cert_failures.one();
-        if self.settings.log_conflicts() {
+        self.shared.counters.local_cert_failures.one();
+        if self.shared.options.log_conflicts() {
             let line = format!("transaction {trx} of connection {conn} was refused: {why}");
             self.log(LogLevel::Info, line);
         }
@@ -167,7 +167,7 @@ impl Connection {
         }
         let flags = self.note_fragment(transaction.trx_id, &mut gathered, flags);
         let bytes = (gathered.keys.encoded_len() + gathered.data.len()) as u64;
-        if bytes > self.settings.write_set_bytes_max() {
+        if bytes > self.shared.options.write_set_bytes_max() {
             return Err(Status::SizeExceeded);
         }
         // A failed fragment is still in flight.
@@ -186,7 +186,7 @@ impl Connection {
         };
         let keys = std::mem::take(&mut gathered.keys);
         drop(gathered);
-        let counters = &self.counters;
+        let counters = &self.shared.counters;
         counters.replicated.one();
         counters.repl_keys.add(keys.len() as u64);
         counters.repl_keys_bytes.add(keys.encoded_len() as u64);

@@ -19,7 +19,7 @@ impl Connection {
         if is_applied(handle) {
             return entered(self.sequencer.enter(seqno, None));
         }
-        let Some(transaction) = self.transactions.get(handle) else {
+        let Some(transaction) = self.shared.transactions.get(handle) else {
             return Status::TrxMissing;
         };
         let (is_replaying, aborted) = {
@@ -59,7 +59,7 @@ impl Connection {
     ) -> Status {
         let seqno = meta.gtid.seqno;
         if let Some(error) = error.filter(|text| !text.is_empty())
-            && !self.may_go_on_after(seqno, error)
+            && !self.confirm_failure(seqno, error)
         {
             return Status::NodeFail;
         }
@@ -67,7 +67,7 @@ impl Connection {
             self.leave_order(seqno);
             return Status::Ok;
         }
-        let Some(transaction) = self.transactions.get(handle) else {
+        let Some(transaction) = self.shared.transactions.get(handle) else {
             return Status::TrxMissing;
         };
         let mut gathered = transaction.lock();
@@ -75,7 +75,7 @@ impl Connection {
             self.sequencer.leave(seqno);
             gathered.phase = Phase::Left(seqno);
             drop(gathered);
-            self.ended(seqno);
+            self.check_outcome(seqno);
         }
         Status::Ok
     }
@@ -83,12 +83,12 @@ impl Connection {
     /// Lets the next seqno have its turn.
     pub(crate) fn leave_order(&self, seqno: i64) {
         self.sequencer.leave(seqno);
-        self.ended(seqno);
+        self.check_outcome(seqno);
     }
 
     /// A transaction is over, or a fragment of one that goes on.
     pub(crate) fn release_transaction(&self, handle: &mut TrxHandle) -> Status {
-        let Some(transaction) = self.transactions.get(handle) else {
+        let Some(transaction) = self.shared.transactions.get(handle) else {
             handle.opaque = None;
             return Status::Ok;
         };
@@ -108,7 +108,7 @@ impl Connection {
             self.finish_transaction(&transaction, phase);
             self.end_flight();
         }
-        self.transactions.remove(handle);
+        self.shared.transactions.remove(handle);
         Status::Ok
     }
 
@@ -118,7 +118,7 @@ impl Connection {
         }
         match phase {
             Phase::Left(seqno) => {
-                self.counters.local_commits.one();
+                self.shared.counters.local_commits.one();
                 self.release(seqno);
             }
             Phase::Ordered(seqno) | Phase::Entered(seqno) | Phase::Replaying(seqno) => {

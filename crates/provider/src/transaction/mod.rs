@@ -15,7 +15,7 @@ mod certify;
 mod commit_order;
 mod replay;
 pub(crate) mod stream_rollbacks;
-mod streaming;
+pub(crate) mod streaming;
 #[cfg(test)]
 mod tests;
 pub(crate) mod toi;

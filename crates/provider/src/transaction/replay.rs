@@ -12,7 +12,7 @@ use crate::transaction::{Phase, Transaction};
 impl Connection {
     /// Applies an aborted, ordered transaction again on its client's thread.
     pub(crate) fn replay(&self, handle: &TrxHandle, ctx: ReplayContext) -> Status {
-        let Some(transaction) = self.transactions.get(handle) else {
+        let Some(transaction) = self.shared.transactions.get(handle) else {
             return Status::TrxFail;
         };
         let Some(seqno) = self.place_to_replay(&transaction) else {
@@ -37,11 +37,12 @@ impl Connection {
             }
         };
         match self
+            .shared
             .callbacks
             .apply_replay(ctx, handle, flags, &write_set.data, &meta)
         {
             Ok(_) => {
-                self.counters.local_replays.one();
+                self.shared.counters.local_replays.one();
                 Status::Ok
             }
             Err(_) if self.sequencer.is_cut_off(seqno) => {
@@ -65,20 +66,20 @@ impl Connection {
             (gathered.phase.clone(), gathered.conn)
         };
         match phase {
-            Phase::Ordered(seqno) => self.unless_lost(transaction, seqno),
+            Phase::Ordered(seqno) => self.place_unless_rolled_back(transaction, seqno),
             Phase::Certifying(pending) | Phase::AwaitingReplay(pending) => {
                 let fate = pending.wait_for_result();
                 let mut gathered = transaction.lock();
                 if let ProposalResult::Ordered { seqno, depends_on } = fate {
                     gathered.depends_on = depends_on.0;
                     drop(gathered);
-                    return self.unless_lost(transaction, seqno.0);
+                    return self.place_unless_rolled_back(transaction, seqno.0);
                 }
                 gathered.phase = Phase::Failed;
                 let is_streamed = gathered.stream.is_some();
                 drop(gathered);
                 if is_streamed && fate == ProposalResult::Unknown {
-                    self.lost_sight_of_commit(transaction.trx_id);
+                    self.fail_unknown_stream_commit(transaction.trx_id);
                 }
                 // Whatever it was, the client is told to try again.
                 let _ = self.refused(transaction.trx_id, conn, fate);

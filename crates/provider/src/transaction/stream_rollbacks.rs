@@ -1,8 +1,16 @@
-//! Rollbacks of streamed transactions: asked for under locks of the server, so they are done by a
-//! thread of their own. It lives as long as the connection.
+//! Rollbacks of streamed transactions on all members: what happens to the fragments that the others
+//! have when a client gives up its transaction.
+//!
+//! - The client rolls back, or its fragment is aborted: the server calls `rollback` under locks of
+//!   its own. So the rollback is queued, and a thread of this connection orders it.
+//! - The server leaves, or dies: it orders nothing. The next view is without this session, and every
+//!   server rolls back the streamed transactions of sessions that are not in the view.
+//!
+//! The thread lives as long as the connection.
 
+use std::collections::VecDeque;
 use std::io;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -14,65 +22,89 @@ use crate::boundary;
 use crate::connection::Connection;
 use crate::transaction::write_set::WriteSet;
 
-/// A rollback that was refused or lost is proposed again after so long.
+/// Time from a rollback that was refused or lost to the next attempt.
 const RETRY: Duration = Duration::from_millis(200);
 
-/// A streamed transaction that is over without a commit.
+/// A streamed transaction that ends without a commit.
 #[derive(Clone, Debug)]
-pub(crate) struct StreamEnd {
+pub(crate) struct StreamRollback {
     trx: u64,
     /// Its last fragment, if its client did not wait for it.
     fragment: Option<Arc<Pending>>,
 }
 
-impl StreamEnd {
+impl StreamRollback {
     /// All its fragments are known to be ordered, or refused.
-    pub(crate) fn of(trx: u64) -> StreamEnd {
-        StreamEnd {
+    pub(crate) fn of(trx: u64) -> StreamRollback {
+        StreamRollback {
             trx,
             fragment: None,
         }
     }
 
-    /// The fate of its last fragment is not known yet.
-    pub(crate) fn after(trx: u64, fragment: Arc<Pending>) -> StreamEnd {
-        StreamEnd {
+    /// The result of its last fragment is not known yet.
+    pub(crate) fn after(trx: u64, fragment: Arc<Pending>) -> StreamRollback {
+        StreamRollback {
             trx,
             fragment: Some(fragment),
         }
     }
 }
 
+/// Rollbacks that wait to be ordered, oldest first.
+#[derive(Default)]
+pub(crate) struct RollbackQueue {
+    /// The first one is being ordered.
+    waiting: VecDeque<StreamRollback>,
+    /// Rollbacks that were ordered.
+    done: u64,
+}
+
+impl RollbackQueue {
+    /// Adds a rollback, unless one of the same transaction waits that does as much.
+    fn add(&mut self, rollback: StreamRollback) {
+        let mut waiting = self.waiting.iter();
+        match waiting.find(|known| known.trx == rollback.trx) {
+            // The one with a fragment in flight comes first, so nothing is lost.
+            Some(known) if known.fragment.is_some() || rollback.fragment.is_none() => {}
+            _ => self.waiting.push_back(rollback),
+        }
+    }
+
+    fn first(&self) -> Option<StreamRollback> {
+        self.waiting.front().cloned()
+    }
+
+    fn finish_first(&mut self) {
+        self.waiting.pop_front();
+        self.done += 1;
+    }
+
+    /// How many there will have been when all that wait are ordered.
+    fn total(&self) -> u64 {
+        self.done + self.waiting.len() as u64
+    }
+}
+
 impl Connection {
     /// Has all members roll back a streamed transaction of this session. Returns at once. Refused
     /// when this server leaves: the others see that in the next view.
-    pub(crate) fn end_stream(&self, end: StreamEnd) -> Status {
+    pub(crate) fn roll_back_stream(&self, rollback: StreamRollback) -> Status {
         if self.is_closing() {
             return Status::ConnFail;
         }
-        self.update(|state| {
-            let known = state
-                .stream_ends
-                .iter_mut()
-                .find(|known| known.trx == end.trx);
-            match known {
-                // The one with a fragment in flight comes first, so nothing is lost.
-                Some(known) if known.fragment.is_some() || end.fragment.is_none() => {}
-                _ => state.stream_ends.push_back(end),
-            }
-        });
+        self.update(|state| state.rollbacks.add(rollback));
         Status::Ok
     }
 
     /// Waits until the rollbacks asked for so far are ordered; false on the deadline, or if this
     /// server leaves or has lost the group.
-    pub(crate) fn wait_streams_ended(&self, deadline: Option<Instant>) -> bool {
+    pub(crate) fn wait_streams_rolled_back(&self, deadline: Option<Instant>) -> bool {
         let mut wanted = None;
         let ended = self.wait_for(deadline, |state| {
-            let asked_for = state.stream_ends_done + state.stream_ends.len() as u64;
-            let wanted = *wanted.get_or_insert(asked_for);
+            let wanted = *wanted.get_or_insert(state.rollbacks.total());
             let hopeless = !self.is_primary();
-            (hopeless || state.stream_ends_done >= wanted).then_some(!hopeless)
+            (hopeless || state.rollbacks.done >= wanted).then_some(!hopeless)
         });
         ended.unwrap_or(false)
     }
@@ -81,39 +113,32 @@ impl Connection {
     ///
     /// # Errors
     /// If the system refuses.
-    pub(crate) fn start_stream_ends(self: &Arc<Connection>) -> io::Result<()> {
+    pub(crate) fn start_stream_rollbacks(self: &Arc<Connection>) -> io::Result<()> {
         let connection = self.clone();
-        let thread = boundary::spawn("synod-streams", move || connection.end_streams())?;
-        let mut slot = self
-            .stream_ender
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        *slot = Some(thread);
+        let thread = boundary::spawn("synod-streams", move || connection.roll_back_streams())?;
+        self.keep_rollbacks(thread);
         Ok(())
     }
 
-    fn end_streams(&self) {
+    fn roll_back_streams(&self) {
         loop {
             let next = self.wait_for(None, |state| {
-                let next = state.stream_ends.front().cloned();
+                let next = state.rollbacks.first();
                 (self.is_closing() || next.is_some()).then_some(next)
             });
-            let Some(end) = next.flatten().filter(|_| !self.is_closing()) else {
+            let Some(rollback) = next.flatten().filter(|_| !self.is_closing()) else {
                 return;
             };
-            if let Some(fragment) = &end.fragment {
+            if let Some(fragment) = &rollback.fragment {
                 self.pass_fragment(fragment);
             }
-            // Earlier fragments may be with the others whatever became of that one.
-            self.order_rollback(end.trx);
-            self.update(|state| {
-                state.stream_ends.pop_front();
-                state.stream_ends_done += 1;
-            });
+            // The other members may have earlier fragments, even if that one was refused.
+            self.order_rollback(rollback.trx);
+            self.update(|state| state.rollbacks.finish_first());
         }
     }
 
-    /// Waits for the fate of a fragment that its client gave up: a rollback must come after it.
+    /// Waits for the result of a fragment that its client gave up: a rollback must come after it.
     fn pass_fragment(&self, fragment: &Pending) {
         if let ProposalResult::Ordered { seqno, .. } = fragment.wait_for_result() {
             self.sequencer.skip(seqno.0);
@@ -145,9 +170,37 @@ impl Connection {
             if let ProposalResult::Ordered { seqno, .. } = node.submit(&action).wait_for_result() {
                 return self.adopt(seqno.0, data);
             }
-            // If it was ordered unknown to us, a second one finds nothing to do.
+            // If it was ordered and the answer was lost, a second one finds nothing to do.
             let again = Instant::now() + RETRY;
             self.wait_for(Some(again), |_| self.is_closing().then_some(()));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rollback_after_a_fragment_is_not_replaced_by_a_plain_one() {
+        let mut queue = RollbackQueue::default();
+        let fragment = Arc::new(Pending::default());
+        queue.add(StreamRollback::after(7, fragment.clone()));
+        queue.add(StreamRollback::of(7));
+        assert_eq!(queue.total(), 1);
+        assert!(queue.first().unwrap().fragment.is_some());
+        queue.add(StreamRollback::of(8));
+        queue.add(StreamRollback::after(8, fragment));
+        assert_eq!(queue.total(), 3, "the fragment must pass, too");
+    }
+
+    #[test]
+    fn total_counts_what_was_ordered_and_what_waits() {
+        let mut queue = RollbackQueue::default();
+        queue.add(StreamRollback::of(1));
+        queue.add(StreamRollback::of(2));
+        queue.finish_first();
+        assert_eq!((queue.done, queue.total()), (1, 2));
+        assert_eq!(queue.first().unwrap().trx, 2);
     }
 }

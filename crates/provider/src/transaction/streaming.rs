@@ -8,6 +8,7 @@
 //!           │ END: as any transaction        └──► given up: passes without effect here,
 //!           ▼                                     and a rollback is ordered after it
 //! ```
+//! The rollback is in `stream_rollbacks.rs`.
 //!
 //! What earlier fragments touched stays protected by two things, as ordinary transactions are: a write
 //! set that has not seen a fragment conflicts with its keys; one that has seen it comes from a server
@@ -16,13 +17,13 @@
 //!
 //! Two rules keep members alike:
 //!
-//! * The commit of a streamed transaction is waited for until its fate is known, even while the group
-//!   is lost: once the client has rolled back, this server could not commit it any more.
+//! * A client waits for the commit of its streamed transaction until the result is known, even while
+//!   the group is lost: once the client has rolled back, this server could not commit it any more.
 //! * A view without this server, or one that repeats the members of the one before, makes every server
 //!   roll back the streamed transactions that began before it. A commit of such a one that is ordered
 //!   later does nothing, here as elsewhere.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, MutexGuard};
 
 use synod_node::{
@@ -34,25 +35,54 @@ use crate::apply::applier::Stop;
 use crate::connection::Connection;
 use crate::transaction::abort::abort_outcome;
 use crate::transaction::certify::outcome;
-use crate::transaction::stream_rollbacks::StreamEnd;
+use crate::transaction::stream_rollbacks::StreamRollback;
 use crate::transaction::{Gathered, Phase, Stream, Transaction};
 
-/// No schema has this name.
+/// First part of the key that all fragments of a transaction share. No schema has this name.
 const KEY_SPACE: &[u8] = b"\0stream";
 
 /// The flags that mean something for a fragment. The server takes no other for one.
 const FRAGMENT_FLAGS: u32 = WsFlags::TRX_START.0 | WsFlags::TRX_END.0 | WsFlags::PA_UNSAFE.0;
 
-/// How long to wait for what is submitted now.
-pub(crate) fn patience(gathered: &Gathered) -> WaitPolicy {
-    match gathered.stream.is_some() && !gathered.is_fragment() {
-        true => WaitPolicy::UntilKnown,
-        false => WaitPolicy::UntilGroupLost,
+/// Until when to wait for what is submitted now.
+pub(crate) fn wait_policy(gathered: &Gathered) -> WaitPolicy {
+    if gathered.stream.is_some() && !gathered.is_fragment() {
+        WaitPolicy::UntilKnown
+    } else {
+        WaitPolicy::UntilGroupLost
+    }
+}
+
+/// Which streamed transactions of this server all members have rolled back.
+pub(crate) struct LostStreams {
+    /// Serial number of the present connection; those of earlier ones are lost.
+    serial: u64,
+    /// Transactions whose first fragment has a smaller seqno are lost; -1: none is.
+    before: AtomicI64,
+}
+
+impl LostStreams {
+    /// None is lost on a new connection.
+    pub(crate) fn new(serial: u64) -> LostStreams {
+        LostStreams {
+            serial,
+            before: AtomicI64::new(-1),
+        }
+    }
+
+    fn lose_before(&self, seqno: i64) {
+        self.before.store(seqno, Ordering::Release);
+    }
+
+    fn contains(&self, stream: Stream) -> bool {
+        let before = self.before.load(Ordering::Acquire);
+        stream.serial != self.serial || stream.first.is_some_and(|first| first < before)
     }
 }
 
 impl Connection {
-    /// About to be submitted with these flags; as which it is.
+    /// A write set is about to be submitted with these flags: the flags that it travels with. If it is
+    /// a fragment, it gets the key that all fragments of its transaction share.
     pub(crate) fn note_fragment(
         &self,
         trx: u64,
@@ -75,32 +105,23 @@ impl Connection {
         flags
     }
 
-    /// Whether everybody has rolled back what was streamed of it.
+    /// Whether all members have rolled back what was streamed of the transaction.
     pub(crate) fn has_lost(&self, gathered: &Gathered) -> bool {
-        let before = self.streams_lost_before.load(Ordering::Acquire);
-        gathered.stream.is_some_and(|stream| {
-            stream.serial != self.serial || stream.first.is_some_and(|first| first < before)
-        })
+        let lost = |stream| self.lost_streams.contains(stream);
+        gathered.stream.is_some_and(lost)
     }
 
     /// Called before the server is shown a view, when everything before it is finished.
     pub(crate) fn lose_streams(&self, view: &GroupView) {
         let node = self.node().map(|node| node.identity());
         let present = node.is_some_and(|(member, session)| view.contains(member, session));
-        let repeated = {
-            let state = self.state();
-            state
-                .view
-                .as_ref()
-                .is_some_and(|last| last.members == view.members)
-        };
+        let repeated = self.state().views.has_members_of(view);
         if !present || repeated {
-            self.streams_lost_before
-                .store(view.seqno.0, Ordering::Release);
+            self.lost_streams.lose_before(view.seqno.0);
         }
     }
 
-    /// Notes the verdict about a fragment and tells it.
+    /// Notes the verdict about a fragment and answers it.
     pub(crate) fn fragment_certified(
         &self,
         transaction: &Transaction,
@@ -149,10 +170,10 @@ impl Connection {
     /// the server may not think of rolling it back, so that is done here.
     fn give_up_fragment(&self, trx: u64, pending: Arc<Pending>) {
         // Refused if this server leaves: the others roll back then.
-        let _ = self.end_stream(StreamEnd::after(trx, pending));
+        let _ = self.roll_back_stream(StreamRollback::after(trx, pending));
     }
 
-    /// After a fragment the transaction goes on, unless it was aborted meanwhile.
+    /// After a fragment the transaction continues, unless it was aborted meanwhile.
     pub(crate) fn release_fragment(
         &self,
         mut gathered: MutexGuard<'_, Gathered>,
@@ -180,31 +201,33 @@ impl Connection {
         match phase {
             Phase::Executing | Phase::Submitting | Phase::Failed => {}
             Phase::Left(seqno) => {
-                self.counters.local_commits.one();
+                self.shared.counters.local_commits.one();
                 self.release(seqno);
             }
             Phase::Ordered(seqno) if is_fragment => {
                 self.sequencer.skip(seqno);
-                let _ = self.end_stream(StreamEnd::of(transaction.trx_id));
+                let _ = self.roll_back_stream(StreamRollback::of(transaction.trx_id));
             }
             Phase::Entered(seqno) if is_fragment => {
                 self.sequencer.leave(seqno);
                 self.release(seqno);
-                let _ = self.end_stream(StreamEnd::of(transaction.trx_id));
+                let _ = self.roll_back_stream(StreamRollback::of(transaction.trx_id));
             }
             Phase::Certifying(pending) | Phase::AwaitingReplay(pending) if is_fragment => {
                 self.give_up_fragment(transaction.trx_id, pending);
             }
             Phase::Ordered(seqno) | Phase::Replaying(seqno) => {
-                self.commit_was_left(transaction, seqno);
+                self.leave_unfinished_commit(transaction, seqno);
             }
-            Phase::Entered(_) => self.lost_sight_of_commit(transaction.trx_id),
+            Phase::Entered(_) => self.fail_unknown_stream_commit(transaction.trx_id),
             Phase::Certifying(pending) | Phase::AwaitingReplay(pending) => {
                 match pending.give_up() {
                     Some(ProposalResult::Ordered { seqno, .. }) => {
-                        self.commit_was_left(transaction, seqno.0)
+                        self.leave_unfinished_commit(transaction, seqno.0)
                     }
-                    Some(ProposalResult::Unknown) => self.lost_sight_of_commit(transaction.trx_id),
+                    Some(ProposalResult::Unknown) => {
+                        self.fail_unknown_stream_commit(transaction.trx_id)
+                    }
                     _ => {}
                 }
             }
@@ -212,15 +235,19 @@ impl Connection {
     }
 
     /// An ordered commit is not finished by its client.
-    fn commit_was_left(&self, transaction: &Transaction, seqno: i64) {
-        if self.unless_lost(transaction, seqno).is_some() {
-            self.lost_sight_of_commit(transaction.trx_id);
+    fn leave_unfinished_commit(&self, transaction: &Transaction, seqno: i64) {
+        if self.place_unless_rolled_back(transaction, seqno).is_some() {
+            self.fail_unknown_stream_commit(transaction.trx_id);
         }
     }
 
-    /// Where to commit a transaction that has a place; nowhere if others only have a commit of
-    /// something they rolled back.
-    pub(crate) fn unless_lost(&self, transaction: &Transaction, seqno: i64) -> Option<i64> {
+    /// Where to commit a transaction that has a place. `None`: the other members rolled the
+    /// transaction back, and its commit does nothing.
+    pub(crate) fn place_unless_rolled_back(
+        &self,
+        transaction: &Transaction,
+        seqno: i64,
+    ) -> Option<i64> {
         let mut gathered = transaction.lock();
         if !self.has_lost(&gathered) {
             return Some(seqno);
@@ -231,9 +258,9 @@ impl Connection {
         None
     }
 
-    /// A streamed transaction was rolled back here, and others may commit it: the fragments are gone
-    /// from this server's table.
-    pub(crate) fn lost_sight_of_commit(&self, trx: u64) {
+    /// A streamed transaction was rolled back here, while the other members may commit it. This server
+    /// cannot commit it any more: the fragments are gone from its table.
+    pub(crate) fn fail_unknown_stream_commit(&self, trx: u64) {
         self.inconsistent(&format!(
             "the streamed transaction {trx} was rolled back here, while the group may have \
              committed it"
@@ -249,7 +276,7 @@ impl Connection {
     ) -> AbortOutcome {
         let seqno = match &gathered.phase {
             Phase::Executing | Phase::Submitting => {
-                // It may be waiting for just that statement which wants it gone.
+                // It may be waiting for the very statement that aborts it.
                 self.sequencer.interrupt_waits(&transaction.interrupted);
                 -1
             }
@@ -261,7 +288,7 @@ impl Connection {
                 }
             }
             Phase::Ordered(seqno) => {
-                // Too late if it has its turn; its release tells then.
+                // Too late if it has its turn; its release answers the abort then.
                 self.sequencer.interrupt(*seqno, &transaction.interrupted);
                 *seqno
             }
@@ -274,8 +301,8 @@ impl Connection {
         abort_outcome(Status::Ok, seqno)
     }
 
-    /// Whether the action is a fragment that a client of this session has given up: it has nothing to
-    /// do here and passes by itself.
+    /// Whether the action is a fragment that a client of this session has given up. It has no effect
+    /// here and passes the order by itself.
     pub(crate) fn passes_own_fragment(
         &self,
         seqno: i64,
@@ -296,5 +323,22 @@ impl Connection {
         }
         self.sequencer.skip(seqno);
         Ok(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn streams_are_lost_by_connection_and_by_the_place_of_their_first_fragment() {
+        let lost = LostStreams::new(2);
+        let stream = |serial, first| Stream { serial, first };
+        assert!(lost.contains(stream(1, None)), "of an earlier connection");
+        assert!(!lost.contains(stream(2, Some(5))));
+        lost.lose_before(6);
+        assert!(lost.contains(stream(2, Some(5))));
+        assert!(!lost.contains(stream(2, Some(7))));
+        assert!(!lost.contains(stream(2, None)), "not begun yet");
     }
 }

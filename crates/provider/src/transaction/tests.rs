@@ -8,6 +8,7 @@ use std::sync::Arc;
 use synod_node::{GroupId, Pending, ProposalResult, WaitResult};
 
 use crate::api::{AbortOutcome, Callbacks, Gtid, ReplayContext, Status, TrxHandle};
+use crate::connection::sst_joiner::DonorPreference;
 use crate::connection::{Connection, Shared};
 use crate::options::live::LiveOptions;
 use crate::position::PositionKeeper;
@@ -26,10 +27,10 @@ fn connection() -> Connection {
         callbacks: callbacks.clone(),
         counters: Arc::default(),
         transactions: Arc::new(Transactions::default()),
-        settings: Arc::new(LiveOptions::default()),
+        options: Arc::new(LiveOptions::default()),
         position: Arc::new(PositionKeeper::load(nowhere, start, callbacks).unwrap()),
     };
-    Connection::new(shared, 1, (Vec::new(), true), 1 << 20)
+    Connection::new(shared, 1, DonorPreference::parse(""), 1 << 20)
 }
 
 /// A transaction whose fate is not known.
@@ -38,7 +39,7 @@ fn certifying(connection: &Connection) -> (TrxHandle, Arc<Transaction>, Arc<Pend
         trx_id: TRX,
         opaque: None,
     };
-    let transaction = connection.transactions.open(&mut handle);
+    let transaction = connection.shared.transactions.open(&mut handle);
     let pending = Arc::new(Pending::default());
     {
         let mut gathered = transaction.lock();

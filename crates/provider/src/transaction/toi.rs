@@ -68,11 +68,14 @@ impl Connection {
         let node = self.node().ok_or(Status::ConnFail)?;
         let action = self.statement(conn, keys, action, flags);
         let bytes = (action.keys.encoded_len() + action.data.len()) as u64;
-        if bytes > self.settings.write_set_bytes_max() {
+        if bytes > self.shared.options.write_set_bytes_max() {
             return Err(Status::SizeExceeded);
         }
-        self.counters.replicated.one();
-        self.counters.replicated_bytes.add(action.data.len() as u64);
+        self.shared.counters.replicated.one();
+        self.shared
+            .counters
+            .replicated_bytes
+            .add(action.data.len() as u64);
         let submitted = Instant::now();
         let fate = node.submit(&action).wait_for_result();
         self.note_latency(submitted, fate);
@@ -119,14 +122,14 @@ impl Connection {
         }
     }
 
-    /// The statement is done. An error that `wsrep_ignore_apply_errors` does not let pass is put to the
-    /// vote as any other: the same statement fails alike everywhere, or this server differs.
+    /// The statement is done. An error that `wsrep_ignore_apply_errors` does not let pass is reported to
+    /// the group as any other: either the same statement fails on all servers, or this server differs.
     pub(crate) fn to_execute_end(&self, conn: u64, error: Option<&[u8]>) -> Status {
         let Some(seqno) = self.statements.end(conn) else {
             return Status::TrxMissing;
         };
         if let Some(error) = error.filter(|text| !text.is_empty())
-            && !self.may_go_on_after(seqno, error)
+            && !self.confirm_failure(seqno, error)
         {
             // The client gets the statement's own error, whatever is answered here.
             self.end_flight();

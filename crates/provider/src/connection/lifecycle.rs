@@ -1,0 +1,123 @@
+//! How far a connection is between its start and its final view, as operators see it.
+//!
+//! Two states are final: a connection that has failed keeps its first reason, and a server that is
+//! inconsistent stays so until it is started again.
+
+use crate::status::LocalState;
+
+/// State of this server in the group.
+#[derive(Default)]
+pub(crate) struct Lifecycle {
+    local: LocalState,
+    failure: Option<String>,
+    tracked: bool,
+    ended: bool,
+}
+
+impl Lifecycle {
+    /// What `wsrep_local_state` shows.
+    pub(crate) fn local(&self) -> LocalState {
+        self.local
+    }
+
+    /// Changes what is shown; false if the server is inconsistent, which it stays.
+    pub(crate) fn set_local(&mut self, local: LocalState) -> bool {
+        let may_change = !self.is_inconsistent();
+        if may_change {
+            self.local = local;
+        }
+        may_change
+    }
+
+    /// Whether the data may differ from the other servers'.
+    pub(crate) fn is_inconsistent(&self) -> bool {
+        self.local == LocalState::Inconsistent
+    }
+
+    /// Why the connection ends, if it ends by itself.
+    pub(crate) fn failure(&self) -> Option<&String> {
+        self.failure.as_ref()
+    }
+
+    /// The connection fails; true for the first failure, whose reason is kept.
+    pub(crate) fn fail(&mut self, why: &str) -> bool {
+        let first = self.failure.is_none();
+        self.failure.get_or_insert_with(|| why.to_owned());
+        first
+    }
+
+    /// The connection fails because the data may differ; true the first time.
+    pub(crate) fn fail_as_inconsistent(&mut self, why: &str) -> bool {
+        self.fail(why);
+        let first = !self.is_inconsistent();
+        self.mark_inconsistent();
+        first
+    }
+
+    /// As [`Lifecycle::fail_as_inconsistent`], after a panic, which has been logged with its reason.
+    pub(crate) fn mark_inconsistent(&mut self) {
+        self.local = LocalState::Inconsistent;
+    }
+
+    /// The sequencer's position is the database's from now on.
+    pub(crate) fn track(&mut self) {
+        self.tracked = true;
+    }
+
+    /// Whether the sequencer's position is the database's. Before, the database may be being replaced.
+    pub(crate) fn is_tracked(&self) -> bool {
+        self.tracked
+    }
+
+    /// Whether the position may be saved as that of a database at rest.
+    pub(crate) fn may_save_position(&self) -> bool {
+        self.tracked && !self.ended && !self.is_inconsistent()
+    }
+
+    /// The final view was shown.
+    pub(crate) fn end(&mut self) {
+        self.ended = true;
+        self.set_local(LocalState::Initialized);
+    }
+
+    /// Whether the final view was shown.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.ended
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn first_failure_is_the_one_that_is_told() {
+        let mut lifecycle = Lifecycle::default();
+        assert!(lifecycle.fail("no disk"));
+        assert!(!lifecycle.fail("no group"));
+        assert_eq!(lifecycle.failure().unwrap(), "no disk");
+    }
+
+    #[test]
+    fn inconsistent_is_final_and_saves_no_position() {
+        let mut lifecycle = Lifecycle::default();
+        lifecycle.track();
+        assert!(lifecycle.may_save_position());
+        assert!(lifecycle.fail_as_inconsistent("differs"));
+        assert!(!lifecycle.fail_as_inconsistent("differs"));
+        assert!(!lifecycle.set_local(LocalState::Synced));
+        lifecycle.end();
+        assert_eq!(lifecycle.local(), LocalState::Inconsistent);
+        assert!(!lifecycle.may_save_position());
+    }
+
+    #[test]
+    fn position_is_not_saved_twice() {
+        let mut lifecycle = Lifecycle::default();
+        assert!(!lifecycle.may_save_position(), "the database is not known");
+        lifecycle.track();
+        lifecycle.end();
+        assert!(!lifecycle.may_save_position());
+        assert_eq!(lifecycle.local(), LocalState::Initialized);
+    }
+}

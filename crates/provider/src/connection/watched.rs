@@ -1,0 +1,76 @@
+//! A value that several threads change and wait for: one mutex and one condition.
+//!
+//! Every change wakes every waiter, and each looks for what it waits for. The lock is held for
+//! moments only.
+
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// The value with its lock and its condition.
+#[derive(Default)]
+pub(crate) struct Watched<T> {
+    value: Mutex<T>,
+    changed: Condvar,
+}
+
+impl<T> Watched<T> {
+    /// The value, locked. A change through this guard wakes no waiter.
+    pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
+        self.value.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes the value and wakes the waiters.
+    pub(crate) fn update<R>(&self, change: impl FnOnce(&mut T) -> R) -> R {
+        let result = change(&mut self.lock());
+        self.changed.notify_all();
+        result
+    }
+
+    /// Waits until `done` answers something; `None` on the deadline.
+    pub(crate) fn wait_for<R>(
+        &self,
+        deadline: Option<Instant>,
+        mut done: impl FnMut(&mut T) -> Option<R>,
+    ) -> Option<R> {
+        let mut value = self.lock();
+        loop {
+            if let Some(found) = done(&mut value) {
+                return Some(found);
+            }
+            let Some(at) = deadline else {
+                let waited = self.changed.wait(value);
+                value = waited.unwrap_or_else(PoisonError::into_inner);
+                continue;
+            };
+            let left = at.saturating_duration_since(Instant::now());
+            if left == Duration::ZERO {
+                return None;
+            }
+            let waited = self.changed.wait_timeout(value, left);
+            value = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waiter_sees_the_change_it_waits_for() {
+        let watched = Watched::<u32>::default();
+        std::thread::scope(|scope| {
+            let waits = scope.spawn(|| watched.wait_for(None, |n| (*n == 2).then_some("two")));
+            watched.update(|n| *n = 1);
+            watched.update(|n| *n = 2);
+            assert_eq!(waits.join().unwrap(), Some("two"));
+        });
+    }
+
+    #[test]
+    fn deadline_ends_the_wait() {
+        let watched = Watched::<u32>::default();
+        let found = watched.wait_for(Some(Instant::now()), |_| None::<()>);
+        assert_eq!(found, None);
+    }
+}
