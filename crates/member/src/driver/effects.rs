@@ -4,8 +4,8 @@ use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use synod_consensus::{
-    Append, Body, ConfigAt, Effect, EntryHeader, EntryKind, LogIndex, Message, Origin, RoleChange,
-    RoleName, SendEntries, Seqno, Time, WriteOp, WriteTicket,
+    Append, Body, Effect, EntryHeader, EntryKind, LogIndex, Message, Origin, RoleChange, RoleName,
+    SendEntries, Seqno, Time, WriteOp, WriteTicket,
 };
 use synod_log::Entry;
 use synod_wire::PeerMessage;
@@ -58,7 +58,7 @@ impl Driver {
             WriteOp::Truncate { from } => {
                 self.entry_cache.truncate(from);
                 self.ingest.truncated(from);
-                self.views.truncated(from);
+                self.membership.views.truncated(from);
                 self.inconsistency.truncated(from);
                 self.retention.log_truncated(from.prev());
                 self.era = self.links.shared.log_truncated(from);
@@ -130,7 +130,7 @@ impl Driver {
         }
         if header.kind == EntryKind::View {
             match View::decode(header.seqno, payload.clone()) {
-                Ok(view) => self.views.appended(header.index, view),
+                Ok(view) => self.membership.views.appended(header.index, view),
                 Err(error) => self.log(Level::Error, format!("entry {}: {error}", header.id())),
             }
         }
@@ -223,7 +223,7 @@ impl Driver {
         if leads {
             self.dedup.new_term(change.term);
             self.begin_leading();
-            self.stay_for_leavers();
+            self.membership.leave.stay_for_others(self.now);
         } else {
             self.deferred.clear();
             self.retention.stop_leading();
@@ -251,27 +251,6 @@ impl Driver {
         }
     }
 
-    pub(super) fn config_changed(&mut self, config: &ConfigAt) {
-        self.obey_protocol(&config.config);
-        for (member, entry) in &config.config.members {
-            if *member != self.me.member {
-                self.links.peers.connect(*member, &entry.address);
-            }
-        }
-        self.publish_members();
-        self.drop_strangers();
-    }
-
-    /// Gives up connections to those who are not, and do not ask to be, in the group.
-    pub(super) fn drop_strangers(&mut self) {
-        let members = &self.core.config().config.members;
-        self.links
-            .peers
-            .keep_only(&|member| members.contains_key(&member));
-        let links = &self.links.peers;
-        self.connections.retain(|member| links.knows(member));
-    }
-
     /// The log starts anew: what was known of the old one is void.
     fn reset(&mut self, index: LogIndex, seqno: Seqno) {
         self.era = self.links.shared.log_truncated(LogIndex(0));
@@ -282,7 +261,7 @@ impl Driver {
         self.forget_unseen();
         self.entry_cache.clear();
         self.ingest = self.new_ingestor(index, seqno);
-        self.views.clear();
+        self.membership.views.log_reset();
         self.inconsistency.truncated(LogIndex(0));
         self.retention.log_reset();
         self.last_committed = index;

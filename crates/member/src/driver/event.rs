@@ -11,7 +11,7 @@ use synod_consensus::{
 use synod_log::LogError;
 use synod_wire::{DataState, PeerMessage, StateOffer, StateRequest, StateResult};
 
-use super::operator::{ConfigRequest, LeaderTransferRequest};
+use super::membership::operator::{ConfigRequest, LeaderTransferRequest};
 use super::survivor::QuorumLossPolicy;
 use crate::client::Waiter;
 use crate::outcome::{ApplyOutcome, InconsistencyPolicy};

@@ -34,7 +34,7 @@ impl Driver {
 
     /// As a leader: members that asked to leave and still vote; they need not be there any more.
     pub fn leavers(&self) -> impl Iterator<Item = MemberId> + '_ {
-        self.presence.leaving.keys().copied()
+        self.membership.presence.leavers().keys().copied()
     }
 
     /// Start of the certification window: a verdict never depends on what was before.

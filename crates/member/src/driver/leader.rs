@@ -1,20 +1,17 @@
 //! What a leader does beyond the protocol: it judges proposals, announces views, and keeps an eye on
 //! the members.
 
-use std::collections::BTreeSet;
-
 use bytes::Bytes;
 use synod_certify::Verdict;
 use synod_consensus::{
-    ConfigChange, DedupVerdict, EntryHeader, EntryKind, MemberId, Origin, Proposal, ProposeError,
-    Seqno, SessionId,
+    DedupVerdict, EntryHeader, EntryKind, MemberId, Origin, Proposal, ProposeError, Seqno,
+    SessionId,
 };
 use synod_wire::{PeerMessage, ProposalRefusal, Propose, Report, StatusBroadcast};
 
 use super::Driver;
 use crate::certification::CertifyError;
 use crate::host::Level;
-use crate::payload::view::View;
 
 impl Driver {
     /// A proposal of this or another member.
@@ -191,14 +188,15 @@ impl Driver {
     }
 
     pub(super) fn begin_leading(&mut self) {
-        let (view, me) = (self.views.latest(), self.as_view_member());
+        let (view, me) = (self.membership.views.latest(), self.as_view_member());
         match std::mem::take(&mut self.forced) {
-            false => self.presence.begin(self.now, view, me),
+            false => self.membership.presence.begin(self.now, view, me),
             // The others were waited for before, or the operator knows better.
             true => {
                 let limit = self.config.suspect;
-                self.presence
-                    .begin_without_the_silent(self.now, view, me, limit);
+                self.membership
+                    .presence
+                    .begin_with_live_members(self.now, view, me, limit);
             }
         }
     }
@@ -219,81 +217,14 @@ impl Driver {
         self.announce_full_log();
     }
 
-    /// Others tell the leader their name, address and program when they join; this is for a leader
-    /// that came back with new ones and leads before it has joined anybody.
-    fn correct_own_record(&mut self) {
-        let config = &self.core.config().config;
-        let Some(known) = config.members.get(&self.me.member) else {
-            return;
-        };
-        let mine = &self.config;
-        if known.name == mine.name
-            && known.address == mine.address
-            && known.versions == mine.versions
-        {
-            return;
-        }
-        let change = ConfigChange::Update {
-            id: self.me.member,
-            name: mine.name.clone(),
-            address: mine.address.clone(),
-            versions: mine.versions,
-        };
-        if let Err(error) = self.core.change_config(self.now(), change) {
-            // The next tick tries again.
-            self.log(
-                Level::Debug,
-                format!("this member's name and address are not announced yet: {error}"),
-            );
-        }
-    }
-
-    /// Announces who is present, if that has changed.
-    pub(super) fn update_view(&mut self) {
-        if !self.core.is_ready_leader() {
-            return;
-        }
-        let (now, suspect) = (self.now, self.config.suspect);
-        for name in self.presence.expire(now, self.me.member, suspect) {
-            self.log(
-                Level::Info,
-                format!("{name} was not heard of for {suspect:?}: it leaves the view"),
-            );
-        }
-        self.presence.report(self.own_report());
-        let config = &self.core.config().config;
-        let mut members = self.presence.members();
-        members.retain(|m| config.members.get(&m.member).is_some_and(|c| c.has_data));
-        let latest = self.views.latest();
-        let adrift = latest.map_or_else(BTreeSet::new, |view| self.presence.adrift(view));
-        // Who is taken out of one view is in the next again. If the leader itself was without the
-        // group, there was none, and the view is repeated.
-        let repeats = adrift.contains(&self.me.member) | std::mem::take(&mut self.repeats_view);
-        members.retain(|m| repeats || !adrift.contains(&m.member));
-        if !repeats && latest.is_some_and(|view| view.members == members) {
-            return;
-        }
-        let number = latest.map_or(1, |view| view.number + 1);
-        let view = View {
-            seqno: Seqno::UNDEFINED,
-            number,
-            members,
-        };
-        // If refused, the next tick tries again.
-        let _ = self.append_own(EntryKind::View, &view.encode());
-    }
-
     pub(super) fn handle_report(&mut self, from: MemberId, report: Report) {
-        let current = self
-            .presence
-            .get(from)
-            .is_some_and(|p| p.session == report.session);
+        let current = self.membership.presence.session_of(from) == Some(report.session);
         if !self.core.is_leader() || report.member != from || !current {
             return;
         }
         self.core
             .set_eligible(from, report.state.is_whole() && report.wants_vote);
-        self.presence.report(report);
+        self.membership.presence.report(report);
     }
 
     /// Tells the leader of this member's database.
@@ -303,19 +234,19 @@ impl Driver {
         };
         let report = self.own_report();
         if leader == self.me.member {
-            self.presence.report(report);
+            self.membership.presence.report(report);
         } else {
             self.send(leader, PeerMessage::Report(report));
         }
     }
 
     fn broadcast_status(&mut self) {
-        if !self.presence.all_reported() {
+        if !self.membership.presence.all_reported() {
             // Whoever has just come may be far behind: its write sets need the history.
             return;
         }
-        self.advance_window(self.presence.reports().map(|r| r.seen).min());
-        let members: Vec<Report> = self.presence.reports().cloned().collect();
+        self.advance_window(self.membership.presence.reports().map(|r| r.seen).min());
+        let members: Vec<Report> = self.membership.presence.reports().cloned().collect();
         let config = &self.core.config().config;
         self.retention.note_reports(config, &members);
         let (term, purge_limit) = (self.core.term(), self.purge_limit());
@@ -346,11 +277,5 @@ impl Driver {
         if let Some(low_water) = low_water {
             self.ingest.advance_window(low_water);
         }
-    }
-
-    /// Whether a member was heard of lately.
-    pub(super) fn is_alive(&self, member: MemberId) -> bool {
-        let suspect = self.config.suspect;
-        self.presence.is_alive(self.now, member, suspect)
     }
 }

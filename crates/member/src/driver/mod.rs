@@ -11,13 +11,9 @@ mod effects;
 mod event;
 mod inconsistency;
 mod inspect;
-mod join;
 mod leader;
-mod leave;
-mod operator;
+mod membership;
 mod origin;
-mod presence;
-mod protocol;
 mod reads;
 mod repair;
 mod retention;
@@ -40,7 +36,7 @@ use synod_wire::PeerMessage;
 pub(crate) use effects::append_message;
 pub use event::{Event, ForceDone, LeaveDone, ReadDone, Reply, Submission};
 pub use inspect::Load;
-pub use operator::{
+pub use membership::operator::{
     ConfigRequest, LeaderContact, LeaderTransferRequest, OperatorRefusal, OperatorReply,
 };
 
@@ -50,17 +46,14 @@ use crate::config::MemberConfig;
 use crate::entry_cache::EntryCache;
 use crate::host::{Host, Level};
 use crate::io::{Disk, Network, Observer};
-use crate::payload::view::View;
 use crate::shared::{Shared, lock};
 use crate::start::Start;
 use crate::tuning::Tuning;
 use connections::Connections;
 use deferred::Deferred;
 use inconsistency::Inconsistency;
-use join::Joining;
-use leave::{LEAVE_LIMIT, Leaving};
+use membership::{LEAVE_LIMIT, Membership};
 use origin::Submitted;
-use presence::{Presence, ViewTrail};
 use reads::Reads;
 use repair::RepairWatch;
 use retention::Retention;
@@ -119,18 +112,12 @@ pub struct Driver {
     era: u64,
     reads: Reads,
     repair: RepairWatch,
-    presence: Presence,
-    views: ViewTrail,
-    committed_view: View,
+    membership: Membership,
     retention: Retention,
-    joining: Joining,
     state_transfers: StateTransfers,
     inconsistency: Inconsistency,
-    leaving: Option<Leaving>,
     last_committed: LogIndex,
     leaderless_since: Option<Time>,
-    /// The group's protocol version; zero before it is known.
-    protocol: u16,
     /// The term this member leads.
     led: Option<Term>,
     next_slow_tick: Time,
@@ -140,9 +127,6 @@ pub struct Driver {
     told_handover: Option<MemberId>,
     /// The next leadership of this member is by order.
     forced: bool,
-    joined_host: bool,
-    /// Somebody has missed the latest view.
-    repeats_view: bool,
     stopped: bool,
 }
 
@@ -171,10 +155,7 @@ impl Driver {
             entry_cache: EntryCache::new(tuning.entry_cache_bytes),
             retention: Retention::new(&tuning, now),
             reading: OutstandingReads::default(),
-            presence: Presence::default(),
-            views: ViewTrail::load(&links.reader),
-            joining: Joining::new(mode),
-            committed_view: View::default(),
+            membership: Membership::new(mode, &links.reader, tuning.slow_tick),
             last_committed: core.commit_index(),
             repair: RepairWatch::new(&core),
             me,
@@ -192,16 +173,12 @@ impl Driver {
             reads: Reads::default(),
             state_transfers: StateTransfers::default(),
             inconsistency: Inconsistency::default(),
-            leaving: None,
             leaderless_since: Some(now),
-            protocol: 0,
             led: None,
             next_slow_tick: now,
             survivor_policy: QuorumLossPolicy::default(),
             told_handover: None,
             forced: false,
-            joined_host: false,
-            repeats_view: false,
             stopped: false,
         }
     }
@@ -218,7 +195,7 @@ impl Driver {
     /// Begins to take part. Once, before anything else.
     pub fn begin(&mut self, now: Time) {
         self.observe(now);
-        self.start_peers();
+        self.start_membership();
         self.perform();
     }
 
@@ -298,7 +275,7 @@ impl Driver {
                 address,
                 group,
             } => self.found(member, &address, group),
-            Event::SeedRefused { text, is_final } => self.refused_at(&text, is_final),
+            Event::SeedRefused { text, is_final } => self.refused_by_address(&text, is_final),
             Event::DuplicateIdentity(text) => self.fail(&text),
             Event::Persisted(ticket) => {
                 self.core.persisted(self.now(), ticket);
@@ -336,7 +313,7 @@ impl Driver {
     }
 
     fn handle_peer(&mut self, from: MemberId, message: PeerMessage) {
-        self.presence.heard(self.now, from);
+        self.membership.presence.heard(self.now, from);
         match message {
             PeerMessage::Consensus(message) => self.handle_consensus(from, message, Vec::new()),
             PeerMessage::Append { message, payloads } => {

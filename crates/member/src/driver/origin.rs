@@ -32,7 +32,7 @@ impl Driver {
             held,
         } = submission;
         let given_up = waiter.is_decided();
-        if given_up || !self.links.shared.is_primary() || self.leaving.is_some() {
+        if given_up || !self.links.shared.is_primary() || self.membership.leave.is_under_way() {
             // Without its last piece an action is never ordered.
             waiter.decide(ProposalResult::NotProposed);
             return;

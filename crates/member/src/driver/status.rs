@@ -36,7 +36,7 @@ impl Driver {
     /// After a change of configuration.
     pub(super) fn publish_members(&mut self) {
         let config = &self.core.config().config;
-        let view = &self.committed_view;
+        let view = self.membership.views.committed();
         let leader_name = self.core.leader().map(|id| self.name_of(id));
         let members = config.members.iter().map(|(id, member)| MemberStatus {
             member: *id,
@@ -66,7 +66,7 @@ impl Driver {
 
     pub(super) fn publish_view(&mut self) {
         let mut status = lock(&self.links.shared.status);
-        status.view = self.committed_view.clone();
+        status.view = self.membership.views.committed().clone();
         drop(status);
         self.publish_members();
     }

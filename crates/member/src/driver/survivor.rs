@@ -88,7 +88,7 @@ impl Driver {
         let first = kept.unwrap_or_default().next();
         if self.has_action(*from, applied) {
             self.stop_with_lost(first, applied);
-        } else if self.joined_host {
+        } else if self.membership.join.is_completed() {
             self.fail(
                 "the group was ordered to go on without a majority, and without the views in which this member \
                  was alone. Start it again; its database will be copied anew",
@@ -152,7 +152,7 @@ impl Driver {
             true => database.seqno,
             false => Seqno(0),
         };
-        match self.joined_host {
+        match self.membership.join.is_completed() {
             true => self.links.shared.applied().max(at_start),
             false => at_start,
         }
@@ -171,7 +171,11 @@ impl Driver {
         };
         let is_lost = self.now.since(since) >= self.config.suspect;
         let waits = self.survivor_policy == QuorumLossPolicy::Wait;
-        if waits || !is_lost || self.leaving.is_some() || !self.joined_host {
+        if waits
+            || !is_lost
+            || self.membership.leave.is_under_way()
+            || !self.membership.join.is_completed()
+        {
             return;
         }
         let voters: Vec<MemberId> = self.core.config().config.voters().collect();
@@ -179,6 +183,7 @@ impl Driver {
         let is_here = |id: &MemberId| {
             *id == me
                 || self
+                    .membership
                     .presence
                     .is_alive(self.now, *id, self.config.suspect / 2)
         };

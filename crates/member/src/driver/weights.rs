@@ -20,7 +20,7 @@ impl Driver {
 
     /// By the leader's own reports.
     pub(super) fn weigh_reports(&mut self) {
-        let weights = self.weights(self.presence.reports());
+        let weights = self.weights(self.membership.presence.reports());
         self.weigh(weights);
     }
 

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
-use synod_oracle::{Evidence, Read, ClientAnswer};
+use synod_oracle::{ClientAnswer, Evidence, Read};
 
 use super::process::Connection;
 use crate::protocol::{Command, Reply};

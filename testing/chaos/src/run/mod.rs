@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
-use synod_oracle::{Database as Held, ClientAnswer, check};
+use synod_oracle::{ClientAnswer, Database as Held, check};
 
 use crate::database::Database;
 use crate::member::Planted;

@@ -51,7 +51,7 @@ impl Driver {
             seqno,
             outcome,
         } = report;
-        let is_present = self.presence.session_of(from) == Some(session);
+        let is_present = self.membership.presence.session_of(from) == Some(session);
         let is_known = seqno > Seqno(0) && seqno <= self.links.shared.commit_seqno();
         if !self.core.is_ready_leader() || !is_present || !is_known {
             return;
@@ -75,7 +75,7 @@ impl Driver {
     /// Queries the present members that have not answered.
     fn query_outcomes(&mut self, seqno: Seqno) {
         let term = self.core.term();
-        let present = self.presence.members();
+        let present = self.membership.presence.members();
         let present = present.iter().map(|present| present.member);
         for member in self.inconsistency.unanswered(seqno, present) {
             if member == self.me.member {
@@ -115,7 +115,7 @@ impl Driver {
 
     /// Appends the decision about an action if the answers allow for one.
     fn decide_outcome(&mut self, seqno: Seqno) {
-        let presence = &self.presence;
+        let presence = &self.membership.presence;
         let electorate = Electorate {
             members: presence.electorate(&self.core.config().config),
             session_of: &|member| presence.session_of(member),

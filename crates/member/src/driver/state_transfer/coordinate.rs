@@ -75,13 +75,13 @@ impl Driver {
         if !self.core.is_leader() {
             return None;
         }
-        let (me, present) = (self.me.member, self.presence.members());
-        best_donor(request, me, &present, self.presence.reports())
+        let (me, present) = (self.me.member, self.membership.presence.members());
+        best_donor(request, me, &present, self.membership.presence.reports())
     }
 
     /// The session in which a member is in the committed view.
     fn session_in_view(&self, member: MemberId) -> Option<SessionId> {
-        let members = self.committed_view.members.iter();
+        let members = self.membership.views.committed().members.iter();
         members
             .filter(|m| m.member == member)
             .map(|m| m.session)

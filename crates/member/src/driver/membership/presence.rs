@@ -1,65 +1,64 @@
-//! Who is present, as a leader keeps track of it, and the views in the log.
+//! Who is present, as a leader keeps track of it: who has sent what, and when.
+//!
+//! Every member notes when others sent their last message; only a leader uses the rest. A new
+//! leader starts from the latest view and gives each of its members a grace period.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use synod_consensus::{Config, EntryKind, LogIndex, MemberId, SessionId, Time};
-use synod_log::LogReader;
+use synod_consensus::{Config, MemberId, SessionId, Time};
 use synod_wire::{DataState, Report};
 
 use crate::payload::view::{View, ViewMember};
 
-/// A view entry is looked for this far back at start.
-const VIEW_SEARCH_ENTRIES: u64 = 50_000;
-/// And through at most about so many bytes, which bounds the time a start takes.
-const VIEW_SEARCH_BYTES: usize = 256 << 20;
-const VIEW_SEARCH_STEP: u64 = 256;
-const READ_BYTES: usize = 4 << 20;
-
-/// The leader's picture of the members.
+/// The component that knows which members are present.
+///
+/// Invariant: a member that is present is not a leaver.
 #[derive(Default)]
-pub(super) struct Presence {
+pub(in crate::driver) struct Presence {
+    /// Members that belong in the view.
     present: BTreeMap<MemberId, ViewMember>,
+    /// When the last message of a member came, or its grace period began.
     heard: BTreeMap<MemberId, Time>,
-    /// Members in `heard` that said nothing yet: they are granted time.
-    granted: BTreeSet<MemberId>,
+    /// Members that have sent no message since their grace period began.
+    in_grace: BTreeSet<MemberId>,
+    /// The last report of each present member.
     reports: BTreeMap<MemberId, Report>,
-    /// Whoever has reported since this leadership began.
+    /// Members that have reported since this leadership began.
     fresh: BTreeSet<MemberId>,
     /// Members that asked to leave and still vote, and when they asked.
-    pub(super) leaving: BTreeMap<MemberId, Time>,
+    leavers: BTreeMap<MemberId, Time>,
 }
 
 impl Presence {
     /// A message of this member arrived.
-    pub(super) fn heard(&mut self, now: Time, member: MemberId) {
-        self.granted.remove(&member);
+    pub(in crate::driver) fn heard(&mut self, now: Time, member: MemberId) {
+        self.in_grace.remove(&member);
         self.heard.insert(member, now);
     }
 
-    /// Nothing is known of this member yet; it has time to be heard of.
+    /// Begins a member's grace period.
     fn grant(&mut self, now: Time, member: MemberId) {
-        self.granted.insert(member);
+        self.in_grace.insert(member);
         self.heard.insert(member, now);
     }
 
-    /// Whether a member that [`Presence::is_alive`] only has the benefit of the doubt.
-    pub(super) fn is_granted(&self, member: MemberId) -> bool {
-        self.granted.contains(&member)
+    /// Whether the member is within its grace period: no message from it since this leader was
+    /// elected. It may be alive or not.
+    pub(in crate::driver) fn in_grace_period(&self, member: MemberId) -> bool {
+        self.in_grace.contains(&member)
     }
 
-    /// Whether the member was heard of within `limit`.
-    pub(super) fn is_alive(&self, now: Time, member: MemberId, limit: Duration) -> bool {
+    /// Whether a message of the member came, or its grace period began, within `limit`.
+    pub(in crate::driver) fn is_alive(&self, now: Time, member: MemberId, limit: Duration) -> bool {
         self.heard
             .get(&member)
             .is_some_and(|at| now.since(*at) < limit)
     }
 
-    /// Starts from the latest view; each of its members has `limit` from now to be heard of.
-    pub(super) fn begin(&mut self, now: Time, view: Option<&View>, me: ViewMember) {
-        self.present.clear();
-        self.leaving.clear();
-        self.fresh.clear();
+    /// A leadership begins with the members of the latest view. Each of them has a grace period.
+    pub(in crate::driver) fn begin(&mut self, now: Time, view: Option<&View>, me: ViewMember) {
+        self.clear();
         for member in view.iter().flat_map(|view| &view.members) {
             self.present.insert(member.member, member.clone());
             self.grant(now, member.member);
@@ -67,17 +66,16 @@ impl Presence {
         self.enter(now, me);
     }
 
-    /// Starts from those of the latest view that were heard of within `limit`.
-    pub(super) fn begin_without_the_silent(
+    /// A leadership begins with those members of the latest view that sent a message within
+    /// `limit`.
+    pub(in crate::driver) fn begin_with_live_members(
         &mut self,
         now: Time,
         view: Option<&View>,
         me: ViewMember,
         limit: Duration,
     ) {
-        self.present.clear();
-        self.leaving.clear();
-        self.fresh.clear();
+        self.clear();
         for member in view.iter().flat_map(|view| &view.members) {
             if self.is_alive(now, member.member, limit) {
                 self.present.insert(member.member, member.clone());
@@ -86,14 +84,21 @@ impl Presence {
         self.enter(now, me);
     }
 
-    pub(super) fn enter(&mut self, now: Time, member: ViewMember) {
+    fn clear(&mut self) {
+        self.present.clear();
+        self.leavers.clear();
+        self.fresh.clear();
+    }
+
+    /// The member is present from now on, with this session.
+    pub(in crate::driver) fn enter(&mut self, now: Time, member: ViewMember) {
         self.heard(now, member.member);
-        self.leaving.remove(&member.member);
+        self.leavers.remove(&member.member);
         self.present.insert(member.member, member);
     }
 
-    /// The member goes; false if it is present with another session, or not at all.
-    pub(super) fn exit(&mut self, member: MemberId, session: SessionId) -> bool {
+    /// The member leaves the view; false if it is present with another session, or not at all.
+    pub(in crate::driver) fn exit(&mut self, member: MemberId, session: SessionId) -> bool {
         let same = self
             .present
             .get(&member)
@@ -105,8 +110,13 @@ impl Presence {
         same
     }
 
-    /// Drops whoever was not heard of for `limit`; returns their names.
-    pub(super) fn expire(&mut self, now: Time, me: MemberId, limit: Duration) -> Vec<String> {
+    /// Removes members that sent nothing for `limit`, but never `me`; returns their names.
+    pub(in crate::driver) fn expire(
+        &mut self,
+        now: Time,
+        me: MemberId,
+        limit: Duration,
+    ) -> Vec<String> {
         let mut gone = Vec::new();
         let heard = &self.heard;
         self.present.retain(|id, member| {
@@ -122,61 +132,59 @@ impl Presence {
     }
 
     /// Present members in the order of [`View::members`].
-    pub(super) fn members(&self) -> Vec<ViewMember> {
+    pub(in crate::driver) fn members(&self) -> Vec<ViewMember> {
         let mut members: Vec<ViewMember> = self.present.values().cloned().collect();
         members.sort_by_key(|m| (m.session, m.member));
         members
     }
 
-    pub(super) fn get(&self, member: MemberId) -> Option<&ViewMember> {
-        self.present.get(&member)
-    }
-
     /// The session in which a member is present.
-    pub(super) fn session_of(&self, member: MemberId) -> Option<SessionId> {
+    pub(in crate::driver) fn session_of(&self, member: MemberId) -> Option<SessionId> {
         self.present.get(&member).map(|present| present.session)
     }
 
-    pub(super) fn report(&mut self, report: Report) {
+    /// A present member reports.
+    pub(in crate::driver) fn report(&mut self, report: Report) {
         self.fresh.insert(report.member);
         self.reports.insert(report.member, report);
     }
 
-    /// Members of the latest view whose hosts have been in it, and were told since that the group
-    /// was lost. They need to come back in a view of its own place in the history: what a host gives
-    /// up because the group is lost (unfinished transactions of its own and of others) must be given
-    /// up everywhere at one position.
-    pub(super) fn adrift(&self, latest: &View) -> BTreeSet<MemberId> {
-        let is_adrift = |report: &&Report| {
+    /// Members of the latest view whose hosts have been in it, and have since reported the loss of
+    /// the group. The next view must exclude them once: what a host rolls back because the group is
+    /// lost (streamed transactions, of its own clients and of others) must be rolled back on all
+    /// servers at one seqno.
+    pub(in crate::driver) fn lost_quorum_since_view(&self, latest: &View) -> BTreeSet<MemberId> {
+        let has_lost_it = |report: &&Report| {
             report.state == DataState::Disconnected
                 && report.applied >= latest.seqno
                 && latest.contains(report.member, report.session)
         };
         self.reports
             .values()
-            .filter(is_adrift)
+            .filter(has_lost_it)
             .map(|r| r.member)
             .collect()
     }
 
-    /// Whose word counts when an action fails somewhere: present members whose databases follow the
-    /// group, or that have not told otherwise. If these are not most of those present, as after a
-    /// restart of the whole group, everybody's.
-    pub(super) fn electorate(&self, config: &Config) -> BTreeSet<MemberId> {
+    /// Members whose outcomes count when an action fails on some member: the present members whose
+    /// databases follow the group, or that have not reported otherwise. If these are not most of
+    /// those present, as after a restart of the whole group, all present members.
+    pub(in crate::driver) fn electorate(&self, config: &Config) -> BTreeSet<MemberId> {
         let present = self.present.values().filter(|present| {
             let known = config.members.get(&present.member);
             known.is_some_and(|member| member.has_data)
         });
-        let (follow, behind): (BTreeSet<_>, BTreeSet<_>) =
+        let (following, lagging): (BTreeSet<_>, BTreeSet<_>) =
             present.map(|p| p.member).partition(|id| self.follows(*id));
-        match follow.len() > behind.len() {
-            true => follow,
-            false => &follow | &behind,
+        if following.len() > lagging.len() {
+            following
+        } else {
+            &following | &lagging
         }
     }
 
     fn follows(&self, member: MemberId) -> bool {
-        let session = self.present.get(&member).map(|present| present.session);
+        let session = self.session_of(member);
         let report = self.reports.get(&member);
         let report = report.filter(|report| Some(report.session) == session);
         let report = report.filter(|_| self.fresh.contains(&member));
@@ -184,7 +192,7 @@ impl Presence {
     }
 
     /// Whether every present member has reported in its present session.
-    pub(super) fn all_reported(&self) -> bool {
+    pub(in crate::driver) fn all_reported(&self) -> bool {
         self.present.iter().all(|(id, member)| {
             self.reports
                 .get(id)
@@ -192,103 +200,25 @@ impl Presence {
         })
     }
 
-    pub(super) fn reports(&self) -> impl Iterator<Item = &Report> + Clone {
+    /// The last reports of the present members.
+    pub(in crate::driver) fn reports(&self) -> impl Iterator<Item = &Report> + Clone {
         self.reports.values()
     }
-}
 
-/// The views in this member's log that matter: the latest committed one and those after it.
-#[derive(Default)]
-pub(super) struct ViewTrail {
-    views: VecDeque<(LogIndex, View)>,
-}
-
-impl ViewTrail {
-    /// Finds the newest views in the log: two, for the last one may still be cut off.
-    pub(super) fn load(reader: &LogReader) -> ViewTrail {
-        let first = reader.first_index();
-        let mut views = VecDeque::new();
-        let mut end = reader.last_index();
-        let (mut entries_left, mut bytes_left) = (VIEW_SEARCH_ENTRIES, VIEW_SEARCH_BYTES);
-        while end >= first && end > LogIndex(0) && views.len() < 2 {
-            let start = LogIndex(first.0.max(end.0.saturating_sub(VIEW_SEARCH_STEP - 1)));
-            let (found, bytes) = views_between(reader, start, end);
-            for view in found.into_iter().rev() {
-                views.push_front(view);
-            }
-            entries_left = entries_left.saturating_sub(VIEW_SEARCH_STEP);
-            bytes_left = bytes_left.saturating_sub(bytes);
-            if entries_left == 0 || bytes_left == 0 {
-                break;
-            }
-            end = start.prev();
-        }
-        ViewTrail { views }
+    /// A member asked to leave. What counts is when it asked first.
+    pub(in crate::driver) fn asked_to_leave(&mut self, now: Time, member: MemberId) {
+        self.leavers.entry(member).or_insert(now);
     }
 
-    pub(super) fn appended(&mut self, index: LogIndex, view: View) {
-        self.views.push_back((index, view));
+    /// Members that asked to leave and still vote, and when they asked.
+    pub(in crate::driver) fn leavers(&self) -> &BTreeMap<MemberId, Time> {
+        &self.leavers
     }
 
-    pub(super) fn truncated(&mut self, from: LogIndex) {
-        while self.views.back().is_some_and(|(index, _)| *index >= from) {
-            self.views.pop_back();
-        }
+    /// A leaver is out of the voters.
+    pub(in crate::driver) fn let_go(&mut self, member: MemberId) {
+        self.leavers.remove(&member);
     }
-
-    pub(super) fn clear(&mut self) {
-        self.views.clear();
-    }
-
-    pub(super) fn latest(&self) -> Option<&View> {
-        self.views.back().map(|(_, view)| view)
-    }
-
-    /// The newest view's entry.
-    pub(super) fn latest_index(&self) -> Option<LogIndex> {
-        self.views.back().map(|(index, _)| *index)
-    }
-
-    /// The newest view at or below the commit index, if there is one; older ones are forgotten.
-    pub(super) fn committed(&mut self, commit: LogIndex) -> Option<&View> {
-        while self.views.get(1).is_some_and(|(index, _)| *index <= commit) {
-            self.views.pop_front();
-        }
-        self.views
-            .front()
-            .filter(|(index, _)| *index <= commit)
-            .map(|(_, view)| view)
-    }
-}
-
-/// The views between two indexes, and the bytes read.
-fn views_between(
-    reader: &LogReader,
-    start: LogIndex,
-    end: LogIndex,
-) -> (Vec<(LogIndex, View)>, usize) {
-    let mut views = Vec::new();
-    let mut bytes = 0;
-    let mut next = start;
-    while next <= end {
-        // What cannot be read here will be reported where it is needed.
-        let Ok(entries) = reader.read(next, end, READ_BYTES) else {
-            break;
-        };
-        if entries.is_empty() {
-            break;
-        }
-        for entry in entries {
-            next = entry.header.index.next();
-            bytes += entry.payload.len();
-            if entry.header.kind == EntryKind::View
-                && let Ok(view) = View::decode(entry.header.seqno, entry.payload)
-            {
-                views.push((entry.header.index, view));
-            }
-        }
-    }
-    (views, bytes)
 }
 
 #[cfg(test)]
@@ -332,23 +262,27 @@ mod tests {
     }
 
     #[test]
-    fn members_of_the_latest_view_have_the_benefit_of_the_doubt_until_they_speak() {
+    fn members_of_the_latest_view_have_a_grace_period_until_they_send_a_message() {
         let mut presence = Presence::default();
         presence.heard(Time(7), MemberId(2));
         presence.begin(Time(7), Some(&view(1)), member(1, 1));
-        assert!(presence.is_alive(Time(7), MemberId(2), LONG) && presence.is_granted(MemberId(2)));
+        assert!(
+            presence.is_alive(Time(7), MemberId(2), LONG) && presence.in_grace_period(MemberId(2))
+        );
         presence.heard(Time(7), MemberId(2));
-        assert!(presence.is_alive(Time(7), MemberId(2), LONG) && !presence.is_granted(MemberId(2)));
-        assert!(!presence.is_granted(MemberId(1)), "the leader itself");
+        assert!(
+            presence.is_alive(Time(7), MemberId(2), LONG) && !presence.in_grace_period(MemberId(2))
+        );
+        assert!(!presence.in_grace_period(MemberId(1)), "the leader itself");
     }
 
     #[test]
     fn returning_member_replaces_its_former_session() {
         let mut presence = Presence::default();
         presence.begin(Time(5), Some(&view(1)), member(1, 1));
-        presence.leaving.insert(MemberId(2), Time(7));
+        presence.asked_to_leave(Time(7), MemberId(2));
         presence.enter(Time(5), member(2, 5));
-        assert!(presence.leaving.is_empty());
+        assert!(presence.leavers().is_empty());
         assert!(!presence.exit(MemberId(2), SessionId(1)), "an old session");
         assert_eq!(present(&presence), [(1, 1), (2, 5)]);
         assert!(presence.exit(MemberId(2), SessionId(5)));
@@ -387,12 +321,12 @@ mod tests {
         assert_eq!(presence.reports().count(), 0);
         assert!(
             !presence.is_alive(Time(7), MemberId(3), LONG),
-            "never heard of"
+            "it has never sent a message"
         );
     }
 
     #[test]
-    fn adrift_is_who_was_in_the_view_and_has_lost_the_group_since() {
+    fn members_of_the_view_that_have_lost_the_group_since_are_known_by_their_reports() {
         let mut presence = Presence::default();
         let latest = view(7);
         let report = |id, session, applied, state| Report {
@@ -404,15 +338,24 @@ mod tests {
         };
         presence.report(report(1, 1, 7, DataState::Synced));
         presence.report(report(2, 1, 6, DataState::Disconnected));
-        assert!(presence.adrift(&latest).is_empty(), "not in it yet");
+        assert!(
+            presence.lost_quorum_since_view(&latest).is_empty(),
+            "not in it yet"
+        );
         presence.report(report(2, 1, 7, DataState::Disconnected));
-        assert_eq!(presence.adrift(&latest), BTreeSet::from([MemberId(2)]));
+        assert_eq!(
+            presence.lost_quorum_since_view(&latest),
+            BTreeSet::from([MemberId(2)])
+        );
         presence.report(report(2, 5, 9, DataState::Disconnected));
-        assert!(presence.adrift(&latest).is_empty(), "another session");
+        assert!(
+            presence.lost_quorum_since_view(&latest).is_empty(),
+            "another session"
+        );
     }
 
     #[test]
-    fn word_is_waited_for_of_whoever_has_not_said_that_it_is_behind() {
+    fn electorate_has_the_members_that_have_not_reported_to_lag() {
         let mut config = Config::default();
         for id in 1..=4 {
             let member = Member {
@@ -452,24 +395,11 @@ mod tests {
         presence.report(report(2, 1, DataState::Joining));
         assert_eq!(ids(&presence), [1, 3]);
         presence.report(report(3, 1, DataState::Joining));
-        assert_eq!(ids(&presence), [1, 2, 3], "most of them are behind");
+        assert_eq!(ids(&presence), [1, 2, 3], "most of them lag");
         presence.begin(Time(9), Some(&view), member(4, 1));
         presence.report(report(3, 1, DataState::Joining));
-        assert_eq!(ids(&presence), [1, 2], "2 has told another leader");
+        assert_eq!(ids(&presence), [1, 2], "2 has reported to another leader");
         presence.report(report(2, 7, DataState::Joining));
-        assert_eq!(ids(&presence), [1, 2], "said by another session");
-    }
-
-    #[test]
-    fn trail_follows_commit_and_truncation() {
-        let mut trail = ViewTrail::default();
-        for number in 1..=3 {
-            trail.appended(LogIndex(number * 10), view(number));
-        }
-        assert_eq!(trail.committed(LogIndex(9)), None);
-        assert_eq!(trail.committed(LogIndex(25)).map(|v| v.number), Some(2));
-        trail.truncated(LogIndex(30));
-        assert_eq!(trail.latest().map(|v| v.number), Some(2));
-        assert_eq!(trail.committed(LogIndex(99)).map(|v| v.number), Some(2));
+        assert_eq!(ids(&presence), [1, 2], "reported by another session");
     }
 }

@@ -1,26 +1,27 @@
 //! The operator's road into the driver: changes of the configuration, and leader transfers.
 //!
-//! Each order is a request with a reply. The driver answers every request that it handles: as soon as
-//! the leader has accepted it, or at once with the reason why not. It drops the reply uncalled only when
-//! it stops before it has handled the request; the caller then sees the end of its channel.
+//! Each order is a request with a reply. The driver answers every request that it handles: as soon
+//! as the leader has accepted it, or at once with the reason why not. It drops the reply uncalled
+//! only when it stops before it has handled the request; the caller then sees the end of its
+//! channel.
 
 use std::fmt;
 
 use synod_consensus::{ConfigChange, ConfigError, LeaderTransferError, LogIndex, MemberId};
 
-use super::Driver;
+use crate::driver::Driver;
 use crate::host::Level;
 
-/// Takes the answer to an operator's order. Called at most once; dropped uncalled if the driver stops
-/// first. It runs on the driver's thread and must return at once.
+/// Takes the answer to an operator's order. Called at most once; dropped uncalled if the driver
+/// stops first. It runs on the driver's thread and must return at once.
 pub type OperatorReply<T, E> = Box<dyn FnOnce(Result<T, OperatorRefusal<E>>) + Send>;
 
 /// A change of the configuration that an operator orders.
 pub struct ConfigRequest {
     /// What to change.
     pub change: ConfigChange,
-    /// Takes the log index of the change: the leader has appended it, so it is in force there, and it is
-    /// final once the commit index has reached it. Until then another leader may truncate it.
+    /// Takes the log index of the change: the leader has appended it, so it is in force there, and
+    /// it is final once the commit index has reached it. Until then another leader may truncate it.
     pub reply: OperatorReply<LogIndex, ConfigError>,
 }
 
@@ -28,8 +29,8 @@ pub struct ConfigRequest {
 pub struct LeaderTransferRequest {
     /// The voter that is to lead; none: the voter with the most complete log.
     pub to: Option<MemberId>,
-    /// Takes the target, as soon as the leader has begun to hand leadership over. The transfer may still
-    /// fail; the leader then keeps its leadership.
+    /// Takes the target, as soon as the leader has begun to hand leadership over. The transfer may
+    /// still fail; the leader then keeps its leadership.
     pub reply: OperatorReply<MemberId, LeaderTransferError>,
 }
 
@@ -67,7 +68,7 @@ impl fmt::Display for LeaderContact {
 }
 
 impl Driver {
-    pub(super) fn operate_config(&mut self, request: ConfigRequest) {
+    pub(in crate::driver) fn operate_config(&mut self, request: ConfigRequest) {
         let accepted = self.core.change_config(self.now(), request.change);
         if let Err(error) = &accepted {
             self.log(Level::Info, format!("configuration not changed: {error}"));
@@ -78,7 +79,7 @@ impl Driver {
         }));
     }
 
-    pub(super) fn operate_transfer(&mut self, request: LeaderTransferRequest) {
+    pub(in crate::driver) fn operate_transfer(&mut self, request: LeaderTransferRequest) {
         let accepted = self.core.transfer_leadership(self.now(), request.to);
         if let Err(error) = &accepted {
             self.log(Level::Info, format!("leadership not handed over: {error}"));

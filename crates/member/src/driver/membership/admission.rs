@@ -1,0 +1,317 @@
+//! The leader's side of a join: what has to change in the configuration, and whether the joiner
+//! needs a view of its own.
+//!
+//! [`admit`] decides from the configuration alone. [`Admission`] remembers joiners that ask again
+//! and again: a member that is in the latest view but can never see it needs the view repeated.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use synod_consensus::{Config, ConfigChange, LogIndex, Member, MemberId, Role, SessionId, Time};
+use synod_wire::{Join, JoinRefusal};
+
+use super::join::Recurring;
+use crate::payload::view::View;
+
+/// A group has no more members than this.
+pub(super) const MEMBERS_MAX: usize = 64;
+
+/// What the leader knows of a configured member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Standing {
+    /// No message of it came for the suspect timeout.
+    Silent,
+    /// Within its grace period: no message of it came since this leader was elected, and it still
+    /// has time.
+    InGracePeriod,
+    /// It sends messages.
+    Live,
+}
+
+/// What the leader does for a joiner.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Admit {
+    /// Nothing: it is configured as it asks.
+    AsItIs,
+    /// Change the configuration.
+    Change(ConfigChange),
+    /// Refuse it.
+    Refuse(JoinRefusal),
+    /// Have it ask again: the member of its name may be live.
+    Wait,
+}
+
+/// What is to be done for a member that asks to join.
+pub(super) fn admit(
+    config: &Config,
+    from: MemberId,
+    join: &Join,
+    standing: impl Fn(MemberId) -> Standing,
+) -> Admit {
+    if !join.versions.contains(config.protocol) {
+        return Admit::Refuse(JoinRefusal::UnknownVersion);
+    }
+    let predecessor = match predecessor(config, from, join, standing) {
+        Ok(predecessor) => predecessor,
+        Err(answer) => return answer,
+    };
+    let member = Member {
+        role: Role::Learner,
+        has_data: join.has_data,
+        name: join.name.clone(),
+        address: join.address.clone(),
+        versions: join.versions,
+    };
+    let is_up_to_date = |known: &Member| {
+        known.name == join.name && known.address == join.address && known.versions == join.versions
+    };
+    match (config.members.get(&from), predecessor) {
+        (Some(known), _) if is_up_to_date(known) => Admit::AsItIs,
+        (Some(_), _) => Admit::Change(ConfigChange::Update {
+            id: from,
+            name: join.name.clone(),
+            address: join.address.clone(),
+            versions: join.versions,
+        }),
+        (None, Some(old)) => Admit::Change(ConfigChange::Replace {
+            old,
+            id: from,
+            member,
+        }),
+        (None, None) if config.members.len() >= MEMBERS_MAX => {
+            Admit::Refuse(JoinRefusal::GroupFull)
+        }
+        (None, None) => Admit::Change(ConfigChange::AddLearner { id: from, member }),
+    }
+}
+
+/// The joiner's identity before it lost its log: the member of its name at its address; or, if the
+/// joiner has moved, the silent and only member of its name. A name that several members have
+/// identifies none of them: servers without a configured name are called after their host.
+fn predecessor(
+    config: &Config,
+    from: MemberId,
+    join: &Join,
+    standing: impl Fn(MemberId) -> Standing,
+) -> Result<Option<MemberId>, Admit> {
+    let members = config.members.iter();
+    let namesakes: Vec<(MemberId, &Member)> = members
+        .filter(|(id, member)| **id != from && member.name == join.name)
+        .map(|(id, member)| (*id, member))
+        .collect();
+    let in_place = namesakes.iter().find(|(_, m)| m.address == join.address);
+    let (id, is_in_place) = match (in_place, namesakes.as_slice()) {
+        (Some((id, _)), _) => (*id, true),
+        (None, [(id, _)]) => (*id, false),
+        (None, _) => return Ok(None),
+    };
+    match (standing(id), is_in_place) {
+        (Standing::InGracePeriod, _) => Err(Admit::Wait),
+        (Standing::Live, true) => Err(Admit::Refuse(JoinRefusal::NameTaken)),
+        (Standing::Live, false) => Ok(None),
+        (Standing::Silent, _) => Ok(Some(id)),
+    }
+}
+
+/// The component that remembers what joiners could not see.
+#[derive(Default)]
+pub(in crate::driver) struct Admission {
+    /// Joiners that ask to be in a view that they are in.
+    missed_views: BTreeMap<MemberId, MissedView>,
+    /// A joiner has missed the latest view for good: the next one is announced even if it has the
+    /// same members.
+    repeats_view: bool,
+}
+
+/// Requests of a member that does not see a view with this number.
+#[derive(Default)]
+struct MissedView {
+    number: u64,
+    requests: Recurring,
+}
+
+impl Admission {
+    /// A configured member asks to be present; its log ends with `last`. `latest` is the latest
+    /// view and its entry. If the member is in that view, its log is beyond it, and it keeps
+    /// asking, its log was reset beyond the view: it will never see it.
+    pub(in crate::driver) fn asked(
+        &mut self,
+        now: Time,
+        from: (MemberId, SessionId),
+        last: LogIndex,
+        latest: Option<(LogIndex, &View)>,
+        suspect: Duration,
+    ) {
+        let (member, session) = from;
+        let is_in_it =
+            |(index, view): &(LogIndex, &View)| view.contains(member, session) && *index <= last;
+        let Some((_, view)) = latest.filter(is_in_it) else {
+            self.missed_views.remove(&member);
+            return;
+        };
+        let missed = self.missed_views.entry(member).or_default();
+        if missed.number != view.number {
+            *missed = MissedView {
+                number: view.number,
+                requests: Recurring::default(),
+            };
+        }
+        // The member may not know yet that the view is committed.
+        self.repeats_view |= missed.requests.again(now, suspect) >= suspect / 2;
+    }
+
+    /// Whether the next view is to be announced whatever its members are. Asked once per view.
+    pub(in crate::driver) fn take_repeat(&mut self) -> bool {
+        std::mem::take(&mut self.repeats_view)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::payload::view::ViewMember;
+    use synod_consensus::{EntryId, GroupId, Seqno, VersionRange};
+
+    const SPOKEN: VersionRange = VersionRange { min: 1, max: 2 };
+
+    fn member(name: &str, address: &str) -> Member {
+        Member {
+            role: Role::Learner,
+            has_data: true,
+            name: name.to_owned(),
+            address: address.to_owned(),
+            versions: SPOKEN,
+        }
+    }
+
+    fn config(members: &[(u64, &str, &str)]) -> Config {
+        let configured = |(id, name, at): &(u64, &str, &str)| (MemberId(*id), member(name, at));
+        Config {
+            protocol: 1,
+            members: members.iter().map(configured).collect(),
+        }
+    }
+
+    fn join(name: &str, address: &str) -> Join {
+        Join {
+            session: SessionId(9),
+            name: name.to_owned(),
+            address: address.to_owned(),
+            incoming: String::new(),
+            has_data: true,
+            group: GroupId::NONE,
+            db_group: GroupId::NONE,
+            db_seqno: Seqno::UNDEFINED,
+            last: EntryId::default(),
+            versions: SPOKEN,
+        }
+    }
+
+    const NEW: MemberId = MemberId(7);
+
+    fn ask(config: &Config, name: &str, address: &str, standing: Standing) -> Admit {
+        admit(config, NEW, &join(name, address), |_| standing)
+    }
+
+    #[test]
+    fn new_member_becomes_a_learner() {
+        let config = config(&[(1, "a", "a:1")]);
+        let change = ConfigChange::AddLearner {
+            id: NEW,
+            member: member("b", "b:1"),
+        };
+        assert_eq!(
+            ask(&config, "b", "b:1", Standing::Live),
+            Admit::Change(change)
+        );
+    }
+
+    #[test]
+    fn member_that_lost_its_log_replaces_its_former_self() {
+        let config = config(&[(1, "a", "a:1"), (2, "b", "b:1")]);
+        let replace = |address| {
+            Admit::Change(ConfigChange::Replace {
+                old: MemberId(2),
+                id: NEW,
+                member: member("b", address),
+            })
+        };
+        assert_eq!(ask(&config, "b", "b:1", Standing::Silent), replace("b:1"));
+        assert_eq!(
+            ask(&config, "b", "moved:1", Standing::Silent),
+            replace("moved:1")
+        );
+        let taken = Admit::Refuse(JoinRefusal::NameTaken);
+        assert_eq!(ask(&config, "b", "b:1", Standing::Live), taken);
+        for address in ["b:1", "moved:1"] {
+            let answer = ask(&config, "b", address, Standing::InGracePeriod);
+            assert_eq!(answer, Admit::Wait);
+        }
+    }
+
+    #[test]
+    fn namesake_elsewhere_that_is_live_or_not_the_only_one_is_another_member() {
+        let is_added = |answer| matches!(answer, Admit::Change(ConfigChange::AddLearner { .. }));
+        let one = config(&[(1, "a", "a:1")]);
+        assert!(is_added(ask(&one, "a", "b:1", Standing::Live)));
+        let two = config(&[(1, "a", "a:1"), (2, "a", "a:2")]);
+        assert!(is_added(ask(&two, "a", "b:1", Standing::Silent)));
+    }
+
+    #[test]
+    fn configured_member_is_updated_when_it_has_changed() {
+        let config = config(&[(7, "a", "a:1")]);
+        assert_eq!(ask(&config, "a", "a:1", Standing::Live), Admit::AsItIs);
+        let update = ConfigChange::Update {
+            id: NEW,
+            name: "a".to_owned(),
+            address: "b:1".to_owned(),
+            versions: SPOKEN,
+        };
+        assert_eq!(
+            ask(&config, "a", "b:1", Standing::Live),
+            Admit::Change(update)
+        );
+    }
+
+    #[test]
+    fn version_and_size_of_the_group_are_bounds() {
+        let mut full = config(&[]);
+        for id in 100..100 + MEMBERS_MAX as u64 {
+            full.members.insert(MemberId(id), member("x", "x:1"));
+        }
+        let refused = ask(&full, "b", "b:1", Standing::Live);
+        assert_eq!(refused, Admit::Refuse(JoinRefusal::GroupFull));
+        full.protocol = 3;
+        let refused = ask(&full, "b", "b:1", Standing::Live);
+        assert_eq!(refused, Admit::Refuse(JoinRefusal::UnknownVersion));
+    }
+
+    #[test]
+    fn view_is_repeated_for_a_member_that_keeps_asking_beyond_it() {
+        let view = View {
+            seqno: Seqno(3),
+            number: 3,
+            members: vec![ViewMember {
+                member: NEW,
+                session: SessionId(9),
+                name: String::new(),
+                incoming: String::new(),
+            }],
+        };
+        let suspect = Duration::from_secs(4);
+        let mut admission = Admission::default();
+        let mut ask = |seconds, last| {
+            let now = Time(7).plus(Duration::from_secs(seconds));
+            let latest = Some((LogIndex(30), &view));
+            admission.asked(now, (NEW, SessionId(9)), LogIndex(last), latest, suspect);
+            admission.take_repeat()
+        };
+        assert!(!ask(0, 40));
+        assert!(!ask(1, 40));
+        assert!(ask(2, 40));
+        assert!(ask(3, 40));
+        assert!(!ask(4, 29), "it can still come to the view");
+        assert!(!ask(5, 40));
+    }
+}

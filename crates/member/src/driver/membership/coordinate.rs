@@ -1,0 +1,294 @@
+//! The driver's dealings with [`super::Membership`] as a member: it joins, obeys configurations,
+//! follows views, and leaves.
+
+use std::time::Duration;
+
+use synod_consensus::{Config, ConfigAt, GroupId, Member, MemberId, Role};
+use synod_wire::{Join, JoinRefusal, JoinReply, PeerMessage};
+
+use super::join::Refusal;
+use super::leave::{LeaveFacts, LeaveStep};
+use super::protocol_version::Obeyed;
+use crate::driver::{Driver, LeaveDone};
+use crate::host::Level;
+use crate::payload::view::ViewMember;
+use crate::setting::Setting;
+use crate::storage::Job;
+
+impl Driver {
+    pub(in crate::driver) fn as_view_member(&self) -> ViewMember {
+        ViewMember {
+            member: self.me.member,
+            session: self.me.session,
+            name: self.config.name.clone(),
+            incoming: self.config.incoming.clone(),
+        }
+    }
+
+    /// Connects to the members that the log knows, or begins a group if this member was started to
+    /// do so.
+    pub(in crate::driver) fn start_membership(&mut self) {
+        let config = self.core.config().clone();
+        self.config_changed(&config);
+        let is_new =
+            self.core.config().config.members.is_empty() && self.core.repairing_until().is_none();
+        if self.membership.join.begins_group() && is_new {
+            let me = Member {
+                role: Role::Voter,
+                has_data: self.config.has_data,
+                name: self.config.name.clone(),
+                address: self.config.address.clone(),
+                versions: self.config.versions,
+            };
+            if let Err(error) = self.core.bootstrap(self.now(), me) {
+                self.fail(&format!("cannot begin a new group: {error}"));
+            }
+        }
+    }
+
+    // --- the way in ------------------------------------------------------------------------------
+
+    /// A member was found at an address.
+    pub(in crate::driver) fn found(&mut self, member: MemberId, address: &str, group: GroupId) {
+        if member == self.me.member {
+            return;
+        }
+        self.links.peers.connect(member, address);
+        if group != GroupId::NONE {
+            self.membership.join.found(member);
+        }
+    }
+
+    /// An address did not let this member in.
+    pub(in crate::driver) fn refused_by_address(&mut self, text: &str, is_final: bool) {
+        let (has_leader, is_in_group) = (self.core.leader().is_some(), self.group != GroupId::NONE);
+        let join = &mut self.membership.join;
+        let refusal = join.refused_by_address(self.now, text, is_final, has_leader, is_in_group);
+        self.follow_refusal(text, is_final, refusal);
+    }
+
+    fn refused_by_group(&mut self, text: &str, is_final: bool) {
+        let refusal = self.membership.join.refused_by_group(text, is_final);
+        self.follow_refusal(text, is_final, refusal);
+    }
+
+    fn follow_refusal(&mut self, text: &str, is_final: bool, refusal: Refusal) {
+        if refusal.is_new {
+            let level = if is_final { Level::Error } else { Level::Info };
+            self.log(level, text);
+        }
+        if refusal.is_fatal {
+            self.fail(text);
+        }
+    }
+
+    fn is_present(&self) -> bool {
+        self.membership.is_in_view(self.me.member, self.me.session)
+    }
+
+    /// Asks to be present, unless this member is, or is leaving.
+    pub(in crate::driver) fn send_join_if_needed(&mut self) {
+        if self.is_present() || self.membership.leave.is_under_way() || self.core.is_leader() {
+            return;
+        }
+        let targets = self.membership.join.targets(self.now, self.core.leader());
+        if targets.is_empty() {
+            return;
+        }
+        let join = Join {
+            session: self.me.session,
+            name: self.config.name.clone(),
+            address: self.config.address.clone(),
+            incoming: self.config.incoming.clone(),
+            has_data: self.config.has_data,
+            group: self.group,
+            db_group: self.database().group,
+            db_seqno: self.database().seqno,
+            last: self.core.last_id(),
+            versions: self.config.versions,
+        };
+        for target in targets {
+            self.send(target, PeerMessage::Join(join.clone()));
+        }
+    }
+
+    pub(in crate::driver) fn handle_join_reply(&mut self, reply: JoinReply) {
+        if let JoinReply::Refused {
+            reason: JoinRefusal::NameTaken,
+            text,
+        } = reply
+        {
+            let suspect = self.config.suspect;
+            let is_final = self.membership.join.name_taken(self.now, suspect);
+            return self.refused_by_group(&text, is_final);
+        }
+        self.membership.join.name_not_taken();
+        match reply {
+            JoinReply::Accepted { group } => self.accepted_by(group),
+            JoinReply::NotLeader {
+                leader: Some((member, address)),
+            } => {
+                self.found(member, &address, self.group);
+                self.membership.join.leader_named(member);
+            }
+            JoinReply::NotLeader { leader: None } => {}
+            JoinReply::Refused { text, .. } => self.refused_by_group(&text, true),
+            JoinReply::Retry { text } => {
+                self.log(Level::Debug, format!("the group asks to wait: {text}"));
+            }
+        }
+    }
+
+    fn accepted_by(&mut self, group: GroupId) {
+        if self.group == group {
+            return;
+        }
+        if self.group != GroupId::NONE {
+            let text = format!(
+                "two groups are called '{}': this member is in group {}, and group {group} accepts it, too. \
+                 One of them was begun by mistake",
+                self.config.cluster_name, self.group
+            );
+            let refusal = self.membership.join.refused_by_group(&text, true);
+            if refusal.is_new {
+                self.log(Level::Error, text);
+            }
+            return;
+        }
+        self.log(Level::Info, format!("joining group {group}"));
+        self.group = group;
+        // Ordered before every write that the group may cause.
+        self.links.disk.write(Job::SetGroup(group));
+        self.links.peers.set_group(group);
+    }
+
+    // --- configurations and views
+    // --------------------------------------------------------------------
+
+    pub(in crate::driver) fn config_changed(&mut self, config: &ConfigAt) {
+        self.obey_protocol(&config.config);
+        for (member, entry) in &config.config.members {
+            if *member != self.me.member {
+                self.links.peers.connect(*member, &entry.address);
+            }
+        }
+        self.publish_members();
+        self.drop_strangers();
+    }
+
+    fn obey_protocol(&mut self, config: &Config) {
+        let spoken = self.config.versions;
+        match self.membership.protocol.obey(config, spoken) {
+            Obeyed::Unchanged => {}
+            Obeyed::Now(version) => {
+                let text = format!("the group speaks protocol version {version}");
+                self.log(Level::Info, text);
+            }
+            Obeyed::NotSpoken(version) => self.fail(&format!(
+                "the group speaks protocol version {version}, and this program speaks {spoken}: run one that \
+                 speaks version {version}"
+            )),
+        }
+    }
+
+    /// Closes connections to processes that are not in the group, and do not ask to be.
+    pub(in crate::driver) fn drop_strangers(&mut self) {
+        let members = &self.core.config().config.members;
+        self.links
+            .peers
+            .keep_only(&|member| members.contains_key(&member));
+        let links = &self.links.peers;
+        self.connections.retain(|member| links.knows(member));
+    }
+
+    /// The commit index has moved: another view may be in force.
+    pub(in crate::driver) fn view_committed(&mut self) {
+        let Some(view) = self.membership.views.commit(self.last_committed) else {
+            return;
+        };
+        let names: Vec<&str> = view.members.iter().map(|m| m.name.as_str()).collect();
+        let text = format!(
+            "view {} at {}: {}",
+            view.number,
+            view.seqno,
+            names.join(", ")
+        );
+        let seqno = view.seqno;
+        self.log(Level::Info, text);
+        self.publish_view();
+        let is_first = self.is_present() && !self.membership.join.is_completed();
+        if is_first && self.may_join(seqno) {
+            self.membership.join.complete();
+            self.links.peers.stop_seeking();
+            self.announce_shared_name();
+            self.watch_primary();
+            self.links.host.joined(self.membership.views.committed());
+        }
+    }
+
+    /// Members of one name work, but neither operators nor a joiner's choice of a donor can tell
+    /// them apart.
+    fn announce_shared_name(&self) {
+        let own = &self.config.name;
+        let named = |member: &&ViewMember| member.name == *own;
+        let view = self.membership.views.committed();
+        if view.members.iter().filter(named).count() > 1 {
+            let setting = self.links.host.setting_name(Setting::MemberName);
+            let text = format!(
+                "another member is called '{own}', too: set another {setting} on one of them"
+            );
+            self.log(Level::Info, text);
+        }
+    }
+
+    // --- the way out
+    // -----------------------------------------------------------------------------------
+
+    /// Begins an orderly shutdown, within `limit` if there is one.
+    pub(in crate::driver) fn begin_leave(&mut self, done: LeaveDone, limit: Option<Duration>) {
+        if self.membership.leave.begin(self.now, done, limit) {
+            self.leave_tick();
+        }
+    }
+
+    /// Takes the next step of an orderly shutdown, if one is under way.
+    pub(in crate::driver) fn leave_tick(&mut self) {
+        let (me, config) = (self.me.member, &self.core.config().config);
+        let facts = LeaveFacts {
+            leads: self.core.is_leader(),
+            others_leave: !self.membership.presence.leavers().is_empty(),
+            others_vote: config.voters().any(|id| id != me),
+        };
+        match self.membership.leave.step(self.now, facts) {
+            LeaveStep::Wait => {}
+            LeaveStep::GoWithoutConsent => {
+                self.log(
+                    Level::Info,
+                    "leaving without the group's consent: it did not answer in time",
+                );
+                self.finish_leave();
+            }
+            LeaveStep::Go => self.finish_leave(),
+            // Refused while another transfer is under way, or no voter is fit: the next tick tries
+            // again.
+            LeaveStep::TransferLeadership => {
+                let _ = self.core.transfer_leadership(self.now(), None);
+            }
+            LeaveStep::AskLeader => {
+                if let Some(leader) = self.core.leader() {
+                    let session = self.me.session;
+                    self.send(leader, PeerMessage::Leave { session });
+                }
+            }
+        }
+    }
+
+    /// This member goes, with the group's consent or without.
+    pub(in crate::driver) fn finish_leave(&mut self) {
+        if let Some(done) = self.membership.leave.finish() {
+            (done.0)();
+            // A member that has left takes no further part, even before its process ends.
+            self.stopped = true;
+        }
+    }
+}

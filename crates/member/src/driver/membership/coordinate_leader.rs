@@ -1,0 +1,296 @@
+//! The driver's dealings with [`super::Membership`] as the leader: it admits joiners, announces
+//! views, lets leavers go, and raises the protocol version.
+
+use synod_consensus::{
+    Config, ConfigChange, EntryId, EntryKind, GroupId, LogBase, LogIndex, MemberId, Role, SessionId,
+};
+use synod_wire::{Join, JoinRefusal, JoinReply, PeerMessage};
+
+use super::admission::{Admit, MEMBERS_MAX, Standing, admit};
+use super::leave::has_quorum_without;
+use crate::driver::Driver;
+use crate::host::Level;
+use crate::payload::view::ViewMember;
+use crate::setting::Setting;
+
+impl Driver {
+    /// A member wants to be present.
+    pub(in crate::driver) fn handle_join(&mut self, from: MemberId, join: Join) {
+        let reply = self.answer_join(from, join);
+        self.send(from, PeerMessage::JoinReply(reply));
+    }
+
+    fn answer_join(&mut self, from: MemberId, join: Join) -> JoinReply {
+        if !self.core.is_leader() {
+            return self.name_the_leader();
+        }
+        if !self.core.is_ready_leader() {
+            return retry("the leader has just been elected");
+        }
+        if join.group != GroupId::NONE && join.group != self.group {
+            return self.refuse_join(JoinRefusal::WrongGroup, &join);
+        }
+        if let Err(reply) = self.configure(from, &join) {
+            return reply;
+        }
+        let (now, suspect) = (self.now, self.config.suspect);
+        let membership = &mut self.membership;
+        let latest = membership.views.latest_entry();
+        let joiner = (from, join.session);
+        let last = join.last.index;
+        membership
+            .admission
+            .asked(now, joiner, last, latest, suspect);
+        let member = ViewMember {
+            member: from,
+            session: join.session,
+            name: join.name,
+            incoming: join.incoming,
+        };
+        membership.presence.enter(now, member);
+        self.update_view();
+        JoinReply::Accepted { group: self.group }
+    }
+
+    fn name_the_leader(&self) -> JoinReply {
+        let members = &self.core.config().config.members;
+        let named = |id| members.get(&id).map(|member| (id, member.address.clone()));
+        let leader = self.core.leader().and_then(named);
+        JoinReply::NotLeader { leader }
+    }
+
+    /// Sees to it that the configuration has the joiner; otherwise, the answer to it.
+    fn configure(&mut self, from: MemberId, join: &Join) -> Result<(), JoinReply> {
+        let config = &self.core.config().config;
+        let change = match admit(config, from, join, |id| self.standing(id)) {
+            Admit::AsItIs => return Ok(()),
+            Admit::Change(change) => change,
+            Admit::Wait => {
+                return Err(retry(
+                    "this leader does not know yet if the namesake is live",
+                ));
+            }
+            Admit::Refuse(reason) => return Err(self.refuse_join(reason, join)),
+        };
+        if join.last == EntryId::default() {
+            let base = self.base_for(join);
+            self.core.set_install_base(from, base);
+        }
+        self.core
+            .change_config(self.now(), change)
+            .map_err(|error| retry(&error.to_string()))?;
+        // Not before: as long as the change is impossible, the joiner asks again and again.
+        self.log(
+            Level::Info,
+            format!("{} joins from {}", join.name, join.address),
+        );
+        Ok(())
+    }
+
+    fn standing(&self, id: MemberId) -> Standing {
+        if id == self.me.member {
+            Standing::Live
+        } else if !self.is_alive(id) {
+            Standing::Silent
+        } else if self.membership.presence.in_grace_period(id) {
+            Standing::InGracePeriod
+        } else {
+            Standing::Live
+        }
+    }
+
+    fn refuse_join(&self, reason: JoinRefusal, join: &Join) -> JoinReply {
+        let setting = |setting| self.links.host.setting_name(setting);
+        let Join {
+            name,
+            address,
+            versions,
+            ..
+        } = join;
+        let text = match reason {
+            JoinRefusal::WrongGroup => format!(
+                "the log of {name} belongs to group {}, this group is {}. To join as a new member, move its \
+                 synod-*.log files away",
+                join.group, self.group
+            ),
+            JoinRefusal::UnknownVersion => format!(
+                "the group speaks protocol version {}, and {name} speaks {versions}: run a program there that \
+                 speaks it",
+                self.core.config().config.protocol
+            ),
+            JoinRefusal::NameTaken => format!(
+                "a live member is called '{name}' and reached at {address} already: give this server a {} and \
+                 a {} of its own",
+                setting(Setting::MemberName),
+                setting(Setting::MemberAddress),
+            ),
+            JoinRefusal::GroupFull => {
+                format!("the group has {MEMBERS_MAX} members, which is the most")
+            }
+            JoinRefusal::NotAllowed | JoinRefusal::Diverged => {
+                format!("the group does not admit {name}")
+            }
+        };
+        JoinReply::Refused { reason, text }
+    }
+
+    /// Where a new member's log shall start: late, but early enough for what its database lacks.
+    fn base_for(&self, join: &Join) -> LogBase {
+        let oldest = self.core.base().last.index;
+        let backlog = self.tuning.join_backlog;
+        let before = |index: LogIndex| LogIndex(index.0.saturating_sub(backlog));
+        let mut index = before(self.core.commit_index());
+        if join.db_group == self.group
+            && join.db_seqno.0 > 0
+            // The first action that it lacks. The last one that it has may be purged here.
+            && let Ok(next) = self.links.reader.seek_seqno(join.db_seqno.next())
+        {
+            index = index.min(before(next.prev()));
+        }
+        if let Ok(header) = self.links.reader.header(index) {
+            let log = self.certified_log();
+            if let Some(chunk) = self.retention.first_chunk_after(&log, header.seqno) {
+                index = index.min(chunk.prev());
+            }
+        }
+        if index <= oldest {
+            return self.core.base().clone();
+        }
+        let header = self.links.reader.header(index);
+        let config = self.core.config_at(index).cloned();
+        match (header, config) {
+            (Ok(header), Some(config)) => LogBase {
+                last: header.id(),
+                seqno: header.seqno,
+                config,
+            },
+            _ => self.core.base().clone(),
+        }
+    }
+
+    /// Members announce their name, address and program to the leader when they join. This is for a
+    /// leader that came back with new ones, and leads before it has joined.
+    pub(in crate::driver) fn correct_own_record(&mut self) {
+        let config = &self.core.config().config;
+        let Some(known) = config.members.get(&self.me.member) else {
+            return;
+        };
+        let mine = &self.config;
+        if known.name == mine.name
+            && known.address == mine.address
+            && known.versions == mine.versions
+        {
+            return;
+        }
+        let change = ConfigChange::Update {
+            id: self.me.member,
+            name: mine.name.clone(),
+            address: mine.address.clone(),
+            versions: mine.versions,
+        };
+        if let Err(error) = self.core.change_config(self.now(), change) {
+            // The next tick tries again.
+            self.log(
+                Level::Debug,
+                format!("this member's name and address are not announced yet: {error}"),
+            );
+        }
+    }
+
+    /// An upgrade is over when the last member runs the new program; the leader then raises the
+    /// version.
+    pub(in crate::driver) fn raise_protocol(&mut self) {
+        if let Some(newer) = self.core.config().config.newer_protocol() {
+            // Refused while another change is under way: the next tick tries again.
+            let _ = self
+                .core
+                .change_config(self.now(), ConfigChange::RaiseProtocol(newer));
+        }
+    }
+
+    /// Announces who is present, if that has changed.
+    pub(in crate::driver) fn update_view(&mut self) {
+        if !self.core.is_ready_leader() {
+            return;
+        }
+        let (me, suspect) = (self.me.member, self.config.suspect);
+        for name in self.membership.presence.expire(self.now, me, suspect) {
+            self.log(
+                Level::Info,
+                format!("{name} has sent nothing for {suspect:?}: it leaves the view"),
+            );
+        }
+        let own = self.own_report();
+        self.membership.presence.report(own);
+        let config = &self.core.config().config;
+        if let Some(view) = self.membership.next_view(me, config) {
+            // If it is refused, the next tick tries again.
+            let _ = self.append_own(EntryKind::View, &view.encode());
+        }
+    }
+
+    /// Whether a member has sent a message lately, or is within its grace period.
+    pub(in crate::driver) fn is_alive(&self, member: MemberId) -> bool {
+        let suspect = self.config.suspect;
+        self.membership.presence.is_alive(self.now, member, suspect)
+    }
+
+    /// A member asks to leave.
+    pub(in crate::driver) fn handle_leave(&mut self, from: MemberId, session: SessionId) {
+        if !self.core.is_ready_leader() {
+            return;
+        }
+        let presence = &mut self.membership.presence;
+        if presence
+            .session_of(from)
+            .is_some_and(|present| present != session)
+        {
+            // Stale: sent by the member's previous session.
+            return;
+        }
+        if presence.exit(from, session) {
+            self.log(Level::Info, format!("{} leaves", self.name_of(from)));
+            self.core.set_eligible(from, false);
+            self.update_view();
+        }
+        self.membership.presence.asked_to_leave(self.now, from);
+        self.continue_leaves();
+    }
+
+    /// Takes leavers out of the voters, one at a time, and lets those go that are out.
+    pub(in crate::driver) fn continue_leaves(&mut self) {
+        for (member, asked) in self.membership.presence.leavers().clone() {
+            let config = self.core.config();
+            if is_voter(&config.config, member) {
+                let heard = |at| at > asked;
+                let followers = self.core.progress();
+                let answered: Vec<MemberId> = followers
+                    .filter(|progress| progress.last_heard.is_some_and(heard))
+                    .map(|progress| progress.member)
+                    .chain([self.me.member])
+                    .collect();
+                if has_quorum_without(&config.config, member, &answered) {
+                    // Refused while another change is under way: the next tick tries again.
+                    let _ = self
+                        .core
+                        .change_config(self.now(), ConfigChange::Demote(member));
+                }
+            } else if config.index <= self.core.commit_index() {
+                self.membership.presence.let_go(member);
+                self.membership.leave.stay_for_others(self.now);
+                self.send(member, PeerMessage::LeaveReply);
+            }
+        }
+    }
+}
+
+fn is_voter(config: &Config, member: MemberId) -> bool {
+    let known = config.members.get(&member);
+    known.is_some_and(|member| member.role == Role::Voter)
+}
+
+fn retry(text: &str) -> JoinReply {
+    JoinReply::Retry {
+        text: text.to_owned(),
+    }
+}

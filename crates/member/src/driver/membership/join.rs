@@ -1,0 +1,251 @@
+//! This member's way into the group: where it asks, how often, and when it gives up.
+//!
+//! Addresses lead to members, members lead to the leader, and the leader admits this member.
+//! Refusals are logged once each. A refusal that repetition cannot change ends the attempt, but
+//! never a member that was in a view of this session already.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use synod_consensus::{MemberId, Time};
+
+use super::admission::MEMBERS_MAX;
+use crate::config::StartMode;
+
+/// A join request is repeated this often.
+const RETRY: Duration = Duration::from_millis(400);
+/// Different refusals remembered, so that each is logged once.
+const REFUSALS_MAX: usize = 64;
+/// A new member gives up when all addresses that answered have refused it for so long.
+const NEWCOMER_PATIENCE: Duration = Duration::from_secs(2);
+/// A member of a group waits longer: one misconfigured server must not keep the others from
+/// starting.
+const MEMBER_PATIENCE: Duration = Duration::from_secs(10);
+
+/// What follows from a refusal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Refusal {
+    /// It was not logged yet.
+    pub(super) is_new: bool,
+    /// This member gives up.
+    pub(super) is_fatal: bool,
+}
+
+/// The component that finds the group.
+///
+/// Invariant: once `completed`, no refusal is fatal.
+pub(in crate::driver) struct Join {
+    mode: StartMode,
+    /// This session was in a committed view, and the host knows.
+    completed: bool,
+    last_sent: Option<Time>,
+    /// Members found that may know the leader.
+    contacts: Vec<MemberId>,
+    /// Texts of refusals that were logged.
+    refusals: BTreeSet<String>,
+    /// Since when addresses refuse this member for good, and no member of a group was found.
+    refused_since: Option<Time>,
+    /// Answers that this member's name is taken. The name may be that of its own former process,
+    /// whose death the group has not noticed yet: only answers that keep coming count.
+    name_taken: Recurring,
+}
+
+impl Join {
+    pub(super) fn new(mode: StartMode) -> Join {
+        Join {
+            mode,
+            completed: false,
+            last_sent: None,
+            contacts: Vec::new(),
+            refusals: BTreeSet::new(),
+            refused_since: None,
+            name_taken: Recurring::default(),
+        }
+    }
+
+    /// Whether this member was started to begin a group.
+    pub(super) fn begins_group(&self) -> bool {
+        self.mode == StartMode::Bootstrap
+    }
+
+    /// Whether this session was in a committed view.
+    pub(in crate::driver) fn is_completed(&self) -> bool {
+        self.completed
+    }
+
+    /// This session is in a committed view.
+    pub(super) fn complete(&mut self) {
+        self.completed = true;
+    }
+
+    /// A member of a group was found.
+    pub(super) fn found(&mut self, member: MemberId) {
+        self.refused_since = None;
+        self.add_contact(member);
+    }
+
+    /// A member that does not lead has named the leader. A new contact is asked at once.
+    pub(super) fn leader_named(&mut self, leader: MemberId) {
+        if self.add_contact(leader) {
+            self.last_sent = None;
+        }
+    }
+
+    fn add_contact(&mut self, member: MemberId) -> bool {
+        let is_new = !self.contacts.contains(&member) && self.contacts.len() < MEMBERS_MAX;
+        if is_new {
+            self.contacts.push(member);
+        }
+        is_new
+    }
+
+    /// Whom to ask now: the leader if it is known, otherwise all contacts; none before the last
+    /// requests had time for an answer.
+    pub(super) fn targets(&mut self, now: Time, leader: Option<MemberId>) -> Vec<MemberId> {
+        if self.last_sent.is_some_and(|at| now.since(at) < RETRY) {
+            return Vec::new();
+        }
+        let targets = leader.map_or_else(|| self.contacts.clone(), |leader| vec![leader]);
+        if !targets.is_empty() {
+            self.last_sent = Some(now);
+        }
+        targets
+    }
+
+    /// An address did not let this member in. Fatal if it has been so for long, and no other
+    /// address leads to the group.
+    pub(super) fn refused_by_address(
+        &mut self,
+        now: Time,
+        text: &str,
+        is_final: bool,
+        has_leader: bool,
+        is_in_group: bool,
+    ) -> Refusal {
+        let is_new = self.is_new_refusal(text);
+        let is_alone = self.contacts.is_empty() && !has_leader;
+        if !is_final || self.completed || !is_alone {
+            return Refusal {
+                is_new,
+                is_fatal: false,
+            };
+        }
+        let since = *self.refused_since.get_or_insert(now);
+        let patience = if is_in_group {
+            MEMBER_PATIENCE
+        } else {
+            NEWCOMER_PATIENCE
+        };
+        Refusal {
+            is_new,
+            is_fatal: now.since(since) >= patience,
+        }
+    }
+
+    /// The group does not admit this member.
+    pub(super) fn refused_by_group(&mut self, text: &str, is_final: bool) -> Refusal {
+        Refusal {
+            is_new: self.is_new_refusal(text),
+            is_fatal: is_final && !self.completed,
+        }
+    }
+
+    /// The group says that this member's name is taken; whether that has lasted for too long.
+    pub(super) fn name_taken(&mut self, now: Time, suspect: Duration) -> bool {
+        self.name_taken.again(now, suspect) > suspect * 2
+    }
+
+    /// The group has answered otherwise.
+    pub(super) fn name_not_taken(&mut self) {
+        self.name_taken = Recurring::default();
+    }
+
+    /// Takes note of a refusal; whether it is to be logged.
+    fn is_new_refusal(&mut self, text: &str) -> bool {
+        if self.refusals.len() >= REFUSALS_MAX {
+            self.refusals.clear();
+        }
+        self.refusals.insert(text.to_owned())
+    }
+}
+
+/// Messages that mean something only if they keep coming.
+#[derive(Default)]
+pub(super) struct Recurring {
+    since: Option<Time>,
+    last: Option<Time>,
+}
+
+impl Recurring {
+    /// One more. Answers how long they have been coming without a pause of more than `pause_max`.
+    pub(super) fn again(&mut self, now: Time, pause_max: Duration) -> Duration {
+        let continues = |last: Time| now.since(last) <= pause_max;
+        if !self.last.is_some_and(continues) {
+            self.since = None;
+        }
+        self.last = Some(now);
+        now.since(*self.since.get_or_insert(now))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(ms: u64) -> Time {
+        Time(7).plus(Duration::from_millis(ms))
+    }
+
+    #[test]
+    fn only_answers_that_keep_coming_mean_that_a_name_is_taken() {
+        let pause_max = Duration::from_secs(2);
+        let mut taken = Recurring::default();
+        let mut again = |ms| taken.again(at(ms), pause_max).as_millis();
+        assert_eq!(again(0), 0);
+        assert_eq!(again(500), 500);
+        assert_eq!(again(2500), 2500);
+        assert_eq!(again(4501), 0, "this process or the leader stood still");
+        assert_eq!(again(6000), 1499);
+    }
+
+    #[test]
+    fn leader_is_asked_if_known_and_all_contacts_otherwise() {
+        let mut join = Join::new(StartMode::Join);
+        assert!(join.targets(at(0), None).is_empty());
+        join.found(MemberId(2));
+        join.found(MemberId(3));
+        join.found(MemberId(2));
+        assert_eq!(join.targets(at(0), None), [MemberId(2), MemberId(3)]);
+        assert!(join.targets(at(399), None).is_empty(), "too early");
+        assert_eq!(join.targets(at(400), Some(MemberId(9))), [MemberId(9)]);
+        join.leader_named(MemberId(3));
+        assert!(join.targets(at(401), None).is_empty(), "known already");
+        join.leader_named(MemberId(4));
+        assert_eq!(join.targets(at(401), None).len(), 3, "a new contact");
+    }
+
+    #[test]
+    fn member_gives_up_when_nothing_but_refusals_came_for_long() {
+        let mut join = Join::new(StartMode::Join);
+        let mut refused = |ms, in_group| {
+            let refusal = join.refused_by_address(at(ms), "no", true, false, in_group);
+            (refusal.is_new, refusal.is_fatal)
+        };
+        assert_eq!(refused(0, false), (true, false));
+        assert_eq!(refused(1999, false), (false, false));
+        assert_eq!(refused(2000, true), (false, false));
+        assert_eq!(refused(2000, false), (false, true));
+        join.found(MemberId(2));
+        let refusal = join.refused_by_address(at(9000), "no", true, false, false);
+        assert!(!refusal.is_fatal, "a member of the group was found");
+    }
+
+    #[test]
+    fn refusal_of_the_group_is_fatal_until_this_member_has_joined() {
+        let mut join = Join::new(StartMode::Join);
+        assert!(!join.refused_by_group("wait", false).is_fatal);
+        assert!(join.refused_by_group("no", true).is_fatal);
+        join.complete();
+        assert!(!join.refused_by_group("no", true).is_fatal);
+    }
+}

@@ -1,0 +1,231 @@
+//! This member's orderly shutdown: it transfers leadership, leaves the voters, then goes.
+//!
+//! [`Leave`] answers what the next step is; the driver takes it at each slow tick until this member
+//! has gone. A leaver with a deadline goes without the group's consent when that has passed: it may
+//! be the whole group that is shutting down.
+
+use std::time::Duration;
+
+use synod_consensus::{Config, MemberId, Time};
+
+use crate::driver::LeaveDone;
+
+/// A leaver with a deadline waits for the group for this long.
+pub(in crate::driver) const LEAVE_LIMIT: Duration = Duration::from_secs(4);
+
+/// The next step of an orderly shutdown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum LeaveStep {
+    /// None now.
+    Wait,
+    /// The deadline has passed: go.
+    GoWithoutConsent,
+    /// No other member votes: go.
+    Go,
+    /// As the leader: transfer leadership.
+    TransferLeadership,
+    /// Ask the leader to be taken out of the voters.
+    AskLeader,
+}
+
+/// What the next step depends on.
+#[derive(Clone, Copy)]
+pub(super) struct LeaveFacts {
+    /// This member leads.
+    pub(super) leads: bool,
+    /// As the leader: another member is leaving.
+    pub(super) others_leave: bool,
+    /// Another member is a voter.
+    pub(super) others_vote: bool,
+}
+
+/// The component that knows whether this member is shutting down.
+pub(in crate::driver) struct Leave {
+    /// A leader stays for so long for the sake of other leavers.
+    stay: Duration,
+    request: Option<Request>,
+}
+
+struct Request {
+    done: LeaveDone,
+    /// When this member goes without the group's consent; none: never.
+    deadline: Option<Time>,
+    /// As the leader it stays until then: other members may be about to ask for leave, or on their
+    /// way out with an answer that is not sent yet.
+    stay_until: Time,
+}
+
+impl Leave {
+    /// `slow_tick` is the period of the driver's slow work.
+    pub(super) fn new(slow_tick: Duration) -> Leave {
+        Leave {
+            stay: slow_tick * 2,
+            request: None,
+        }
+    }
+
+    /// Whether this member is shutting down.
+    pub(in crate::driver) fn is_under_way(&self) -> bool {
+        self.request.is_some()
+    }
+
+    /// The host wants this member to leave, within `limit` if there is one; false if the request is
+    /// ignored. A request without a limit never replaces a pending one. Otherwise the new request
+    /// replaces the old one, whose caller is released at once.
+    pub(super) fn begin(&mut self, now: Time, done: LeaveDone, limit: Option<Duration>) -> bool {
+        if limit.is_none() && self.request.is_some() {
+            return false;
+        }
+        self.request = Some(Request {
+            done,
+            deadline: limit.map(|limit| now.plus(limit)),
+            stay_until: now,
+        });
+        true
+    }
+
+    /// Postpones a leader's own leave for a moment. A member that has just come to lead has
+    /// probably got leadership from another leaver, which would get it back at once. A leader that
+    /// has just let a member go has an answer to send.
+    pub(in crate::driver) fn stay_for_others(&mut self, now: Time) {
+        if let Some(request) = &mut self.request {
+            request.stay_until = now.plus(self.stay);
+        }
+    }
+
+    /// What to do next.
+    pub(super) fn step(&self, now: Time, facts: LeaveFacts) -> LeaveStep {
+        let Some(request) = &self.request else {
+            return LeaveStep::Wait;
+        };
+        if request.deadline.is_some_and(|at| now >= at) {
+            return LeaveStep::GoWithoutConsent;
+        }
+        let stays = now < request.stay_until || facts.others_leave;
+        if facts.leads && stays {
+            LeaveStep::Wait
+        } else if !facts.others_vote {
+            LeaveStep::Go
+        } else if facts.leads {
+            LeaveStep::TransferLeadership
+        } else {
+            LeaveStep::AskLeader
+        }
+    }
+
+    /// This member goes now, if it was shutting down: who is to be called.
+    pub(super) fn finish(&mut self) -> Option<LeaveDone> {
+        self.request.take().map(|request| request.done)
+    }
+}
+
+/// Whether a majority of the voters without `leaver` is among those that have `answered` since it
+/// asked. A configuration is in force when it is appended: without their majority it could never be
+/// committed, nor anything after it, and the leaver's return would not help. Then the leaver had
+/// better go as if it had crashed.
+pub(super) fn has_quorum_without(config: &Config, leaver: MemberId, answered: &[MemberId]) -> bool {
+    let others = config.voters().filter(|id| *id != leaver);
+    let (heard, silent): (Vec<MemberId>, Vec<MemberId>) =
+        others.partition(|id| answered.contains(id));
+    heard.len() > silent.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU32, Ordering};
+    use synod_consensus::{Member, Role, VersionRange};
+
+    const NOW: Time = Time(1_000);
+    const TICK: Duration = Duration::from_millis(250);
+    const FOLLOWER: LeaveFacts = LeaveFacts {
+        leads: false,
+        others_leave: false,
+        others_vote: true,
+    };
+    const LEADER: LeaveFacts = LeaveFacts {
+        leads: true,
+        ..FOLLOWER
+    };
+
+    fn nothing() -> LeaveDone {
+        LeaveDone(Box::new(|| {}))
+    }
+
+    #[test]
+    fn follower_asks_and_leader_transfers_until_the_deadline() {
+        let mut leave = Leave::new(TICK);
+        assert_eq!(
+            leave.step(NOW, FOLLOWER),
+            LeaveStep::Wait,
+            "it does not leave"
+        );
+        assert!(leave.begin(NOW, nothing(), Some(LEAVE_LIMIT)));
+        assert_eq!(leave.step(NOW, FOLLOWER), LeaveStep::AskLeader);
+        assert_eq!(leave.step(NOW, LEADER), LeaveStep::TransferLeadership);
+        let alone = LeaveFacts {
+            others_vote: false,
+            ..LEADER
+        };
+        assert_eq!(leave.step(NOW, alone), LeaveStep::Go);
+        let late = NOW.plus(LEAVE_LIMIT);
+        assert_eq!(leave.step(late, FOLLOWER), LeaveStep::GoWithoutConsent);
+        assert!(leave.finish().is_some());
+        assert!(!leave.is_under_way());
+    }
+
+    #[test]
+    fn leader_stays_for_other_leavers() {
+        let mut leave = Leave::new(TICK);
+        leave.begin(NOW, nothing(), None);
+        let others_leave = LeaveFacts {
+            others_leave: true,
+            ..LEADER
+        };
+        assert_eq!(leave.step(NOW, others_leave), LeaveStep::Wait);
+        leave.stay_for_others(NOW);
+        assert_eq!(leave.step(NOW.plus(TICK), LEADER), LeaveStep::Wait);
+        let later = leave.step(NOW.plus(TICK * 2), LEADER);
+        assert_eq!(later, LeaveStep::TransferLeadership);
+    }
+
+    #[test]
+    fn request_without_a_limit_replaces_none_and_the_replaced_caller_is_released() {
+        let dropped = Arc::new(AtomicU32::new(0));
+        struct Guard(Arc<AtomicU32>);
+        impl Drop for Guard {
+            fn drop(&mut self) {
+                self.0.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        let guard = Guard(dropped.clone());
+        let mut leave = Leave::new(TICK);
+        assert!(leave.begin(NOW, LeaveDone(Box::new(move || drop(guard))), None));
+        assert!(!leave.begin(NOW, nothing(), None));
+        assert_eq!(dropped.load(Ordering::Relaxed), 0);
+        assert!(leave.begin(NOW, nothing(), Some(TICK)));
+        assert_eq!(dropped.load(Ordering::Relaxed), 1);
+    }
+
+    #[test]
+    fn leaver_is_let_go_if_the_other_voters_keep_a_majority() {
+        let voter = Member {
+            role: Role::Voter,
+            has_data: true,
+            name: String::new(),
+            address: String::new(),
+            versions: VersionRange { min: 1, max: 1 },
+        };
+        let config = Config {
+            protocol: 1,
+            members: (1..=4).map(|id| (MemberId(id), voter.clone())).collect(),
+        };
+        let answered = |ids: &[u64]| {
+            let ids: Vec<MemberId> = ids.iter().map(|id| MemberId(*id)).collect();
+            has_quorum_without(&config, MemberId(4), &ids)
+        };
+        assert!(answered(&[1, 2]));
+        assert!(!answered(&[1, 4]), "the leaver does not count");
+    }
+}

@@ -1,0 +1,181 @@
+//! Who is in the group: this member's way in and out, and the leader's care for the others.
+//!
+//! [`Membership`] has one part for each question, and none of them knows another:
+//!
+//! - [`Join`]: how does this member get into the group, and when does it give up?
+//! - [`Admission`]: as the leader, what is to be done for a member that asks to join?
+//! - [`Presence`]: as the leader, which members are present, and what did they report?
+//! - [`Views`]: which views are in the log, and which one is committed?
+//! - [`Leave`]: what is the next step of this member's orderly shutdown?
+//! - [`ProtocolVersion`]: does this member speak the group's protocol version?
+//!
+//! [`operator`] is the operator's road to changes of the configuration.
+
+mod admission;
+mod coordinate;
+mod coordinate_leader;
+mod join;
+mod leave;
+pub(super) mod operator;
+mod presence;
+mod protocol_version;
+mod views;
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use synod_consensus::{Config, MemberId, Seqno, SessionId};
+use synod_log::LogReader;
+
+pub(super) use admission::Admission;
+pub(super) use join::Join;
+pub(super) use leave::{LEAVE_LIMIT, Leave};
+pub(super) use presence::Presence;
+pub(super) use protocol_version::ProtocolVersion;
+pub(super) use views::Views;
+
+use crate::config::StartMode;
+use crate::payload::view::View;
+
+/// What this member knows of the group's members, itself included.
+pub(super) struct Membership {
+    pub(super) join: Join,
+    pub(super) admission: Admission,
+    pub(super) presence: Presence,
+    pub(super) views: Views,
+    pub(super) leave: Leave,
+    pub(super) protocol: ProtocolVersion,
+}
+
+impl Membership {
+    /// At the start; `slow_tick` is the period of the driver's slow work.
+    pub(super) fn new(mode: StartMode, reader: &LogReader, slow_tick: Duration) -> Membership {
+        Membership {
+            join: Join::new(mode),
+            admission: Admission::default(),
+            presence: Presence::default(),
+            views: Views::load(reader),
+            leave: Leave::new(slow_tick),
+            protocol: ProtocolVersion::default(),
+        }
+    }
+
+    /// Whether this session of a member is in the committed view.
+    pub(super) fn is_in_view(&self, member: MemberId, session: SessionId) -> bool {
+        self.views.committed().contains(member, session)
+    }
+
+    /// As the leader `me`: the view to announce, if it is another one than the latest.
+    pub(super) fn next_view(&mut self, me: MemberId, config: &Config) -> Option<View> {
+        let mut members = self.presence.members();
+        members.retain(|m| config.members.get(&m.member).is_some_and(|c| c.has_data));
+        let latest = self.views.latest();
+        let lost = latest.map_or_else(BTreeSet::new, |view| {
+            self.presence.lost_quorum_since_view(view)
+        });
+        // A member that is taken out of one view is in the next again. If the leader itself has
+        // lost the group, no view could be announced without it, and the latest one is repeated.
+        let repeats = self.admission.take_repeat() || lost.contains(&me);
+        members.retain(|m| repeats || !lost.contains(&m.member));
+        if !repeats && latest.is_some_and(|view| view.members == members) {
+            return None;
+        }
+        Some(View {
+            seqno: Seqno::UNDEFINED,
+            number: latest.map_or(1, |view| view.number + 1),
+            members,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::payload::view::ViewMember;
+    use synod_consensus::{LogIndex, Member, Role, Time, VersionRange};
+    use synod_wire::{DataState, Report};
+
+    fn member(id: u64) -> ViewMember {
+        ViewMember {
+            member: MemberId(id),
+            session: SessionId(1),
+            name: format!("node{id}"),
+            incoming: String::new(),
+        }
+    }
+
+    fn config() -> Config {
+        let configured = |id: u64| {
+            let member = Member {
+                role: Role::Voter,
+                has_data: id != 3,
+                name: format!("node{id}"),
+                address: String::new(),
+                versions: VersionRange { min: 1, max: 1 },
+            };
+            (MemberId(id), member)
+        };
+        Config {
+            protocol: 1,
+            members: (1..=3).map(configured).collect(),
+        }
+    }
+
+    fn membership() -> Membership {
+        Membership {
+            join: Join::new(StartMode::Join),
+            admission: Admission::default(),
+            presence: Presence::default(),
+            views: Views::default(),
+            leave: Leave::new(Duration::from_millis(250)),
+            protocol: ProtocolVersion::default(),
+        }
+    }
+
+    /// Announces the next view; its number and members.
+    fn announce(membership: &mut Membership) -> Option<(u64, Vec<u64>)> {
+        let view = membership.next_view(MemberId(1), &config())?;
+        let ids = view.members.iter().map(|m| m.member.0).collect();
+        let number = view.number;
+        membership.views.appended(LogIndex(number), view);
+        Some((number, ids))
+    }
+
+    #[test]
+    fn view_has_the_present_members_with_databases_and_is_announced_once() {
+        let mut membership = membership();
+        for id in [1, 3] {
+            membership.presence.enter(Time(5), member(id));
+        }
+        assert_eq!(announce(&mut membership), Some((1, vec![1])));
+        assert_eq!(announce(&mut membership), None);
+        membership.presence.enter(Time(5), member(2));
+        assert_eq!(announce(&mut membership), Some((2, vec![1, 2])));
+    }
+
+    #[test]
+    fn member_that_has_lost_the_group_misses_one_view() {
+        let mut membership = membership();
+        for id in [1, 2] {
+            membership.presence.enter(Time(5), member(id));
+        }
+        let report = |id, state| Report {
+            member: MemberId(id),
+            session: SessionId(1),
+            state,
+            ..Report::default()
+        };
+        announce(&mut membership);
+        membership
+            .presence
+            .report(report(2, DataState::Disconnected));
+        assert_eq!(announce(&mut membership), Some((2, vec![1])));
+        assert_eq!(announce(&mut membership), Some((3, vec![1, 2])));
+        membership.presence.report(report(2, DataState::Synced));
+        membership
+            .presence
+            .report(report(1, DataState::Disconnected));
+        let repeated = announce(&mut membership);
+        assert_eq!(repeated, Some((4, vec![1, 2])), "the leader itself");
+    }
+}

@@ -1,0 +1,62 @@
+//! The group's protocol version: raised when all members speak a newer one, and obeyed by all.
+
+use synod_consensus::{Config, VersionRange};
+
+/// What a configuration means to a member that speaks certain versions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Obeyed {
+    /// It says nothing new.
+    Unchanged,
+    /// The group speaks this version from now on.
+    Now(u16),
+    /// The group speaks a version that this member does not.
+    NotSpoken(u16),
+}
+
+/// The group's protocol version, as this member has obeyed it; zero before it is known.
+#[derive(Default)]
+pub(in crate::driver) struct ProtocolVersion(u16);
+
+impl ProtocolVersion {
+    /// A configuration came into force. This member does not speak its version if its program was
+    /// replaced by an older one after the group had risen.
+    pub(super) fn obey(&mut self, config: &Config, spoken: VersionRange) -> Obeyed {
+        let version = config.protocol;
+        if config.members.is_empty() || version == self.0 {
+            return Obeyed::Unchanged;
+        }
+        let is_spoken = spoken.contains(version);
+        if !synod_planted::planted!(IgnoreVersion, is_spoken, else true) {
+            return Obeyed::NotSpoken(version);
+        }
+        self.0 = version;
+        Obeyed::Now(version)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use synod_consensus::{Member, MemberId, Role};
+
+    #[test]
+    fn version_is_obeyed_if_it_is_spoken() {
+        let spoken = VersionRange { min: 1, max: 2 };
+        let mut version = ProtocolVersion::default();
+        let mut config = Config::default();
+        config.protocol = 3;
+        assert_eq!(version.obey(&config, spoken), Obeyed::Unchanged, "no group");
+        let member = Member {
+            role: Role::Voter,
+            has_data: true,
+            name: String::new(),
+            address: String::new(),
+            versions: spoken,
+        };
+        config.members.insert(MemberId(1), member);
+        assert_eq!(version.obey(&config, spoken), Obeyed::NotSpoken(3));
+        config.protocol = 2;
+        assert_eq!(version.obey(&config, spoken), Obeyed::Now(2));
+        assert_eq!(version.obey(&config, spoken), Obeyed::Unchanged);
+    }
+}
