@@ -26,7 +26,7 @@ pub(crate) fn draw() -> Result<StartEntropy, NodeError> {
 
 /// The number of a session that begins now: the time in milliseconds, and below it 22 random bits.
 /// So a member's sessions differ even where a clock is set back, and views list members in the
-/// order in which they came ([`synod_member::View::members`]). Nothing else depends on a correct
+/// order in which they came ([`synod_member::View::members`]). No other rule depends on a correct
 /// clock.
 fn new_session(now: SystemTime, random: u64) -> SessionId {
     let since_1970 = now

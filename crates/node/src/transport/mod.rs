@@ -175,7 +175,7 @@ impl Transport {
         )
     }
 
-    /// What the operator of a process can do that is not the only one of its member.
+    /// What its operator can do about a process that is not the only one of its member.
     pub(crate) fn duplicate_identity_text(&self) -> String {
         session_registry::duplicate_identity_text(lock(&self.identity).member)
     }

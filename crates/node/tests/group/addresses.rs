@@ -1,4 +1,4 @@
-//! Who may call from where, and members with IPv6 addresses.
+//! The allowlist of addresses that may call, and members with IPv6 addresses.
 
 use std::net::Ipv6Addr;
 
@@ -80,7 +80,7 @@ fn member_that_may_not_call_any_more_is_not_called_either() {
         let host = &group.members[*at].host;
         host.wait("a refused call", |record| record.says(refusal));
     }
-    // It has something to send; the other one need not notice that its connection is gone.
+    // It has messages to send; the other one need not notice that its connection is over.
     group.members[leader]
         .host
         .wait("a call not made", |record| record.says("cannot call"));

@@ -50,7 +50,7 @@ fn answers_that_got_lost_are_repeated_and_no_member_donates_twice() {
     donor
         .node()
         .finish_donation(asked.id, me, Seqno(-1), 5, "disk full".to_owned());
-    // Answered by the same thread, after both have gone into the wall.
+    // Answered by the same thread, after both messages were lost in the gate.
     assert!(donor.node().read_position(PATIENCE).is_some());
     assert!(!accepted(joiner, asked.id));
     gate.open();

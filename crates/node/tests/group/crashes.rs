@@ -1,4 +1,4 @@
-//! Members that stop without a word, one, two or all of them, and come back.
+//! Members that stop without sending a message, one, two or all of them, and come back.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -368,7 +368,7 @@ fn member_that_was_away_too_long_gets_the_end_of_the_log_and_continues_from_a_co
     group.check_same_history();
 }
 
-/// Its log is gone, and the others' begins with the very next action.
+/// The member's log is lost, and the others' begins with the very next action.
 #[test]
 fn database_that_ends_where_the_log_begins_needs_no_copy() {
     let mut group = Group::prepared_by(3, "edge", small_log).begin();
@@ -379,7 +379,7 @@ fn database_that_ends_where_the_log_begins_needs_no_copy() {
     eventually("the log to drop old entries", || {
         group.members[leader].node().status().first_seqno > Seqno(1)
     });
-    // A new member's log would start later than this one's, were nothing else needed.
+    // The log of a new member would start later than this one's, if it needed no more.
     let small: Vec<_> = (0..1100)
         .map(|i| group.members[leader].submit(&format!("s{i}"), "v"))
         .collect();

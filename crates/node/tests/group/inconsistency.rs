@@ -153,7 +153,8 @@ fn member_that_catches_up_is_not_waited_for() {
     group.members[lagging]
         .node()
         .set_data_state(DataState::Joined);
-    // Whatever the leader has heard by the time of the vote, it hears of this before the bound.
+    // Whichever reports the leader has when it asks for outcomes, this one reaches it before the
+    // limit.
     let began = Instant::now();
     let seqno = order_failing(&group, &[failing], leader);
     assert_eq!(winner(&group, seqno), ApplyOutcome::SUCCESS);

@@ -39,7 +39,7 @@ fn group_commits_with_a_logger_and_one_member_with_data() {
     let seqno = seqno_of(group.members[0].order("k", "two of three"));
     wait_committed(&group, seqno);
 
-    // Not without it: its acknowledgement is what makes the majority.
+    // Without the logger there is no majority: its acknowledgement counts.
     group.members[LOGGER].stop();
     let pending = group.members[0].submit("k", "one of three");
     assert_eq!(pending.fate(), None);
@@ -105,7 +105,7 @@ fn logger_is_never_asked_for_a_state_transfer() {
             .iter()
             .any(|(id, news)| *id == only && is_refusal(news))
     });
-    // What its host says does not make it a donor.
+    // A data state that its host states does not make it a donor.
     let logger = &group.members[LOGGER];
     logger.node().set_data_state(synod_node::DataState::Synced);
     eventually("a donor is asked", || {

@@ -146,7 +146,7 @@ fn member_that_shall_not_vote_follows_and_never_counts() {
         group.members.push(member);
     }
     group.members[2].wait_voter();
-    // Who came after it votes by now.
+    // The member that came after it is a voter by now.
     assert_eq!(voters(&group.members[0]), 2);
     let seqno = seqno_of(group.members[1].order("k", "from the reader"));
     for member in &group.members {

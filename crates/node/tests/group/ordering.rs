@@ -169,7 +169,7 @@ fn large_actions_arrive_whole_while_small_ones_pass_between_their_chunks() {
         1,
     );
     let fate = group.members[0].node().submit(&blind).wait_for_result();
-    // Too old, if everybody has applied them by now.
+    // Too old, if every member has applied them by now.
     assert!(
         matches!(
             fate,

@@ -125,6 +125,6 @@ fn connection_that_ends_while_idle_is_opened_again() {
     let _group = group.begin();
     let before = gate.forwarded();
     gate.hang_up();
-    // Two lanes from each of the others, of which only the leader has anything to say.
+    // Two lanes from each of the others, of which only the leader sends messages.
     eventually("all connections", || gate.forwarded() >= before + 4);
 }

@@ -1,4 +1,4 @@
-//! A way to a member that can be shut: what is on its way then is lost.
+//! A relay in front of a member that can be shut: messages that are on their way then are lost.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -55,7 +55,7 @@ impl Gate {
         self.state.hang_up();
     }
 
-    /// Cuts what goes through; new connections are let through.
+    /// Breaks the connections that exist; new connections pass.
     pub(crate) fn hang_up(&self) {
         self.state.hang_up();
     }

@@ -41,7 +41,7 @@ pub(crate) struct Record {
     pub(crate) callers: Vec<String>,
     /// The host's allowlist is empty, and in force.
     pub(crate) allows_none: bool,
-    /// Which outcomes stand, as soon as that was known.
+    /// The outcome decisions, as soon as the host was called with them.
     pub(crate) decisions: Vec<OutcomeDecision>,
     /// The same, in their places among the deliveries.
     pub(crate) delivered_decisions: Vec<OutcomeDecision>,
@@ -316,7 +316,7 @@ impl Member {
         self.host.change(|record| record.deliveries = deliveries);
     }
 
-    /// The database loses what came after this.
+    /// The database loses what it applied after `seqno`.
     pub(crate) fn forget_after(&self, seqno: Seqno) {
         self.host
             .change(|record| record.deliveries.retain(|d| d.seqno() <= seqno));
@@ -328,7 +328,7 @@ impl Member {
             .change(|record| record.applies_up_to = Some(record.last()));
     }
 
-    /// The database applies what was delivered, and what will be.
+    /// The database applies the deliveries that it held back, and all later ones.
     pub(crate) fn resume(&self) {
         let node = self.node().clone();
         self.host.change(|record| {
@@ -527,7 +527,7 @@ impl Group {
     }
 }
 
-/// A delivery, without what may differ between members.
+/// A delivery, without the parts that may differ between members.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Step {
     pub(crate) seqno: Seqno,
