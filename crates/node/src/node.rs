@@ -93,7 +93,7 @@ impl Node {
         let snapshot = self.shared.hold_snapshot(Seqno(action.last_seen));
         let number = self.next_action.fetch_add(1, Ordering::Relaxed);
         for piece in split_into_chunks(action, epoch, self.config.chunk_bytes, number) {
-            if pending.fate().is_some() {
+            if pending.result().is_some() {
                 break;
             }
             self.submit_piece(piece, &pending, &snapshot);

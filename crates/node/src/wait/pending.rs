@@ -74,7 +74,7 @@ impl Pending {
     }
 
     /// The result; `None` while there is none.
-    pub fn fate(&self) -> Option<ProposalResult> {
+    pub fn result(&self) -> Option<ProposalResult> {
         lock(&self.state).slot.result()
     }
 
@@ -93,7 +93,7 @@ impl Client for Pending {
     }
 
     fn is_decided(&self) -> bool {
-        self.fate().is_some()
+        self.result().is_some()
     }
 
     fn decide(&self, result: ProposalResult) -> bool {
@@ -124,6 +124,6 @@ mod tests {
         let pending = Pending::default();
         pending.interrupt();
         assert_eq!(pending.wait(), WaitResult::Interrupted);
-        assert_eq!(pending.fate(), None);
+        assert_eq!(pending.result(), None);
     }
 }

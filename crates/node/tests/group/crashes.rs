@@ -56,8 +56,8 @@ fn write_until(group: &Group, writers: &[usize], stop: &AtomicBool) -> HashMap<S
                     while !stop.load(Ordering::Acquire) {
                         i += 1;
                         let data = format!("{at}-{client}-{i}");
-                        let fate = group.members[at].order(&data, data.clone());
-                        match fate {
+                        let result = group.members[at].order(&data, data.clone());
+                        match result {
                             ProposalResult::Ordered { seqno, .. } => {
                                 acknowledged.push((data, seqno))
                             }
@@ -156,10 +156,10 @@ fn large_action_survives_the_leader_it_was_being_sent_to() {
         crashed.stop();
         threads.into_iter().map(|t| t.join().unwrap()).collect()
     });
-    let fates: Vec<ProposalResult> = pending.iter().map(|p| p.wait_for_result()).collect();
+    let results: Vec<ProposalResult> = pending.iter().map(|p| p.wait_for_result()).collect();
     group.leader();
-    for fate in fates {
-        let seqno = seqno_of(fate);
+    for result in results {
+        let seqno = seqno_of(result);
         for member in &group.members {
             member
                 .host
@@ -219,7 +219,7 @@ fn losing_the_quorum_ends_what_is_pending_and_its_return_restores_the_group() {
         });
     assert_eq!(pending.wait_for_result(), ProposalResult::Unknown);
     assert!(began.elapsed() < SUSPECT * 3, "took {:?}", began.elapsed());
-    assert_eq!(patient.fate(), None, "it waits for what becomes of it");
+    assert_eq!(patient.result(), None, "it waits for what becomes of it");
     let late = group.members[survivor].order("k", "late");
     assert_eq!(
         late,
@@ -300,7 +300,7 @@ fn stopping_frees_clients_that_wait_for_room_or_for_an_outcome() {
     }
     let node = group.members[at].node().clone();
     let began = Instant::now();
-    let fates: Vec<ProposalResult> = thread::scope(|scope| {
+    let results: Vec<ProposalResult> = thread::scope(|scope| {
         let clients: Vec<_> = (0..12)
             .map(|client| {
                 let node = node.clone();
@@ -315,11 +315,14 @@ fn stopping_frees_clients_that_wait_for_room_or_for_an_outcome() {
         group.members[at].stop();
         clients.into_iter().map(|c| c.join().unwrap()).collect()
     });
-    assert_eq!(fates.len(), 12);
-    for fate in fates {
+    assert_eq!(results.len(), 12);
+    for result in results {
         assert!(
-            matches!(fate, ProposalResult::Unknown | ProposalResult::NotProposed),
-            "{fate:?}"
+            matches!(
+                result,
+                ProposalResult::Unknown | ProposalResult::NotProposed
+            ),
+            "{result:?}"
         );
     }
     assert!(began.elapsed() < SUSPECT * 4);

@@ -42,7 +42,7 @@ fn group_commits_with_a_logger_and_one_member_with_data() {
     // Without the logger there is no majority: its acknowledgement counts.
     group.members[LOGGER].stop();
     let pending = group.members[0].submit("k", "one of three");
-    assert_eq!(pending.fate(), None);
+    assert_eq!(pending.result(), None);
     group.members[LOGGER].start(StartMode::Join).unwrap();
     let seqno = seqno_of(pending.wait_for_result());
     wait_committed(&group, seqno);

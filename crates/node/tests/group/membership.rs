@@ -22,7 +22,7 @@ fn leaving_shrinks_voters_and_view_at_once_and_returning_restores_them() {
     group.members[other]
         .host
         .wait("the view without it", |r| r.view_names().len() == 2);
-    let text = "not heard of";
+    let text = "it leaves the view";
     assert!(
         !group.members[other].host.lock().says(text),
         "stated, not guessed"

@@ -65,9 +65,10 @@ fn later_of_two_conflicting_actions_is_refused_and_ordered_when_it_has_seen_the_
     );
     assert!(elsewhere > first);
     let seen = b.node().submit(&action("row", first, "b"));
-    assert!(
-        matches!(seen.wait_for_result(), ProposalResult::Ordered { depends_on, .. } if depends_on >= first)
-    );
+    assert!(matches!(
+        seen.wait_for_result(),
+        ProposalResult::Ordered { depends_on, .. } if depends_on >= first
+    ));
     group.check_same_history();
 }
 
@@ -82,12 +83,12 @@ fn of_actions_that_race_for_a_row_exactly_one_is_ordered() {
             .iter()
             .map(|m| m.node().submit(&action(&row, before, "x")))
             .collect();
-        let fates: Vec<ProposalResult> = pending.iter().map(|p| p.wait_for_result()).collect();
-        let won = fates
+        let results: Vec<ProposalResult> = pending.iter().map(|p| p.wait_for_result()).collect();
+        let won = results
             .iter()
             .filter(|f| matches!(f, ProposalResult::Ordered { .. }));
-        assert_eq!(won.count(), 1, "{fates:?}");
-        assert!(fates.iter().all(|f| matches!(
+        assert_eq!(won.count(), 1, "{results:?}");
+        assert!(results.iter().all(|f| matches!(
             f,
             ProposalResult::Ordered { .. } | ProposalResult::Conflict { .. }
         )));
@@ -136,8 +137,8 @@ fn large_actions_arrive_whole_while_small_ones_pass_between_their_chunks() {
                         action.keys.encode().len() > 2 * CHUNK_BYTES,
                         "keys in chunks, too"
                     );
-                    let fate = member.node().submit(&action).wait_for_result();
-                    (seqno_of(fate), action.data)
+                    let result = member.node().submit(&action).wait_for_result();
+                    (seqno_of(result), action.data)
                 })
             })
             .collect();
@@ -168,14 +169,14 @@ fn large_actions_arrive_whole_while_small_ones_pass_between_their_chunks() {
         Seqno(large.iter().map(|(s, _)| s.0).min().unwrap() - 1),
         1,
     );
-    let fate = group.members[0].node().submit(&blind).wait_for_result();
+    let result = group.members[0].node().submit(&blind).wait_for_result();
     // Too old, if every member has applied them by now.
     assert!(
         matches!(
-            fate,
+            result,
             ProposalResult::Conflict { .. } | ProposalResult::TooOld
         ),
-        "{fate:?}"
+        "{result:?}"
     );
 }
 
@@ -189,7 +190,7 @@ fn interrupted_wait_leaves_the_outcome_to_the_group() {
         WaitResult::Interrupted | WaitResult::ProposalResult(ProposalResult::Ordered { .. }) => {}
         other => panic!("{other:?}"),
     }
-    let fate = pending.give_up();
+    let result = pending.give_up();
     let after = seqno_of(member.order("other", "w"));
     group.check_same_history();
     let record = member.host.lock();
@@ -199,10 +200,10 @@ fn interrupted_wait_leaves_the_outcome_to_the_group() {
         .filter(|d| matches!(d, Delivery::Action { data: None, .. }))
         .map(Delivery::seqno)
         .collect();
-    match fate {
+    match result {
         // If it was ordered after all, it was delivered with its data.
         Some(ProposalResult::Unknown) => assert_eq!(without_data, [after]),
-        fate => assert_eq!(without_data, [seqno_of(fate.unwrap()), after]),
+        result => assert_eq!(without_data, [seqno_of(result.unwrap()), after]),
     }
 }
 
@@ -215,8 +216,8 @@ fn position_read_anywhere_covers_everything_acknowledged_before() {
             let group = &group;
             scope.spawn(move || {
                 for i in 0..700 {
-                    let fate = group.members[writer].order(&format!("k{writer}"), "v");
-                    let acknowledged = seqno_of(fate);
+                    let result = group.members[writer].order(&format!("k{writer}"), "v");
+                    let acknowledged = seqno_of(result);
                     let reader = &group.members[(writer + 1 + i % 2) % 3];
                     let position = reader.node().read_position(limit);
                     assert!(
@@ -234,7 +235,7 @@ fn position_read_anywhere_covers_everything_acknowledged_before() {
 fn action_that_takes_long_to_arrive_is_not_too_old_for_that() {
     let group = Group::of(3, "slow");
     let done = AtomicBool::new(false);
-    let fate = thread::scope(|scope| {
+    let result = thread::scope(|scope| {
         let (done, group) = (&done, &group);
         for member in &group.members {
             scope.spawn(move || {
@@ -246,10 +247,10 @@ fn action_that_takes_long_to_arrive_is_not_too_old_for_that() {
         // More than its member may have on the way at once, while all members apply the others'.
         let mut large = big(10, 48 << 20, Seqno(0), 1);
         large.last_seen = group.members[1].last().0;
-        let fate = group.members[1].node().submit(&large).wait_for_result();
+        let result = group.members[1].node().submit(&large).wait_for_result();
         done.store(true, Ordering::Release);
-        fate
+        result
     });
-    seqno_of(fate);
+    seqno_of(result);
     group.check_same_history();
 }

@@ -24,7 +24,7 @@ impl Connection {
                 self.sequencer.interrupt_waits(&transaction.interrupted);
                 abort_outcome(Status::Ok, -1)
             }
-            Phase::Certifying(pending) => match pending.fate() {
+            Phase::Certifying(pending) => match pending.result() {
                 Some(ProposalResult::Ordered { seqno, .. }) if is_before(seqno.0, bf_seqno) => {
                     abort_outcome(Status::NotAllowed, seqno.0)
                 }

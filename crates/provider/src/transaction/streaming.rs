@@ -282,7 +282,7 @@ impl Connection {
             }
             Phase::Certifying(pending) => {
                 pending.interrupt();
-                match pending.fate() {
+                match pending.result() {
                     Some(ProposalResult::Ordered { seqno, .. }) => seqno.0,
                     _ => -1,
                 }
