@@ -1,4 +1,8 @@
 //! Power cuts at every write and sync, also of recovery itself.
+//!
+//! A scenario runs until its n-th change of the disk, for every n. Then the power is cut, with
+//! several choices of what reached the disk. The log that opens afterwards must hold everything
+//! that a sync had covered, and be in a state that the scenario went through.
 
 mod common;
 

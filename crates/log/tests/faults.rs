@@ -1,4 +1,8 @@
 //! Full disks, failing syncs, locked directories, files damaged by hand.
+//!
+//! Each test makes one thing fail and requires one of two ends: the log continues with everything
+//! that was durable, or it refuses with an error that names the file and the remedy, and changes no
+//! file.
 
 mod common;
 

@@ -1,4 +1,7 @@
 //! The log against a naive model, under random operations.
+//!
+//! The model is a vector of entries with a base and a vote. After every operation, restart or power
+//! cut the log must hold what the model holds, or one of the states that a cut may leave.
 
 mod common;
 

@@ -407,9 +407,10 @@ fn read_join_reply(r: &mut Reader) -> Result<JoinReply, DecodeError> {
             group: GroupId(r.array()?),
         },
         1 => {
-            let leader = match r.bool()? {
-                true => Some((MemberId(r.u64()?), r.string("address", NAME_MAX)?)),
-                false => None,
+            let leader = if r.bool()? {
+                Some((MemberId(r.u64()?), r.string("address", NAME_MAX)?))
+            } else {
+                None
             };
             JoinReply::NotLeader { leader }
         }

@@ -107,12 +107,11 @@ pub(crate) fn open_chain(
     let last = last_segment(control, numbers);
     let mut segments: Vec<SegmentFile> = Vec::new();
     for (i, number) in (first..=last).enumerate() {
-        let opened = match numbers.get(i) == Some(&number) {
-            true => open_next(files, dir, control, number, segments.last()),
-            false => {
-                let mismatch = Mismatch::new("this segment file", "no such file");
-                Err(mismatch.at(&segment_path(dir, number), 0, None))
-            }
+        let opened = if numbers.get(i) == Some(&number) {
+            open_next(files, dir, control, number, segments.last())
+        } else {
+            let mismatch = Mismatch::new("this segment file", "no such file");
+            Err(mismatch.at(&segment_path(dir, number), 0, None))
         };
         match opened {
             Ok(segment) => segments.push(segment),
