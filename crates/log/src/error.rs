@@ -44,7 +44,8 @@ pub enum LogError {
     /// Bytes that were durable have changed or are missing.
     #[error("this member's log is damaged: {} at offset {offset}{}: expected {expected}, \
         found {found}; restore the file from a copy made after this member's last stop, \
-        or delete the synod-*.log files in {} to rejoin with a full copy (SST)", path.display(), after(*index), parent(path).display())]
+        or delete the synod-*.log files in {} to rejoin with a full copy (SST)",
+        path.display(), after(*index), parent(path).display())]
     Damaged {
         /// The file.
         path: PathBuf,
@@ -97,7 +98,8 @@ pub enum LogError {
     },
     /// A write or sync failed earlier; what is on disk is unknown until the log is opened again.
     #[error(
-        "the log has stopped after an earlier error: {first}; solve that and restart this member"
+        "the log takes no writes until this member is restarted, \
+        because of an earlier error: {first}"
     )]
     Poisoned {
         /// The earlier error.
@@ -159,7 +161,8 @@ pub enum LogError {
     /// Caller's error: header and payload do not belong together.
     #[error(
         "payload of index {index} does not match its header: \
-        {found_len} bytes, crc {found_crc:08x}; the header says {expected_len} bytes, crc {expected_crc:08x}"
+        {found_len} bytes, crc {found_crc:08x}; \
+        the header says {expected_len} bytes, crc {expected_crc:08x}"
     )]
     PayloadMismatch {
         /// The entry.

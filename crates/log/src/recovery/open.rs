@@ -1,9 +1,9 @@
 //! Opening a log: lock, recover, hand out writer and reader.
 //!
 //! The order matters. The lock comes first. A repair that an earlier start decided is carried out
-//! before anything is read. Then the whole stream is read and judged. Until that is done, no file of
-//! a log is changed. Only then is a torn tail zeroed and are leftovers of purges removed. What a failed
-//! sync may have left in the page cache only is written again.
+//! before anything is read. Then the whole stream is read and judged; until that is done, no file
+//! of a log is changed. Then recovery zeroes a torn tail and removes leftovers of purges. Bytes
+//! that a failed sync may have left in the page cache only are written again.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -433,8 +433,8 @@ impl Opener {
         })
     }
 
-    /// Makes sure that the disk has exactly what was read. Rewrites what may exist in the page cache
-    /// only (after a failed sync it counts as clean there), and zeros a torn tail.
+    /// Makes sure that the disk has exactly what was read. Rewrites what may exist in the page
+    /// cache only (after a failed sync it counts as clean there), and zeros a torn tail.
     fn secure_tail(&self, replayed: &mut ReplayResult) -> Result<(), LogError> {
         let end = replayed.end;
         let Some(segment) = replayed.segments.last_mut() else {

@@ -2,8 +2,8 @@
 //!
 //! It lives in the crate because tests of other crates and the simulator need the same disks:
 //! [`MemoryFiles`] keeps what was synced apart from what was only written, and can lose power;
-//! [`FaultyFiles`] wraps any files and fails chosen operations. The module `fuzzing`, behind the feature of
-//! that name, opens private decoders to the fuzz targets.
+//! [`FaultyFiles`] wraps any files and fails chosen operations. The module `fuzzing`, behind the
+//! feature of that name, opens private decoders to the fuzz targets.
 
 mod faulty;
 #[cfg(feature = "fuzzing")]

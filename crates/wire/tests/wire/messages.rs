@@ -116,7 +116,7 @@ proptest! {
         prop_assume!(!frame.body.is_empty());
         match PeerMessage::decode(1, short) {
             Err(_) | Ok(PeerMessage::Propose(_) | PeerMessage::StateRequest(_)) => {}
-            Ok(other) => prop_assert!(false, "{message:?} shortened to {len} bytes became {other:?}"),
+            Ok(other) => prop_assert!(false, "{message:?} of {len} bytes became {other:?}"),
         }
     }
 
