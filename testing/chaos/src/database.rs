@@ -1,5 +1,7 @@
-//! A member's database: what was applied, in order. It reaches its file late, as a database does that
-//! does not flush at commit: what a killed process had not written it has to get from its log again.
+//! A member's database: what was applied, in order.
+//!
+//! It reaches its file late, like a database that does not flush at commit. What a killed process had
+//! not written, it has to get from its log again.
 
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
@@ -9,7 +11,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use synod_oracle::Content;
 
-/// Name of the file.
+/// Name of the database's file.
 const FILE_NAME: &str = "database.jsonl";
 /// Where a copy is gathered before it takes the place of the file.
 const COPY_NAME: &str = "database.copy";
@@ -22,21 +24,21 @@ enum Line {
     End,
 }
 
-/// See the module.
+/// The history that a member has applied, and its file.
 pub(crate) struct Database {
     dir: PathBuf,
-    /// Empty: belongs to no history yet.
+    /// The group of the history; empty while there is none.
     group: String,
     history: Vec<Content>,
     /// Position of each row's last write.
     versions: HashMap<u32, i64>,
-    /// So many of `history` are in the file.
+    /// Number of elements of `history` that are in the file.
     written: usize,
     file: Option<File>,
 }
 
 impl Database {
-    /// Reads what is in the directory; a line that a kill has cut short is dropped.
+    /// Reads the file in the directory. An incomplete last line, left by a kill, is removed.
     pub(crate) fn open(dir: &Path) -> io::Result<Database> {
         let mut database = Database::empty(dir);
         let path = dir.join(FILE_NAME);
@@ -104,7 +106,7 @@ impl Database {
         self.versions.get(&row).copied().unwrap_or(0)
     }
 
-    /// Adds what is at the next position.
+    /// Adds the content of the next position.
     pub(crate) fn apply(&mut self, content: Content) {
         let position = self.position() + 1;
         if let Content::Transaction(transaction) = &content {
@@ -120,7 +122,7 @@ impl Database {
         (1..).zip(&self.history)
     }
 
-    /// Writes to the file what is not there yet.
+    /// Writes to the file what it lacks.
     pub(crate) fn flush(&mut self) -> io::Result<()> {
         let Some(file) = &mut self.file else {
             return Ok(());
@@ -145,7 +147,7 @@ impl Database {
         Ok(bytes)
     }
 
-    /// Takes over a copy in the place of what is there. `None`: it is not complete.
+    /// Replaces the database by a copy. `None`: the copy is not complete.
     pub(crate) fn receive(dir: &Path, from: impl Read) -> io::Result<Option<Database>> {
         let mut database = Database::empty(dir);
         for line in BufReader::new(from).lines() {
@@ -200,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_flushed_is_there_and_a_cut_line_is_not() {
+    fn flushed_content_is_read_again_and_an_incomplete_line_is_not() {
         let dir = tempfile::tempdir().unwrap();
         let mut database = Database::open(dir.path()).unwrap();
         database.begin("g").unwrap();
@@ -232,8 +234,12 @@ mod tests {
         donor.apply(write(1, 5));
         let copy = donor.copy().unwrap();
         let joiner = tempfile::tempdir().unwrap();
-        let cut = &copy[..copy.len() - 8];
-        assert!(Database::receive(joiner.path(), cut).unwrap().is_none());
+        let incomplete = &copy[..copy.len() - 8];
+        assert!(
+            Database::receive(joiner.path(), incomplete)
+                .unwrap()
+                .is_none()
+        );
         assert_eq!(Database::open(joiner.path()).unwrap().group(), "");
         assert!(
             Database::receive(joiner.path(), &copy[..])

@@ -1,12 +1,19 @@
-//! Torments a group of real processes: `synod-chaos run` starts members, lets clients work, kills, stops,
-//! restarts and wipes members at random, and holds what clients were told against what the members'
-//! databases contain in the end. `docs/testing.md` says how to use it.
+//! Faults for a group of real processes, judged by an oracle.
+//!
+//! `synod-chaos run` starts members and clients. It kills, stops, restarts and wipes members at random,
+//! then ends all faults, and compares the answers to clients with the databases of the members.
+//! `docs/testing.md` says how to use it.
+//!
+//! ```text
+//! cargo run -p synod-chaos -- run --seconds 20            # a new seed, printed first
+//! cargo run -p synod-chaos -- run --seed 7 --seconds 20   # the same faults and clients again
+//! ```
 //!
 //! | module | runs in | is |
 //! |---|---|---|
-//! | [`member`] | each member's process | a node, and a host that stores actions instead of a database |
-//! | [`run`] | the parent | clients, troubles, the watch over progress, the verdict |
-//! | [`protocol`] | both | what clients and members say to each other |
+//! | [`member`] | each member's process | a node, and a host with a simple database |
+//! | [`run`] | the parent | clients, faults, progress, the verdict |
+//! | [`protocol`] | both | commands of clients and replies of members |
 //! | [`database`] | both | the file in which a member keeps what was applied |
 #![forbid(unsafe_code)]
 
@@ -21,7 +28,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 #[derive(Parser)]
-#[command(about = "Torments a group of real processes and judges what it did")]
+#[command(about = "Kills and stops real processes of a group, and judges what the group did")]
 struct Arguments {
     #[command(subcommand)]
     what: What,
@@ -29,7 +36,7 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum What {
-    /// Starts a group, torments it, and judges it.
+    /// Starts a group, injects faults, and judges the group.
     Run(run::Options),
     /// One member; `run` starts these.
     #[command(hide = true)]

@@ -1,17 +1,19 @@
-//! No process outlives the one that started it, however that ends.
+//! No process outlives the process that started it, however that one ends.
+//!
+//! Members end with the run, and a run with the test that started it.
 
 use std::process;
 
 use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
 
-/// From here on the kernel kills this process when its parent ends: even one that is stopped. (When the
-/// parent's *thread* ends that started it, to be exact, so processes are started by threads that stay.)
+/// From now on the kernel kills this process when its parent ends, even while this process is stopped.
+/// (To be exact: when the *thread* of the parent ends that started it. Such threads must stay.)
 pub(crate) fn die_with(parent: i32) {
     if let Err(error) = set_parent_process_death_signal(Some(Signal::KILL)) {
         eprintln!("cannot bind this process to its parent: {error}");
         process::exit(1);
     }
-    // It may have ended before the kernel was asked.
+    // The parent may have ended before this call.
     if getppid() != Pid::from_raw(parent) {
         process::exit(1);
     }

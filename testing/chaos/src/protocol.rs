@@ -1,38 +1,40 @@
-//! What clients and members say to each other: a line of JSON each way, over a Unix socket.
+//! Commands of clients and replies of members: one line of JSON each way, over a Unix socket.
+//!
+//! A client sends a command and waits for the reply; the parent uses the same commands.
 
 use std::io::{self, BufRead, Write};
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-/// A client's wish.
+/// A command of a client or of the parent.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Command {
     /// Commit a transaction that writes these rows.
     Write {
-        /// Never given twice.
+        /// Number of the transaction; never given twice.
         id: u64,
-        /// Ascending, each once.
+        /// Rows in ascending order, each once.
         rows: Vec<u32>,
-        /// Size of what else the action carries.
+        /// Further bytes of the action.
         padding: usize,
-        /// As a statement in total order, which never conflicts.
+        /// Whether it is a statement in total order, which never conflicts.
         total_order: bool,
     },
     /// Read a row, causally.
     Read {
-        /// Which.
+        /// Number of the row.
         row: u32,
     },
-    /// How is it going?
+    /// Report the member's status.
     Status,
     /// Write everything that was applied to the database's file.
     Flush,
-    /// Leave the group in good order, and end.
+    /// Shut down in an orderly way, and end.
     Leave,
 }
 
-/// A member's answer.
+/// A member's reply.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Reply {
     /// The transaction is committed, and applied here.
@@ -40,12 +42,12 @@ pub(crate) enum Reply {
         /// Its position.
         position: i64,
     },
-    /// It did not happen, and will not.
+    /// The transaction did not happen, and never will.
     Refused {
-        /// Why.
+        /// The reason.
         why: String,
     },
-    /// The group was lost before its fate was known.
+    /// The group was lost before the result was known.
     Unknown,
     /// What was read.
     Row {
@@ -56,9 +58,9 @@ pub(crate) enum Reply {
     },
     /// The read found no quorum in time.
     NoRead,
-    /// How it is going.
+    /// The status that was asked for.
     Status(Status),
-    /// Done; everything up to here is in the file.
+    /// Everything up to this position is in the file.
     Flushed {
         /// Last position applied.
         position: i64,
@@ -67,14 +69,14 @@ pub(crate) enum Reply {
     Left,
 }
 
-/// How a member is doing.
+/// The status of a member.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Status {
     /// Its database has everything that was committed when it joined.
     pub(crate) synced: bool,
-    /// It votes.
+    /// It is a voter.
     pub(crate) voter: bool,
-    /// It leads.
+    /// It is the leader.
     pub(crate) leader: bool,
     /// Last position applied.
     pub(crate) applied: i64,

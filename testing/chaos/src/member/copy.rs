@@ -1,5 +1,6 @@
-//! Full copies: a joiner that cannot catch up from the log gets a donor's whole database, over a socket
-//! that it names in its request.
+//! Full copies: a joiner that cannot catch up from the log gets the whole database of a donor.
+//!
+//! The joiner names a socket in its request, and the donor writes the copy to it.
 
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
@@ -17,14 +18,14 @@ use crate::database::Database;
 
 /// The socket, in the joiner's directory.
 const COPY_SOCKET: &str = "copy.sock";
-/// The joiner asks again after this.
+/// Time after which the joiner asks again.
 const ASK_AGAIN: Duration = Duration::from_secs(3);
-/// A joiner that does not take the copy for so long is given up.
+/// Longest time of a write to the joiner; after it the copy fails.
 const WRITE_LIMIT: Duration = Duration::from_secs(10);
-/// The donor has to have applied so much before it gives; then it would have.
+/// Longest time until the donor has applied what the joiner needs.
 const APPLY_LIMIT: Duration = Duration::from_secs(10);
 
-/// Asks until a whole copy is there.
+/// Asks until a complete copy has arrived.
 pub(crate) fn take(dir: &Path, node: &Node, view: &View) -> std::io::Result<Database> {
     let path = dir.join(COPY_SOCKET);
     let copies = listen(dir, &path)?;
@@ -37,9 +38,9 @@ pub(crate) fn take(dir: &Path, node: &Node, view: &View) -> std::io::Result<Data
     }
 }
 
-/// The whole copies that come in, one at a time.
+/// Receives the first complete copy.
 fn listen(dir: &Path, path: &Path) -> std::io::Result<Receiver<Database>> {
-    // A leftover of a process that was killed.
+    // A process that was killed may have left its socket.
     let _ = std::fs::remove_file(path);
     let listener = UnixListener::bind(path)?;
     let (whole, copies) = channel();
@@ -49,7 +50,7 @@ fn listen(dir: &Path, path: &Path) -> std::io::Result<Receiver<Database>> {
             match Database::receive(&dir, stream) {
                 // The first one counts: a later one would replace the file of a database in use.
                 Ok(Some(database)) => return whole.send(database).unwrap_or(()),
-                Ok(None) => eprintln!("a copy was cut short"),
+                Ok(None) => eprintln!("a copy was incomplete"),
                 Err(error) => eprintln!("a copy failed: {error}"),
             }
         }
@@ -57,7 +58,7 @@ fn listen(dir: &Path, path: &Path) -> std::io::Result<Receiver<Database>> {
     Ok(copies)
 }
 
-/// Gives a copy, on a thread of its own.
+/// Sends a copy, on a thread of its own.
 pub(crate) fn give(node: Arc<Node>, host: Arc<StoreHost>, request: DonorRequest) {
     std::thread::spawn(move || {
         let fit = host.change(|state| {
@@ -84,7 +85,7 @@ pub(crate) fn give(node: Arc<Node>, host: Arc<StoreHost>, request: DonorRequest)
 
 fn send(host: &StoreHost, request: &DonorRequest) -> std::io::Result<Seqno> {
     if !host.wait_applied(request.after.0, APPLY_LIMIT) {
-        return Err(std::io::Error::other("the donor is behind"));
+        return Err(std::io::Error::other("the donor lags"));
     }
     let (copy, position) = {
         let state = host.lock();

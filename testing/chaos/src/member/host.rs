@@ -1,5 +1,7 @@
-//! The host: applies what is delivered, and holds rows while their transactions are on their way, as a
+//! The host: applies what is delivered, and holds rows while their transactions are under way, as a
 //! database does.
+//!
+//! Anything that must not happen ends the process; the parent then reports a failure.
 
 use std::collections::{BTreeSet, HashMap};
 use std::ops::ControlFlow;
@@ -13,15 +15,15 @@ use synod_oracle::{Content, RowWrite, Transaction};
 use super::{Planted, copy};
 use crate::database::Database;
 
-/// A thread that is waited for longer than this hangs.
+/// Longest wait for another thread; a longer one means that it hangs.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// See the module.
+/// A database in memory and in a file, with locks on rows.
 pub(crate) struct StoreHost {
     state: Mutex<State>,
     changed: Condvar,
     planted: Option<Planted>,
-    /// The node, and this, for threads that are started here.
+    /// The node and this host, for threads that the host starts.
     links: OnceLock<(Weak<Node>, Weak<StoreHost>)>,
 }
 
@@ -31,13 +33,13 @@ pub(crate) struct State {
     joined: Option<View>,
     pub(crate) synced: bool,
     pub(crate) donating: bool,
-    /// Rows of transactions on their way.
+    /// Rows of transactions that are under way.
     held: BTreeSet<u32>,
-    /// Own transactions that are committed, and not applied yet.
+    /// Own transactions that are committed and not applied yet.
     own: HashMap<Seqno, Transaction>,
 }
 
-/// Ends the process: something is wrong that must not be.
+/// Ends the process, because something happened that must not.
 pub(crate) fn fail(why: &str) -> ! {
     eprintln!("FAILED: {why}");
     std::process::exit(70)
@@ -61,7 +63,7 @@ impl StoreHost {
         }
     }
 
-    /// Tells the host its node; once, right after the start.
+    /// Connects the host to its node; once, right after the start.
     pub(crate) fn attach(self: &Arc<Self>, node: &Arc<Node>) {
         let _ = self.links.set((Arc::downgrade(node), Arc::downgrade(self)));
     }
@@ -80,7 +82,7 @@ impl StoreHost {
         result
     }
 
-    /// Waits until there is an answer; `None` after the limit.
+    /// Waits until `look` finds something; `None` after the limit.
     pub(crate) fn wait<T>(
         &self,
         limit: Option<Duration>,
@@ -124,7 +126,7 @@ impl StoreHost {
         state.database.position()
     }
 
-    /// Takes the rows for a transaction and its snapshot; `None` if somebody here has one of them.
+    /// Takes the rows for a transaction, and its snapshot; `None` if another client holds one of them.
     pub(crate) fn begin(&self, id: u64, rows: &[u32], certified: bool) -> Option<Transaction> {
         self.change(|state| {
             let is_held = rows.iter().any(|row| state.held.contains(row));
@@ -145,7 +147,7 @@ impl StoreHost {
         })
     }
 
-    /// The transaction is committed there: applies it in its turn.
+    /// The transaction is committed at `seqno`: waits until it is applied in its place.
     pub(crate) fn finish(&self, seqno: Seqno, transaction: Transaction) {
         self.change(|state| state.own.insert(seqno, transaction));
         if !self.wait_applied(seqno.0, PATIENCE) {
@@ -164,7 +166,7 @@ impl StoreHost {
         let own = self.wait(Some(PATIENCE), |state| state.own.remove(&seqno));
         own.unwrap_or_else(|| {
             fail(&format!(
-                "action {seqno} has no data, and nobody here made it"
+                "action {seqno} has no data, and no client of this member made it"
             ))
         })
     }
@@ -229,7 +231,7 @@ impl Host for StoreHost {
     }
 }
 
-/// A transaction as an action's data, with so many bytes behind it.
+/// The data of an action: the transaction, and `padding` further bytes.
 pub(crate) fn encode(transaction: &Transaction, padding: usize) -> serde_json::Result<Bytes> {
     let mut out = serde_json::to_vec(transaction)?;
     out.push(b'\n');
@@ -243,13 +245,11 @@ fn decode(data: &[u8]) -> Result<Transaction, String> {
     let (line, padding) = data.split_at(at.map_or(data.len(), |at| at + 1));
     let transaction: Transaction = serde_json::from_slice(line)
         .map_err(|error| format!("an action is not what was handed over: {error}"))?;
-    match padding_of(transaction.id, padding.len()).eq(padding.iter().copied()) {
-        true => Ok(transaction),
-        false => Err(format!(
-            "the data of transaction {} has changed",
-            transaction.id
-        )),
+    if !padding_of(transaction.id, padding.len()).eq(padding.iter().copied()) {
+        let id = transaction.id;
+        return Err(format!("the data of transaction {id} has changed"));
     }
+    Ok(transaction)
 }
 
 fn padding_of(id: u64, len: usize) -> impl Iterator<Item = u8> {

@@ -1,5 +1,7 @@
-//! How a member enters the group: from its own log if that has what its database lacks, otherwise by a
-//! full copy.
+//! How a member joins the group: from its own log if the log has what its database lacks, otherwise by
+//! a full copy.
+//!
+//! The steps are those of the provider.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -10,7 +12,7 @@ use synod_node::{DataState, Node, Seqno, View};
 use super::host::{StoreHost, fail};
 use super::{Failure, copy};
 
-/// Progress while catching up may stop for so long, with no majority, say.
+/// Longest time to catch up; a group without a majority makes no progress meanwhile.
 const PATIENCE: Duration = Duration::from_secs(300);
 
 pub(crate) fn join(dir: &Path, node: &Arc<Node>, host: &Arc<StoreHost>) -> Result<(), Failure> {
@@ -42,7 +44,7 @@ pub(crate) fn join(dir: &Path, node: &Arc<Node>, host: &Arc<StoreHost>) -> Resul
     let target = view.seqno.max(node.commit_seqno());
     node.deliver_after(Seqno(position))?;
     if !host.wait_applied(target.0, PATIENCE) {
-        fail("catching up takes for ever");
+        fail("catching up does not end");
     }
     host.change(|state| state.synced = true);
     node.set_data_state(DataState::Synced);

@@ -1,4 +1,6 @@
 //! A member's process: a node, a host that keeps what is applied, and a socket for clients.
+//!
+//! The node is production code; the host stands for the provider and the server.
 
 mod copy;
 mod host;
@@ -24,17 +26,17 @@ use host::StoreHost;
 pub(crate) const CONTROL_SOCKET: &str = "control.sock";
 /// Where the log is, in the member's directory.
 pub(crate) const LOG_DIR: &str = "log";
-/// Actions above this travel in chunks. Bytes.
+/// Size of a chunk in bytes; larger actions are split.
 const CHUNK_BYTES: usize = 32 << 10;
-/// The database's file lags behind by up to about this.
+/// Time between two writes to the database's file.
 const FLUSH_PERIOD: Duration = Duration::from_millis(700);
 
-/// A mistake of the host, to see whether it is noticed.
+/// A mistake in the host, to see whether the oracle finds it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Planted {
     /// Causal reads do not ask the group.
     LocalRead,
-    /// Rows are not held while their transactions are on their way.
+    /// Rows are not held while their transactions are under way.
     NoLocks,
 }
 
@@ -70,7 +72,7 @@ pub(crate) fn main(options: Options) -> ExitCode {
     match start(options) {
         Ok(never) => match never {},
         Err(why) => {
-            eprintln!("cannot go on: {why}");
+            eprintln!("the member cannot run: {why}");
             ExitCode::FAILURE
         }
     }
@@ -89,13 +91,14 @@ fn start(options: Options) -> Result<std::convert::Infallible, Failure> {
         position.seqno
     );
     let host = Arc::new(StoreHost::new(database, options.planted));
-    let mode = match options.bootstrap {
-        true => StartMode::Bootstrap,
-        false => StartMode::Join,
+    let mode = if options.bootstrap {
+        StartMode::Bootstrap
+    } else {
+        StartMode::Join
     };
     let node = Node::start(config(&options, log_dir, position), mode, host.clone())?;
     host.attach(&node);
-    flush_now_and_then(host.clone());
+    flush_periodically(host.clone());
     serve::start(&options, node.clone(), host.clone())?;
     join::join(&options.dir, &node, &host)?;
     // The other threads work; they end with the process.
@@ -153,7 +156,7 @@ fn config(options: &Options, log_dir: PathBuf, database: DatabasePosition) -> No
     }
 }
 
-fn flush_now_and_then(host: Arc<StoreHost>) {
+fn flush_periodically(host: Arc<StoreHost>) {
     std::thread::spawn(move || {
         loop {
             std::thread::sleep(FLUSH_PERIOD);

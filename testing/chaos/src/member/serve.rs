@@ -1,4 +1,6 @@
-//! Clients of a member: a thread each.
+//! The socket of a member for its clients and for the parent: one thread per connection.
+//!
+//! A write is certified and committed by the group before it is answered.
 
 use std::io::{self, BufReader};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -11,7 +13,7 @@ use super::host::{StoreHost, encode, fail};
 use super::{CONTROL_SOCKET, Options, Planted};
 use crate::protocol::{Command, Reply, Status, receive, send};
 
-/// A causal read takes no longer.
+/// Longest time of a causal read.
 const READ_LIMIT: Duration = Duration::from_secs(3);
 
 struct Server {
@@ -22,7 +24,7 @@ struct Server {
 
 pub(crate) fn start(options: &Options, node: Arc<Node>, host: Arc<StoreHost>) -> io::Result<()> {
     let path = options.dir.join(CONTROL_SOCKET);
-    // A leftover of a process that was killed.
+    // A process that was killed may have left its socket.
     let _ = std::fs::remove_file(&path);
     let listener = UnixListener::bind(path)?;
     let server = Arc::new(Server {
@@ -85,9 +87,10 @@ impl Server {
         let Some(transaction) = self.host.begin(id, rows, !total_order) else {
             return refused("a row is held by another client");
         };
-        let class = match total_order {
-            true => Class::TotalOrder,
-            false => Class::WriteSet { pa_unsafe: false },
+        let class = if total_order {
+            Class::TotalOrder
+        } else {
+            Class::WriteSet { pa_unsafe: false }
         };
         let data = encode(&transaction, padding)
             .unwrap_or_else(|error| fail(&format!("cannot encode {transaction:?}: {error}")));

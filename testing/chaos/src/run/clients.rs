@@ -1,4 +1,6 @@
-//! Clients: each works at one member, one thing after the other, and writes down what it was told.
+//! Clients: each works at one member, with one request at a time, and records the answers.
+//!
+//! What they record is the evidence for the oracle, and shows whether the group makes progress.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
@@ -13,22 +15,22 @@ use synod_oracle::{ClientAnswer, Evidence, Read};
 use super::process::Connection;
 use crate::protocol::{Command, Reply};
 
-/// Rows of the table: few, so that transactions meet.
+/// Rows of the table: few, so that transactions conflict.
 const ROWS: u32 = 60;
-/// A member that does not answer for so long: its client gives up, and never knows.
+/// After this time without an answer, a client gives up, and the result stays unknown.
 const ANSWER_LIMIT: Duration = Duration::from_secs(6);
 
 /// What all clients share.
 pub(crate) struct Ledger {
     evidence: Mutex<Evidence>,
     next_id: AtomicU64,
-    /// Highest position that a client was told of.
+    /// Highest position that was acknowledged to a client.
     acknowledged: AtomicI64,
     last_success: Mutex<Instant>,
     pub(crate) counts: Counts,
 }
 
-/// How often what was answered.
+/// Number of answers by kind.
 #[derive(Default)]
 pub(crate) struct Counts {
     pub(crate) committed: AtomicU64,
@@ -52,7 +54,7 @@ impl Ledger {
         self.evidence.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Highest position that a client was told of.
+    /// Highest position that was acknowledged to a client.
     pub(crate) fn acknowledged(&self) -> i64 {
         self.acknowledged.load(Ordering::SeqCst)
     }
@@ -65,7 +67,7 @@ impl Ledger {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Commits a transaction, and writes down what was said.
+    /// Commits a transaction, and records the answer.
     pub(crate) fn write(
         &self,
         connection: &mut Connection,
@@ -81,19 +83,19 @@ impl Ledger {
             padding,
             total_order,
         });
-        let told = match &answer {
+        let known = match &answer {
             Ok(Reply::Committed { position }) => ClientAnswer::Committed {
                 position: *position,
             },
             Ok(Reply::Refused { .. }) => ClientAnswer::Refused,
             _ => ClientAnswer::Unknown,
         };
-        self.note(id, told);
-        answer.map(|_| told)
+        self.note(id, known);
+        answer.map(|_| known)
     }
 
-    fn note(&self, id: u64, told: ClientAnswer) {
-        let count = match told {
+    fn note(&self, id: u64, answer: ClientAnswer) {
+        let count = match answer {
             ClientAnswer::Committed { position } => {
                 self.acknowledged.fetch_max(position, Ordering::SeqCst);
                 *self
@@ -106,7 +108,7 @@ impl Ledger {
             ClientAnswer::Unknown => &self.counts.unknown,
         };
         count.fetch_add(1, Ordering::Relaxed);
-        self.evidence().answers.insert(id, told);
+        self.evidence().answers.insert(id, answer);
     }
 
     fn read(&self, connection: &mut Connection, member: &str, row: u32) -> std::io::Result<()> {
@@ -125,7 +127,7 @@ impl Ledger {
     }
 }
 
-/// A running client. It ends soon after `stop` was raised.
+/// Starts a client. It ends soon after `stop` is set.
 pub(crate) fn spawn(
     ledger: Arc<Ledger>,
     stop: Arc<AtomicBool>,
@@ -157,9 +159,9 @@ fn work(
             ledger.read(&mut connection, member, rng.random_range(0..ROWS))?;
         } else {
             let (rows, padding) = (draw_rows(rng), draw_padding(rng));
-            let told = ledger.write(&mut connection, rows, padding, rng.random_bool(0.01))?;
-            if told == ClientAnswer::Refused {
-                // As clients do; and a member that is not synced yet has other things to do.
+            let answer = ledger.write(&mut connection, rows, padding, rng.random_bool(0.01))?;
+            if answer == ClientAnswer::Refused {
+                // Clients retry after a pause, and a member that is not synced yet is busy.
                 thread::sleep(Duration::from_millis(rng.random_range(0..30)));
             }
         }
@@ -176,7 +178,7 @@ fn draw_rows(rng: &mut SmallRng) -> Vec<u32> {
     rows
 }
 
-/// Mostly small; now and then an action in many chunks.
+/// Mostly small; sometimes an action in many chunks.
 fn draw_padding(rng: &mut SmallRng) -> usize {
     match rng.random_range(0..100) {
         0..95 => rng.random_range(0..500),

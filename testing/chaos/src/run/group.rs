@@ -1,4 +1,7 @@
-//! The members' processes, what is to be done to them, and how they are.
+//! The members' processes: starting, killing, pausing and wiping them, and what they report.
+//!
+//! A fault plans its own end ("due"). A process that ends without such a plan is a failure of the
+//! run.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -7,47 +10,47 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use super::faults::{Fault, Kind};
 use super::process::{Connection, Life, Member, Settings};
-use super::story::Story;
-use super::trouble::Trouble;
+use super::run_log::RunLog;
 use crate::protocol::{Command, Reply, Status};
 
-/// A member that does not answer for so long is asked again later.
+/// A member that does not answer in this time is asked again later.
 const STATUS_LIMIT: Duration = Duration::from_millis(300);
-/// Leaving is bounded to a few seconds; more means that it hangs.
+/// Longest time for an orderly shutdown. It is bounded to a few seconds; more means that it hangs.
 const LEAVE_LIMIT: Duration = Duration::from_secs(30);
 
-/// Something to do to a member later.
+/// The end of a fault, for one member.
 #[derive(Clone, Copy, Debug)]
 enum Due {
     Start,
     Resume,
 }
 
-/// See the module.
+/// All members of the group under test.
 pub(crate) struct Group {
     dir: PathBuf,
     addresses: Vec<String>,
     settings: Settings,
-    story: Arc<Story>,
+    run_log: Arc<RunLog>,
     pub(crate) members: Vec<Member>,
-    /// What each said last, since it was started.
+    /// The last status of each member, since its start.
     statuses: Vec<Status>,
     due: Vec<(Instant, usize, Due)>,
-    /// When leaving members were asked to, and how long they stay away.
+    /// Members in an orderly shutdown: when it began, and how long they stay down afterwards.
     leaving: BTreeMap<usize, (Instant, Duration)>,
-    /// Troubles by kind.
+    /// Number of faults by name.
     pub(crate) counts: BTreeMap<&'static str, u64>,
 }
 
 impl Group {
-    /// No members yet, room for so many.
-    pub(crate) fn new(dir: &Path, room: usize, settings: Settings, story: Arc<Story>) -> Group {
+    /// A group without members and with addresses for `room` of them.
+    pub(crate) fn new(dir: &Path, room: usize, settings: Settings, run_log: Arc<RunLog>) -> Group {
         Group {
             dir: dir.to_owned(),
             addresses: addresses(room),
             settings,
-            story,
+            run_log,
             members: Vec::new(),
             statuses: Vec::new(),
             due: Vec::new(),
@@ -61,7 +64,7 @@ impl Group {
         let at = self.members.len();
         let mut member = Member::new(&self.dir, at, &self.addresses, self.settings)?;
         member.start(at == 0)?;
-        self.story.tell(format!("start {at}"));
+        self.run_log.line(format!("start {at}"));
         self.members.push(member);
         self.statuses.push(Status::default());
         Ok(())
@@ -96,7 +99,7 @@ impl Group {
         (0..self.members.len()).find(leads)
     }
 
-    /// Asks every running member how it is.
+    /// Asks every running member for its status.
     pub(crate) fn look(&mut self) {
         for (member, status) in self.members.iter().zip(&mut self.statuses) {
             if member.life == Life::Running
@@ -107,50 +110,45 @@ impl Group {
         }
     }
 
-    /// In words, for the end.
+    /// The state of all members, for the report of a failure.
     pub(crate) fn describe(&self) -> String {
         let members = self.members.iter().zip(&self.statuses);
         let lines = members.map(|(m, status)| format!("  {} {:?} {status:?}\n", m.name, m.life));
         lines.collect()
     }
 
-    /// Does it.
-    pub(crate) fn suffer(&mut self, trouble: Trouble) -> io::Result<()> {
-        self.story.tell(&trouble);
-        *self.counts.entry(trouble.kind()).or_default() += 1;
-        match trouble {
-            Trouble::Kill { members, down } => {
-                for at in members {
-                    self.kill(at, down);
+    /// Injects a fault.
+    pub(crate) fn inject(&mut self, fault: Fault) -> io::Result<()> {
+        self.run_log.line(&fault);
+        *self.counts.entry(fault.name()).or_default() += 1;
+        for at in fault.members {
+            match fault.kind {
+                Kind::Kill => self.kill(at, fault.length),
+                Kind::Pause => self.pause(at, fault.length),
+                Kind::LoseDisk => {
+                    self.kill(at, fault.length);
+                    self.members[at].wipe_disk()?;
                 }
-            }
-            Trouble::Pause { members, still } => {
-                for at in members {
-                    self.pause(at, still);
+                Kind::LoseDatabase => {
+                    self.kill(at, fault.length);
+                    self.members[at].wipe_database()?;
                 }
+                Kind::Leave => self.leave(at, fault.length),
             }
-            Trouble::LoseDisk { member, down } => {
-                self.kill(member, down);
-                self.members[member].wipe_disk()?;
-            }
-            Trouble::LoseDatabase { member, down } => {
-                self.kill(member, down);
-                self.members[member].wipe_database()?;
-            }
-            Trouble::Leave { member, down } => self.leave(member, down),
         }
         Ok(())
     }
 
-    /// Whether the group must bear it now. A disk may be lost only while all others hold what was on it;
-    /// a database, while another one can be copied. Only a member that has arrived can leave.
-    pub(crate) fn bears(&self, trouble: &Trouble) -> bool {
-        let others = |member: usize| (0..self.members.len()).filter(move |at| *at != member);
-        match trouble {
-            Trouble::LoseDisk { member, .. } => others(*member).all(|at| self.is_settled(at)),
-            Trouble::LoseDatabase { member, .. } => others(*member).any(|at| self.is_settled(at)),
-            Trouble::Leave { member, .. } => self.is_settled(*member),
-            Trouble::Kill { .. } | Trouble::Pause { .. } => true,
+    /// Whether the group has to survive a fault now. A disk may be lost only while all other members
+    /// hold what was on it; a database, while another one can be copied. Only a member that is synced
+    /// can leave.
+    pub(crate) fn survives(&self, fault: &Fault) -> bool {
+        let mut others = (0..self.members.len()).filter(|at| !fault.members.contains(at));
+        match fault.kind {
+            Kind::LoseDisk => others.all(|at| self.is_settled(at)),
+            Kind::LoseDatabase => others.any(|at| self.is_settled(at)),
+            Kind::Leave => fault.members.iter().all(|at| self.is_settled(*at)),
+            Kind::Kill | Kind::Pause => true,
         }
     }
 
@@ -171,19 +169,19 @@ impl Group {
         self.members[at].life = Life::Leaving;
         self.leaving.insert(at, (Instant::now(), down));
         let dir = self.members[at].dir.clone();
-        // What counts is that the process ends.
+        // The end of the process counts, not the answer.
         thread::spawn(move || Connection::open(&dir, LEAVE_LIMIT)?.ask(&Command::Leave));
     }
 
-    /// In the place of what was planned for this member.
+    /// Plans the end of a fault, in place of an earlier plan for this member.
     fn plan(&mut self, at: usize, what: Due, after: Duration) {
         self.due.retain(|(_, other, _)| *other != at);
         self.due.push((Instant::now() + after, at, what));
         self.statuses[at] = Status::default();
     }
 
-    /// Does what is due.
-    pub(crate) fn go_on(&mut self) -> io::Result<()> {
+    /// Ends the faults that are due.
+    pub(crate) fn end_due_faults(&mut self) -> io::Result<()> {
         let now = Instant::now();
         let due: Vec<(usize, Due)> = self
             .due
@@ -193,11 +191,11 @@ impl Group {
         for (at, what) in due {
             match what {
                 Due::Start => {
-                    self.story.tell(format!("start {at}"));
+                    self.run_log.line(format!("start {at}"));
                     self.members[at].start(false)?;
                 }
                 Due::Resume => {
-                    self.story.tell(format!("resume {at}"));
+                    self.run_log.line(format!("resume {at}"));
                     self.members[at].resume();
                 }
             }
@@ -205,26 +203,29 @@ impl Group {
         Ok(())
     }
 
-    /// Everything that is planned becomes due.
+    /// Ends all faults now.
     pub(crate) fn heal(&mut self) -> io::Result<()> {
         self.due
             .iter_mut()
             .for_each(|(at, _, _)| *at = Instant::now());
-        self.go_on()
+        self.end_due_faults()
     }
 
-    /// Looks after processes that have ended. Answers what must not be.
-    pub(crate) fn bury(&mut self) -> Option<String> {
+    /// Plans the restart of members that have left. Returns an end that no fault explains.
+    pub(crate) fn check_processes(&mut self) -> Option<String> {
         for at in 0..self.members.len() {
             let member = &mut self.members[at];
             let asked = self.leaving.get(&at).copied();
             match (member.ended(), asked) {
                 (None, Some((asked, _))) if asked.elapsed() > LEAVE_LIMIT => {
-                    return Some(format!("{} does not get away from the group", member.name));
+                    return Some(format!(
+                        "the orderly shutdown of {} does not end",
+                        member.name
+                    ));
                 }
                 (None, _) => {}
                 (Some(status), Some((_, down))) if status.success() => {
-                    self.story.tell(format!("{at} has left"));
+                    self.run_log.line(format!("{at} has left"));
                     self.kill(at, down);
                 }
                 (Some(status), _) => {
@@ -243,8 +244,8 @@ impl Group {
 fn addresses(count: usize) -> Vec<String> {
     let pid = std::process::id();
     let (high, low) = (pid >> 8 & 0xff, pid & 0xff);
-    // Addresses within 127.64.0.0/10: outgoing connections do not use them, so a port that is free now
-    // is free again after a kill.
+    // Addresses within 127.64.0.0/10: outgoing connections do not use them, so a port that is free
+    // now is free again after a kill.
     let host = |at: usize| format!("127.{}.{high}.{low}:{}", 64 + (pid >> 16) % 64, 4567 + at);
     (0..count).map(host).collect()
 }

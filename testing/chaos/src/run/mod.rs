@@ -1,11 +1,14 @@
-//! One run: a group is formed, tormented while clients work, healed, and judged.
+//! One run: a group forms, faults happen while clients work, the faults end, and the oracle judges.
+//!
+//! Meanwhile the run fails at once if no transaction is committed for too long while a majority lives,
+//! or if a process ends by itself.
 
 mod clients;
+mod faults;
 mod group;
 mod process;
 mod progress;
-mod story;
-mod trouble;
+mod run_log;
 
 use std::fs;
 use std::io::{self, Write};
@@ -28,25 +31,25 @@ use clients::Ledger;
 use group::Group;
 use process::{Connection, Member, Settings};
 use progress::Progress;
-use story::Story;
+use run_log::RunLog;
 
-/// Between two looks at the group.
+/// Pause between two looks at the processes.
 const STEP: Duration = Duration::from_millis(25);
-/// Between two questions to every member.
+/// Time between two questions to every member.
 const LOOK_PERIOD: Duration = Duration::from_millis(200);
-/// A trouble that the group cannot be asked to bear now is waited for so long.
-const PEACE_MAX: Duration = Duration::from_secs(8);
-/// A healed group must be whole again after this.
+/// Longest wait until the group has to survive the next fault; after it the fault is left out.
+const WAIT_MAX: Duration = Duration::from_secs(8);
+/// Longest time until a group without faults is complete again.
 const HEAL_LIMIT: Duration = Duration::from_secs(90);
-/// How much of the story a failure shows.
+/// Lines of the run's log that a failure shows.
 const LINES_SHOWN: usize = 50;
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Decides what is done to whom, and what clients do. StartEntropy if not given.
+    /// Decides the faults, their members, and what clients do. Drawn if not given.
     #[arg(long)]
     seed: Option<u64>,
-    /// How long the group is tormented, in seconds.
+    /// How long faults happen, in seconds.
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=604_800))]
     seconds: u64,
     /// Members at the beginning.
@@ -61,14 +64,14 @@ pub(crate) struct Options {
     /// While a majority lives, a transaction must be committed within so many seconds.
     #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u64).range(3..=3600))]
     progress_seconds: u64,
-    /// Each log keeps about so many MiB (twice as many if somebody needs them): members that fall behind
-    /// need a full copy then.
+    /// Target size of each log in MiB (twice as much if a member needs it): a member that lags by more
+    /// needs a full copy.
     #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u64).range(2..=4096))]
     retain_mib: u64,
     /// Where logs and databases are; kept. Otherwise a temporary directory, kept after a failure.
     #[arg(long)]
     dir: Option<PathBuf>,
-    /// A mistake that the verdict has to find.
+    /// A mistake in the host that the oracle has to find.
     #[arg(long)]
     planted: Option<Planted>,
     /// Process to end with.
@@ -104,7 +107,7 @@ fn rand_seed() -> u64 {
     RandomState::new().hash_one(std::process::id()) >> 32
 }
 
-/// The directory, and whether it is ours to remove.
+/// The directory, and whether this run made it and may remove it.
 fn prepared(options: &Options) -> io::Result<(PathBuf, bool)> {
     match &options.dir {
         Some(dir) => {
@@ -130,7 +133,7 @@ struct Run<'a> {
     seed: u64,
     dir: &'a Path,
     rng: SmallRng,
-    story: Arc<Story>,
+    run_log: Arc<RunLog>,
     ledger: Arc<Ledger>,
     group: Group,
     progress: Progress,
@@ -141,7 +144,7 @@ struct Run<'a> {
 
 impl<'a> Run<'a> {
     fn new(options: &'a Options, seed: u64, dir: &'a Path) -> io::Result<Run<'a>> {
-        let story = Arc::new(Story::new(dir)?);
+        let run_log = Arc::new(RunLog::new(dir)?);
         let settings = Settings {
             planted: options.planted,
             retain_bytes: options.retain_mib << 20,
@@ -152,8 +155,8 @@ impl<'a> Run<'a> {
             seed,
             dir,
             rng: SmallRng::seed_from_u64(seed),
-            group: Group::new(dir, room, settings, story.clone()),
-            story,
+            group: Group::new(dir, room, settings, run_log.clone()),
+            run_log,
             ledger: Arc::new(Ledger::new()),
             progress: Progress::new(Duration::from_secs(options.progress_seconds)),
             next_look: Instant::now(),
@@ -162,9 +165,9 @@ impl<'a> Run<'a> {
         })
     }
 
-    /// Whether the group has passed; says why not.
+    /// Whether the group has passed; prints the reasons if not.
     fn run(mut self) -> bool {
-        let verdict = self.torment_and_judge();
+        let verdict = self.run_and_judge();
         self.end_clients();
         match verdict {
             Ok(()) => {
@@ -178,12 +181,12 @@ impl<'a> Run<'a> {
         }
     }
 
-    fn torment_and_judge(&mut self) -> Verdict {
+    fn run_and_judge(&mut self) -> Verdict {
         self.form()?;
-        self.torment()?;
-        self.story.tell("heal");
+        self.inject_faults()?;
+        self.run_log.line("heal");
         self.group.heal().map_err(broken)?;
-        self.until_whole("the healed group is not whole again")?;
+        self.until_complete("without faults the group is not complete again")?;
         self.end_clients();
         self.write_everywhere()?;
         self.judge()
@@ -192,7 +195,7 @@ impl<'a> Run<'a> {
     fn form(&mut self) -> Verdict {
         for _ in 0..self.options.members {
             self.add_member()?;
-            self.until_whole("the group does not form")?;
+            self.until_complete("the group does not form")?;
         }
         Ok(())
     }
@@ -214,19 +217,19 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    fn torment(&mut self) -> Verdict {
+    fn inject_faults(&mut self) -> Verdict {
         let begin = Instant::now();
         let whole = Duration::from_secs(self.options.seconds);
         let mut joiners = self.options.joiners;
-        let mut next_trouble = begin;
+        let mut next_fault = begin;
         while begin.elapsed() < whole {
             if joiners > 0 && begin.elapsed() > whole / 3 {
                 joiners -= 1;
                 self.add_member()?;
             }
-            if Instant::now() >= next_trouble {
-                self.next_trouble()?;
-                next_trouble =
+            if Instant::now() >= next_fault {
+                self.next_fault()?;
+                next_fault =
                     Instant::now() + Duration::from_millis(self.rng.random_range(200..3500));
             }
             self.step()?;
@@ -234,34 +237,34 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Draws a trouble, and leaves the group in peace until it must bear it; if that takes too long, lets
-    /// it be.
-    fn next_trouble(&mut self) -> Verdict {
+    /// Draws a fault, and waits until the group has to survive it. If that takes too long, the fault is
+    /// left out.
+    fn next_fault(&mut self) -> Verdict {
         let size = self.group.members.len();
-        let trouble = trouble::draw(&mut self.rng, size, self.group.leader());
+        let fault = faults::draw(&mut self.rng, size, self.group.leader());
         let begin = Instant::now();
-        while !self.group.bears(&trouble) {
-            if begin.elapsed() > PEACE_MAX {
+        while !self.group.survives(&fault) {
+            if begin.elapsed() > WAIT_MAX {
                 return Ok(());
             }
             self.step()?;
         }
-        self.group.suffer(trouble).map_err(broken)
+        self.group.inject(fault).map_err(broken)
     }
 
-    /// A moment passes.
+    /// A moment passes: faults end, members are asked, and progress is checked.
     fn step(&mut self) -> Verdict {
         thread::sleep(STEP);
-        if let Some(why) = self.group.bury() {
+        if let Some(why) = self.group.check_processes() {
             return Err(vec![why]);
         }
-        self.group.go_on().map_err(broken)?;
+        self.group.end_due_faults().map_err(broken)?;
         if Instant::now() >= self.next_look {
             self.group.look();
             self.next_look = Instant::now() + LOOK_PERIOD;
         }
         let (lives, success) = (self.group.majority_lives(), self.ledger.last_success());
-        match self.progress.look(Instant::now(), lives, success) {
+        match self.progress.observe(Instant::now(), lives, success) {
             Some(still) => Err(vec![format!(
                 "no transaction was committed for {still:?}, though a majority lives"
             )]),
@@ -269,7 +272,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    fn until_whole(&mut self, otherwise: &str) -> Verdict {
+    fn until_complete(&mut self, otherwise: &str) -> Verdict {
         let begin = Instant::now();
         while !self.group.all_settled() {
             if begin.elapsed() > HEAL_LIMIT {
@@ -284,12 +287,12 @@ impl<'a> Run<'a> {
         self.stop_clients.store(true, Ordering::Release);
         for client in self.clients.drain(..) {
             if client.join().is_err() {
-                self.story.tell("a client panicked");
+                self.run_log.line("a client panicked");
             }
         }
     }
 
-    /// Every member takes a transaction, and gets everything.
+    /// Every member commits a transaction, and all databases reach the same position.
     fn write_everywhere(&mut self) -> Verdict {
         let limit = Duration::from_secs(self.options.progress_seconds);
         for member in &self.group.members {
@@ -335,9 +338,10 @@ impl<'a> Run<'a> {
             });
         }
         let found = check(&evidence);
-        match found.is_empty() {
-            true => Ok(()),
-            false => Err(found.iter().map(ToString::to_string).collect()),
+        if found.is_empty() {
+            Ok(())
+        } else {
+            Err(found.iter().map(ToString::to_string).collect())
         }
     }
 
@@ -346,9 +350,9 @@ impl<'a> Run<'a> {
         let count = |of: &std::sync::atomic::AtomicU64| of.load(Ordering::Relaxed);
         format!(
             "seed {}, {:.0} s, {} members; {} committed, {} refused, {} unknown, {} causal reads; \
-             troubles {:?}; longest time without a commit while a majority lived: {:.1} s",
+             faults {:?}; longest time without a commit while a majority lived: {:.1} s",
             self.seed,
-            self.story.elapsed_s(),
+            self.run_log.elapsed_s(),
             self.group.members.len(),
             count(&counts.committed),
             count(&counts.refused),
@@ -365,7 +369,7 @@ impl<'a> Run<'a> {
             "\nwhat happened at the end (all of it: {}/story.log):",
             self.dir.display()
         );
-        self.story
+        self.run_log
             .last(LINES_SHOWN)
             .iter()
             .for_each(|line| println!("{line}"));
@@ -382,8 +386,9 @@ impl<'a> Run<'a> {
             println!("the evidence could not be saved: {error}");
         }
         println!(
-            "\nlogs, databases and evidence are kept in {}\nagain: synod-chaos run --seed {} --seconds {} \
-             --members {} --joiners {} --clients {} --retain-mib {}",
+            "\nlogs, databases and evidence are kept in {}\n\
+             again: synod-chaos run --seed {} --seconds {} --members {} --joiners {} \
+             --clients {} --retain-mib {}",
             self.dir.display(),
             self.seed,
             self.options.seconds,
@@ -397,8 +402,8 @@ impl<'a> Run<'a> {
     fn save_evidence(&self) -> io::Result<()> {
         let mut file = io::BufWriter::new(fs::File::create(self.dir.join("evidence.txt"))?);
         let evidence = self.ledger.evidence();
-        for (id, told) in &evidence.answers {
-            writeln!(file, "transaction {id}: {told:?}")?;
+        for (id, answer) in &evidence.answers {
+            writeln!(file, "transaction {id}: {answer:?}")?;
         }
         for read in &evidence.reads {
             writeln!(file, "{read:?}")?;
@@ -415,19 +420,22 @@ fn broken(error: io::Error) -> Vec<String> {
 fn write_once(ledger: &Ledger, member: &Member, limit: Duration) -> Verdict {
     let begin = Instant::now();
     loop {
-        let told = Connection::open(&member.dir, limit)
+        let answer = Connection::open(&member.dir, limit)
             .and_then(|mut connection| ledger.write(&mut connection, vec![0], 10, false));
-        match told {
+        match answer {
             Ok(ClientAnswer::Committed { .. }) => return Ok(()),
             other if begin.elapsed() > limit => {
-                return Err(vec![format!("{} commits nothing: {other:?}", member.name)]);
+                return Err(vec![format!(
+                    "{} commits no transaction: {other:?}",
+                    member.name
+                )]);
             }
             _ => thread::sleep(STEP),
         }
     }
 }
 
-/// Where the member's database is, and all of that in its file.
+/// Has the member write its database to its file, and returns the position.
 fn flushed(member: &Member) -> Result<i64, Vec<String>> {
     match member.ask(&Command::Flush, Duration::from_secs(10)) {
         Ok(Reply::Flushed { position }) => Ok(position),

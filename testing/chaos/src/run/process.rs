@@ -1,4 +1,6 @@
-//! A member as the parent sees it: its directory, and its process while it has one.
+//! A member as the parent sees it: its directory, and its process while it runs.
+//!
+//! The process is this same program, started as `synod-chaos member`.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufReader, Read, Seek, SeekFrom};
@@ -13,19 +15,20 @@ use crate::database::Database;
 use crate::member::{CONTROL_SOCKET, LOG_DIR, Planted};
 use crate::protocol::{Command, Reply, receive, send};
 
-/// What the process does.
+/// The state of the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Life {
-    /// There is none.
+    /// There is no process.
     Down,
+    /// It runs.
     Running,
     /// Stopped by a signal.
     Paused,
-    /// Asked to leave; ends by itself.
+    /// In an orderly shutdown; it ends by itself.
     Leaving,
 }
 
-/// What all members are started with.
+/// Settings that all members share.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Settings {
     pub(crate) planted: Option<Planted>,
@@ -33,7 +36,7 @@ pub(crate) struct Settings {
     pub(crate) retain_bytes: u64,
 }
 
-/// See the module. Dropped, it takes its process with it.
+/// A member; its process ends when this is dropped.
 pub(crate) struct Member {
     pub(crate) name: String,
     pub(crate) dir: PathBuf,
@@ -72,7 +75,7 @@ impl Member {
         self.dir.join("output.log")
     }
 
-    /// Starts the process. On a thread that stays, see `parent::die_with`.
+    /// Starts the process. The calling thread must stay alive, see `parent::die_with`.
     pub(crate) fn start(&mut self, bootstrap: bool) -> io::Result<()> {
         let output = OpenOptions::new()
             .create(true)
@@ -107,7 +110,7 @@ impl Member {
     /// SIGKILL, running or stopped.
     pub(crate) fn kill(&mut self) {
         if let Some(mut child) = self.child.take() {
-            // Errors mean that it has ended already.
+            // An error means that the process has ended already.
             let _ = child.kill();
             let _ = child.wait();
         }
@@ -132,7 +135,7 @@ impl Member {
             .as_ref()
             .and_then(|child| i32::try_from(child.id()).ok());
         if let Some(pid) = pid.and_then(Pid::from_raw) {
-            // An error means that it has ended, which `ended` finds.
+            // An error means that the process has ended, which `ended` notices.
             let _ = kill_process(pid, signal);
         }
     }
@@ -145,7 +148,7 @@ impl Member {
     /// The disk is lost: log and database. The process must be down.
     pub(crate) fn wipe_disk(&self) -> io::Result<()> {
         match fs::remove_dir_all(self.dir.join(LOG_DIR)) {
-            // Lost already, and not started since.
+            // The disk was lost already, and the member not started since.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             removed => removed?,
         }
@@ -157,7 +160,7 @@ impl Member {
         Database::wipe(&self.dir)
     }
 
-    /// Asks a running member something.
+    /// Sends a command to a running member and returns the reply.
     pub(crate) fn ask(&self, command: &Command, limit: Duration) -> io::Result<Reply> {
         Connection::open(&self.dir, limit)?.ask(command)
     }

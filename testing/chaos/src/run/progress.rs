@@ -1,11 +1,14 @@
-//! The watch over progress (promise P5): while a majority lives, transactions are committed.
+//! Progress (promise P5): while a majority lives, transactions are committed.
+//!
+//! Time without a majority does not count against the group.
 
 use std::time::{Duration, Instant};
 
-/// See the module.
+/// Measures how long a group with a majority commits nothing.
 pub(crate) struct Progress {
+    /// Longest time without a commit.
     limit: Duration,
-    /// Since when a majority has lived without a break.
+    /// Since when a majority has lived without interruption.
     since: Option<Instant>,
     /// Longest time without a commit while a majority lived.
     pub(crate) longest: Duration,
@@ -20,8 +23,8 @@ impl Progress {
         }
     }
 
-    /// Tells how things are; answers how long the group has stood still, if that is too long.
-    pub(crate) fn look(
+    /// Takes an observation. Returns the time without a commit, if it is too long.
+    pub(crate) fn observe(
         &mut self,
         now: Instant,
         majority_lives: bool,
@@ -43,19 +46,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_standing_still_with_a_majority_counts() {
+    fn only_time_with_a_majority_counts() {
         let begin = Instant::now();
         let at = |s| begin + Duration::from_secs(s);
         let mut progress = Progress::new(Duration::from_secs(10));
-        assert_eq!(progress.look(at(0), true, at(0)), None);
-        assert_eq!(progress.look(at(9), true, at(0)), None);
-        assert_eq!(progress.look(at(15), true, at(8)), None);
-        assert_eq!(progress.look(at(16), false, at(8)), None);
-        // The time without a majority is no fault of the group's.
-        assert_eq!(progress.look(at(60), true, at(8)), None);
-        assert_eq!(progress.look(at(69), true, at(8)), None);
+        assert_eq!(progress.observe(at(0), true, at(0)), None);
+        assert_eq!(progress.observe(at(9), true, at(0)), None);
+        assert_eq!(progress.observe(at(15), true, at(8)), None);
+        assert_eq!(progress.observe(at(16), false, at(8)), None);
+        // The time without a majority does not count.
+        assert_eq!(progress.observe(at(60), true, at(8)), None);
+        assert_eq!(progress.observe(at(69), true, at(8)), None);
         assert_eq!(
-            progress.look(at(71), true, at(8)),
+            progress.observe(at(71), true, at(8)),
             Some(Duration::from_secs(11))
         );
         assert_eq!(progress.longest, Duration::from_secs(11));

@@ -1,6 +1,6 @@
-//! A group of real processes, tormented for a minute; and planted mistakes, which must be found.
+//! A group of real processes under faults for a minute; and planted mistakes, which must be found.
 //!
-//! `CHAOS_SECONDS`, `CHAOS_SEED`: longer, or the same again. What the runs say is shown on failure.
+//! `CHAOS_SECONDS` makes the run longer, `CHAOS_SEED` repeats one. A failure shows the run's output.
 
 use std::process::{Command, Output};
 
@@ -31,7 +31,7 @@ fn group_keeps_its_promises_while_processes_are_killed_and_stopped() {
     println!("{}", said(&output));
 }
 
-/// A run with a mistake in it fails, and says which rule was broken.
+/// A run with a planted mistake fails, and names the broken rule.
 fn finds(mistake: &str, rule: &str) {
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().to_str().expect("a plain path");
