@@ -1,5 +1,5 @@
-//! Doors for the fuzz targets in `fuzz/`: private decoders, each with what must hold whatever the bytes
-//! are. Behind the feature `fuzzing`; not part of the crate's interface.
+//! Doors for the fuzz targets in `fuzz/`: private decoders, each with what must hold whatever the
+//! bytes are. Behind the feature `fuzzing`; not part of the crate's interface.
 
 use std::path::Path;
 

@@ -12,8 +12,8 @@
 //! | [`boundary`] | C pointers to safe values and back; the only unsafe code |
 //! | [`api`] | what a provider must be able to do, in safe Rust |
 //! | [`options`] | `wsrep_provider_options`: names, values, texts; `docs/options.md` |
-//! | [`provider`] | the provider: one per server; makes connections, changes options, reloads certificates |
-//! | `connection` | one stay in the group: join, SST as joiner and as donor, disconnect, events of the node |
+//! | [`provider`] | one per server: connects, changes options, reloads certificates |
+//! | `connection` | one stay in the group: join, SST, disconnect, events of the node |
 //! | `transaction` | this server's clients: certify, commit order, replay, streaming, TOI |
 //! | `apply` | ordered actions: sequencer, applier threads, inconsistency, causal reads |
 //! | [`position`] | where the database is, and `grastate.dat` |

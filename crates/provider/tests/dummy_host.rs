@@ -1,7 +1,7 @@
 //! Plays the server: calls the function table as mariadbd does, with a fake provider behind it.
 //!
-//! Only what crosses the boundary is checked here; the fake records what arrived and answers what the
-//! test told it to.
+//! Only what crosses the boundary is checked here; the fake records what arrived and answers what
+//! the test told it to.
 // `unsafe_call!` runs unsafe code with arguments of the test, as its name says.
 #![allow(clippy::macro_metavars_in_unsafe)]
 
@@ -110,7 +110,7 @@ fn second_init_is_refused() {
     assert_eq!(
         host.call(|w, t| unsafe_call!(t.desync, w)),
         WSREP_OK,
-        "the first one goes on"
+        "the first one continues"
     );
 }
 
@@ -387,7 +387,7 @@ fn victims_seqno_is_always_written() {
     assert_eq!(
         (status, seqno),
         (WSREP_NODE_FAIL, -1),
-        "also when nobody answers"
+        "also without an answer"
     );
 }
 

@@ -1,4 +1,5 @@
-//! `docs/status.md` says what the code does. Run with `SYNOD_WRITE_DOCS=1` to write its tables again.
+//! `docs/status.md` says what the code does. Run with `SYNOD_WRITE_DOCS=1` to write its tables
+//! again.
 
 use std::path::Path;
 

@@ -20,7 +20,8 @@ pub type wsrep_connected_cb_t = Option<
     ) -> wsrep_cb_status_t,
 >;
 
-/// `(app_ctx, recv_ctx, view, state = NULL, state_len = 0)`: every view, on the thread of `recv_ctx`.
+/// `(app_ctx, recv_ctx, view, state = NULL, state_len = 0)`: every view, on the thread of
+/// `recv_ctx`.
 pub type wsrep_view_cb_t = Option<
     unsafe extern "C-unwind" fn(
         app_ctx: *mut c_void,
@@ -31,8 +32,8 @@ pub type wsrep_view_cb_t = Option<
     ) -> wsrep_cb_status_t,
 >;
 
-/// `(app_ctx, &request, &len)`: asks the server to prepare for a full copy. On success `*request` is
-/// from the server's `malloc` and the provider `free`s it (C library, not Rust's allocator).
+/// `(app_ctx, &request, &len)`: asks the server to prepare for a full copy. On success `*request`
+/// is from the server's `malloc` and the provider `free`s it (C library, not Rust's allocator).
 pub type wsrep_sst_request_cb_t = Option<
     unsafe extern "C-unwind" fn(
         app_ctx: *mut c_void,
@@ -53,8 +54,8 @@ pub type wsrep_sst_donate_cb_t = Option<
     ) -> wsrep_cb_status_t,
 >;
 
-/// `(recv_ctx, handle, flags, data, meta, &exit_loop)`: applies an action on the thread of `recv_ctx`.
-/// `handle.opaque` must not be NULL; `*exit_loop` must be initialised to 0.
+/// `(recv_ctx, handle, flags, data, meta, &exit_loop)`: applies an action on the thread of
+/// `recv_ctx`. `handle.opaque` must not be NULL; `*exit_loop` must be initialised to 0.
 pub type wsrep_apply_cb_t = Option<
     unsafe extern "C-unwind" fn(
         recv_ctx: *mut c_void,

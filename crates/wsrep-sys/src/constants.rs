@@ -29,7 +29,9 @@ pub const WSREP_UNDEFINED_TRX_ID: wsrep_trx_id_t = u64::MAX;
 pub const WSREP_UNDEFINED_CONN_ID: wsrep_conn_id_t = u64::MAX;
 
 macro_rules! c_enum {
-    ($(#[$doc:meta])* $name:ident: $repr:ty { $($(#[$vdoc:meta])* $value:ident = $number:expr,)* }) => {
+    ($(#[$doc:meta])* $name:ident: $repr:ty {
+        $($(#[$vdoc:meta])* $value:ident = $number:expr,)*
+    }) => {
         $(#[$doc])*
         pub type $name = $repr;
         $($(#[$vdoc])* pub const $value: $name = $number;)*
@@ -39,7 +41,7 @@ macro_rules! c_enum {
 c_enum! {
     /// Severity of a log line.
     wsrep_log_level_t: c_int {
-        /// Shown as an error; the server goes on.
+        /// Shown as an error; the server keeps serving.
         WSREP_LOG_FATAL = 0,
         /// Error.
         WSREP_LOG_ERROR = 1,

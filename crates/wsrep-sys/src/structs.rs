@@ -20,7 +20,7 @@ pub struct wsrep_uuid_t {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct wsrep_gtid_t {
-    /// The group.
+    /// The group whose history it is.
     pub uuid: wsrep_uuid_t,
     /// Position, -1: undefined.
     pub seqno: wsrep_seqno_t,
@@ -34,7 +34,7 @@ pub struct wsrep_stid_t {
     pub node: wsrep_uuid_t,
     /// Transaction there; undefined for statements in total order.
     pub trx: wsrep_trx_id_t,
-    /// Connection there.
+    /// Connection on that member.
     pub conn: wsrep_conn_id_t,
 }
 
@@ -42,15 +42,15 @@ pub struct wsrep_stid_t {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct wsrep_trx_meta_t {
-    /// Its position.
+    /// Its place in the order.
     pub gtid: wsrep_gtid_t,
-    /// Its source.
+    /// Where it was executed first.
     pub stid: wsrep_stid_t,
     /// Last seqno that must be applied before it; below its own.
     pub depends_on: wsrep_seqno_t,
 }
 
-/// Bytes owned by whoever passes them, valid during the call.
+/// Bytes owned by the caller, valid during the call.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct wsrep_buf_t {
@@ -69,8 +69,8 @@ pub type wsrep_enc_key_t = wsrep_buf_t;
 pub struct wsrep_ws_handle_t {
     /// The server's number; 2^64-1: none.
     pub trx_id: wsrep_trx_id_t,
-    /// The provider's; NULL: no context yet. The server compares it with NULL and hands it back, and
-    /// never looks behind it.
+    /// The provider's; NULL: no context yet. The server compares it with NULL and hands it back,
+    /// and never looks behind it.
     pub opaque: *mut c_void,
 }
 
@@ -134,9 +134,9 @@ pub const WSREP_VIEW_HEADER_SIZE: usize = std::mem::offset_of!(wsrep_view_info_t
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub union wsrep_stats_value_t {
-    /// Integer.
+    /// An integer.
     pub int64: i64,
-    /// Floating point.
+    /// A real number.
     pub double: f64,
     /// NUL-terminated text owned by the provider until `stats_free`; never NULL.
     pub string: *const c_char,
@@ -149,7 +149,7 @@ pub union wsrep_stats_value_t {
 pub struct wsrep_stats_var {
     /// Name without the `wsrep_` prefix, NUL-terminated.
     pub name: *const c_char,
-    /// Which value.
+    /// Which member of `value` is valid.
     pub type_: wsrep_var_type_t,
     /// The value.
     pub value: wsrep_stats_value_t,
@@ -159,7 +159,7 @@ pub struct wsrep_stats_var {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct wsrep_enc_iv_t {
-    /// The bytes.
+    /// Start of the bytes.
     pub data: [u8; 32],
 }
 

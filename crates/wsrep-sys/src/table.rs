@@ -19,7 +19,8 @@ pub type wsrep_capabilities_fn_t = unsafe extern "C" fn(*mut wsrep_t) -> wsrep_c
 /// `options_set(text)`: NUL-terminated, the server's.
 pub type wsrep_options_set_fn_t =
     unsafe extern "C" fn(*mut wsrep_t, *const c_char) -> wsrep_status_t;
-/// `options_get()`: NUL-terminated, from the C library's `malloc`; the server `free`s it. Never NULL.
+/// `options_get()`: NUL-terminated, from the C library's `malloc`; the server `free`s it. Never
+/// NULL.
 pub type wsrep_options_get_fn_t = unsafe extern "C" fn(*mut wsrep_t) -> *mut c_char;
 /// `enc_set_key(key)`.
 pub type wsrep_enc_set_key_fn_t =
@@ -235,7 +236,7 @@ pub struct wsrep_st {
     pub stats_get: Option<wsrep_stats_get_fn_t>,
     /// Gives them back.
     pub stats_free: Option<wsrep_stats_free_fn_t>,
-    /// Starts counters anew.
+    /// Sets counters to zero.
     pub stats_reset: Option<wsrep_void_fn_t>,
     /// Stops applying and committing.
     pub pause: Option<wsrep_pause_fn_t>,

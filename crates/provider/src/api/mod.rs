@@ -1,9 +1,9 @@
 //! What a provider must be able to do, in safe Rust.
 //!
-//! The boundary turns each call of the server into a call of [`ProviderApi`] and its answer back into
-//! C. Nothing here knows of pointers, so everything behind this trait can be tested without a server.
-//! Which thread calls what, with which of the server's locks held, is said at each method: a method
-//! that says "short" must not wait for anything.
+//! The boundary turns each call of the server into a call of [`ProviderApi`] and its answer back
+//! into C. Nothing here knows of pointers, so everything behind this trait can be tested without a
+//! server. Which thread calls what, with which of the server's locks held, is said at each method:
+//! a method that says "short" must not wait for anything.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -58,9 +58,9 @@ pub enum InitError {
 /// Answer to the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Status {
-    /// Done.
+    /// The call has done what it is for.
     Ok,
-    /// Minor trouble.
+    /// Done, with a warning.
     Warning,
     /// The provider does not know this transaction.
     TrxMissing,
@@ -76,9 +76,9 @@ pub enum Status {
     NodeFail,
     /// The server calls `abort()`. Never answer this where [`Status::NodeFail`] would do.
     Fatal,
-    /// Not offered.
+    /// This provider does not offer the call.
     NotImplemented,
-    /// Not now.
+    /// Not allowed in the present state.
     NotAllowed,
 }
 
@@ -101,13 +101,13 @@ impl Status {
     }
 }
 
-/// Severity of a line in the server's error log. Routine events are `Info`: the server's test suites
-/// fail on warnings they do not expect.
+/// Severity of a line in the server's error log. Routine events are `Info`: the server's test
+/// suites fail on warnings they do not expect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum LogLevel {
     /// The node is out of service. The server only prints it; the provider has to act.
     Fatal,
-    /// Something failed.
+    /// An operation failed; an operator may have to act.
     Error,
     /// Something is wrong and may fail.
     Warn,
@@ -135,7 +135,7 @@ impl LogLevel {
 pub struct Uuid(pub [u8; 16]);
 
 impl Uuid {
-    /// Nobody.
+    /// No member.
     pub const UNDEFINED: Uuid = Uuid([0; 16]);
 }
 
@@ -154,7 +154,7 @@ impl fmt::Debug for Uuid {
 /// A position in a group's history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Gtid {
-    /// The group.
+    /// The group whose history it is.
     pub group: GroupId,
     /// The position; -1: undefined.
     pub seqno: i64,
@@ -182,7 +182,7 @@ impl fmt::Display for Gtid {
 /// Where a transaction was executed first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Stid {
-    /// Member.
+    /// Session of the member.
     pub node: Uuid,
     /// Transaction on that member; 2^64-1: none (statements in total order).
     pub trx: u64,
@@ -191,7 +191,7 @@ pub struct Stid {
 }
 
 impl Stid {
-    /// Nowhere.
+    /// No source.
     pub const UNDEFINED: Stid = Stid {
         node: Uuid::UNDEFINED,
         trx: sys::WSREP_UNDEFINED_TRX_ID,
@@ -202,9 +202,9 @@ impl Stid {
 /// What ordering has made of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TrxMeta {
-    /// Its position.
+    /// Its place in the order.
     pub gtid: Gtid,
-    /// Its source.
+    /// Where it was executed first.
     pub stid: Stid,
     /// Last seqno that must be applied before it; below its own.
     pub depends_on: i64,
@@ -249,8 +249,8 @@ impl std::ops::BitOr for WsFlags {
     }
 }
 
-/// The provider's name for a transaction, carried by the server in a pointer that nobody follows.
-/// Look it up in a table: an id that is not there is a refusal, never a crash.
+/// The provider's name for a transaction, carried by the server in a pointer that is never
+/// followed. Look it up in a table: an id that is not there is a refusal, never a crash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OpaqueId(pub NonZeroU64);
 
@@ -266,9 +266,9 @@ pub struct TrxHandle {
 /// Answer to `certify` and `to_execute_start`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CertifyOutcome {
-    /// The verdict.
+    /// The verdict, as the server is to act on it.
     pub status: Status,
-    /// The place in the order, if it has one; otherwise the server is told "undefined".
+    /// The place in the order, if it has one; otherwise the server gets "undefined".
     pub meta: Option<TrxMeta>,
 }
 
@@ -284,11 +284,11 @@ pub struct AbortOutcome {
 /// Value of a status variable.
 #[derive(Clone, Debug, PartialEq)]
 pub enum StatValue {
-    /// Text.
+    /// A text.
     Str(String),
-    /// Integer.
+    /// An integer.
     Int(i64),
-    /// Floating point.
+    /// A real number.
     Double(f64),
 }
 
@@ -315,15 +315,15 @@ pub enum ViewStatus {
 /// One member of a view.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ViewMember {
-    /// The member.
+    /// Name of the member's session.
     pub id: Uuid,
-    /// Its name; cut to 31 bytes for the server.
+    /// Its name; shortened to 31 bytes for the server.
     pub name: String,
-    /// Where its clients connect; cut to 255 bytes for the server.
+    /// Where its clients connect; shortened to 255 bytes for the server.
     pub incoming: String,
 }
 
-/// Who is present, as the server is told.
+/// The members that are present, as the server sees them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct View {
     /// Primary: group and the view's own seqno. Otherwise: group and last ordered seqno.
@@ -361,17 +361,17 @@ impl View {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum ExitLoop {
-    /// The thread goes on.
+    /// The thread stays in `recv`.
     No,
     /// The thread must leave `recv` with [`Status::Ok`] at once.
     Yes,
 }
 
-/// The provider.
+/// What a provider does for a server.
 ///
 /// After a panic in any method the boundary fences the node: it answers [`Status::NodeFail`] to
-/// everything that could acknowledge something, and calls only [`fenced`](ProviderApi::fenced) and the
-/// methods marked *also when fenced*.
+/// everything that could acknowledge something, and calls only [`fenced`](ProviderApi::fenced) and
+/// the methods marked *also when fenced*.
 pub trait ProviderApi: Send + Sync {
     /// What the provider offers, `WSREP_CAP_*`. Short. *Also when fenced.*
     fn capabilities(&self) -> u32;
@@ -386,8 +386,8 @@ pub trait ProviderApi: Send + Sync {
     /// timeout of its own. Refuse with [`Status::NodeFail`].
     fn connect(&self, name: &str, url: &str, donor: &str, bootstrap: bool) -> Status;
 
-    /// Leaves the group: fails all local waiters, delivers [`View::last`] on a `recv` thread and makes
-    /// every `recv` return. *Also when fenced*: without that view the server waits for ever.
+    /// Leaves the group: fails all local waiters, delivers [`View::last`] on a `recv` thread and
+    /// makes every `recv` return. *Also when fenced*: without that view the server waits for ever.
     fn disconnect(&self) -> Status;
 
     /// Lends the calling thread (small stack) until disconnect or [`ExitLoop::Yes`].
@@ -407,30 +407,30 @@ pub trait ProviderApi: Send + Sync {
         error: Option<&[u8]>,
     ) -> Status;
 
-    /// Forgets a transaction and clears `handle.opaque` (unless it is streamed and goes on). Short,
-    /// except for an ordered transaction that never entered the order.
+    /// Forgets a transaction and clears `handle.opaque` (unless it is streamed and continues).
+    /// Short, except for an ordered transaction that never entered the order.
     fn release(&self, handle: &mut TrxHandle) -> Status;
 
     /// Applies an aborted but ordered transaction again, on the calling thread. Only `Ok` and
     /// `TrxFail`: the server aborts the process on anything else.
     fn replay(&self, handle: &TrxHandle, ctx: ReplayContext) -> Status;
 
-    /// Aborts a local victim for an ordered action (`bf_seqno` -1: whatever its seqno). Short, never
-    /// waits for the victim, never calls back: the victim's locks are held.
+    /// Aborts a local victim for an ordered action (`bf_seqno` -1: whatever its seqno). Short,
+    /// never waits for the victim, never calls back: the victim's locks are held.
     fn abort_certification(&self, bf_seqno: i64, victim: u64) -> AbortOutcome;
 
     /// Rolls back a streamed transaction everywhere. Short: enqueue and return.
     fn rollback(&self, trx: u64) -> Status;
 
-    /// Adds one key. The first call for a transaction sets `handle.opaque`. Parts are valid during the
-    /// call. `kind` is a `WSREP_KEY_*`. Short.
+    /// Adds one key. The first call for a transaction sets `handle.opaque`. Parts are valid during
+    /// the call. `kind` is a `WSREP_KEY_*`. Short.
     fn append_key(&self, handle: &mut TrxHandle, parts: &[&[u8]], kind: u32) -> Status;
 
     /// Adds data, valid during the call. `kind` is a `WSREP_DATA_*`. Short.
     fn append_data(&self, handle: &mut TrxHandle, data: &[u8], kind: u32) -> Status;
 
-    /// Waits until a position is released here: the group's present one, or `upto`. Seconds; -1: the
-    /// configured timeout; may be huge. Also answers the position reached.
+    /// Waits until a position is released here: the group's present one, or `upto`. Seconds; -1:
+    /// the configured timeout; may be huge. Also answers the position reached.
     fn sync_wait(&self, upto: Option<Gtid>, timeout_s: i32) -> (Status, Gtid);
 
     /// Highest seqno that is released with all before it. Short; in a view with seqno V it is V-1.
@@ -459,7 +459,7 @@ pub trait ProviderApi: Send + Sync {
     /// Status variables in order. Short; leaf locks only. *Also when fenced.*
     fn stats(&self) -> Vec<StatVar>;
 
-    /// Starts the counters anew. Short; leaf locks only. *Also when fenced.*
+    /// Sets the counters to zero. Short; leaf locks only. *Also when fenced.*
     fn stats_reset(&self);
 
     /// Stops applying and committing, waits until what has begun is released, answers the position;
@@ -475,14 +475,14 @@ pub trait ProviderApi: Send + Sync {
     /// Returns to it. Short: the server's state lock is held; `synced` comes later.
     fn resync(&self) -> Status;
 
-    /// Joins every thread: the library may be unloaded afterwards. Called once, by the first `free`,
-    /// perhaps without a `disconnect`. *Also when fenced.*
+    /// Joins every thread: the library may be unloaded afterwards. Called once, by the first
+    /// `free`, perhaps without a `disconnect`. *Also when fenced.*
     fn shutdown(&self);
 
-    /// The node has been fenced because of a panic: stop acknowledging, make every `recv` return. If
-    /// the panic was in `recv`, `ctx` is that call's context and the calling thread may deliver
-    /// [`View::last`] with it; nobody else can if it was the only applier. Must not wait. Called again
-    /// for each further panic: the second may be the one that brings the context.
+    /// The node has been fenced because of a panic: stop acknowledging, make every `recv` return.
+    /// If the panic was in `recv`, `ctx` is that call's context and the calling thread may deliver
+    /// [`View::last`] with it; no other thread can if it was the only applier. Must not wait.
+    /// Called again for each further panic: the second may be the one that brings the context.
     fn fenced(&self, reason: &str, ctx: Option<RecvContext>) {
         let _ = (reason, ctx);
     }

@@ -93,14 +93,14 @@ impl Connection {
     fn join_or_end(&self, ctx: RecvContext) {
         match self.join(ctx) {
             Ok(()) => {}
-            Err(JoinEnd::Left) => self.sequencer.cut(),
+            Err(JoinEnd::Left) => self.sequencer.abort(),
             Err(JoinEnd::Failed(why)) => {
                 self.fail(&format!("cannot join the group: {why}"));
-                self.sequencer.cut();
+                self.sequencer.abort();
             }
             Err(JoinEnd::Unprepared(why)) => {
                 self.fail_saying(LogLevel::Info, &why);
-                self.sequencer.cut();
+                self.sequencer.abort();
             }
         }
     }
@@ -112,7 +112,7 @@ impl Connection {
         } else {
             self.fail(&format!("this server leaves the group: {why}"));
         }
-        self.sequencer.cut();
+        self.sequencer.abort();
     }
 
     fn apply(
@@ -146,7 +146,7 @@ impl Connection {
         {
             Ok(exit) => exit,
             // It was not let into the order, and was rolled back: the log still has it.
-            Err(_) if self.sequencer.is_cut_off(seqno) => return Ok(()),
+            Err(_) if self.sequencer.is_aborted_before(seqno) => return Ok(()),
             Err(_) => return Err(Stop::Broken(format!("action {seqno} could not be applied"))),
         };
         self.shared.counters.certified.one();
@@ -199,9 +199,9 @@ impl Connection {
 
     /// Shows the server that the group is lost, if it does not know.
     ///
-    /// That the group is back is never shown out of order: a second primary view with the same members
-    /// makes the server roll back all streamed transactions, which all members may do only at the
-    /// same position. The leader orders a view for it.
+    /// That the group is back is never shown out of order: a second primary view with the same
+    /// members makes the server roll back all streamed transactions, which all members may do only
+    /// at the same position. The leader orders a view for it.
     fn show_lost(&self, ctx: RecvContext) -> Result<(), Stop> {
         let (shown, view) = {
             let state = self.state();

@@ -5,15 +5,15 @@ use std::time::{Duration, Instant};
 use crate::api::{Gtid, Status};
 use crate::connection::Connection;
 
-/// A question for the group's position is put again after so long.
+/// Time after which the group's position is asked for again.
 const ASK_AGAIN: Duration = Duration::from_secs(5);
 
 impl Connection {
     /// Waits until this server has everything up to `upto`, or up to the group's present position.
     pub(crate) fn sync_wait(&self, upto: Option<Gtid>, timeout: Duration) -> (Status, Gtid) {
         if !self.state().lifecycle.is_tracked() {
-            // The database is being replaced, and who asks is most likely the script that does it: to wait
-            // for the end of that would be to wait for oneself.
+            // The database is being replaced, and the client is most likely the script that does
+            // it: a wait for its end would never return.
             return (Status::TrxFail, Gtid::UNDEFINED);
         }
         // A time-out may be as long as the server can express.
@@ -45,8 +45,8 @@ impl Connection {
         // A question may be lost with the leader it was put to.
         while self.is_primary() {
             let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
-            let patience = left.map_or(ASK_AGAIN, |left| left.min(ASK_AGAIN));
-            if let Some(seqno) = node.read_position(patience) {
+            let limit = left.map_or(ASK_AGAIN, |left| left.min(ASK_AGAIN));
+            if let Some(seqno) = node.read_position(limit) {
                 return Some(seqno.0);
             }
             if left.is_some_and(|left| left <= ASK_AGAIN) {

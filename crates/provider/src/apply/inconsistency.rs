@@ -1,5 +1,5 @@
-//! When an action fails here: the group decides which outcome wins, and a server with another outcome
-//! is inconsistent and leaves.
+//! When an action fails here: the group decides which outcome wins, and a server with another
+//! outcome is inconsistent and leaves.
 //!
 //! A server with an error waits in the order until it knows the decision (`commit_order_leave`,
 //! `to_execute_end`). A server without one never waits, and may learn later that the error wins. So
@@ -14,11 +14,11 @@ use synod_node::{ApplyOutcome, DecisionSearch, OutcomeDecision, Seqno};
 use crate::api::LogLevel;
 use crate::connection::Connection;
 
-/// So many errors and decisions are remembered. They matter until the decision was delivered and its
-/// action has ended here.
+/// Most errors and decisions that are remembered. They matter until the decision was delivered and
+/// its action has ended here.
 const PAST_MAX: usize = 1024;
 
-/// How long a decision is waited for before the log is searched for it again.
+/// Time between two searches of the log for a decision.
 const SEARCH_PAUSE: Duration = Duration::from_millis(500);
 
 /// Which actions failed here, and which outcomes won.
@@ -64,14 +64,15 @@ impl Outcomes {
         failed.unwrap_or(ApplyOutcome::SUCCESS)
     }
 
-    /// Compares the decision about an action that has ended here, if there is one, with its outcome:
-    /// what winner instead.
+    /// Compares the decision about an action that has ended here, if there is one, with its
+    /// outcome: what winner instead.
     fn compare(&self, seqno: i64) -> Option<ApplyOutcome> {
         let winner = *self.decided.get(&seqno)?;
         (winner != self.outcome(seqno)).then_some(winner)
     }
 
-    /// The first action of this connection, up to `left`, that should have ended another way: and which.
+    /// The first action of this connection, up to `left`, that should have ended another way: and
+    /// which.
     fn first_loser(&self, left: i64) -> Option<(i64, ApplyOutcome)> {
         let ended = self.decided.range(..=left);
         let mut ended = ended
@@ -81,7 +82,8 @@ impl Outcomes {
     }
 }
 
-/// Up to which seqno outcomes were decided. Read without a lock by each action that leaves the order.
+/// Up to which seqno outcomes were decided. Read without a lock by each action that leaves the
+/// order.
 pub(crate) struct LastDecided(AtomicI64);
 
 impl Default for LastDecided {
@@ -110,8 +112,8 @@ enum GroupDecision {
 }
 
 impl Connection {
-    /// An action has failed here, within the order. Waits for the group's decision; whether the server
-    /// may go on. If not, it is on its way out of the group.
+    /// An action has failed here, within the order. Waits for the group's decision; whether the
+    /// failure is confirmed. If it is not, this server is inconsistent and leaves.
     pub(crate) fn confirm_failure(&self, seqno: i64, error: &[u8]) -> bool {
         let own = ApplyOutcome::of_error(error);
         let text = error_text(error);
@@ -138,13 +140,13 @@ impl Connection {
             return GroupDecision::Unknown("there is no group to ask");
         };
         node.report_failure(Seqno(seqno), own);
-        // The others may have had this action, and their vote, before this connection.
+        // The other members may have decided about this action before this connection.
         let mut search = DecisionSearch::new(Seqno(seqno));
         loop {
             match node.continue_search(&mut search) {
                 Ok(Some(decision)) => return GroupDecision::Wins(decision.outcome),
                 Ok(None) => {}
-                // It may have been told of, and dropped from the log since.
+                // It may have been reported, and purged from the log since.
                 Err(_) => return self.noted_decision(seqno),
             }
             let heard = self.wait_for(Some(Instant::now() + SEARCH_PAUSE), |state| {
@@ -168,15 +170,15 @@ impl Connection {
         winner.map_or(unknown, GroupDecision::Wins)
     }
 
-    /// Takes note of a decision, for whoever waits for it.
+    /// Notes a decision, for the threads that wait for it.
     pub(crate) fn note_decision(&self, decision: &OutcomeDecision) {
         self.update(|state| state.outcomes.note(decision));
         let seqno = decision.seqno.0;
         self.last_decided.note(seqno);
     }
 
-    /// A decision in its place in the log: nothing that comes after it was delivered yet. If its action
-    /// has ended here, it is compared now, otherwise by [`Connection::check_outcome`].
+    /// A decision in its place in the log: nothing that comes after it was delivered yet. If its
+    /// action has ended here, it is compared now, otherwise by [`Connection::check_outcome`].
     pub(crate) fn compare_decision(&self, decision: &OutcomeDecision) {
         let seqno = decision.seqno.0;
         if self.state().outcomes.begun_at >= seqno {
@@ -188,10 +190,10 @@ impl Connection {
         }
     }
 
-    /// Some decisions may have been dropped from the log before they came to their places. Those that this
-    /// connection was told of are compared now, if their actions have ended here.
+    /// Some decisions may have been purged from the log before they came to their places. Those
+    /// that were reported to this connection are compared now, if their actions have ended here.
     pub(crate) fn compare_all_decisions(&self) {
-        // Before the state is locked: nobody takes the order's lock with that in hand.
+        // Before the state is locked: the order's lock is never taken under it.
         let left = self.sequencer.left();
         let loser = self.state().outcomes.first_loser(left);
         if let Some((seqno, winner)) = loser {
@@ -199,8 +201,8 @@ impl Connection {
         }
     }
 
-    /// The database had the action before this connection: only the decision itself tells how it ended
-    /// here. If it does not, the database is not trusted.
+    /// The database had the action before this connection: only the decision itself says how it
+    /// ended here. If it does not, the database is not trusted.
     fn compare_earlier(&self, decision: &OutcomeDecision) {
         let Some(node) = self.node().filter(|_| !decision.outcome.is_success()) else {
             return;
@@ -213,8 +215,8 @@ impl Connection {
         }
     }
 
-    /// An action has left the order. Costs nothing unless something was decided that this server has
-    /// not come to yet.
+    /// An action has left the order. Costs nothing unless something was decided that this server
+    /// has not come to yet.
     pub(crate) fn check_outcome(&self, seqno: i64) {
         if self.last_decided.covers(seqno) {
             self.compare(seqno);
@@ -228,7 +230,8 @@ impl Connection {
         }
     }
 
-    /// It was applied here, and should not have been. In words that operators' tools know from Galera.
+    /// It was applied here, and should not have been. In words that operators' tools know from
+    /// Galera.
     fn leave_as_loser(&self, seqno: i64, winner: ApplyOutcome) {
         let gtid = self.gtid(seqno);
         self.leave_as_inconsistent(&format!(

@@ -22,7 +22,8 @@ pub(super) fn register(service: Option<sys::wsrep_allowlist_service_v1_t>) {
 }
 
 /// Whether a peer with this IP address (text, no port) may connect. Everybody may if the server has
-/// registered no list. May read tables: call it with no lock held, on a thread with 256 KiB of stack.
+/// registered no list. May read tables: call it with no lock held, on a thread with 256 KiB of
+/// stack.
 pub fn peer_ip_allowed(ip: &str) -> bool {
     ask(sys::WSREP_ALLOWLIST_KEY_IP, ip)
 }
@@ -49,6 +50,7 @@ fn ask(key: sys::wsrep_allowlist_key_t, value: &str) -> bool {
         ptr: text.as_ptr().cast(),
         len: value.len(),
     };
-    // SAFETY: the server's function and context; the text is NUL-terminated and lives until it returns.
+    // SAFETY: the server's function and context; the text is NUL-terminated and lives until it
+    // returns.
     unsafe { callback(service.context, key, &buf) == sys::WSREP_OK }
 }

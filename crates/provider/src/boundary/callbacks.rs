@@ -1,7 +1,7 @@
 //! The server's callbacks as safe methods.
 //!
-//! Hold no lock across any of them but [`Callbacks::log`]: the server takes its own locks inside and
-//! calls back into the provider while holding them.
+//! Hold no lock across any of them but [`Callbacks::log`]: the server takes its own locks inside
+//! and calls back into the provider while holding them.
 
 use std::ffi::c_void;
 use std::ptr;
@@ -13,21 +13,23 @@ use super::convert;
 use super::view::ViewBuffer;
 use crate::api::{ExitLoop, Gtid, LogLevel, TrxHandle, TrxMeta, View, WsFlags};
 
-/// The server refused, or failed in, a callback. For a view or `connected` that is fatal for the node.
+/// The server refused, or failed in, a callback. For a view or `connected` that is fatal for the
+/// node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CallbackFailed {
     /// The server answered "failure".
     #[error(
-        "the server refused the callback {name}; its own error lines say why (replication needs InnoDB)"
+        "the server refused the callback {name}; its own error lines say why (replication needs \
+         InnoDB)"
     )]
     Refused {
-        /// Which.
+        /// Name of the callback.
         name: &'static str,
     },
     /// The server did not register it.
     #[error("the server has no callback {name}")]
     Missing {
-        /// Which.
+        /// Name of the callback.
         name: &'static str,
     },
 }
@@ -36,20 +38,20 @@ pub enum CallbackFailed {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the server could not apply seqno {seqno}")]
 pub struct ApplyFailed {
-    /// The action.
+    /// Seqno of the action.
     pub seqno: i64,
 }
 
 /// One applier thread of the server, lent to the provider by `recv`.
 ///
-/// Valid until that `recv` returns, and only on the thread that called it: the server keeps the thread's
-/// session in thread-local storage. It can be sent so that a scheduler may keep a table of who waits;
-/// the callbacks taking it must still run on its own thread.
+/// Valid until that `recv` returns, and only on the thread that called it: the server keeps the
+/// thread's session in thread-local storage. It can be sent so that a scheduler may keep a table of
+/// who waits; the callbacks taking it must still run on its own thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RecvContext(*mut c_void);
 
-// SAFETY: an address that is only carried; who uses it on another thread breaks the rule above, and the
-// server's own state with it, but touches no memory of ours.
+// SAFETY: an address that is only carried; who uses it on another thread breaks the rule above, and
+// the server's own state with it, but touches no memory of ours.
 unsafe impl Send for RecvContext {}
 
 impl RecvContext {
@@ -102,8 +104,8 @@ struct Inner {
     fence: OnceLock<String>,
 }
 
-// SAFETY: `app_ctx` is the server's, never read here, and the server's functions may be called from the
-// threads that the interface names; the rest is `Sync` by itself.
+// SAFETY: `app_ctx` is the server's, never read here, and the server's functions may be called from
+// the threads that the interface names; the rest is `Sync` by itself.
 unsafe impl Send for Inner {}
 // SAFETY: as above.
 unsafe impl Sync for Inner {}
@@ -124,7 +126,8 @@ impl Callbacks {
         }))
     }
 
-    /// No server: log lines go to standard error, everything else answers [`CallbackFailed::Missing`].
+    /// No server: log lines go to standard error, everything else answers
+    /// [`CallbackFailed::Missing`].
     pub fn none() -> Callbacks {
         Callbacks(Arc::new(Inner {
             app_ctx: ptr::null_mut(),
@@ -150,8 +153,8 @@ impl Callbacks {
         unsafe { logger(level.code(), line.as_ptr()) }
     }
 
-    /// Takes the node out of service: logs why (FATAL), once, and makes the boundary answer NODE_FAIL
-    /// from now on. For threads of the provider whose death must not go unnoticed.
+    /// Takes the node out of service: logs why (FATAL), once, and makes the boundary answer
+    /// NODE_FAIL from now on. For threads of the provider whose death must not go unnoticed.
     pub fn fence(&self, reason: &str) {
         if self.0.fence.set(reason.to_owned()).is_ok() {
             self.log(LogLevel::Fatal, reason);
@@ -193,8 +196,8 @@ impl Callbacks {
         answer(name, status)
     }
 
-    /// Asks the server to prepare for a full copy; may take many seconds. `None`: a running server
-    /// cannot take one, only catching up from the log is possible.
+    /// Asks the server to prepare for a full copy (SST); may take many seconds. `None`: a running
+    /// server cannot take one, only catching up from the log is possible.
     ///
     /// # Errors
     /// The node cannot join.
@@ -216,11 +219,11 @@ impl Callbacks {
         Ok((!bytes.is_empty()).then_some(bytes))
     }
 
-    /// Starts sending a full copy to the member whose `request` this is. `bypass`: only tell it `gtid`,
-    /// its own position. In total order on the thread of `ctx`.
+    /// Starts sending a full copy (SST) to the member whose `request` this is. `bypass`: only send
+    /// it `gtid`, its own position. In total order on the thread of `ctx`.
     ///
     /// # Errors
-    /// Nothing is sent; the joiner must be told.
+    /// Nothing is sent; the joiner must get to know.
     pub fn sst_donate(
         &self,
         ctx: RecvContext,
@@ -246,8 +249,8 @@ impl Callbacks {
         answer(name, status)
     }
 
-    /// Applies an action on the thread of `ctx`. `handle.opaque` must be set: the server takes a handle
-    /// without it for "no transaction".
+    /// Applies an action on the thread of `ctx`. `handle.opaque` must be set: the server takes a
+    /// handle without it for "no transaction".
     ///
     /// # Errors
     /// The node must leave the group.
@@ -296,8 +299,8 @@ impl Callbacks {
         let data = convert::c_buf(data);
         let meta = convert::meta_to_c(*meta);
         let mut exit_loop: sys::wsrep_bool_t = 0;
-        // SAFETY: the server's function; everything pointed to lives until it returns, and the result
-        // is initialised.
+        // SAFETY: the server's function; everything pointed to lives until it returns, and the
+        // result is initialised.
         let status = unsafe { callback(ctx, &handle, flags.0, &data, &meta, &mut exit_loop) };
         match (status, exit_loop) {
             (sys::WSREP_CB_SUCCESS, 0) => Ok(ExitLoop::No),

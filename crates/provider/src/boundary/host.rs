@@ -1,4 +1,5 @@
-//! What stands behind a table's `ctx`: the provider, its callbacks, and the guards around each call.
+//! What stands behind a table's `ctx`: the provider, its callbacks, and the guards around each
+//! call.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -12,8 +13,8 @@ use crate::api::{Constructor, InitArgs, LogLevel, ProviderApi, Status};
 
 /// State of one loaded provider.
 ///
-/// Never freed: the server may still have threads on their way out of a call when it calls `free`, and
-/// loads one provider per process, so a few hundred bytes buy freedom from that race.
+/// Never freed: the server may still have threads on their way out of a call when it calls `free`,
+/// and loads one provider per process, so a few hundred bytes buy freedom from that race.
 pub(super) struct Host {
     constructor: Constructor,
     running: OnceLock<Running>,
@@ -53,8 +54,8 @@ impl Host {
         // Dropping a payload may run anything, even another panic.
         std::mem::forget(payload);
         running.callbacks.fence(&reason);
-        let told = catch_unwind(AssertUnwindSafe(|| running.provider.fenced(&reason, ctx)));
-        if let Err(second) = told {
+        let fenced = catch_unwind(AssertUnwindSafe(|| running.provider.fenced(&reason, ctx)));
+        if let Err(second) = fenced {
             running.callbacks.log(
                 LogLevel::Error,
                 &format!("while fencing: {}", panic_text(&*second)),
@@ -72,7 +73,7 @@ unsafe fn slot<'a>(w: *mut wsrep_t) -> Option<&'a AtomicPtr<Host>> {
     if w.is_null() {
         return None;
     }
-    // SAFETY: not NULL, so a table, aligned; its `ctx` is accessed atomically by us and by nobody else.
+    // SAFETY: not NULL, so a table, aligned; its `ctx` is accessed atomically by this module only.
     Some(unsafe { AtomicPtr::from_ptr((&raw mut (*w).ctx).cast()) })
 }
 
@@ -129,8 +130,8 @@ pub(super) unsafe fn start(w: *mut wsrep_t, args: InitArgs, callbacks: Callbacks
     }
 }
 
-/// Runs `body` with the provider; `refused` if there is none, the node is fenced (before or after), or
-/// the body panics.
+/// Runs `body` with the provider; `refused` if there is none, the node is fenced (before or after),
+/// or the body panics.
 ///
 /// # Safety
 /// As [`Host::of`].

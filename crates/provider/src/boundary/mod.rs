@@ -1,14 +1,14 @@
-//! The C boundary: pointers on one side, [`crate::api`] on the other. All unsafe code of the provider
-//! is here.
+//! The C boundary: pointers on one side, [`crate::api`] on the other. All unsafe code of the
+//! provider is here.
 //!
-//! Every function of the table goes through a guard of `host`, which checks the table, refuses
-//! when the node is fenced, and catches panics: nothing unwinds into the server. After a panic the
-//! state behind it cannot be trusted, so the node is *fenced*: a FATAL line says why, and from then on
-//! everything that could acknowledge something answers `WSREP_NODE_FAIL`. Exceptions are the answers
-//! on which the server would hang or die: see `table`.
+//! Every function of the table goes through a guard of `host`, which checks the table, refuses when
+//! the node is fenced, and catches panics: nothing unwinds into the server. After a panic the state
+//! behind it cannot be trusted, so the node is *fenced*: a FATAL line says why, and from then on
+//! everything that could acknowledge something answers `WSREP_NODE_FAIL`. Exceptions are the
+//! answers on which the server would hang or die: see `table`.
 //!
-//! C++ exceptions that come out of a callback cannot be caught in Rust; they end the process, as they
-//! do in any provider that is not C++.
+//! C++ exceptions that come out of a callback cannot be caught in Rust; they end the process, as
+//! they do in any provider that is not C++.
 #![allow(unsafe_code)]
 
 mod allowlist;

@@ -1,10 +1,12 @@
 //! The function table: one short function per slot.
 //!
 //! Each reads its arguments, calls a guard of [`super::host`], and writes the results. What a slot
-//! answers when there is no provider, when an argument is impossible, when the node is fenced, or after
-//! a panic, is the guard's `refused`: `WSREP_NODE_FAIL`, except where the server could not live with it:
+//! answers when there is no provider, when an argument is impossible, when the node is fenced, or
+//! after a panic, is the guard's `refused`: `WSREP_NODE_FAIL`, except where the server could not
+//! live with it:
 //!
-//! - `last_committed_id` is always OK (anything else is an uncaught exception in `SHOW STATUS`): undefined;
+//! - `last_committed_id` is always OK (anything else is an uncaught exception in `SHOW STATUS`):
+//!   undefined;
 //! - `resume` when there is nothing behind it: OK (the server throws on anything else);
 //! - `replay_trx`: TRX_FAIL (the server aborts on anything else);
 //! - `release` of a transaction without context: OK (called after nearly every statement);
@@ -25,8 +27,8 @@ use crate::api::{
 
 /// What `wsrep_provider_name` shows.
 pub const PROVIDER_NAME: &CStr = c"Synod";
-/// What `wsrep_provider_version` shows. Tools and the server's test suites expect `x.y(rZZZ)` and take
-/// a first number of 5 for newer than any they know.
+/// What `wsrep_provider_version` shows. Tools and the server's test suites expect `x.y(rZZZ)` and
+/// take a first number of 5 for newer than any they know.
 pub const PROVIDER_VERSION: &CStr = match CStr::from_bytes_with_nul(
     concat!("5.1(r", env!("CARGO_PKG_VERSION"), ")\0").as_bytes(),
 ) {
@@ -105,8 +107,8 @@ fn template() -> wsrep_t {
 }
 
 // The safety contract of all functions below is the interface's: `w` is NULL or a table filled by
-// `fill_table`; other pointers are NULL or point to what their type says, valid during the call; counts
-// are those of the arrays before them. The SAFETY comments "interface" refer to this.
+// `fill_table`; other pointers are NULL or point to what their type says, valid during the call;
+// counts are those of the arrays before them. The SAFETY comments "interface" refer to this.
 
 unsafe extern "C" fn init(w: *mut wsrep_t, args: *const sys::wsrep_init_args) -> wsrep_status_t {
     // SAFETY: interface.

@@ -25,7 +25,7 @@ impl ViewBuffer {
 
         let info: *mut sys::wsrep_view_info_t = words.as_mut_ptr().cast();
         // SAFETY: the memory is zeroed, aligned and at least as large as the struct, for which all
-        // zeroes is a valid value; nobody else sees it yet.
+        // zeroes is a valid value; no other code sees it yet.
         fill_header(unsafe { &mut *info }, view);
         // SAFETY: as above; the members begin within the allocation.
         let first: *mut sys::wsrep_member_info_t = unsafe { &raw mut (*info).members }.cast();
@@ -67,7 +67,7 @@ fn member_to_c(member: &ViewMember) -> sys::wsrep_member_info_t {
     }
 }
 
-/// The text cut at a character boundary so that a NUL remains, NUL-padded.
+/// The text, shortened at a character boundary so that a NUL remains, NUL-padded.
 fn padded<const N: usize>(text: &str) -> [c_char; N] {
     let mut end = text.len().min(N - 1);
     while !text.is_char_boundary(end) {

@@ -1,7 +1,7 @@
 //! Whether local actions may be proposed, and how many are under way.
 //!
-//! Read by every client's thread, so it has no lock. Threads that wait for a change of it wait at the
-//! connection's state, under whose lock it is changed.
+//! Read by every client's thread, so it has no lock. Threads that wait for a change of it wait at
+//! the connection's state, under whose lock it is changed.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 

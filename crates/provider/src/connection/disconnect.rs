@@ -7,8 +7,8 @@
 //!  leave_as_inconsistent┘        (closing)          (not if inconsistent)     shows the final view
 //!                                                                             ─► the node ends
 //! ```
-//! Only the final view lets the server finish. It is shown exactly once, by the last applier, even if
-//! that applier arrives after everything else is over.
+//! Only the final view lets the server finish. It is shown exactly once, by the last applier, even
+//! if that applier arrives after everything else is over.
 //!
 //! A streamed transaction that is open when its server dies is not rolled back here: the next view
 //! is without the server, and every other server rolls it back
@@ -99,8 +99,8 @@ fn stop_node(stopping: &Mutex<()>, node: &Node) {
 }
 
 impl Connection {
-    /// The server leaves the group. Returns when the appliers are gone; if one is still busy (a long
-    /// DDL statement, say), it shows the final view when it is done.
+    /// The server leaves the group. Returns when the appliers are gone; if one is still busy (a
+    /// long DDL statement, say), it shows the final view when it is done.
     pub(crate) fn disconnect(&self) {
         self.begin_closing();
         self.wait_landed(Instant::now() + LANDING_LIMIT);
@@ -133,8 +133,8 @@ impl Connection {
         self.sequencer.stop(Instant::now() + DRAIN_LIMIT);
     }
 
-    /// This server failed to apply an action that other servers applied: it leaves the group. Nothing
-    /// after the failed action gets into the database.
+    /// This server failed to apply an action that other servers applied: it leaves the group.
+    /// Nothing after the failed action gets into the database.
     pub(crate) fn inconsistent(&self, why: &str) {
         // In words that operators' tools know from Galera.
         self.leave_as_inconsistent(&format!("Inconsistency detected: {why}"));
@@ -145,8 +145,8 @@ impl Connection {
         self.begin_closing();
         let first = self.update(|state| state.lifecycle.fail_as_inconsistent(why));
         if first {
-            // Before the appliers go: the last one saves the position of a database that is good, and
-            // shows the server its last view.
+            // Before the appliers go: the last one saves the position of a database that is good,
+            // and shows the server its last view.
             self.shared.position.unusable();
             self.report(DataState::Error);
             self.log(
@@ -158,14 +158,14 @@ impl Connection {
                 ),
             );
         }
-        self.sequencer.cut();
+        self.sequencer.abort();
     }
 
     /// A panic: acknowledge nothing more, let every thread go. Does not wait.
     pub(crate) fn fence(&self, ctx: Option<RecvContext>) {
         self.begin_closing();
         self.update(|state| state.lifecycle.mark_inconsistent());
-        self.sequencer.cut();
+        self.sequencer.abort();
         // An applier that panicked is not counted any more.
         if let Some(ctx) = ctx.filter(|_| self.sequencer.appliers() == 0) {
             self.show_end(ctx);
@@ -242,8 +242,8 @@ impl Connection {
         let stopping = self.shutdown.stopping.clone();
         let keeps_vote = self.state().lifecycle.is_inconsistent();
         let close = move || {
-            // The database differs from the other servers', the log does not: this member votes until
-            // the others have a quorum without it. Closing the node meanwhile ends the wait.
+            // The database differs from the other servers', the log does not: this member votes
+            // until the others have a quorum without it. Closing the node meanwhile ends the wait.
             if keeps_vote {
                 node.leave_when_not_needed();
             }
@@ -279,7 +279,7 @@ impl Connection {
     /// The library may be unloaded when this returns.
     pub(crate) fn shut_down(&self) {
         self.begin_closing();
-        self.sequencer.cut();
+        self.sequencer.abort();
         self.close_node();
         self.join_threads();
     }

@@ -95,9 +95,9 @@ impl Connection {
         let (position, seqno) = (database.seqno.0, view.seqno.0);
         if position >= seqno {
             let why = format!(
-                "the database is at {position}, but the group's history has only reached {seqno}: the \
-                 database has diverged, it holds actions of another history of this group. To join, \
-                 stop the server, delete its data and start it again"
+                "the database is at {position}, but the group's history has only reached {seqno}: \
+                 the database has diverged, it holds actions of another history of this group. \
+                 To join, stop the server, delete its data and start it again"
             );
             return Err(JoinEnd::Failed(why));
         }
@@ -105,8 +105,8 @@ impl Connection {
             self.log(
                 LogLevel::Info,
                 format!(
-                    "the database is at {position}, the group's log begins later: a full copy is \
-                     needed (SST)"
+                    "the database is at {position}, the group's log begins later: a full copy \
+                     (SST) is needed"
                 ),
             );
             return Ok(None);
@@ -114,8 +114,8 @@ impl Connection {
         Ok(Some(position))
     }
 
-    /// Applies what is missing from the log. The server first sees a view at its own position, which
-    /// starts its engines.
+    /// Applies what is missing from the log. The server first sees a view at its own position,
+    /// which starts its engines.
     fn catch_up(&self, ctx: RecvContext, view: &GroupView, position: i64) -> Result<(), JoinEnd> {
         let missing = view.seqno.0 - position - 1;
         self.log(
@@ -139,13 +139,13 @@ impl Connection {
         Ok(())
     }
 
-    /// A view for a server that lags: all sessions that take part in the history that it is about to
-    /// apply, up to `view`.
+    /// A view for a server that lags: all sessions that take part in the history that it is about
+    /// to apply, up to `view`.
     ///
-    /// The server rolls back the streamed transactions of members that are not in its view, and of all
-    /// members if two views in a row have the same members. The actions that follow may continue or
-    /// commit any of those transactions. So the view has sessions that are over by now, and one that
-    /// never existed, which makes it differ from the next.
+    /// The server rolls back the streamed transactions of members that are not in its view, and of
+    /// all members if two views in a row have the same members. The actions that follow may
+    /// continue or commit any of those transactions. So the view has sessions that are over by now,
+    /// and one that never existed, which makes it differ from the next.
     fn view_of_the_past(&self, view: &GroupView, position: i64) -> Result<GroupView, JoinEnd> {
         let node = self.node().ok_or("no node is running")?;
         let mut sessions = node.sessions_between(Seqno(position), view.seqno)?;

@@ -54,7 +54,8 @@ impl Lifecycle {
         first
     }
 
-    /// As [`Lifecycle::fail_as_inconsistent`], after a panic, which has been logged with its reason.
+    /// As [`Lifecycle::fail_as_inconsistent`], after a panic, which has been logged with its
+    /// reason.
     pub(crate) fn mark_inconsistent(&mut self) {
         self.local = LocalState::Inconsistent;
     }
@@ -64,7 +65,8 @@ impl Lifecycle {
         self.tracked = true;
     }
 
-    /// Whether the sequencer's position is the database's. Before, the database may be being replaced.
+    /// Whether the sequencer's position is the database's. Before, the database may be being
+    /// replaced.
     pub(crate) fn is_tracked(&self) -> bool {
         self.tracked
     }

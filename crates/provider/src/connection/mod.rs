@@ -1,8 +1,8 @@
 //! One connection to the group, from `connect` to the final view.
 //!
-//! [`Connection`] coordinates: it is called by the server's threads (through the provider) and by the
-//! node's threads (as its host), and passes values between components. A component owns its state,
-//! answers with values, and knows neither the connection nor another component:
+//! [`Connection`] coordinates: it is called by the server's threads (through the provider) and by
+//! the node's threads (as its host), and passes values between components. A component owns its
+//! state, answers with values, and knows neither the connection nor another component:
 //!
 //! | component | owns |
 //! |---|---|
@@ -10,13 +10,13 @@
 //! | [`State`] | what threads wait for: lifecycle, views, SST, stream rollbacks, outcomes |
 //! | [`Shutdown`] | threads of the connection, and what happens once |
 //! | [`Sequencer`] | the commit order, the queue, what is released |
-//! | [`Transactions`], [`LostStreams`], [`Statements`] | local transactions, streams, TOI statements |
+//! | [`Transactions`], [`LostStreams`], [`Statements`] | local transactions, TOI |
 //!
 //! # Lock order
 //!
 //! Outermost first: [`Shutdown::stop_node`]'s, [`Connection::state`], a transaction's own lock. The
-//! sequencer's and the position keeper's are leaves. None is held across a callback or a wait, except
-//! the first, which no thread of the server ever waits for.
+//! sequencer's and the position keeper's are leaves. None is held across a callback or a wait,
+//! except the first, which no thread of the server ever waits for.
 
 mod admission;
 mod disconnect;
@@ -73,7 +73,7 @@ pub(crate) struct State {
 
 /// What a connection shares with the provider, and with the connections before and after it.
 pub(crate) struct Shared {
-    /// The server.
+    /// The server's callbacks and its log.
     pub(crate) callbacks: Callbacks,
     /// Counters of the status.
     pub(crate) counters: Arc<Counters>,
@@ -97,7 +97,7 @@ pub(crate) struct Connection {
     pub(crate) lost_streams: LostStreams,
     /// Up to where outcomes were decided.
     pub(crate) last_decided: LastDecided,
-    /// Tells this connection's ordered transactions from an earlier one's. Counts from 1.
+    /// Distinguishes this connection's ordered transactions from an earlier one's. Counts from 1.
     pub(crate) serial: u64,
     /// Donors that `wsrep_sst_donor` names.
     donors: DonorPreference,
@@ -215,8 +215,8 @@ impl Connection {
     }
 
     /// Has an applier show the server that the group is lost, if the server believes otherwise. Not
-    /// before its first view: until then the server is busy with the join. That the group is back is
-    /// shown by a view in order.
+    /// before its first view: until then the server is busy with the join. That the group is back
+    /// is shown by a view in order.
     pub(crate) fn follow_primary(&self) {
         let lost = !self.is_primary();
         if lost && self.state().views.believes_in_group() {

@@ -1,7 +1,7 @@
 //! What the node reports to its host: this connection.
 //!
-//! Called on the node's own threads. Only [`Host::deliver`] may wait, which it does while the queue of
-//! actions to apply is full.
+//! Called on the node's own threads. Only [`Host::deliver`] may wait, which it does while the queue
+//! of actions to apply is full.
 
 use std::ops::ControlFlow;
 

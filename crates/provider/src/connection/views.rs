@@ -1,7 +1,7 @@
 //! The views that the server was shown, and how a view of the group becomes one of the server's.
 //!
-//! Primary views are shown in their place in the order. That the group is lost is shown out of order,
-//! at most once between two primary views.
+//! Primary views are shown in their place in the order. That the group is lost is shown out of
+//! order, at most once between two primary views.
 
 use synod_node::{MemberId, Origin, SessionId, View as GroupView};
 

@@ -41,7 +41,7 @@ impl Options {
         })
     }
 
-    /// Whoever names a certificate and a key wants them used, unless he says otherwise.
+    /// Whether connections are encrypted: as `socket.ssl` says, or if certificate and key are set.
     pub(super) fn encrypts(&self) -> bool {
         let has_files = !self.text(key::SOCKET_SSL_CERT).is_empty()
             && !self.text(key::SOCKET_SSL_KEY).is_empty();
@@ -73,15 +73,16 @@ impl Options {
         if self.bool(key::SOCKET_DYNAMIC) && !self.encrypts() {
             notices.push(Notice {
                 name: "socket.dynamic",
-                why: "socket.ssl is off; members that encrypt and have socket.dynamic=yes call this \
-                      one without encryption",
+                why: "socket.ssl is off; members that encrypt and have socket.dynamic=yes call \
+                      this one without encryption",
             });
         }
         let ciphers = self.text(key::SOCKET_SSL_CIPHER);
         if !ciphers.is_empty() && !names_tls13_suite(ciphers) {
             notices.push(Notice {
                 name: "socket.ssl_cipher",
-                why: "it names ciphers of TLS 1.2 and older, and connections here are always TLS 1.3",
+                why: "it names ciphers of TLS 1.2 and older, and connections here are always \
+                      TLS 1.3",
             });
         }
         notices

@@ -11,15 +11,15 @@ pub enum OptionsError {
     /// Exactly the line that Galera logs and its test suites look for.
     #[error("Unknown parameter '{name}'")]
     Unknown {
-        /// The name.
+        /// The name as it was written.
         name: String,
     },
-    /// A name with our prefix that we do not have.
+    /// A name that begins with `synod.` and does not exist.
     #[error("Unknown parameter '{name}'; did you mean '{nearest}'?")]
     UnknownOwn {
-        /// The name.
+        /// The name as it was written.
         name: String,
-        /// The most similar of our own.
+        /// The most similar name that exists.
         nearest: &'static str,
     },
     /// Not of the form `name=value`.
@@ -33,9 +33,9 @@ pub enum OptionsError {
     /// The value does not fit the option.
     #[error("provider option '{name}' cannot be '{value}': {reason}")]
     BadValue {
-        /// The option.
+        /// Name of the option.
         name: &'static str,
-        /// The value.
+        /// The value as it was written.
         value: String,
         /// What was expected.
         reason: String,
@@ -43,17 +43,17 @@ pub enum OptionsError {
     /// Set at run time.
     #[error("provider option '{name}' can be set at server start only")]
     ReadOnly {
-        /// The option.
+        /// Name of the option.
         name: &'static str,
     },
     /// Accepting the value would promise what is not there.
     #[error("provider option '{name}' cannot be '{value}': {reason}")]
     Refused {
-        /// The option.
+        /// Name of the option.
         name: &'static str,
-        /// The value.
+        /// The value as it was written.
         value: String,
-        /// Why.
+        /// Why the value is refused.
         reason: &'static str,
     },
 }
@@ -61,9 +61,9 @@ pub enum OptionsError {
 /// An accepted option without effect. The text is a line to log, at INFO.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Notice {
-    /// The option.
+    /// Name of the option.
     pub name: &'static str,
-    /// Why it has none.
+    /// Why the option has no effect.
     pub why: &'static str,
 }
 

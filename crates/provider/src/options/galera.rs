@@ -1,7 +1,7 @@
 //! The options of Galera 26.4, in its order, and what they mean here.
 //!
-//! An option works, has no effect for a reason that is logged as a notice, or is refused. A text has at
-//! most two sentences.
+//! An option works, has no effect for a reason that is logged as a notice, or is refused. A text
+//! has at most two sentences.
 
 use super::table::{DefaultValue, OptionSpec, address, bool, duration, fraction, int, text};
 

@@ -1,7 +1,7 @@
 //! The syntax of option lists: `name=value;name=value`.
 //!
-//! White space around names and values is dropped, empty segments are ignored, and a backslash takes
-//! the next character literally.
+//! White space around names and values is removed, empty segments are ignored, and a backslash
+//! takes the next character literally.
 
 use super::error::OptionsError;
 

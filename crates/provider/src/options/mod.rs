@@ -1,8 +1,9 @@
-//! Provider options: what operators write into `wsrep_provider_options` and `wsrep_cluster_address`.
+//! Provider options: what operators write into `wsrep_provider_options` and
+//! `wsrep_cluster_address`.
 //!
-//! Galera's names are all understood, so that existing configurations load. Each is implemented here,
-//! accepted with a notice because it has no effect, or refused because accepting it would promise
-//! something that is not true. Synod's own begin with `synod.`. Any other name is an error.
+//! Galera's names are all understood, so that existing configurations load. Each is implemented
+//! here, accepted with a notice because it has no effect, or refused because accepting it would
+//! promise something that is not true. Synod's own begin with `synod.`. Any other name is an error.
 //!
 //! - `own`, `galera`: every option with its default and its text, the source of `docs/options.md`;
 //! - `list`: the syntax `name=value;name=value`; `value`: the syntax of values;
@@ -138,7 +139,7 @@ impl Options {
             .collect()
     }
 
-    /// A boolean.
+    /// Value of a yes/no option.
     pub fn bool(&self, key: BoolKey) -> bool {
         matches!(self.value(key), Value::Bool(true))
     }
@@ -156,7 +157,7 @@ impl Options {
         u64::try_from(self.int(key)).unwrap_or(0)
     }
 
-    /// A duration.
+    /// Value of a duration option.
     pub fn duration(&self, key: DurationKey) -> Duration {
         match self.value(key) {
             Value::Duration(duration) => *duration,
@@ -182,8 +183,8 @@ impl Options {
         }
     }
 
-    /// Where to listen for peers: `synod.listen_addr` if set, else `gmcast.listen_addr`. A missing port
-    /// is `base_port`.
+    /// Where to listen for peers: `synod.listen_addr` if set, else `gmcast.listen_addr`. A missing
+    /// port is `base_port`.
     pub fn listen_address(&self) -> Address {
         let base_port = u16::try_from(self.int(key::BASE_PORT)).unwrap_or(DEFAULT_PORT);
         let configured = self
@@ -298,8 +299,8 @@ impl Options {
     fn default_to(&mut self, which: DefaultValue, text: String) {
         for (spec, slot) in SPECS.iter().zip(&mut self.slots) {
             if spec.default == which && !slot.is_set {
-                // A host that is no address (say, a broken node address) leaves the option empty; what
-                // needs the address complains where it is used.
+                // A host that is no address (say, a broken node address) leaves the option empty;
+                // what needs the address complains where it is used.
                 if let Ok(value) = value::parse(spec.kind, &text) {
                     *slot = Slot {
                         text: text.clone(),
@@ -360,7 +361,7 @@ fn check(
     }
 }
 
-/// Tells about an option without meaning, unless it is set to what it is already.
+/// The notice about an option without effect, unless it is set to what it is already.
 fn notice(spec: &'static OptionSpec, slot: &Slot, value: &Value) -> Option<Notice> {
     match spec.meaning {
         Meaning::None(why) if slot.value != *value => Some(Notice {

@@ -1,4 +1,4 @@
-//! Finds what somebody who mistyped a name probably meant.
+//! Finds the name that a mistyped name probably means.
 
 /// The candidate with the smallest edit distance; the first of several.
 pub(super) fn nearest<'a>(

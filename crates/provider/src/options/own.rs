@@ -1,7 +1,7 @@
 //! Options that exist only here.
 //!
-//! A text has at most two sentences: what the option does, and the trade-off of its default. They are
-//! the source of `docs/options.md`.
+//! A text has at most two sentences: what the option does, and the trade-off of its default. They
+//! are the source of `docs/options.md`.
 
 use synod_node::LeaderWeight;
 

@@ -1,7 +1,7 @@
 //! What an option is, and the table of all of them.
 //!
-//! The table is made while compiling, so that [`key`](super::key) can refuse a name or a type that is
-//! not in it. The order of the table is the order in which options are shown.
+//! The table is made while compiling, so that [`key`](super::key) can refuse a name or a type that
+//! is not in it. The order of the table is the order in which options are shown.
 
 use super::galera::GALERA;
 use super::own::OWN;
@@ -22,7 +22,7 @@ pub enum Settable {
 /// What an option means here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Meaning {
-    /// It works.
+    /// The option works.
     Works,
     /// Accepted and shown, with a notice that says why it has no effect.
     None(&'static str),
@@ -33,7 +33,7 @@ pub enum Meaning {
 /// The value of an option that is not set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DefaultValue {
-    /// This text.
+    /// The same text on every server.
     Is(&'static str),
     /// The server's data directory.
     DataDir,
@@ -49,7 +49,7 @@ pub enum DefaultValue {
     Timing(Period),
 }
 
-/// One option.
+/// An option: its name, its value's type and default, and what it means here.
 #[derive(Clone, Copy, Debug)]
 pub struct OptionSpec {
     /// Its name, as operators write it.

@@ -103,7 +103,10 @@ fn listing_with_separators_in_values_can_be_given_back() {
 
 proptest::proptest! {
     #[test]
-    fn no_text_breaks_the_parsers(text in "[-a-zA-Z0-9_.=;\\\\ :/\\[\\]?&,é]{0,60}", name in 0..SPECS.len()) {
+    fn no_text_breaks_the_parsers(
+        text in "[-a-zA-Z0-9_.=;\\\\ :/\\[\\]?&,é]{0,60}",
+        name in 0..SPECS.len(),
+    ) {
         let _ = Options::new(defaults(), &text);
         let _ = Options::new(defaults(), &format!("{}={text}", SPECS[name].name));
         let _ = ClusterUrl::parse(&format!("synod://{text}"), DEFAULT_PORT);

@@ -34,7 +34,8 @@ impl Period {
 }
 
 impl Options {
-    /// The protocol's periods. The longest election timeout keeps its default ratio to the shortest.
+    /// The protocol's periods. The longest election timeout keeps its default ratio to the
+    /// shortest.
     pub fn timing(&self) -> Timing {
         let default = Timing::default();
         let shortest = micros(self.duration(key::ELECTION_TIMEOUT));

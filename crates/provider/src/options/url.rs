@@ -21,7 +21,7 @@ pub struct ClusterUrl {
 pub struct Peer {
     /// Name or IP address; IPv6 without brackets.
     pub host: String,
-    /// Port.
+    /// Port; the option `base_port` where the address has none.
     pub port: u16,
 }
 
@@ -97,7 +97,7 @@ impl ClusterUrl {
         })
     }
 
-    /// Whether it names nobody: the server starts a new group.
+    /// Whether it names no member: the server starts a new group.
     pub fn is_bootstrap(&self) -> bool {
         self.peers.is_empty()
     }
@@ -124,7 +124,7 @@ fn parse_peer(text: &str, default_port: u16) -> Result<Peer, UrlError> {
         return Err(bad(NO_SCHEME.to_owned()));
     }
     match address.port {
-        Some(0) => Err(bad("nobody listens on port 0".to_owned())),
+        Some(0) => Err(bad("no member can listen on port 0".to_owned())),
         port => Ok(Peer {
             host: address.host,
             port: port.unwrap_or(default_port),

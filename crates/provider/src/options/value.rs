@@ -11,23 +11,23 @@ pub enum Kind {
     Bool,
     /// A whole number within bounds, perhaps with K, M, G or T (powers of 1024), or hexadecimal.
     Int {
-        /// Smallest.
+        /// Smallest value allowed.
         min: i64,
-        /// Largest.
+        /// Largest value allowed.
         max: i64,
     },
     /// A real number within bounds.
     Real {
-        /// Smallest.
+        /// Smallest value allowed.
         min: f64,
-        /// Largest.
+        /// Largest value allowed.
         max: f64,
     },
     /// ISO 8601 of days and below: `P7D`, `PT0.5S`, `PT1M30S`.
     Duration,
     /// `host:port`, perhaps with `tcp://` before it; or empty.
     Address,
-    /// Anything.
+    /// Any text.
     Text,
 }
 

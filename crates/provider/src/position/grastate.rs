@@ -15,8 +15,8 @@ use synod_node::GroupId;
 pub const FILE_NAME: &str = "grastate.dat";
 /// Line of a file whose `safe_to_bootstrap` is no order.
 const LAST_MEMBER: &str = "# set by the server: the other members have left";
-/// Where a new version is written before it takes the place of the old one. The end of the name keeps
-/// it from being deleted on a joiner.
+/// Where a new version is written before it takes the place of the old one. The end of the name
+/// keeps it from being deleted on a joiner.
 const TEMPORARY_NAME: &str = "new.grastate.dat";
 
 /// What the file says.
@@ -28,7 +28,8 @@ pub struct SavedPosition {
     pub seqno: i64,
     /// Whether Galera's tools may start a group from this node.
     pub safe_to_bootstrap: bool,
-    /// It is the server that said so, because it was the only member left. Else it is an operator's order.
+    /// It is the server that said so, because it was the only member left. Else it is an operator's
+    /// order.
     pub last_member: bool,
 }
 
@@ -57,15 +58,16 @@ pub enum GrastateError {
     },
     /// A line has a value that cannot be one.
     #[error(
-        "{} line {line}: {name} cannot be '{value}'; correct it, or remove the file to join anew",
+        "{} line {line}: {name} cannot be '{value}'; correct it, or remove the file to join with a \
+         full copy (SST)",
         path.display()
     )]
     BadValue {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
         /// Line, from 1.
         line: usize,
-        /// Which value.
+        /// Name of the value.
         name: &'static str,
         /// What it says.
         value: String,
@@ -224,7 +226,8 @@ mod tests {
     #[test]
     fn file_has_galeras_format() {
         let expected = format!(
-            "# GALERA saved state\nversion: 2.1\nuuid:    {UUID}\nseqno:   42\nsafe_to_bootstrap: 1\n"
+            "# GALERA saved state\nversion: 2.1\nuuid:    {UUID}\nseqno:   42\n\
+             safe_to_bootstrap: 1\n"
         );
         assert_eq!(format(&position(42, true)), expected);
     }

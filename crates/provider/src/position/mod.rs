@@ -6,8 +6,8 @@
 //! | changing, or the server was killed        | group, -1             |
 //! | being replaced by a copy, or not trusted  | no group, -1          |
 //!
-//! In the second case the engine knows its position (`--wsrep-recover`). In the third it must not be
-//! believed: half a copy, or a database that differs from the others', has a position too.
+//! In the second case the engine knows its position (`--wsrep-recover`). In the third it must not
+//! be believed: half a copy, or a database that differs from the others', has a position too.
 
 pub mod grastate;
 
@@ -38,7 +38,7 @@ impl Known {
     }
 }
 
-/// See the module.
+/// Knows where the database is, and keeps `grastate.dat` up to date.
 pub(crate) struct PositionKeeper {
     data_dir: PathBuf,
     callbacks: Callbacks,
@@ -61,9 +61,9 @@ impl PositionKeeper {
         let saved = grastate::read(&data_dir)?;
         let may_bootstrap =
             saved.is_some_and(|saved| saved.safe_to_bootstrap && !saved.last_member);
-        let (position, told) = start_position(start, saved);
-        if let Some(told) = told {
-            callbacks.log(LogLevel::Info, told);
+        let (position, notice) = start_position(start, saved);
+        if let Some(notice) = notice {
+            callbacks.log(LogLevel::Info, notice);
         }
         let current = Mutex::new(Known::at(position));
         Ok(PositionKeeper {
@@ -74,8 +74,8 @@ impl PositionKeeper {
         })
     }
 
-    /// Whether an operator has said in `grastate.dat`, as Galera's handbook has it after the loss of
-    /// all servers, that a group may be begun from this server's data.
+    /// Whether an operator has written into `grastate.dat`, as Galera's handbook says for the loss
+    /// of all servers, that this server may bootstrap a group.
     pub(crate) fn may_bootstrap(&self) -> bool {
         self.may_bootstrap
     }
@@ -94,8 +94,8 @@ impl PositionKeeper {
         self.set(&mut self.lock(), Known::at(position));
     }
 
-    /// The database is at rest. Not if it must not be used: that may have turned out on another thread
-    /// while the caller found it at rest.
+    /// The database is at rest. Not if it must not be used: that may have turned out on another
+    /// thread while the caller found it at rest.
     pub(crate) fn settled(&self, group: GroupId, seqno: i64) {
         let mut current = self.lock();
         if current.position.group == group {
@@ -110,13 +110,13 @@ impl PositionKeeper {
         }
     }
 
-    /// The database is being replaced, or must be: only a full copy helps.
+    /// The database is being replaced, or must be: only a full copy (SST) helps.
     pub(crate) fn unusable(&self) {
         self.changing(GroupId::NONE);
     }
 
-    /// Whether a view has this member only. For Galera's tools, which look for the server to begin with
-    /// after a full stop; here it finds its way back without them.
+    /// Whether a view has this member only. For Galera's tools, which look for the server to
+    /// bootstrap after a full stop; here the group re-forms without them.
     pub(crate) fn set_last_member(&self, is_last_member: bool) {
         let mut current = self.lock();
         if current.is_last_member != is_last_member {
@@ -172,22 +172,22 @@ fn start_position(
         group: saved.group,
         seqno: Seqno(saved.seqno),
     };
-    let told = if start.is_defined() {
+    let notice = if start.is_defined() {
         Some(
-            "grastate.dat says that the data of this server must not be used (a full copy was \
-             interrupted, or the data differed from the others'): a full copy will be asked for, \
-             whatever wsrep_start_position says",
+            "grastate.dat says that the data of this server must not be used (a full copy (SST) \
+             was interrupted, or the data differed from the others'): a full copy will be asked \
+             for, whatever wsrep_start_position says",
         )
     } else if saved.group != GroupId::NONE && saved.seqno < 0 {
         Some(
             "the last stop was not clean and no wsrep_start_position was given, so it is not known \
-             where the database is: a full copy will be asked for. To avoid that, run mariadbd \
-             --wsrep-recover first and pass what it prints, as galera_recovery does",
+             where the database is: a full copy (SST) will be asked for. To avoid that, run \
+             mariadbd --wsrep-recover first and pass what it prints, as galera_recovery does",
         )
     } else {
         None
     };
-    (position, told)
+    (position, notice)
 }
 
 #[cfg(test)]
@@ -272,9 +272,9 @@ mod tests {
             group: GROUP,
             seqno: 40,
         };
-        let (position, told) = start_position(start, saved(GroupId::NONE, -1));
+        let (position, notice) = start_position(start, saved(GroupId::NONE, -1));
         assert_eq!(position, at(GroupId::NONE, -1));
-        assert!(told.unwrap().contains("full copy"));
+        assert!(notice.unwrap().contains("full copy"));
     }
 
     #[test]
@@ -287,9 +287,9 @@ mod tests {
 
     #[test]
     fn nothing_is_guessed_after_a_crash() {
-        let (position, told) = start_position(Gtid::UNDEFINED, saved(GROUP, -1));
+        let (position, notice) = start_position(Gtid::UNDEFINED, saved(GROUP, -1));
         assert_eq!(position, at(GROUP, -1));
-        assert!(told.unwrap().contains("--wsrep-recover"));
+        assert!(notice.unwrap().contains("--wsrep-recover"));
         assert_eq!(
             start_position(Gtid::UNDEFINED, None),
             (at(GroupId::NONE, -1), None)

@@ -1,4 +1,8 @@
 //! The provider behind the boundary: options, positions, and the present connection.
+//!
+//! - `start_node`: what `connect` does;
+//! - `change_options`: what changed options mean for a running node;
+//! - `reload_certificates`: `socket.ssl_reload`; refused certificates leave those in use.
 
 mod change_options;
 mod reload_certificates;
@@ -30,7 +34,7 @@ use crate::transaction::stream_rollbacks::StreamRollback;
 /// Number of the connection that a starting server makes.
 const FIRST_SERIAL: u64 = 1;
 
-/// See the module.
+/// One per server, from `init` to `free`.
 pub(crate) struct Provider {
     args: InitArgs,
     callbacks: Callbacks,
@@ -233,8 +237,8 @@ impl ProviderApi for Provider {
         };
         let transaction = self.transactions.open(handle);
         let mut gathered = transaction.lock();
-        // Aborted meanwhile: it is refused when it comes to be certified. An error here would make the
-        // server write a warning for each victim.
+        // Aborted meanwhile: it is refused when it comes to be certified. An error here would make
+        // the server write a warning for each victim.
         if !gathered.must_abort {
             gathered.keys.append(parts, kind);
         }

@@ -117,12 +117,13 @@ impl Provider {
         Ok(())
     }
 
-    /// An operator begins the group anew from this server. If the group turns out to live, it joins.
+    /// An operator bootstraps the group again from this server. If the group turns out to exist,
+    /// the server joins it.
     pub(super) fn begin_from_this_member(&self, connection: &Connection, node: &Node) {
-        let patience = self.options().duration(key::EVS_SUSPECT_TIMEOUT);
+        let limit = self.options().duration(key::EVS_SUSPECT_TIMEOUT);
         let joined = |state: &mut State| state.joined.is_some().then_some(());
         if connection
-            .wait_for(Some(Instant::now() + patience), joined)
+            .wait_for(Some(Instant::now() + limit), joined)
             .is_some()
         {
             return;
@@ -145,7 +146,7 @@ impl Provider {
             }
             let limit = options.duration(key::PC_WAIT_PRIM_TIMEOUT);
             let rejoin = options.duration(key::REJOIN_TIMEOUT);
-            // Whoever connects a running server anew waits at a client's prompt.
+            // When a running server connects again, an operator waits at a client's prompt.
             let is_start = connection.serial == FIRST_SERIAL;
             match node.group != GroupId::NONE {
                 true if rejoin > limit && is_start => (true, rejoin, "synod.rejoin_timeout"),
@@ -169,8 +170,9 @@ impl Provider {
         });
         let last_resort = match is_member {
             true => {
-                " If the others are lost for good, write 'safe_to_bootstrap: 1' into grastate.dat and \
-                 start this server with --wsrep-new-cluster: what only they had is lost then"
+                " If the other members are lost for good, write 'safe_to_bootstrap: 1' into \
+                 grastate.dat and start this server with --wsrep-new-cluster: what only they have \
+                 is lost then"
             }
             false => "",
         };

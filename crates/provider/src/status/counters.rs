@@ -1,25 +1,27 @@
-//! Counts for `SHOW STATUS`.
+//! Counters for `SHOW STATUS`.
+//!
+//! Any thread may count at any time; no lock is taken. `FLUSH STATUS` sets all of them to zero.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::status::latency::LatencyMeter;
 
-/// One count.
+/// A counter.
 #[derive(Debug, Default)]
 pub(crate) struct Counter(AtomicU64);
 
 impl Counter {
-    /// One more.
+    /// Adds one.
     pub(crate) fn one(&self) {
         self.add(1);
     }
 
-    /// Some more.
+    /// Adds `count`.
     pub(crate) fn add(&self, count: u64) {
         self.0.fetch_add(count, Ordering::Relaxed);
     }
 
-    /// The count.
+    /// The present count.
     pub(crate) fn get(&self) -> i64 {
         i64::try_from(self.0.load(Ordering::Relaxed)).unwrap_or(i64::MAX)
     }
@@ -34,9 +36,9 @@ impl Counter {
 pub(crate) struct Counters {
     /// Own write sets sent.
     pub(crate) replicated: Counter,
-    /// Bytes of them.
+    /// Bytes of the own write sets.
     pub(crate) replicated_bytes: Counter,
-    /// Keys in them.
+    /// Keys in the own write sets.
     pub(crate) repl_keys: Counter,
     /// Bytes of the keys.
     pub(crate) repl_keys_bytes: Counter,
@@ -44,7 +46,7 @@ pub(crate) struct Counters {
     pub(crate) repl_data_bytes: Counter,
     /// Actions received from others.
     pub(crate) received: Counter,
-    /// Bytes of them.
+    /// Bytes of the actions received.
     pub(crate) received_bytes: Counter,
     /// Own transactions committed.
     pub(crate) local_commits: Counter,
@@ -52,7 +54,7 @@ pub(crate) struct Counters {
     pub(crate) local_cert_failures: Counter,
     /// Own transactions replayed.
     pub(crate) local_replays: Counter,
-    /// Causal reads.
+    /// Reads that waited for the group's position.
     pub(crate) causal_reads: Counter,
     /// How long own actions take to be ordered.
     pub(crate) latency: LatencyMeter,

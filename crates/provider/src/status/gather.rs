@@ -1,4 +1,6 @@
-//! Gathers what the status shows.
+//! Gathers the values of one `SHOW STATUS`.
+//!
+//! Short, and takes leaf locks only: the server calls it with locks of its own held.
 
 use std::time::Instant;
 
@@ -49,7 +51,7 @@ pub(crate) fn gather(
     };
     inputs.state = local;
     if local == LocalState::Inconsistent {
-        // What this server has is no position of the group's.
+        // The database is at no position of the group.
         inputs.last_committed = Gtid::UNDEFINED;
     }
     if ended {

@@ -18,9 +18,9 @@ pub enum LocalState {
     ReceivingStateTransfer,
     /// Has the data and catches up.
     Joined,
-    /// Sends a full copy (SST), or out of flow control.
+    /// Sends a full copy (SST), or is desynced.
     DonorDesynced,
-    /// Caught up.
+    /// Has everything that was committed; serves clients.
     Synced,
     /// Could not apply what the others did, or was fenced.
     Inconsistent,
@@ -88,7 +88,7 @@ pub struct GroupStatus {
     pub protocol: i64,
     /// Number of voters.
     pub voters: i64,
-    /// How many times this server has stepped out of flow control and not back yet.
+    /// Desync requests that were not taken back.
     pub desync_count: i64,
     /// How long the group takes to order this server's actions.
     pub latency: LatencyStats,
@@ -146,7 +146,7 @@ pub struct Counters {
     pub local_cert_failures: i64,
     /// Local transactions replayed.
     pub local_replays: i64,
-    /// Causal reads.
+    /// Reads that waited for the group's position.
     pub causal_reads: i64,
 }
 
@@ -167,7 +167,7 @@ pub struct StatusInputs {
     pub deps_distance: f64,
     /// Keys in this member's certification index.
     pub cert_index_size: i64,
-    /// Local state.
+    /// State of this server in the group.
     pub state: LocalState,
     /// Local transactions that the provider knows.
     pub open_transactions: i64,

@@ -1,16 +1,16 @@
 //! How long the group takes to order this server's actions, for `wsrep_evs_repl_latency`.
 //!
-//! Measured at the client's thread: from the moment an action is handed to the node to the moment its
-//! place is known, when it is on the disks of a majority. What is shown covers the present and the last
-//! period of `evs.stats_report_period`, so that a burst is seen by whoever looks once a period, and
-//! forgotten after two.
+//! Measured at the client's thread: from the moment an action is handed to the node to the moment
+//! its seqno is known, when it is on the disks of a majority. The value covers the present and the
+//! last period of `evs.stats_report_period`: a tool that looks once a period sees each burst, and a
+//! burst is forgotten after two.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::status::inputs::LatencyStats;
 
-/// See the module.
+/// Times of two periods.
 #[derive(Debug, Default)]
 pub(crate) struct LatencyMeter(Mutex<Windows>);
 
@@ -54,13 +54,13 @@ impl LatencyMeter {
 
     fn at<T>(&self, now: Instant, period: Duration, then: impl FnOnce(&mut Windows) -> T) -> T {
         let mut windows = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        windows.go_on_to(now, period);
+        windows.advance_to(now, period);
         then(&mut windows)
     }
 }
 
 impl Windows {
-    fn go_on_to(&mut self, now: Instant, period: Duration) {
+    fn advance_to(&mut self, now: Instant, period: Duration) {
         let begun = *self.begun.get_or_insert(now);
         let age = now.saturating_duration_since(begun);
         if age < period {
@@ -158,6 +158,6 @@ mod tests {
         assert_eq!(samples(121), 1, "what came after the first period");
         assert_eq!(samples(181), 0);
         meter.note(start + Duration::from_secs(200), ms(1), PERIOD);
-        assert_eq!(samples(3600), 0, "nobody has looked for long");
+        assert_eq!(samples(3600), 0, "no look for long");
     }
 }

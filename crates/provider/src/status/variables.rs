@@ -1,9 +1,9 @@
 //! The table of all status variables: name, value, and the text in `docs/status.md`.
 //!
 //! A new variable is one row here, and a field of [`StatusInputs`] if its value is new. Names,
-//! order and types of the first 56 are Galera's, because monitoring parses them; a variable without a
-//! counterpart here is a constant zero. Synod's own follow under `synod_`, so that nothing clashes.
-//! The server puts `wsrep_` before each name and appends variables of its own.
+//! order and types of the first 56 are Galera's, because monitoring parses them; a variable without
+//! a counterpart here is a constant zero. Synod's own follow under `synod_`, so that nothing
+//! clashes. The server puts `wsrep_` before each name and appends variables of its own.
 
 use super::inputs::{GroupStatus, StatusInputs};
 use crate::api::{StatValue, StatVar};
@@ -15,7 +15,7 @@ pub enum Section {
     Position,
     /// What local clients and other members have sent, and how it ended.
     Traffic,
-    /// What waits.
+    /// Actions that wait.
     Queues,
     /// Throttling of writers, which does not exist here.
     FlowControl,
@@ -42,7 +42,7 @@ impl Section {
         Section::Own,
     ];
 
-    /// The heading.
+    /// The heading's text.
     pub fn title(self) -> &'static str {
         match self {
             Section::Position => "Position and versions",
@@ -120,7 +120,7 @@ pub struct Variable {
     pub section: Section,
     /// Name without `wsrep_`.
     pub name: &'static str,
-    /// Its value.
+    /// Where its value comes from.
     pub reading: Reading,
     /// What it is, its unit, and what zero or empty means; one or two sentences.
     pub text: &'static str,

@@ -28,10 +28,10 @@ impl Connection {
                 Some(ProposalResult::Ordered { seqno, .. }) if is_before(seqno.0, bf_seqno) => {
                     abort_outcome(Status::NotAllowed, seqno.0)
                 }
-                fate => {
+                result => {
                     gathered.must_abort = true;
                     pending.interrupt();
-                    let seqno = match fate {
+                    let seqno = match result {
                         Some(ProposalResult::Ordered { seqno, .. }) => seqno.0,
                         _ => -1,
                     };

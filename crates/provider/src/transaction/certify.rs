@@ -1,4 +1,7 @@
-//! Local transactions: from their client's threads to the group and back.
+//! Certification of local transactions: from their client's threads to the group and back.
+//!
+//! The action is made here, submitted to the node, and its result answered to the server. The
+//! leader certifies; a refused client gets a deadlock error.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +14,7 @@ use crate::transaction::streaming;
 use crate::transaction::write_set::WriteSet;
 use crate::transaction::{Gathered, Phase, Transaction};
 
-/// A transaction waits no longer for what it would be in conflict with. It holds locks meanwhile.
+/// How long a transaction waits for an action that it conflicts with. It holds locks meanwhile.
 const CONFLICT_PATIENCE: Duration = Duration::from_millis(100);
 
 impl Connection {
@@ -48,21 +51,22 @@ impl Connection {
             gathered.phase = Phase::Certifying(pending.clone());
         }
         let waited = pending.wait();
-        if let WaitResult::ProposalResult(fate) = waited {
-            self.note_latency(submitted, fate);
+        if let WaitResult::ProposalResult(result) = waited {
+            self.note_latency(submitted, result);
         }
         self.certified(&transaction, pending, waited)
     }
 
-    /// Spares a client a deadlock error, where a moment of patience can:
+    /// Spares a client a deadlock error where a short wait can:
     ///
-    /// - Before a transaction is sent, for a statement that executes alone. It may have let go of its locks, so
-    ///   that the transaction got them, while it is not released: to the group, the transaction would be older
-    ///   than it. Nothing else commits during such a statement anyway.
-    /// - After it was refused, for what it is in conflict with: the verdict may come sooner than that. A retry
-    ///   before it (`wsrep_retry_autocommit`) would only be refused again, or aborted.
+    /// - Before a transaction is sent, for a statement that executes alone. It may have let go of
+    ///   its locks, so that the transaction got them, while it is not released: to the group, the
+    ///   transaction would be older than it. Nothing else commits during such a statement anyway.
+    /// - After it was refused, for what it is in conflict with: the verdict may come sooner than
+    ///   that. A retry before it (`wsrep_retry_autocommit`) would only be refused again, or
+    ///   aborted.
     ///
-    /// Whoever needs what the transaction holds meanwhile aborts it.
+    /// An action that needs the transaction's locks meanwhile aborts it.
     fn wait_for_conflicting_action(&self, seqno: i64, transaction: &Transaction) {
         let deadline = Instant::now() + CONFLICT_PATIENCE;
         let interrupted = &transaction.interrupted;
@@ -70,16 +74,16 @@ impl Connection {
             .wait_released_unless(seqno, Some(deadline), interrupted);
     }
 
-    /// An action was submitted then, and its fate is known now.
-    pub(crate) fn note_latency(&self, submitted: Instant, fate: ProposalResult) {
-        if let ProposalResult::Ordered { .. } = fate {
+    /// Notes how long an action took from `submitted` until now, if it was ordered.
+    pub(crate) fn note_latency(&self, submitted: Instant, result: ProposalResult) {
+        if let ProposalResult::Ordered { .. } = result {
             let now = Instant::now();
             let (took, period) = (now - submitted, self.shared.options.stats_period());
             self.shared.counters.latency.note(now, took, period);
         }
     }
 
-    /// Notes the verdict and tells it.
+    /// Notes the verdict and answers it.
     pub(super) fn certified(
         &self,
         transaction: &Transaction,
@@ -110,32 +114,32 @@ impl Connection {
                     meta: Some(meta),
                 }
             }
-            WaitResult::ProposalResult(fate) => {
+            WaitResult::ProposalResult(result) => {
                 gathered.phase = Phase::Failed;
                 let conn = gathered.conn;
                 let is_streamed = gathered.stream.is_some();
                 let bf_abort_requested = gathered.must_abort;
                 drop(gathered);
-                if is_streamed && fate == ProposalResult::Unknown {
+                if is_streamed && result == ProposalResult::Unknown {
                     self.fail_unknown_stream_commit(transaction.trx_id);
                 }
-                if let ProposalResult::Conflict { with } = fate
+                if let ProposalResult::Conflict { with } = result
                     && !bf_abort_requested
                 {
                     self.wait_for_conflicting_action(with.0, transaction);
                 }
-                outcome(self.refused(transaction.trx_id, conn, fate))
+                outcome(self.refused(transaction.trx_id, conn, result))
             }
         }
     }
 
     /// What to answer for an action that was not ordered.
-    pub(crate) fn refused(&self, trx: u64, conn: u64, fate: ProposalResult) -> Status {
-        let why = match fate {
+    pub(crate) fn refused(&self, trx: u64, conn: u64, result: ProposalResult) -> Status {
+        let why = match result {
             ProposalResult::Conflict { .. } => "it conflicts with an action ordered before it",
             ProposalResult::TooOld => "its snapshot is older than the certification history",
             ProposalResult::GivenUp => {
-                "the group has given up the first part of it, see the leader's error log"
+                "the group has discarded the first part of it, see the leader's error log"
             }
             ProposalResult::Rejected => return Status::NodeFail,
             ProposalResult::Unknown

@@ -49,8 +49,8 @@ impl Connection {
         Status::Ok
     }
 
-    /// Ends a transaction's turn. With an error it does so only if the group had the same one: nothing
-    /// after an action that this server alone could not apply may get into its database.
+    /// Ends a transaction's turn. With an error it does so only if the group had the same one:
+    /// nothing after an action that this server alone could not apply may get into its database.
     pub(crate) fn commit_order_leave(
         &self,
         handle: &TrxHandle,
@@ -86,7 +86,7 @@ impl Connection {
         self.check_outcome(seqno);
     }
 
-    /// A transaction is over, or a fragment of one that goes on.
+    /// A transaction is over, or a fragment of one that continues.
     pub(crate) fn release_transaction(&self, handle: &mut TrxHandle) -> Status {
         let Some(transaction) = self.shared.transactions.get(handle) else {
             handle.opaque = None;
@@ -158,7 +158,7 @@ impl Connection {
                 "action {seqno} was given up by its client, and all appliers wait for it: this \
                  server leaves the group. Start it again: the log has the action"
             ));
-            self.sequencer.cut();
+            self.sequencer.abort();
         }
     }
 }

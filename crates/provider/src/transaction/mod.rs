@@ -1,14 +1,18 @@
 //! Local transactions: what the provider knows of each, from its first key to its release.
 //!
 //! ```text
-//!  Executing ──certify──► Submitting ──► Certifying ──ordered──► Ordered ──enter──► Entered ──leave──► Left
-//!      │                       │             │ abort                │ abort           (release ends it)
-//!      └── abort: must_abort ──┘             └────► AwaitingReplay ◄┘ ──replay──► Replaying ──► Left
+//!  Executing ─certify─► Submitting ──► Certifying ─ordered─► Ordered ─enter─► Entered ─leave─► Left
+//!      │                     │             │ abort              │ abort        (release ends it)
+//!      └─ abort: must_abort ─┘             └───► AwaitingReplay ◄┘ ─replay─► Replaying ─► Left
 //! ```
-//! A streamed transaction goes round: after each of its fragments but the last, its release leads from
-//! Left back to Executing. An aborted fragment is not replayed, see `stream.rs`.
+//! A streamed transaction goes round: after each of its fragments but the last, its release leads
+//! from Left back to Executing. An aborted fragment is not replayed, see `streaming.rs`.
 //!
 //! A transaction's own thread drives it; another thread may abort it at any time and must not wait.
+//!
+//! - `certify`, `commit_order`, `replay`, `abort`: the calls of the server, in their usual order;
+//! - `streaming`, `stream_rollbacks`: transactions that are sent in fragments while they run;
+//! - `toi`: statements that execute alone at one place in the order; `write_set`: what travels.
 
 mod abort;
 mod certify;
@@ -31,7 +35,7 @@ use synod_node::{KeySet, Pending};
 
 use crate::api::{OpaqueId, TrxHandle, WsFlags};
 
-/// Where a transaction is.
+/// How far a transaction is.
 #[derive(Clone, Debug)]
 pub(crate) enum Phase {
     /// Collects keys and data.
@@ -80,7 +84,7 @@ pub(crate) struct Gathered {
     pub(crate) conn: u64,
     /// What it depends on, once ordered.
     pub(crate) depends_on: i64,
-    /// Somebody of higher priority wants it gone.
+    /// An action of higher priority has requested its abort (BF abort).
     pub(crate) must_abort: bool,
     /// Serial number of the connection it was submitted on; its place in the order means nothing to
     /// any other.
@@ -101,7 +105,8 @@ impl Gathered {
 pub(crate) struct Transaction {
     /// The server's number.
     pub(crate) trx_id: u64,
-    /// Interrupts its wait for the commit order, for the end of a pause, or for what it would conflict with.
+    /// Interrupts its wait for the commit order, for the end of a pause, or for what it would
+    /// conflict with.
     pub(crate) interrupted: AtomicBool,
     gathered: Mutex<Gathered>,
 }
@@ -194,7 +199,7 @@ impl Transactions {
     }
 }
 
-/// The handle of an action that is applied here: told apart from local ones by its top bit.
+/// The handle of an action that is applied here. Its top bit distinguishes it from local ones.
 pub(crate) fn applied_handle(trx_id: u64, seqno: i64) -> TrxHandle {
     let number = APPLIED_BIT | seqno.unsigned_abs();
     TrxHandle {

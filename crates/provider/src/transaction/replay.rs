@@ -45,7 +45,7 @@ impl Connection {
                 self.shared.counters.local_replays.one();
                 Status::Ok
             }
-            Err(_) if self.sequencer.is_cut_off(seqno) => {
+            Err(_) if self.sequencer.is_aborted_before(seqno) => {
                 transaction.lock().phase = Phase::Failed;
                 Status::TrxFail
             }
@@ -68,9 +68,9 @@ impl Connection {
         match phase {
             Phase::Ordered(seqno) => self.place_unless_rolled_back(transaction, seqno),
             Phase::Certifying(pending) | Phase::AwaitingReplay(pending) => {
-                let fate = pending.wait_for_result();
+                let result = pending.wait_for_result();
                 let mut gathered = transaction.lock();
-                if let ProposalResult::Ordered { seqno, depends_on } = fate {
+                if let ProposalResult::Ordered { seqno, depends_on } = result {
                     gathered.depends_on = depends_on.0;
                     drop(gathered);
                     return self.place_unless_rolled_back(transaction, seqno.0);
@@ -78,11 +78,11 @@ impl Connection {
                 gathered.phase = Phase::Failed;
                 let is_streamed = gathered.stream.is_some();
                 drop(gathered);
-                if is_streamed && fate == ProposalResult::Unknown {
+                if is_streamed && result == ProposalResult::Unknown {
                     self.fail_unknown_stream_commit(transaction.trx_id);
                 }
-                // Whatever it was, the client is told to try again.
-                let _ = self.refused(transaction.trx_id, conn, fate);
+                // For any of these the client gets a deadlock error and tries again.
+                let _ = self.refused(transaction.trx_id, conn, result);
                 None
             }
             Phase::Executing

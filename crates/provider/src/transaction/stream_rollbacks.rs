@@ -3,8 +3,8 @@
 //!
 //! - The client rolls back, or its fragment is aborted: the server calls `rollback` under locks of
 //!   its own. So the rollback is queued, and a thread of this connection orders it.
-//! - The server leaves, or dies: it orders nothing. The next view is without this session, and every
-//!   server rolls back the streamed transactions of sessions that are not in the view.
+//! - The server leaves, or dies: it orders nothing. The next view is without this session, and
+//!   every server rolls back the streamed transactions of sessions that are not in the view.
 //!
 //! The thread lives as long as the connection.
 

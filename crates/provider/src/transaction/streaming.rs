@@ -10,18 +10,20 @@
 //! ```
 //! The rollback is in `stream_rollbacks.rs`.
 //!
-//! What earlier fragments touched stays protected by two things, as ordinary transactions are: a write
-//! set that has not seen a fragment conflicts with its keys; one that has seen it comes from a server
-//! where the open transaction holds its rows. A write set ordered before the next fragment aborts the
-//! client here. Fragments of one transaction share a key, so that each depends on the one before.
+//! What earlier fragments touched stays protected by two things, as ordinary transactions are: a
+//! write set that has not seen a fragment conflicts with its keys; one that has seen it comes from
+//! a server where the open transaction holds its rows. A write set ordered before the next fragment
+//! aborts the client here. Fragments of one transaction share a key, so that each depends on the
+//! one before.
 //!
 //! Two rules keep members alike:
 //!
-//! * A client waits for the commit of its streamed transaction until the result is known, even while
-//!   the group is lost: once the client has rolled back, this server could not commit it any more.
-//! * A view without this server, or one that repeats the members of the one before, makes every server
-//!   roll back the streamed transactions that began before it. A commit of such a one that is ordered
-//!   later does nothing, here as elsewhere.
+//! * A client waits for the commit of its streamed transaction until the result is known, even
+//!   while the group is lost: once the client has rolled back, this server could not commit it any
+//!   more.
+//! * A view without this server, or one that repeats the members of the one before, makes every
+//!   server roll back the streamed transactions that began before it. A commit of such a one that
+//!   is ordered later does nothing, here as elsewhere.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, MutexGuard};
@@ -81,8 +83,8 @@ impl LostStreams {
 }
 
 impl Connection {
-    /// A write set is about to be submitted with these flags: the flags that it travels with. If it is
-    /// a fragment, it gets the key that all fragments of its transaction share.
+    /// A write set is about to be submitted with these flags: the flags that it travels with. If it
+    /// is a fragment, it gets the key that all fragments of its transaction share.
     pub(crate) fn note_fragment(
         &self,
         trx: u64,
@@ -258,8 +260,8 @@ impl Connection {
         None
     }
 
-    /// A streamed transaction was rolled back here, while the other members may commit it. This server
-    /// cannot commit it any more: the fragments are gone from its table.
+    /// A streamed transaction was rolled back here, while the other members may commit it. This
+    /// server cannot commit it any more: the fragments are gone from its table.
     pub(crate) fn fail_unknown_stream_commit(&self, trx: u64) {
         self.inconsistent(&format!(
             "the streamed transaction {trx} was rolled back here, while the group may have \
@@ -267,8 +269,8 @@ impl Connection {
         ));
     }
 
-    /// Aborts a transaction during or between its fragments. Its place does not matter: it holds its
-    /// locks beyond the fragment.
+    /// Aborts a transaction during or between its fragments. Its place does not matter: it holds
+    /// its locks beyond the fragment.
     pub(crate) fn abort_fragment(
         &self,
         transaction: &Transaction,
@@ -301,8 +303,8 @@ impl Connection {
         abort_outcome(Status::Ok, seqno)
     }
 
-    /// Whether the action is a fragment that a client of this session has given up. It has no effect
-    /// here and passes the order by itself.
+    /// Whether the action is a fragment that a client of this session has given up. It has no
+    /// effect here and passes the order by itself.
     pub(crate) fn passes_own_fragment(
         &self,
         seqno: i64,

@@ -33,7 +33,7 @@ fn connection() -> Connection {
     Connection::new(shared, 1, DonorPreference::parse(""), 1 << 20)
 }
 
-/// A transaction whose fate is not known.
+/// A transaction whose result is not known.
 fn certifying(connection: &Connection) -> (TrxHandle, Arc<Transaction>, Arc<Pending>) {
     let mut handle = TrxHandle {
         trx_id: TRX,
@@ -75,11 +75,11 @@ fn verdict_that_comes_together_with_an_abort_still_leads_to_a_replay() {
     let (_, transaction, pending) = certifying(&connection);
     assert_eq!(answer(connection.abort(-1, TRX)), (Status::Ok, -1));
     let seqno = synod_node::Seqno(8);
-    let fate = ProposalResult::Ordered {
+    let result = ProposalResult::Ordered {
         seqno,
         depends_on: synod_node::Seqno(6),
     };
-    let outcome = connection.certified(&transaction, pending, WaitResult::ProposalResult(fate));
+    let outcome = connection.certified(&transaction, pending, WaitResult::ProposalResult(result));
     assert_eq!(outcome.status, Status::BfAbort);
     assert_eq!(outcome.meta.unwrap().gtid.seqno, 8);
 }
@@ -92,8 +92,8 @@ fn refused_transaction_waits_for_what_it_conflicts_with_until_that_needs_it_gone
         let (connection, transaction) = (connection.clone(), transaction.clone());
         std::thread::spawn(move || {
             let with = synod_node::Seqno(i64::MAX);
-            let fate = WaitResult::ProposalResult(ProposalResult::Conflict { with });
-            connection.certified(&transaction, pending, fate).status
+            let result = WaitResult::ProposalResult(ProposalResult::Conflict { with });
+            connection.certified(&transaction, pending, result).status
         })
     };
     while !matches!(transaction.lock().phase, Phase::Failed) {

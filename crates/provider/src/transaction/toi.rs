@@ -1,4 +1,6 @@
-//! Statements that execute at one place in the order everywhere, and alone (DDL).
+//! TOI: statements (DDL) that execute at one place in the order on all servers, and alone.
+//!
+//! The order is taken from `to_execute_start` to `to_execute_end` of the same connection.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -77,9 +79,9 @@ impl Connection {
             .replicated_bytes
             .add(action.data.len() as u64);
         let submitted = Instant::now();
-        let fate = node.submit(&action).wait_for_result();
-        self.note_latency(submitted, fate);
-        let (seqno, depends_on) = match fate {
+        let result = node.submit(&action).wait_for_result();
+        self.note_latency(submitted, result);
+        let (seqno, depends_on) = match result {
             ProposalResult::Ordered { seqno, depends_on } => (seqno.0, depends_on.0),
             ProposalResult::Conflict { .. }
             | ProposalResult::TooOld
@@ -122,8 +124,9 @@ impl Connection {
         }
     }
 
-    /// The statement is done. An error that `wsrep_ignore_apply_errors` does not let pass is reported to
-    /// the group as any other: either the same statement fails on all servers, or this server differs.
+    /// The statement is done. An error that `wsrep_ignore_apply_errors` does not let pass is
+    /// reported to the group as any other: either the same statement fails on all servers, or this
+    /// server differs.
     pub(crate) fn to_execute_end(&self, conn: u64, error: Option<&[u8]>) -> Status {
         let Some(seqno) = self.statements.end(conn) else {
             return Status::TrxMissing;

@@ -1,4 +1,4 @@
-//! The data part of an action: what one server tells the others beside the write set itself.
+//! The data part of an action: the write set with what other servers must know about it.
 //!
 //! ```text
 //! version u8 | reserved u8 | reserved u16 | flags u32 | trx u64 | conn u64 | write set
@@ -12,7 +12,7 @@ use crate::api::WsFlags;
 const VERSION: u8 = 1;
 const HEADER_BYTES: usize = 24;
 
-/// See the module.
+/// A write set with the header that it travels with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct WriteSet {
     /// As the server gave them, plus `ISOLATION` for statements in total order.
@@ -31,9 +31,9 @@ pub(crate) struct WriteSet {
     "action {seqno} is not a write set this version understands ({len} bytes, version {version})"
 )]
 pub(crate) struct WriteSetError {
-    /// Which action.
+    /// Seqno of the action.
     pub(crate) seqno: i64,
-    /// Its length.
+    /// Length of its data in bytes.
     pub(crate) len: usize,
     /// Its first byte.
     pub(crate) version: u8,

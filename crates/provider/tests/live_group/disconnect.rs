@@ -119,7 +119,7 @@ fn transaction_of_an_earlier_connection_cannot_disturb_the_next() {
     assert_eq!((old.certify(), old.enter(), old.leave()), (0, 0, 0));
     let mut executing = server.begin("executing");
     let inner = server.inner;
-    // It is in nobody's interest to wait for the whole limit: it is freed below.
+    // There is no need to wait for the whole limit: it is freed below.
     let disconnecting = thread::spawn(move || {
         // SAFETY: a table.
         unsafe {
@@ -257,7 +257,7 @@ fn used_port_is_an_error_that_names_it() {
 fn connecting_twice_is_refused() {
     let server = Server::bootstrapped("n1", 1);
     assert_eq!(server.connect("gcomm://", true), WSREP_NODE_FAIL);
-    assert_eq!(server.write("a"), 2, "the first goes on");
+    assert_eq!(server.write("a"), 2, "the first continues");
 }
 
 #[test]

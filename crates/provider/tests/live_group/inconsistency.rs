@@ -77,9 +77,9 @@ fn statement_that_fails_alike_everywhere_throws_nobody_out() {
     for server in &servers[1..] {
         server.inner.until("its failure", |s| s.contains(&failed));
     }
-    servers[1].write("all go on");
+    servers[1].write("all continue");
     for server in [&servers[0], &servers[2]] {
-        server.wait_applied("all go on");
+        server.wait_applied("all continue");
         assert_eq!(server.status("local_state_comment"), "Synced");
     }
 }
@@ -96,7 +96,7 @@ fn server_on_which_a_statement_fails_alone_leaves() {
     };
     two.inner.until("execution", |s| s.contains(&executed));
     wait_size(&two, 1);
-    two.write("goes on");
+    two.write("continues");
 }
 
 /// It has committed, and its client was told so: what it wrote is in the log, and stays there; what
@@ -122,8 +122,8 @@ fn server_that_did_what_others_could_not_leaves_though_it_had_no_error() {
                 .contains(&Seen::FailedAlike { seqno: odd })
         );
     }
-    servers[1].write("goes on");
-    servers[2].wait_applied("goes on");
+    servers[1].write("continues");
+    servers[2].wait_applied("continues");
 }
 
 #[test]
@@ -135,7 +135,7 @@ fn policy_lets_one_success_stand_against_more_errors() {
     has_left(&servers[1]);
     has_left(&servers[2]);
     wait_size(&servers[0], 1);
-    servers[0].write("goes on");
+    servers[0].write("continues");
 }
 
 /// The others have decided before it gets there, and it has to agree with them.
@@ -183,7 +183,7 @@ fn server_that_waits_for_a_decision_can_be_stopped() {
     assert_eq!(odd.leave(), WSREP_OK);
     odd.release();
     wait_size(&one, 1);
-    one.write("goes on");
+    one.write("continues");
 }
 
 /// It is behind and has no say, but what it repeats was decided before.
@@ -209,8 +209,8 @@ fn server_that_repeats_what_failed_everywhere_may_fail_again() {
     two.wait_synced(1);
     assert!(two.inner.seen().contains(&Seen::FailedAlike { seqno }));
     two.wait_applied("later");
-    two.write("goes on");
-    one.wait_applied("goes on");
+    two.write("continues");
+    one.wait_applied("continues");
 }
 
 /// Here it does not fail on anybody else.
@@ -231,5 +231,5 @@ fn server_that_is_behind_and_fails_alone_leaves() {
     has_left(&two);
     assert!(two.applied().is_empty());
     wait_size(&one, 1);
-    one.write("goes on");
+    one.write("continues");
 }

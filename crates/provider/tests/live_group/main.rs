@@ -1,5 +1,5 @@
-//! A real provider with a real node, called as a server calls it: what the contract between server and
-//! provider demands of both together, from `connect` to `free`.
+//! A real provider with a real node, called as a server calls it: what the contract between server
+//! and provider demands of both together, from `connect` to `free`.
 #![allow(missing_docs)]
 
 mod disconnect;

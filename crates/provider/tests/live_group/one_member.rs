@@ -253,7 +253,7 @@ fn statement_in_total_order_is_alone() {
     assert_eq!((status, meta.gtid.seqno, meta.depends_on), (WSREP_OK, 3, 2));
     assert_eq!((meta.stid.trx, meta.stid.conn), (u64::MAX, 5));
     let mut after = server.begin("b");
-    assert_eq!(after.certify(), WSREP_OK, "ordering goes on");
+    assert_eq!(after.certify(), WSREP_OK, "ordering continues");
     let waiting = later(move || (after.enter(), after));
     let second = later(move || inner.execute_start(6, "other"));
     assert_eq!(server.inner.last_committed().seqno, 2);

@@ -1,5 +1,5 @@
-//! Plays a MariaDB server around a real provider with a real node: applier threads, clients, and what
-//! the server does in its callbacks. Everything that waits has a limit.
+//! Plays a MariaDB server around a real provider with a real node: applier threads, clients, and
+//! what the server does in its callbacks. Everything that waits has a limit.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -53,7 +53,7 @@ pub(crate) enum Seen {
     FailedAlike {
         seqno: i64,
     },
-    /// Part of a transaction that goes on.
+    /// Part of a transaction that continues.
     Fragment {
         seqno: i64,
         data: String,
@@ -144,7 +144,7 @@ pub(crate) fn next_number() -> u64 {
     NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
-/// A directory nobody else has.
+/// A directory of its own.
 pub(crate) fn new_dir() -> PathBuf {
     let name = format!("synod-live-{}-{}", std::process::id(), next_number());
     let dir = std::env::temp_dir().join(name);
@@ -320,7 +320,7 @@ impl Server {
         unsafe { self.inner.t().free.unwrap()(self.inner.table) };
     }
 
-    /// Shuts down in good order and keeps the data.
+    /// Shuts down in an orderly way and keeps the data.
     pub(crate) fn stop(self) -> (PathBuf, u16) {
         self.disconnect();
         self.join_appliers();
@@ -508,7 +508,7 @@ impl Inner {
                 "never: {what}\n{seen:?}\n{:?}",
                 self.log_lines()
             );
-            // Some of what is asked for is told by nobody.
+            // Some of what is asked for is never announced.
             let patience = left.min(Duration::from_millis(20));
             seen = self.changed.wait_timeout(seen, patience).unwrap().0;
         }
@@ -729,7 +729,7 @@ impl Trx {
         }
     }
 
-    /// Certifies what is appended as a fragment, and goes on; its seqno.
+    /// Certifies what is appended as a fragment, and continues; its seqno.
     pub(crate) fn stream(&mut self, flags: u32) -> i64 {
         assert_eq!(
             self.certify_as(flags),
@@ -746,7 +746,7 @@ impl Trx {
     pub(crate) fn end_fragment(&mut self) -> wsrep_status_t {
         // SAFETY: valid arguments.
         let status = unsafe { self.inner.t().release.unwrap()(self.inner.table, &mut self.handle) };
-        assert!(!self.handle.opaque.is_null(), "the transaction goes on");
+        assert!(!self.handle.opaque.is_null(), "the transaction continues");
         status
     }
 

@@ -119,7 +119,7 @@ fn unknown_position_is_never_guessed() {
     assert_eq!(server.connect(&url, false), WSREP_OK);
     server.add_applier();
     server.join_appliers();
-    assert!(server.inner.logged("a full copy is needed"));
+    assert!(server.inner.logged("a full copy (SST) is needed"));
     assert_eq!(server.final_views(), 1);
 }
 
@@ -272,7 +272,7 @@ fn server_may_leave_during_a_full_copy() {
     assert!(two.grastate().unwrap().0.starts_with("00000000-"));
     one.copy_sent(UNDEFINED, -32);
     one.wait_synced(2);
-    one.write("goes on");
+    one.write("continues");
 }
 
 #[test]
@@ -298,7 +298,7 @@ fn donor_takes_one_joiner_at_a_time() {
     while donations(&one.inner.seen()) + donations(&two.inner.seen()) < 2 {
         assert!(
             std::time::Instant::now() < deadline,
-            "nobody gives the second copy"
+            "no donor gives the second copy"
         );
         thread::yield_now();
     }

@@ -122,7 +122,7 @@ fn abort_of_a_fragment_in_its_turn_is_told_at_its_release() {
     assert_eq!(one.inner.rollback(trx.id()), WSREP_OK);
     trx.release();
     two.inner.until("rollback", rolled_back(Some("a")));
-    one.write("goes on");
+    one.write("continues");
 }
 
 #[test]
@@ -140,14 +140,14 @@ fn fragment_aborted_before_its_turn_passes_the_order_by_itself() {
     let mut trx = one.begin("a");
     assert_eq!(trx.certify_as(FIRST), WSREP_OK);
     assert_eq!(trx.seqno(), before + 1);
-    // By whoever holds up the order: it comes before the fragment, and needs the rows.
+    // By the action that holds up the order: it comes before the fragment, and needs the rows.
     assert_eq!(one.inner.abort(before, trx.id()), (WSREP_OK, before + 1));
     assert_eq!(trx.enter(), WSREP_TRX_FAIL);
     trx.release();
     go.send(()).unwrap();
     two.inner.until("rollback", rolled_back(Some("a")));
     one.inner.until("its own rollback", rolled_back(None));
-    assert_eq!(one.write("goes on"), before + 3);
+    assert_eq!(one.write("continues"), before + 3);
 }
 
 #[test]

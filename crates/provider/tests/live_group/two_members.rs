@@ -27,7 +27,7 @@ pub(crate) fn pair(appliers: usize) -> (Server, Server) {
     (one, two)
 }
 
-/// Waits for what nobody announces.
+/// Waits for what is not announced.
 fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     let deadline = std::time::Instant::now() + LIMIT;
     while !holds() {
@@ -103,7 +103,7 @@ fn conflict_is_refused_without_a_place_in_the_order() {
     assert_eq!(
         two.write("next"),
         winner + 1,
-        "nobody else has seen the loser"
+        "no other server has seen the loser"
     );
 }
 
@@ -248,7 +248,7 @@ fn member_that_cannot_apply_leaves_and_is_not_trusted_again() {
             })
         )
     });
-    one.write("goes on");
+    one.write("continues");
 }
 
 #[test]
@@ -329,7 +329,12 @@ fn last_member_is_marked_as_such_and_that_is_no_order() {
     assert!(!safe(&one) && !safe(&two));
     let (dir, port) = two.stop();
     one.wait_status("synod_voters", "1");
-    let lone = |s: &Seen| matches!(s, Seen::View { members: 1, status, .. } if *status == WSREP_VIEW_PRIMARY);
+    let lone = |s: &Seen| match s {
+        Seen::View {
+            members, status, ..
+        } => *members == 1 && *status == WSREP_VIEW_PRIMARY,
+        _ => false,
+    };
     one.inner.until("a view without the other", |seen| {
         seen.last().is_some_and(lone)
     });

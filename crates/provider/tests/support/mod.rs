@@ -182,7 +182,7 @@ impl Host {
 impl Drop for Host {
     fn drop(&mut self) {
         self.free();
-        // SAFETY: from `calloc`; nobody calls it any more.
+        // SAFETY: from `calloc`; it is not called any more.
         unsafe { libc::free(self.table.cast()) };
     }
 }

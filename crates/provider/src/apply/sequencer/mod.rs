@@ -6,19 +6,19 @@
 //! * what is **released**: completely finished, with everything before it;
 //! * the **queue** of delivered actions, and which of them an applier may start.
 //!
-//! An applier is only handed work that can run at once: an action whose `depends_on` is released. It
-//! may be handed a later action while an earlier one waits for its dependency, but never the last
-//! free applier: appliers that run ahead wait for the commit order at their end, and somebody must
-//! be left to start the action they wait for.
+//! An applier is only handed work that can run at once: an action whose `depends_on` is released.
+//! It may be handed a later action while an earlier one waits for its dependency, but never the
+//! last free applier: appliers that run ahead wait for the commit order at their end, and a thread
+//! must be left to start the action they wait for.
 //!
 //! ```text
 //!            stop                    drained, or the deadline
 //!   Open ───────────► Draining ─────────────────────────────► appliers go, the last one
-//!     └──── cut ──────────┴──────────► Cut ─────────────────►  shows the final view
+//!     └── abort ──────────┴──────────► Aborted ─────────────────►  shows the final view
 //! ```
 //!
-//! One mutex guards it all, held for O(log n) steps and never while waiting. Threads are woken one by
-//! one, each by what it waits for.
+//! One mutex guards it all, held for O(log n) steps and never while waiting. Threads are woken one
+//! by one, each by what it waits for.
 
 mod gate;
 mod queue;
@@ -50,7 +50,7 @@ pub(crate) enum Entered {
     Stopped,
 }
 
-/// See the module.
+/// The commit order, the queue, and what is released, under one lock.
 pub(crate) struct Sequencer {
     state: Mutex<State>,
     /// Room in the queue. Only delivery waits for it.
@@ -125,7 +125,7 @@ impl Sequencer {
         max - max / 4
     }
 
-    /// Starts anew after `position`. Only while nothing is under way.
+    /// Begins again after `position`. Only while nothing is under way.
     pub(crate) fn reset(&self, position: i64) {
         let mut state = self.lock();
         assert!(
@@ -174,7 +174,7 @@ impl Sequencer {
         result
     }
 
-    /// What has `seqno` begins: a statement that executes alone.
+    /// The statement at `seqno` begins, which executes alone.
     pub(crate) fn begin_alone(&self, seqno: i64) {
         self.alone.store(seqno, Ordering::Release);
     }
@@ -222,7 +222,8 @@ impl Sequencer {
         self.move_on(&mut state);
     }
 
-    /// Passes the order with something that needs nothing done in it, everything before being released.
+    /// Passes the order with something that needs nothing done in it, everything before being
+    /// released.
     pub(crate) fn pass(&self, seqno: i64) {
         let mut state = self.lock();
         assert_eq!(state.left + 1, seqno, "a view is a barrier");
@@ -231,12 +232,12 @@ impl Sequencer {
         self.move_on(&mut state);
     }
 
-    /// There is nothing to do at `seqno` on this server: it passes the order by itself when its turn
-    /// comes, and is released.
+    /// There is nothing to do at `seqno` on this server: it passes the order by itself when its
+    /// turn comes, and is released.
     pub(crate) fn skip(&self, seqno: i64) {
         let mut state = self.lock();
         assert!(seqno > state.entered, "{seqno} has had its turn");
-        // Whoever ends the order waits for it.
+        // A stop waits for it.
         state.locals.insert(seqno);
         state.void.insert(seqno);
         self.move_on(&mut state);
@@ -307,7 +308,7 @@ impl Sequencer {
         }
         let at = state.begun();
         state.pause_at = Some(at);
-        while state.released < at && state.course != Course::Cut {
+        while state.released < at && state.course != Course::Aborted {
             state = self.wait_for_pause(state);
         }
         (state.released >= at).then_some(at)
@@ -321,7 +322,7 @@ impl Sequencer {
         }
     }
 
-    /// Whoever waits with this flag for a release, or for the end of a pause, goes on.
+    /// Ends the waits with this flag for a release, or for the end of a pause.
     pub(crate) fn interrupt_waits(&self, flag: &AtomicBool) {
         let state = self.lock();
         flag.store(true, Ordering::Release);

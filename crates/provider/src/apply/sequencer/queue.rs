@@ -85,7 +85,7 @@ impl Sequencer {
     /// The client of a local action is gone without finishing it: an applier has to.
     ///
     /// # Errors
-    /// None is left that could, so the order cannot go on.
+    /// No applier is left that could apply it, so the order cannot advance.
     pub(crate) fn adopt(&self, item: Queued) -> Result<(), NoApplier> {
         let mut state = self.lock();
         let seqno = item.seqno();
@@ -102,7 +102,8 @@ impl Sequencer {
         Ok(())
     }
 
-    /// Adds a task: done once everything delivered so far, and everything up to `after`, is released.
+    /// Adds a task: done once everything delivered so far, and everything up to `after`, is
+    /// released.
     pub(crate) fn add_task(&self, after: i64, task: Task) {
         let mut state = self.lock();
         if state.is_open() {
@@ -163,7 +164,7 @@ impl Sequencer {
             }
             let deadline = match state.course {
                 Course::Draining { deadline, .. } => Some(deadline),
-                Course::Open | Course::Cut => None,
+                Course::Open | Course::Aborted => None,
             };
             state.idle.push(gate.clone());
             drop(state);
@@ -171,13 +172,13 @@ impl Sequencer {
             state = self.lock();
             if deadline.is_some_and(|at| Instant::now() >= at) {
                 state.idle.retain(|idle| !idle.is(&gate));
-                self.cut_locked(&mut state);
+                self.abort_locked(&mut state);
             }
         }
     }
 
     /// No more deliveries. What was begun, and what local clients wait for, is finished until
-    /// `deadline`; the rest of the queue is dropped: it is in the log. A pause stays in force.
+    /// `deadline`; the rest of the queue is forgotten: it is in the log. A pause stays in force.
     pub(crate) fn stop(&self, deadline: Instant) {
         let mut state = self.lock();
         if !state.is_open() {
@@ -196,13 +197,13 @@ impl Sequencer {
         self.wake_pauses(&state);
     }
 
-    /// Stops at once: nothing enters any more, nobody waits any longer.
-    pub(crate) fn cut(&self) {
-        self.cut_locked(&mut self.lock());
+    /// Stops at once: nothing enters any more, and every wait ends.
+    pub(crate) fn abort(&self) {
+        self.abort_locked(&mut self.lock());
     }
 
-    fn cut_locked(&self, state: &mut State) {
-        state.course = Course::Cut;
+    fn abort_locked(&self, state: &mut State) {
+        state.course = Course::Aborted;
         state.queue.truncate(i64::MIN);
         state.tasks.clear();
         state.wake_all();
@@ -211,19 +212,19 @@ impl Sequencer {
     }
 
     /// Whether the order ends before this seqno.
-    pub(crate) fn is_cut_off(&self, seqno: i64) -> bool {
+    pub(crate) fn is_aborted_before(&self, seqno: i64) -> bool {
         self.lock().never_enters(seqno)
     }
 
-    /// After [`Sequencer::stop`]: waits until what was begun is finished, and cuts off what is not by
+    /// After [`Sequencer::stop`]: waits until what was begun is finished, and aborts the rest on
     /// the deadline.
     pub(crate) fn finish(&self) {
         let (to, deadline) = match self.lock().course {
             Course::Draining { to, deadline } => (to, deadline),
-            Course::Open | Course::Cut => return,
+            Course::Open | Course::Aborted => return,
         };
         if !self.wait_released(to, Some(deadline)) {
-            self.cut();
+            self.abort();
         }
     }
 

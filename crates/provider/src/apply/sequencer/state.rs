@@ -7,22 +7,24 @@ use super::gate::Gate;
 use super::queue::{Task, Work};
 use super::waiting::Waiting;
 
-/// Whether the order goes on.
+/// How far the order is from its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Course {
-    /// It does.
+    /// Actions are delivered, enter and leave.
     Open,
     /// Nothing is delivered any more; what has begun is finished.
     Draining {
         /// The last seqno to finish.
         to: i64,
-        /// When that is given up.
+        /// When the rest is aborted.
         deadline: Instant,
     },
     /// Nothing enters any more.
-    Cut,
+    Aborted,
 }
 
+/// Everything that the sequencer's lock guards.
+///
 /// ```text
 ///  released <= left <= entered <= left + 1        (all: highest seqno so far)
 /// ```
@@ -124,7 +126,7 @@ impl State {
             Course::Open => false,
             Course::Draining { to, .. } => seqno > to,
             // What is inside may finish.
-            Course::Cut => seqno > self.entered,
+            Course::Aborted => seqno > self.entered,
         }
     }
 
@@ -133,7 +135,7 @@ impl State {
         match self.course {
             Course::Open => false,
             Course::Draining { to, .. } => seqno > to,
-            Course::Cut => true,
+            Course::Aborted => true,
         }
     }
 
@@ -142,7 +144,7 @@ impl State {
         match self.course {
             Course::Open => false,
             Course::Draining { to, .. } => self.released >= to,
-            Course::Cut => true,
+            Course::Aborted => true,
         }
     }
 

@@ -225,7 +225,7 @@ fn storm(seed: u64) {
     let appliers = 1 + dice.roll(6);
     let room = if dice.one_in(2) { 2_000 } else { usize::MAX };
     let stop_at = 1 + dice.roll(2 * len as u64) as i64;
-    let is_cut = dice.one_in(6);
+    let is_aborted = dice.one_in(6);
     let (kinds, depends_on) = draw_history(&mut dice, len);
     let witness = Arc::new(Witness {
         sequencer: Sequencer::new(0, room),
@@ -302,10 +302,10 @@ fn storm(seed: u64) {
         witness.stopped.store(true, Ordering::SeqCst);
         witness.sequencer.stop(Instant::now() + LIMIT);
     }
-    if is_cut {
+    if is_aborted {
         // Appliers must have been drained by then: they take a refusal for a bug.
         witness.sequencer.finish();
-        witness.sequencer.cut();
+        witness.sequencer.abort();
     }
     drop(done);
     let stuck = all_done

@@ -507,10 +507,10 @@ fn idle_appliers_are_woken_one_for_each_ready_action() {
     assert_eq!(
         sequencer.lock().idle.len(),
         2,
-        "4 cannot start, so nobody is woken for it"
+        "4 cannot start, so no applier is woken for it"
     );
     drop(idle);
-    sequencer.cut();
+    sequencer.abort();
 }
 
 #[test]
@@ -566,7 +566,7 @@ fn abandoned_local_action_is_still_applied_after_stop() {
     assert_eq!(
         sequencer.adopt(action(2, 0)),
         Ok(()),
-        "beyond the end: dropped"
+        "beyond the end: forgotten"
     );
     assert_starts(&sequencer, 1);
     finish_one(&sequencer, 1);
@@ -584,7 +584,7 @@ fn stop_keeps_a_pause() {
     assert_eq!(
         result(&client),
         Entered::Stopped,
-        "somebody copies the files"
+        "a backup copies the files"
     );
     assert!(matches!(pick(&sequencer), Some(Work::End { last: true })));
 }
@@ -625,7 +625,7 @@ fn cut_lets_every_waiter_go() {
     until(&sequencer, |s| {
         !s.release_waiters.is_empty() && s.pause_waiters == 1 && s.idle.len() == 1
     });
-    sequencer.cut();
+    sequencer.abort();
     assert_eq!(result(&enters), Entered::Stopped);
     assert!(!result(&reads), "1 will never be released");
     assert_eq!(result(&pauses), None);
@@ -639,10 +639,10 @@ fn cut_lets_every_waiter_go() {
 }
 
 #[test]
-fn who_is_inside_when_the_order_is_cut_may_finish() {
+fn who_is_inside_when_the_order_is_aborted_may_finish() {
     let sequencer = sequencer(1);
     assert_eq!(sequencer.enter(1, None), Entered::Yes);
-    sequencer.cut();
+    sequencer.abort();
     sequencer.leave(1);
     sequencer.release(1);
     assert_eq!(sequencer.released(), 1);
@@ -655,7 +655,7 @@ fn finish_cuts_what_is_late() {
     sequencer.push_local(1);
     sequencer.stop(Instant::now());
     sequencer.finish();
-    assert!(sequencer.is_cut_off(1));
+    assert!(sequencer.is_aborted_before(1));
 }
 
 #[test]
@@ -670,21 +670,21 @@ fn late_applier_hears_of_the_end() {
 fn lost_applier_is_not_counted() {
     let sequencer = sequencer(2);
     sequencer.applier_lost();
-    sequencer.cut();
+    sequencer.abort();
     assert!(matches!(sequencer.next(), Work::End { last: true }));
     sequencer.applier_lost();
     assert_eq!(sequencer.appliers(), 0);
 }
 
 #[test]
-fn replay_that_has_begun_is_cut_off_by_a_stop_during_a_pause() {
+fn replay_that_has_begun_is_aborted_before_by_a_stop_during_a_pause() {
     let sequencer = sequencer(0);
     assert!(sequencer.begin_local(1));
     assert_eq!(sequencer.pause(), Some(0));
-    assert!(!sequencer.is_cut_off(1));
+    assert!(!sequencer.is_aborted_before(1));
     sequencer.stop(far());
     assert!(
-        sequencer.is_cut_off(1),
+        sequencer.is_aborted_before(1),
         "its failure is no failure to apply"
     );
     assert!(!sequencer.begin_local(2));

@@ -55,7 +55,7 @@ struct Item {
     queued: Queued,
 }
 
-/// See the module. Everything is O(log n).
+/// The actions that wait for an applier. Everything is O(log n).
 #[derive(Default)]
 pub(super) struct Waiting {
     items: BTreeMap<i64, Item>,
