@@ -1,4 +1,4 @@
-//! Which protocol version a group speaks, and who may be in it.
+//! Which protocol version a group speaks, and which members it may have.
 
 mod harness;
 
@@ -13,7 +13,9 @@ fn speaking(n: u64, min: u16, max: u16) -> Member {
 }
 
 fn try_change(sim: &mut Sim, change: ConfigChange) -> Result<(), ConfigError> {
-    let leader = sim.ready_leader().expect("a leader in good weather");
+    let leader = sim
+        .ready_leader()
+        .expect("a leader, as there are no faults");
     sim.with(leader, |core, now| core.change_config(now, change))
         .map(|_| ())
 }
@@ -72,7 +74,7 @@ fn group_does_not_rise_above_what_a_member_speaks_nor_go_down() {
 }
 
 #[test]
-fn who_does_not_speak_the_groups_version_stays_out() {
+fn member_that_does_not_speak_the_groups_version_is_refused() {
     let mut sim = Sim::group(7, 1, Options::default());
     for (min, max) in [(2, 2), (2, 9)] {
         let newcomer = speaking(2, min, max);
@@ -102,6 +104,6 @@ fn who_does_not_speak_the_groups_version_stays_out() {
             upgrade(&mut sim, 1, 2, 3),
             Err(ConfigError::Protocol { protocol: 1, .. })
         ),
-        "a program that left version 1 behind is not for this group"
+        "the group speaks version 1, which that program does not"
     );
 }

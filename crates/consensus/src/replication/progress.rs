@@ -513,6 +513,31 @@ mod tests {
         peer.rejected(LogIndex(refused), index, hint, Time(sent_at))
     }
 
+    fn mode(peer: &Peer) -> ProgressMode {
+        peer.snapshot(MemberId(2)).mode
+    }
+
+    /// The headers that a follower lacks are no longer in memory: the leader sends them from its disk,
+    /// one message at a time, and streams again once the rest is in memory.
+    #[test]
+    fn member_far_behind_catches_up_from_disk_and_streams_again() {
+        let mut log = log(&[1; 10]);
+        log.trim(LogIndex(9), 2);
+        let mut peer = Peer::new(LogIndex(4), Time(0));
+        assert_eq!(sent(&mut peer, &log, 0), [4], "a probe without entries");
+        assert_eq!(mode(&peer), ProgressMode::Probe);
+        peer.acknowledged(LogIndex(3), Time(10), &log);
+        assert_eq!(sent(&mut peer, &log, 10), [4], "to the end of the log");
+        assert_eq!(mode(&peer), ProgressMode::CatchUp);
+        // The driver has shortened the message.
+        peer.acknowledged(LogIndex(6), Time(20), &log);
+        assert_eq!(sent(&mut peer, &log, 20), [7]);
+        assert_eq!(mode(&peer), ProgressMode::CatchUp);
+        peer.acknowledged(LogIndex(8), Time(30), &log);
+        assert_eq!(mode(&peer), ProgressMode::Stream);
+        assert_eq!(sent(&mut peer, &log, 30), [9, 10]);
+    }
+
     /// Messages overtake each other: the follower refuses those that arrive before their
     /// predecessors.
     #[test]

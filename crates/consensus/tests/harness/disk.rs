@@ -28,7 +28,7 @@ pub struct Image {
     pub repair: Option<EntryId>,
 }
 
-/// What no member reaches (see the log's format on unknown promises).
+/// Distance to terms that no member reaches (see the log's format on unknown votes).
 pub const OUT_OF_REACH: u64 = 1 << 32;
 
 impl Image {
@@ -60,8 +60,8 @@ impl Image {
         self.has(id) || self.repair.is_some_and(|until| id <= until)
     }
 
-    /// Damage behind `keep`. If what was promised cannot be read either, the member leaves all terms in
-    /// which it may have promised something.
+    /// Damages the log after `keep`. If the vote record is unreadable, too, the member leaves all
+    /// terms in which it may have voted.
     pub fn damage(&mut self, keep: LogIndex, promises_readable: bool) {
         let mut until = self.last().max(self.repair.unwrap_or_default());
         if !promises_readable {
@@ -159,8 +159,8 @@ impl Image {
             .collect()
     }
 
-    /// What the log layer would tell a starting core; `headers` of the newest entries.
-    pub fn recovered(&self, headers: usize) -> Recovered {
+    /// What the log layer hands to a starting core, with the headers of all entries.
+    pub fn recovered(&self) -> Recovered {
         let mut term_starts: Vec<(Term, LogIndex)> = Vec::new();
         for (header, _) in &self.entries {
             if term_starts
@@ -170,18 +170,12 @@ impl Image {
                 term_starts.push((header.term, header.index));
             }
         }
-        let skip = self.entries.len().saturating_sub(headers.max(1));
         Recovered {
             vote: self.vote,
             base: self.base.clone(),
             term_starts,
             configs: self.configs(),
-            tail: self
-                .entries
-                .iter()
-                .skip(skip)
-                .map(|(header, _)| *header)
-                .collect(),
+            tail: self.entries.iter().map(|(header, _)| *header).collect(),
             repair: self.repair,
         }
     }

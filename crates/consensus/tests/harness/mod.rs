@@ -1,7 +1,10 @@
-//! A group of cores in one thread, in virtual time, with a network and disks that misbehave.
+//! The group that scripts run in: cores in one thread, in virtual time, with a network and disks.
 //!
-//! Every effect is performed here and every rule that the core must keep towards the outside is
-//! checked when it is (see also `oracle`). One seed decides everything.
+//! It performs every effect, and checks with each one that the core keeps its rules (see also
+//! `oracle`). One seed decides everything. It has no random faults: those are the simulator's
+//! (`testing/sim`), which runs the whole member. Here a script, or a test about damaged logs,
+//! weights or protocol versions, says what happens.
+// Each test file uses a part of it.
 #![allow(dead_code, unreachable_pub, missing_docs)]
 
 pub mod disk;
@@ -23,44 +26,32 @@ use oracle::Oracle;
 
 pub const MS: u64 = 1_000;
 pub const SECOND: u64 = 1_000_000;
+/// Size of every proposal.
+const PAYLOAD_BYTES: u32 = 1000;
 
 /// How the outside world behaves.
 #[derive(Clone, Debug)]
 pub struct Options {
-    pub loss: f64,
     pub duplicates: f64,
     pub delay_us: (u64, u64),
     pub sync_us: (u64, u64),
-    /// Clocks differ by up to this rate, plus or minus.
-    pub drift_ppm: i64,
     pub refusals: f64,
-    /// Broken connections are reported.
+    /// Whether broken connections are reported.
     pub hints: bool,
     pub limits: Limits,
     pub timing: Timing,
-    /// Headers handed to a restarting core.
-    pub recovered_headers: usize,
-    /// How often a proposal is polled at once, not together with those that follow.
-    pub polled_at_once: f64,
-    /// Some of the proposals are chunks.
-    pub chunks: bool,
 }
 
 impl Default for Options {
     fn default() -> Options {
         Options {
-            loss: 0.0,
             duplicates: 0.0,
             delay_us: (300, 600),
             sync_us: (MS, 2 * MS),
-            drift_ppm: 0,
             refusals: 0.0,
             hints: true,
             limits: Limits::default(),
             timing: Timing::default(),
-            recovered_headers: 1000,
-            polled_at_once: 0.7,
-            chunks: true,
         }
     }
 }
@@ -73,19 +64,17 @@ pub struct Node {
     session: SessionId,
     epoch: u64,
     offset_us: u64,
-    rate_ppm: i64,
     pub tick_at: Option<u64>,
     /// Delivered up to here.
     delivered: LogIndex,
-    /// Never comes back.
+    /// Whether its disk is lost, so that it never restarts.
     pub gone: bool,
-    pub writes: u64,
     /// In force before the input that is being performed: commits are counted before what they
     /// lead to.
     config_before: Config,
 }
 
-/// Something on its way.
+/// A message, or the end of a sync, that will happen.
 #[derive(Clone, Debug)]
 pub enum Event {
     Message {
@@ -114,13 +103,13 @@ pub enum Event {
 /// What a script shows of a step.
 #[derive(Clone, Debug)]
 pub enum Seen {
-    /// A message left; lost if the link is cut.
+    /// A message left; lost if the link is blocked.
     Sent { event: Event, lost: bool },
     /// A member's core asked for this (anything but sending).
     Effect(MemberId, Effect),
     /// What the leader made of a proposal.
     ProposalDedup(MemberId, Origin, DedupVerdict),
-    /// An origin knows the fate of its proposal.
+    /// An origin knows the result of its proposal.
     Resolved { origin: Origin, committed: bool },
 }
 
@@ -137,15 +126,10 @@ pub struct Sim {
     sessions: u64,
     reads: BTreeMap<u64, (MemberId, LogIndex)>,
     next_read: u64,
-    pub reads_done: u64,
-    pub lease_reads_possible: u64,
-    /// Messages by kind, for assertions on traffic.
-    pub sent: BTreeMap<&'static str, u64>,
-    pub resolved: u64,
     pub resets: u64,
-    /// Everybody knows all weights, once there is one.
+    /// All members know all weights, once there is one.
     pub preferences: BTreeMap<MemberId, LeaderPreference>,
-    /// What happened since it was emptied last, if somebody looks.
+    /// What happened since it was emptied last; `None`: not recorded.
     pub seen: Option<Vec<Seen>>,
 }
 
@@ -178,18 +162,14 @@ impl Sim {
             sessions: 0,
             reads: BTreeMap::new(),
             next_read: 0,
-            reads_done: 0,
-            lease_reads_possible: 0,
-            sent: BTreeMap::new(),
-            resolved: 0,
             resets: 0,
             preferences: BTreeMap::new(),
             seen: None,
         }
     }
 
-    /// A group of `voters` members, 1 to n, formed the ordinary way: one bootstraps, the others join
-    /// as learners and are promoted.
+    /// A group of `voters` members, 1 to n, formed the ordinary way: one bootstraps, the others
+    /// join as learners and are promoted.
     pub fn group(seed: u64, voters: u64, options: Options) -> Sim {
         let mut sim = Sim::new(seed, options);
         (1..=voters).for_each(|n| sim.add_node(id(n)));
@@ -247,7 +227,6 @@ impl Sim {
 
     /// A member that is not started yet.
     pub fn place_node(&mut self, node: MemberId) {
-        let drift = self.options.drift_ppm;
         self.nodes.insert(
             node,
             Node {
@@ -258,11 +237,9 @@ impl Sim {
                 session: SessionId(0),
                 epoch: 0,
                 offset_us: self.rng.random_range(0..SECOND),
-                rate_ppm: self.rng.random_range(-drift..=drift),
                 tick_at: None,
                 delivered: LogIndex(0),
                 gone: false,
-                writes: 0,
                 config_before: Config::default(),
             },
         );
@@ -272,12 +249,7 @@ impl Sim {
         self.sessions += 1;
         let session = SessionId(self.sessions);
         let seed = self.rng.random();
-        let Options {
-            limits,
-            timing,
-            recovered_headers,
-            ..
-        } = self.options.clone();
+        let Options { limits, timing, .. } = self.options.clone();
         let params = CoreParams {
             id: node,
             timing,
@@ -287,7 +259,7 @@ impl Sim {
         let local = self.local(node);
         let state = self.node_mut(node);
         assert!(state.core.is_none() && !state.gone);
-        let recovered = state.disk.durable.recovered(recovered_headers);
+        let recovered = state.disk.durable.recovered();
         let base = recovered.base.last;
         state.delivered = base.index;
         state.core = Some(Core::new(params, recovered, local));
@@ -301,14 +273,14 @@ impl Sim {
         }
     }
 
-    /// This member has that preference, and all learn of its weight.
+    /// Gives this member that preference; all members learn of its weight.
     pub fn prefer(&mut self, node: MemberId, preference: LeaderPreference) {
         self.preferences.insert(node, preference);
-        self.tell_weights();
+        self.spread_weights();
     }
 
-    /// As the driver does time and again.
-    pub fn tell_weights(&mut self) {
+    /// Sets the weights at all members, as drivers do from time to time.
+    pub fn spread_weights(&mut self) {
         if self.preferences.is_empty() {
             return;
         }
@@ -343,7 +315,7 @@ impl Sim {
         }
     }
 
-    /// The log of a member that is down turns out to be damaged behind `keep`.
+    /// Damages the log of a member that is down after entry `keep`.
     pub fn damage(&mut self, node: MemberId, keep: LogIndex, promises_readable: bool) {
         let disk = &mut self.node_mut(node).disk;
         disk.durable.damage(keep, promises_readable);
@@ -411,23 +383,11 @@ impl Sim {
     // --- clocks -----------------------------------------------------------------------------
 
     pub fn local(&self, node: MemberId) -> Time {
-        let Node {
-            offset_us,
-            rate_ppm,
-            ..
-        } = self.node(node);
-        let elapsed = self.now as i128 * (1_000_000 + *rate_ppm as i128) / 1_000_000;
-        Time(offset_us + elapsed as u64)
+        Time(self.node(node).offset_us + self.now)
     }
 
     fn global(&self, node: MemberId, local: Time) -> u64 {
-        let Node {
-            offset_us,
-            rate_ppm,
-            ..
-        } = self.node(node);
-        let elapsed = local.0.saturating_sub(*offset_us).min(u64::MAX / 4) as i128;
-        (elapsed * 1_000_000 / (1_000_000 + *rate_ppm as i128)) as u64 + 1
+        local.0.saturating_sub(self.node(node).offset_us) + 1
     }
 
     // --- the world --------------------------------------------------------------------------
@@ -479,7 +439,8 @@ impl Sim {
             };
             let voters: Vec<_> = core.config().config.voters().collect();
             text += &format!(
-                "{id} {:?} term {} leader {:?} commit {} last {} base {} durable {} config {} {voters:?} \
+                "{id} {:?} term {} leader {:?} commit {} last {} base {} durable {} \
+                 config {} {voters:?} \
                  oldest {:?} {:?}\n",
                 core.role(),
                 core.term(),
@@ -547,7 +508,6 @@ impl Sim {
                 let node = self.node_mut(to);
                 let mine = node.core.is_some() && node.session == origin.session;
                 if mine && node.outbox.refused(term, origin.number) {
-                    self.resolved += 1;
                     self.oracle.refused(origin);
                     self.note(|| Seen::Resolved {
                         origin,
@@ -581,7 +541,7 @@ impl Sim {
     }
 
     fn transmit(&mut self, from: MemberId, to: MemberId, event: Event) {
-        let lost = self.blocked.contains(&(from, to)) || self.rng.random_bool(self.options.loss);
+        let lost = self.blocked.contains(&(from, to));
         self.note(|| Seen::Sent {
             event: event.clone(),
             lost,
@@ -700,7 +660,6 @@ impl Sim {
                 if let Some((header, _)) = self.oracle.committed.get(index.0 as usize - 1) {
                     assert_eq!(header.seqno, seqno);
                 }
-                self.reads_done += 1;
             }
         }
     }
@@ -729,7 +688,6 @@ impl Sim {
         let state = self.node_mut(node);
         let reset = matches!(op, Op::Reset(_));
         state.disk.write(ticket, op);
-        state.writes += 1;
         if reset {
             state.delivered = state.disk.written.base.last.index;
             let base = state.disk.written.base.last.term;
@@ -791,41 +749,34 @@ impl Sim {
             term: durable_term,
             voted_for,
         } = disk.durable.vote;
-        let name = match &message.body {
-            Body::PreVote { .. } => "pre_vote",
-            Body::PreVoteReply { .. } => "pre_vote_reply",
+        let term = message.term;
+        match &message.body {
             Body::Vote { .. } => {
-                assert_eq!(
-                    (durable_term, voted_for),
-                    (message.term, Some(node)),
-                    "own vote first"
-                );
-                "vote"
+                let own_vote = (durable_term, voted_for);
+                assert_eq!(own_vote, (term, Some(node)), "own vote first");
             }
             Body::VoteReply { granted } => {
-                let on_disk = (durable_term, voted_for) == (message.term, Some(message.to));
-                assert!(!granted || on_disk, "vote told before it is durable");
-                "vote_reply"
+                let on_disk = (durable_term, voted_for) == (term, Some(message.to));
+                assert!(!granted || on_disk, "vote sent before it is durable");
             }
-            Body::Append(_) => "append",
             Body::AppendReply(reply) => {
-                assert_eq!(durable_term, message.term, "term told before it is durable");
+                assert_eq!(durable_term, term, "term sent before it is durable");
                 if let AppendOutcome::Durable { index } = reply.outcome {
                     self.check_acknowledged(node, index);
                 }
-                "append_reply"
             }
-            Body::Heartbeat { .. } => "heartbeat",
             Body::HeartbeatReply { .. } => {
-                assert_eq!(durable_term, message.term, "term told before it is durable");
-                "heartbeat_reply"
+                assert_eq!(durable_term, term, "term sent before it is durable");
             }
-            Body::InstallBase { .. } => "install_base",
-            Body::TimeoutNow => "timeout_now",
-            Body::Read { .. } => "read",
-            Body::ReadReply { .. } => "read_reply",
-        };
-        *self.sent.entry(name).or_default() += 1;
+            Body::PreVote { .. }
+            | Body::PreVoteReply { .. }
+            | Body::Append(_)
+            | Body::Heartbeat { .. }
+            | Body::InstallBase { .. }
+            | Body::TimeoutNow
+            | Body::Read { .. }
+            | Body::ReadReply { .. } => {}
+        }
         let to = message.to;
         self.transmit(node, to, Event::Message { message, configs });
     }
@@ -870,7 +821,6 @@ impl Sim {
                     (node, session)
                 );
                 assert_eq!(number, header.origin.number);
-                self.resolved += 1;
                 self.note(|| Seen::Resolved {
                     origin: header.origin,
                     committed: true,
@@ -932,7 +882,6 @@ impl Sim {
                 newest <= Some(core.term()),
                 "{node} has a lease in spite of {newest:?}"
             );
-            self.lease_reads_possible += 1;
         }
     }
 
@@ -990,12 +939,6 @@ impl Sim {
 
     fn proposal_came(&mut self, to: MemberId, tag: Term, origin: Origin, oldest: u64) {
         let refuse = self.rng.random_bool(self.options.refusals);
-        let kind = if self.options.chunks && origin.number % 7 == 3 {
-            EntryKind::Chunk
-        } else {
-            EntryKind::Action
-        };
-        let size = self.rng.random_range(0..2000);
         let state = self.node_mut(to);
         state
             .dedup
@@ -1005,16 +948,16 @@ impl Sim {
         let state = self.node_mut(to);
         match verdict {
             DedupVerdict::WrongTerm | DedupVerdict::AlreadyAppended => {}
-            DedupVerdict::AlreadyRefused => self.tell_refused(to, tag, origin),
+            DedupVerdict::AlreadyRefused => self.send_refusal(to, tag, origin),
             DedupVerdict::New if refuse && state.core.as_ref().is_some_and(Core::is_leader) => {
                 state.dedup.refused(origin);
-                self.tell_refused(to, tag, origin);
+                self.send_refusal(to, tag, origin);
             }
             DedupVerdict::New => {
                 let depends_on = self.core(to).last_seqno();
-                let (payload_len, payload_crc) = (size, 0);
+                let (payload_len, payload_crc) = (PAYLOAD_BYTES, 0);
                 let proposal = Proposal {
-                    kind,
+                    kind: EntryKind::Action,
                     origin,
                     depends_on,
                     payload_len,
@@ -1026,12 +969,7 @@ impl Sim {
                     Ok(header) => {
                         assert_eq!(header.origin, origin);
                         self.node_mut(to).dedup.appended(origin);
-                        // Proposals that come together are polled together.
-                        if self.rng.random_bool(self.options.polled_at_once) {
-                            self.drain(to);
-                        } else {
-                            self.node_mut(to).tick_at = Some(self.now + 200);
-                        }
+                        self.drain(to);
                     }
                     Err(ProposeError::NotLeader { .. }) => {}
                     Err(ProposeError::LeaderTransfer | ProposeError::Busy) => {
@@ -1050,7 +988,7 @@ impl Sim {
         }
     }
 
-    fn tell_refused(&mut self, from: MemberId, term: Term, origin: Origin) {
+    fn send_refusal(&mut self, from: MemberId, term: Term, origin: Origin) {
         let to = origin.member;
         self.transmit(
             from,
@@ -1076,11 +1014,7 @@ impl Sim {
         !self.reads.contains_key(&read)
     }
 
-    pub fn reads_open(&self) -> usize {
-        self.reads.len()
-    }
-
-    /// Drops the member's log up to `index`, if that is allowed.
+    /// Purges the member's log up to `index`, if that is allowed.
     pub fn purge(&mut self, node: MemberId, index: LogIndex) {
         let core = self.core(node);
         let limit = core.commit_index().min(core.durable_index());
@@ -1103,7 +1037,7 @@ impl Sim {
 
     // --- network ----------------------------------------------------------------------------
 
-    /// Cuts both directions between the members in `part` and all others.
+    /// Blocks both directions between the members in `part` and all others.
     pub fn isolate(&mut self, part: &[MemberId]) {
         let all: Vec<MemberId> = self.nodes.keys().copied().collect();
         for a in &all {

@@ -24,10 +24,6 @@ impl Oracle {
         LogIndex(self.committed.len() as u64)
     }
 
-    pub fn is_committed(&self, origin: Origin) -> bool {
-        self.ordered.contains(&key(origin))
-    }
-
     /// Election safety (Raft, figure 3).
     pub fn leader(&mut self, term: Term, leader: MemberId) {
         let known = self.leaders.insert(term, leader);
@@ -59,7 +55,7 @@ impl Oracle {
         );
     }
 
-    /// State machine safety: everybody commits the same. Returns whether this is the first commit.
+    /// State machine safety: all members commit the same. Returns whether this is the first commit.
     pub fn committed(&mut self, header: &EntryHeader, by_term: Term) -> bool {
         let position = header.index.0 as usize - 1;
         if let Some((known, _)) = self.committed.get(position) {
@@ -89,7 +85,7 @@ impl Oracle {
         true
     }
 
-    /// The origin told its client that this will never be.
+    /// The origin has reported to its client that this proposal is refused.
     pub fn refused(&mut self, origin: Origin) {
         let origin = key(origin);
         assert!(

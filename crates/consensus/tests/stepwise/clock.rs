@@ -12,7 +12,7 @@ const STEPS_MAX: usize = 10_000;
 const TIMEOUTS_MAX: usize = 20;
 
 impl World {
-    /// Time passes for all, but only this member looks at its clock.
+    /// Time passes for all members, but only this one's timers fire.
     pub(super) fn campaign(&mut self, node: MemberId) -> Done {
         self.up(node)?;
         if self.sim.core(node).is_leader() {
@@ -33,12 +33,12 @@ impl World {
         let core = self.sim.core(node);
         if (core.term(), core.role()) == before {
             self.output
-                .push(format!("{} does not stand", show::member(node)));
+                .push(format!("{} is no candidate", show::member(node)));
         }
         Ok(())
     }
 
-    /// Two candidacies suffice: the first may only have learned of a higher term.
+    /// Two candidacies suffice: the first may only raise the term.
     pub(super) fn lead(&mut self, node: MemberId) -> Done {
         for _ in 0..2 {
             self.campaign(node)?;
@@ -56,7 +56,7 @@ impl World {
         Err(format!("{} does not win", show::member(node)))
     }
 
-    /// Whether it asked for votes since the last output, or had nobody to ask.
+    /// Whether it has asked for votes since the last output, or needed no others.
     fn asked(&self, node: MemberId) -> bool {
         let seen = self.sim.seen.as_deref().unwrap_or_default();
         self.sim.core(node).is_leader()

@@ -16,7 +16,7 @@ pub enum Command {
     Disk(MemberId, Stored),
     /// Syncs return at once, or when the script says so.
     DiskSpeed(MemberId, DiskSpeed),
-    /// A member nobody knows yet, with an empty disk.
+    /// A member without a configuration, with an empty disk.
     New(MemberId),
     Start(MemberId),
     /// Everything not synced is lost.
@@ -27,10 +27,10 @@ pub enum Command {
     Read(MemberId, String),
     /// Time passes until its election timeout.
     Campaign(MemberId),
-    /// It stands until it leads, and all is quiet. For the way to a situation.
+    /// It is a candidate until it leads, and no message is on its way. For the way to a situation.
     Lead(MemberId),
     Tick(MemberId, u64),
-    /// Time passes, in microseconds; nobody looks at the clock.
+    /// Time passes, in microseconds; no timer fires.
     Wait(u64),
     /// Everything happens by itself for a while, in microseconds.
     Run(u64),
@@ -46,23 +46,25 @@ pub enum Command {
     Partition(Vec<Vec<MemberId>>),
     Cut(Link),
     Heal,
-    /// The first member hears that its connection to the second broke, or is there again.
+    /// The first member's connection to the second broke, or was restored.
     Connection(MemberId, MemberId, bool),
     Transfer(MemberId, MemberId),
+    /// The order to continue without a majority.
+    Force(MemberId),
     Change(MemberId, Change),
     /// The leader may promote the second by itself.
     Eligible(MemberId, MemberId),
-    /// Everybody knows all weights from the first of these on.
+    /// All members know all weights from the first of these on.
     Weight(MemberId, LeaderWeight),
-    /// Whether it hands over to heavier ones.
+    /// Whether it hands over to members of higher weight.
     HandsOver(MemberId, bool),
     Purge(MemberId, u64),
-    /// The second starts its log here, if the first has to tell it.
+    /// The second starts its log here, if the first has to send it a base.
     Base(MemberId, MemberId, u64),
     Status,
     Log(Option<MemberId>),
     AssertMember(MemberId, String, String),
-    AssertFate(String, String),
+    AssertResult(String, String),
 }
 
 pub struct Stored {
@@ -87,7 +89,7 @@ pub enum Change {
 }
 
 impl Change {
-    /// Whom it is about.
+    /// The members that the change names.
     pub fn members(&self) -> impl Iterator<Item = MemberId> + use<> {
         let (one, other) = match self {
             Change::Add(id) | Change::Promote(id) | Change::Demote(id) | Change::Remove(id) => {
@@ -107,7 +109,7 @@ pub enum Handling {
     Reverse,
 }
 
-/// Anybody where `None`.
+/// `None` at an end: any member.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Link {
     pub from: Option<MemberId>,
@@ -153,6 +155,7 @@ const USAGE: &[(&str, &str)] = &[
     ("disconnect", "<member> <from member>"),
     ("connect", "<member> <to member>"),
     ("transfer", "<leader> <member>"),
+    ("force", "<member>"),
     ("add", "<leader> <member>"),
     ("promote", "<leader> <member>"),
     ("demote", "<leader> <member>"),
@@ -167,7 +170,7 @@ const USAGE: &[(&str, &str)] = &[
     ("log", "[<member>]"),
     (
         "assert",
-        "<member> <what> <value>, or: <name of a transaction or read> <fate>",
+        "<member> <what> <value>, or: <name of a transaction or read> <result>",
     ),
 ];
 
@@ -208,6 +211,7 @@ fn parse_members(verb: &str, words: &[&str]) -> Parsed {
         ("disconnect", [a, b]) => two(|a, b| Command::Connection(a, b, false), a, b),
         ("connect", [a, b]) => two(|a, b| Command::Connection(a, b, true), a, b),
         ("transfer", [a, b]) => two(Command::Transfer, a, b),
+        ("force", [a]) => one(Command::Force, a),
         ("eligible", [a, b]) => two(Command::Eligible, a, b),
         ("add", [a, b]) => two(|a, b| Command::Change(a, Change::Add(b)), a, b),
         ("promote", [a, b]) => two(|a, b| Command::Change(a, Change::Promote(b)), a, b),
@@ -270,9 +274,10 @@ fn parse_world(verb: &str, words: &[&str]) -> Parsed {
         ("partition", [_, ..]) => Some(sides(words).map(Command::Partition)),
         ("heal", []) => Some(Ok(Command::Heal)),
         ("status", []) => Some(Ok(Command::Status)),
-        ("assert", [name, fate]) => {
-            Some(Ok(Command::AssertFate(name.to_string(), fate.to_string())))
-        }
+        ("assert", [name, result]) => Some(Ok(Command::AssertResult(
+            name.to_string(),
+            result.to_string(),
+        ))),
         ("assert", [a, what, value @ ..]) => {
             let value = value.join(" ");
             Some(member(a).map(|a| Command::AssertMember(a, what.to_string(), value)))

@@ -100,7 +100,7 @@ impl World {
         Ok(())
     }
 
-    /// Tells what follows at once, so that it is clear what came of which message.
+    /// Shows the consequences at once, so that it is clear which message had which.
     fn deliver(&mut self, key: Key) {
         let event = self.sim.queue.remove(&key).expect("just seen");
         let text = self.names.event(&event);
@@ -113,7 +113,7 @@ impl World {
         if self.output.len() == before + 1 {
             let down = to.is_some_and(|to| self.up(to).is_err());
             self.output[before] += if down {
-                " nobody there"
+                " finds no member"
             } else {
                 " changes nothing"
             };
@@ -146,7 +146,7 @@ impl World {
         Ok(())
     }
 
-    /// Whatever is on its way across is lost, too.
+    /// Messages on their way across are lost, too.
     pub(super) fn partition(&mut self, sides: &[Vec<MemberId>]) -> Done {
         for node in sides.iter().flatten() {
             self.known(*node)?;

@@ -1,4 +1,4 @@
-//! What a script is told, and what it asserts.
+//! What a script's commands show, and what it may assert.
 
 use synod_consensus::{EntryId, MemberId};
 
@@ -10,7 +10,7 @@ impl World {
     pub(super) fn show_seen(&mut self, messages: bool) {
         let all = self.sim.seen.as_mut().map(std::mem::take);
         for seen in all.unwrap_or_default() {
-            self.note_fate(&seen);
+            self.note_result(&seen);
             let held = |node| self.sim.node(node).disk.held;
             let shown = self.names.seen(&seen, held);
             let line = shown.filter(|(is_message, _)| messages || !is_message);
@@ -18,14 +18,14 @@ impl World {
         }
     }
 
-    fn note_fate(&mut self, seen: &Seen) {
+    fn note_result(&mut self, seen: &Seen) {
         let Seen::Resolved { origin, committed } = seen else {
             return;
         };
         if let Some(name) = self.names.proposals.get(origin) {
-            let fate = if *committed { "committed" } else { "refused" };
-            self.fates
-                .insert(name.clone(), ProposalResult::Proposal(fate));
+            let result = if *committed { "committed" } else { "refused" };
+            self.results
+                .insert(name.clone(), ProposalResult::Proposal(result));
         }
     }
 
@@ -86,12 +86,12 @@ impl World {
     /// What can be asserted of a member, as text.
     fn field(&self, node: MemberId, what: &str) -> Option<String> {
         let core = self.sim.core(node);
-        let nobody = || "nobody".to_owned();
+        let none = || "none".to_owned();
         let image = &self.sim.node(node).disk.written;
         Some(match what {
             "role" => show::role(core.role()).to_owned(),
             "term" => core.term().to_string(),
-            "leader" => core.leader().map_or_else(nobody, show::member),
+            "leader" => core.leader().map_or_else(none, show::member),
             "commit" => core.commit_index().to_string(),
             "last" => core.last_id().to_string(),
             "durable" => core.durable_index().to_string(),
@@ -105,7 +105,7 @@ impl World {
                 let terms: Vec<String> = terms.map(|(header, _)| header.term.to_string()).collect();
                 terms.join(" ")
             }
-            "vote" => image.vote.voted_for.map_or_else(nobody, show::member),
+            "vote" => image.vote.voted_for.map_or_else(none, show::member),
             _ => return None,
         })
     }
@@ -121,16 +121,16 @@ impl World {
         Err(format!("{name} {what} is '{found}', not '{value}'"))
     }
 
-    pub(super) fn assert_fate(&mut self, name: &str, fate: &str) -> Done {
-        let known = self.fates.get(name);
+    pub(super) fn assert_result(&mut self, name: &str, result: &str) -> Done {
+        let known = self.results.get(name);
         let found = match known.ok_or_else(|| format!("nothing is called '{name}'"))? {
-            ProposalResult::Proposal(fate) => fate,
+            ProposalResult::Proposal(result) => result,
             ProposalResult::Read(read) if self.sim.is_read_done(*read) => "answered",
             ProposalResult::Read(_) => "open",
         };
-        if found == fate {
+        if found == result {
             return Ok(());
         }
-        Err(format!("{name} is '{found}', not '{fate}'"))
+        Err(format!("{name} is '{found}', not '{result}'"))
     }
 }

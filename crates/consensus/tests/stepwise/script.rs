@@ -67,7 +67,7 @@ impl Script {
             }
             let indented = |lines: &[String]| lines.join("\n    ");
             Err(format!(
-                "'{}' gave\n    {}\nrecorded is\n    {}\n(SYNOD_WRITE_SCRIPTS=1 records it anew)",
+                "'{}' gave\n    {}\nrecorded is\n    {}\n(SYNOD_WRITE_SCRIPTS=1 records it again)",
                 step.text,
                 indented(&output),
                 indented(&step.recorded)

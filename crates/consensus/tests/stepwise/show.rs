@@ -1,4 +1,7 @@
-//! How things are written in a script's output.
+//! How a script's output is written.
+//!
+//! Every line begins with the member that it is about. Messages name sender, receiver, kind and
+//! term.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +12,7 @@ use synod_consensus::{
 
 use crate::harness::{Event, Seen};
 
-/// The words that messages begin with, and are selected by.
+/// Kinds of messages, as scripts name them.
 pub const KINDS: &[&str] = &[
     "pre-vote",
     "pre-vote-reply",
@@ -160,7 +163,7 @@ impl Names {
             Body::PreVoteReply { granted } | Body::VoteReply { granted } => answer(granted),
             Body::Vote { last, transfer } => {
                 let transfer = if *transfer {
-                    ", asked by the leader"
+                    ", ordered by the leader"
                 } else {
                     ""
                 };
@@ -192,7 +195,7 @@ impl Names {
         format!("start after {} seqno {}", base.last, base.seqno)
     }
 
-    /// Whether it is a message, and how it is written; nothing where there is nothing to tell.
+    /// Whether it is a message, and how it is written; `None` if it is not shown.
     pub fn seen(
         &self,
         seen: &Seen,
@@ -211,16 +214,19 @@ impl Names {
                 let what = self.proposal(*origin);
                 let verdict = match verdict {
                     DedupVerdict::New => return None,
-                    DedupVerdict::WrongTerm => "of another term: dropped",
+                    DedupVerdict::WrongTerm => "of another term: ignores it",
                     DedupVerdict::AlreadyAppended => "again: has it already",
                     DedupVerdict::AlreadyRefused => "again: refuses it again",
                 };
                 Some((false, format!("{} gets {what} {verdict}", member(*node))))
             }
             Seen::Resolved { origin, committed } => {
-                let fate = if *committed { "committed" } else { "refused" };
+                let result = if *committed { "committed" } else { "refused" };
                 let (node, what) = (member(origin.member), self.proposal(*origin));
-                Some((false, format!("{node} tells its client: {what} is {fate}")))
+                Some((
+                    false,
+                    format!("{node} answers its client: {what} is {result}"),
+                ))
             }
         }
     }
@@ -239,7 +245,7 @@ impl Names {
         }
     }
 
-    /// Writes are of interest when they take their time, or take something away.
+    /// Shows writes that wait for the disk or remove entries.
     fn write(&self, op: &WriteOp, disk_held: bool) -> Option<String> {
         let held = if disk_held { " (not synced)" } else { "" };
         let text = match op {
@@ -247,12 +253,12 @@ impl Names {
                 format!("writes {}", self.entries(headers.iter()))
             }
             WriteOp::Vote(hard) if disk_held => {
-                let vote = hard.voted_for.map_or("nobody".to_owned(), member);
+                let vote = hard.voted_for.map_or("no member".to_owned(), member);
                 format!("writes term {}, vote for {vote}", hard.term)
             }
             WriteOp::Append(_) | WriteOp::Vote(_) => return None,
-            WriteOp::Truncate { from } => format!("cuts its log from {from}"),
-            WriteOp::Reset(base) => format!("drops its log: {}", self.base(base)),
+            WriteOp::Truncate { from } => format!("truncates its log from {from}"),
+            WriteOp::Reset(base) => format!("resets its log: {}", self.base(base)),
         };
         Some(format!("{text}{held}"))
     }
@@ -269,7 +275,7 @@ fn round(read_round: u64) -> String {
 fn role_change(change: &RoleChange) -> String {
     let leader = match (change.role, change.leader) {
         (RoleName::Follower, Some(leader)) => format!(" of {}", member(leader)),
-        (RoleName::Follower, None) => " of nobody".to_owned(),
+        (RoleName::Follower, None) => " without a leader".to_owned(),
         _ => String::new(),
     };
     format!("{}{leader}, term {}", role(change.role), change.term)

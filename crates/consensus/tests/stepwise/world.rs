@@ -14,7 +14,7 @@ use crate::harness::{self, Options, Sim};
 pub struct World {
     pub(super) sim: Sim,
     pub(super) names: Names,
-    pub(super) fates: BTreeMap<String, ProposalResult>,
+    pub(super) results: BTreeMap<String, ProposalResult>,
     pub(super) held: Vec<Link>,
     pub(super) output: Vec<String>,
 }
@@ -33,8 +33,6 @@ impl World {
             delay_us: (0, 0),
             sync_us: (0, 0),
             hints: false,
-            polled_at_once: 1.0,
-            chunks: false,
             ..Options::default()
         };
         let mut sim = Sim::new(1, options);
@@ -42,7 +40,7 @@ impl World {
         World {
             sim,
             names: Names::default(),
-            fates: BTreeMap::new(),
+            results: BTreeMap::new(),
             held: Vec::new(),
             output: Vec::new(),
         }
@@ -98,6 +96,10 @@ impl World {
                 })?;
                 self.say_refused(result);
             }
+            Command::Force(node) => {
+                let result = self.call(node, |core, now| core.force(now))?;
+                self.say_refused(result);
+            }
             Command::Change(node, change) => self.change(node, change)?,
             Command::Eligible(node, learner) => {
                 self.known(learner)?;
@@ -114,7 +116,7 @@ impl World {
             Command::Status => self.show_status(),
             Command::Log(node) => self.show_logs(node)?,
             Command::AssertMember(node, what, value) => self.assert_member(node, &what, &value)?,
-            Command::AssertFate(name, fate) => self.assert_fate(&name, &fate)?,
+            Command::AssertResult(name, result) => self.assert_result(&name, &result)?,
         }
         self.finish_local();
         self.show_seen(true);
@@ -144,13 +146,13 @@ impl World {
         }
         if !down {
             ids().for_each(|id| self.sim.start(id));
-            self.forget_promises();
+            self.let_promises_expire();
         }
         Ok(())
     }
 
-    /// What members promise at a start is of no interest when all start together.
-    fn forget_promises(&mut self) {
+    /// Members keep a promise after their start, which would only delay the first election here.
+    fn let_promises_expire(&mut self) {
         self.sim.now += self.sim.options.timing.promise_us;
     }
 
@@ -312,7 +314,7 @@ impl World {
         self.sim.purge(node, index);
         if self.sim.core(node).base().last.index != index {
             let node = show::member(node);
-            return Err(format!("{node} cannot drop its log up to {index}"));
+            return Err(format!("{node} cannot purge its log up to {index}"));
         }
         Ok(())
     }
@@ -328,7 +330,7 @@ impl World {
     // --- clients -------------------------------------------------------------------------------
 
     fn name(&self, name: &str) -> Done {
-        if self.fates.contains_key(name) {
+        if self.results.contains_key(name) {
             return Err(format!("there is a '{name}' already"));
         }
         Ok(())
@@ -338,7 +340,7 @@ impl World {
         self.up(node)?;
         self.name(&name)?;
         let origin = self.sim.submit(node);
-        self.fates
+        self.results
             .insert(name.clone(), ProposalResult::Proposal("open"));
         self.names.proposals.insert(origin, name);
         Ok(())
@@ -348,7 +350,8 @@ impl World {
         self.up(node)?;
         self.name(&name)?;
         let read = self.sim.read(node);
-        self.fates.insert(name.clone(), ProposalResult::Read(read));
+        self.results
+            .insert(name.clone(), ProposalResult::Read(read));
         self.names.reads.insert(read, name);
         Ok(())
     }

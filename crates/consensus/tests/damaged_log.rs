@@ -1,13 +1,12 @@
-//! Members whose logs were damaged: what they must not do, and how they become whole again.
+//! Members whose logs were damaged: what they must not do, and how their logs become whole again.
+//! The simulator damages logs at random; these are the situations that `damaged_log.rs` argues
+//! about.
 
 mod harness;
 
 use harness::disk::OUT_OF_REACH;
 use harness::{MS, Options, SECOND, Sim, id, member};
-use rand::Rng;
-use synod_consensus::{
-    BootstrapError, ConfigChange, Effect, LogIndex, MemberId, ProgressMode, RoleName, Term,
-};
+use synod_consensus::{BootstrapError, Effect, LogIndex, MemberId, ProgressMode, RoleName, Term};
 
 fn three() -> Sim {
     Sim::group(7, 3, Options::default())
@@ -36,8 +35,8 @@ fn last(sim: &Sim, node: MemberId) -> LogIndex {
     sim.node(node).disk.durable.last().index
 }
 
-/// 1 and 2 have committed what 3 lacks; then 1 burns, and 2 is damaged.
-fn only_the_damaged_one_knew() -> Sim {
+/// Members 1 and 2 have committed what 3 lacks. Then the disk of 1 is lost, and 2 is down.
+fn only_the_damaged_member_had_it() -> Sim {
     let mut sim = three();
     work(&mut sim, id(1), 20);
     settle(&mut sim);
@@ -51,7 +50,7 @@ fn only_the_damaged_one_knew() -> Sim {
 
 #[test]
 fn member_under_repair_elects_no_leader_that_lacks_a_committed_entry() {
-    let mut sim = only_the_damaged_one_knew();
+    let mut sim = only_the_damaged_member_had_it();
     sim.damage(id(2), LogIndex(10), true);
     sim.start(id(2));
     sim.heal_network();
@@ -61,15 +60,15 @@ fn member_under_repair_elects_no_leader_that_lacks_a_committed_entry() {
     assert_eq!(
         sim.core(id(2)).role(),
         RoleName::Follower,
-        "it does not stand"
+        "it is no candidate"
     );
 }
 
-/// The same without the mark: the damage this module prevents is real, and the oracle sees it.
+/// The same without the mark: the error that the mark prevents is real, and the oracle finds it.
 #[test]
 #[should_panic(expected = "lacks")]
 fn without_the_mark_a_committed_entry_would_be_lost() {
-    let mut sim = only_the_damaged_one_knew();
+    let mut sim = only_the_damaged_member_had_it();
     sim.damage(id(2), LogIndex(10), true);
     sim.node_mut(id(2)).disk.durable.repair = None;
     sim.start(id(2));
@@ -78,8 +77,8 @@ fn without_the_mark_a_committed_entry_would_be_lost() {
 }
 
 #[test]
-fn member_with_unknown_promises_elects_nobody_from_before_either() {
-    let mut sim = only_the_damaged_one_knew();
+fn member_with_an_unknown_vote_elects_no_leader_from_before_either() {
+    let mut sim = only_the_damaged_member_had_it();
     sim.damage(id(2), LogIndex(10), false);
     sim.start(id(2));
     sim.heal_network();
@@ -113,7 +112,7 @@ fn damaged_follower_gets_its_entries_again_without_an_election() {
 }
 
 #[test]
-fn unknown_promises_cost_the_group_one_election() {
+fn unknown_vote_costs_the_group_one_election() {
     let mut sim = three();
     work(&mut sim, id(1), 50);
     settle(&mut sim);
@@ -132,10 +131,10 @@ fn unknown_promises_cost_the_group_one_election() {
     assert_eq!(sim.core(id(3)).term(), term);
 }
 
-/// Two members have lost their promises, one after the other, and the second goes to a term in which there is a
-/// leader by then: nobody notices a higher term, so there is no other election.
+/// Two members have lost their vote records, one after the other, and the second enters a term that
+/// has a leader by then. No member notices a higher term, so there is no other election.
 #[test]
-fn unknown_promises_in_a_term_that_others_have_reached() {
+fn unknown_vote_in_a_term_that_others_have_reached() {
     let mut sim = Sim::group(7, 5, Options::default());
     work(&mut sim, id(1), 50);
     settle(&mut sim);
@@ -158,7 +157,7 @@ fn unknown_promises_in_a_term_that_others_have_reached() {
 }
 
 #[test]
-fn majority_damaged_at_different_places_follows_the_one_that_is_whole() {
+fn majority_damaged_at_different_places_follows_the_member_that_is_whole() {
     for (first, second) in [(true, true), (true, false), (false, false)] {
         let mut sim = three();
         work(&mut sim, id(2), 100);
@@ -169,7 +168,7 @@ fn majority_damaged_at_different_places_follows_the_one_that_is_whole() {
         sim.damage(id(2), LogIndex(60), second);
         (1..=3).for_each(|n| sim.start(id(n)));
         if first || second {
-            // One that knows its promises can vote for the member that is whole.
+            // A member that knows its vote can vote for the member that is whole.
             sim.expect("a leader", 20 * SECOND, |sim| sim.ready_leader().is_some());
             assert_eq!(sim.leader(), Some(id(3)));
             settle(&mut sim);
@@ -177,17 +176,13 @@ fn majority_damaged_at_different_places_follows_the_one_that_is_whole() {
             work(&mut sim, id(1), 10);
         } else {
             sim.run_for(60 * SECOND);
-            assert_eq!(
-                sim.leader(),
-                None,
-                "nobody knows what may have been promised"
-            );
+            assert_eq!(sim.leader(), None, "no member knows its vote");
         }
     }
 }
 
 #[test]
-fn majority_damaged_and_the_third_behind_makes_no_leader() {
+fn majority_damaged_and_the_third_lacking_entries_elects_no_leader() {
     let mut sim = three();
     work(&mut sim, id(1), 20);
     settle(&mut sim);
@@ -218,7 +213,7 @@ fn damaged_leader_comes_back_as_a_follower() {
 }
 
 #[test]
-fn only_voter_waits_instead_of_leading_what_is_left() {
+fn only_voter_under_repair_does_not_lead() {
     let mut sim = Sim::group(1, 1, Options::default());
     work(&mut sim, id(1), 20);
     sim.crash(id(1));
@@ -229,7 +224,7 @@ fn only_voter_waits_instead_of_leading_what_is_left() {
 }
 
 #[test]
-fn emptied_log_is_no_reason_to_begin_a_group() {
+fn damaged_log_without_entries_is_not_bootstrapped() {
     let mut sim = Sim::group(1, 1, Options::default());
     work(&mut sim, id(1), 20);
     sim.crash(id(1));
@@ -256,10 +251,11 @@ fn damaged_learner_is_repaired_and_may_become_a_voter() {
     settle(&mut sim);
 }
 
-/// Of three voters one is gone for good, and the fourth is made one while it votes for nobody from before its
-/// damage. Whoever needs its vote knows that it has one, so its log reaches the mark.
+/// One of three voters is lost for good. A fourth member is promoted while it is under repair and
+/// votes for no log from before its damage. A candidate that needs its vote has its promotion in
+/// the log, so that log reaches the mark.
 #[test]
-fn voter_made_under_repair_votes_for_whoever_knows_that_it_is_one() {
+fn voter_promoted_under_repair_votes_for_a_candidate_that_knows_it() {
     // It takes a while to catch up.
     let mut options = Options::default();
     (
@@ -323,7 +319,7 @@ fn leader_whose_log_begins_later_sends_a_base() {
 }
 
 #[test]
-fn handover_to_a_member_under_repair_comes_to_nothing() {
+fn leader_transfer_to_a_member_under_repair_fails() {
     let mut sim = three();
     work(&mut sim, id(1), 50);
     settle(&mut sim);
@@ -343,7 +339,7 @@ fn handover_to_a_member_under_repair_comes_to_nothing() {
         while let Some(effect) = core.poll_effect() {
             assert!(
                 !matches!(effect, Effect::Write { .. }),
-                "it stands: {effect:?}"
+                "it is a candidate: {effect:?}"
             );
         }
     });
@@ -351,7 +347,7 @@ fn handover_to_a_member_under_repair_comes_to_nothing() {
 }
 
 #[test]
-fn old_refusals_do_not_make_a_leader_forget() {
+fn old_refusals_do_not_lower_the_match_index() {
     let mut sim = three();
     sim.options.duplicates = 0.5;
     sim.options.delay_us = (200, 80 * MS);
@@ -372,82 +368,4 @@ fn old_refusals_do_not_make_a_leader_forget() {
         progress.iter().all(|p| p.match_index == last(&sim, leader)),
         "{progress:?}"
     );
-}
-
-/// Damage at any time, to any number of members: the group may stop for good, but never be wrong.
-#[test]
-fn random_damage() {
-    let mut total = (0, 0, 0);
-    for seed in 1..=120 {
-        let (committed, damaged, repaired) = damage_at_random(seed);
-        total = (total.0 + committed, total.1 + damaged, total.2 + repaired);
-    }
-    eprintln!("{total:?} entries committed, logs damaged, logs whole again");
-    assert!(
-        total.0 > 20_000 && total.1 > 300 && total.2 > 100,
-        "{total:?}"
-    );
-}
-
-fn damage_at_random(seed: u64) -> (usize, u64, u64) {
-    let voters = if seed.is_multiple_of(3) { 5 } else { 3 };
-    let mut sim = Sim::group(seed, voters, Options::default());
-    (sim.options.loss, sim.options.duplicates) = (0.03, 0.05);
-    let (mut damaged, mut repaired) = (0, 0);
-    let careful = seed.is_multiple_of(2);
-    let end = sim.now + 30 * SECOND;
-    while sim.now < end {
-        let pause = sim.rng.random_range(MS..200 * MS);
-        sim.run_for(pause);
-        let node = id(sim.rng.random_range(1..=voters));
-        let is_up = sim.node(node).core.is_some();
-        match sim.rng.random_range(0..20) {
-            0 | 1 if is_up => {
-                // A careful world damages only what others have.
-                let may = !careful || (sim.is_level() && sim.up().len() as u64 == voters);
-                sim.crash(node);
-                if may && sim.rng.random_bool(0.5) {
-                    let disk = &sim.node(node).disk.durable;
-                    let (from, to) = (disk.base.last.index.0, disk.last().index.0);
-                    let keep = LogIndex(sim.rng.random_range(from..=to));
-                    let readable = sim.rng.random_bool(0.8);
-                    sim.damage(node, keep, readable);
-                    damaged += u64::from(sim.node(node).disk.durable.repair.is_some());
-                }
-            }
-            2..=8 if !is_up => {
-                let broken = sim.node(node).disk.durable.repair.is_some();
-                sim.start(node);
-                sim.run_for(2 * SECOND);
-                let whole = sim.core(node).repairing_until().is_none();
-                repaired += u64::from(broken && whole);
-            }
-            9 => {
-                sim.isolate(&[node]);
-                sim.run_for(SECOND);
-                sim.heal_network();
-            }
-            10 if is_up => {
-                let commit = sim.core(node).commit_index();
-                sim.purge(node, LogIndex(commit.0.saturating_sub(20)));
-            }
-            11 => {
-                if let Some(leader) = sim.ready_leader() {
-                    let change = match sim.core(leader).config().config.is_voter(node) {
-                        true => ConfigChange::Demote(node),
-                        false => ConfigChange::Promote(node),
-                    };
-                    // It may not be the moment.
-                    let _ = sim.with(leader, |core, now| core.change_config(now, change));
-                }
-            }
-            _ if is_up => {
-                for _ in 0..10 {
-                    sim.submit(node);
-                }
-            }
-            _ => {}
-        }
-    }
-    (sim.oracle.committed.len(), damaged, repaired)
 }

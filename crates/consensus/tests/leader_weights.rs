@@ -1,17 +1,18 @@
-//! Who leads, where members have weights. Scripts show the same step by step.
+//! Which member leads when members have weights. Scripts show the same step by step; here many
+//! seeds measure the times.
 
 mod harness;
 
 use harness::{MS, Options, SECOND, Sim, id};
 use synod_consensus::{ConfigChange, LeaderPreference, LeaderWeight, MemberId};
 
-/// From the death of a leader to the election of a member that nobody told of it and that waits for
-/// nobody: the longest timeout, and a little for the votes.
+/// From the loss of a leader to the election of a member without a broken connection that defers to
+/// no other: the longest default timeout, and a little for the votes.
 const ORDINARY_US: u64 = 3 * SECOND + 500 * MS;
-/// See `precedence_us`.
+/// One step of a delay by default: the width of the election timeout.
 const STEP_US: u64 = 1500 * MS;
-/// Two election timeouts, and looks every 400 ms.
-const PATIENCE_US: u64 = 7 * SECOND;
+/// The trial time by default: two longest election timeouts, and a look every `promise_us`.
+const TRIAL_US: u64 = 7 * SECOND;
 
 fn preference(weight: u8, hands_over: bool) -> LeaderPreference {
     let weight = LeaderWeight::new(weight).expect("0 to 100");
@@ -32,7 +33,7 @@ fn group(seed: u64, hints: bool, weights: &[u8]) -> Sim {
     sim
 }
 
-/// Who leads after these have died, and after how long.
+/// The member that leads after these are lost, and the time until then.
 fn successor(sim: &mut Sim, dead: &[u64], limit_us: u64) -> (MemberId, u64) {
     // Connections end after what they carried has arrived.
     sim.expect("nothing on its way", SECOND, |sim| sim.queue.is_empty());
@@ -48,7 +49,7 @@ fn leads(sim: &Sim, node: MemberId) -> bool {
     sim.ready_leader() == Some(node)
 }
 
-// --- standing -----------------------------------------------------------------------------------
+// --- deferring ----------------------------------------------------------------------------------
 
 #[test]
 fn heaviest_of_the_rest_follows_a_dead_leader_at_once_when_its_connections_break() {
@@ -71,7 +72,7 @@ fn heaviest_of_the_rest_follows_a_silent_leader_within_an_ordinary_timeout() {
 }
 
 #[test]
-fn silence_of_all_preferred_members_costs_one_more_timeout_at_most() {
+fn silence_of_all_heavier_members_costs_a_step_for_each_of_two() {
     for seed in 1..20 {
         let mut sim = group(seed, false, &[100, 90, 50, 50, 50]);
         let (_, took) = successor(&mut sim, &[1, 2], 10 * SECOND);
@@ -83,7 +84,7 @@ fn silence_of_all_preferred_members_costs_one_more_timeout_at_most() {
 }
 
 #[test]
-fn nobody_waits_for_preferred_members_whose_connections_broke() {
+fn no_member_defers_to_heavier_members_whose_connections_broke() {
     for seed in 1..20 {
         let mut sim = group(seed, true, &[100, 90, 50, 50, 50]);
         let (_, took) = successor(&mut sim, &[2, 1], 3 * SECOND);
@@ -92,9 +93,9 @@ fn nobody_waits_for_preferred_members_whose_connections_broke() {
 }
 
 #[test]
-fn preferred_member_that_cannot_win_keeps_nobody_from_it() {
+fn heavier_member_that_cannot_win_prevents_no_election() {
     let mut sim = group(3, false, &[50, 100, 50]);
-    // Its log stays behind those of the others.
+    // Its log lacks what the others have.
     sim.blocked.insert((id(1), id(2)));
     for _ in 0..5 {
         sim.submit(id(1));
@@ -108,7 +109,7 @@ fn preferred_member_that_cannot_win_keeps_nobody_from_it() {
 }
 
 #[test]
-fn members_of_weight_zero_stand_when_nobody_else_has_for_some_time() {
+fn members_of_weight_zero_become_candidates_after_four_steps() {
     for seed in 1..20 {
         let mut sim = group(seed, false, &[50, 50, 0, 0, 0]);
         let (_, took) = successor(&mut sim, &[1, 2], 12 * SECOND);
@@ -127,7 +128,7 @@ fn group_of_weight_zero_elects_as_any_other() {
 }
 
 #[test]
-fn member_below_the_ordinary_lets_others_go_first_where_nobody_knows_any_weight_yet() {
+fn light_member_defers_while_it_knows_no_weights() {
     for seed in 1..20 {
         let mut sim = Sim::group(seed, 3, Options::default());
         sim.run_for(SECOND);
@@ -157,29 +158,29 @@ fn leader_hands_over_to_a_heavier_voter_only_if_it_should() {
     assert!(leads(&sim, id(1)), "optimistic");
     sim.prefer(id(1), preference(80, true));
     sim.run_for(60 * SECOND);
-    assert!(leads(&sim, id(1)), "no lighter than the other");
+    assert!(leads(&sim, id(1)), "of the same weight as the other");
     sim.prefer(id(1), preference(50, true));
-    sim.expect("the heavier one", PATIENCE_US, |sim| leads(sim, id(3)));
+    sim.expect("the heavier one", TRIAL_US, |sim| leads(sim, id(3)));
     let term = sim.core(id(3)).term();
     sim.run_for(120 * SECOND);
-    assert_eq!(sim.core(id(3)).term(), term, "and that was all");
+    assert_eq!(sim.core(id(3)).term(), term, "and no further handover");
 }
 
 #[test]
 fn heaviest_of_several_is_chosen() {
     let mut sim = group(6, true, &[10, 90, 70, 95, 50]);
     sim.prefer(id(1), preference(10, true));
-    sim.expect("the heaviest", PATIENCE_US, |sim| leads(sim, id(4)));
+    sim.expect("the heaviest", TRIAL_US, |sim| leads(sim, id(4)));
 }
 
 #[test]
-fn leader_of_weight_zero_hands_over_in_any_case() {
+fn leader_of_weight_zero_hands_over_without_being_forced() {
     let mut sim = group(7, true, &[0, 0, 1]);
-    sim.expect("the heavier one", PATIENCE_US, |sim| leads(sim, id(3)));
+    sim.expect("the heavier one", TRIAL_US, |sim| leads(sim, id(3)));
 }
 
 #[test]
-fn heavier_voter_is_given_time_to_keep_up_and_must() {
+fn heavier_voter_has_to_keep_up_for_the_trial_time() {
     let mut sim = group(8, true, &[50, 100, 50]);
     sim.prefer(id(1), preference(50, true));
     sim.hold_disk(id(2), true);
@@ -190,7 +191,7 @@ fn heavier_voter_is_given_time_to_keep_up_and_must() {
         }
     };
     work(&mut sim, 30);
-    assert!(leads(&sim, id(1)), "its disk stands still");
+    assert!(leads(&sim, id(1)), "its disk does not answer");
     sim.hold_disk(id(2), false);
     work(&mut sim, 5);
     assert!(leads(&sim, id(1)), "it has not kept up for long");
@@ -199,18 +200,18 @@ fn heavier_voter_is_given_time_to_keep_up_and_must() {
 }
 
 #[test]
-fn heavier_learner_does_not_get_the_lead() {
+fn heavier_learner_does_not_lead() {
     let mut sim = group(9, true, &[50, 100, 50]);
     sim.change(id(1), ConfigChange::Demote(id(2)));
     sim.prefer(id(1), preference(50, true));
     sim.run_for(30 * SECOND);
     assert!(leads(&sim, id(1)));
     sim.change(id(1), ConfigChange::Promote(id(2)));
-    sim.expect("the new voter", PATIENCE_US, |sim| leads(sim, id(2)));
+    sim.expect("the new voter", TRIAL_US, |sim| leads(sim, id(2)));
 }
 
 #[test]
-fn preferred_member_that_fails_whenever_it_leads_gets_ever_fewer_chances() {
+fn heavier_voter_that_fails_whenever_it_leads_gets_fewer_and_fewer_chances() {
     let mut sim = group(10, false, &[50, 100, 50]);
     for n in [1, 3] {
         sim.prefer(id(n), preference(50, true));
@@ -225,7 +226,7 @@ fn preferred_member_that_fails_whenever_it_leads_gets_ever_fewer_chances() {
                 sim.ready_leader().is_some_and(|leader| leader != id(2))
             });
             sim.heal_network();
-            sim.tell_weights();
+            sim.spread_weights();
         }
     }
     // Two members hand over, each after 6, 12, 24, 48, 96, 192 s; every time 6 s would be 50 times.
@@ -233,7 +234,7 @@ fn preferred_member_that_fails_whenever_it_leads_gets_ever_fewer_chances() {
 }
 
 #[test]
-fn leader_that_goes_prefers_the_heaviest_that_has_everything() {
+fn leader_transfer_without_a_target_prefers_the_heaviest_that_has_everything() {
     let mut sim = group(11, true, &[50, 70, 90, 60, 50]);
     let to = sim.with(id(1), |core, now| core.transfer_leadership(now, None));
     assert_eq!(to, Ok(id(3)));
@@ -247,5 +248,5 @@ fn leader_that_goes_prefers_the_heaviest_that_has_everything() {
     });
     sim.run_for(SECOND);
     let to = sim.with(id(3), |core, now| core.transfer_leadership(now, None));
-    assert_eq!(to, Ok(id(4)), "the heavier one lags");
+    assert_eq!(to, Ok(id(4)), "the heavier one lacks entries");
 }
