@@ -34,7 +34,8 @@ pub(crate) fn cost_bytes(header: &EntryHeader) -> u64 {
 
 /// One other member, as the leader sees it. Everything here was learned in the leader's term.
 ///
-/// Invariant: `0 <= match_index < next <= last entry of the leader's log + 1`.
+/// Invariant: `0 <= match_index < next <= last entry of the leader's log + 1`. (In `Install`, a late
+/// acknowledgement may raise `match_index` first; `next` follows when the base is acknowledged.)
 #[derive(Debug)]
 pub(crate) struct Peer {
     /// The highest index up to which the member's log is known to be durable and equal to the
