@@ -1,4 +1,7 @@
 //! How far the checker goes.
+//!
+//! Bounds make the space of states finite: so many members, terms, actions, changes and crashes.
+//! `docs/protocol.md` lists the bounds within which every state was visited.
 
 use crate::log::LOG_MAX;
 use crate::voters::Voters;
@@ -26,10 +29,10 @@ pub struct Bounds {
     /// Whether origins count acknowledgements, and leaders answer reads by the end of their logs.
     /// Otherwise only leaders count, and answer reads by their commit index.
     pub origin_counts: bool,
-    /// Whether every write waits for a flush of its own. Otherwise only what leaders append does: what
-    /// others have not flushed yet is neither sent nor seen by anybody, so that to write and flush it
-    /// in one step leaves nothing out.
-    pub every_flush: bool,
+    /// Whether every write waits for a sync of its own. Otherwise only what leaders append does.
+    /// What other members have not synced is neither sent nor seen, so to write and sync it in one
+    /// step leaves nothing out.
+    pub every_sync: bool,
 }
 
 impl Default for Bounds {
@@ -42,7 +45,7 @@ impl Default for Bounds {
             changes: 0,
             crashes: 0,
             origin_counts: true,
-            every_flush: false,
+            every_sync: false,
         }
     }
 }
@@ -67,7 +70,7 @@ pub enum BoundsError {
     /// Every term may add an entry of its own to the entries and changes.
     #[error("terms + entries + changes = {0}, the longest possible log: give at most {LOG_MAX}")]
     LogTooLong(u16),
-    /// Changes need somebody to add or remove.
+    /// A change needs a member to add or remove.
     #[error("a group of one server has no configuration to change: leave out the changes")]
     NothingToChange,
 }

@@ -1,4 +1,7 @@
-//! Running the checker.
+//! Running the checker, and what it found.
+//!
+//! A check is a proof within its bounds if every state was visited, nothing was violated, and every
+//! state that should be reached was.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -55,7 +58,8 @@ pub struct Limits {
     pub threads: usize,
     /// Give up after about so many steps.
     pub steps_max: Option<usize>,
-    /// Go on until this property is violated, whatever else is violated before. `None`: until any is.
+    /// Continue until this property is violated, even if others are violated before. `None`: until
+    /// any is.
     pub until: Option<&'static str>,
 }
 
@@ -69,8 +73,8 @@ impl Default for Limits {
     }
 }
 
-/// Checks all properties in all states until one is violated, all states were visited, or a limit is
-/// reached.
+/// Checks all properties in all states until one is violated, all states were visited, or a limit
+/// is reached.
 pub fn check(group: Group, order: Order, limits: &Limits) -> Outcome {
     let start = Instant::now();
     let until = match limits.until {

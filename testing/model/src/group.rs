@@ -1,4 +1,7 @@
-//! The model: which steps there are, and what each does.
+//! The model: the steps, and what each does.
+//!
+//! [`Group`] gives the checker the initial state, the steps that are possible in a state, and the
+//! state after a step. The rules themselves are in `rules`, the conditions in `properties`.
 
 use stateright::{Model, Property};
 
@@ -19,16 +22,16 @@ pub struct Group {
 /// One step of one member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Stands for election in the next term.
+    /// A voter becomes a candidate in the next term.
     Stand(u8),
-    /// Votes.
+    /// A member votes.
     Vote {
-        /// Who.
+        /// The voter.
         voter: u8,
-        /// For whom.
+        /// The candidate.
         candidate: u8,
     },
-    /// Has the votes, and begins to lead.
+    /// A candidate has the votes, and begins to lead.
     Lead(u8),
     /// A leader appends an action of a client.
     Propose(u8),
@@ -36,40 +39,41 @@ pub enum Step {
     Change {
         /// The leader.
         leader: u8,
-        /// Who begins, or ceases, to vote.
+        /// The member that becomes a voter, or ceases to be one.
         who: u8,
     },
-    /// Learns how far its log is that of a term's leader.
+    /// A follower learns up to which position its log is that of a term's leader.
     Match {
-        /// Who.
+        /// The follower.
         member: u8,
-        /// Of which term's leader.
+        /// The term whose leader it is of.
         term: u8,
     },
-    /// Takes the next entry of a term's leader.
+    /// A follower takes the next entry of a term's leader.
     Take {
-        /// Who.
+        /// The follower.
         member: u8,
-        /// Of which term's leader.
+        /// The term whose leader it is of.
         term: u8,
     },
     /// A leader counts a majority up to here.
     Commit {
         /// The leader.
         leader: u8,
-        /// Up to which position.
+        /// The position, included.
         index: u8,
     },
-    /// Hears how far the leader has counted. Otherwise told at once.
+    /// A follower takes over the leader's commit index. Only with a mistake; otherwise it does so
+    /// at once.
     LearnCommit(u8),
-    /// What was written is on disk.
-    Flush(u8),
-    /// Loses what is not on disk, and starts again.
+    /// A member's disk stores what was written.
+    Sync(u8),
+    /// A member loses what is not on disk, and restarts.
     Crash(u8),
 }
 
 impl Step {
-    /// Who writes something that is not an entry of its own as a leader.
+    /// The member that writes something other than an entry of its own as a leader.
     fn writer(self) -> Option<u8> {
         match self {
             Step::Stand(id)
@@ -81,7 +85,7 @@ impl Step {
             | Step::Change { .. }
             | Step::Commit { .. }
             | Step::LearnCommit(_)
-            | Step::Flush(_)
+            | Step::Sync(_)
             | Step::Crash(_) => None,
         }
     }
@@ -97,8 +101,8 @@ impl Group {
         })
     }
 
-    /// The same group, taking states that differ only in who is called what for one. Steps of a
-    /// counterexample then name members of the state before, as it was renamed.
+    /// The same group, in which states that differ only in the members' numbers are one state.
+    /// Steps of a counterexample then name members of the state before, as it was renamed.
     #[must_use]
     pub fn with_symmetry(self) -> Group {
         let renamings = Some(Renamings::of(&self.bounds));
@@ -109,15 +113,15 @@ impl Group {
         self.mistake == Some(mistake)
     }
 
-    /// Whether followers may know less than the leader has told. Without the mistake that needs it, to
-    /// know more only makes more checks.
+    /// Whether followers may know less than the leader has sent. Only one mistake needs that;
+    /// otherwise to know more only adds checks.
     pub(crate) fn learns_commits_late(&self) -> bool {
         self.has(Mistake::ConfigWhenCommitted)
     }
 
-    /// Whether members may have unflushed what they did not append as leaders.
-    fn flushes_late(&self) -> bool {
-        self.bounds.every_flush || self.has(Mistake::AckBeforeSync)
+    /// Whether what a member did not append as a leader may be written and not synced.
+    fn syncs_late(&self) -> bool {
+        self.bounds.every_sync || self.has(Mistake::AckBeforeSync)
     }
 
     fn steps_of(&self, state: &State, id: u8, steps: &mut Vec<Step>) {
@@ -156,8 +160,8 @@ impl Group {
         if self.learns_commits_late() && network::learnable(state, id).is_some() {
             steps.push(Step::LearnCommit(id));
         }
-        if disk::may_flush(state, id) {
-            steps.push(Step::Flush(id));
+        if disk::may_sync(state, id) {
+            steps.push(Step::Sync(id));
         }
         if disk::may_crash(state, id) {
             steps.push(Step::Crash(id));
@@ -175,13 +179,13 @@ impl Group {
             Step::Take { member, term } => replication::take(state, member, term),
             Step::Commit { leader, index } => replication::commit(self, state, leader, index),
             Step::LearnCommit(id) => network::learn_commit(state, id),
-            Step::Flush(id) => disk::flush(self, state, id),
+            Step::Sync(id) => disk::sync(self, state, id),
             Step::Crash(id) => disk::crash(state, id),
         }
         if let Some(id) = step.writer()
-            && !self.flushes_late()
+            && !self.syncs_late()
         {
-            disk::flush(self, state, id);
+            disk::sync(self, state, id);
         }
         network::speak(self, state);
     }

@@ -1,4 +1,7 @@
 //! Logs: short, and copied by value.
+//!
+//! A log is an array of at most [`LOG_MAX`] entries, so that a state is small. That equal (term,
+//! position) means the same entry is not built in: a property checks that the rules keep it so.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -14,9 +17,9 @@ pub enum Kind {
     /// A leader's first entry of its term.
     #[default]
     NoOp,
-    /// Something a client waits for.
+    /// An action that a client waits for.
     Action,
-    /// From here on these vote.
+    /// The voters from here on.
     Config(Voters),
 }
 
@@ -25,7 +28,7 @@ pub enum Kind {
 pub struct Entry {
     /// Term of the leader that appended it.
     pub term: u8,
-    /// What it is.
+    /// What the entry is.
     pub kind: Kind,
 }
 

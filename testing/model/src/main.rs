@@ -1,7 +1,7 @@
 //! Checks the model within given bounds, and says what was found.
 //!
-//! Exit code 0: every state was visited, nothing was violated, everything wanted was seen. 1: a rule
-//! was violated. 2: the options make no sense. 3: neither a violation nor a proof.
+//! Exit code 0: every state was visited, nothing was violated, everything wanted was seen. 1: a
+//! rule was violated. 2: the options make no sense. 3: neither a violation nor a proof.
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;
@@ -34,9 +34,9 @@ struct Options {
     /// Only leaders count acknowledgements, as in the running code.
     #[arg(long)]
     no_origin_counts: bool,
-    /// Every write waits for a flush of its own, not only what leaders append.
+    /// Every write waits for a sync of its own, not only what leaders append.
     #[arg(long)]
-    every_flush: bool,
+    every_sync: bool,
     /// Break a rule.
     #[arg(long)]
     mistake: Option<Mistake>,
@@ -65,7 +65,7 @@ fn main() -> ExitCode {
         changes: options.changes,
         crashes: options.crashes,
         origin_counts: !options.no_origin_counts,
-        every_flush: options.every_flush,
+        every_sync: options.every_sync,
     };
     let group = match Group::new(bounds, options.mistake) {
         Ok(group) => group,

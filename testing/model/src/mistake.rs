@@ -1,9 +1,12 @@
 //! Rules left out on purpose, to see whether the checker notices.
+//!
+//! Each is tested with the smallest bounds in which it shows. A checker that does not find them
+//! would not find a real error either.
 
 use clap::ValueEnum;
 
-/// One rule that is broken. Each is a bug somebody has had, or could have; the checker must find what
-/// it leads to.
+/// One rule that is broken. Each is a bug that an implementation has had, or could have. The
+/// checker must find what it leads to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, ValueEnum)]
 pub enum Mistake {
     /// A leader counts itself for entries that its own disk does not have yet.
@@ -27,7 +30,7 @@ pub enum Mistake {
     OriginAcrossTerms,
     /// An origin counts for entries that were appended in older terms.
     OriginOlderTerms,
-    /// An origin takes it for granted that the leader's disk has what the leader sent.
+    /// An origin supposes that the leader's disk has what the leader sent.
     OriginTrustsLeader,
     /// Origins count, but the leader answers reads by its own commit index.
     ReadAtCommit,

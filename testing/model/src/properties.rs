@@ -1,4 +1,7 @@
-//! What must always hold, and what must happen in some state for the check to be worth anything.
+//! What must always hold, and what must happen in some state.
+//!
+//! The first are the promises of `docs/protocol.md`, section 5. The second guard the check itself:
+//! a model in which nothing happens would violate nothing.
 
 use stateright::{Expectation, Property};
 
@@ -43,8 +46,8 @@ fn safety() -> Vec<Property<Group>> {
         always("counted is durable on a majority", |_, s| {
             !s.broken.not_durable
         }),
-        always("nobody cuts what it knows committed", |_, s| {
-            !s.broken.committed_cut
+        always("no member truncates what it knows committed", |_, s| {
+            !s.broken.committed_truncated
         }),
         always("what is delivered is settled, and the same", |_, s| {
             delivered_is_settled(s)
@@ -78,7 +81,7 @@ fn coverage(bounds: &Bounds) -> Vec<Property<Group>> {
             older_entry_settled(s)
         }));
         if several {
-            all.push(sometimes("an entry that has to go again", |_, s| {
+            all.push(sometimes("an entry that has to be sent again", |_, s| {
                 doomed_entry(s)
             }));
         }
@@ -139,8 +142,8 @@ fn has_quorum(group: &Group, state: &State, id: u8) -> bool {
     voters.majority(|voter| state.member(voter).disk.term <= term)
 }
 
-/// A leader was elected by a majority that has entered its term. Then no leader of an older term can
-/// have one, whatever configuration each of them goes by.
+/// A leader was elected by a majority that has entered its term. Then no leader of an older term
+/// can have one, by any configuration that one of them uses.
 fn no_disjoint_quorums(group: &Group, state: &State) -> bool {
     let leaders = || state.ids().filter(|id| state.member(*id).leads());
     let newest = leaders().map(|id| state.member(id).term).max();

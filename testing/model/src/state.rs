@@ -4,14 +4,14 @@ use crate::bounds::MEMBERS_MAX;
 use crate::log::Log;
 use crate::voters::Voters;
 
-/// Everything: the members, what they have said, and what clients were told.
+/// Everything: the members, what they have sent, and what clients have an answer for.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct State {
-    /// By number.
+    /// The members, by number.
     pub members: Vec<Member>,
     /// What is in the network, by term; the first is term 1.
     pub terms: Vec<Term>,
-    /// What clients were told.
+    /// What clients have an answer for.
     pub settled: Settled,
     /// What may still happen.
     pub left: Left,
@@ -24,9 +24,9 @@ pub struct State {
 pub struct Member {
     /// Current term.
     pub term: u8,
-    /// Vote in it.
+    /// The member's vote in that term.
     pub vote: Option<u8>,
-    /// Its role in it.
+    /// The member's role in that term.
     pub role: Role,
     /// Its log, as far as memory goes.
     pub log: Log,
@@ -41,49 +41,49 @@ pub struct Member {
 /// What a member finds after a crash.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Disk {
-    /// Term.
+    /// Term on disk.
     pub term: u8,
     /// Vote in that term.
     pub vote: Option<u8>,
-    /// Log.
+    /// Log on disk.
     pub log: Log,
 }
 
 /// The part a member plays in its term.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Role {
-    /// Follows, or waits. Learners, too.
+    /// Follows a leader, or waits for one. Learners, too.
     #[default]
     Follower,
-    /// Stands for election.
+    /// Asks for votes.
     Candidate {
-        /// Whose vote is on its way. Contains the candidate once its own is durable: before that, it
-        /// has not asked anybody.
+        /// Members whose votes have left. Contains the candidate once its own vote is durable:
+        /// before that, it has asked no member.
         granted: Voters,
     },
-    /// Leads.
+    /// Leads its term.
     Leader,
 }
 
-/// What the members have said in one term. Nothing said is ever taken back.
+/// What the members have sent in one term. A message can be taken at any later time.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Term {
-    /// Who was elected.
+    /// The member that was elected; `None`: no member yet.
     pub leader: Option<u8>,
-    /// What the leader has sent: its whole log, of which members take what they like, when they like.
+    /// The log that the leader has sent. Members take any part of it, at any time.
     pub sent: Log,
-    /// The highest commit index the leader has told.
-    pub told: u8,
-    /// By member: "the log of this term's leader is durable here up to this position".
+    /// The highest commit index that the leader has sent.
+    pub commit_sent: u8,
+    /// By member: the position up to which it has acknowledged the log of this term's leader.
     pub durable: [u8; MEMBERS_MAX],
 }
 
-/// What clients were told is done: by the leader's count, or by an origin's own.
+/// What clients have an answer for: by the leader's count, or by an origin's own.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Settled {
-    /// The entries.
+    /// The entries that were counted.
     pub log: Log,
-    /// By position: the term in which it was counted first. Zero after the end.
+    /// By position: the term in which the entry was counted first. Zero after the end.
     pub by: [u8; crate::log::LOG_MAX],
     /// Up to here a leader has counted; beyond, only origins.
     pub by_leaders: u8,
@@ -92,11 +92,11 @@ pub struct Settled {
 /// What may still happen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Left {
-    /// Actions.
+    /// Actions that leaders may still order.
     pub entries: u8,
-    /// Configurations.
+    /// Changes of the configuration that leaders may still make.
     pub changes: u8,
-    /// Crashes.
+    /// Crashes that may still happen.
     pub crashes: u8,
 }
 
@@ -111,21 +111,22 @@ pub struct Broken {
     pub acknowledged_lost: bool,
     /// Something was counted that no majority had on disk.
     pub not_durable: bool,
-    /// A member was told to cut what it knows to be committed.
-    pub committed_cut: bool,
+    /// A member truncated what it knows to be committed.
+    pub committed_truncated: bool,
 }
 
 impl Broken {
-    /// Whether the rest is of no interest. Something that was counted too early may still be lost.
+    /// Whether the check need not continue from here. Something that was counted too early may
+    /// still be lost, so that alone is not final.
     pub(crate) fn is_final(self) -> bool {
         let Broken {
             two_leaders,
             committed_lost,
             acknowledged_lost,
             not_durable: _,
-            committed_cut,
+            committed_truncated,
         } = self;
-        two_leaders || committed_lost || acknowledged_lost || committed_cut
+        two_leaders || committed_lost || acknowledged_lost || committed_truncated
     }
 }
 
@@ -169,8 +170,9 @@ impl State {
 }
 
 impl Member {
-    /// How much of its log its disk has. (Memory may have cut and written again what the disk still
-    /// has of old; equal entries are the same entry, so only the common part counts.)
+    /// The position up to which the disk has the member's log. (Memory may have truncated and
+    /// replaced what the disk still has; equal entries are the same entry, so only the common part
+    /// counts.)
     pub(crate) fn durable(&self) -> u8 {
         self.log.common(&self.disk.log)
     }

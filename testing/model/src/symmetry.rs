@@ -1,5 +1,7 @@
-//! Members are alike: what one can do, another could have done. States that differ only in the numbers
-//! members have are taken for one, their representative.
+//! Symmetry: members differ only in their numbers.
+//!
+//! What one member can do, another could have done. States that differ only in the members' numbers
+//! count as one state, and the checker visits only their representative.
 
 use crate::bounds::{Bounds, MEMBERS_MAX};
 use crate::log::{Entry, Kind, Log};
@@ -23,8 +25,8 @@ impl Renamings {
         Renamings { all, voters }
     }
 
-    /// The representative: the least of the renamed states in which members are in order of what does
-    /// not depend on names.
+    /// The representative: the least of the renamed states in which members are in order of what
+    /// does not depend on names.
     pub(crate) fn canonical(&self, state: State) -> State {
         let keys: Vec<_> = state.members.iter().map(key).collect();
         let in_order = |to: &&Vec<u8>| {
@@ -39,7 +41,7 @@ impl Renamings {
     }
 }
 
-/// What can be said of a member without naming anybody.
+/// A member's properties that do not depend on the members' numbers.
 fn key(member: &Member) -> impl Ord + use<> {
     let roles = (
         member.term,

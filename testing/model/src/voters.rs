@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-/// A set of members, by number. The voters of a configuration, or the members that granted something.
+/// A set of members, by number. The voters of a configuration, or the members that granted
+/// something.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Voters(u8);
 
@@ -29,7 +30,7 @@ impl Voters {
         Voters(self.0 ^ 1 << id)
     }
 
-    /// Whether nobody is in it.
+    /// Whether the set has no member.
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }

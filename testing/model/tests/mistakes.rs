@@ -1,5 +1,5 @@
-//! With a rule broken, the checker must find what that leads to. A checker that finds nothing wrong with
-//! these would prove nothing about the right rules.
+//! With a rule broken, the checker must find what that leads to. A checker that finds nothing wrong
+//! with these would prove nothing about the right rules.
 
 use synod_model::{Bounds, Group, Limits, Mistake, Order, check};
 
@@ -11,7 +11,7 @@ const LEADERS: Bounds = Bounds {
     changes: 0,
     crashes: 0,
     origin_counts: false,
-    every_flush: false,
+    every_sync: false,
 };
 const ORIGINS: Bounds = Bounds {
     origin_counts: true,
@@ -44,7 +44,7 @@ fn expect(mistake: Mistake, bounds: Bounds, property: &'static str) {
 }
 
 #[test]
-fn own_disk_counted_before_its_flush() {
+fn own_disk_counted_before_its_sync() {
     let bounds = Bounds {
         crashes: 1,
         ..LEADERS
@@ -53,7 +53,7 @@ fn own_disk_counted_before_its_flush() {
 }
 
 #[test]
-fn acknowledgement_before_the_flush() {
+fn acknowledgement_before_the_sync() {
     let bounds = Bounds {
         crashes: 1,
         ..LEADERS
@@ -158,7 +158,8 @@ fn reads_by_the_commit_index_although_origins_count() {
     expect(Mistake::ReadAtCommit, bounds, property);
 }
 
-/// The bounds are not what makes the mistakes fail: with the right rules nothing is violated in them.
+/// The bounds are not what makes the mistakes fail: with the right rules nothing is violated in
+/// them.
 #[test]
 fn none_of_it_without_the_mistake() {
     let crash = Bounds {

@@ -60,15 +60,15 @@ fn without_counting_origins() {
     assert!(prove(bounds) > 100_000);
 }
 
-/// Nothing depends on the shortcut that what cannot be seen is flushed at once.
+/// Nothing depends on the shortcut that what cannot be seen is synced at once.
 #[test]
-fn with_a_flush_for_every_write() {
+fn with_a_sync_for_every_write() {
     let bounds = Bounds {
         terms: 2,
         entries: 0,
         changes: 1,
         crashes: 1,
-        every_flush: true,
+        every_sync: true,
         ..Bounds::default()
     };
     assert!(prove(bounds) > 200_000);

@@ -1,4 +1,7 @@
-//! What clients are told, and what must hold of it for ever after.
+//! What clients have an answer for, and what must hold of it for ever after.
+//!
+//! An entry is *settled* once a leader has counted it, or an origin. A settled entry must be
+//! durable on a majority, and in the log of every later leader.
 
 use crate::group::Group;
 use crate::log::Log;
@@ -6,7 +9,7 @@ use crate::mistake::Mistake;
 use crate::state::State;
 use crate::voters::Voters;
 
-/// Origins count as soon as they can: later would only be later. One may count
+/// Origins count as soon as they can; to count later adds nothing. An origin may count
 /// - acknowledgements given in one term,
 /// - for entries of that term's leader's own,
 /// - by the configuration in force at the entry,
@@ -31,7 +34,7 @@ pub(crate) fn count_at_origins(group: &Group, state: &mut State) {
     }
 }
 
-/// What an origin has heard of a member's disk in a term.
+/// The position up to which a member has acknowledged a term's log to an origin.
 fn heard_durable(group: &Group, state: &State, term: u8, voter: u8) -> u8 {
     let at = usize::from(voter);
     let said = state.term(term);
@@ -50,7 +53,8 @@ fn settled_as(state: &State, log: &Log) -> u8 {
     state.settled.log.common(log)
 }
 
-/// Clients are told that this log, which somebody counted in `term` by these voters, is there to stay.
+/// A leader or an origin has counted this log in `term` by these voters, and clients have an
+/// answer: it must never be lost.
 pub(crate) fn settle(state: &mut State, term: u8, log: Log, voters: Voters) {
     let holds = |id: u8| log.is_prefix_of(&state.member(id).disk.log);
     if !voters.majority(holds) {
@@ -82,8 +86,8 @@ pub(crate) fn settle(state: &mut State, term: u8, log: Log, voters: Voters) {
     }
 }
 
-/// A new leader of `term` must have whatever was counted in earlier terms (Raft, section 5.4: leader
-/// completeness).
+/// A new leader of `term` must have everything that was counted in earlier terms (Raft, section
+/// 5.4: leader completeness).
 pub(crate) fn expect_settled_in(state: &mut State, term: u8, log: Log) {
     let settled = &state.settled;
     let missing = (1..=settled.log.len()).find(|index| {

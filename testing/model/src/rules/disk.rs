@@ -1,22 +1,25 @@
-//! Flushes and crashes.
+//! Syncs and crashes.
+//!
+//! A sync stores everything that a member has written; a crash loses everything that is not stored.
 
 use crate::group::Group;
 use crate::mistake::Mistake;
 use crate::state::{Disk, Role, State};
 
 /// Whether memory holds something the disk does not.
-pub(crate) fn may_flush(state: &State, id: u8) -> bool {
+pub(crate) fn may_sync(state: &State, id: u8) -> bool {
     let member = state.member(id);
     let disk = &member.disk;
     (member.term, member.vote, &member.log) != (disk.term, disk.vote, &disk.log)
 }
 
 /// Everything written so far is on stable storage.
-pub(crate) fn flush(group: &Group, state: &mut State, id: u8) {
+pub(crate) fn sync(group: &Group, state: &mut State, id: u8) {
     let member = state.member_mut(id);
-    let vote = match group.has(Mistake::ForgetVote) {
-        true => member.vote.filter(|vote| *vote == id),
-        false => member.vote,
+    let vote = if group.has(Mistake::ForgetVote) {
+        member.vote.filter(|vote| *vote == id)
+    } else {
+        member.vote
     };
     member.disk = Disk {
         term: member.term,
@@ -29,7 +32,7 @@ pub(crate) fn flush(group: &Group, state: &mut State, id: u8) {
 pub(crate) fn may_crash(state: &State, id: u8) -> bool {
     let member = state.member(id);
     let rests = member.role == Role::Follower && member.matched == 0 && member.commit == 0;
-    state.left.crashes > 0 && (!rests || may_flush(state, id))
+    state.left.crashes > 0 && (!rests || may_sync(state, id))
 }
 
 /// The member starts again from its disk.

@@ -1,5 +1,7 @@
-//! Elections (Raft, sections 5.2 and 5.4.1). No timers: any voter may stand at any time, which includes
-//! everything that pre-votes, promises and requests to take over could bring about, and more.
+//! Elections (Raft, sections 5.2 and 5.4.1).
+//!
+//! There are no timers: any voter may be a candidate at any time. That includes everything that
+//! pre-votes, promises and leader transfers could lead to, and more.
 
 use crate::group::Group;
 use crate::log::{Entry, Kind};
@@ -7,18 +9,19 @@ use crate::mistake::Mistake;
 use crate::state::{Role, State};
 use crate::voters::Voters;
 
-/// The voters a member goes by: those of the last configuration in its log.
+/// The voters that a member counts: those of the last configuration in its log, with its position.
 pub(crate) fn config_of(group: &Group, state: &State, id: u8) -> (u8, Voters) {
     let member = state.member(id);
-    let end = match group.has(Mistake::ConfigWhenCommitted) {
-        true => member.commit,
-        false => member.log.len(),
+    let end = if group.has(Mistake::ConfigWhenCommitted) {
+        member.commit
+    } else {
+        member.log.len()
     };
     member.log.config_at(end, group.bounds.initial())
 }
 
-/// A voter by its own configuration stands in the next term. A leader may have lost its quorum, or have
-/// heard of a higher term, before.
+/// A voter by its own configuration may become a candidate in the next term. A leader may, too: it
+/// may have lost its quorum, or have seen a higher term.
 pub(crate) fn may_stand(group: &Group, state: &State, id: u8) -> bool {
     state.member(id).term < group.bounds.terms && config_of(group, state, id).1.contains(id)
 }
@@ -33,8 +36,8 @@ pub(crate) fn stand(state: &mut State, id: u8) {
     member.role = Role::Candidate { granted };
 }
 
-/// One vote per term, for a log at least as complete, by the last entry; whatever the voter's own
-/// configuration says.
+/// One vote per term, for a log at least as complete by the last entry. The voter's own
+/// configuration does not matter.
 pub(crate) fn may_vote(group: &Group, state: &State, voter: u8, candidate: u8) -> bool {
     let (asking, asked) = (state.member(candidate), state.member(voter));
     let Role::Candidate { granted } = asking.role else {
@@ -69,7 +72,7 @@ pub(crate) fn may_lead(group: &Group, state: &State, id: u8) -> bool {
     granted.contains(id) && voters.majority(|voter| granted.contains(voter))
 }
 
-/// See [`may_lead`]. Begins with an entry of its own.
+/// See [`may_lead`]. The term begins with an entry of the leader's own.
 pub(crate) fn lead(state: &mut State, id: u8) {
     let member = state.member_mut(id);
     let (term, log) = (member.term, member.log);

@@ -1,4 +1,7 @@
 //! Changes of one voter at a time (dissertation, section 4.1, and Ongaro's correction of 2015).
+//!
+//! A configuration is in force as soon as it is in a member's log, and out of force when it is
+//! truncated.
 
 use crate::group::Group;
 use crate::log::{Entry, Kind};
@@ -7,8 +10,8 @@ use crate::rules::election::config_of;
 use crate::rules::replication::append;
 use crate::state::State;
 
-/// A leader that has committed an entry of its own term may add or remove one voter, if every earlier
-/// configuration is committed. Somebody must be left.
+/// A leader that has committed an entry of its own term may add or remove one voter, if every
+/// earlier configuration is committed. A voter must be left.
 pub(crate) fn may_change(group: &Group, state: &State, id: u8, who: u8) -> bool {
     let member = state.member(id);
     let is_ready = member.log.term_at(member.commit) == member.term;
@@ -26,12 +29,13 @@ pub(crate) fn may_change(group: &Group, state: &State, id: u8, who: u8) -> bool 
 /// See [`may_change`].
 pub(crate) fn change(group: &Group, state: &mut State, id: u8, who: u8) {
     let member = state.member(id);
-    let (_, voters) = match group.has(Mistake::ConfigWhenCommitted) {
+    let (_, voters) = if group.has(Mistake::ConfigWhenCommitted) {
         // On top of the latest, which need not be the one in use.
-        true => member
+        member
             .log
-            .config_at(member.log.len(), group.bounds.initial()),
-        false => config_of(group, state, id),
+            .config_at(member.log.len(), group.bounds.initial())
+    } else {
+        config_of(group, state, id)
     };
     let (term, kind) = (member.term, Kind::Config(voters.toggled(who)));
     append(state, id, Entry { term, kind });

@@ -1,5 +1,7 @@
-//! The rules, one file each. Every function says what one step does to the state; whether the step is
-//! possible at all is decided here, too.
+//! The rules, one file each.
+//!
+//! Every rule has two functions: one says whether a step is possible in a state (`may_...`), the
+//! other what the step does to the state.
 
 pub(crate) mod counting;
 pub(crate) mod disk;

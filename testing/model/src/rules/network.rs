@@ -1,12 +1,13 @@
-//! What leaves a member as soon as its disk allows. That a message may be lost or late needs no step of
-//! its own: whoever could take it may not do so.
+//! Messages leave a member as soon as its disk allows.
+//!
+//! A lost or late message needs no step of its own: the members that could take it need not do so.
 
 use crate::group::Group;
 use crate::mistake::Mistake;
 use crate::rules::counting;
 use crate::state::{Role, State, Term};
 
-/// Says everything that may be said now, and has origins count it.
+/// Sends everything that may be sent now, and has origins count it.
 pub(crate) fn speak(group: &Group, state: &mut State) {
     for id in state.ids() {
         send_vote(state, id);
@@ -20,7 +21,7 @@ pub(crate) fn speak(group: &Group, state: &mut State) {
             learn_commit(state, id);
         }
     }
-    forget_old_terms(state);
+    clear_old_terms(state);
 }
 
 /// A vote counts, and a candidate asks for others, once it is durable.
@@ -70,12 +71,12 @@ pub(crate) fn learnable(state: &State, id: u8) -> Option<u8> {
     if member.role != Role::Follower || member.term == 0 {
         return None;
     }
-    let told = state.term(member.term).told.min(member.matched);
-    (told > member.commit).then_some(told)
+    let learned = state.term(member.term).commit_sent.min(member.matched);
+    (learned > member.commit).then_some(learned)
 }
 
-/// Nobody will ever take a message of a term that every disk has left behind.
-fn forget_old_terms(state: &mut State) {
+/// No member will take a message of a term that is below every disk's.
+fn clear_old_terms(state: &mut State) {
     let oldest = state.members.iter().map(|m| m.disk.term).min().unwrap_or(0);
     for term in 1..oldest {
         *state.term_mut(term) = Term::default();

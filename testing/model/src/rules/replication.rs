@@ -1,4 +1,7 @@
-//! Replication (Raft, section 5.3): leaders append and send at once; followers make their logs equal.
+//! Replication (Raft, section 5.3).
+//!
+//! Leaders append and send in one step. Followers make their logs equal to the leader's, one entry
+//! at a time, and a leader counts what a majority of its voters has on disk.
 
 use crate::group::Group;
 use crate::log::{Entry, Kind};
@@ -40,7 +43,8 @@ pub(crate) fn may_match(state: &State, id: u8, term: u8) -> bool {
     may_hear(state, id, term) && news
 }
 
-/// See [`may_match`]. The longest common part at once: to learn of less is to say less.
+/// See [`may_match`]. The longest common part at once: with less the member would only acknowledge
+/// less.
 pub(crate) fn learn_match(state: &mut State, id: u8, term: u8) {
     let sent = state.term(term).sent;
     let member = state.member_mut(id);
@@ -48,8 +52,8 @@ pub(crate) fn learn_match(state: &mut State, id: u8, term: u8) {
     member.matched = member.log.common(&sent).max(member.commit);
 }
 
-/// The next entry of the leader's, after the common part. Several in one message are several steps: a
-/// crash between them leaves what a torn write would.
+/// The next entry of the leader's, after the common part. Several in one message are several steps:
+/// a crash between them leaves what a torn write would.
 pub(crate) fn may_take(state: &State, id: u8, term: u8) -> bool {
     let (member, sent) = (state.member(id), &state.term(term).sent);
     let common = member.log.common(sent);
@@ -57,22 +61,23 @@ pub(crate) fn may_take(state: &State, id: u8, term: u8) -> bool {
     may_hear(state, id, term) && follows && member.matched == common && common < sent.len()
 }
 
-/// See [`may_take`]. Cuts what contradicts it.
+/// See [`may_take`]. Truncates what contradicts the entry.
 pub(crate) fn take(state: &mut State, id: u8, term: u8) {
     let sent = state.term(term).sent;
     let member = state.member_mut(id);
     let common = member.log.common(&sent);
-    let cut_committed = member.log.len() > common && common < member.commit;
+    let truncates_committed = member.log.len() > common && common < member.commit;
     if let Some(entry) = sent.at(common + 1) {
         member.log = member.log.prefix(common);
         member.log.push(entry);
         member.matched = common + 1;
     }
-    state.broken.committed_cut |= cut_committed;
+    state.broken.committed_truncated |= truncates_committed;
 }
 
-/// How far a leader can count: the highest position, with an entry of its own term, that a majority of
-/// the voters of *its latest* configuration has durably (Raft, section 5.4.2; dissertation, 4.1).
+/// How far a leader can count: the highest position, with an entry of its own term, that a majority
+/// of the voters of *its latest* configuration has durably (Raft, section 5.4.2; dissertation,
+/// 4.1).
 pub(crate) fn countable(group: &Group, state: &State, id: u8) -> Option<u8> {
     let member = state.member(id);
     if !member.leads() {
@@ -88,13 +93,14 @@ pub(crate) fn countable(group: &Group, state: &State, id: u8) -> Option<u8> {
     })
 }
 
-/// A leader counts, tells the others, and steps down if it has voted itself out.
+/// A leader counts, sends its commit index, and steps down if it has removed itself from the
+/// voters.
 pub(crate) fn commit(group: &Group, state: &mut State, id: u8, index: u8) {
     let (_, counted_by) = config_of(group, state, id);
     let member = state.member_mut(id);
     member.commit = index;
     let (term, log) = (member.term, member.log.prefix(index));
-    state.term_mut(term).told = index;
+    state.term_mut(term).commit_sent = index;
     counting::settle(state, term, log, counted_by);
     state.settled.by_leaders = state.settled.by_leaders.max(index);
     let (at, voters) = config_of(group, state, id);
