@@ -75,9 +75,10 @@ fn main() -> ExitCode {
         }
     };
     let symmetry = !options.no_symmetry;
-    let group = match symmetry {
-        true => group.with_symmetry(),
-        false => group,
+    let group = if symmetry {
+        group.with_symmetry()
+    } else {
+        group
     };
     let limits = Limits {
         threads: usize::from(options.threads),
@@ -98,9 +99,10 @@ fn main() -> ExitCode {
 
 fn print(bounds: &Bounds, symmetry: bool, order: Order, outcome: &Outcome) {
     println!("{bounds:?}");
-    let states = match symmetry {
-        true => "states (up to the members' numbers)",
-        false => "states",
+    let states = if symmetry {
+        "states (up to the members' numbers)"
+    } else {
+        "states"
     };
     println!(
         "{} {states}, {} steps, depth {} ({order:?} first), {:.1} s",
