@@ -11,8 +11,8 @@ use synod_consensus::{
 use synod_log::LogError;
 use synod_wire::{DataState, PeerMessage, StateOffer, StateRequest, StateResult};
 
+use super::leadership::QuorumLossPolicy;
 use super::membership::operator::{ConfigRequest, LeaderTransferRequest};
-use super::survivor::QuorumLossPolicy;
 use crate::client::Waiter;
 use crate::outcome::{ApplyOutcome, InconsistencyPolicy};
 use crate::snapshots::Snapshot;
@@ -151,8 +151,8 @@ pub enum Event {
     InconsistencyPolicy(InconsistencyPolicy),
     /// Leave the group in good order; without the group's consent if that takes too long.
     Leave(LeaveDone),
-    /// As [`Event::Leave`], but as long as the others need this member's vote it keeps it, and its log,
-    /// without a database.
+    /// As [`Event::Leave`], but as long as the others need this member's vote it keeps it, and its
+    /// log, without a database.
     LeaveWhenNotNeeded(LeaveDone),
     /// Stop at once.
     Stop,

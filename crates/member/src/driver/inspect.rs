@@ -4,52 +4,52 @@ use synod_consensus::{Core, GroupId, LogIndex, MemberId, Seqno};
 
 use super::Driver;
 
-/// What grows with the load, and is bounded.
+/// What grows with the load, and is bounded. For metrics and checkers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Load {
     /// Payload bytes of newest entries.
     pub entry_cache_bytes: usize,
     /// Proposals that wait for room in this leader's log.
     pub deferred: usize,
-    /// Proposals of this member whose outcome is not known.
+    /// Proposals of this member whose result is not known.
     pub submitted: usize,
-    /// Bytes of the certification index, about.
+    /// Bytes of the certification index, by estimate.
     pub certification_bytes: usize,
-    /// First chunk of any action that is not complete, or not committed: the log keeps it.
+    /// First chunk of any action that is partial or not committed: the log keeps it.
     pub partial_actions_from: Option<LogIndex>,
-    /// What the log may drop if it has to, as far as this member was told.
+    /// Up to where the log may be purged if it is full, as far as this member knows.
     pub purge_limit: LogIndex,
 }
 
 impl Driver {
-    /// The protocol's state.
+    /// The state of the consensus protocol.
     pub fn core(&self) -> &Core {
         &self.core
     }
 
     /// The group this member belongs to; `NONE` until it has found one.
     pub fn group(&self) -> GroupId {
-        self.group
+        self.identity.group
     }
 
-    /// As a leader: members that asked to leave and still vote; they need not be there any more.
+    /// As the leader: members that asked to leave and still vote; they may have gone already.
     pub fn leavers(&self) -> impl Iterator<Item = MemberId> + '_ {
         self.membership.presence.leavers().keys().copied()
     }
 
-    /// Start of the certification window: a verdict never depends on what was before.
+    /// Start of the certification window: a verdict never depends on earlier actions.
     pub fn certified_from(&self) -> Seqno {
-        self.ingest.window_start()
+        self.ordering.certification.window_start()
     }
 
-    /// See [`Load`].
+    /// What grows with the load, at this moment.
     pub fn load(&self) -> Load {
         Load {
-            entry_cache_bytes: self.entry_cache.bytes(),
-            deferred: self.deferred.len(),
-            submitted: self.submitted.len(),
-            certification_bytes: self.ingest.memory_bytes(),
-            partial_actions_from: self.ingest.partial_actions().first_chunk(),
+            entry_cache_bytes: self.own_log.cached_bytes(),
+            deferred: self.ordering.waiting(),
+            submitted: self.proposals.len(),
+            certification_bytes: self.ordering.certification.memory_bytes(),
+            partial_actions_from: self.ordering.certification.partial_actions().first_chunk(),
             purge_limit: self.retention.purge_limit(),
         }
     }

@@ -1,71 +1,92 @@
 //! The driver: turns what happens (messages, completed writes, clients, time) into calls of the
-//! consensus core, and the core's effects into deeds. It owns all protocol state.
+//! consensus core, and performs the core's effects. It owns all protocol state of a member.
 //!
-//! One turn: [`Driver::handle`] for whatever has come in, then [`Driver::turn`], and again at
-//! [`Driver::wake_at`] at the latest. Nothing here waits for a disk, a socket or the host, and time is
-//! an argument.
+//! The loop that a host runs:
+//!
+//! ```text
+//! until an event comes, or Driver::wake_at():
+//!   Driver::handle(now, event)    a component or the core takes note; messages may be sent
+//!   Driver::turn(now)             the core's timeout; its effects, until there are none; the slow tick
+//! ```
+//!
+//! Nothing here waits for a disk, a socket or the host, and time is an argument.
+//!
+//! [`Driver`] itself is a coordinator. State lives in components, and each answers a question:
+//!
+//! | component | question |
+//! |---|---|
+//! | [`Identity`] | who is this member, in which group, with which settings? |
+//! | [`Turns`] | what is due: the slow tick, or nothing any more? |
+//! | [`OwnLog`] | what is in an entry to be written, or to be sent? |
+//! | [`LocalProposals`] | which proposals of this session have no result, and which are to be sent? |
+//! | [`Ordering`] | as the leader: is a proposal appended, refused, or does it wait? |
+//! | [`Reads`] | which clients wait for the group's position? |
+//! | [`Membership`] | how does this member join and leave, who is present, which view is next? |
+//! | [`Retention`] | how far may the log be purged? |
+//! | [`StateTransfers`] | which messages about full copies (SST) are to be repeated? |
+//! | [`Inconsistency`] | which outcome of a failed action wins? |
+//! | [`ForcedPrimary`] | does this member continue without a majority? |
+//! | [`LeaderPriority`] | which members are fit to lead, with which weight? |
+//! | [`PrimaryWatch`] | is this member primary, or has it lost the group? |
+//!
+//! The rule: components do not know each other, the driver, or the world outside. The driver
+//! collects the facts that a component needs, asks, and performs the answer. Its methods are in the
+//! files named `coordinate`, one per room, and beside this one: `effects` (what the core asks for),
+//! `housekeeping` (the slow tick), `reports` (what members report to each other), `status` and
+//! `inspect` (what others see of it).
 
-mod connections;
-mod deferred;
 mod effects;
 mod event;
+mod housekeeping;
+mod identity;
 mod inconsistency;
 mod inspect;
-mod leader;
+mod leadership;
 mod membership;
-mod origin;
-mod reads;
-mod repair;
+mod own_log;
+mod proposals;
+mod reports;
 mod retention;
 mod state_transfer;
 mod status;
-mod survivor;
-mod weights;
+mod turns;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
-use synod_consensus::{
-    Body, Config, Core, EntryKind, GroupId, LogIndex, MemberId, Message, Outbox, ProposalDedup,
-    SessionId, Term, Time,
-};
+use synod_consensus::{Core, GroupId, MemberId, Message, SessionId, Time};
 use synod_log::LogReader;
 use synod_wire::PeerMessage;
 
 pub(crate) use effects::append_message;
 pub use event::{Event, ForceDone, LeaveDone, ReadDone, Reply, Submission};
 pub use inspect::Load;
+pub use leadership::QuorumLossPolicy;
 pub use membership::operator::{
     ConfigRequest, LeaderContact, LeaderTransferRequest, OperatorRefusal, OperatorReply,
 };
 
-use crate::catch_up::OutstandingReads;
-use crate::certification::CertificationState;
-use crate::config::MemberConfig;
-use crate::entry_cache::EntryCache;
 use crate::host::{Host, Level};
 use crate::io::{Disk, Network, Observer};
 use crate::shared::{Shared, lock};
 use crate::start::Start;
-use crate::tuning::Tuning;
-use connections::Connections;
-use deferred::Deferred;
+use identity::Identity;
 use inconsistency::Inconsistency;
+use leadership::{ForcedPrimary, LeaderPriority, PrimaryWatch};
 use membership::{LEAVE_LIMIT, Membership};
-use origin::Submitted;
-use reads::Reads;
-use repair::RepairWatch;
+use own_log::{OwnLog, RepairWatch};
+use proposals::{LocalProposals, Ordering, Reads};
 use retention::Retention;
 use state_transfer::StateTransfers;
-pub use survivor::QuorumLossPolicy;
+use turns::Turns;
 
-/// Who this member is.
+/// A member, as the group names it.
 #[derive(Clone, Copy, Debug)]
 pub struct Me {
-    /// Its disk's identity.
+    /// The identity of its disk.
     pub member: MemberId,
-    /// Its process'.
+    /// The identity of its process.
     pub session: SessionId,
 }
 
@@ -79,55 +100,32 @@ pub struct DriverLinks {
     pub host: Arc<dyn Host>,
     /// What other threads see of it.
     pub shared: Arc<Shared>,
-    /// Its log.
+    /// Its log, for reading.
     pub reader: LogReader,
-    /// Whoever checks the protocol, if anybody.
+    /// A checker that sees each effect before it is performed; none in production.
     pub observer: Option<Box<dyn Observer>>,
 }
 
-/// See the module.
+/// A running member's protocol state: the consensus core and the components around it.
+///
+/// Call [`Driver::begin`] once, then [`Driver::handle`] and [`Driver::turn`] as the events and
+/// [`Driver::wake_at`] demand, and [`Driver::end`] last.
 pub struct Driver {
-    me: Me,
-    config: MemberConfig,
-    tuning: Tuning,
-    group: GroupId,
+    identity: Identity,
     core: Core,
-    outbox: Outbox,
-    dedup: ProposalDedup,
-    ingest: CertificationState,
-    entry_cache: EntryCache,
-    /// Ranges that are being read for members far behind.
-    reading: OutstandingReads,
     links: DriverLinks,
-    /// Microseconds of this member's own clock, as of the input being handled.
-    now: Time,
-    /// Payloads of the append being handled.
-    arriving: BTreeMap<(Term, LogIndex), Bytes>,
-    submitted: BTreeMap<u64, Submitted>,
-    /// Proposals waiting for room in the leader's log.
-    deferred: Deferred,
-    /// The connection over which proposals go to a member, see `Event::LinkUp`.
-    connections: Connections,
-    /// See `Shared::log_truncated`.
-    era: u64,
+    turns: Turns,
+    own_log: OwnLog,
+    proposals: LocalProposals,
+    ordering: Ordering,
     reads: Reads,
-    repair: RepairWatch,
     membership: Membership,
     retention: Retention,
     state_transfers: StateTransfers,
     inconsistency: Inconsistency,
-    last_committed: LogIndex,
-    leaderless_since: Option<Time>,
-    /// The term this member leads.
-    led: Option<Term>,
-    next_slow_tick: Time,
-    /// What to do without a majority.
-    survivor_policy: QuorumLossPolicy,
-    /// The handover that was told of.
-    told_handover: Option<MemberId>,
-    /// The next leadership of this member is by order.
-    forced: bool,
-    stopped: bool,
+    forced_primary: ForcedPrimary,
+    leader_priority: LeaderPriority,
+    primary: PrimaryWatch,
 }
 
 impl Driver {
@@ -140,52 +138,41 @@ impl Driver {
             group,
             mode,
             core,
-            ingest,
+            ingest: certification,
         } = start;
         {
             let mut status = lock(&links.shared.status);
             (status.member, status.session, status.group) = (me.member, me.session, group);
         }
-        let mut outbox = Outbox::new(me.member, me.session);
-        outbox.log_starts_after(core.base().last.term);
+        let repair = RepairWatch::new(core.repairing_until().is_some());
+        let uncommitted_max = config.limits.uncommitted_bytes_max;
+        let step_down = Duration::from_micros(config.timing.election_timeout_max_us);
         Driver {
-            outbox,
-            dedup: ProposalDedup::default(),
-            ingest,
-            entry_cache: EntryCache::new(tuning.entry_cache_bytes),
-            retention: Retention::new(&tuning, now),
-            reading: OutstandingReads::default(),
-            membership: Membership::new(mode, &links.reader, tuning.slow_tick),
-            last_committed: core.commit_index(),
-            repair: RepairWatch::new(&core),
-            me,
-            config,
-            tuning,
-            group,
-            core,
-            links,
-            now,
-            arriving: BTreeMap::new(),
-            submitted: BTreeMap::new(),
-            deferred: Deferred::default(),
-            connections: Connections::default(),
-            era: 0,
+            turns: Turns::new(now, tuning.slow_tick),
+            own_log: OwnLog::new(&tuning, uncommitted_max, core.commit_index(), repair),
+            proposals: LocalProposals::new(me, core.base().last.term),
+            ordering: Ordering::new(
+                certification,
+                config.cert_limits(),
+                tuning.partial_action_timeout,
+            ),
             reads: Reads::default(),
+            membership: Membership::new(mode, &links.reader, &tuning),
+            retention: Retention::new(&tuning, now),
             state_transfers: StateTransfers::default(),
             inconsistency: Inconsistency::default(),
-            leaderless_since: Some(now),
-            led: None,
-            next_slow_tick: now,
-            survivor_policy: QuorumLossPolicy::default(),
-            told_handover: None,
-            forced: false,
-            stopped: false,
+            forced_primary: ForcedPrimary::default(),
+            leader_priority: LeaderPriority::default(),
+            primary: PrimaryWatch::new(now, step_down),
+            identity: Identity { me, group, config },
+            core,
+            links,
         }
     }
 
-    /// The core's clock.
+    /// The time of the input being handled, by this member's own clock.
     fn now(&self) -> Time {
-        self.now
+        self.turns.now
     }
 
     fn log(&self, level: Level, text: impl AsRef<str>) {
@@ -194,36 +181,35 @@ impl Driver {
 
     /// Begins to take part. Once, before anything else.
     pub fn begin(&mut self, now: Time) {
-        self.observe(now);
+        self.turns.observe(now);
         self.start_membership();
         self.perform();
     }
 
-    /// Whether this member has stopped for good, or was told to.
+    /// Whether this member has stopped for good, or was ordered to.
     pub fn is_stopped(&self) -> bool {
-        self.stopped
+        self.turns.is_stopped()
     }
 
-    /// Lets everybody go who waits for this member. What is handed to it later ends when it is
+    /// Releases all clients that wait for this member. Events handed to it later end when it is
     /// dropped.
     pub fn end(&mut self) {
-        self.abandon_submissions();
+        self.withdraw_proposals();
         self.reads.fail_all();
     }
 
-    /// Does what is due, and what the inputs since the last turn led to.
+    /// Does what is due, and what the events since the last turn led to.
     pub fn turn(&mut self, now: Time) {
-        if self.stopped && !synod_planted::is(synod_planted::Bug::TurnAfterStop) {
-            // Whoever has left in good order must not ask to be present again.
+        if self.is_stopped() && !synod_planted::is(synod_planted::Bug::TurnAfterStop) {
+            // A member that has left must not ask to be present again.
             return;
         }
-        self.observe(now);
+        self.turns.observe(now);
         if self.core.poll_timeout().is_some_and(|at| at <= now) {
             self.core.handle_tick(now);
         }
         self.perform();
-        if now >= self.next_slow_tick {
-            self.next_slow_tick = now.plus(self.tuning.slow_tick);
+        if self.turns.is_slow_tick_due(now) {
             self.slow_tick();
             self.perform();
         }
@@ -231,36 +217,29 @@ impl Driver {
 
     /// When the next turn is due at the latest.
     pub fn wake_at(&self) -> Time {
-        let core = self.core.poll_timeout();
-        core.map_or(self.next_slow_tick, |at| at.min(self.next_slow_tick))
+        let (core, slow_tick) = (self.core.poll_timeout(), self.turns.next_slow_tick());
+        core.map_or(slow_tick, |at| at.min(slow_tick))
     }
 
-    /// Time never goes back: a clock that does stands still here.
-    fn observe(&mut self, now: Time) {
-        self.now = self.now.max(now);
-    }
-
-    /// Takes in what happened. A turn has to follow, at once or after some more. A member that has stopped
-    /// drops it.
+    /// Takes note of an event. A turn has to follow, at once or after more events. A member that
+    /// has stopped ignores the event.
     pub fn handle(&mut self, now: Time, event: Event) {
-        if self.stopped {
+        if self.is_stopped() {
             return;
         }
-        self.observe(now);
+        self.turns.observe(now);
         match event {
             Event::Peer {
                 from,
                 group,
                 message,
             } => {
-                // It may have connected before this member chose its group.
-                let foreign = GroupId::NONE != group && group != self.group;
-                if !foreign || self.group == GroupId::NONE {
+                if !self.identity.is_foreign(group) {
                     self.handle_peer(from, message);
                 }
             }
             Event::LinkUp { member, connection } => {
-                self.connections.up(member, connection);
+                self.proposals.link_up(member, connection);
                 self.core.peer_connected(self.now(), member);
                 self.repeat_proposals(member);
                 self.repeat_state_transfer_messages(member);
@@ -279,7 +258,7 @@ impl Driver {
             Event::DuplicateIdentity(text) => self.fail(&text),
             Event::Persisted(ticket) => {
                 self.core.persisted(self.now(), ticket);
-                self.trim_staged();
+                self.trim_cache();
             }
             Event::Purged(base) => self.core.purged(base),
             Event::StorageFailed(why) => self.fail(&format!("the log failed: {why}")),
@@ -297,23 +276,23 @@ impl Driver {
             Event::ChangeConfig(request) => self.operate_config(request),
             Event::TransferLeadership(request) => self.operate_transfer(request),
             Event::ForcePrimary(done) => {
-                let forced = self.force();
+                let forced = self.force_new_primary();
                 (done.0)(forced);
             }
-            Event::QuorumLossPolicy(policy) => self.survivor_policy = policy,
-            Event::LeaderPreference(preference) => self.prefer(preference),
-            Event::SuspectTimeout(limit) => self.config.suspect = limit,
+            Event::QuorumLossPolicy(policy) => self.forced_primary.set_policy(policy),
+            Event::LeaderPreference(preference) => self.set_leader_preference(preference),
+            Event::SuspectTimeout(limit) => self.identity.config.suspect = limit,
             Event::ActionFailed { seqno, outcome } => self.action_failed(seqno, outcome),
             Event::Applied => self.answer_outcome_queries(),
             Event::InconsistencyPolicy(policy) => self.inconsistency.set_policy(policy),
             Event::Leave(done) => self.begin_leave(done, Some(LEAVE_LIMIT)),
             Event::LeaveWhenNotNeeded(done) => self.begin_leave(done, None),
-            Event::Stop => self.stopped = true,
+            Event::Stop => self.turns.stop(),
         }
     }
 
     fn handle_peer(&mut self, from: MemberId, message: PeerMessage) {
-        self.membership.presence.heard(self.now, from);
+        self.membership.presence.heard(self.turns.now, from);
         match message {
             PeerMessage::Consensus(message) => self.handle_consensus(from, message, Vec::new()),
             PeerMessage::Append { message, payloads } => {
@@ -326,7 +305,7 @@ impl Driver {
                 number,
                 reason,
             } => {
-                if session == self.me.session {
+                if session == self.identity.me.session {
                     self.proposal_refused(term, number, reason);
                 }
             }
@@ -347,118 +326,51 @@ impl Driver {
     }
 
     fn handle_consensus(&mut self, from: MemberId, message: Message, payloads: Vec<Bytes>) {
-        if message.from != from || message.to != self.me.member {
+        if message.from != from || message.to != self.identity.me.member {
             self.log(
                 Level::Warning,
-                format!("dropping a message of member {from} that names other parties"),
+                format!("ignoring a message of member {from} that names other parties"),
             );
             return;
         }
-        if self.group == GroupId::NONE {
+        if self.identity.group == GroupId::NONE {
             // Nothing may be written before the log knows which group it is for.
             return;
         }
-        let Some(configs) = self.take_payloads(&message, payloads) else {
-            return;
+        let configs = match self.own_log.arrived(&message, payloads) {
+            Ok(configs) => configs,
+            Err(text) => return self.log(Level::Error, text),
         };
         // The core wants its effects performed before it is given the next message.
         self.perform_core_effects();
-        if self.stopped || !self.may_obey(&message) {
+        if self.is_stopped() || !self.may_obey(&message) {
             return;
         }
         self.core.handle_message_with(self.now(), message, &configs);
         // The payloads' entries, if accepted, are in the effects now.
         self.perform_core_effects();
-        self.arriving.clear();
-    }
-
-    /// Keeps the payloads of an append at hand, and decodes the configurations among them.
-    fn take_payloads(
-        &mut self,
-        message: &Message,
-        payloads: Vec<Bytes>,
-    ) -> Option<Vec<(LogIndex, Config)>> {
-        let mut configs = Vec::new();
-        let Body::Append(append) = &message.body else {
-            return Some(configs);
-        };
-        if append.entries.len() != payloads.len() {
-            self.log(
-                Level::Error,
-                format!(
-                    "member {} sent {} entries with {} payloads",
-                    message.from,
-                    append.entries.len(),
-                    payloads.len()
-                ),
-            );
-            return None;
-        }
-        for (header, payload) in append.entries.iter().zip(payloads) {
-            let is_whole = payload.len() == header.payload_len as usize
-                && crc32c::crc32c(&payload) == header.payload_crc;
-            if !is_whole {
-                self.log(
-                    Level::Error,
-                    format!(
-                        "entry {} arrived damaged from {}",
-                        header.id(),
-                        message.from
-                    ),
-                );
-                return None;
-            }
-            if header.kind == EntryKind::Config {
-                match Config::decode(&payload) {
-                    Ok(config) => configs.push((header.index, config)),
-                    Err(error) => {
-                        self.log(Level::Error, format!("entry {}: {error}", header.id()));
-                        return None;
-                    }
-                }
-            }
-            self.arriving.insert((header.term, header.index), payload);
-        }
-        Some(configs)
+        self.own_log.forget_arrived();
     }
 
     /// Performs effects and sends proposals until there is nothing left to do.
     fn perform(&mut self) {
         loop {
             self.perform_core_effects();
-            let ordered = self.retry_deferred();
+            let ordered = self.order_waiting();
             let sent = self.send_proposals();
             if !ordered && !sent {
                 break;
             }
         }
-        self.tell_handover();
+        self.announce_leader_transfer();
         self.publish_status();
-    }
-
-    fn slow_tick(&mut self) {
-        self.watch_survivors();
-        self.watch_primary();
-        self.watch_repair();
-        self.send_join_if_needed();
-        self.retention.database_is_at(
-            self.now,
-            self.state_transfers.data_state(),
-            self.links.shared.applied(),
-        );
-        self.send_report();
-        self.lead_slow_tick();
-        self.inconsistency_tick();
-        self.leave_tick();
-        self.retain_log();
-        self.drop_strangers();
     }
 
     /// Stops for good.
     fn fail(&mut self, why: &str) {
         self.log(Level::Error, format!("this member stops: {why}"));
         self.links.host.failed(why);
-        self.stopped = true;
+        self.turns.stop();
     }
 
     fn send(&self, to: MemberId, message: PeerMessage) {

@@ -1,13 +1,9 @@
-//! What others may see of the driver's state.
+//! What other threads may see of the driver's state, see [`crate::Shared`].
 
-use std::sync::atomic::Ordering;
-
-use synod_consensus::{LogIndex, MemberId, Role, Seqno};
-use synod_wire::Report;
+use synod_consensus::{MemberId, Role};
 
 use super::Driver;
-use crate::certification::CertificationState;
-use crate::host::{Level, MemberStatus};
+use crate::host::MemberStatus;
 use crate::shared::lock;
 
 impl Driver {
@@ -24,8 +20,8 @@ impl Driver {
         status.role = Some(self.core.role());
         status.commit_index = self.core.commit_index();
         status.last_index = self.core.last_id().index;
-        status.pending = self.submitted.len();
-        status.cert_keys = self.ingest.key_count();
+        status.pending = self.proposals.len();
+        status.cert_keys = self.ordering.certification.key_count();
         status.leader_weight = self.core.leader_preference().weight;
         if status.leader != leader {
             status.leader = leader;
@@ -48,9 +44,10 @@ impl Driver {
             name: member.name.clone(),
             address: member.address.clone(),
             voter: member.role == Role::Voter,
-            leader_weight: match *id == self.me.member {
-                true => Some(self.core.leader_preference().weight),
-                false => self.core.weight_of(*id),
+            leader_weight: if *id == self.identity.me.member {
+                Some(self.core.leader_preference().weight)
+            } else {
+                self.core.weight_of(*id)
             },
         });
         let mut status = lock(&self.links.shared.status);
@@ -58,9 +55,9 @@ impl Driver {
         status.leader_name = leader_name.unwrap_or_default();
         status.voter = config
             .members
-            .get(&self.me.member)
+            .get(&self.identity.me.member)
             .is_some_and(|m| m.role == Role::Voter);
-        status.group = self.group;
+        status.group = self.identity.group;
         status.protocol = config.protocol;
     }
 
@@ -69,67 +66,5 @@ impl Driver {
         status.view = self.membership.views.committed().clone();
         drop(status);
         self.publish_members();
-    }
-
-    pub(super) fn own_report(&self) -> Report {
-        let applied = self.links.shared.applied();
-        let on_their_way = self.links.shared.snapshots.oldest();
-        let seen_by_all = on_their_way.map_or(applied, |seen| seen.min(applied));
-        let committed = self.links.shared.commit_seqno.load(Ordering::Acquire);
-        Report {
-            member: self.me.member,
-            session: self.me.session,
-            state: self.state_transfers.data_state(),
-            applied,
-            seen: seen_by_all,
-            db_flushed: self.retention.db_flushed(),
-            incoming: self.config.incoming.clone(),
-            queue: u32::try_from(committed.saturating_sub(applied.0).max(0)).unwrap_or(u32::MAX),
-            weight: self.core.leader_preference().weight,
-            wants_vote: self.config.wants_vote,
-        }
-    }
-
-    /// Notices that a leader is heard, or was not for too long.
-    pub(super) fn watch_primary(&mut self) {
-        let primary = match self.leaderless_since {
-            None => true,
-            Some(since) => {
-                self.links.shared.is_primary() && self.now.since(since) < self.config.suspect
-            }
-        };
-        if primary == self.links.shared.is_primary() {
-            return;
-        }
-        self.links.shared.primary.store(primary, Ordering::Release);
-        lock(&self.links.shared.status).primary = primary;
-        if primary {
-            self.log(Level::Info, "a leader with a quorum is heard");
-        } else {
-            let text = format!(
-                "no leader for {:?}: this member is not primary until it hears one. Configured \
-                 voters: {}",
-                self.leaderless_since
-                    .map(|since| self.now.since(since))
-                    .unwrap_or_default(),
-                self.voter_names()
-            );
-            self.log(Level::Info, text);
-            self.abandon_submissions();
-        }
-        self.links.host.primary_changed(primary);
-    }
-
-    fn voter_names(&self) -> String {
-        let config = &self.core.config().config;
-        let voters = config.members.values().filter(|m| m.role == Role::Voter);
-        let names: Vec<String> = voters
-            .map(|m| format!("{} at {}", m.name, m.address))
-            .collect();
-        names.join(", ")
-    }
-
-    pub(super) fn new_ingestor(&self, index: LogIndex, seqno: Seqno) -> CertificationState {
-        CertificationState::new(index, seqno, self.config.cert_limits())
     }
 }

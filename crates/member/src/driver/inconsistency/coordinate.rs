@@ -29,11 +29,11 @@ impl Driver {
             return;
         };
         let report = OutcomeReport {
-            session: self.me.session,
+            session: self.identity.me.session,
             seqno,
             outcome: outcome.0,
         };
-        if leader == self.me.member {
+        if leader == self.identity.me.member {
             self.handle_outcome_report(leader, report);
         } else {
             self.send(leader, PeerMessage::OutcomeReport(report));
@@ -59,7 +59,7 @@ impl Driver {
         let outcome = ApplyOutcome(outcome);
         let reported = self
             .inconsistency
-            .report(self.now, (from, session), seqno, outcome);
+            .report(self.turns.now, (from, session), seqno, outcome);
         if reported == ReportKind::Ignored {
             return;
         }
@@ -78,7 +78,7 @@ impl Driver {
         let present = self.membership.presence.members();
         let present = present.iter().map(|present| present.member);
         for member in self.inconsistency.unanswered(seqno, present) {
-            if member == self.me.member {
+            if member == self.identity.me.member {
                 self.handle_outcome_query(member, term, seqno);
             } else {
                 self.send(member, PeerMessage::OutcomeQuery { term, seqno });
@@ -119,9 +119,11 @@ impl Driver {
         let electorate = Electorate {
             members: presence.electorate(&self.core.config().config),
             session_of: &|member| presence.session_of(member),
-            timeout: self.config.suspect,
+            timeout: self.identity.config.suspect,
         };
-        let decision = self.inconsistency.decide(self.now, seqno, &electorate);
+        let decision = self
+            .inconsistency
+            .decide(self.turns.now, seqno, &electorate);
         if let Some(decision) = decision {
             // If it is refused, the next tick tries again.
             let _ = self.append_own(EntryKind::Decision, &decision.encode());
@@ -151,7 +153,7 @@ impl Driver {
 
     /// Informs the host of decisions that are committed now.
     pub(in crate::driver) fn decisions_committed(&mut self) {
-        while let Some(decision) = self.inconsistency.next_committed(self.last_committed) {
+        while let Some(decision) = self.inconsistency.next_committed(self.own_log.committed()) {
             self.log(Level::Info, self.decision_text(&decision));
             self.links.host.outcome_decided(&decision);
         }

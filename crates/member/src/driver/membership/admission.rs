@@ -114,8 +114,9 @@ fn predecessor(
 }
 
 /// The component that remembers what joiners could not see.
-#[derive(Default)]
 pub(in crate::driver) struct Admission {
+    /// A new member's log begins so many entries before the end, if it needs no more.
+    join_backlog: u64,
     /// Joiners that ask to be in a view that they are in.
     missed_views: BTreeMap<MemberId, MissedView>,
     /// A joiner has missed the latest view for good: the next one is announced even if it has the
@@ -131,6 +132,19 @@ struct MissedView {
 }
 
 impl Admission {
+    pub(super) fn new(join_backlog: u64) -> Admission {
+        Admission {
+            join_backlog,
+            missed_views: BTreeMap::new(),
+            repeats_view: false,
+        }
+    }
+
+    /// Where a log begins that is to have `index` and some entries before it.
+    pub(super) fn backlog_before(&self, index: LogIndex) -> LogIndex {
+        LogIndex(index.0.saturating_sub(self.join_backlog))
+    }
+
     /// A configured member asks to be present; its log ends with `last`. `latest` is the latest
     /// view and its entry. If the member is in that view, its log is beyond it, and it keeps
     /// asking, its log was reset beyond the view: it will never see it.
@@ -300,7 +314,7 @@ mod tests {
             }],
         };
         let suspect = Duration::from_secs(4);
-        let mut admission = Admission::default();
+        let mut admission = Admission::new(1000);
         let mut ask = |seconds, last| {
             let now = Time(7).plus(Duration::from_secs(seconds));
             let latest = Some((LogIndex(30), &view));

@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use synod_consensus::{Config, ConfigAt, GroupId, Member, MemberId, Role};
-use synod_wire::{Join, JoinRefusal, JoinReply, PeerMessage};
+use synod_consensus::{Config, ConfigAt, GroupId, MemberId};
+use synod_wire::{JoinRefusal, JoinReply, PeerMessage};
 
 use super::join::Refusal;
 use super::leave::{LeaveFacts, LeaveStep};
@@ -16,15 +16,6 @@ use crate::setting::Setting;
 use crate::storage::Job;
 
 impl Driver {
-    pub(in crate::driver) fn as_view_member(&self) -> ViewMember {
-        ViewMember {
-            member: self.me.member,
-            session: self.me.session,
-            name: self.config.name.clone(),
-            incoming: self.config.incoming.clone(),
-        }
-    }
-
     /// Connects to the members that the log knows, or begins a group if this member was started to
     /// do so.
     pub(in crate::driver) fn start_membership(&mut self) {
@@ -33,13 +24,7 @@ impl Driver {
         let is_new =
             self.core.config().config.members.is_empty() && self.core.repairing_until().is_none();
         if self.membership.join.begins_group() && is_new {
-            let me = Member {
-                role: Role::Voter,
-                has_data: self.config.has_data,
-                name: self.config.name.clone(),
-                address: self.config.address.clone(),
-                versions: self.config.versions,
-            };
+            let me = self.identity.first_voter();
             if let Err(error) = self.core.bootstrap(self.now(), me) {
                 self.fail(&format!("cannot begin a new group: {error}"));
             }
@@ -50,7 +35,7 @@ impl Driver {
 
     /// A member was found at an address.
     pub(in crate::driver) fn found(&mut self, member: MemberId, address: &str, group: GroupId) {
-        if member == self.me.member {
+        if member == self.identity.me.member {
             return;
         }
         self.links.peers.connect(member, address);
@@ -61,9 +46,13 @@ impl Driver {
 
     /// An address did not let this member in.
     pub(in crate::driver) fn refused_by_address(&mut self, text: &str, is_final: bool) {
-        let (has_leader, is_in_group) = (self.core.leader().is_some(), self.group != GroupId::NONE);
+        let (has_leader, is_in_group) = (
+            self.core.leader().is_some(),
+            self.identity.group != GroupId::NONE,
+        );
         let join = &mut self.membership.join;
-        let refusal = join.refused_by_address(self.now, text, is_final, has_leader, is_in_group);
+        let refusal =
+            join.refused_by_address(self.turns.now, text, is_final, has_leader, is_in_group);
         self.follow_refusal(text, is_final, refusal);
     }
 
@@ -83,7 +72,8 @@ impl Driver {
     }
 
     fn is_present(&self) -> bool {
-        self.membership.is_in_view(self.me.member, self.me.session)
+        self.membership
+            .is_in_view(self.identity.me.member, self.identity.me.session)
     }
 
     /// Asks to be present, unless this member is, or is leaving.
@@ -91,22 +81,16 @@ impl Driver {
         if self.is_present() || self.membership.leave.is_under_way() || self.core.is_leader() {
             return;
         }
-        let targets = self.membership.join.targets(self.now, self.core.leader());
+        let targets = self
+            .membership
+            .join
+            .targets(self.turns.now, self.core.leader());
         if targets.is_empty() {
             return;
         }
-        let join = Join {
-            session: self.me.session,
-            name: self.config.name.clone(),
-            address: self.config.address.clone(),
-            incoming: self.config.incoming.clone(),
-            has_data: self.config.has_data,
-            group: self.group,
-            db_group: self.database().group,
-            db_seqno: self.database().seqno,
-            last: self.core.last_id(),
-            versions: self.config.versions,
-        };
+        let join = self
+            .identity
+            .join_request(self.database(), self.core.last_id());
         for target in targets {
             self.send(target, PeerMessage::Join(join.clone()));
         }
@@ -118,8 +102,8 @@ impl Driver {
             text,
         } = reply
         {
-            let suspect = self.config.suspect;
-            let is_final = self.membership.join.name_taken(self.now, suspect);
+            let suspect = self.identity.config.suspect;
+            let is_final = self.membership.join.name_taken(self.turns.now, suspect);
             return self.refused_by_group(&text, is_final);
         }
         self.membership.join.name_not_taken();
@@ -128,7 +112,7 @@ impl Driver {
             JoinReply::NotLeader {
                 leader: Some((member, address)),
             } => {
-                self.found(member, &address, self.group);
+                self.found(member, &address, self.identity.group);
                 self.membership.join.leader_named(member);
             }
             JoinReply::NotLeader { leader: None } => {}
@@ -140,14 +124,14 @@ impl Driver {
     }
 
     fn accepted_by(&mut self, group: GroupId) {
-        if self.group == group {
+        if self.identity.group == group {
             return;
         }
-        if self.group != GroupId::NONE {
+        if self.identity.group != GroupId::NONE {
             let text = format!(
                 "two groups are called '{}': this member is in group {}, and group {group} accepts it, too. \
                  One of them was begun by mistake",
-                self.config.cluster_name, self.group
+                self.identity.config.cluster_name, self.identity.group
             );
             let refusal = self.membership.join.refused_by_group(&text, true);
             if refusal.is_new {
@@ -156,7 +140,7 @@ impl Driver {
             return;
         }
         self.log(Level::Info, format!("joining group {group}"));
-        self.group = group;
+        self.identity.group = group;
         // Ordered before every write that the group may cause.
         self.links.disk.write(Job::SetGroup(group));
         self.links.peers.set_group(group);
@@ -168,7 +152,7 @@ impl Driver {
     pub(in crate::driver) fn config_changed(&mut self, config: &ConfigAt) {
         self.obey_protocol(&config.config);
         for (member, entry) in &config.config.members {
-            if *member != self.me.member {
+            if *member != self.identity.me.member {
                 self.links.peers.connect(*member, &entry.address);
             }
         }
@@ -177,7 +161,7 @@ impl Driver {
     }
 
     fn obey_protocol(&mut self, config: &Config) {
-        let spoken = self.config.versions;
+        let spoken = self.identity.config.versions;
         match self.membership.protocol.obey(config, spoken) {
             Obeyed::Unchanged => {}
             Obeyed::Now(version) => {
@@ -198,12 +182,12 @@ impl Driver {
             .peers
             .keep_only(&|member| members.contains_key(&member));
         let links = &self.links.peers;
-        self.connections.retain(|member| links.knows(member));
+        self.proposals.retain_links(|member| links.knows(member));
     }
 
     /// The commit index has moved: another view may be in force.
     pub(in crate::driver) fn view_committed(&mut self) {
-        let Some(view) = self.membership.views.commit(self.last_committed) else {
+        let Some(view) = self.membership.views.commit(self.own_log.committed()) else {
             return;
         };
         let names: Vec<&str> = view.members.iter().map(|m| m.name.as_str()).collect();
@@ -229,7 +213,7 @@ impl Driver {
     /// Members of one name work, but neither operators nor a joiner's choice of a donor can tell
     /// them apart.
     fn announce_shared_name(&self) {
-        let own = &self.config.name;
+        let own = &self.identity.config.name;
         let named = |member: &&ViewMember| member.name == *own;
         let view = self.membership.views.committed();
         if view.members.iter().filter(named).count() > 1 {
@@ -246,20 +230,20 @@ impl Driver {
 
     /// Begins an orderly shutdown, within `limit` if there is one.
     pub(in crate::driver) fn begin_leave(&mut self, done: LeaveDone, limit: Option<Duration>) {
-        if self.membership.leave.begin(self.now, done, limit) {
+        if self.membership.leave.begin(self.turns.now, done, limit) {
             self.leave_tick();
         }
     }
 
     /// Takes the next step of an orderly shutdown, if one is under way.
     pub(in crate::driver) fn leave_tick(&mut self) {
-        let (me, config) = (self.me.member, &self.core.config().config);
+        let (me, config) = (self.identity.me.member, &self.core.config().config);
         let facts = LeaveFacts {
             leads: self.core.is_leader(),
             others_leave: !self.membership.presence.leavers().is_empty(),
             others_vote: config.voters().any(|id| id != me),
         };
-        match self.membership.leave.step(self.now, facts) {
+        match self.membership.leave.step(self.turns.now, facts) {
             LeaveStep::Wait => {}
             LeaveStep::GoWithoutConsent => {
                 self.log(
@@ -276,7 +260,7 @@ impl Driver {
             }
             LeaveStep::AskLeader => {
                 if let Some(leader) = self.core.leader() {
-                    let session = self.me.session;
+                    let session = self.identity.me.session;
                     self.send(leader, PeerMessage::Leave { session });
                 }
             }
@@ -288,7 +272,7 @@ impl Driver {
         if let Some(done) = self.membership.leave.finish() {
             (done.0)();
             // A member that has left takes no further part, even before its process ends.
-            self.stopped = true;
+            self.turns.stop();
         }
     }
 }

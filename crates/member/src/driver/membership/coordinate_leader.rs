@@ -2,7 +2,7 @@
 //! views, lets leavers go, and raises the protocol version.
 
 use synod_consensus::{
-    Config, ConfigChange, EntryId, EntryKind, GroupId, LogBase, LogIndex, MemberId, Role, SessionId,
+    Config, ConfigChange, EntryId, EntryKind, GroupId, LogBase, MemberId, Role, SessionId,
 };
 use synod_wire::{Join, JoinRefusal, JoinReply, PeerMessage};
 
@@ -27,13 +27,13 @@ impl Driver {
         if !self.core.is_ready_leader() {
             return retry("the leader has just been elected");
         }
-        if join.group != GroupId::NONE && join.group != self.group {
+        if join.group != GroupId::NONE && join.group != self.identity.group {
             return self.refuse_join(JoinRefusal::WrongGroup, &join);
         }
         if let Err(reply) = self.configure(from, &join) {
             return reply;
         }
-        let (now, suspect) = (self.now, self.config.suspect);
+        let (now, suspect) = (self.turns.now, self.identity.config.suspect);
         let membership = &mut self.membership;
         let latest = membership.views.latest_entry();
         let joiner = (from, join.session);
@@ -49,7 +49,9 @@ impl Driver {
         };
         membership.presence.enter(now, member);
         self.update_view();
-        JoinReply::Accepted { group: self.group }
+        JoinReply::Accepted {
+            group: self.identity.group,
+        }
     }
 
     fn name_the_leader(&self) -> JoinReply {
@@ -88,7 +90,7 @@ impl Driver {
     }
 
     fn standing(&self, id: MemberId) -> Standing {
-        if id == self.me.member {
+        if id == self.identity.me.member {
             Standing::Live
         } else if !self.is_alive(id) {
             Standing::Silent
@@ -111,7 +113,7 @@ impl Driver {
             JoinRefusal::WrongGroup => format!(
                 "the log of {name} belongs to group {}, this group is {}. To join as a new member, move its \
                  synod-*.log files away",
-                join.group, self.group
+                join.group, self.identity.group
             ),
             JoinRefusal::UnknownVersion => format!(
                 "the group speaks protocol version {}, and {name} speaks {versions}: run a program there that \
@@ -137,10 +139,9 @@ impl Driver {
     /// Where a new member's log shall start: late, but early enough for what its database lacks.
     fn base_for(&self, join: &Join) -> LogBase {
         let oldest = self.core.base().last.index;
-        let backlog = self.tuning.join_backlog;
-        let before = |index: LogIndex| LogIndex(index.0.saturating_sub(backlog));
+        let before = |index| self.membership.admission.backlog_before(index);
         let mut index = before(self.core.commit_index());
-        if join.db_group == self.group
+        if join.db_group == self.identity.group
             && join.db_seqno.0 > 0
             // The first action that it lacks. The last one that it has may be purged here.
             && let Ok(next) = self.links.reader.seek_seqno(join.db_seqno.next())
@@ -172,18 +173,15 @@ impl Driver {
     /// leader that came back with new ones, and leads before it has joined.
     pub(in crate::driver) fn correct_own_record(&mut self) {
         let config = &self.core.config().config;
-        let Some(known) = config.members.get(&self.me.member) else {
+        let Some(known) = config.members.get(&self.identity.me.member) else {
             return;
         };
-        let mine = &self.config;
-        if known.name == mine.name
-            && known.address == mine.address
-            && known.versions == mine.versions
-        {
+        if self.identity.is_recorded_as(known) {
             return;
         }
+        let mine = &self.identity.config;
         let change = ConfigChange::Update {
-            id: self.me.member,
+            id: self.identity.me.member,
             name: mine.name.clone(),
             address: mine.address.clone(),
             versions: mine.versions,
@@ -213,8 +211,8 @@ impl Driver {
         if !self.core.is_ready_leader() {
             return;
         }
-        let (me, suspect) = (self.me.member, self.config.suspect);
-        for name in self.membership.presence.expire(self.now, me, suspect) {
+        let (me, suspect) = (self.identity.me.member, self.identity.config.suspect);
+        for name in self.membership.presence.expire(self.turns.now, me, suspect) {
             self.log(
                 Level::Info,
                 format!("{name} has sent nothing for {suspect:?}: it leaves the view"),
@@ -231,8 +229,10 @@ impl Driver {
 
     /// Whether a member has sent a message lately, or is within its grace period.
     pub(in crate::driver) fn is_alive(&self, member: MemberId) -> bool {
-        let suspect = self.config.suspect;
-        self.membership.presence.is_alive(self.now, member, suspect)
+        let suspect = self.identity.config.suspect;
+        self.membership
+            .presence
+            .is_alive(self.turns.now, member, suspect)
     }
 
     /// A member asks to leave.
@@ -253,7 +253,9 @@ impl Driver {
             self.core.set_eligible(from, false);
             self.update_view();
         }
-        self.membership.presence.asked_to_leave(self.now, from);
+        self.membership
+            .presence
+            .asked_to_leave(self.turns.now, from);
         self.continue_leaves();
     }
 
@@ -267,7 +269,7 @@ impl Driver {
                 let answered: Vec<MemberId> = followers
                     .filter(|progress| progress.last_heard.is_some_and(heard))
                     .map(|progress| progress.member)
-                    .chain([self.me.member])
+                    .chain([self.identity.me.member])
                     .collect();
                 if has_quorum_without(&config.config, member, &answered) {
                     // Refused while another change is under way: the next tick tries again.
@@ -277,7 +279,7 @@ impl Driver {
                 }
             } else if config.index <= self.core.commit_index() {
                 self.membership.presence.let_go(member);
-                self.membership.leave.stay_for_others(self.now);
+                self.membership.leave.stay_for_others(self.turns.now);
                 self.send(member, PeerMessage::LeaveReply);
             }
         }

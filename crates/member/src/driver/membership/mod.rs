@@ -22,7 +22,6 @@ mod protocol_version;
 mod views;
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 use synod_consensus::{Config, MemberId, Seqno, SessionId};
 use synod_log::LogReader;
@@ -36,6 +35,7 @@ pub(super) use views::Views;
 
 use crate::config::StartMode;
 use crate::payload::view::View;
+use crate::tuning::Tuning;
 
 /// What this member knows of the group's members, itself included.
 pub(super) struct Membership {
@@ -48,14 +48,13 @@ pub(super) struct Membership {
 }
 
 impl Membership {
-    /// At the start; `slow_tick` is the period of the driver's slow work.
-    pub(super) fn new(mode: StartMode, reader: &LogReader, slow_tick: Duration) -> Membership {
+    pub(super) fn new(mode: StartMode, reader: &LogReader, tuning: &Tuning) -> Membership {
         Membership {
             join: Join::new(mode),
-            admission: Admission::default(),
+            admission: Admission::new(tuning.join_backlog),
             presence: Presence::default(),
             views: Views::load(reader),
-            leave: Leave::new(slow_tick),
+            leave: Leave::new(tuning.slow_tick),
             protocol: ProtocolVersion::default(),
         }
     }
@@ -92,6 +91,7 @@ impl Membership {
 mod tests {
     use super::*;
     use crate::payload::view::ViewMember;
+    use std::time::Duration;
     use synod_consensus::{LogIndex, Member, Role, Time, VersionRange};
     use synod_wire::{DataState, Report};
 
@@ -124,7 +124,7 @@ mod tests {
     fn membership() -> Membership {
         Membership {
             join: Join::new(StartMode::Join),
-            admission: Admission::default(),
+            admission: Admission::new(1000),
             presence: Presence::default(),
             views: Views::default(),
             leave: Leave::new(Duration::from_millis(250)),

@@ -12,13 +12,13 @@ use crate::storage::{Job, PurgeJob};
 
 impl Driver {
     pub(in crate::driver) fn certified_log(&self) -> CertifiedLog {
-        let (start, start_seqno) = self.ingest.start();
+        let (start, start_seqno) = self.ordering.certification.start();
         CertifiedLog {
             start,
             start_seqno,
-            discard: self.ingest.partial_actions().last_bulk_discard(),
-            first_partial_chunk: self.ingest.partial_actions().first_chunk(),
-            committed: self.last_committed,
+            discard: self.ordering.certification.partial_actions().last_bulk_discard(),
+            first_partial_chunk: self.ordering.certification.partial_actions().first_chunk(),
+            committed: self.own_log.committed(),
             written: self.links.reader.last_index(),
         }
     }
@@ -27,16 +27,16 @@ impl Driver {
     pub(in crate::driver) fn retain_log(&mut self) {
         if !self
             .retention
-            .is_due(self.now, self.links.shared.is_log_full())
+            .is_due(self.turns.now, self.links.shared.is_log_full())
         {
             return;
         }
         let (log, needs) = (self.certified_log(), self.needs());
-        let keep_from = self.retention.keep_from(self.now, &log, &needs);
+        let keep_from = self.retention.keep_from(self.turns.now, &log, &needs);
         let base = self.core.base();
         let (base, seqno) = (base.last.index, base.seqno);
         self.retention.purged(base, seqno);
-        let purge_limit = self.purge_limit().min(self.last_committed);
+        let purge_limit = self.purge_limit().min(self.own_log.committed());
         if purge_limit > base {
             let purge = PurgeJob {
                 keep_from,
@@ -119,8 +119,7 @@ impl Driver {
 
     /// As the leader: discards partial actions that were not continued for a long time.
     pub(in crate::driver) fn discard_stale(&mut self) {
-        let timeout = self.tuning.partial_action_timeout;
-        for id in self.ingest.partial_actions().stale(self.now, timeout) {
+        for id in self.ordering.stale_actions(self.turns.now) {
             let why = format!(
                 "discarding a partial action of member {}: no more of it came",
                 id.member
@@ -134,7 +133,7 @@ impl Driver {
     pub(in crate::driver) fn discard_action_in_the_way(&mut self) {
         let config = &self.core.config().config;
         let is_full = self.links.shared.is_log_full();
-        let oldest = self.ingest.partial_actions().oldest();
+        let oldest = self.ordering.certification.partial_actions().oldest();
         let Some(id) = self.retention.action_in_the_way(config, is_full, oldest) else {
             return;
         };

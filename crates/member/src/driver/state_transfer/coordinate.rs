@@ -11,11 +11,11 @@ use crate::host::{DonorRequest, Level, StateTransferEvent};
 impl Driver {
     /// The host of this member needs a copy.
     pub(in crate::driver) fn request_state(&mut self, mut request: StateRequest) {
-        request.joiner = self.me.member;
-        request.session = self.me.session;
+        request.joiner = self.identity.me.member;
+        request.session = self.identity.me.session;
         self.state_transfers.asked(request.clone());
         match self.core.leader() {
-            Some(leader) if leader == self.me.member => self.choose_donor(request),
+            Some(leader) if leader == self.identity.me.member => self.choose_donor(request),
             Some(leader) => self.send(leader, PeerMessage::StateRequest(request)),
             None => {
                 let text = "no leader is known".to_owned();
@@ -46,11 +46,11 @@ impl Driver {
         let joiner = request.joiner;
         let chosen = self.state_transfers.donor_of(&request);
         match chosen.or_else(|| self.best_donor(&request)) {
-            Some(donor) if donor == self.me.member => self.donate(request),
+            Some(donor) if donor == self.identity.me.member => self.donate(request),
             Some(donor) => {
                 let session = self.session_in_view(donor);
                 self.state_transfers
-                    .forwarded(donor, session, request.clone(), self.now);
+                    .forwarded(donor, session, request.clone(), self.turns.now);
                 self.send(donor, PeerMessage::StateRequest(request));
             }
             None => {
@@ -75,7 +75,7 @@ impl Driver {
         if !self.core.is_leader() {
             return None;
         }
-        let (me, present) = (self.me.member, self.membership.presence.members());
+        let (me, present) = (self.identity.me.member, self.membership.presence.members());
         best_donor(request, me, &present, self.membership.presence.reports())
     }
 
@@ -94,7 +94,7 @@ impl Driver {
         let session = self.session_in_view(member);
         let messages = self
             .state_transfers
-            .to_repeat(member, session, leads, self.now);
+            .to_repeat(member, session, leads, self.turns.now);
         for message in messages {
             self.send(member, message);
         }
@@ -126,7 +126,7 @@ impl Driver {
     /// As a donor, or as the leader that has none: answers the joiner.
     pub(in crate::driver) fn answer_offer(&mut self, joiner: MemberId, offer: StateOffer) {
         self.state_transfers.offered(joiner, &offer);
-        if joiner == self.me.member {
+        if joiner == self.identity.me.member {
             self.handle_state_offer(offer);
         } else {
             self.send(joiner, PeerMessage::StateOffer(offer));

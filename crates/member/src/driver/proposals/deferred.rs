@@ -1,12 +1,17 @@
-//! Proposals that wait for room in the leader's log.
+//! Proposals that wait for room in the leader's log, in the order of their arrival.
+//!
+//! There is no room while the log is full, the leader's own disk lags, or leadership is
+//! transferred.
 
 use std::collections::{HashSet, VecDeque};
 
 use synod_consensus::Origin;
 use synod_wire::Propose;
 
-/// A queue that has each proposal once, however often its origin repeats it: so it holds no more than
-/// what the origins have on their way, which they bound.
+/// A queue that has each proposal once, however often its origin repeats it. So it holds no more
+/// than what the origins have on their way, which they bound.
+///
+/// Invariant: `origins` are those of the proposals in `queue`.
 #[derive(Default)]
 pub(super) struct Deferred {
     queue: VecDeque<Propose>,
@@ -22,7 +27,8 @@ impl Deferred {
         self.queue.len()
     }
 
-    /// At the end. A repetition with a newer tag takes the place of what it repeats.
+    /// Adds a proposal at the end. A repetition with a newer tag takes the place of what it
+    /// repeats.
     pub(super) fn push(&mut self, propose: Propose) {
         if self.origins.insert(propose.origin) {
             self.queue.push_back(propose);
@@ -34,7 +40,7 @@ impl Deferred {
         }
     }
 
-    /// Back to the front.
+    /// Adds a proposal at the front again.
     pub(super) fn put_back(&mut self, propose: Propose) {
         if self.origins.insert(propose.origin) {
             self.queue.push_front(propose);
@@ -91,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_put_back_comes_next() {
+    fn proposal_that_is_put_back_comes_next() {
         let mut deferred = Deferred::default();
         deferred.push(propose(1, 1));
         deferred.push(propose(1, 2));

@@ -1,0 +1,93 @@
+//! The slow work, once per [`crate::Tuning::slow_tick`]: watches, reports, views, retention.
+//!
+//! The order matters: each step uses what those before it have found out. Effects of the consensus
+//! core that a step causes are performed after all of them.
+
+use super::Driver;
+use super::own_log::RepairNews;
+use crate::host::Level;
+use synod_log::LogError;
+
+impl Driver {
+    pub(super) fn slow_tick(&mut self) {
+        // Before the next step: by its policy a member may continue instead of ceasing to be
+        // primary.
+        self.watch_quorum_loss();
+        // Before anything that clients wait for: those that wait in vain are released first.
+        self.watch_primary();
+        // After the watch on the leader: a member under repair waits for one.
+        self.watch_repair();
+        // Before the report: the leader ignores reports of members that are not present.
+        self.send_join_if_needed();
+        // Before the report, which says how far the database has flushed.
+        let (state, applied) = (
+            self.state_transfers.data_state(),
+            self.links.shared.applied(),
+        );
+        self.retention
+            .database_is_at(self.turns.now, state, applied);
+        // Before the leader's work: its own report is among those that it works with.
+        self.send_report();
+        self.leader_tick();
+        // After the leader's work: who is present decides whose outcomes count.
+        self.inconsistency_tick();
+        // After the leader's work, which lets other leavers go before the leader itself.
+        self.leave_tick();
+        // After the reports and the status, from which the purge limit follows.
+        self.retain_log();
+        // Last: the steps before may have changed who is in the group.
+        self.drop_strangers();
+    }
+
+    /// The leader's share of the slow work. Steps that append an entry or change the configuration
+    /// are refused while another change is under way; they try again at the next tick.
+    fn leader_tick(&mut self) {
+        if !self.core.is_ready_leader() {
+            return;
+        }
+        // First: the steps after it concern the members present.
+        self.update_view();
+        // Its own record, a new protocol version and leavers share the one change of configuration
+        // that may be under way. Its own record comes first, since the version follows from the
+        // records; leavers come last, since a change by a leaver is the one that can wait.
+        self.correct_own_record();
+        self.raise_protocol();
+        self.continue_leaves();
+        // Partial actions before the status: a discard lets the purge limit rise.
+        self.discard_unknown();
+        self.discard_stale();
+        self.discard_action_in_the_way();
+        // Weights before the status, so that the leader uses what it is about to send.
+        self.weigh_reports();
+        self.broadcast_status();
+        // Last: an action in the way is discarded only one tick after the full log was announced.
+        self.announce_full_log();
+    }
+
+    fn watch_repair(&mut self) {
+        let (now, suspect) = (self.turns.now, self.identity.config.suspect);
+        let is_alone = self.primary.has_lost_group(now, suspect);
+        let until = self.core.repairing_until();
+        match self.own_log.repair.news(now, until, is_alone) {
+            None => {}
+            Some(RepairNews::Repaired) => self.log(Level::Info, "this member's log is repaired"),
+            Some(RepairNews::Waiting(until)) => {
+                let text = format!(
+                    "this member's log was damaged and lacks entries that may have been acknowledged, up to \
+                     {until}. It waits for a leader that has them; none is known, so the group is not \
+                     primary as long as too few members with whole logs are running. 'When logs are \
+                     damaged' in docs/operating/shutdown-and-recovery.md says what can be done"
+                );
+                self.log(Level::Error, text);
+            }
+        }
+    }
+
+    /// A damaged record was read. It is neither served nor delivered; the next start repairs it.
+    pub(super) fn log_damaged(&mut self, error: &LogError) {
+        let damage = error.damage().unwrap_or_else(|| error.to_string());
+        self.fail(&format!(
+            "its log is damaged: {damage}. Restart it: it then gets what is lost from the other members"
+        ));
+    }
+}

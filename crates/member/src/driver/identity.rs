@@ -1,0 +1,71 @@
+//! Who this member is, in which group, with which settings.
+
+use synod_consensus::{EntryId, GroupId, Member, Role};
+use synod_wire::Join;
+
+use super::Me;
+use crate::config::{DatabasePosition, MemberConfig};
+use crate::payload::view::ViewMember;
+
+/// The names under which a member is known: by its disk and process, its group, and its settings.
+///
+/// Invariant: the group changes once, from none to the one that the log belongs to from then on.
+pub(super) struct Identity {
+    pub(super) me: Me,
+    /// `NONE` until the member has found its group.
+    pub(super) group: GroupId,
+    pub(super) config: MemberConfig,
+}
+
+impl Identity {
+    /// Whether a message of a process in this group is not meant for this member. Before either
+    /// side had a group when it connected, it may be.
+    pub(super) fn is_foreign(&self, group: GroupId) -> bool {
+        let none = GroupId::NONE;
+        group != none && self.group != none && group != self.group
+    }
+
+    /// This member as views show it.
+    pub(super) fn view_member(&self) -> ViewMember {
+        ViewMember {
+            member: self.me.member,
+            session: self.me.session,
+            name: self.config.name.clone(),
+            incoming: self.config.incoming.clone(),
+        }
+    }
+
+    /// This member as the first voter of a group that it begins.
+    pub(super) fn first_voter(&self) -> Member {
+        Member {
+            role: Role::Voter,
+            has_data: self.config.has_data,
+            name: self.config.name.clone(),
+            address: self.config.address.clone(),
+            versions: self.config.versions,
+        }
+    }
+
+    /// Whether a configuration has this member with its present name, address and program.
+    pub(super) fn is_recorded_as(&self, known: &Member) -> bool {
+        known.name == self.config.name
+            && known.address == self.config.address
+            && known.versions == self.config.versions
+    }
+
+    /// The request to be present, of a member whose log ends with `last`.
+    pub(super) fn join_request(&self, database: DatabasePosition, last: EntryId) -> Join {
+        Join {
+            session: self.me.session,
+            name: self.config.name.clone(),
+            address: self.config.address.clone(),
+            incoming: self.config.incoming.clone(),
+            has_data: self.config.has_data,
+            group: self.group,
+            db_group: database.group,
+            db_seqno: database.seqno,
+            last,
+            versions: self.config.versions,
+        }
+    }
+}

@@ -1,0 +1,294 @@
+//! The driver's dealings with leadership: follows changes of role, notices a lost majority, forces
+//! a primary, and keeps leader weights.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
+
+use synod_consensus::{
+    Body, EntryHeader, EntryId, ForceError, LeaderPreference, LeaderWeight, MemberId, Message,
+    Role, RoleChange, RoleName, Seqno, WriteOp,
+};
+use synod_wire::Report;
+
+use super::LeaderPriority;
+use super::forced_primary::has_action;
+use crate::config::DatabasePosition;
+use crate::driver::Driver;
+use crate::host::Level;
+use crate::shared::lock;
+
+impl Driver {
+    pub(in crate::driver) fn role_changed(&mut self, change: RoleChange) {
+        let leads = change.role == RoleName::Leader;
+        self.primary.role_changed(self.turns.now, &change);
+        self.proposals.leader_changed(change.term, change.leader);
+        if leads {
+            self.ordering.begin_term(change.term);
+            self.begin_leading();
+        } else {
+            self.ordering.stop_leading();
+            self.retention.stop_leading();
+        }
+        if change.leader.is_some() {
+            self.watch_primary();
+            self.send_join_if_needed();
+            self.send_report();
+            self.report_to_new_leader();
+        }
+        if leads || (change.role == RoleName::Follower && change.leader.is_some()) {
+            let name = change.leader.map_or(String::new(), |id| self.name_of(id));
+            self.log(
+                Level::Info,
+                format!("term {}: the leader is {name}", change.term),
+            );
+        }
+    }
+
+    fn begin_leading(&mut self) {
+        let (now, me) = (self.turns.now, self.identity.view_member());
+        let suspect = self.identity.config.suspect;
+        let is_forced = self.forced_primary.take_order();
+        let membership = &mut self.membership;
+        let view = membership.views.latest();
+        if is_forced {
+            // The others had their time before, or the operator knows better.
+            let presence = &mut membership.presence;
+            presence.begin_with_live_members(now, view, me, suspect);
+        } else {
+            membership.presence.begin(now, view, me);
+        }
+        membership.leave.stay_for_others(now);
+    }
+
+    /// Notices that a leader is heard, or was not for too long.
+    pub(in crate::driver) fn watch_primary(&mut self) {
+        let (now, suspect) = (self.turns.now, self.identity.config.suspect);
+        let was_primary = self.links.shared.is_primary();
+        let is_primary = self.primary.is_primary(now, was_primary, suspect);
+        if is_primary == was_primary {
+            return;
+        }
+        self.links
+            .shared
+            .primary
+            .store(is_primary, Ordering::Release);
+        lock(&self.links.shared.status).primary = is_primary;
+        if is_primary {
+            self.log(Level::Info, "a leader with a quorum is heard");
+        } else {
+            let text = format!(
+                "no leader for {:?}: this member is not primary until it hears one. Configured voters: {}",
+                self.primary.leaderless_for(now).unwrap_or_default(),
+                self.voter_names()
+            );
+            self.log(Level::Info, text);
+            self.withdraw_proposals();
+        }
+        self.links.host.primary_changed(is_primary);
+    }
+
+    fn voter_names(&self) -> String {
+        let config = &self.core.config().config;
+        let voters = config.members.values().filter(|m| m.role == Role::Voter);
+        let names: Vec<String> = voters
+            .map(|m| format!("{} at {}", m.name, m.address))
+            .collect();
+        names.join(", ")
+    }
+
+    // --- without a majority
+    // ------------------------------------------------------------------------
+
+    /// Makes this member the only voter.
+    pub(in crate::driver) fn force_new_primary(&mut self) -> Result<(), ForceError> {
+        self.core.force(self.now())?;
+        self.forced_primary.ordered();
+        self.log(
+            Level::Info,
+            "continuing without the other voters, as ordered: what they have committed and this member has \
+             not seen is lost",
+        );
+        Ok(())
+    }
+
+    /// Follows the quorum loss policy at the moment when this member would stop being primary:
+    /// clients that wait for a commit keep waiting, and get it.
+    pub(in crate::driver) fn watch_quorum_loss(&mut self) {
+        let (now, suspect) = (self.turns.now, self.identity.config.suspect);
+        let is_lost = self.primary.has_lost_group(now, suspect);
+        let membership = &self.membership;
+        if !is_lost || membership.leave.is_under_way() || !membership.join.is_completed() {
+            return;
+        }
+        let voters: Vec<MemberId> = self.core.config().config.voters().collect();
+        let is_connected = |id| membership.presence.is_alive(now, id, suspect / 2);
+        let me = self.identity.me.member;
+        let continues = self.forced_primary.continues(me, &voters, is_connected);
+        if continues && self.core.leader().is_none() {
+            self.primary.wait_again(now);
+            if let Err(error) = self.force_new_primary() {
+                self.log(Level::Info, format!("cannot continue alone: {error}"));
+            }
+        }
+    }
+
+    /// Whether this message may be obeyed. A leader that was elected has all that is committed. A
+    /// forced primary that began while the majority lived may want committed entries replaced.
+    pub(in crate::driver) fn may_obey(&mut self, message: &Message) -> bool {
+        let Body::Append(append) = &message.body else {
+            return true;
+        };
+        let base = self.core.base().last.index;
+        let holds = |id: EntryId| self.core.term_at(id.index) == Some(id.term);
+        let committed = self.core.commit_index();
+        let contradicts = |header: &&EntryHeader| {
+            header.index > base && header.index <= committed && !holds(header.id())
+        };
+        let Some(first) = append.entries.iter().find(contradicts) else {
+            return true;
+        };
+        let is_current = message.term >= self.core.term();
+        let follows = append.prev.index < base || holds(append.prev);
+        if !is_current || !follows {
+            return true;
+        }
+        let kept = self.core.seqno_at(first.index.prev()).unwrap_or_default();
+        let last = self.links.shared.commit_seqno();
+        self.fail(&format!(
+            "{} was ordered to go on without a majority, and without what is at {} to {last} here, which is \
+             committed, too. There are two histories now. Compare them by hand if that matters; then delete \
+             the data of the servers of one, and start those of the other one again",
+            self.name_of(message.from),
+            kept.next(),
+        ));
+        false
+    }
+
+    /// Whether this may be written to the log. Not if it would truncate actions that are in the
+    /// database here. Only a forced primary can ask for that: a leader that was elected has all
+    /// that is committed (Raft, section 5.4.3), so its followers truncate nothing that was ever
+    /// applied.
+    pub(in crate::driver) fn may_write(&mut self, op: &WriteOp) -> bool {
+        let WriteOp::Truncate { from } = op else {
+            return true;
+        };
+        let kept = self.core.seqno_at(from.prev());
+        let kept = kept.or_else(|| {
+            let header = self.links.reader.header(from.prev());
+            header.ok().map(|header| header.seqno)
+        });
+        let applied = self.database_seqno();
+        let is_applied = kept.is_some_and(|kept| applied > kept);
+        if !synod_planted::planted!(UndoApplied, is_applied, else false) {
+            return true;
+        }
+        let first = kept.unwrap_or_default().next();
+        let header = |index| self.links.reader.header(index).ok();
+        if has_action(*from, applied, header) {
+            self.stop_with_lost_actions(first, applied);
+        } else if self.membership.join.is_completed() {
+            self.fail(
+                "the group was ordered to go on without a majority, and without the views in which this \
+                 member was alone. Start it again; its database will be copied again",
+            );
+        } else {
+            self.log(
+                Level::Info,
+                format!(
+                    "the group was ordered to go on without the views {first} to {applied} in which this \
+                     member was alone: its database has to be copied again"
+                ),
+            );
+            let diverged = &self.links.shared.database_diverged;
+            diverged.store(true, Ordering::Release);
+            return true;
+        }
+        false
+    }
+
+    /// Whether the database fits a view that has this session for the first time. Each view comes
+    /// after all that was ever committed before it, unless a forced primary lost that.
+    pub(in crate::driver) fn may_join(&mut self, view: Seqno) -> bool {
+        let applied = self.database_seqno();
+        let fits = applied < view;
+        if !fits {
+            self.stop_with_lost_actions(view, applied);
+        }
+        fits
+    }
+
+    fn stop_with_lost_actions(&mut self, first: Seqno, last: Seqno) {
+        self.fail(&format!(
+            "the group was ordered to go on without a majority, and without the actions {first} to {last} \
+             that are in this member's database. Compare them by hand if they matter; then delete this \
+             member's data and start it again"
+        ));
+    }
+
+    /// The last action in the database, whether this member has joined or not.
+    fn database_seqno(&self) -> Seqno {
+        let database = self.database();
+        let at_start = if database.group == self.identity.group {
+            database.seqno
+        } else {
+            Seqno(0)
+        };
+        if self.membership.join.is_completed() {
+            self.links.shared.applied().max(at_start)
+        } else {
+            at_start
+        }
+    }
+
+    /// Where the database was at the start, unless that position has lost its meaning.
+    pub(in crate::driver) fn database(&self) -> DatabasePosition {
+        self.links.shared.position_of(self.identity.config.database)
+    }
+
+    // --- who should lead
+    // ---------------------------------------------------------------------------
+
+    /// This member's own preference.
+    pub(in crate::driver) fn set_leader_preference(&mut self, preference: LeaderPreference) {
+        if preference != self.core.leader_preference() {
+            self.core.set_leader_preference(preference);
+            self.publish_members();
+            self.send_report();
+        }
+    }
+
+    /// As the leader: takes the weights from the members' reports.
+    pub(in crate::driver) fn weigh_reports(&mut self) {
+        let config = &self.core.config().config;
+        let weights = LeaderPriority::weights(config, self.membership.presence.reports());
+        self.set_leader_weights(weights);
+    }
+
+    /// As a follower: takes the weights from the leader's status.
+    pub(in crate::driver) fn weigh_status(&mut self, members: &[Report]) {
+        let weights = LeaderPriority::weights(&self.core.config().config, members.iter());
+        self.set_leader_weights(weights);
+    }
+
+    fn set_leader_weights(&mut self, weights: BTreeMap<MemberId, LeaderWeight>) {
+        if self.core.set_leader_weights(weights) {
+            self.publish_members();
+        }
+    }
+
+    /// Logs once that leadership is being transferred, and to which member.
+    pub(in crate::driver) fn announce_leader_transfer(&mut self) {
+        let target = self.core.leader_transfer_target();
+        let Some(to) = self.leader_priority.transfer_to_announce(target) else {
+            return;
+        };
+        let name = self.name_of(to);
+        let own = self.core.leader_preference().weight;
+        let heavier = self.core.weight_of(to).filter(|weight| *weight > own);
+        let weights = heavier.map_or_else(String::new, |weight| {
+            format!(", whose weight is {weight}; that of this member is {own}")
+        });
+        let text = format!("handing leadership over to {name}{weights}");
+        self.log(Level::Info, text);
+    }
+}

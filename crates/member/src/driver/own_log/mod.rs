@@ -1,0 +1,350 @@
+//! This member's own log, as far as memory holds it: between the consensus core, which knows
+//! headers, and the disk.
+//!
+//! [`OwnLog`] finds the payload of an entry that the core wants written, serves replication from
+//! the newest entries, and has older ones read. It knows the commit index up to which the driver
+//! has followed the core's effects, and the era: how often entries written before became void.
+//! [`RepairWatch`] says how a damaged log is doing.
+
+mod repair_watch;
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use synod_consensus::{
+    Body, Config, EntryHeader, EntryKind, LogIndex, MemberId, Message, SendEntries, Term,
+};
+use synod_log::Entry;
+use synod_wire::PeerMessage;
+
+use super::append_message;
+use crate::catch_up::{CatchUp, OutstandingReads};
+use crate::entry_cache::EntryCache;
+use crate::tuning::Tuning;
+pub(super) use repair_watch::{RepairNews, RepairWatch};
+
+/// How a range of entries gets to a member.
+pub(super) enum Replication {
+    /// In this message.
+    Send(PeerMessage),
+    /// The disk has to be read.
+    Read(CatchUp),
+    /// It is being read already, or too much is: the core repeats the request.
+    UnderWay,
+}
+
+/// The component that holds the newest entries.
+///
+/// Invariant: every entry after `committed`, and every one that is not durable, is in the cache.
+pub(super) struct OwnLog {
+    cache: EntryCache,
+    /// Ranges that are being read for members that lag far behind.
+    reading: OutstandingReads,
+    /// Payload bytes in one message with older entries.
+    catch_up_bytes: usize,
+    /// More payload bytes than this are too many while the own disk lags.
+    undurable_bytes_max: usize,
+    /// Payloads of the append being handled.
+    arriving: BTreeMap<(Term, LogIndex), Bytes>,
+    /// See `Shared::log_truncated`.
+    era: u64,
+    /// The commit index that the driver has followed.
+    committed: LogIndex,
+    pub(super) repair: RepairWatch,
+}
+
+impl OwnLog {
+    /// At the start. `uncommitted_max` bounds what the core accepts beyond the commit index, in
+    /// bytes.
+    pub(super) fn new(
+        tuning: &Tuning,
+        uncommitted_max: u64,
+        committed: LogIndex,
+        repair: RepairWatch,
+    ) -> OwnLog {
+        let uncommitted_max = usize::try_from(uncommitted_max).unwrap_or(usize::MAX);
+        OwnLog {
+            cache: EntryCache::new(tuning.entry_cache_bytes),
+            reading: OutstandingReads::default(),
+            catch_up_bytes: tuning.catch_up_bytes,
+            undurable_bytes_max: uncommitted_max.saturating_add(tuning.entry_cache_bytes),
+            arriving: BTreeMap::new(),
+            era: 0,
+            committed,
+            repair,
+        }
+    }
+
+    /// Payload bytes of the newest entries.
+    pub(super) fn cached_bytes(&self) -> usize {
+        self.cache.bytes()
+    }
+
+    /// The commit index that the driver has followed.
+    pub(super) fn committed(&self) -> LogIndex {
+        self.committed
+    }
+
+    /// Whether the own disk lags so far behind the group's that memory fills up.
+    pub(super) fn is_disk_behind(&self, durable: LogIndex) -> bool {
+        self.cache.bytes() > self.undurable_bytes_max && durable < self.committed
+    }
+
+    // --- entries that come ---------------------------------------------------------------------
+
+    /// Keeps the payloads of an append at hand, and decodes the configurations among them.
+    ///
+    /// # Errors
+    /// The message is not whole: why, for the log of this member.
+    pub(super) fn arrived(
+        &mut self,
+        message: &Message,
+        payloads: Vec<Bytes>,
+    ) -> Result<Vec<(LogIndex, Config)>, String> {
+        let mut configs = Vec::new();
+        let Body::Append(append) = &message.body else {
+            return Ok(configs);
+        };
+        let (from, entries) = (message.from, &append.entries);
+        if entries.len() != payloads.len() {
+            let (entries, payloads) = (entries.len(), payloads.len());
+            return Err(format!(
+                "member {from} sent {entries} entries with {payloads} payloads"
+            ));
+        }
+        for (header, payload) in entries.iter().zip(payloads) {
+            let is_whole = payload.len() == header.payload_len as usize
+                && crc32c::crc32c(&payload) == header.payload_crc;
+            if !is_whole {
+                return Err(format!("entry {} arrived damaged from {from}", header.id()));
+            }
+            if header.kind == EntryKind::Config {
+                let config = Config::decode(&payload);
+                let config = config.map_err(|error| format!("entry {}: {error}", header.id()))?;
+                configs.push((header.index, config));
+            }
+            self.arriving.insert((header.term, header.index), payload);
+        }
+        Ok(configs)
+    }
+
+    /// The append was handled.
+    pub(super) fn forget_arrived(&mut self) {
+        self.arriving.clear();
+    }
+
+    /// This member appends an entry as the leader.
+    pub(super) fn put(&mut self, header: EntryHeader, payload: &Bytes) {
+        self.cache.put(header, payload.clone());
+    }
+
+    /// The entry with this header, to be written. `config` answers the payload of a configuration,
+    /// which the core makes itself.
+    ///
+    /// # Panics
+    /// If the payload neither arrived nor is known: the core asks for no such entry.
+    pub(super) fn entry(&mut self, header: &EntryHeader, config: impl FnOnce() -> Bytes) -> Entry {
+        let payload = self.payload_of(header, config);
+        let cached = self.cache.get(header.index);
+        if cached.is_none_or(|entry| entry.header != *header) {
+            self.cache.put(*header, payload.clone());
+        }
+        Entry {
+            header: *header,
+            payload,
+        }
+    }
+
+    fn payload_of(&mut self, header: &EntryHeader, config: impl FnOnce() -> Bytes) -> Bytes {
+        if let Some(payload) = self.arriving.remove(&(header.term, header.index)) {
+            return payload;
+        }
+        if let Some(entry) = self.cache.get(header.index)
+            && entry.header == *header
+        {
+            return entry.payload.clone();
+        }
+        match header.kind {
+            EntryKind::NoOp => Bytes::new(),
+            EntryKind::Config => config(),
+            EntryKind::View
+            | EntryKind::Action
+            | EntryKind::Chunk
+            | EntryKind::Discard
+            | EntryKind::Decision => panic!("entry {} has no payload at hand", header.id()),
+        }
+    }
+
+    // --- entries that go -------------------------------------------------------------------------
+
+    /// The header of an entry, if it is among the newest.
+    pub(super) fn header(&self, index: LogIndex) -> Option<EntryHeader> {
+        self.cache.get(index).map(|entry| entry.header)
+    }
+
+    /// How member `me` gets these entries to a follower; at most `inflight_max` messages are under
+    /// way to it.
+    pub(super) fn replicate(
+        &mut self,
+        me: MemberId,
+        range: SendEntries,
+        inflight_max: usize,
+    ) -> Replication {
+        let bytes_max = if range.may_shorten {
+            self.catch_up_bytes
+        } else {
+            usize::MAX
+        };
+        if let Some(entries) = self.cache.range(range.first, range.last, bytes_max) {
+            return Replication::Send(append_message(me, &range, &entries));
+        }
+        // A window of them, and a probe and a long range beside it.
+        let most = inflight_max.saturating_add(2);
+        let request = self.reading.ask(me, range, bytes_max, most);
+        request.map_or(Replication::UnderWay, Replication::Read)
+    }
+
+    // --- the life of the log
+    // -----------------------------------------------------------------------
+
+    /// The driver has followed the commit index to here.
+    pub(super) fn commit(&mut self, index: LogIndex) {
+        self.committed = index;
+    }
+
+    /// Forgets entries beyond the bound that are committed and durable.
+    pub(super) fn trim(&mut self, durable: LogIndex) {
+        self.cache.trim(self.committed.min(durable).next());
+    }
+
+    /// The era of what is written now.
+    pub(super) fn era(&self) -> u64 {
+        self.era
+    }
+
+    /// The log is truncated from here on, and this is its new era.
+    pub(super) fn truncated(&mut self, from: LogIndex, era: u64) {
+        self.cache.truncate(from);
+        self.era = era;
+    }
+
+    /// The log is reset: it begins after this entry, and this is its new era.
+    pub(super) fn reset(&mut self, base: LogIndex, era: u64) {
+        self.cache.clear();
+        self.era = era;
+        self.committed = base;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use synod_consensus::{Append, Origin, Seqno, Time};
+
+    const ME: MemberId = MemberId(1);
+    const LEADER: MemberId = MemberId(2);
+
+    fn own_log() -> OwnLog {
+        let tuning = Tuning {
+            entry_cache_bytes: 10,
+            ..Tuning::default()
+        };
+        OwnLog::new(&tuning, 5, LogIndex(0), RepairWatch::new(false))
+    }
+
+    fn header(index: u64, payload: &[u8]) -> EntryHeader {
+        EntryHeader {
+            term: Term(1),
+            index: LogIndex(index),
+            seqno: Seqno(index as i64),
+            kind: EntryKind::Action,
+            origin: Origin::default(),
+            depends_on: Seqno(0),
+            payload_len: payload.len() as u32,
+            payload_crc: crc32c::crc32c(payload),
+        }
+    }
+
+    fn append(entries: Vec<EntryHeader>) -> Message {
+        Message {
+            from: LEADER,
+            to: ME,
+            term: Term(1),
+            body: Body::Append(Append {
+                prev: Default::default(),
+                entries,
+                commit: LogIndex(0),
+                sent_at: Time(0),
+            }),
+        }
+    }
+
+    fn no_config() -> Bytes {
+        panic!("no configuration was asked for")
+    }
+
+    #[test]
+    fn payload_that_arrived_is_found_for_its_entry() {
+        let (mut log, payload) = (own_log(), Bytes::from_static(b"abc"));
+        let header = header(1, &payload);
+        let message = append(vec![header]);
+        assert_eq!(log.arrived(&message, vec![payload.clone()]), Ok(Vec::new()));
+        assert_eq!(log.entry(&header, no_config).payload, payload);
+        log.forget_arrived();
+        assert_eq!(log.entry(&header, no_config).payload, payload, "cached");
+        assert_eq!(log.header(LogIndex(1)), Some(header));
+    }
+
+    #[test]
+    fn damaged_or_missing_payload_is_refused() {
+        let mut log = own_log();
+        let message = append(vec![header(1, b"abc")]);
+        assert!(log.arrived(&message, Vec::new()).is_err());
+        let damaged = Bytes::from_static(b"abd");
+        assert!(log.arrived(&message, vec![damaged]).is_err());
+    }
+
+    #[test]
+    fn newest_entries_are_sent_and_older_ones_read_once() {
+        let (mut log, payload) = (own_log(), Bytes::from_static(b"abc"));
+        log.put(header(7, &payload), &payload);
+        let range = |index| SendEntries {
+            to: LEADER,
+            term: Term(1),
+            prev: Default::default(),
+            first: LogIndex(index),
+            last: LogIndex(index),
+            commit: LogIndex(0),
+            sent_at: Time(0),
+            may_shorten: true,
+        };
+        assert!(matches!(
+            log.replicate(ME, range(7), 4),
+            Replication::Send(_)
+        ));
+        let reading = log.replicate(ME, range(2), 4);
+        assert!(matches!(reading, Replication::Read(_)));
+        assert!(matches!(
+            log.replicate(ME, range(2), 4),
+            Replication::UnderWay
+        ));
+        log.truncated(LogIndex(7), 3);
+        assert_eq!((log.header(LogIndex(7)), log.era()), (None, 3));
+    }
+
+    #[test]
+    fn lagging_disk_is_noticed_and_cached_entries_wait_for_it() {
+        let (mut log, payload) = (own_log(), Bytes::from_static(b"0123456789"));
+        for index in [1, 2] {
+            log.put(header(index, &payload), &payload);
+        }
+        assert!(!log.is_disk_behind(LogIndex(0)), "nothing is committed");
+        log.commit(LogIndex(2));
+        assert!(log.is_disk_behind(LogIndex(1)));
+        assert!(!log.is_disk_behind(LogIndex(2)));
+        log.trim(LogIndex(0));
+        assert_eq!(log.cached_bytes(), 20);
+        log.trim(LogIndex(2));
+        assert_eq!(log.cached_bytes(), 10);
+    }
+}

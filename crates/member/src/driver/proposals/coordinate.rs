@@ -1,0 +1,274 @@
+//! The driver's dealings with proposals and reads: takes them from clients and members, appends
+//! what the leader orders, and lets clients know how it ended.
+
+use std::sync::atomic;
+
+use bytes::Bytes;
+use synod_consensus::{
+    EntryHeader, EntryKind, MemberId, Origin, Proposal, ProposeError, Seqno, SessionId, Term,
+};
+use synod_wire::{PeerMessage, ProposalRefusal, Propose};
+
+use super::local::Submitted;
+use super::ordering::Ruling;
+use crate::client::ProposalResult;
+use crate::driver::{Driver, ReadDone, Submission};
+use crate::host::Level;
+
+impl Driver {
+    // --- this member's own proposals -------------------------------------------------------------
+
+    pub(in crate::driver) fn submit(&mut self, submission: Submission) {
+        let is_abandoned = submission.waiter.is_decided();
+        let is_leaving = self.membership.leave.is_under_way();
+        if is_abandoned || !self.links.shared.is_primary() || is_leaving {
+            // Without its last piece an action is never ordered.
+            submission.waiter.decide(ProposalResult::NotProposed);
+            return;
+        }
+        self.proposals.submit(submission);
+    }
+
+    /// Sends what is due to the leader; whether anything was due.
+    pub(in crate::driver) fn send_proposals(&mut self) -> bool {
+        let mut sent = false;
+        while let Some(outgoing) = self.proposals.next_send() {
+            sent = true;
+            if outgoing.to == self.identity.me.member {
+                self.handle_propose(outgoing.to, outgoing.propose);
+            } else if let Some(connection) = outgoing.connection {
+                let message = PeerMessage::Propose(outgoing.propose);
+                self.links.peers.send_over(outgoing.to, connection, message);
+            }
+        }
+        sent
+    }
+
+    /// A connection to or from a member is new. If that member leads, proposals or refusals may be
+    /// lost with the connection before.
+    pub(in crate::driver) fn repeat_proposals(&mut self, member: MemberId) {
+        if self.core.leader().is_none_or(|leader| leader == member) {
+            self.proposals.repeat();
+        }
+    }
+
+    /// The leader has refused a proposal.
+    pub(in crate::driver) fn proposal_refused(
+        &mut self,
+        term: Term,
+        number: u64,
+        reason: ProposalRefusal,
+    ) {
+        let result = match reason {
+            ProposalRefusal::Conflict { with } => ProposalResult::Conflict { with },
+            ProposalRefusal::TooOld => ProposalResult::TooOld,
+            ProposalRefusal::GivenUp => ProposalResult::GivenUp,
+            ProposalRefusal::Malformed => {
+                self.log(
+                    Level::Error,
+                    format!("the leader refused a proposal: {reason:?}"),
+                );
+                ProposalResult::Rejected
+            }
+        };
+        if let Some(submitted) = self.proposals.refused(term, number) {
+            submitted.waiter.decide(result);
+        }
+    }
+
+    /// An entry is committed: it may be a proposal of this session.
+    pub(in crate::driver) fn proposal_committed(&mut self, header: &EntryHeader) {
+        let Some(submitted) = self.proposals.committed(header) else {
+            return;
+        };
+        if submitted.kind != EntryKind::Action {
+            // The last piece brings the decision.
+            submitted.waiter.release();
+            return;
+        }
+        let result = ProposalResult::Ordered {
+            seqno: header.seqno,
+            depends_on: header.depends_on,
+        };
+        // Attached before the decision: the client may finish before this thread continues, and the
+        // delivery thread must find it either way.
+        self.links.shared.attach_local(header.seqno);
+        let is_taken = submitted.waiter.decide(result);
+        if !synod_planted::planted!(LeaveToTheDead, is_taken, else true) {
+            self.links.shared.take_local(header.seqno);
+        }
+    }
+
+    /// The log was reset, beyond entries that this member has not seen.
+    pub(in crate::driver) fn withdraw_after_reset(&mut self) {
+        if synod_planted::is(synod_planted::Bug::ResendAfterReset) {
+            return;
+        }
+        let withdrawn = self.proposals.log_reset(self.core.base().last.term);
+        self.end_unknown(withdrawn);
+    }
+
+    /// The group is lost: most clients wait no longer.
+    pub(in crate::driver) fn withdraw_proposals(&mut self) {
+        let withdrawn = self.proposals.group_lost();
+        self.end_unknown(withdrawn);
+    }
+
+    fn end_unknown(&mut self, withdrawn: Vec<Submitted>) {
+        if !withdrawn.is_empty() && !synod_planted::is(synod_planted::Bug::NoEpoch) {
+            // Before the clients let go of their locks.
+            let epoch = self.links.shared.epoch();
+            epoch.fetch_add(1, atomic::Ordering::AcqRel);
+        }
+        for submitted in withdrawn {
+            submitted.waiter.decide(ProposalResult::Unknown);
+        }
+    }
+
+    // --- ordering, as the leader -----------------------------------------------------------------
+
+    /// A proposal of this or another member.
+    pub(in crate::driver) fn handle_propose(&mut self, from: MemberId, propose: Propose) {
+        if !self.core.is_leader() {
+            // The origin notices the change of leader by itself and sends again.
+            return;
+        }
+        match self.ordering.arrived(from, propose) {
+            Ok(Some(propose)) => {
+                self.order(propose);
+            }
+            Ok(None) => {}
+            Err(_) => self.log(
+                Level::Warning,
+                format!("ignoring a malformed proposal of member {from}"),
+            ),
+        }
+    }
+
+    /// Orders what waited for room; whether any of it was.
+    pub(in crate::driver) fn order_waiting(&mut self) -> bool {
+        let mut ordered = false;
+        for _ in 0..self.ordering.waiting() {
+            let Some(propose) = self.ordering.next_waiting() else {
+                break;
+            };
+            if !self.order(propose) {
+                break;
+            }
+            ordered = true;
+        }
+        ordered
+    }
+
+    /// Orders or refuses a proposal; false if there is no room, and it waits.
+    fn order(&mut self, propose: Propose) -> bool {
+        let is_disk_behind = self.own_log.is_disk_behind(self.core.durable_index());
+        let has_room = !is_disk_behind && !self.links.shared.is_log_full();
+        let depends_on = match self.ordering.rule(&propose, has_room) {
+            Ruling::Ignore => return true,
+            Ruling::Wait => {
+                self.ordering.put_back(propose);
+                return false;
+            }
+            Ruling::Refuse(reason) => {
+                self.refuse(&propose, reason);
+                return true;
+            }
+            Ruling::Malformed(error) => {
+                let text = format!("proposal {:?}: {error}", propose.origin);
+                self.log(Level::Error, text);
+                self.refuse(&propose, ProposalRefusal::Malformed);
+                return true;
+            }
+            Ruling::Append { depends_on } => depends_on,
+        };
+        let proposed = self.append(propose.kind, propose.origin, depends_on, &propose.payload);
+        match proposed {
+            Ok(_) => {
+                self.ordering.appended(propose.origin);
+                true
+            }
+            Err(ProposeError::Busy | ProposeError::LeaderTransfer) => {
+                self.ordering.put_back(propose);
+                false
+            }
+            Err(ProposeError::NotLeader { .. }) => true,
+        }
+    }
+
+    fn refuse(&mut self, propose: &Propose, reason: ProposalRefusal) {
+        let Origin {
+            member,
+            session,
+            number,
+        } = propose.origin;
+        let (me, term) = (self.identity.me, propose.tag);
+        if member == me.member {
+            if session == me.session {
+                self.proposal_refused(term, number, reason);
+            }
+            return;
+        }
+        self.send(
+            member,
+            PeerMessage::ProposalRefused {
+                term,
+                session,
+                number,
+                reason,
+            },
+        );
+    }
+
+    /// Appends an entry to the log and to what depends on it.
+    fn append(
+        &mut self,
+        kind: EntryKind,
+        origin: Origin,
+        depends_on: Seqno,
+        payload: &Bytes,
+    ) -> Result<EntryHeader, ProposeError> {
+        let payload_len = u32::try_from(payload.len()).expect("bounded by the frame size");
+        let payload_crc = crc32c::crc32c(payload);
+        let proposal = Proposal {
+            kind,
+            origin,
+            depends_on,
+            payload_len,
+            payload_crc,
+        };
+        let header = self.core.propose(self.now(), proposal)?;
+        self.own_log.put(header, payload);
+        self.ingest_entry(&header, payload);
+        Ok(header)
+    }
+
+    /// Appends an entry of the leader's own; false if that is refused, as during a leader transfer.
+    pub(in crate::driver) fn append_own(&mut self, kind: EntryKind, payload: &Bytes) -> bool {
+        let origin = Origin {
+            member: self.identity.me.member,
+            session: SessionId(0),
+            number: 0,
+        };
+        let depends_on = if kind.is_ordered() {
+            self.core.last_seqno()
+        } else {
+            Seqno::UNDEFINED
+        };
+        self.append(kind, origin, depends_on, payload).is_ok()
+    }
+
+    // --- reads
+    // -------------------------------------------------------------------------------------
+
+    pub(in crate::driver) fn read(&mut self, read: ReadDone) {
+        let id = read.id;
+        self.reads.begin(read);
+        self.core.read(self.now(), id);
+    }
+
+    pub(in crate::driver) fn cancel_read(&mut self, id: u64) {
+        self.reads.cancel(id);
+        self.core.cancel_read(id);
+    }
+}

@@ -1,0 +1,272 @@
+//! Proposals of this session: on their way to the leader, and back as committed entries.
+//!
+//! The consensus core's outbox says when a proposal may be sent; payloads, waiters and connections
+//! are here. Every proposal ends once: committed, refused, or withdrawn with an unknown result.
+
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use synod_consensus::{EntryHeader, EntryKind, MemberId, Origin, Outbox, Term};
+use synod_wire::Propose;
+
+use super::connections::Connections;
+use crate::client::{WaitPolicy, Waiter};
+use crate::driver::{Me, Submission};
+use crate::snapshots::Snapshot;
+
+/// A proposal without a result.
+pub(super) struct Submitted {
+    pub(super) kind: EntryKind,
+    payload: Bytes,
+    pub(super) waiter: Waiter,
+    /// Held as long as the proposal is on its way.
+    _held: (Arc<Snapshot>, Option<Box<dyn Any + Send>>),
+}
+
+/// A proposal to send.
+pub(super) struct Outgoing {
+    pub(super) to: MemberId,
+    /// The connection to send it over; none: there was none yet, and the proposal is repeated when
+    /// there is.
+    pub(super) connection: Option<u64>,
+    pub(super) propose: Propose,
+}
+
+/// The component that knows this session's proposals.
+///
+/// Invariant: the outbox and `submitted` have the same numbers.
+pub(in crate::driver) struct LocalProposals {
+    me: Me,
+    outbox: Outbox,
+    submitted: BTreeMap<u64, Submitted>,
+    connections: Connections,
+}
+
+impl LocalProposals {
+    /// At the start; the log begins after an entry of term `base`.
+    pub(in crate::driver) fn new(me: Me, base: Term) -> LocalProposals {
+        let mut outbox = Outbox::new(me.member, me.session);
+        outbox.log_starts_after(base);
+        LocalProposals {
+            me,
+            outbox,
+            submitted: BTreeMap::new(),
+            connections: Connections::default(),
+        }
+    }
+
+    /// Proposals without a result.
+    pub(in crate::driver) fn len(&self) -> usize {
+        self.submitted.len()
+    }
+
+    pub(super) fn submit(&mut self, submission: Submission) {
+        let Submission {
+            kind,
+            payload,
+            waiter,
+            snapshot,
+            held,
+        } = submission;
+        let submitted = Submitted {
+            kind,
+            payload,
+            waiter,
+            _held: (snapshot, held),
+        };
+        self.submitted.insert(self.outbox.submit(), submitted);
+    }
+
+    /// The next proposal to send, if one may be sent now.
+    pub(super) fn next_send(&mut self) -> Option<Outgoing> {
+        loop {
+            let send = self.outbox.poll_send()?;
+            let number = send.number;
+            let Some(submitted) = self.submitted.get(&number) else {
+                self.outbox.forget(number);
+                continue;
+            };
+            let propose = Propose {
+                tag: send.tag,
+                origin: Origin {
+                    member: self.me.member,
+                    session: self.me.session,
+                    number,
+                },
+                kind: submitted.kind,
+                oldest_outstanding: self.outbox.oldest_outstanding().unwrap_or(number),
+                payload: submitted.payload.clone(),
+            };
+            return Some(Outgoing {
+                to: send.to,
+                connection: self.connections.to(send.to),
+                propose,
+            });
+        }
+    }
+
+    /// A connection to a member is up, over which proposals go from now on.
+    pub(in crate::driver) fn link_up(&mut self, member: MemberId, connection: u64) {
+        self.connections.up(member, connection);
+    }
+
+    /// Forgets connections to other members than these.
+    pub(in crate::driver) fn retain_links(&mut self, keep: impl Fn(MemberId) -> bool) {
+        self.connections.retain(keep);
+    }
+
+    /// Proposals or refusals may be lost: everything without a result is sent again.
+    pub(super) fn repeat(&mut self) {
+        self.outbox.reconnected();
+    }
+
+    pub(in crate::driver) fn leader_changed(&mut self, term: Term, leader: Option<MemberId>) {
+        self.outbox.leader_changed(term, leader);
+    }
+
+    /// The leader of `term` has refused a proposal; answers the proposal if that is its end.
+    pub(super) fn refused(&mut self, term: Term, number: u64) -> Option<Submitted> {
+        if self.outbox.refused(term, number) {
+            self.submitted.remove(&number)
+        } else {
+            None
+        }
+    }
+
+    /// An entry is committed; answers the proposal that it was, if it was one of this session.
+    pub(super) fn committed(&mut self, header: &EntryHeader) -> Option<Submitted> {
+        let number = self.outbox.committed(header)?;
+        self.submitted.remove(&number)
+    }
+
+    /// The log was reset after an entry of this term: it skips entries that this member has not
+    /// seen. Any proposal may be among them, so none is sent again: all are withdrawn.
+    #[must_use = "their clients wait"]
+    pub(super) fn log_reset(&mut self, base: Term) -> Vec<Submitted> {
+        let numbers = self.outbox.log_reset(base);
+        self.take(&numbers)
+    }
+
+    /// The group is lost: withdraws the proposals that are not to wait for it. The others are sent
+    /// again once there is a leader. A proposal that is withdrawn may still be ordered.
+    #[must_use = "their clients wait"]
+    pub(super) fn group_lost(&mut self) -> Vec<Submitted> {
+        let ends = |(number, submitted): (&u64, &Submitted)| {
+            (submitted.waiter.patience() == WaitPolicy::UntilGroupLost).then_some(*number)
+        };
+        let numbers: Vec<u64> = self.submitted.iter().filter_map(ends).collect();
+        for number in &numbers {
+            self.outbox.forget(*number);
+        }
+        self.take(&numbers)
+    }
+
+    fn take(&mut self, numbers: &[u64]) -> Vec<Submitted> {
+        let numbers = numbers.iter();
+        numbers.filter_map(|n| self.submitted.remove(n)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::client::{Client, ProposalResult};
+    use crate::snapshots::Snapshots;
+    use synod_consensus::{LogIndex, Seqno, SessionId};
+
+    const ME: Me = Me {
+        member: MemberId(1),
+        session: SessionId(5),
+    };
+    const LEADER: MemberId = MemberId(2);
+    const TERM: Term = Term(3);
+
+    struct Waiting(WaitPolicy);
+
+    impl Client for Waiting {
+        fn patience(&self) -> WaitPolicy {
+            self.0
+        }
+        fn is_decided(&self) -> bool {
+            false
+        }
+        fn decide(&self, _result: ProposalResult) -> bool {
+            true
+        }
+    }
+
+    fn submission(policy: WaitPolicy) -> Submission {
+        Submission {
+            kind: EntryKind::Action,
+            payload: Bytes::from_static(b"payload"),
+            waiter: Waiter::new(Arc::new(Waiting(policy))),
+            snapshot: Arc::new(Snapshots::default()).hold(Seqno(0)),
+            held: None,
+        }
+    }
+
+    /// Entry 1 of this term, or the proposal with this number.
+    fn entry(number: u64) -> EntryHeader {
+        EntryHeader {
+            term: TERM,
+            index: LogIndex(1),
+            seqno: Seqno(1),
+            kind: EntryKind::Action,
+            origin: Origin {
+                member: ME.member,
+                session: ME.session,
+                number,
+            },
+            depends_on: Seqno(0),
+            payload_len: 0,
+            payload_crc: 0,
+        }
+    }
+
+    /// With two proposals, the first of which ends with the group; the leader is known.
+    fn two_proposals() -> LocalProposals {
+        let mut proposals = LocalProposals::new(ME, TERM);
+        proposals.submit(submission(WaitPolicy::UntilGroupLost));
+        proposals.submit(submission(WaitPolicy::UntilKnown));
+        proposals.leader_changed(TERM, Some(LEADER));
+        proposals
+    }
+
+    fn sent(proposals: &mut LocalProposals) -> Vec<(u64, Option<u64>)> {
+        std::iter::from_fn(|| proposals.next_send())
+            .map(|outgoing| (outgoing.propose.origin.number, outgoing.connection))
+            .collect()
+    }
+
+    #[test]
+    fn proposals_go_to_the_leader_once_per_connection() {
+        let mut proposals = two_proposals();
+        assert_eq!(sent(&mut proposals), [(1, None), (2, None)]);
+        assert_eq!(sent(&mut proposals), []);
+        proposals.link_up(LEADER, 8);
+        proposals.repeat();
+        assert_eq!(sent(&mut proposals), [(1, Some(8)), (2, Some(8))]);
+    }
+
+    #[test]
+    fn proposal_ends_with_its_commit_or_refusal() {
+        let mut proposals = two_proposals();
+        sent(&mut proposals);
+        assert!(proposals.committed(&entry(9)).is_none(), "not outstanding");
+        assert!(proposals.committed(&entry(1)).is_some());
+        assert!(proposals.refused(Term(2), 2).is_none(), "an older leader");
+        assert!(proposals.refused(TERM, 2).is_some());
+        assert_eq!(proposals.len(), 0);
+    }
+
+    #[test]
+    fn proposals_are_withdrawn_with_the_group_or_the_log() {
+        let mut proposals = two_proposals();
+        assert_eq!(proposals.group_lost().len(), 1);
+        assert_eq!(sent(&mut proposals), [(2, None)]);
+        assert_eq!(proposals.log_reset(TERM).len(), 1);
+        assert_eq!(proposals.len(), 0);
+    }
+}

@@ -1,0 +1,258 @@
+//! The leader's side of proposals: each is appended, refused, or waits for room.
+//!
+//! Every member keeps the certification state in step with its log, so that it can order at once
+//! when it is elected. What only a leader has (which proposals it has seen, and those that wait)
+//! begins with each term.
+
+use std::time::Duration;
+
+use synod_certify::{CertLimits, Verdict};
+use synod_consensus::{
+    DedupVerdict, EntryKind, LogIndex, MemberId, Origin, ProposalDedup, Seqno, Term, Time,
+};
+use synod_wire::{ProposalRefusal, Propose};
+
+use super::deferred::Deferred;
+use crate::certification::{CertificationState, CertifyError};
+use crate::payload::action::PayloadError;
+use crate::payload::discard::PartialActionId;
+
+/// What becomes of a proposal.
+#[derive(Debug)]
+pub(super) enum Ruling {
+    /// Nothing: it was appended already, or is meant for the leader of another term.
+    Ignore,
+    /// It waits for room.
+    Wait,
+    /// It is refused, again if it was before.
+    Refuse(ProposalRefusal),
+    /// It is refused because this program cannot read it.
+    Malformed(PayloadError),
+    /// It is appended.
+    Append {
+        /// The last action that must be applied before it.
+        depends_on: Seqno,
+    },
+}
+
+/// The component that rules on proposals.
+///
+/// Invariant: the certification state has seen the entries of the log, each once, in order.
+pub(in crate::driver) struct Ordering {
+    pub(in crate::driver) certification: CertificationState,
+    limits: CertLimits,
+    dedup: ProposalDedup,
+    /// Proposals that wait for room in the log.
+    deferred: Deferred,
+    /// A partial action that was not continued for so long is discarded.
+    partial_action_timeout: Duration,
+}
+
+impl Ordering {
+    pub(in crate::driver) fn new(
+        certification: CertificationState,
+        limits: CertLimits,
+        partial_action_timeout: Duration,
+    ) -> Ordering {
+        Ordering {
+            certification,
+            limits,
+            dedup: ProposalDedup::default(),
+            deferred: Deferred::default(),
+            partial_action_timeout,
+        }
+    }
+
+    /// This member leads from now on, in this term.
+    pub(in crate::driver) fn begin_term(&mut self, term: Term) {
+        self.dedup.new_term(term);
+    }
+
+    /// This member does not lead: the origins will send again what waits here.
+    pub(in crate::driver) fn stop_leading(&mut self) {
+        self.deferred.clear();
+    }
+
+    /// The log was reset: it begins after this entry and action.
+    pub(in crate::driver) fn log_reset(&mut self, index: LogIndex, seqno: Seqno) {
+        self.certification = CertificationState::new(index, seqno, self.limits);
+    }
+
+    /// A proposal of member `from` arrived. Answers it if it is to be ruled on now: not if others
+    /// wait.
+    ///
+    /// # Errors
+    /// The proposal cannot be one of that member.
+    pub(super) fn arrived(
+        &mut self,
+        from: MemberId,
+        propose: Propose,
+    ) -> Result<Option<Propose>, NotAProposal> {
+        let origin = propose.origin;
+        let is_proposal = matches!(propose.kind, EntryKind::Action | EntryKind::Chunk);
+        if origin.member != from || !is_proposal {
+            return Err(NotAProposal);
+        }
+        self.dedup
+            .acknowledged(origin.member, origin.session, propose.oldest_outstanding);
+        if self.deferred.is_empty() {
+            return Ok(Some(propose));
+        }
+        self.deferred.push(propose);
+        Ok(None)
+    }
+
+    /// Proposals that wait.
+    pub(in crate::driver) fn waiting(&self) -> usize {
+        self.deferred.len()
+    }
+
+    /// The next proposal that waits.
+    pub(super) fn next_waiting(&mut self) -> Option<Propose> {
+        self.deferred.pop()
+    }
+
+    /// There is no room for this proposal: it is the next to be ruled on.
+    pub(super) fn put_back(&mut self, propose: Propose) {
+        self.deferred.put_back(propose);
+    }
+
+    /// Rules on a proposal.
+    pub(super) fn rule(&mut self, propose: &Propose, has_room: bool) -> Ruling {
+        match self.dedup.check(propose.tag, propose.origin) {
+            DedupVerdict::New => {}
+            DedupVerdict::WrongTerm | DedupVerdict::AlreadyAppended => return Ruling::Ignore,
+            DedupVerdict::AlreadyRefused => {
+                let with = Seqno::UNDEFINED;
+                return Ruling::Refuse(ProposalRefusal::Conflict { with });
+            }
+        }
+        if !has_room {
+            return Ruling::Wait;
+        }
+        let ruling = self.certify(propose);
+        if matches!(ruling, Ruling::Refuse(_) | Ruling::Malformed(_)) {
+            self.dedup.refused(propose.origin);
+        }
+        ruling
+    }
+
+    fn certify(&self, propose: &Propose) -> Ruling {
+        let (origin, payload) = (&propose.origin, &propose.payload);
+        let verdict = if propose.kind == EntryKind::Chunk {
+            let checked = self.certification.check_chunk(origin, payload);
+            checked.map(|()| Verdict::Pass {
+                depends_on: Seqno::UNDEFINED.0,
+            })
+        } else {
+            self.certification.certify(origin, payload)
+        };
+        match verdict {
+            Ok(Verdict::Pass { depends_on }) => Ruling::Append {
+                depends_on: Seqno(depends_on),
+            },
+            Ok(Verdict::Conflict { with }) => {
+                Ruling::Refuse(ProposalRefusal::Conflict { with: Seqno(with) })
+            }
+            Ok(Verdict::TooOld { .. }) => Ruling::Refuse(ProposalRefusal::TooOld),
+            Err(CertifyError::ChunksUnknown) => Ruling::Refuse(ProposalRefusal::GivenUp),
+            Err(CertifyError::Malformed(error)) => Ruling::Malformed(error),
+        }
+    }
+
+    /// The proposal was appended.
+    pub(super) fn appended(&mut self, origin: Origin) {
+        self.dedup.appended(origin);
+    }
+
+    /// Partial actions that were not continued for a long time.
+    pub(in crate::driver) fn stale_actions(&self, now: Time) -> Vec<PartialActionId> {
+        self.certification.partial_actions().stale(now, self.partial_action_timeout)
+    }
+}
+
+/// A message that is not a proposal of its sender.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct NotAProposal;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bytes::Bytes;
+    use synod_consensus::SessionId;
+
+    const FROM: MemberId = MemberId(2);
+    const TERM: Term = Term(3);
+
+    fn ordering() -> Ordering {
+        let limits = CertLimits::default();
+        let certification = CertificationState::new(LogIndex(0), Seqno(0), limits);
+        let mut ordering = Ordering::new(certification, limits, Duration::from_secs(60));
+        ordering.begin_term(TERM);
+        ordering
+    }
+
+    fn propose(number: u64) -> Propose {
+        Propose {
+            tag: TERM,
+            origin: Origin {
+                member: FROM,
+                session: SessionId(1),
+                number,
+            },
+            kind: EntryKind::Action,
+            oldest_outstanding: 1,
+            payload: Bytes::from_static(b"not an action"),
+        }
+    }
+
+    #[test]
+    fn proposal_must_be_of_its_sender() {
+        let mut ordering = ordering();
+        assert!(matches!(
+            ordering.arrived(MemberId(9), propose(1)),
+            Err(NotAProposal)
+        ));
+        let view = Propose {
+            kind: EntryKind::View,
+            ..propose(1)
+        };
+        assert!(matches!(ordering.arrived(FROM, view), Err(NotAProposal)));
+    }
+
+    #[test]
+    fn proposals_wait_in_order_while_there_is_no_room() {
+        let mut ordering = ordering();
+        let first = ordering.arrived(FROM, propose(1)).unwrap().unwrap();
+        assert!(matches!(ordering.rule(&first, false), Ruling::Wait));
+        ordering.put_back(first);
+        assert!(ordering.arrived(FROM, propose(2)).unwrap().is_none());
+        assert_eq!(ordering.waiting(), 2);
+        assert_eq!(ordering.next_waiting().unwrap().origin.number, 1);
+        ordering.stop_leading();
+        assert_eq!(ordering.waiting(), 0);
+    }
+
+    #[test]
+    fn proposal_that_was_refused_or_appended_is_not_certified_again() {
+        let mut ordering = ordering();
+        assert!(matches!(
+            ordering.rule(&propose(1), true),
+            Ruling::Malformed(_)
+        ));
+        assert!(matches!(
+            ordering.rule(&propose(1), true),
+            Ruling::Refuse(_)
+        ));
+        ordering.appended(propose(2).origin);
+        assert!(matches!(ordering.rule(&propose(2), true), Ruling::Ignore));
+        let late = Propose {
+            tag: Term(2),
+            ..propose(3)
+        };
+        assert!(
+            matches!(ordering.rule(&late, true), Ruling::Ignore),
+            "another term"
+        );
+    }
+}
