@@ -29,7 +29,7 @@
 //!
 //! - Only the core thread touches the driver. Other threads send it events; it waits for none of
 //!   them.
-//! - Every queue has a bound in bytes, or holds no more than one item for each member.
+//! - Received messages, own actions and each lane's queue are bounded in bytes.
 //! - A host's call returns at once, or takes a limit of time, or waits for the group by its nature
 //!   (a proposal's result, a leave); [`Node::stop`] ends those waits.
 //! - No option of a host is named in texts: the host spells its settings ([`Host::setting_name`]).

@@ -3,7 +3,7 @@
 //! 1. Identity: certificates are read and the address is listened on before the log is opened; then
 //!    the member's core is restored from the log. A log that was copied from another machine is
 //!    refused here, before this process takes part in anything.
-//! 2. Queues: between the threads, each with its bound or its own end.
+//! 2. Queues between the threads, and the budgets that bound the payloads in them.
 //! 3. Threads: log, core, catch-up; delivery only when the host asks for it
 //!    ([`Node::deliver_after`]), or at once on a member without a database.
 
@@ -245,11 +245,11 @@ type Queue<T> = (Sender<T>, Receiver<T>);
 
 /// The queues between the threads, and the budgets that bound them.
 struct Queues {
-    /// To the core thread. Bounded by the two budgets.
+    /// To the core thread. The two budgets bound the payloads in it.
     events: Queue<Incoming>,
-    /// To the log thread. Bounded by the core's own limits on what is not durable yet.
+    /// To the log thread: writes and purges, in the driver's order.
     jobs: Queue<Job>,
-    /// To the catch-up thread. Bounded by one request for each lagging member.
+    /// To the catch-up thread: ranges of entries to read.
     catch_up: Queue<CatchUp>,
     pending_budget: Arc<ByteBudget>,
     inbound_budget: Arc<ByteBudget>,
