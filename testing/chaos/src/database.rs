@@ -1,7 +1,7 @@
 //! A member's database: what was applied, in order.
 //!
-//! It reaches its file late, like a database that does not flush at commit. What a killed process had
-//! not written, it has to get from its log again.
+//! It reaches its file late, like a database that does not flush at commit. What a killed process
+//! had not written, it has to get from its log again.
 
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};

@@ -1,8 +1,8 @@
 //! Faults for a group of real processes, judged by an oracle.
 //!
-//! `synod-chaos run` starts members and clients. It kills, stops, restarts and wipes members at random,
-//! then ends all faults, and compares the answers to clients with the databases of the members.
-//! `docs/testing.md` says how to use it.
+//! `synod-chaos run` starts members and clients. It kills, stops, restarts and wipes members at
+//! random, then ends all faults, and compares the answers to clients with the databases of the
+//! members. `docs/testing.md` says how to use it.
 //!
 //! ```text
 //! cargo run -p synod-chaos -- run --seconds 20            # a new seed, printed first

@@ -6,8 +6,9 @@ use std::process;
 
 use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
 
-/// From now on the kernel kills this process when its parent ends, even while this process is stopped.
-/// (To be exact: when the *thread* of the parent ends that started it. Such threads must stay.)
+/// From now on the kernel kills this process when its parent ends, even while this process is
+/// stopped. (To be exact: when the *thread* of the parent ends that started it. Such threads must
+/// stay.)
 pub(crate) fn die_with(parent: i32) {
     if let Err(error) = set_parent_process_death_signal(Some(Signal::KILL)) {
         eprintln!("cannot bind this process to its parent: {error}");

@@ -1,6 +1,7 @@
 //! A group of real processes under faults for a minute; and planted mistakes, which must be found.
 //!
-//! `CHAOS_SECONDS` makes the run longer, `CHAOS_SEED` repeats one. A failure shows the run's output.
+//! `CHAOS_SECONDS` makes the run longer, `CHAOS_SEED` repeats one. A failure shows the run's
+//! output.
 
 use std::process::{Command, Output};
 

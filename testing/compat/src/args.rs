@@ -1,4 +1,6 @@
 //! The command line.
+//!
+//! Default paths are relative to the root of the repository, where the program is meant to run.
 
 use std::path::PathBuf;
 
@@ -30,7 +32,7 @@ pub(crate) struct Args {
         default_value = "target/release/libsynod.so"
     )]
     pub(crate) provider: PathBuf,
-    /// What is expected
+    /// The runs that are expected not to pass
     #[arg(
         long,
         value_name = "FILE",
@@ -44,7 +46,11 @@ pub(crate) struct Args {
     #[arg(long, value_name = "DIR", default_value = "/var/tmp/synod-compat")]
     pub(crate) work_dir: PathBuf,
     /// First port, rounded up to what the test driver can use; each parallel worker takes 30
-    #[arg(long, default_value_t = 28000, value_parser = clap::value_parser!(u16).range(10000..=32000))]
+    #[arg(
+        long,
+        default_value_t = 28000,
+        value_parser = clap::value_parser!(u16).range(10000..=32000)
+    )]
     pub(crate) port_base: u16,
     /// Tests that run at the same time
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=16))]
@@ -55,7 +61,7 @@ pub(crate) struct Args {
     /// Also run the tests that the suites mark as big
     #[arg(long)]
     pub(crate) big: bool,
-    /// Write the results to this file in the format of expected.tsv, keeping the reasons that are known
+    /// Write the results to this file in the format of expected.tsv, with the known reasons
     #[arg(long, value_name = "FILE")]
     pub(crate) record: Option<PathBuf>,
 }
@@ -65,7 +71,7 @@ pub(crate) struct Args {
 pub(crate) enum Selection {
     /// Whole suites.
     Suites(Vec<String>),
-    /// These tests.
+    /// Single tests.
     Tests(Vec<TestName>),
 }
 
@@ -126,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_refused() {
+    fn impossible_options_are_refused() {
         for words in [
             &["--suite", "rpl"][..],
             &["--test", "galera_defaults"],

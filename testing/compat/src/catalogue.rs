@@ -1,4 +1,6 @@
 //! The suites and their tests, as the package has them.
+//!
+//! Only suites that take their provider from the environment are of use here.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -56,7 +58,7 @@ impl FromStr for TestName {
     }
 }
 
-/// What the package has.
+/// The installed package.
 pub(crate) struct Catalogue {
     dir: PathBuf,
 }

@@ -1,4 +1,6 @@
-//! Runs held against what is expected of them.
+//! The results of runs, compared with the expected ones.
+//!
+//! A run that the machine skips never differs. A row without a run differs if its whole suite ran.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -10,11 +12,11 @@ use crate::outcome::{Ending, Outcome, Run};
 /// A run that did not end as expected, or did not happen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Difference {
-    /// It should have passed.
+    /// A run without a row that did not pass.
     Unexpected(Run),
-    /// A row says something else.
+    /// A run whose row expects another result.
     Contradicts(Run, Row),
-    /// A row is about a run that no longer exists.
+    /// A row for a run that does not exist any more.
     NoSuchRun(String),
 }
 
@@ -49,7 +51,7 @@ impl Comparison {
             match expectations.of(run) {
                 Some((key, row)) => {
                     used.insert(key);
-                    // A machine that cannot run a test says nothing about it.
+                    // A test that the machine cannot run gives no result.
                     let is_silent = run.ending == Ending::Skipped;
                     if !is_silent && !row.expected.is(run.ending) {
                         differences.push(Difference::Contradicts(run.clone(), row.clone()));

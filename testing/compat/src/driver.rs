@@ -1,4 +1,7 @@
 //! Runs the package's test driver.
+//!
+//! The driver runs as an unprivileged user, in a work directory of its own, with a copy of the
+//! provider library.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
@@ -12,7 +15,7 @@ use crate::catalogue::{TestName, driver_of, package_dir};
 use crate::error::CompatError;
 use crate::outcome::{Outcome, Reader};
 
-/// Marks a directory as ours, so that no other is ever emptied.
+/// A file that marks a work directory, so that no other directory is ever emptied.
 const MARK: &str = "made-by-synod-compat";
 /// Seconds a server may take to stop before the driver kills it.
 const SHUTDOWN_SECONDS: u8 = 60;
@@ -23,8 +26,8 @@ const PORTS_PER_WORKER: u16 = 30;
 /// The driver counts ports in groups from here.
 const FIRST_PORT: u16 = 10000;
 
-/// Runs the selected tests and returns what became of each. What the driver writes also goes to a file
-/// in the work directory; a line for each run goes to standard output as it ends.
+/// Runs the selected tests and returns the result of each. The driver's output also goes to a file
+/// in the work directory; a line for each run goes to standard output when the run ends.
 ///
 /// # Errors
 /// If it cannot be run, or ends before it has run everything.
@@ -44,7 +47,7 @@ pub(crate) fn run(
         .arg(driver_of(&package_dir()))
         .current_dir(package_dir());
     command.env("WSREP_PROVIDER", &provider);
-    // Of the caller's environment nothing may decide about servers and ports.
+    // Nothing in the caller's environment may decide about servers and ports.
     for name in [
         "MTR_BUILD_THREAD",
         "MTR_PORT_BASE",
@@ -154,8 +157,8 @@ fn prepare(dir: &Path, user: &ServerUser) -> Result<PathBuf, CompatError> {
     absolute(dir)
 }
 
-/// Servers run as another user, who may not reach the place where the library was built; and a build
-/// that goes on meanwhile must not change what is tested.
+/// Copies the library under test to the work directory. Servers run as another user, who may not
+/// reach the directory of the build, and a build during the tests must not change what is tested.
 fn install_provider(library: &Path, work: &Path) -> Result<PathBuf, CompatError> {
     if !library.is_file() {
         return Err(CompatError::NoProvider {
@@ -193,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn directory_of_somebody_else_is_left_alone() {
+    fn directory_of_another_program_is_left_alone() {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("precious"), "x").unwrap();
         let user = ServerUser::find().unwrap();

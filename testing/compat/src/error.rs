@@ -1,4 +1,6 @@
-//! What can go wrong besides tests.
+//! Why the tests could not run.
+//!
+//! A test that fails is no error: it is a result that the comparison judges.
 
 use std::path::PathBuf;
 
@@ -6,11 +8,14 @@ use synod_local_cluster::ClusterError;
 
 use crate::catalogue::TestName;
 
-/// Why nothing can be said about the tests.
+/// Why the tests could not run, or not all of them.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CompatError {
     /// The suites are not installed.
-    #[error("there is no {dir}: install the package mariadb-test ('make compat' does it)", dir = dir.display())]
+    #[error(
+        "there is no {dir}: install the package mariadb-test ('make compat' does it)",
+        dir = dir.display()
+    )]
     NoPackage {
         /// Where it should be.
         dir: PathBuf,
@@ -18,35 +23,41 @@ pub(crate) enum CompatError {
     /// A test that the package does not have.
     #[error("the installed package has no test {test}; --list shows what it has")]
     NoSuchTest {
-        /// As it was named.
+        /// The test that was asked for.
         test: TestName,
     },
     /// `testing/compat/subset.txt` is wrong.
     #[error("testing/compat/subset.txt: {0}")]
     Subset(String),
     /// The library was not built.
-    #[error("there is no provider library {path}: run 'make build', or name one with --provider", path = path.display())]
+    #[error(
+        "there is no provider library {path}: run 'make build', or name one with --provider",
+        path = path.display()
+    )]
     NoProvider {
         /// Where it should be.
         path: PathBuf,
     },
-    /// A directory that holds something else.
-    #[error("{dir} exists and was not made by this program: name another --work-dir", dir = dir.display())]
+    /// A directory that another program made.
+    #[error(
+        "{dir} exists and was not made by this program: name another --work-dir",
+        dir = dir.display()
+    )]
     ForeignDir {
         /// The directory.
         dir: PathBuf,
     },
-    /// A file or directory.
+    /// A file or directory that cannot be used.
     #[error("cannot {what} {path}: {source}", path = path.display())]
     File {
         /// What was tried.
         what: &'static str,
-        /// With what.
+        /// The file or directory.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: std::io::Error,
     },
-    /// The unprivileged user.
+    /// The user who runs the servers.
     #[error(transparent)]
     User(#[from] ClusterError),
     /// A line of the file of expectations.
@@ -60,13 +71,16 @@ pub(crate) enum CompatError {
         why: String,
     },
     /// The driver ended before it had run everything.
-    #[error("the test driver ended early ({status}) after {runs} runs; its output is in {log}", log = log.display())]
+    #[error(
+        "the test driver ended early ({status}) after {runs} runs; its output is in {log}",
+        log = log.display()
+    )]
     DriverEnded {
-        /// How.
+        /// Its exit status.
         status: String,
-        /// How far it got.
+        /// Number of runs that had ended.
         runs: usize,
-        /// All it has written.
+        /// The file with its output.
         log: PathBuf,
     },
 }

@@ -3,10 +3,11 @@
 //! ```text
 //! test <TAB> combination <TAB> expected result <TAB> reason
 //! ```
-//! A combination is what the driver prints in quotes, `-` for none, `*` for all, `shutdown` for lines that
-//! servers log while being stopped after the test, `state` for a state that the test leaves behind. Runs without a row are expected to pass, or to be
-//! skipped for a reason of the machine. `either` is for tests that race against the server itself, whatever the
-//! provider: shown with Galera's library, and rare. `#` begins a comment.
+//! A combination is what the driver prints in quotes. `-` stands for none, `*` for all, `shutdown`
+//! for lines that servers log while being stopped after the test, and `state` for a state that the
+//! test leaves behind. A run without a row is expected to pass, or to be skipped for a reason of
+//! the machine. `either` is for tests that race against the server itself with every provider,
+//! which was shown with Galera's library; it is rare. `#` begins a comment.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -18,10 +19,10 @@ use crate::outcome::{Ending, Outcome, Run};
 
 /// Stands for all combinations.
 const ANY: &str = "*";
-/// What [`record`] writes where nobody has said why yet.
+/// What [`record`] writes as the reason if none is known.
 const UNEXPLAINED: &str = "not explained yet";
 
-/// An expectation that differs from "passes".
+/// An expected result other than "passes".
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Expected {
     Fail,

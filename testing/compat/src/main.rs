@@ -1,12 +1,17 @@
 //! `synod-compat`: MariaDB's own test suites for Galera, run against `libsynod.so`.
 //!
-//! The suites come from Debian's package `mariadb-test` and stay there: this program selects tests,
-//! runs the package's test driver as an unprivileged user, reads its output, and compares the result of
-//! each run with `testing/compat/expected.tsv`.
+//! The suites come from Debian's package `mariadb-test` and stay there. This program selects tests,
+//! runs the package's test driver as an unprivileged user, reads its output, and compares the
+//! result of each run with `testing/compat/expected.tsv`. It runs from the root of the repository:
 //!
 //! ```text
-//!   args ─► catalogue (what the package has) ─► driver ─► output ─► outcome ─┐
-//!                                   expected.tsv, skips ─► expectations ─────┴─► comparison ─► table
+//! cargo run -p synod-compat --release -- --subset                 # the short selection
+//! cargo run -p synod-compat --release -- --test galera.galera_ssl # one test
+//! ```
+//!
+//! ```text
+//! args ─► catalogue (what the package has) ─► driver ─► output ─► outcome ─┐
+//!                                        expected.tsv ─► expectations ─────┴─► comparison ─► table
 //! ```
 #![forbid(unsafe_code)]
 
@@ -31,8 +36,8 @@ use expectations::Expectations;
 
 /// Exit code when a run differs from what is expected.
 const DIFFERENT: u8 = 1;
-/// Exit code when nothing can be said.
-const TROUBLE: u8 = 2;
+/// Exit code when the tests could not run.
+const NOT_RUN: u8 = 2;
 
 fn main() -> ExitCode {
     match run(&Args::parse()) {
@@ -40,12 +45,12 @@ fn main() -> ExitCode {
         Ok(false) => ExitCode::from(DIFFERENT),
         Err(error) => {
             eprintln!("synod-compat: {error}");
-            ExitCode::from(TROUBLE)
+            ExitCode::from(NOT_RUN)
         }
     }
 }
 
-/// Whether everything is as expected.
+/// Runs the tests; returns whether every result is as expected.
 fn run(args: &Args) -> Result<bool, CompatError> {
     let catalogue = Catalogue::of_package()?;
     let selection = args.selection()?;

@@ -1,4 +1,4 @@
-//! What became of each run, read from the driver's output.
+//! The result of each run, read from the driver's output.
 //!
 //! A test runs once for each of its *combinations* of server settings:
 //!
@@ -17,13 +17,13 @@ pub(crate) const NONE: &str = "-";
 /// Stands for what servers wrote into their logs while they were stopped after a test.
 pub(crate) const SHUTDOWN: &str = "shutdown";
 
-/// Stands for a server's state after a test that is not as before it.
+/// Stands for a server's state after a test that differs from the state before it.
 pub(crate) const STATE: &str = "state";
 
 const STATE_LINE: &str = "MTR's internal check of the test case '";
 const SHUTDOWN_LINE: &str =
     "***Warnings generated in error logs during shutdown after running tests:";
-/// The driver's last word; without it, it has not run everything.
+/// The last line of the driver; without it, the driver has not run everything.
 const LAST_WORD: &str = "Completed:";
 
 /// How a run ended.
@@ -33,12 +33,12 @@ pub(crate) enum Ending {
     Failed,
     /// The machine, or this build of the server, lacks what the test needs.
     Skipped,
-    /// The test asked the provider, and did not like the answer.
+    /// The test asked the provider for something that it does not have.
     SkippedByProvider,
 }
 
 impl Ending {
-    /// As it stands in `expected.tsv`.
+    /// The word in `expected.tsv`.
     pub(crate) fn word(self) -> &'static str {
         match self {
             Ending::Passed => "pass",
@@ -54,7 +54,7 @@ pub(crate) struct Run {
     pub(crate) test: TestName,
     pub(crate) combination: String,
     pub(crate) ending: Ending,
-    /// What the driver adds: a time in milliseconds, or why.
+    /// What the driver adds: a time in milliseconds, or a reason.
     pub(crate) comment: String,
 }
 
@@ -144,7 +144,8 @@ fn parse_state(line: &str) -> Option<Run> {
     })
 }
 
-/// Servers are stopped after several tests; what they wrote while stopping, they wrote after the last.
+/// Servers are stopped after several tests. Lines that they wrote while stopping count for the last
+/// test.
 fn parse_shutdown(line: &str) -> Option<Run> {
     let test = line
         .strip_prefix(SHUTDOWN_LINE)?

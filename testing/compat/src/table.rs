@@ -1,4 +1,6 @@
-//! The report at the end.
+//! The report at the end: a table of suites, and a line for each difference.
+//!
+//! Lines of `shutdown` and `state` count as differences, not as tests.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

@@ -2,12 +2,13 @@
 //! tables against these answers.
 //!
 //! Each answer has a rule. *Acknowledged*: the row is on every node. *Refused* (a conflict, rolled
-//! back by the server): the row is on no node. *Unknown* (connection lost, node not ready, timeout):
-//! the row may be there or not, but the same on every node (`agreement`).
+//! back by the server): the row is on no node. *Unknown* (connection lost, node not ready,
+//! timeout): the row may be there or not, but the same on every node (`agreement`).
 //!
-//! This is not the judgement of `synod-oracle`. That crate needs the whole history of each database,
-//! with positions and snapshots, which SQL tables do not show; it judges order, lost updates and
-//! stale reads. Here only the presence of rows is checked, and gaps in the service are measured.
+//! This is not the judgement of `synod-oracle`. That crate needs the whole history of each
+//! database, with positions and snapshots, which SQL tables do not show; it judges order, lost
+//! updates and stale reads. Here only the presence of rows is checked, and gaps in the service are
+//! measured.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -1,5 +1,5 @@
-//! The standard load: sysbench with 4 tables of 10 000 rows and 8 clients on each node, on all nodes
-//! at the same time.
+//! The standard load: sysbench with 4 tables of 10 000 rows and 8 clients on each node, on all
+//! nodes at the same time.
 //!
 //! Only errors that a conflict may give are tolerated.
 

@@ -240,7 +240,8 @@ fn log_of_another_group_is_refused_with_the_remedy() -> Outcome {
     ensure(copied.success(), || "cp failed".into())?;
     cluster.spawn(2, false).why("starting node 2")?;
     says(&cluster, 2, &["group", "synod-*.log"])?;
-    // The member may continue in the group of its log, which it can lead alone; never in this group.
+    // The member may continue in the group of its log, which it can lead alone; never in this
+    // group.
     let size = cluster.rows(1, "SHOW STATUS LIKE 'wsrep_cluster_size'")?;
     ensure(size.iter().all(|row| row.ends_with('1')), || {
         format!("node 2 got in: {size:?}")

@@ -1,6 +1,7 @@
 //! Servers whose data differ, and statements that fail everywhere. One shared cluster.
 //!
-//! A server on which an action ends differently from the outcome decision is inconsistent and leaves.
+//! A server on which an action ends differently from the outcome decision is inconsistent and
+//! leaves.
 
 use std::time::{Duration, Instant};
 

@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 pub struct RowWrite {
     /// Number of the row.
     pub row: u32,
-    /// The row's version in the transaction's snapshot: the position of its last write there; zero if
-    /// there is none.
+    /// The row's version in the transaction's snapshot: the position of its last write there; zero
+    /// if there is none.
     pub seen: i64,
 }
 

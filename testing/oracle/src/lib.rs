@@ -1,8 +1,9 @@
 //! Judges a group from outside: the answers to its clients against the histories of its databases.
 //!
-//! The crate knows nothing of how a group works, so it cannot share a mistake with it. `synod-chaos`
-//! gathers the evidence from real processes. The end-to-end tests cannot: SQL tables show which rows
-//! exist, but not the history, so they check less (`acknowledged_writes` in `testing/e2e`).
+//! The crate knows nothing of how a group works, so it cannot share a mistake with it.
+//! `synod-chaos` gathers the evidence from real processes. The end-to-end tests cannot: SQL tables
+//! show which rows exist, but not the history, so they check less (`acknowledged_writes` in
+//! `testing/e2e`).
 //!
 //! ```
 //! # fn gathered() -> synod_oracle::Evidence { Default::default() }

@@ -8,7 +8,8 @@
 //!
 //! * One thread, one virtual clock, one seeded generator. Equal seeds give equal runs, and the hash
 //!   of a run ([`Passed::trace_hash`]) does not depend on texts or on names of messages.
-//! * The code under test acts only through its traits. Each call is recorded as an effect, in order.
+//! * The code under test acts only through its traits. Each call is recorded as an effect, in
+//!   order.
 //! * A checker never asks the code under test. It keeps its own account, for example of what each
 //!   disk holds (`member/disk_model.rs`).
 //! * Faults stay within what a correct group survives (`faults/fault_atlas.rs`). A broken rule is

@@ -1,7 +1,7 @@
 //! `synod-sim`: runs seeds, or replays one seed and shows its events.
 //!
-//! The program ends with 0 if all seeds pass, with 1 if one breaks a rule, and with 2 if it does not
-//! understand its options.
+//! The program ends with 0 if all seeds pass, with 1 if one breaks a rule, and with 2 if it does
+//! not understand its options.
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;

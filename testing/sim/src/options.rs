@@ -1,8 +1,9 @@
-//! Everything that a seed decides before the first event: the members, the options of each part, the
-//! workload, and which faults are on at all.
+//! Everything that a seed decides before the first event: the members, the options of each part,
+//! the workload, and which faults are on at all.
 //!
-//! This is swarm testing: a fault that is always on hides what happens only without it. The names of
-//! faults are part of the hash of a run, and their order decides what a seed draws; neither changes.
+//! This is swarm testing: a fault that is always on hides what happens only without it. The names
+//! of faults are part of the hash of a run, and their order decides what a seed draws; neither
+//! changes.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -170,8 +171,8 @@ pub struct Workload {
     pub reads: f64,
     /// After this time a client gives up, in microseconds.
     pub timeout_us: u64,
-    /// Share of clients that hand over large actions chunk by chunk, and their longest pause between
-    /// two chunks, in microseconds.
+    /// Share of clients that hand over large actions chunk by chunk, and their longest pause
+    /// between two chunks, in microseconds.
     pub hesitant: (f64, u64),
     /// Share of transactions with more bytes than their rows need, and how many bytes at most.
     pub filler: (f64, usize),
@@ -406,8 +407,8 @@ fn draw_timing(rng: &mut SmallRng) -> Timing {
     timing(scale, pick(rng, &[20_000, 20_000, 100_000, 1_000_000]))
 }
 
-/// The protocol's times, `scale` times as long as the shortest ones. With a drift of 100 % there is no
-/// lease, so that reads need a round of messages.
+/// The protocol's times, `scale` times as long as the shortest ones. With a drift of 100 % there is
+/// no lease, so that reads need a round of messages.
 pub(crate) fn timing(scale: u64, clock_drift_ppm: u32) -> Timing {
     let ms = 1_000 * scale;
     Timing {

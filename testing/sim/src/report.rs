@@ -1,5 +1,5 @@
-//! The result of a run: counts of what happened, and, if a rule was broken, everything that is needed
-//! to see it again.
+//! The result of a run: counts of what happened, and, if a rule was broken, everything that is
+//! needed to see it again.
 //!
 //! Counts show that a test tests something: a fault that never happens proves nothing.
 

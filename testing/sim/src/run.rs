@@ -1,6 +1,6 @@
-//! One run in three phases: the group forms without faults; in the safety phase faults happen, and no
-//! rule may break; in the liveness phase a random majority is healed, and must come to rest within a
-//! bound.
+//! One run in three phases: the group forms without faults; in the safety phase faults happen, and
+//! no rule may break; in the liveness phase a random majority is healed, and must come to rest
+//! within a bound.
 //!
 //! Panics of the code under test are findings, too: they are reported with the seed.
 
@@ -307,8 +307,8 @@ impl World {
     }
 
     /// Whether a member of the core gets the votes of a majority, in every configuration that some
-    /// member of the core with an undamaged log takes to be in force. A member under repair does not
-    /// stand, and votes only for members that have everything that it has lost.
+    /// member of the core with an undamaged log takes to be in force. A member under repair does
+    /// not stand, and votes only for members that have everything that it has lost.
     fn can_elect(&self, core: &BTreeSet<MemberId>) -> bool {
         let is_whole = |id: &MemberId| self.core(*id).repairing_until().is_none();
         let whole = || core.iter().copied().filter(is_whole);
@@ -468,8 +468,8 @@ impl World {
             let voters: Vec<MemberId> = core.config().config.voters().collect();
             let _ = writeln!(
                 text,
-                "{:?} term {} leader {:?} commit {} last {} durable {} base {} config {} {voters:?} \
-                 load {:?} delivers {} copying {} {:?}",
+                "{:?} term {} leader {:?} commit {} last {} durable {} base {} config {} \
+                 {voters:?} load {:?} delivers {} copying {} {:?}",
                 core.role(),
                 core.term(),
                 core.leader(),

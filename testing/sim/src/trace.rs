@@ -1,9 +1,9 @@
 //! What happened: the last events, for people, and a hash over all events.
 //!
-//! Two runs with equal hashes are equal. Texts for people (log lines, reasons, names of messages) are
-//! not hashed, so builds that differ only in texts have equal hashes. The names of faults, operators'
-//! actions, roles and phases are hashed: they are `&'static str` fields of [`What`]. The order of the
-//! variants of [`What`] is hashed, too.
+//! Two runs with equal hashes are equal. Texts for people (log lines, reasons, names of messages)
+//! are not hashed, so builds that differ only in texts have equal hashes. The names of faults,
+//! operators' actions, roles and phases are hashed: they are `&'static str` fields of [`What`]. The
+//! order of the variants of [`What`] is hashed, too.
 
 use std::collections::VecDeque;
 use std::fmt;

@@ -1,7 +1,7 @@
 //! Proves the prover: bugs that are put in on purpose are found within a bounded number of seeds.
 //!
-//! The table in `docs/simulation.md` says which seed and which rule found each bug. Needs `--features
-//! planted`; without it, shipping code cannot have these bugs.
+//! The table in `docs/simulation.md` says which seed and which rule found each bug. Needs
+//! `--features planted`; without it, shipping code cannot have these bugs.
 
 use synod_planted::{Bug, plant};
 use synod_sim::{Fault, options_of, run};
@@ -11,8 +11,8 @@ const SEEDS: u64 = 300;
 /// Length of the safety phase, in microseconds; long enough for these bugs.
 const SAFETY_US: u64 = 3_000_000;
 
-/// Bugs that show only where a log is damaged and repaired. Few seeds damage logs, so these bugs get
-/// such faults in every seed.
+/// Bugs that show only where a log is damaged and repaired. Few seeds damage logs, so these bugs
+/// get such faults in every seed.
 const OF_REPAIR: [Bug; 3] = [Bug::ForgetMark, Bug::VoteUnderRepair, Bug::ServeDamage];
 
 /// The first seed that breaks a rule, and the rule.

@@ -1,6 +1,6 @@
-//! The simulator's own tests: many seeds break no rule, seeds that once found a fault still pass, equal
-//! seeds give equal runs, the hash of a run does not depend on texts, and impossible options are
-//! refused.
+//! The simulator's own tests: many seeds break no rule, seeds that once found a fault still pass,
+//! equal seeds give equal runs, the hash of a run does not depend on texts, and impossible options
+//! are refused.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,8 +21,8 @@ fn run_short(seed: u64) -> Result<synod_sim::Passed, Box<synod_sim::Failed>> {
     run(seed, options, false)
 }
 
-/// Seeds that found a fault, at full length, with what they found (regressions.tsv says more). What a
-/// seed draws changes with the simulator; after such a change, these are seeds like any others.
+/// Seeds that found a fault, at full length, with what they found (regressions.tsv says more). What
+/// a seed draws changes with the simulator; after such a change, these are seeds like any others.
 const FOUND: [(u64, &str); 28] = [
     (61, "full logs purged the first chunks of a partial action"),
     (181, "not noted"),
@@ -155,8 +155,8 @@ fn random_seeds_break_no_rule() {
     }
 }
 
-/// Messages overtake each other, and a lagging member refuses most of them. The ranges that wait to be
-/// read for it must not grow faster than they are read.
+/// Messages overtake each other, and a lagging member refuses most of them. The ranges that wait to
+/// be read for it must not grow faster than they are read.
 #[test]
 fn ranges_for_a_lagging_member_are_bounded() {
     let mut options = options_of(861);
@@ -172,8 +172,8 @@ fn ranges_for_a_lagging_member_are_bounded() {
     assert!(passed.coverage.of("catch-up from disk") > 100);
 }
 
-/// Databases apply slower than clients write, and logs are short. Clients have to wait; otherwise no
-/// log would hold what the databases lack.
+/// Databases apply slower than clients write, and logs are short. Clients have to wait; otherwise
+/// no log would hold what the databases lack.
 #[test]
 fn logs_keep_what_slow_databases_lack() {
     let mut slowed = 0;

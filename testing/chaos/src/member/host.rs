@@ -126,7 +126,8 @@ impl StoreHost {
         state.database.position()
     }
 
-    /// Takes the rows for a transaction, and its snapshot; `None` if another client holds one of them.
+    /// Takes the rows for a transaction, and its snapshot; `None` if another client holds one of
+    /// them.
     pub(crate) fn begin(&self, id: u64, rows: &[u32], certified: bool) -> Option<Transaction> {
         self.change(|state| {
             let is_held = rows.iter().any(|row| state.held.contains(row));

@@ -139,9 +139,9 @@ impl Group {
         Ok(())
     }
 
-    /// Whether the group has to survive a fault now. A disk may be lost only while all other members
-    /// hold what was on it; a database, while another one can be copied. Only a member that is synced
-    /// can leave.
+    /// Whether the group has to survive a fault now. A disk may be lost only while all other
+    /// members hold what was on it; a database, while another one can be copied. Only a member that
+    /// is synced can leave.
     pub(crate) fn survives(&self, fault: &Fault) -> bool {
         let mut others = (0..self.members.len()).filter(|at| !fault.members.contains(at));
         match fault.kind {

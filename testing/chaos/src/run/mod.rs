@@ -1,7 +1,7 @@
 //! One run: a group forms, faults happen while clients work, the faults end, and the oracle judges.
 //!
-//! Meanwhile the run fails at once if no transaction is committed for too long while a majority lives,
-//! or if a process ends by itself.
+//! Meanwhile the run fails at once if no transaction is committed for too long while a majority
+//! lives, or if a process ends by itself.
 
 mod clients;
 mod faults;
@@ -64,8 +64,8 @@ pub(crate) struct Options {
     /// While a majority lives, a transaction must be committed within so many seconds.
     #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u64).range(3..=3600))]
     progress_seconds: u64,
-    /// Target size of each log in MiB (twice as much if a member needs it): a member that lags by more
-    /// needs a full copy.
+    /// Target size of each log in MiB (twice as much if a member needs it): a member that lags by
+    /// more needs a full copy.
     #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u64).range(2..=4096))]
     retain_mib: u64,
     /// Where logs and databases are; kept. Otherwise a temporary directory, kept after a failure.
@@ -237,8 +237,8 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Draws a fault, and waits until the group has to survive it. If that takes too long, the fault is
-    /// left out.
+    /// Draws a fault, and waits until the group has to survive it. If that takes too long, the
+    /// fault is left out.
     fn next_fault(&mut self) -> Verdict {
         let size = self.group.members.len();
         let fault = faults::draw(&mut self.rng, size, self.group.leader());

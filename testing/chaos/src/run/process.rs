@@ -117,13 +117,13 @@ impl Member {
         self.life = Life::Down;
     }
 
-    /// SIGSTOP.
+    /// Stops the process by SIGSTOP.
     pub(crate) fn pause(&mut self) {
         self.signal(Signal::STOP);
         self.life = Life::Paused;
     }
 
-    /// SIGCONT.
+    /// Continues the process by SIGCONT.
     pub(crate) fn resume(&mut self) {
         self.signal(Signal::CONT);
         self.life = Life::Running;

@@ -28,7 +28,8 @@ impl fmt::Display for Violation {
     }
 }
 
-/// Returns all violations in the evidence. If the databases differ, only the differences are reported.
+/// Returns all violations in the evidence. If the databases differ, only the differences are
+/// reported.
 pub fn check(evidence: &Evidence) -> Vec<Violation> {
     let mut found = order::check(&evidence.databases);
     if found.is_empty() {

@@ -1,6 +1,7 @@
 //! Causal reads are never stale (promise P4).
 //!
-//! A read sees everything that was acknowledged anywhere before it began, and only what is committed.
+//! A read sees everything that was acknowledged anywhere before it began, and only what is
+//! committed.
 
 use super::{History, Violation};
 use crate::evidence::Read;

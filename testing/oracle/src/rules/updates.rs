@@ -1,5 +1,5 @@
-//! No update is lost: of two transactions that write the same row, the later one has seen the earlier
-//! one, or was refused.
+//! No update is lost: of two transactions that write the same row, the later one has seen the
+//! earlier one, or was refused.
 //!
 //! Each snapshot must also be a position of the history.
 

@@ -131,8 +131,8 @@ impl World {
         true
     }
 
-    /// Rows that no other client at this member holds, and the class of the action. `None` if one of
-    /// the rows is held.
+    /// Rows that no other client at this member holds, and the class of the action. `None` if one
+    /// of the rows is held.
     fn draw_transaction(&mut self, id: MemberId) -> Option<(Vec<Row>, Class)> {
         let workload = self.options.workload.clone();
         if self.chance(workload.total_order) {

@@ -31,7 +31,8 @@ struct Damage {
 enum Trial {
     /// Nothing that matters has changed.
     NoEffect,
-    /// No entry is lost, but the log ends earlier: the empty batch that stated the last floor is gone.
+    /// No entry is lost, but the log ends earlier: the empty batch that stated the last floor is
+    /// gone.
     FloorLost,
     /// The damage is noticed, and can be repaired.
     Repairable,
@@ -170,8 +171,9 @@ impl World {
                 self.apply_damage(id, damages);
                 self.node_mut(id).disk.floor_lost = true;
             }
-            // A running member writes on after the gap, which is then below a floor. At the next start
-            // the gap counts as damage, and everything after it has to come from other members.
+            // A running member writes on after the gap, which is then below a floor. At the next
+            // start the gap counts as damage, and everything after it has to come from other
+            // members.
             Trial::FloorLost => {
                 self.coverage.count("stated floor lost");
                 if self.fault_atlas().may_damage(id) {
@@ -206,8 +208,8 @@ impl World {
         }
     }
 
-    /// Opens the log on a copy of a damaged disk. With `takes_end`, nothing on the disk may state any
-    /// more how far the log went, so that the rule about damage does not apply.
+    /// Opens the log on a copy of a damaged disk. With `takes_end`, nothing on the disk may state
+    /// any more how far the log went, so that the rule about damage does not apply.
     fn trial(&mut self, id: MemberId, files: MemoryFiles, takes_end: bool) -> Trial {
         let effects = RecordedEffects::new(id, self.wanted_links.clone());
         let is_shorter = count_batches(&files) < count_batches(&self.node(id).files);

@@ -39,8 +39,8 @@ impl World {
 }
 
 impl<'a> FaultAtlas<'a> {
-    /// Rule 1: the configuration, if the group is settled. A leaver is removed from the voters as soon
-    /// as the others can do without it, which may be long after its process has ended.
+    /// Rule 1: the configuration, if the group is settled. A leaver is removed from the voters as
+    /// soon as the others can do without it, which may be long after its process has ended.
     fn settled_config(&self) -> Option<&'a Config> {
         let leader = self.world.ready_leader()?;
         let leads = self.world.node(leader).process.as_ref()?;
@@ -73,9 +73,10 @@ impl<'a> FaultAtlas<'a> {
             && self.keeps_intact_majority(&voters, Some(id))
     }
 
-    /// Rule 2: voters with undamaged logs, not counting `damaged`, are a majority of these voters and
-    /// of the damaged members that the group may still promote. The group promotes a member that
-    /// wants to vote and has caught up; damage that no member has met yet does not prevent that.
+    /// Rule 2: voters with undamaged logs, not counting `damaged`, are a majority of these voters
+    /// and of the damaged members that the group may still promote. The group promotes a member
+    /// that wants to vote and has caught up; damage that no member has met yet does not prevent
+    /// that.
     fn keeps_intact_majority(
         &self,
         voters: &BTreeSet<MemberId>,
@@ -112,9 +113,9 @@ impl<'a> FaultAtlas<'a> {
     }
 
     /// Whether another voter's database holds everything that logs have purged, or may still purge
-    /// because this member has reported it as flushed (an absent member's report counts). A log that
-    /// begins earlier does not help: a joiner gets its log from the leader, and everything before
-    /// the log from a database.
+    /// because this member has reported it as flushed (an absent member's report counts). A log
+    /// that begins earlier does not help: a joiner gets its log from the leader, and everything
+    /// before the log from a database.
     fn is_elsewhere(&self, config: &Config, id: MemberId) -> bool {
         let others = || {
             let others = config.voters().filter(|other| *other != id);

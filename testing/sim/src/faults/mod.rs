@@ -5,7 +5,8 @@
 //! * processes and machines: any number of crashes, pauses and power cuts;
 //! * network: loss, duplicates, reordering, partitions, slow links;
 //! * clocks: drift and jumps within the bound that leases allow for;
-//! * disks: full, slow, failing syncs; lost or damaged as far as [`fault_atlas::FaultAtlas`] allows;
+//! * disks: full, slow, failing syncs; lost or damaged as far as [`fault_atlas::FaultAtlas`]
+//!   allows;
 //! * operators: membership, leader transfers, weights, purges, versions (`operators.rs`);
 //! * scenes: faults of several steps at the worst moment for one rule (`scenes.rs`);
 //! * at the end, sometimes, the loss of most voters (`quorum_loss.rs`).
@@ -248,8 +249,8 @@ impl World {
         self.note(id, What::Paused { until_us });
     }
 
-    /// A clock jumps or stalls, by less than the bound: with the drift, the errors of both ends of a
-    /// lease stay below four fifths of the time by which the lease is shortened.
+    /// A clock jumps or stalls, by less than the bound: with the drift, the errors of both ends of
+    /// a lease stay below four fifths of the time by which the lease is shortened.
     fn jump(&mut self, id: MemberId) {
         let timing = &self.options.timing;
         let spare_us =

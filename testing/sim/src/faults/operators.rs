@@ -1,5 +1,5 @@
-//! What operators do while faults happen: they add, remove, promote and demote members, shut members
-//! down, move leadership, give weights, and purge logs.
+//! What operators do while faults happen: they add, remove, promote and demote members, shut
+//! members down, move leadership, give weights, and purge logs.
 //!
 //! Operators change voters only as the atlas allows (`fault_atlas.rs`, rule 4). A refusal by the
 //! group is no fault.
@@ -136,8 +136,8 @@ impl World {
         }
     }
 
-    /// The wall clock jumps ahead, so that all of the log is old: at the next chance the member purges
-    /// everything that is not needed.
+    /// The wall clock jumps ahead, so that all of the log is old: at the next chance the member
+    /// purges everything that is not needed.
     pub(super) fn purge(&mut self, id: MemberId) {
         self.hit(id, Fault::Purge);
         self.node_mut(id).wall_ahead = true;

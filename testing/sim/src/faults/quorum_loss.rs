@@ -1,5 +1,5 @@
-//! Loss of the quorum (decision 013): most voters are lost for good, and an operator orders one of the
-//! others to become a forced primary.
+//! Loss of the quorum (decision 013): most voters are lost for good, and an operator orders one of
+//! the others to become a forced primary.
 //!
 //! Entries that the lost voters had committed and that are not in the log of the forced primary are
 //! *lost to the forced primary*. The checkers forget that these entries were committed; all other
@@ -19,8 +19,8 @@ use crate::trace::What;
 use crate::world::World;
 
 impl World {
-    /// Loses most voters and forces one of the others to be primary. Returns the survivors, which must
-    /// come to rest; `None` if no member can be a forced primary.
+    /// Loses most voters and forces one of the others to be primary. Returns the survivors, which
+    /// must come to rest; `None` if no member can be a forced primary.
     pub(crate) fn continue_with_forced_primary(&mut self) -> Option<BTreeSet<MemberId>> {
         self.stop_all();
         let all: Vec<MemberId> = self.nodes.keys().copied().collect();
@@ -61,8 +61,8 @@ impl World {
         }
     }
 
-    /// Whether this member can become a forced primary: it is a voter, its log is undamaged, and its
-    /// database fits to the log.
+    /// Whether this member can become a forced primary: it is a voter, its log is undamaged, and
+    /// its database fits to the log.
     fn can_be_forced_primary(&self, id: MemberId) -> bool {
         let node = self.node(id);
         if !node.is_up() || !node.has_data || node.database.copying || node.disk.needs_repair() {

@@ -131,8 +131,8 @@ impl World {
         length_us + self.options.timing.election_timeout_max_us
     }
 
-    /// A member has won an election while a late candidate is about to ask: the winner dies, and its
-    /// voters restart and lose what they had in memory.
+    /// A member has won an election while a late candidate is about to ask: the winner dies, and
+    /// its voters restart and lose what they had in memory.
     pub(crate) fn restart_early_winner(&mut self, winner: MemberId) {
         let Some(LateCandidate {
             member: late,

@@ -1,7 +1,7 @@
 //! Programs of different versions in one group.
 //!
-//! There is only one protocol version yet. The newer program therefore claims to speak the next one,
-//! too; all messages are still encoded as in version 1.
+//! There is only one protocol version yet. The newer program therefore claims to speak the next
+//! one, too; all messages are still encoded as in version 1.
 
 use synod_consensus::{MemberId, VersionRange};
 

@@ -2,9 +2,9 @@
 //! conflicts with one it had not seen, and `depends_on` is exactly right.
 //!
 //! The plain certifier keeps every hold on every key for ever; it has no window, no rollback and no
-//! cleaning. It takes only one fact from the leader: where the window may have begun at the moment of
-//! the verdict. A leader whose window began between the chunks of an action does not know its keys, so
-//! later actions may depend on that action without need.
+//! cleaning. It takes only one fact from the leader: where the window may have begun at the moment
+//! of the verdict. A leader whose window began between the chunks of an action does not know its
+//! keys, so later actions may depend on that action without need.
 
 use std::collections::BTreeMap;
 
@@ -36,8 +36,8 @@ pub(crate) struct Certified {
     chunks: BTreeMap<PartialActionId, (LogIndex, Vec<u8>, Vec<u8>)>,
     /// Where the window may have begun when a leader gave the verdict on an entry.
     windows: BTreeMap<EntryId, Vec<Seqno>>,
-    /// First chunk of each committed action in chunks. A leader whose window began after it does not
-    /// know the action's keys.
+    /// First chunk of each committed action in chunks. A leader whose window began after it does
+    /// not know the action's keys.
     first_chunks: BTreeMap<i64, LogIndex>,
 }
 

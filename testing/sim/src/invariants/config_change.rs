@@ -21,8 +21,8 @@ impl ConfigChanges {
         self.protocols.get(&entry).copied()
     }
 
-    /// A leader made a configuration. `before` is the entry of the one before it in its log; `None` for
-    /// the first one. Entries up to `committed` are committed.
+    /// A leader made a configuration. `before` is the entry of the one before it in its log; `None`
+    /// for the first one. Entries up to `committed` are committed.
     pub(crate) fn made(
         &mut self,
         entry: EntryId,

@@ -1,5 +1,7 @@
 //! At most one leader per term (Raft, 5.2). It has everything committed in earlier terms (Raft,
-//! 5.4.3). While a lease is valid, there is no other leader.
+//! 5.4.3).
+//!
+//! While a lease is valid, there is no other leader.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +28,8 @@ impl Election {
         self.leaders.get(&term).copied()
     }
 
-    /// A new leader's log against the entries committed so far, each with the term it was committed in.
+    /// A new leader's log against the entries committed so far, each with the term it was committed
+    /// in.
     pub(crate) fn complete(
         term: Term,
         committed: &[(EntryHeader, Term)],

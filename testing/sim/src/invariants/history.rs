@@ -1,5 +1,5 @@
-//! One history: every database gets the committed actions, complete and in order, and the answers to
-//! clients are true (promises P2, P3).
+//! One history: every database gets the committed actions, complete and in order, and the answers
+//! to clients are true (promises P2, P3).
 //!
 //! A write that timed out is unknown, never absent.
 
@@ -26,8 +26,8 @@ pub(crate) struct History {
 }
 
 impl History {
-    /// Forgets what is committed. If committed entries are lost, refusals are forgotten, too: the new
-    /// leader's log may hold proposals that were refused because of lost entries.
+    /// Forgets what is committed. If committed entries are lost, refusals are forgotten, too: the
+    /// new leader's log may hold proposals that were refused because of lost entries.
     pub(crate) fn forget_committed(&mut self, is_lost: bool) {
         self.steps.clear();
         self.ordered.clear();
@@ -82,7 +82,8 @@ impl History {
         })
     }
 
-    /// A client got the answer that its transaction is committed at a seqno. Returns the entry there.
+    /// A client got the answer that its transaction is committed at a seqno. Returns the entry
+    /// there.
     pub(crate) fn entry_of(&self, transaction: u64, seqno: Seqno) -> Result<EntryId, Violation> {
         let known = self.ordered.get(&transaction).copied();
         let entry = self.steps.get(&seqno).map(|(header, _)| header.id());

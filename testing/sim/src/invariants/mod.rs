@@ -1,7 +1,7 @@
 //! What must never happen, checked whenever it could: one file per invariant.
 //!
-//! A check gets the facts from the simulated world. It returns a [`Violation`] that names the rule and
-//! the contradiction. No check looks into the code under test.
+//! A check gets the facts from the simulated world. It returns a [`Violation`] that names the rule
+//! and the contradiction. No check looks into the code under test.
 
 pub(crate) mod bounds;
 pub(crate) mod certified;
@@ -87,8 +87,8 @@ impl Invariants {
         (is_first, checked)
     }
 
-    /// Entries after `kept_to` are lost to a forced primary. All checks forget what is committed; the
-    /// caller commits again what is kept.
+    /// Entries after `kept_to` are lost to a forced primary. All checks forget what is committed;
+    /// the caller commits again what is kept.
     pub(crate) fn forget_committed(&mut self, kept_to: LogIndex) {
         let is_lost = self.committed.index() > kept_to;
         self.committed = committed::Committed::default();

@@ -1,6 +1,7 @@
 //! A proposal is ordered at most once, however often its origin sends it.
 //!
-//! An origin names a proposal by member, session and number; entries of the leader itself have none.
+//! An origin names a proposal by member, session and number; entries of the leader itself have
+//! none.
 
 use std::collections::BTreeMap;
 

@@ -19,7 +19,8 @@ pub(crate) fn durable_on_quorum(
     })
 }
 
-/// All chunks of an action are durable on a majority; `holds` says whether a member's disk has them.
+/// All chunks of an action are durable on a majority; `holds` says whether a member's disk has
+/// them.
 pub(crate) fn whole_on_quorum(
     entry: EntryId,
     voters: &[MemberId],
@@ -43,8 +44,8 @@ fn held_by_quorum(
     require(enough, rule, || what(&copies))
 }
 
-/// The voters that committed each entry. A leader counts by the configuration in force when it counts,
-/// which may be a later one than that in force at the entry.
+/// The voters that committed each entry. A leader counts by the configuration in force when it
+/// counts, which may be a later one than that in force at the entry.
 #[derive(Default)]
 pub(crate) struct Quorums {
     voters: Vec<(LogIndex, Vec<MemberId>)>,

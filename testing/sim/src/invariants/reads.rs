@@ -1,6 +1,7 @@
 //! Causal reads are never stale (promise P4).
 //!
-//! The position of a read is at or after everything that was committed anywhere when the client asked.
+//! The position of a read is at or after everything that was committed anywhere when the client
+//! asked.
 
 use std::collections::BTreeMap;
 

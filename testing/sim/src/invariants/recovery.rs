@@ -16,7 +16,8 @@ pub(crate) fn after_crash(member: MemberId, disk: &DiskModel, found: &LogImage) 
         || {
             let durable = &disk.durable;
             format!(
-                "{member} comes back with {} and {:?}; durable were {} and {:?}, written {} and {:?}",
+                "{member} comes back with {} and {:?}; durable were {} and {:?}, \
+                 written {} and {:?}",
                 found.last(),
                 found.vote,
                 durable.last(),

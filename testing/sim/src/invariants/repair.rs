@@ -1,7 +1,7 @@
 //! A member whose log was damaged answers for what it has lost (decision 007).
 //!
-//! Until it has the lost entries again, it does not stand, and votes only for members that have them.
-//! What it keeps is a prefix of what was written.
+//! Until it has the lost entries again, it does not stand, and votes only for members that have
+//! them. What it keeps is a prefix of what was written.
 
 use std::collections::BTreeMap;
 
@@ -34,20 +34,14 @@ impl Repairs {
                 require(
                     unrepaired_mark.is_none(),
                     "no candidacy under repair",
-                    || {
-                        format!(
-                            "{message:?} leaves a member that lacks entries up to {unrepaired_mark:?}"
-                        )
-                    },
+                    || format!("{message:?} leaves a member that lacks up to {unrepaired_mark:?}"),
                 )
             }
             Body::VoteReply { granted: true } | Body::PreVoteReply { granted: true } => {
                 let candidate = self.asked.get(&(message.to, message.term)).copied();
                 let reaches = unrepaired_mark.is_none() || candidate >= unrepaired_mark;
                 require(reaches, "no vote against what was lost", || {
-                    format!(
-                        "{message:?} leaves for {candidate:?} a member that lost up to {unrepaired_mark:?}"
-                    )
+                    format!("{message:?} leaves for {candidate:?}, lost is {unrepaired_mark:?}")
                 })
             }
             _ => Ok(()),
@@ -55,8 +49,8 @@ impl Repairs {
     }
 }
 
-/// A log was opened after bytes had changed on its disk. Nothing that a floor covers may be forgotten;
-/// with `all`, nothing that was durable.
+/// A log was opened after bytes had changed on its disk. Nothing that a floor covers may be
+/// forgotten; with `all`, nothing that was durable.
 pub(crate) fn after_damage(
     member: MemberId,
     disk: &DiskModel,
@@ -67,8 +61,8 @@ pub(crate) fn after_damage(
     require(answered, "damage is never cut", || {
         let (floor, durable) = (disk.floor.last(), disk.durable.last());
         format!(
-            "{member} comes back damaged with {} and {:?}, under repair until {:?}; on its disk were \
-             {durable}, {floor} below a floor, {:?}",
+            "{member} comes back damaged with {} and {:?}, under repair until {:?}; on its disk \
+             were {durable}, {floor} below a floor, {:?}",
             found.image.last(),
             found.image.vote,
             found.mark,
@@ -87,9 +81,7 @@ pub(crate) fn kept_is_genuine(
 ) -> Checked {
     let strange = found.ids().find(|(id, before)| !matching.has(*id, *before));
     require(strange.is_none(), "a log keeps what was written", || {
-        format!(
-            "{member} comes back with {strange:?}, an entry and its predecessor, which no member wrote"
-        )
+        format!("{member} comes back with {strange:?}, which no member wrote in this order")
     })?;
     let reader = &opened.reader;
     let changed = first_changed(reader, payloads);

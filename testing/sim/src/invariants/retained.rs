@@ -1,4 +1,5 @@
-//! Nothing is lost for good: what no log holds any more is on the disk of some database (promise P1).
+//! Nothing is lost for good: what no log holds any more is on the disk of some database (promise
+//! P1).
 //!
 //! Everything therefore comes back even if all machines lose their power now, or a minority of the
 //! disks is lost (decision 016).
@@ -7,8 +8,8 @@ use synod_consensus::{MemberId, Seqno};
 
 use super::{Checked, require};
 
-/// A member has purged its log. `logs`: for each log, the action after which it has all actions with
-/// all their chunks. `databases`: what each database has certainly flushed.
+/// A member has purged its log. `logs`: for each log, the action after which it has all actions
+/// with all their chunks. `databases`: what each database has certainly flushed.
 pub(crate) fn purged(
     member: MemberId,
     logs: impl Iterator<Item = Seqno>,
@@ -28,8 +29,8 @@ pub(crate) fn purged(
     )
 }
 
-/// A member has purged its log up to `base`. `databases`: the highest position that each database of
-/// the `voters` has ever flushed (lost disks count: the others are there for that case).
+/// A member has purged its log up to `base`. `databases`: the highest position that each database
+/// of the `voters` has ever flushed (lost disks count: the others are there for that case).
 pub(crate) fn redundancy(
     member: MemberId,
     base: Seqno,
@@ -59,7 +60,7 @@ pub(crate) fn own_database(member: MemberId, base: Seqno, durable: Seqno) -> Che
         "a log keeps what its database has not flushed",
         || {
             format!(
-                "{member} has purged everything up to {base}, its database has {durable} on its disk"
+                "{member} has purged everything up to {base}, its database has {durable} on disk"
             )
         },
     )

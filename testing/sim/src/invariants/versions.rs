@@ -6,7 +6,8 @@ use synod_consensus::{Config, EntryId, MemberId, VersionRange};
 
 use super::{Checked, require};
 
-/// A leader made a configuration; `before` is the version of the one before it, `None` for the first.
+/// A leader made a configuration; `before` is the version of the one before it, `None` for the
+/// first.
 pub(crate) fn made(entry: EntryId, config: &Config, before: Option<u16>) -> Checked {
     let protocol = config.protocol;
     let mut members = config.members.iter();

@@ -1,4 +1,5 @@
-//! What is on a member's disk, as the checkers keep account of it, independent of the log's own view.
+//! What is on a member's disk, as the checkers keep account of it, independent of the log's own
+//! view.
 //!
 //! [`DiskModel`] follows writes, syncs and floors. After a crash it says what the log may come back
 //! with; after damage it says what the member still has to answer for.
@@ -137,8 +138,8 @@ pub(crate) struct RecoveredLog {
     pub(crate) repaired: bool,
 }
 
-/// What a damaged log has lost, until other members have supplied it again. The member still answers
-/// for it.
+/// What a damaged log has lost, until other members have supplied it again. The member still
+/// answers for it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Unrepaired {
     /// The last entry that was durable.
@@ -162,8 +163,8 @@ pub(crate) struct DiskModel {
     /// Damage has removed the statement of `floor`, and no later batch states it again: the last
     /// batch may vanish unnoticed.
     pub(crate) floor_lost: bool,
-    /// Bytes that matter were changed on the disk since the log was opened, so that it will not come
-    /// back as it was.
+    /// Bytes that matter were changed on the disk since the log was opened, so that it will not
+    /// come back as it was.
     pub(crate) damaged: bool,
     /// A repair may have begun and been interrupted.
     pub(crate) repair_torn: bool,
@@ -243,8 +244,8 @@ impl DiskModel {
 
     /// Whether a log that comes back after damage accounts for what was on the disk. Either it is
     /// undamaged. Or the damage was noticed; then the log has the last entry or waits for it, and
-    /// knows its vote or is in a term beyond all votes. With `floors_only`, what no floor covers may
-    /// be missing without a trace.
+    /// knows its vote or is in a term beyond all votes. With `floors_only`, what no floor covers
+    /// may be missing without a trace.
     pub(crate) fn accounts_for(&self, found: &RecoveredLog, floors_only: bool) -> bool {
         let RecoveredLog {
             image: found,
@@ -301,7 +302,8 @@ impl DiskModel {
         has_all(&self.durable) || unrepaired.any(has_all)
     }
 
-    /// The entry that the log has to reach before the member may stand and vote as before the damage.
+    /// The entry that the log has to reach before the member may stand and vote as before the
+    /// damage.
     pub(crate) fn unrepaired_mark(&self) -> Option<EntryId> {
         let unrepaired = self.unrepaired.as_ref()?;
         (self.durable.last() < unrepaired.mark).then_some(unrepaired.mark)

@@ -1,7 +1,7 @@
 //! A simulated member: its machine (disk, clock, database) and, while it is up, its process.
 //!
-//! A process is the production member, and everything that its threads would hold. A lost disk never
-//! comes back: the member that replaces it is a new one under the same name.
+//! A process is the production member, and everything that its threads would hold. A lost disk
+//! never comes back: the member that replaces it is a new one under the same name.
 
 pub(crate) mod disk_model;
 mod effect_checks;
@@ -147,8 +147,8 @@ pub(crate) struct Process {
     pub(crate) next_number: u64,
     pub(crate) tick_at_us: Option<u64>,
     pub(crate) turn_planned: bool,
-    /// Voters that were in force since the end of the last turn, the newest last: a commit is counted
-    /// by the voters before the changes that it leads to.
+    /// Voters that were in force since the end of the last turn, the newest last: a commit is
+    /// counted by the voters before the changes that it leads to.
     pub(crate) voters: Vec<(LogIndex, Vec<MemberId>)>,
     /// Every beginning that the certification window had since the end of the last turn.
     pub(crate) windows: Vec<Seqno>,

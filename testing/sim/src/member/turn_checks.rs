@@ -66,8 +66,8 @@ impl World {
         self.node_mut(id).disk.unrepaired = None;
     }
 
-    /// Since when a member can have known its purge limit, in microseconds. Only a leader states it.
-    /// A leader that has just started does not know yet what databases have on their disks. It
+    /// Since when a member can have known its purge limit, in microseconds. Only a leader states
+    /// it. A leader that has just started does not know yet what databases have on their disks. It
     /// accepts no more than its own log can hold; the log of a follower may be full sooner.
     fn may_purge_since(&mut self, id: MemberId) -> u64 {
         let now_us = self.now_us;

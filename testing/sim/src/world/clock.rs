@@ -1,5 +1,5 @@
-//! A member's monotonic clock: it starts at any time, runs a little fast or slow, and sometimes jumps
-//! ahead or stands still. It never goes back.
+//! A member's monotonic clock: it starts at any time, runs a little fast or slow, and sometimes
+//! jumps ahead or stands still. It never goes back.
 //!
 //! The driver sees only this clock; the event queue runs on the world's time.
 

@@ -45,7 +45,8 @@ impl World {
         let Some(first) = arrivals.first else {
             self.coverage.count("message lost");
             self.note_lost(to, message);
-            // Only messages that the protocol repeats by itself may vanish without a broken connection.
+            // Only messages that the protocol repeats by itself may vanish without a broken
+            // connection.
             if protocol(message).is_none() {
                 self.reconnect_later(from, to);
             }
