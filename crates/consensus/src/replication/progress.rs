@@ -34,8 +34,9 @@ pub(crate) fn cost_bytes(header: &EntryHeader) -> u64 {
 
 /// One other member, as the leader sees it. Everything here was learned in the leader's term.
 ///
-/// Invariant: `0 <= match_index < next <= last entry of the leader's log + 1`. (In `Install`, a late
-/// acknowledgement may raise `match_index` first; `next` follows when the base is acknowledged.)
+/// Invariant: `0 <= match_index < next <= last entry of the leader's log + 1`. (In `Install`, a
+/// late acknowledgement may raise `match_index` first; `next` follows when the base is
+/// acknowledged.)
 #[derive(Debug)]
 pub(crate) struct Peer {
     /// The highest index up to which the member's log is known to be durable and equal to the
@@ -518,8 +519,8 @@ mod tests {
         peer.snapshot(MemberId(2)).mode
     }
 
-    /// The headers that a follower lacks are no longer in memory: the leader sends them from its disk,
-    /// one message at a time, and streams again once the rest is in memory.
+    /// The headers that a follower lacks are no longer in memory: the leader sends them from its
+    /// disk, one message at a time, and streams again once the rest is in memory.
     #[test]
     fn member_far_behind_catches_up_from_disk_and_streams_again() {
         let mut log = log(&[1; 10]);
