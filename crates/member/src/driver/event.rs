@@ -1,4 +1,8 @@
-//! What the driver is told.
+//! What happens to a member, as the driver takes note of it: [`Event`], and what comes with the
+//! events.
+//!
+//! Other threads make events; the thread of the driver hands each to [`crate::Driver::handle`], in
+//! order.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -21,82 +25,82 @@ use crate::snapshots::Snapshot;
 pub struct Submission {
     /// [`EntryKind::Chunk`] or [`EntryKind::Action`].
     pub kind: EntryKind,
-    /// See [`crate::split_into_chunks`].
+    /// One of the pieces that [`crate::split_into_chunks`] makes.
     pub payload: Bytes,
-    /// Who waits for the action; with every piece, so that a lost chunk ends the wait.
+    /// The client that waits for the action; with every piece, so that a lost chunk ends the wait.
     pub waiter: Waiter,
-    /// What the action has seen; with every piece.
+    /// The snapshot that the reads of the action are based on; with every piece.
     pub snapshot: Arc<Snapshot>,
-    /// Whatever is to be kept as long as the piece is on its way.
+    /// Anything that the host wants kept as long as the piece is on its way.
     pub held: Option<Box<dyn Any + Send>>,
 }
 
-/// Takes an answer. Dropped without one, there will be none.
+/// Takes an answer. If it is dropped uncalled, there will be none.
 pub type Reply = Box<dyn FnOnce(Seqno) + Send>;
 
 /// Where the answer to a read goes.
 pub struct ReadDone {
     /// Names the read in [`Event::CancelRead`].
     pub id: u64,
-    /// Told the group's position.
+    /// Takes the group's position.
     pub reply: Reply,
 }
 
-/// Told when this member is out of the voters, or cannot be.
+/// Called when this member is out of the voters, or cannot be.
 pub struct LeaveDone(pub Box<dyn FnOnce() + Send>);
 
-/// Told whether this member goes on without a majority.
+/// Takes the answer whether this member continues without a majority.
 pub struct ForceDone(pub Box<dyn FnOnce(Result<(), ForceError>) + Send>);
 
-/// See the module.
+/// Something that happened to a member.
 pub enum Event {
-    /// A message.
+    /// A message of another member arrived.
     Peer {
-        /// Who sent it.
+        /// The sender.
         from: MemberId,
         /// The group the sender was in when it connected.
         group: GroupId,
-        /// What it says.
+        /// The message.
         message: PeerMessage,
     },
     /// Both lanes to a member are up. Proposals go out over this connection only.
     LinkUp {
-        /// To whom.
+        /// The other end.
         member: MemberId,
         /// Names the connection, see [`crate::Network::send_over`].
         connection: u64,
     },
     /// A member has connected to this one.
     InboundLink {
-        /// Who.
+        /// The member that has connected.
         member: MemberId,
     },
     /// A connection to or from a member broke.
     LinkDown {
-        /// Whose.
+        /// The other end.
         member: MemberId,
     },
-    /// A member was found, by calling an address or by being called.
+    /// A member was found: this member has connected to an address, or was connected to.
     MemberFound {
-        /// Who.
+        /// The member found.
         member: MemberId,
-        /// Where.
+        /// Its address, `host:port`.
         address: String,
-        /// The group it is in.
+        /// The group it is in; `NONE` if it has none yet.
         group: GroupId,
     },
-    /// An address refused us.
+    /// An address refused this member.
     SeedRefused {
-        /// Why.
+        /// The reason, for the log.
         text: String,
-        /// Asking again cannot help.
+        /// Whether asking again cannot help.
         is_final: bool,
     },
-    /// Another process has this member's identity, says a peer.
+    /// A peer reports that another process has this member's identity.
     DuplicateIdentity(String),
     /// Storage effects up to here are durable.
     Persisted(WriteTicket),
-    /// The log starts here now.
+    /// The log was purged and begins here now.
     Purged(LogBase),
     /// The log cannot be written any more.
     StorageFailed(String),
@@ -106,55 +110,56 @@ pub enum Event {
     Submit(Submission),
     /// A client asks for the group's position.
     Read(ReadDone),
-    /// It does not wait any longer.
+    /// The client of this read does not wait any longer.
     CancelRead(u64),
     /// The host's database changed its state.
     DataState(DataState),
-    /// The host needs a full copy.
+    /// The host needs a full copy (SST).
     RequestState(StateRequest),
     /// The host, as a donor, accepts or declines.
     StateOffer {
-        /// Who asked for the copy.
+        /// The member that asked for the copy.
         joiner: MemberId,
-        /// Its word.
+        /// The host's answer.
         offer: StateOffer,
     },
     /// The host, as a donor, has finished.
     StateResult {
-        /// Who asked for the copy.
+        /// The member that asked for the copy.
         joiner: MemberId,
-        /// How it went.
+        /// The result, with the position of the copy or the error.
         result: StateResult,
     },
     /// An operator orders a change of the configuration. Only the leader accepts it.
     ChangeConfig(ConfigRequest),
     /// An operator orders a leader transfer. Only the leader accepts it.
     TransferLeadership(LeaderTransferRequest),
-    /// Go on without the others, now.
+    /// An operator orders this member to continue without a majority, now.
     ForcePrimary(ForceDone),
-    /// Whether to go on without the others whenever they are not heard of for too long.
+    /// Another policy for the loss of the majority.
     QuorumLossPolicy(QuorumLossPolicy),
-    /// What this member wants for itself when it comes to leading.
+    /// Another preference of this member for leadership.
     LeaderPreference(LeaderPreference),
-    /// Another limit of silence, see [`MemberConfig::suspect`](crate::MemberConfig::suspect).
+    /// Another suspect timeout, see [`MemberConfig::suspect`](crate::MemberConfig::suspect).
     SuspectTimeout(Duration),
     /// An action has failed on the host, which waits for [`crate::Host::outcome_decided`].
     ActionFailed {
-        /// Which.
+        /// The action.
         seqno: Seqno,
-        /// How.
+        /// The error.
         outcome: ApplyOutcome,
     },
-    /// The host has applied what [`crate::Shared::set_applied`] was to tell of.
+    /// The host has applied the action of which [`crate::Shared::set_applied`] was to inform the
+    /// driver.
     Applied,
-    /// How votes are counted while this member leads.
+    /// Another policy for counting outcomes while this member leads.
     InconsistencyPolicy(InconsistencyPolicy),
-    /// Leave the group in good order; without the group's consent if that takes too long.
+    /// An orderly shutdown begins; it ends without the group's consent if that takes too long.
     Leave(LeaveDone),
-    /// As [`Event::Leave`], but as long as the others need this member's vote it keeps it, and its
-    /// log, without a database.
+    /// As [`Event::Leave`], but without a deadline: as long as the other members need this
+    /// member's vote, it remains a voter and keeps its log, without a database.
     LeaveWhenNotNeeded(LeaveDone),
-    /// Stop at once.
+    /// This member stops at once.
     Stop,
 }
 

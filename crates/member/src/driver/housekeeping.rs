@@ -73,10 +73,11 @@ impl Driver {
             Some(RepairNews::Repaired) => self.log(Level::Info, "this member's log is repaired"),
             Some(RepairNews::Waiting(until)) => {
                 let text = format!(
-                    "this member's log was damaged and lacks entries that may have been acknowledged, up to \
-                     {until}. It waits for a leader that has them; none is known, so the group is not \
-                     primary as long as too few members with whole logs are running. 'When logs are \
-                     damaged' in docs/operating/shutdown-and-recovery.md says what can be done"
+                    "this member's log was damaged and lacks entries that may have been \
+                     acknowledged, up to {until}. It waits for a leader that has them; none is \
+                     known, so the group is not primary as long as too few members with whole \
+                     logs are running. 'When logs are damaged' in \
+                     docs/operating/shutdown-and-recovery.md says what can be done"
                 );
                 self.log(Level::Error, text);
             }
@@ -87,7 +88,8 @@ impl Driver {
     pub(super) fn log_damaged(&mut self, error: &LogError) {
         let damage = error.damage().unwrap_or_else(|| error.to_string());
         self.fail(&format!(
-            "its log is damaged: {damage}. Restart it: it then gets what is lost from the other members"
+            "its log is damaged: {damage}. Restart it: it then gets what is lost from the other \
+             members"
         ));
     }
 }

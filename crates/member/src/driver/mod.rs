@@ -6,7 +6,7 @@
 //! ```text
 //! until an event comes, or Driver::wake_at():
 //!   Driver::handle(now, event)    a component or the core takes note; messages may be sent
-//!   Driver::turn(now)             the core's timeout; its effects, until there are none; the slow tick
+//!   Driver::turn(now)             the core's timeout, its effects, then the slow tick
 //! ```
 //!
 //! Nothing here waits for a disk, a socket or the host, and time is an argument.
@@ -18,7 +18,7 @@
 //! | [`Identity`] | who is this member, in which group, with which settings? |
 //! | [`Turns`] | what is due: the slow tick, or nothing any more? |
 //! | [`OwnLog`] | what is in an entry to be written, or to be sent? |
-//! | [`LocalProposals`] | which proposals of this session have no result, and which are to be sent? |
+//! | [`LocalProposals`] | which proposals of this session have no result; what is to be sent? |
 //! | [`Ordering`] | as the leader: is a proposal appended, refused, or does it wait? |
 //! | [`Reads`] | which clients wait for the group's position? |
 //! | [`Membership`] | how does this member join and leave, who is present, which view is next? |

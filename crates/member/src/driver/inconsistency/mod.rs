@@ -85,7 +85,7 @@ impl Inconsistency {
         self.policy = policy;
     }
 
-    // --- the member ------------------------------------------------------------------------------
+    // --- the member --------------------------------------------------------------------------
 
     /// An action has failed here. Whether that is to be reported: not if it was decided already.
     pub(super) fn action_failed(&mut self, seqno: Seqno, outcome: ApplyOutcome) -> bool {
@@ -129,8 +129,7 @@ impl Inconsistency {
         error.or_else(|| (applied >= seqno).then_some(ApplyOutcome::SUCCESS))
     }
 
-    // --- the leader
-    // --------------------------------------------------------------------------------
+    // --- the leader --------------------------------------------------------------------------
 
     /// There is a leader, perhaps another one. It knows nothing of earlier reports.
     pub(super) fn leader_changed(&mut self) {
@@ -233,8 +232,7 @@ impl Inconsistency {
         })
     }
 
-    // --- the log
-    // -------------------------------------------------------------------------------------
+    // --- the log -----------------------------------------------------------------------------
 
     /// A decision was appended to the log.
     pub(super) fn appended(&mut self, index: LogIndex, decision: OutcomeDecision) {

@@ -77,7 +77,8 @@ impl Driver {
             self.log(Level::Info, "a leader with a quorum is heard");
         } else {
             let text = format!(
-                "no leader for {:?}: this member is not primary until it hears one. Configured voters: {}",
+                "no leader for {:?}: this member is not primary until it hears one. Configured \
+                 voters: {}",
                 self.primary.leaderless_for(now).unwrap_or_default(),
                 self.voter_names()
             );
@@ -96,8 +97,7 @@ impl Driver {
         names.join(", ")
     }
 
-    // --- without a majority
-    // ------------------------------------------------------------------------
+    // --- without a majority ------------------------------------------------------------------
 
     /// Makes this member the only voter.
     pub(in crate::driver) fn force_new_primary(&mut self) -> Result<(), ForceError> {
@@ -105,8 +105,8 @@ impl Driver {
         self.forced_primary.ordered();
         self.log(
             Level::Info,
-            "continuing without the other voters, as ordered: what they have committed and this member has \
-             not seen is lost",
+            "continuing without the other voters, as ordered: what they have committed and this \
+             member has not seen is lost",
         );
         Ok(())
     }
@@ -155,9 +155,10 @@ impl Driver {
         let kept = self.core.seqno_at(first.index.prev()).unwrap_or_default();
         let last = self.links.shared.commit_seqno();
         self.fail(&format!(
-            "{} was ordered to go on without a majority, and without what is at {} to {last} here, which is \
-             committed, too. There are two histories now. Compare them by hand if that matters; then delete \
-             the data of the servers of one, and start those of the other one again",
+            "{} was ordered to continue without a majority, and without what is at {} to {last} \
+             here, which is committed, too. There are two histories now. Compare them by hand if \
+             that matters; then delete the data of the servers of one, and start those of the \
+             other one again",
             self.name_of(message.from),
             kept.next(),
         ));
@@ -188,15 +189,15 @@ impl Driver {
             self.stop_with_lost_actions(first, applied);
         } else if self.membership.join.is_completed() {
             self.fail(
-                "the group was ordered to go on without a majority, and without the views in which this \
-                 member was alone. Start it again; its database will be copied again",
+                "the group was ordered to continue without a majority, and without the views in \
+                 which this member was alone. Start it again; its database will be copied again",
             );
         } else {
             self.log(
                 Level::Info,
                 format!(
-                    "the group was ordered to go on without the views {first} to {applied} in which this \
-                     member was alone: its database has to be copied again"
+                    "the group was ordered to continue without the views {first} to {applied} in \
+                     which this member was alone: its database has to be copied again"
                 ),
             );
             let diverged = &self.links.shared.database_diverged;
@@ -219,9 +220,9 @@ impl Driver {
 
     fn stop_with_lost_actions(&mut self, first: Seqno, last: Seqno) {
         self.fail(&format!(
-            "the group was ordered to go on without a majority, and without the actions {first} to {last} \
-             that are in this member's database. Compare them by hand if they matter; then delete this \
-             member's data and start it again"
+            "the group was ordered to continue without a majority, and without the actions \
+             {first} to {last} that are in this member's database. Compare them by hand if they \
+             matter; then delete this member's data and start it again"
         ));
     }
 
@@ -245,8 +246,7 @@ impl Driver {
         self.links.shared.position_of(self.identity.config.database)
     }
 
-    // --- who should lead
-    // ---------------------------------------------------------------------------
+    // --- who should lead ---------------------------------------------------------------------
 
     /// This member's own preference.
     pub(in crate::driver) fn set_leader_preference(&mut self, preference: LeaderPreference) {

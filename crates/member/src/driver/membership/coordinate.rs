@@ -31,7 +31,7 @@ impl Driver {
         }
     }
 
-    // --- the way in ------------------------------------------------------------------------------
+    // --- the way in --------------------------------------------------------------------------
 
     /// A member was found at an address.
     pub(in crate::driver) fn found(&mut self, member: MemberId, address: &str, group: GroupId) {
@@ -129,8 +129,8 @@ impl Driver {
         }
         if self.identity.group != GroupId::NONE {
             let text = format!(
-                "two groups are called '{}': this member is in group {}, and group {group} accepts it, too. \
-                 One of them was begun by mistake",
+                "two groups are called '{}': this member is in group {}, and group {group} \
+                 accepts it, too. One of them was begun by mistake",
                 self.identity.config.cluster_name, self.identity.group
             );
             let refusal = self.membership.join.refused_by_group(&text, true);
@@ -146,8 +146,7 @@ impl Driver {
         self.links.peers.set_group(group);
     }
 
-    // --- configurations and views
-    // --------------------------------------------------------------------
+    // --- configurations and views ------------------------------------------------------------
 
     pub(in crate::driver) fn config_changed(&mut self, config: &ConfigAt) {
         self.obey_protocol(&config.config);
@@ -169,8 +168,8 @@ impl Driver {
                 self.log(Level::Info, text);
             }
             Obeyed::NotSpoken(version) => self.fail(&format!(
-                "the group speaks protocol version {version}, and this program speaks {spoken}: run one that \
-                 speaks version {version}"
+                "the group speaks protocol version {version}, and this program speaks {spoken}: \
+                 run one that speaks version {version}"
             )),
         }
     }
@@ -210,8 +209,8 @@ impl Driver {
         }
     }
 
-    /// Members of one name work, but neither operators nor a joiner's choice of a donor can tell
-    /// them apart.
+    /// Members of one name work, but neither operators nor a joiner's choice of a donor can
+    /// distinguish them.
     fn announce_shared_name(&self) {
         let own = &self.identity.config.name;
         let named = |member: &&ViewMember| member.name == *own;
@@ -225,8 +224,7 @@ impl Driver {
         }
     }
 
-    // --- the way out
-    // -----------------------------------------------------------------------------------
+    // --- the way out -------------------------------------------------------------------------
 
     /// Begins an orderly shutdown, within `limit` if there is one.
     pub(in crate::driver) fn begin_leave(&mut self, done: LeaveDone, limit: Option<Duration>) {

@@ -111,18 +111,18 @@ impl Driver {
         } = join;
         let text = match reason {
             JoinRefusal::WrongGroup => format!(
-                "the log of {name} belongs to group {}, this group is {}. To join as a new member, move its \
-                 synod-*.log files away",
+                "the log of {name} belongs to group {}, this group is {}. To join as a new \
+                 member, move its synod-*.log files away",
                 join.group, self.identity.group
             ),
             JoinRefusal::UnknownVersion => format!(
-                "the group speaks protocol version {}, and {name} speaks {versions}: run a program there that \
-                 speaks it",
+                "the group speaks protocol version {}, and {name} speaks {versions}: run a \
+                 program there that speaks it",
                 self.core.config().config.protocol
             ),
             JoinRefusal::NameTaken => format!(
-                "a live member is called '{name}' and reached at {address} already: give this server a {} and \
-                 a {} of its own",
+                "a live member is called '{name}' and reached at {address} already: give this \
+                 server a {} and a {} of its own",
                 setting(Setting::MemberName),
                 setting(Setting::MemberAddress),
             ),

@@ -43,8 +43,10 @@ mod tests {
     fn version_is_obeyed_if_it_is_spoken() {
         let spoken = VersionRange { min: 1, max: 2 };
         let mut version = ProtocolVersion::default();
-        let mut config = Config::default();
-        config.protocol = 3;
+        let mut config = Config {
+            protocol: 3,
+            ..Config::default()
+        };
         assert_eq!(version.obey(&config, spoken), Obeyed::Unchanged, "no group");
         let member = Member {
             role: Role::Voter,

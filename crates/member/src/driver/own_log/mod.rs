@@ -90,7 +90,7 @@ impl OwnLog {
         self.cache.bytes() > self.undurable_bytes_max && durable < self.committed
     }
 
-    // --- entries that come ---------------------------------------------------------------------
+    // --- entries that come -------------------------------------------------------------------
 
     /// Keeps the payloads of an append at hand, and decodes the configurations among them.
     ///
@@ -175,7 +175,7 @@ impl OwnLog {
         }
     }
 
-    // --- entries that go -------------------------------------------------------------------------
+    // --- entries that go ---------------------------------------------------------------------
 
     /// The header of an entry, if it is among the newest.
     pub(super) fn header(&self, index: LogIndex) -> Option<EntryHeader> {
@@ -204,8 +204,7 @@ impl OwnLog {
         request.map_or(Replication::UnderWay, Replication::Read)
     }
 
-    // --- the life of the log
-    // -----------------------------------------------------------------------
+    // --- the life of the log -----------------------------------------------------------------
 
     /// The driver has followed the commit index to here.
     pub(super) fn commit(&mut self, index: LogIndex) {

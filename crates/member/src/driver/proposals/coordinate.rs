@@ -16,7 +16,7 @@ use crate::driver::{Driver, ReadDone, Submission};
 use crate::host::Level;
 
 impl Driver {
-    // --- this member's own proposals -------------------------------------------------------------
+    // --- this member's own proposals ---------------------------------------------------------
 
     pub(in crate::driver) fn submit(&mut self, submission: Submission) {
         let is_abandoned = submission.waiter.is_decided();
@@ -125,7 +125,7 @@ impl Driver {
         }
     }
 
-    // --- ordering, as the leader -----------------------------------------------------------------
+    // --- ordering, as the leader -------------------------------------------------------------
 
     /// A proposal of this or another member.
     pub(in crate::driver) fn handle_propose(&mut self, from: MemberId, propose: Propose) {
@@ -258,8 +258,7 @@ impl Driver {
         self.append(kind, origin, depends_on, payload).is_ok()
     }
 
-    // --- reads
-    // -------------------------------------------------------------------------------------
+    // --- reads -------------------------------------------------------------------------------
 
     pub(in crate::driver) fn read(&mut self, read: ReadDone) {
         let id = read.id;

@@ -167,7 +167,9 @@ impl Ordering {
 
     /// Partial actions that were not continued for a long time.
     pub(in crate::driver) fn stale_actions(&self, now: Time) -> Vec<PartialActionId> {
-        self.certification.partial_actions().stale(now, self.partial_action_timeout)
+        self.certification
+            .partial_actions()
+            .stale(now, self.partial_action_timeout)
     }
 }
 

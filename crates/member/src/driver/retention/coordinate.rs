@@ -16,7 +16,11 @@ impl Driver {
         CertifiedLog {
             start,
             start_seqno,
-            discard: self.ordering.certification.partial_actions().last_bulk_discard(),
+            discard: self
+                .ordering
+                .certification
+                .partial_actions()
+                .last_bulk_discard(),
             first_partial_chunk: self.ordering.certification.partial_actions().first_chunk(),
             committed: self.own_log.committed(),
             written: self.links.reader.last_index(),
@@ -96,8 +100,9 @@ impl Driver {
             Some(true) => self.log(
                 Level::Warning,
                 format!(
-                    "the log is larger than twice {retain_size}, and too few databases have flushed its \
-                     actions (a majority of them must have): nothing new is taken until they have"
+                    "the log is larger than twice {retain_size}, and too few databases have \
+                     flushed its actions (a majority of them must have): nothing new is taken \
+                     until they have"
                 ),
             ),
             Some(false) => self.log(Level::Info, "the log has room again"),
@@ -138,8 +143,8 @@ impl Driver {
             return;
         };
         let why = format!(
-            "discarding a partial action of member {}: the log is larger than twice {}, and cannot be purged \
-             before that action ends",
+            "discarding a partial action of member {}: the log is larger than twice {}, and \
+             cannot be purged before that action ends",
             id.member,
             self.links.host.setting_name(Setting::LogRetainSize),
         );

@@ -11,8 +11,8 @@
 //! - They are chunks of an action that is to be kept ([`chunk_starts`]), or of a partial action.
 //!
 //! The log itself keeps what its configured size allows; what this component answers are bounds
-//! ([`crate::PurgeJob`]). The driver asks every [`crate::Tuning::retention_period`], and at each slow
-//! tick while the log is full, because clients wait then.
+//! ([`crate::PurgeJob`]). The driver asks every [`crate::Tuning::retention_period`], and at each
+//! slow tick while the log is full, because clients wait then.
 
 mod chunk_starts;
 mod coordinate;
@@ -162,7 +162,7 @@ impl Retention {
         self.full_is_announced = false;
     }
 
-    // --- what it answers -----------------------------------------------------------------------
+    // --- what it answers ---------------------------------------------------------------------
 
     /// Whether the log is to be looked at now. If so, the next look is a period later; a full log
     /// is looked at whenever this is asked.

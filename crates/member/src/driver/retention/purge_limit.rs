@@ -1,4 +1,4 @@
-//! The purge limit: up to where full logs may be purged, whoever may still want the entries.
+//! The purge limit: up to where full logs may be purged, even if a member still needs the entries.
 //!
 //! It covers what enough databases have flushed ([`super::redundancy`]), but neither the chunks of
 //! later actions nor those of partial actions: a log that begins between the chunks of an action
