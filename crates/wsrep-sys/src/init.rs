@@ -1,4 +1,6 @@
 //! What the server passes to `init`.
+//!
+//! The server fills them. What a provider needs after `init` has returned, it copies.
 
 use std::ffi::{c_char, c_int, c_void};
 

@@ -1,4 +1,7 @@
 //! The function table: the provider, as the server sees it.
+//!
+//! The order of its fields is the interface. A provider fills all of them in `wsrep_loader`; the server
+//! calls none before `init`.
 
 use std::ffi::{c_char, c_int, c_void};
 
@@ -240,7 +243,7 @@ pub struct wsrep_st {
     pub stats_reset: Option<wsrep_void_fn_t>,
     /// Stops applying and committing.
     pub pause: Option<wsrep_pause_fn_t>,
-    /// Goes on.
+    /// Ends the pause.
     pub resume: Option<wsrep_simple_fn_t>,
     /// Leaves flow control.
     pub desync: Option<wsrep_simple_fn_t>,

@@ -1,4 +1,6 @@
 //! What this provider offers.
+//!
+//! Said once, because both `capabilities()` and every view carry it.
 
 use wsrep_sys as sys;
 

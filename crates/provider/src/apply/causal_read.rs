@@ -1,4 +1,7 @@
 //! Reads that see everything acknowledged before they began.
+//!
+//! The server calls this with `wsrep_sync_wait`, and scripts that copy a database call it, too. The
+//! leader answers the group's position; the read waits until everything up to it is released here.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,7 @@
 //! Values from C and to C. Everything from C is borrowed for the length of the call only.
+//!
+//! A NULL text is empty. An array that cannot be one (NULL with a length, a length beyond the
+//! address space) is refused here, before safe code sees it.
 
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::num::NonZeroU64;

@@ -1,4 +1,7 @@
 //! The symbols a server looks up in the library. Nothing else is exported.
+//!
+//! The server looks these names up when it loads the library, so they never change.
+//! `tests/shared_library.rs` checks that there are no others.
 
 use std::ffi::{c_char, c_int};
 use std::sync::atomic::{AtomicI32, Ordering};

@@ -1,4 +1,6 @@
-//! Status variables as an array for the server, which gives it back when it has read it.
+//! Status variables as an array for the server.
+//!
+//! The server reads the array up to the element without a name, and gives it back to be freed.
 
 use std::ffi::CString;
 use std::ptr;

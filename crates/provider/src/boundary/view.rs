@@ -1,4 +1,6 @@
 //! A view as the server reads it: a header and a variable number of members in one piece of memory.
+//!
+//! The provider owns that memory: the server may read it during the callback.
 
 use std::ffi::c_char;
 

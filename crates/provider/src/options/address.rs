@@ -1,4 +1,6 @@
 //! Network addresses as operators write them.
+//!
+//! IPv6 addresses are written in brackets. A missing port is filled in where the address is used.
 
 use std::fmt;
 

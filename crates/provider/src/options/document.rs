@@ -1,4 +1,6 @@
 //! The table of options for `docs/options.md`, which a test compares with it.
+//!
+//! A test writes them into the document, and fails when document and program differ.
 
 use super::table::{DefaultValue, Meaning, OptionSpec, SPECS, Settable};
 

@@ -1,4 +1,7 @@
 //! `socket.ssl` and its companions: what they say together.
+//!
+//! Certificate and key are read when a connection is made, and again for `socket.ssl_reload`. Here
+//! only the combination is checked.
 
 use std::path::PathBuf;
 

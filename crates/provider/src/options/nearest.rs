@@ -1,4 +1,7 @@
 //! Finds the name that a mistyped name probably means.
+//!
+//! Only names that begin with `synod.` get a suggestion: for Galera's, the exact line of Galera is
+//! expected.
 
 /// The candidate with the smallest edit distance; the first of several.
 pub(super) fn nearest<'a>(

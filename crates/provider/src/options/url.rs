@@ -1,4 +1,7 @@
 //! Cluster addresses: `synod://host:port,host2?name=value&name2=value2`, or with `gcomm://`.
+//!
+//! `synod://host:port,host?name=value&name=value`; `gcomm://` means the same. Without a host the server
+//! starts a new group.
 
 use std::fmt;
 

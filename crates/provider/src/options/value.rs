@@ -1,4 +1,7 @@
 //! Values of options and how they are written.
+//!
+//! Every value keeps its text as written, which is what clients are shown; the parsed value is what
+//! code reads.
 
 use std::time::Duration;
 

@@ -1,4 +1,6 @@
 //! `docs/status.md`: its tables are written from the variables, so that document and program agree.
+//!
+//! A test writes them into the document, and fails when document and program differ.
 
 use super::variables::{Section, VARIABLES};
 

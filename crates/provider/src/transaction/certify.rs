@@ -15,7 +15,7 @@ use crate::transaction::write_set::WriteSet;
 use crate::transaction::{Gathered, Phase, Transaction};
 
 /// How long a transaction waits for an action that it conflicts with. It holds locks meanwhile.
-const CONFLICT_PATIENCE: Duration = Duration::from_millis(100);
+const CONFLICT_WAIT: Duration = Duration::from_millis(100);
 
 impl Connection {
     /// Has the group order a transaction, or a fragment of one.
@@ -68,7 +68,7 @@ impl Connection {
     ///
     /// An action that needs the transaction's locks meanwhile aborts it.
     fn wait_for_conflicting_action(&self, seqno: i64, transaction: &Transaction) {
-        let deadline = Instant::now() + CONFLICT_PATIENCE;
+        let deadline = Instant::now() + CONFLICT_WAIT;
         let interrupted = &transaction.interrupted;
         self.sequencer
             .wait_released_unless(seqno, Some(deadline), interrupted);

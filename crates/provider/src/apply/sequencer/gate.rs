@@ -1,4 +1,6 @@
 //! A place for one thread to sleep until it is woken.
+//!
+//! Each waiting thread has its own, so that a change wakes exactly the threads that it concerns.
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Instant;

@@ -207,7 +207,7 @@ impl State {
         }
     }
 
-    /// Wakes an idle applier if there is something for it. Whoever takes work calls this again, so
+    /// Wakes an idle applier if there is something for it. An applier that takes work calls this again, so
     /// that as many wake as there is work for, and no more.
     pub(super) fn wake_worker(&mut self) {
         if self.idle.is_empty() || !self.has_work() {
@@ -274,7 +274,7 @@ impl State {
         let seqno = self.queue.first_ready()?;
         let first = self.queue.first()?;
         let paused = self.pause_at.is_some_and(|pause| seqno > pause);
-        // Whoever waits for a task waits for what is before it only.
+        // A wait for a task is a wait for what is before it only.
         let after_task = self
             .tasks
             .front()

@@ -4,7 +4,7 @@
 //!
 //! * the order is entered and left strictly by seqno, by one thread at a time;
 //! * nothing starts before what it depends on is released; views and tasks are alone;
-//! * an interrupted client comes out and replays; whoever has entered is never interrupted;
+//! * an interrupted client comes out and replays; one that has entered is never interrupted;
 //! * while a pause lasts, nothing enters and nothing is begun;
 //! * after the end, everything up to the released position has finished, and all threads come out.
 
@@ -53,7 +53,7 @@ struct Witness {
     depends_on: Vec<i64>,
     /// Highest seqno that has entered.
     entered: AtomicI64,
-    /// Somebody is between entering and leaving.
+    /// A transaction is between entering and leaving.
     inside: AtomicBool,
     is_paused: AtomicBool,
     finished: Vec<AtomicBool>,
@@ -181,7 +181,7 @@ fn client(witness: &Witness, seqno: i64, mut dice: Dice) {
     match entered {
         Entered::Yes => witness.pass(seqno, &mut dice),
         Entered::Stopped => assert!(witness.stopped.load(Ordering::SeqCst)),
-        Entered::Interrupted => panic!("nobody interrupted {seqno}"),
+        Entered::Interrupted => panic!("{seqno} was not interrupted"),
     }
 }
 

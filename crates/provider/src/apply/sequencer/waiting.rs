@@ -1,4 +1,7 @@
 //! Delivered actions that no applier has started, sorted by whether they may start.
+//!
+//! An action waits for its `depends_on`, a view for everything before it. The first one that can start
+//! is found without a search.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +14,7 @@ const ACTION_BYTES: usize = 256;
 /// Delivered work.
 #[derive(Clone, Debug)]
 pub(crate) enum Queued {
-    /// Somebody else's action, or one of this server's whose client is gone.
+    /// An action of another member, or one of this server's whose client is gone.
     Action {
         /// Its position.
         seqno: i64,
