@@ -69,3 +69,52 @@ impl Identity {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+    use synod_consensus::{Limits, MemberId, SessionId, Timing, VersionRange};
+
+    fn identity(group: GroupId) -> Identity {
+        Identity {
+            me: Me {
+                member: MemberId(1),
+                session: SessionId(2),
+            },
+            group,
+            config: MemberConfig {
+                name: "node1".to_owned(),
+                cluster_name: "cluster".to_owned(),
+                address: "host:1".to_owned(),
+                incoming: String::new(),
+                has_data: true,
+                wants_vote: true,
+                timing: Timing::default(),
+                limits: Limits::default(),
+                suspect: Duration::from_secs(5),
+                certification_span: 1000,
+                database: DatabasePosition::NONE,
+                versions: VersionRange { min: 1, max: 1 },
+            },
+        }
+    }
+
+    #[test]
+    fn only_two_different_groups_are_foreign_to_each_other() {
+        let (one, two) = (GroupId([1; 16]), GroupId([2; 16]));
+        assert!(identity(one).is_foreign(two));
+        assert!(!identity(one).is_foreign(one));
+        assert!(!identity(one).is_foreign(GroupId::NONE));
+        assert!(!identity(GroupId::NONE).is_foreign(two));
+    }
+
+    #[test]
+    fn record_is_outdated_when_the_address_has_changed() {
+        let identity = identity(GroupId::NONE);
+        let mut known = identity.first_voter();
+        assert!(identity.is_recorded_as(&known));
+        known.address = "host:2".to_owned();
+        assert!(!identity.is_recorded_as(&known));
+    }
+}
