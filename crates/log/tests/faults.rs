@@ -290,7 +290,7 @@ fn log_whose_creation_was_interrupted_at_the_last_step_works() {
 }
 
 #[test]
-fn such_a_log_does_not_begin_anew_when_its_segments_are_lost() {
+fn such_a_log_is_not_created_again_when_its_segments_are_lost() {
     let (_, files) = interrupted_at_the_last_step();
     let mut writer = open(&files).writer;
     writer.append(&actions(1, 1, 1, 10)).unwrap();

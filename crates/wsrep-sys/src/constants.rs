@@ -1,7 +1,7 @@
 //! Numbers of the interface: enum values, flags, capability bits, undefined values.
 //!
-//! Numbers and names are the interface's, version 26. They are never changed here: a server that was
-//! built with the C header uses the same.
+//! Numbers and names are the interface's, version 26. They are never changed here: a server that
+//! was built with the C header uses the same.
 
 use std::ffi::{CStr, c_int};
 

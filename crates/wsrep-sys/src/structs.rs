@@ -1,7 +1,7 @@
 //! Plain data that crosses the boundary in both directions.
 //!
-//! Layouts are compared with the C header's in `tests/layout.rs`. A pointer in them is valid during the
-//! call that passes it, unless its field says more.
+//! Layouts are compared with the C header's in `tests/layout.rs`. A pointer in them is valid during
+//! the call that passes it, unless its field says more.
 
 use std::ffi::{c_char, c_void};
 

@@ -1,7 +1,7 @@
 //! The function table: the provider, as the server sees it.
 //!
-//! The order of its fields is the interface. A provider fills all of them in `wsrep_loader`; the server
-//! calls none before `init`.
+//! The order of its fields is the interface. A provider fills all of them in `wsrep_loader`; the
+//! server calls none before `init`.
 
 use std::ffi::{c_char, c_int, c_void};
 

@@ -151,7 +151,7 @@ fn address_that_cannot_be_understood_is_named() -> Outcome {
 }
 
 #[test]
-fn address_where_nobody_answers_is_named() -> Outcome {
+fn address_where_no_member_answers_is_named() -> Outcome {
     if place::is_galera() {
         return Ok(());
     }

@@ -299,8 +299,8 @@ impl Core {
         }
     }
 
-    /// How long a voter of higher weight has to keep up, after so many doublings. See the module's
-    /// documentation.
+    /// How long a voter of higher weight has to keep up, after so many doublings (section "trial
+    /// time" of the module's documentation).
     fn trial_us(&self, doublings: u32) -> u64 {
         (2 * self.timing.election_timeout_max_us) << doublings
     }

@@ -1,7 +1,7 @@
 //! What can be wrong with options, in the words for the server's error log.
 //!
-//! The text is the line to log. Lines that Galera writes too have Galera's words, because test suites
-//! look for them.
+//! The text is the line to log. Lines that Galera writes too have Galera's words, because test
+//! suites look for them.
 
 use std::fmt;
 

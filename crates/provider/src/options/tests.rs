@@ -1,3 +1,5 @@
+//! What option strings, defaults and changes at run time lead to.
+
 use super::*;
 
 fn defaults() -> Defaults {

@@ -61,8 +61,8 @@ impl Section {
         match self {
             Section::Traffic => "Counted since the server's start or the last `FLUSH STATUS`.",
             Section::FlowControl => {
-                "There is none as in Galera: a slow server reads its actions from the log later, \
-         and the others do not wait for it."
+                "There is none as in Galera. A slow server reads its actions from the log later,\n\
+                 and the others do not wait for it."
             }
             Section::Group => {
                 "These variables exist only while the server is connected to the group."

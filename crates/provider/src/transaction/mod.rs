@@ -1,9 +1,9 @@
 //! Local transactions: what the provider knows of each, from its first key to its release.
 //!
 //! ```text
-//!  Executing ─certify─► Submitting ──► Certifying ─ordered─► Ordered ─enter─► Entered ─leave─► Left
-//!      │                     │             │ abort              │ abort        (release ends it)
-//!      └─ abort: must_abort ─┘             └───► AwaitingReplay ◄┘ ─replay─► Replaying ─► Left
+//! Executing ─certify─► Submitting ──► Certifying ─ordered─► Ordered ─enter─► Entered ─leave─► Left
+//!     │                     │             │ abort              │ abort        (release ends it)
+//!     └─ abort: must_abort ─┘             └───► AwaitingReplay ◄┘ ─replay─► Replaying ─► Left
 //! ```
 //! A streamed transaction goes round: after each of its fragments but the last, its release leads
 //! from Left back to Executing. An aborted fragment is not replayed, see `streaming.rs`.

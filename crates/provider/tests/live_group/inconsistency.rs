@@ -64,7 +64,7 @@ fn has_left(server: &Server) {
 }
 
 #[test]
-fn statement_that_fails_alike_everywhere_throws_nobody_out() {
+fn statement_that_fails_alike_everywhere_leaves_every_server_in() {
     let servers = trio("");
     fail(&servers[1], "ALTER");
     fail(&servers[2], "ALTER");

@@ -286,7 +286,7 @@ fn apply_queue_is_bounded_at_run_time() {
 }
 
 #[test]
-fn group_is_begun_anew_from_one_of_two_only_where_an_operator_says_so() {
+fn group_is_formed_again_from_one_of_two_only_where_an_operator_says_so() {
     let (one, two) = pair(1);
     one.write("a");
     two.wait_applied("a");

@@ -1,7 +1,7 @@
 //! Delivery, and what appliers take.
 //!
-//! Delivery puts actions in, appliers take them out. A full queue makes delivery wait; stop and abort
-//! end both.
+//! Delivery puts actions in, appliers take them out. A full queue makes delivery wait; stop and
+//! abort end both.
 
 use std::time::Instant;
 

@@ -207,8 +207,8 @@ impl State {
         }
     }
 
-    /// Wakes an idle applier if there is something for it. An applier that takes work calls this again, so
-    /// that as many wake as there is work for, and no more.
+    /// Wakes an idle applier if there is something for it. An applier that takes work calls this
+    /// again, so that as many wake as there is work for, and no more.
     pub(super) fn wake_worker(&mut self) {
         if self.idle.is_empty() || !self.has_work() {
             return;

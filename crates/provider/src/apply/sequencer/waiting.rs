@@ -1,7 +1,7 @@
 //! Delivered actions that no applier has started, sorted by whether they may start.
 //!
-//! An action waits for its `depends_on`, a view for everything before it. The first one that can start
-//! is found without a search.
+//! An action waits for its `depends_on`, a view for everything before it. The first one that can
+//! start is found without a search.
 
 use std::collections::{BTreeMap, BTreeSet};
 
