@@ -64,16 +64,12 @@ pub enum HelloReply {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum RefuseReason {
-    /// What the caller sent is no hello.
-    NotSynod = 0,
     /// The caller belongs to another group.
     WrongGroup = 1,
     /// The caller's cluster name differs.
     WrongClusterName = 2,
     /// No protocol version in common.
     UnknownVersion = 3,
-    /// Another member is connected under that name.
-    NameTaken = 4,
     /// Settings exclude the caller.
     NotAllowed = 5,
     /// Too many connections, or not ready; try again.
@@ -88,11 +84,9 @@ impl RefuseReason {
     /// The reason with this code, if there is one.
     pub fn from_code(code: u8) -> Option<RefuseReason> {
         Some(match code {
-            0 => RefuseReason::NotSynod,
             1 => RefuseReason::WrongGroup,
             2 => RefuseReason::WrongClusterName,
             3 => RefuseReason::UnknownVersion,
-            4 => RefuseReason::NameTaken,
             5 => RefuseReason::NotAllowed,
             6 => RefuseReason::Busy,
             7 => RefuseReason::Self_,

@@ -200,12 +200,8 @@ pub enum JoinRefusal {
     NameTaken = 1,
     /// It does not speak the group's protocol version.
     UnknownVersion = 2,
-    /// The group's settings exclude it.
-    NotAllowed = 3,
     /// The group has as many members as it may.
-    GroupFull = 4,
-    /// Its log holds entries that contradict committed ones: the disk is of another history.
-    Diverged = 5,
+    GroupFull = 3,
 }
 
 /// State of a member's database, with the codes of MariaDB's provider interface.

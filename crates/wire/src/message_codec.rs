@@ -433,9 +433,7 @@ fn read_join_refusal(r: &mut Reader) -> Result<JoinRefusal, DecodeError> {
         0 => JoinRefusal::WrongGroup,
         1 => JoinRefusal::NameTaken,
         2 => JoinRefusal::UnknownVersion,
-        3 => JoinRefusal::NotAllowed,
-        4 => JoinRefusal::GroupFull,
-        5 => JoinRefusal::Diverged,
+        3 => JoinRefusal::GroupFull,
         code => {
             return Err(DecodeError::UnknownCode {
                 what: "refusal of a join",

@@ -85,11 +85,9 @@ fn answering_process(answer: &Result<(Channel, HelloReply), DialError>) -> Optio
 /// Whether a refusal stays the same however often this member asks.
 pub(super) fn is_final(reason: RefuseReason) -> bool {
     match reason {
-        RefuseReason::NotSynod
-        | RefuseReason::WrongGroup
+        RefuseReason::WrongGroup
         | RefuseReason::WrongClusterName
         | RefuseReason::UnknownVersion
-        | RefuseReason::NameTaken
         | RefuseReason::NotAllowed
         | RefuseReason::DuplicateIdentity => true,
         RefuseReason::Busy | RefuseReason::Self_ => false,

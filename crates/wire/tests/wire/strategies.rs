@@ -260,9 +260,7 @@ fn join_reply() -> impl Strategy<Value = JoinReply> {
         Just(JoinRefusal::WrongGroup),
         Just(JoinRefusal::NameTaken),
         Just(JoinRefusal::UnknownVersion),
-        Just(JoinRefusal::NotAllowed),
         Just(JoinRefusal::GroupFull),
-        Just(JoinRefusal::Diverged),
     ];
     let leader = proptest::option::of((member(), text()));
     prop_oneof![
@@ -405,7 +403,8 @@ pub(crate) fn hello() -> impl Strategy<Value = Hello> {
 
 /// Any answer to a hello.
 pub(crate) fn hello_reply() -> impl Strategy<Value = HelloReply> {
-    let reason = (0..9u8).prop_map(|code| RefuseReason::from_code(code).unwrap());
+    let reason = proptest::sample::select(vec![1u8, 2, 3, 5, 6, 7, 8]);
+    let reason = reason.prop_map(|code| RefuseReason::from_code(code).unwrap());
     prop_oneof![
         (any::<u16>(), group(), member(), session(), text()).prop_map(
             |(version, group, member, session, name)| HelloReply::Welcome {

@@ -129,9 +129,6 @@ impl Driver {
             JoinRefusal::GroupFull => {
                 format!("the group has {MEMBERS_MAX} members, which is the most")
             }
-            JoinRefusal::NotAllowed | JoinRefusal::Diverged => {
-                format!("the group does not admit {name}")
-            }
         };
         JoinReply::Refused { reason, text }
     }
