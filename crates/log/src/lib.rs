@@ -71,7 +71,7 @@ pub use entry::Entry;
 pub use error::LogError;
 pub use files::{FaultyFiles, Files, MemoryFiles, RealFiles};
 pub use format::control::Identity;
-pub use options::{LogOptions, PAYLOAD_BYTES_MAX};
+pub use options::{LogOptions, PAYLOAD_BYTES_MAX, SEGMENT_BYTES_MAX};
 pub use reader::LogReader;
 pub use recovery::offline;
 pub use recovery::open::{Consent, Log, Opened, RecoveryReport, TornTail};

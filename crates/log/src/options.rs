@@ -14,7 +14,7 @@ pub(crate) const SEGMENT_BYTES_MIN: u64 = 64 << 10;
 
 /// Largest allowed [`LogOptions::segment_bytes`]; offsets inside a segment fit 32 bits with room
 /// for one oversized entry.
-pub(crate) const SEGMENT_BYTES_MAX: u64 = 1 << 30;
+pub const SEGMENT_BYTES_MAX: u64 = 1 << 30;
 
 /// Sizes and bounds of a log.
 #[derive(Clone, Debug, PartialEq, Eq)]

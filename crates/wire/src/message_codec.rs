@@ -28,7 +28,7 @@ mod kind {
     pub(super) const CONSENSUS: u8 = 16;
     pub(super) const APPEND: u8 = 17;
     pub(super) const PROPOSE: u8 = 18;
-    pub(super) const PROPOSE_REFUSED: u8 = 19;
+    pub(super) const PROPOSAL_REFUSED: u8 = 19;
     pub(super) const JOIN: u8 = 20;
     pub(super) const JOIN_REPLY: u8 = 21;
     pub(super) const LEAVE: u8 = 22;
@@ -54,7 +54,7 @@ impl PeerMessage {
             PeerMessage::Consensus(_) => kind::CONSENSUS,
             PeerMessage::Append { .. } => kind::APPEND,
             PeerMessage::Propose(_) => kind::PROPOSE,
-            PeerMessage::ProposalRefused { .. } => kind::PROPOSE_REFUSED,
+            PeerMessage::ProposalRefused { .. } => kind::PROPOSAL_REFUSED,
             PeerMessage::Join(_) => kind::JOIN,
             PeerMessage::JoinReply(_) => kind::JOIN_REPLY,
             PeerMessage::Leave { .. } => kind::LEAVE,
@@ -173,7 +173,7 @@ fn read_peer_message(r: &mut Reader, kind: u8) -> Result<PeerMessage, DecodeErro
         kind::CONSENSUS => PeerMessage::Consensus(read_without_payloads(r)?),
         kind::APPEND => read_with_payloads(r)?,
         kind::PROPOSE => PeerMessage::Propose(read_propose(r)?),
-        kind::PROPOSE_REFUSED => PeerMessage::ProposalRefused {
+        kind::PROPOSAL_REFUSED => PeerMessage::ProposalRefused {
             term: Term(r.u64()?),
             session: SessionId(r.u64()?),
             number: r.u64()?,

@@ -3,7 +3,7 @@
 //! A text has at most two sentences: what the option does, and the trade-off of its default. They
 //! are the source of `docs/options.md`.
 
-use synod_node::LeaderWeight;
+use synod_node::{LeaderWeight, SEGMENT_BYTES_MAX};
 
 use super::table::{DefaultValue, OptionSpec, address, bool, duration, int, text};
 use super::timing::Period;
@@ -81,9 +81,14 @@ pub(super) const OWN: [OptionSpec; 17] = [
              except entries not yet flushed by enough databases to survive the loss of a \
              minority: writes wait instead.",
         ),
-    int("synod.log_segment_size", "64M", 1 << 20, 4 << 30)
-        .unit("bytes")
-        .works("Size of one log file. The log is purged by whole files."),
+    int(
+        "synod.log_segment_size",
+        "64M",
+        1 << 20,
+        SEGMENT_BYTES_MAX as i64,
+    )
+    .unit("bytes")
+    .works("Size of one log file. The log is purged by whole files."),
     int("synod.max_pending_size", "256M", 1 << 20, i64::MAX)
         .unit("bytes")
         .works(

@@ -30,6 +30,13 @@ fn every_default_fits_its_option() {
 }
 
 #[test]
+fn segment_that_the_log_cannot_hold_is_refused_as_an_option() {
+    options("synod.log_segment_size=1G");
+    let error = refused("synod.log_segment_size=2G").to_string();
+    assert!(error.contains("synod.log_segment_size"), "{error}");
+}
+
+#[test]
 fn every_text_has_at_most_two_sentences() {
     for OptionSpec {
         name,

@@ -64,9 +64,10 @@ impl Provider {
     ) -> Result<Arc<Connection>, String> {
         self.close_last()?;
         let config = self.node_config(name, url);
-        let mode = match bootstrap {
-            true => StartMode::Bootstrap,
-            false => StartMode::Join,
+        let mode = if bootstrap {
+            StartMode::Bootstrap
+        } else {
+            StartMode::Join
         };
         let shared = Shared {
             callbacks: self.callbacks.clone(),

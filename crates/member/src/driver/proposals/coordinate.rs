@@ -10,7 +10,7 @@ use synod_consensus::{
 use synod_wire::{PeerMessage, ProposalRefusal, Propose};
 
 use super::local::Submitted;
-use super::ordering::Ruling;
+use super::ordering::ProposalAnswer;
 use crate::client::ProposalResult;
 use crate::driver::{Driver, ReadDone, Submission};
 use crate::host::Level;
@@ -164,23 +164,23 @@ impl Driver {
     fn order(&mut self, propose: Propose) -> bool {
         let is_disk_behind = self.own_log.is_disk_behind(self.core.durable_index());
         let has_room = !is_disk_behind && !self.links.shared.is_log_full();
-        let depends_on = match self.ordering.rule(&propose, has_room) {
-            Ruling::Ignore => return true,
-            Ruling::Wait => {
+        let depends_on = match self.ordering.answer(&propose, has_room) {
+            ProposalAnswer::Ignore => return true,
+            ProposalAnswer::Wait => {
                 self.ordering.put_back(propose);
                 return false;
             }
-            Ruling::Refuse(reason) => {
+            ProposalAnswer::Refuse(reason) => {
                 self.refuse(&propose, reason);
                 return true;
             }
-            Ruling::Malformed(error) => {
+            ProposalAnswer::Malformed(error) => {
                 let text = format!("proposal {:?}: {error}", propose.origin);
                 self.log(Level::Error, text);
                 self.refuse(&propose, ProposalRefusal::Malformed);
                 return true;
             }
-            Ruling::Append { depends_on } => depends_on,
+            ProposalAnswer::Append { depends_on } => depends_on,
         };
         let proposed = self.append(propose.kind, propose.origin, depends_on, &propose.payload);
         match proposed {

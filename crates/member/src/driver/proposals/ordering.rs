@@ -19,7 +19,7 @@ use crate::payload::discard::PartialActionId;
 
 /// What becomes of a proposal.
 #[derive(Debug)]
-pub(super) enum Ruling {
+pub(super) enum ProposalAnswer {
     /// Nothing: it was appended already, or is meant for the leader of another term.
     Ignore,
     /// It waits for room.
@@ -35,7 +35,7 @@ pub(super) enum Ruling {
     },
 }
 
-/// The component that rules on proposals.
+/// The component that answers proposals.
 ///
 /// Invariant: the certification state has seen the entries of the log, each once, in order.
 pub(in crate::driver) struct Ordering {
@@ -118,26 +118,31 @@ impl Ordering {
     }
 
     /// Rules on a proposal.
-    pub(super) fn rule(&mut self, propose: &Propose, has_room: bool) -> Ruling {
+    pub(super) fn answer(&mut self, propose: &Propose, has_room: bool) -> ProposalAnswer {
         match self.dedup.check(propose.tag, propose.origin) {
             DedupVerdict::New => {}
-            DedupVerdict::WrongTerm | DedupVerdict::AlreadyAppended => return Ruling::Ignore,
+            DedupVerdict::WrongTerm | DedupVerdict::AlreadyAppended => {
+                return ProposalAnswer::Ignore;
+            }
             DedupVerdict::AlreadyRefused => {
                 let with = Seqno::UNDEFINED;
-                return Ruling::Refuse(ProposalRefusal::Conflict { with });
+                return ProposalAnswer::Refuse(ProposalRefusal::Conflict { with });
             }
         }
         if !has_room {
-            return Ruling::Wait;
+            return ProposalAnswer::Wait;
         }
-        let ruling = self.certify(propose);
-        if matches!(ruling, Ruling::Refuse(_) | Ruling::Malformed(_)) {
+        let answer = self.certify(propose);
+        if matches!(
+            answer,
+            ProposalAnswer::Refuse(_) | ProposalAnswer::Malformed(_)
+        ) {
             self.dedup.refused(propose.origin);
         }
-        ruling
+        answer
     }
 
-    fn certify(&self, propose: &Propose) -> Ruling {
+    fn certify(&self, propose: &Propose) -> ProposalAnswer {
         let (origin, payload) = (&propose.origin, &propose.payload);
         let verdict = if propose.kind == EntryKind::Chunk {
             let checked = self.certification.check_chunk(origin, payload);
@@ -148,15 +153,15 @@ impl Ordering {
             self.certification.certify(origin, payload)
         };
         match verdict {
-            Ok(Verdict::Pass { depends_on }) => Ruling::Append {
+            Ok(Verdict::Pass { depends_on }) => ProposalAnswer::Append {
                 depends_on: Seqno(depends_on),
             },
             Ok(Verdict::Conflict { with }) => {
-                Ruling::Refuse(ProposalRefusal::Conflict { with: Seqno(with) })
+                ProposalAnswer::Refuse(ProposalRefusal::Conflict { with: Seqno(with) })
             }
-            Ok(Verdict::TooOld { .. }) => Ruling::Refuse(ProposalRefusal::TooOld),
-            Err(CertifyError::ChunksUnknown) => Ruling::Refuse(ProposalRefusal::GivenUp),
-            Err(CertifyError::Malformed(error)) => Ruling::Malformed(error),
+            Ok(Verdict::TooOld { .. }) => ProposalAnswer::Refuse(ProposalRefusal::TooOld),
+            Err(CertifyError::ChunksUnknown) => ProposalAnswer::Refuse(ProposalRefusal::GivenUp),
+            Err(CertifyError::Malformed(error)) => ProposalAnswer::Malformed(error),
         }
     }
 
@@ -226,7 +231,10 @@ mod tests {
     fn proposals_wait_in_order_while_there_is_no_room() {
         let mut ordering = ordering();
         let first = ordering.arrived(FROM, propose(1)).unwrap().unwrap();
-        assert!(matches!(ordering.rule(&first, false), Ruling::Wait));
+        assert!(matches!(
+            ordering.answer(&first, false),
+            ProposalAnswer::Wait
+        ));
         ordering.put_back(first);
         assert!(ordering.arrived(FROM, propose(2)).unwrap().is_none());
         assert_eq!(ordering.waiting(), 2);
@@ -239,21 +247,24 @@ mod tests {
     fn proposal_that_was_refused_or_appended_is_not_certified_again() {
         let mut ordering = ordering();
         assert!(matches!(
-            ordering.rule(&propose(1), true),
-            Ruling::Malformed(_)
+            ordering.answer(&propose(1), true),
+            ProposalAnswer::Malformed(_)
         ));
         assert!(matches!(
-            ordering.rule(&propose(1), true),
-            Ruling::Refuse(_)
+            ordering.answer(&propose(1), true),
+            ProposalAnswer::Refuse(_)
         ));
         ordering.appended(propose(2).origin);
-        assert!(matches!(ordering.rule(&propose(2), true), Ruling::Ignore));
+        assert!(matches!(
+            ordering.answer(&propose(2), true),
+            ProposalAnswer::Ignore
+        ));
         let late = Propose {
             tag: Term(2),
             ..propose(3)
         };
         assert!(
-            matches!(ordering.rule(&late, true), Ruling::Ignore),
+            matches!(ordering.answer(&late, true), ProposalAnswer::Ignore),
             "another term"
         );
     }
