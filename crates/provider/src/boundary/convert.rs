@@ -77,7 +77,7 @@ pub(super) unsafe fn bytes<'a>(buf: &sys::wsrep_buf_t) -> Option<&'a [u8]> {
 /// The bytes of several buffers; `None` if one of them is impossible.
 ///
 /// # Safety
-/// As [`array`] and [`bytes`].
+/// As [`array()`] and [`bytes()`].
 pub(super) unsafe fn buffers<'a>(
     first: *const sys::wsrep_buf_t,
     count: usize,
@@ -91,7 +91,7 @@ pub(super) unsafe fn buffers<'a>(
 /// The parts of several keys; `None` if one of them is impossible.
 ///
 /// # Safety
-/// As [`array`] and [`bytes`], for keys, their parts, and the bytes of those.
+/// As [`array()`] and [`bytes()`], for keys, their parts, and the bytes of those.
 pub(super) unsafe fn keys<'a>(
     first: *const sys::wsrep_key_t,
     count: usize,
@@ -107,7 +107,7 @@ pub(super) unsafe fn keys<'a>(
 /// The error of a failed action: `None` if NULL or empty.
 ///
 /// # Safety
-/// `error` is NULL or points to a buffer as for [`bytes`].
+/// `error` is NULL or points to a buffer as for [`bytes()`].
 pub(super) unsafe fn error<'a>(error: *const sys::wsrep_buf_t) -> Option<&'a [u8]> {
     // SAFETY: by contract of this function.
     let buf = unsafe { error.as_ref() }?;
