@@ -64,7 +64,7 @@ impl Core {
         Ok(())
     }
 
-    /// Continues without a majority, as a forced primary. An operator orders that who knows that
+    /// Continues without a majority, as a forced primary. The operator who orders this knows that
     /// the other voters are lost, or accepts what follows if they are not. This member becomes the
     /// only voter and the others learners, in a term that no other member has led. It leads as soon
     /// as that is durable. Other members that return follow it, and vote again once they have

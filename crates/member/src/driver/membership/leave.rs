@@ -113,7 +113,7 @@ impl Leave {
         }
     }
 
-    /// This member goes now, if it was shutting down: who is to be called.
+    /// Ends an orderly shutdown. Returns the callback of its caller; `None` if none was under way.
     pub(super) fn finish(&mut self) -> Option<LeaveDone> {
         self.request.take().map(|request| request.done)
     }
