@@ -77,6 +77,8 @@ pub enum ConfigChange {
         address: String,
         /// Protocol versions that it speaks now.
         versions: VersionRange,
+        /// Subject of the certificate that it is bound to from now on; none leaves that as it is.
+        certificate: Option<String>,
     },
     /// The group speaks this protocol version from now on.
     RaiseProtocol(u16),

@@ -147,7 +147,9 @@ pub use commands::{
 };
 pub use effect::{Effect, RoleChange, RoleName, SendEntries, WriteOp, WriteTicket};
 pub use election::priority::{LeaderPreference, LeaderWeight};
-pub use membership::config::{Config, ConfigAt, DecodeConfigError, Member, Role};
+pub use membership::config::{
+    CERTIFICATES_SINCE, Config, ConfigAt, DecodeConfigError, Member, Role,
+};
 pub use membership::version::VersionRange;
 pub use message::{Append, AppendOutcome, AppendReply, Body, LogBase, Message};
 pub use params::{CoreParams, Limits, Recovered, Timing};

@@ -39,6 +39,7 @@ fn config() -> Config {
             name,
             address,
             versions: VersionRange { min: 1, max: 1 },
+            certificate: None,
         };
         config.members.insert(MemberId(n), member);
     }

@@ -30,6 +30,7 @@ fn upgrade(sim: &mut Sim, n: u64, min: u16, max: u16) -> Result<(), ConfigError>
             name,
             address,
             versions: VersionRange { min, max },
+            certificate: None,
         },
     );
     sim.expect("level logs", 10 * SECOND, Sim::is_level);

@@ -27,6 +27,7 @@ fn member(n: u64) -> Member {
         name: format!("node{n}"),
         address: format!("node{n}:4567"),
         versions: VersionRange { min: 1, max: 1 },
+        certificate: None,
     }
 }
 
@@ -949,6 +950,7 @@ fn member_changes_name_address_and_program() {
         name: "other".to_owned(),
         address: "there:1".to_owned(),
         versions: VersionRange { min: 1, max: 2 },
+        certificate: None,
     };
     core.change_config(Time(1), update.clone()).expect("valid");
     let expected = Member {

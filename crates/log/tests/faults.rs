@@ -401,6 +401,7 @@ fn configurations_come_back_and_vanish_with_a_truncation() {
         name: "a".into(),
         address: "h:1".into(),
         versions: VersionRange { min: 1, max: 1 },
+        certificate: None,
     };
     let config = Config {
         protocol: 1,

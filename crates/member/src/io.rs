@@ -3,11 +3,21 @@
 //! A node implements them with threads and sockets, the simulator with virtual ones. No method here
 //! may wait: what takes time answers later, by an [`crate::Event`].
 
+use std::collections::BTreeMap;
+
 use synod_consensus::{Core, Effect, GroupId, MemberId};
 use synod_wire::PeerMessage;
 
 use crate::catch_up::CatchUp;
 use crate::storage::Job;
+
+/// A member that may exchange messages with this one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KnownPeer {
+    /// Subject of the certificate that the member is bound to: a connection in its name has to show
+    /// that one. None if it is bound to none.
+    pub certificate: Option<String>,
+}
 
 /// The other members.
 pub trait Network: Send {
@@ -22,6 +32,8 @@ pub trait Network: Send {
     fn connect(&self, member: MemberId, address: &str);
     /// Drops connections to members that are neither wanted nor connected to this one.
     fn keep_only(&self, wanted: &dyn Fn(MemberId) -> bool);
+    /// The members that may exchange messages with this one from now on. All others are unknown.
+    fn set_known(&self, known: &BTreeMap<MemberId, KnownPeer>);
     /// This member belongs to a group from now on.
     fn set_group(&self, group: GroupId);
     /// Stops the search for the group: it is found.

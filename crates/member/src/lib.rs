@@ -82,7 +82,7 @@ pub use driver::{
     Submission,
 };
 pub use host::{Delivery, DonorRequest, Host, Level, MemberStatus, StateTransferEvent};
-pub use io::{Disk, Network, Observer};
+pub use io::{Disk, KnownPeer, Network, Observer};
 pub use open::{OpenError, open_log};
 pub use outcome::{ApplyOutcome, InconsistencyPolicy};
 pub use payload::action::{

@@ -6,6 +6,7 @@
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
 use crate::error::{DecodeError, EncodeError};
+use crate::version::OUR_VERSIONS;
 
 /// Texts for humans are shortened to this many bytes when written.
 const TEXT_MAX: usize = 1024;
@@ -15,6 +16,8 @@ const COPY_BELOW: usize = 4096;
 /// Writes one message.
 #[derive(Debug)]
 pub(crate) struct Writer {
+    /// Version of the encoding.
+    version: u16,
     /// Finished segments.
     done: Vec<BytesOrMut>,
     current: BytesMut,
@@ -44,11 +47,22 @@ impl BytesOrMut {
 }
 
 impl Writer {
+    /// For what no version changes.
     pub(crate) fn new() -> Writer {
+        Writer::of_version(OUR_VERSIONS.min)
+    }
+
+    pub(crate) fn of_version(version: u16) -> Writer {
         Writer {
+            version,
             done: Vec::new(),
             current: BytesMut::with_capacity(128),
         }
+    }
+
+    /// Version of the encoding.
+    pub(crate) fn version(&self) -> u16 {
+        self.version
     }
 
     pub(crate) fn u8(&mut self, value: u8) {
@@ -162,16 +176,27 @@ impl Writer {
 /// Reads one message.
 #[derive(Debug)]
 pub(crate) struct Reader {
+    /// Version of the encoding.
+    version: u16,
     left: Bytes,
 }
 
 impl Reader {
-    pub(crate) fn new(bytes: Bytes) -> Reader {
-        Reader { left: bytes }
+    pub(crate) fn of_version(version: u16, bytes: Bytes) -> Reader {
+        Reader {
+            version,
+            left: bytes,
+        }
     }
 
+    /// Version of the encoding.
+    pub(crate) fn version(&self) -> u16 {
+        self.version
+    }
+
+    /// For what no version changes.
     pub(crate) fn copy_of(bytes: &[u8]) -> Reader {
-        Reader::new(Bytes::copy_from_slice(bytes))
+        Reader::of_version(OUR_VERSIONS.min, Bytes::copy_from_slice(bytes))
     }
 
     /// The next bytes, sharing the frame's memory.

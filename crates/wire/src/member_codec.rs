@@ -8,9 +8,12 @@ use synod_consensus::{Config, ConfigAt, LogIndex, Member, MemberId, Role, Versio
 
 use crate::codec::{Reader, Writer};
 use crate::error::{DecodeError, EncodeError};
+use crate::version::VERSION_2;
 
 /// Longest name or address in bytes.
 pub(crate) const NAME_MAX: usize = 512;
+/// Longest subject of a certificate in bytes.
+const SUBJECT_MAX: usize = 1024;
 /// Most members in a list.
 pub(crate) const MEMBERS_MAX: u32 = 1024;
 /// Id, role, has_data, two empty strings, and the versions.
@@ -28,6 +31,9 @@ pub(crate) fn write_config_at(w: &mut Writer, at: &ConfigAt) -> Result<(), Encod
         w.string("address", &member.address, NAME_MAX)?;
         w.u16(member.versions.min);
         w.u16(member.versions.max);
+        if w.version() >= VERSION_2 {
+            write_certificate(w, member.certificate.as_deref())?;
+        }
     }
     Ok(())
 }
@@ -53,6 +59,21 @@ pub(crate) fn read_config_at(r: &mut Reader) -> Result<ConfigAt, DecodeError> {
     })
 }
 
+fn write_certificate(w: &mut Writer, subject: Option<&str>) -> Result<(), EncodeError> {
+    w.bool(subject.is_some());
+    match subject {
+        Some(subject) => w.string("certificate", subject, SUBJECT_MAX),
+        None => Ok(()),
+    }
+}
+
+fn read_certificate(r: &mut Reader) -> Result<Option<String>, DecodeError> {
+    if r.version() < VERSION_2 || !r.bool()? {
+        return Ok(None);
+    }
+    r.string("certificate", SUBJECT_MAX).map(Some)
+}
+
 fn read_member(r: &mut Reader) -> Result<Member, DecodeError> {
     let role = match r.u8()? {
         0 => Role::Voter,
@@ -68,5 +89,6 @@ fn read_member(r: &mut Reader) -> Result<Member, DecodeError> {
             min: r.u16()?,
             max: r.u16()?,
         },
+        certificate: read_certificate(r)?,
     })
 }

@@ -79,7 +79,7 @@ impl PeerMessage {
         if !OUR_VERSIONS.contains(version) {
             return Err(EncodeError::UnknownVersion { version });
         }
-        let mut w = Writer::new();
+        let mut w = Writer::of_version(version);
         write_peer_message(&mut w, self)?;
         let segments = w.into_segments();
         let bytes: usize = segments.iter().map(|s| s.as_slice().len()).sum();
@@ -104,7 +104,7 @@ impl PeerMessage {
         if !OUR_VERSIONS.contains(version) {
             return Err(DecodeError::UnknownVersion { version });
         }
-        let mut r = Reader::new(frame.body);
+        let mut r = Reader::of_version(version, frame.body);
         let message = read_peer_message(&mut r, frame.kind)?;
         r.finish()?;
         Ok(message)

@@ -16,8 +16,9 @@ use synod_planted::planted;
 use crate::commands::{BootstrapError, ConfigChange, ConfigError, ForceError};
 use crate::core::{Core, State};
 use crate::effect::Effect;
-use crate::membership::config::{Config, MEMBERS_MAX, Member, Role, TEXT_BYTES_MAX};
-use crate::membership::version::VersionRange;
+use crate::membership::config::{
+    CERTIFICATES_SINCE, Config, MEMBERS_MAX, Member, Role, TEXT_BYTES_MAX,
+};
 use crate::message::Body;
 use crate::replication::progress::Peer;
 use crate::types::{LogIndex, MemberId, Term, Time};
@@ -276,10 +277,18 @@ fn changed(current: &Config, change: &ConfigChange) -> Result<Config, ConfigErro
             name,
             address,
             versions,
-        } => update(&mut config, *id, name, address, *versions)?,
+            certificate,
+        } => update(&mut config, *id, |known| Member {
+            name: name.clone(),
+            address: address.clone(),
+            versions: *versions,
+            certificate: certificate.clone().or(known.certificate),
+            ..known
+        })?,
         ConfigChange::RaiseProtocol(protocol) => raise_protocol(&mut config, *protocol)?,
     }
     check_protocol(&config)?;
+    check_certificates(&config)?;
     let voters = |config: &Config| config.voters().collect::<BTreeSet<_>>();
     let altered = voters(current)
         .symmetric_difference(&voters(&config))
@@ -335,23 +344,16 @@ fn remove(config: &mut Config, id: MemberId) -> Result<(), ConfigError> {
 fn update(
     config: &mut Config,
     id: MemberId,
-    name: &str,
-    address: &str,
-    versions: VersionRange,
+    renew: impl Fn(Member) -> Member,
 ) -> Result<(), ConfigError> {
-    let member = config
+    let known = config
         .members
         .get(&id)
         .ok_or(ConfigError::UnknownMember { id })?;
-    if member.name == name && member.address == address && member.versions == versions {
+    let updated = renew(known.clone());
+    if updated == *known {
         return Err(ConfigError::AlreadySo { id });
     }
-    let updated = Member {
-        name: name.to_owned(),
-        address: address.to_owned(),
-        versions,
-        ..member.clone()
-    };
     check_member(id, &updated).map_err(|reason| ConfigError::Invalid { reason })?;
     check_seat(config, id, &updated)?;
     config.members.insert(id, updated);
@@ -382,6 +384,17 @@ fn check_protocol(config: &Config) -> Result<(), ConfigError> {
     }
 }
 
+/// A configuration of an older protocol version has no place for certificates.
+fn check_certificates(config: &Config) -> Result<(), ConfigError> {
+    let is_bound = |member: &Member| member.certificate.is_some();
+    if config.protocol < CERTIFICATES_SINCE && config.members.values().any(is_bound) {
+        return Err(ConfigError::Invalid {
+            reason: "the group's protocol version has no certificates yet",
+        });
+    }
+    Ok(())
+}
+
 /// Two members may share a name or, for a while, an address, but not both.
 fn check_seat(config: &Config, id: MemberId, new: &Member) -> Result<(), ConfigError> {
     let is_same = |member: &Member| member.name == new.name && member.address == new.address;
@@ -406,6 +419,10 @@ fn check_member(id: MemberId, member: &Member) -> Result<(), &'static str> {
     }
     if member.name.len() > TEXT_BYTES_MAX || member.address.len() > TEXT_BYTES_MAX {
         return Err("name or address is longer than 1024 bytes");
+    }
+    let subject = member.certificate.as_ref();
+    if subject.is_some_and(|subject| subject.len() > TEXT_BYTES_MAX) {
+        return Err("the certificate's subject is longer than 1024 bytes");
     }
     if !member.versions.is_valid() {
         return Err("the protocol versions are no range");

@@ -10,8 +10,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::membership::version::VersionRange;
 use crate::types::{LogIndex, MemberId};
 
-/// Version of the encoding below.
-const ENCODING_VERSION: u8 = 1;
+/// Oldest encoding that is read: a group that speaks protocol version 1 writes it.
+const ENCODING_OLDEST: u8 = 1;
+/// Newest encoding: a group that speaks protocol version 2 or a later one writes it.
+const ENCODING_NEWEST: u8 = 2;
+/// First protocol version whose configurations name certificates.
+pub const CERTIFICATES_SINCE: u16 = 2;
 
 /// Longest name or address, in bytes.
 pub(crate) const TEXT_BYTES_MAX: usize = 1024;
@@ -42,6 +46,9 @@ pub struct Member {
     pub address: String,
     /// Protocol versions that it speaks.
     pub versions: VersionRange,
+    /// Subject of the certificate that the member is bound to; none if it is bound to none. Only
+    /// in groups that speak [`CERTIFICATES_SINCE`].
+    pub certificate: Option<String>,
 }
 
 /// The members of the group, and the protocol version that they have agreed on.
@@ -86,7 +93,7 @@ impl Config {
     /// The payload of a config entry. All numbers little-endian:
     ///
     /// ```text
-    /// u8  version of this encoding (1)
+    /// u8  version of this encoding (1; 2 if the group's protocol version is 2 or later)
     /// u16 protocol version of the group
     /// u16 number of members, then for each, ascending by id:
     ///     u64 id (not zero)
@@ -95,6 +102,7 @@ impl Config {
     ///     u16 length of the name, name (UTF-8)
     ///     u16 length of the address, address (UTF-8); with the name, unique
     ///     u16 oldest, u16 newest protocol version it speaks
+    ///     version 2: u8 bound to a certificate (0, 1); if so, u16 length of its subject, subject
     /// ```
     ///
     /// # Panics
@@ -107,7 +115,8 @@ impl Config {
             "{} members",
             self.members.len()
         );
-        let mut out = vec![ENCODING_VERSION];
+        let encoding = encoding_of(self.protocol);
+        let mut out = vec![encoding];
         out.extend_from_slice(&self.protocol.to_le_bytes());
         // Cannot truncate: at most 1024.
         out.extend_from_slice(&(self.members.len() as u16).to_le_bytes());
@@ -116,13 +125,17 @@ impl Config {
             out.push(member.role as u8);
             out.push(u8::from(member.has_data));
             for text in [&member.name, &member.address] {
-                assert!(text.len() <= TEXT_BYTES_MAX, "text of {} bytes", text.len());
-                // Cannot truncate: at most 1024.
-                out.extend_from_slice(&(text.len() as u16).to_le_bytes());
-                out.extend_from_slice(text.as_bytes());
+                put_text(&mut out, text);
             }
             for version in [member.versions.min, member.versions.max] {
                 out.extend_from_slice(&version.to_le_bytes());
+            }
+            if encoding >= ENCODING_NEWEST {
+                out.push(u8::from(member.certificate.is_some()));
+                member
+                    .certificate
+                    .iter()
+                    .for_each(|subject| put_text(&mut out, subject));
             }
         }
         out
@@ -136,10 +149,16 @@ impl Config {
     pub fn decode(bytes: &[u8]) -> Result<Config, DecodeConfigError> {
         let mut reader = Reader { rest: bytes };
         let version = reader.u8()?;
-        if version != ENCODING_VERSION {
+        if !(ENCODING_OLDEST..=ENCODING_NEWEST).contains(&version) {
             return Err(DecodeConfigError::Version { found: version });
         }
         let protocol = reader.u16()?;
+        if encoding_of(protocol) != version {
+            return Err(DecodeConfigError::BadValue {
+                field: "version",
+                found: version,
+            });
+        }
         let count = usize::from(reader.u16()?);
         if count > MEMBERS_MAX {
             return Err(DecodeConfigError::TooMany { found: count });
@@ -150,7 +169,7 @@ impl Config {
         };
         let mut seats = BTreeSet::new();
         for _ in 0..count {
-            let (id, member) = reader.member()?;
+            let (id, member) = reader.member(version)?;
             let highest = config
                 .members
                 .last_key_value()
@@ -173,11 +192,30 @@ impl Config {
     }
 }
 
+/// The encoding of configurations of a group that speaks this protocol version.
+fn encoding_of(protocol: u16) -> u8 {
+    if protocol >= CERTIFICATES_SINCE {
+        ENCODING_NEWEST
+    } else {
+        ENCODING_OLDEST
+    }
+}
+
+fn put_text(out: &mut Vec<u8>, text: &str) {
+    assert!(text.len() <= TEXT_BYTES_MAX, "text of {} bytes", text.len());
+    // Cannot truncate: at most 1024.
+    out.extend_from_slice(&(text.len() as u16).to_le_bytes());
+    out.extend_from_slice(text.as_bytes());
+}
+
 /// Bytes that are not an encoded [`Config`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeConfigError {
     /// Encoded by a later version of this program.
-    #[error("configuration encoded in unknown version {found}")]
+    #[error(
+        "configuration encoded in version {found}, this program reads {ENCODING_OLDEST} to \
+         {ENCODING_NEWEST}: run a newer program"
+    )]
     Version {
         /// The version found.
         found: u8,
@@ -270,7 +308,15 @@ impl<'a> Reader<'a> {
             .map_err(|_| DecodeConfigError::BadText)
     }
 
-    fn member(&mut self) -> Result<(MemberId, Member), DecodeConfigError> {
+    fn flag(&mut self, field: &'static str) -> Result<bool, DecodeConfigError> {
+        match self.u8()? {
+            0 => Ok(false),
+            1 => Ok(true),
+            found => Err(DecodeConfigError::BadValue { field, found }),
+        }
+    }
+
+    fn member(&mut self, encoding: u8) -> Result<(MemberId, Member), DecodeConfigError> {
         let id = MemberId(u64::from_le_bytes(self.array()?));
         let role = match self.u8()? {
             0 => Role::Voter,
@@ -282,22 +328,15 @@ impl<'a> Reader<'a> {
                 });
             }
         };
-        let has_data = match self.u8()? {
-            0 => false,
-            1 => true,
-            found => {
-                return Err(DecodeConfigError::BadValue {
-                    field: "has_data",
-                    found,
-                });
-            }
-        };
+        let has_data = self.flag("has_data")?;
         let (name, address) = (self.text()?, self.text()?);
         let (min, max) = (self.u16()?, self.u16()?);
         let versions = VersionRange { min, max };
         if !versions.is_valid() {
             return Err(DecodeConfigError::BadVersions { min, max });
         }
+        let is_bound = encoding >= ENCODING_NEWEST && self.flag("certificate")?;
+        let certificate = is_bound.then(|| self.text()).transpose()?;
         Ok((
             id,
             Member {
@@ -306,6 +345,7 @@ impl<'a> Reader<'a> {
                 name,
                 address,
                 versions,
+                certificate,
             },
         ))
     }
@@ -323,6 +363,7 @@ mod tests {
             name: name.to_owned(),
             address: format!("{name}.example:4567"),
             versions: VersionRange { min: 1, max: 2 },
+            certificate: None,
         };
         let mut config = Config {
             protocol: 1,
@@ -343,6 +384,37 @@ mod tests {
             b"\x01\x01\x00\x01\x00\x07\0\0\0\0\0\0\0\x00\x01\x01\x00a\x0e\x00a.example:4567\
             \x01\x00\x02\x00";
         assert_eq!(config.encode(), expected);
+    }
+
+    #[test]
+    fn encoding_of_version_2_names_certificates() {
+        let mut config = two_members();
+        config.protocol = CERTIFICATES_SINCE;
+        config.members.remove(&MemberId(9));
+        let bound = config.members.get_mut(&MemberId(7)).expect("member 7");
+        bound.certificate = Some("CN=a".to_owned());
+        let expected =
+            b"\x02\x02\x00\x01\x00\x07\0\0\0\0\0\0\0\x00\x01\x01\x00a\x0e\x00a.example:4567\
+            \x01\x00\x02\x00\x01\x04\x00CN=a";
+        assert_eq!(config.encode(), expected);
+        assert_eq!(Config::decode(expected), Ok(config));
+    }
+
+    #[test]
+    fn encoding_fits_the_protocol_version_and_a_newer_one_is_named() {
+        let mut bytes = two_members().encode();
+        bytes[0] = ENCODING_NEWEST;
+        assert!(matches!(
+            Config::decode(&bytes),
+            Err(DecodeConfigError::BadValue {
+                field: "version",
+                ..
+            })
+        ));
+        bytes[0] = 3;
+        let error = Config::decode(&bytes).expect_err("version 3");
+        assert_eq!(error, DecodeConfigError::Version { found: 3 });
+        assert!(error.to_string().contains("reads 1 to 2"), "{error}");
     }
 
     #[test]

@@ -145,6 +145,7 @@ pub fn member(n: u64) -> Member {
         name,
         address,
         versions: VersionRange { min: 1, max: 1 },
+        certificate: None,
     }
 }
 

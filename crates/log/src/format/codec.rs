@@ -149,7 +149,7 @@ pub(crate) fn put_base(out: &mut Vec<u8>, base: &LogBase) -> Option<()> {
     let members_fit = config
         .members
         .values()
-        .all(|m| fits(&m.name) && fits(&m.address));
+        .all(|m| fits(&m.name) && fits(&m.address) && m.certificate.iter().all(|c| fits(c)));
     if !members_fit || config.members.len() > CONFIG_MEMBERS_MAX {
         return None;
     }

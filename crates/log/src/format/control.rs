@@ -266,6 +266,7 @@ mod tests {
             name: "n1".into(),
             address: "h:4567".into(),
             versions: VersionRange { min: 1, max: 1 },
+            certificate: None,
         };
         let config = Config {
             protocol: 1,

@@ -58,6 +58,8 @@ pub enum Event {
     Peer {
         /// The sender.
         from: MemberId,
+        /// Subject of the certificate that the sender's connection showed; none if it showed none.
+        certificate: Option<Arc<str>>,
         /// The group the sender was in when it connected.
         group: GroupId,
         /// The message.
@@ -96,8 +98,13 @@ pub enum Event {
         /// Whether asking again cannot help.
         is_final: bool,
     },
-    /// A peer reports that another process has this member's identity.
-    DuplicateIdentity(String),
+    /// A member reports that another process has this member's identity.
+    DuplicateIdentity {
+        /// The member that reports it, called because the configuration or another member names it.
+        by: MemberId,
+        /// What this member's operator can do.
+        text: String,
+    },
     /// Storage effects up to here are durable.
     Persisted(WriteTicket),
     /// The log was purged and begins here now.

@@ -43,6 +43,7 @@ impl Identity {
             name: self.config.name.clone(),
             address: self.config.address.clone(),
             versions: self.config.versions,
+            certificate: None,
         }
     }
 

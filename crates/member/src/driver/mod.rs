@@ -231,6 +231,7 @@ impl Driver {
         match event {
             Event::Peer {
                 from,
+                certificate: _,
                 group,
                 message,
             } => {
@@ -255,7 +256,7 @@ impl Driver {
                 group,
             } => self.found(member, &address, group),
             Event::SeedRefused { text, is_final } => self.refused_by_address(&text, is_final),
-            Event::DuplicateIdentity(text) => self.fail(&text),
+            Event::DuplicateIdentity { by: _, text } => self.fail(&text),
             Event::Persisted(ticket) => {
                 self.core.persisted(self.now(), ticket);
                 self.trim_cache();

@@ -282,6 +282,7 @@ fn receive(
         }
         let event = Event::Peer {
             from: hello.member,
+            certificate: None,
             group: hello.group,
             message,
         };

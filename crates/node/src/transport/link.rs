@@ -168,7 +168,7 @@ pub(super) fn run(transport: &Transport, link: &Link, lane: Lane) {
             Ok((_, HelloReply::Refused { reason, text })) => {
                 pause = RETRY_MAX;
                 if reason != RefuseReason::Busy {
-                    transport.refused(&address, reason, &text);
+                    transport.refused_by_member(link.member, &address, reason, &text);
                 }
             }
             Err(error) => {

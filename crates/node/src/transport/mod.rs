@@ -185,15 +185,21 @@ impl Transport {
         lock(&self.links).contains_key(&member)
     }
 
-    /// A peer refuses this member.
+    /// An address refuses this member.
     fn refused(&self, address: &str, reason: RefuseReason, text: &str) {
-        if reason == RefuseReason::DuplicateIdentity {
-            return self.send_event(Event::DuplicateIdentity(self.duplicate_identity_text()));
-        }
         self.send_event(Event::SeedRefused {
             text: format!("{address} refuses this member: {text}"),
             is_final: discovery::is_final(reason),
         });
+    }
+
+    /// A member that this member calls refuses it.
+    fn refused_by_member(&self, by: MemberId, address: &str, reason: RefuseReason, text: &str) {
+        if reason == RefuseReason::DuplicateIdentity {
+            let text = self.duplicate_identity_text();
+            return self.send_event(Event::DuplicateIdentity { by, text });
+        }
+        self.refused(address, reason, text);
     }
 
     /// Whether this member exchanges messages with a member's process at this host, in both

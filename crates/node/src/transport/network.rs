@@ -2,10 +2,11 @@
 //!
 //! Every call returns at once. Messages to members without a connection are lost.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use synod_consensus::{GroupId, MemberId};
-use synod_member::Network;
+use synod_member::{KnownPeer, Network};
 use synod_wire::PeerMessage;
 
 use super::Transport;
@@ -33,6 +34,8 @@ impl Network for DriverNetwork {
     fn keep_only(&self, wanted: &dyn Fn(MemberId) -> bool) {
         self.0.keep_only(wanted);
     }
+
+    fn set_known(&self, _known: &BTreeMap<MemberId, KnownPeer>) {}
 
     fn set_group(&self, group: GroupId) {
         self.0.set_group(group);

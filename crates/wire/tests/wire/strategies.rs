@@ -120,14 +120,18 @@ fn append() -> impl Strategy<Value = (Append, Vec<Bytes>)> {
 fn config_at() -> impl Strategy<Value = ConfigAt> {
     let role = any::<bool>().prop_map(|voter| if voter { Role::Voter } else { Role::Learner });
     let versions = (any::<u16>(), any::<u16>()).prop_map(|(min, max)| VersionRange { min, max });
-    let one = (role, any::<bool>(), text(), text(), versions);
-    let one = one.prop_map(|(role, has_data, name, address, versions)| Member {
-        role,
-        has_data,
-        name,
-        address,
-        versions,
-    });
+    let certificate = proptest::option::of(text());
+    let one = (role, any::<bool>(), text(), text(), versions, certificate);
+    let one = one.prop_map(
+        |(role, has_data, name, address, versions, certificate)| Member {
+            role,
+            has_data,
+            name,
+            address,
+            versions,
+            certificate,
+        },
+    );
     let members = proptest::collection::btree_map(member(), one, 0..5);
     (index(), any::<u16>(), members).prop_map(|(index, protocol, members)| ConfigAt {
         index,

@@ -113,9 +113,10 @@ fn config(members: u64) -> Config {
         name: format!("n{id}"),
         address: format!("10.0.0.{id}:4567"),
         versions: VersionRange { min: 1, max: 2 },
+        certificate: (id % 2 == 0).then(|| format!("CN=n{id}")),
     };
     Config {
-        protocol: 1,
+        protocol: 2,
         members: (1..=members)
             .map(|id| (MemberId(id * 7), member(id)))
             .collect(),

@@ -53,6 +53,7 @@ mod tests {
             name: String::new(),
             address: String::new(),
             versions: *versions,
+            certificate: None,
         };
         let ids = (1..).map(MemberId);
         let members = ids.zip(spoken.iter().map(member)).collect();

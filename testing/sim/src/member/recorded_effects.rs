@@ -5,6 +5,7 @@
 //! [`WaitingClient`] for a client, and [`EffectObserver`] sees the effects of the core. The runner
 //! (`member_runner.rs`) takes the effects after each call, checks and performs them.
 
+use std::collections::BTreeMap;
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,7 +16,7 @@ use synod_consensus::{
     WriteOp,
 };
 use synod_member::{
-    CatchUp, Client, Delivery, Disk, DonorRequest, Host, Job, Level, Network, Observer,
+    CatchUp, Client, Delivery, Disk, DonorRequest, Host, Job, KnownPeer, Level, Network, Observer,
     ProposalResult, ResultSlot, StateTransferEvent, View, lock,
 };
 use synod_wire::PeerMessage;
@@ -172,6 +173,8 @@ impl Network for HostSide {
     fn keep_only(&self, wanted: &dyn Fn(MemberId) -> bool) {
         self.0.wanted_links.keep(self.0.me, wanted);
     }
+
+    fn set_known(&self, _known: &BTreeMap<MemberId, KnownPeer>) {}
 
     fn set_group(&self, _group: GroupId) {
         self.0.push(RecordedEffect::SetGroup);

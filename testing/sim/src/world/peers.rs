@@ -91,6 +91,7 @@ impl World {
             to,
             Input::Peer {
                 from,
+                certificate: None,
                 group,
                 message,
             },

@@ -50,6 +50,7 @@ mod tests {
                 name: String::new(),
                 address: String::new(),
                 versions: VersionRange { min: 1, max: 1 },
+                certificate: None,
             };
             (MemberId(id), member)
         };

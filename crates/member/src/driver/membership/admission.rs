@@ -61,6 +61,7 @@ pub(super) fn admit(
         name: join.name.clone(),
         address: join.address.clone(),
         versions: join.versions,
+        certificate: None,
     };
     let is_up_to_date = |known: &Member| {
         known.name == join.name && known.address == join.address && known.versions == join.versions
@@ -72,6 +73,7 @@ pub(super) fn admit(
             name: join.name.clone(),
             address: join.address.clone(),
             versions: join.versions,
+            certificate: None,
         }),
         (None, Some(old)) => Admit::Change(ConfigChange::Replace {
             old,
@@ -195,6 +197,7 @@ mod tests {
             name: name.to_owned(),
             address: address.to_owned(),
             versions: SPOKEN,
+            certificate: None,
         }
     }
 
@@ -281,6 +284,7 @@ mod tests {
             name: "a".to_owned(),
             address: "b:1".to_owned(),
             versions: SPOKEN,
+            certificate: None,
         };
         assert_eq!(
             ask(&config, "a", "b:1", Standing::Live),

@@ -182,6 +182,7 @@ impl Driver {
             name: mine.name.clone(),
             address: mine.address.clone(),
             versions: mine.versions,
+            certificate: None,
         };
         if let Err(error) = self.core.change_config(self.now(), change) {
             // The next tick tries again.

@@ -216,6 +216,7 @@ mod tests {
             name: String::new(),
             address: String::new(),
             versions: VersionRange { min: 1, max: 1 },
+            certificate: None,
         };
         let config = Config {
             protocol: 1,

@@ -112,6 +112,7 @@ mod tests {
                 name: format!("node{id}"),
                 address: String::new(),
                 versions: VersionRange { min: 1, max: 1 },
+                certificate: None,
             };
             (MemberId(id), member)
         };

@@ -364,6 +364,7 @@ mod tests {
                 name: format!("node{id}"),
                 address: String::new(),
                 versions: VersionRange { min: 1, max: 1 },
+                certificate: None,
             };
             config.members.insert(MemberId(id), member);
         }

@@ -54,6 +54,7 @@ mod tests {
             name: String::new(),
             address: String::new(),
             versions: spoken,
+            certificate: None,
         };
         config.members.insert(MemberId(1), member);
         assert_eq!(version.obey(&config, spoken), Obeyed::NotSpoken(3));

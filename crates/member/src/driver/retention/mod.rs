@@ -302,6 +302,7 @@ mod tests {
             name: String::new(),
             address: String::new(),
             versions: VersionRange { min: 1, max: 1 },
+            certificate: None,
         };
         Config {
             protocol: 1,

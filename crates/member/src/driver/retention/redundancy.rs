@@ -77,6 +77,7 @@ mod tests {
                 name: id.to_string(),
                 address: String::new(),
                 versions: VersionRange { min: 1, max: 1 },
+                certificate: None,
             };
             (MemberId(id), member)
         };
