@@ -65,6 +65,7 @@
 //!     name: "one".to_owned(),
 //!     address: "one.example:4567".to_owned(),
 //!     versions: VersionRange { min: 1, max: 1 },
+//!     certificate: None,
 //! };
 //! core.bootstrap(Time(0), me).expect("an empty log");
 //!
