@@ -266,6 +266,8 @@ pub struct Counters {
     pub misaddressed: u64,
     /// Messages that contradict themselves or the protocol.
     pub malformed: u64,
+    /// Messages of a term that is out of bounds, or too far above this member's.
+    pub far_terms: u64,
     /// Messages of an older term.
     pub stale: u64,
     /// Vote requests ignored because of the promise to a leader.

@@ -82,6 +82,8 @@ pub struct Core {
     /// Until then this member votes only for a candidate that its leader ordered to stand.
     /// Survives changes of term: the promise was made to a leader whose lease may still be valid.
     pub(crate) promise_until: Time,
+    /// Until then no message raises the term by a leap; see `election/terms.rs`.
+    pub(crate) next_leap_at: Time,
     /// When to ask for an election (again). `None`: never, until a leader is heard.
     pub(crate) election_at: Option<Time>,
     /// Whether this learner may become a candidate, because a candidate that cannot win counts it
@@ -209,6 +211,7 @@ impl Core {
             matched: LogIndex(0),
             leader_commit: LogIndex(0),
             promise_until,
+            next_leap_at: now,
             election_at: None,
             may_stand_as_learner: false,
             deference: Deference::default(),

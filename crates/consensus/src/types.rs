@@ -10,6 +10,13 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Term(pub u64);
 
+impl Term {
+    /// The term after this one, in which the next election is.
+    pub fn next(self) -> Term {
+        Term(self.0.saturating_add(1))
+    }
+}
+
 /// Position of an entry in the replicated log. The first entry is 1; zero means "before the log".
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LogIndex(pub u64);

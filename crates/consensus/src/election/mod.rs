@@ -2,12 +2,14 @@
 //!
 //! A leader exists per term at most once, because every voter has one vote per term and stores it
 //! before it answers. [`priority`] delays candidacies and moves leadership by weight; [`transfer`]
-//! hands leadership over. Neither changes who may vote for whom.
+//! hands leadership over. Neither changes who may vote for whom. `terms` says how far a message may
+//! raise the term.
 //!
 //! Sources: Raft (Ongaro and Ousterhout, 2014), sections 5.1, 5.2 and 5.4.1; Ongaro's dissertation,
 //! sections 3.4, 3.6, 4.1, 4.2.3 (disruptive servers) and 9.6 (pre-vote).
 
 pub(crate) mod priority;
+mod terms;
 pub(crate) mod transfer;
 
 use std::collections::BTreeSet;
@@ -27,21 +29,23 @@ impl Core {
     /// handling.
     ///
     /// A higher term is adopted (Raft, section 5.1), except:
+    /// - one that is too far above the own one (`terms`);
     /// - a pre-vote and the consent to one name a term that no member is in yet (dissertation 9.6);
     /// - a vote request within the promise to a leader is ignored (dissertation 4.2.3), unless the
-    ///   leader itself asked for it (3.10);
+    ///   leader itself may have asked for it (3.10);
     /// - a leader ignores answers of members that are not in its configuration.
     pub(crate) fn admit_term(&mut self, message: &Message) -> bool {
-        // No group reaches half of all terms; the other half leaves room to count.
-        if message.term == Term(0) || message.term.0 > u64::MAX / 2 {
-            self.counters.malformed += 1;
+        if !self.may_name_term(message) {
+            self.counters.far_terms += 1;
             return false;
         }
         match &message.body {
             Body::PreVote { .. } | Body::PreVoteReply { granted: true } => return true,
-            Body::Vote {
-                transfer: false, ..
-            } if message.term > self.hard.term && self.is_promised() => {
+            Body::Vote { transfer, .. }
+                if message.term > self.hard.term
+                    && self.is_promised()
+                    && !(*transfer && self.may_be_ordered(message.from, message.term)) =>
+            {
                 self.counters.promised += 1;
                 return false;
             }
@@ -66,6 +70,7 @@ impl Core {
             | Body::ReadReply { .. } => {}
         }
         if message.term > self.hard.term {
+            self.note_leap(message.term);
             self.adopt_term(message.term);
         }
         if message.term < self.hard.term {
@@ -144,6 +149,18 @@ impl Core {
         }
         self.publish_role();
         self.ask_again();
+    }
+
+    /// Whether the present leader may have ordered this member to be a candidate in this term
+    /// (dissertation, section 3.10). The order goes to a voter, which stands in the next term, and a
+    /// leader knows whether it has given one. Where that is not known, as where this member lacks
+    /// the configuration or the term of that leader, the answer is no: such a vote only waits for
+    /// the promise to end.
+    fn may_be_ordered(&self, candidate: MemberId, term: Term) -> bool {
+        let is_voter = self.log.config().config.is_voter(candidate);
+        let is_next = term == self.hard.term.next();
+        let gave_order = |leading: &Leading| leading.has_ordered_election;
+        is_voter && is_next && self.leading().is_none_or(gave_order)
     }
 
     /// Whether a vote for another member than the current leader would break a promise. A leader
@@ -268,7 +285,7 @@ impl Core {
         let last = self.log.last();
         for to in self.other_voters() {
             let mut message = self.message(to, Body::PreVote { last });
-            message.term = Term(self.hard.term.0 + 1);
+            message.term = self.hard.term.next();
             self.emit(crate::Effect::Send(message));
         }
     }
@@ -276,7 +293,7 @@ impl Core {
     /// Becomes a candidate in the next term. The requests leave, and the own vote counts, once term
     /// and vote are durable (Raft, section 5.2 and figure 2, "persistent state").
     pub(crate) fn campaign(&mut self, transfer: bool) {
-        self.campaign_in(Term(self.hard.term.0 + 1), transfer);
+        self.campaign_in(self.hard.term.next(), transfer);
     }
 
     /// Becomes a candidate in this term, which is above the present one.
@@ -325,7 +342,7 @@ impl Core {
         let State::PreCandidate { granted: members } = &mut self.state else {
             return;
         };
-        if !granted || term.0 != self.hard.term.0 + 1 {
+        if !granted || term != self.hard.term.next() {
             return;
         }
         members.insert(from);
@@ -344,7 +361,9 @@ impl Core {
     pub(crate) fn handle_vote(&mut self, from: MemberId, last: EntryId, transfer: bool) {
         let voted_for = self.hard.voted_for;
         let free = planted!(VoteTwice, voted_for.is_none_or(|member| member == from), else true);
-        let kept = transfer || !self.is_promised();
+        // Where the request has raised the term, `may_be_ordered` has judged it, too.
+        let is_voter = self.log.config().config.is_voter(from);
+        let kept = transfer && is_voter || !self.is_promised();
         let granted = free && kept && !self.is_leader() && self.is_up_to_date(last);
         if granted {
             if voted_for.is_none() {

@@ -109,7 +109,7 @@ impl Core {
             return;
         }
         leader_transfer.ordered = true;
-        leading.lease_given_up = true;
+        leading.has_ordered_election = true;
         let to = leader_transfer.to;
         self.send(to, Body::TimeoutNow);
     }

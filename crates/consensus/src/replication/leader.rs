@@ -40,7 +40,7 @@ pub(crate) struct Leading {
     pub(crate) leader_transfer: Option<LeaderTransfer>,
     /// Whether a voter was ordered to become a candidate in spite of the promises. That order may
     /// arrive at any time, so there is no lease for the rest of the term.
-    pub(crate) lease_given_up: bool,
+    pub(crate) has_ordered_election: bool,
     pub(crate) reads: LeaderReads,
     pub(crate) succession: Succession,
 }
@@ -53,7 +53,7 @@ impl Leading {
             since: now,
             heartbeat_at: now,
             leader_transfer: None,
-            lease_given_up: false,
+            has_ordered_election: false,
             reads: LeaderReads::default(),
             succession: Succession::default(),
         }
@@ -511,7 +511,7 @@ impl Core {
         let Some(leading) = self.leading() else {
             return false;
         };
-        if leading.lease_given_up || !self.is_ready_leader() {
+        if leading.has_ordered_election || !self.is_ready_leader() {
             return false;
         }
         let config = &self.log.config().config;
