@@ -291,7 +291,9 @@ impl Core {
             Body::InstallBase { base, sent_at } => self.handle_install_base(from, base, sent_at),
             Body::TimeoutNow => self.handle_timeout_now(from),
             Body::Read { id } => self.handle_read(from, id),
-            Body::ReadReply { id, index, seqno } => self.handle_read_reply(id, index, seqno),
+            Body::ReadReply { id, index, seqno } => {
+                self.handle_read_reply(from, id, index, seqno);
+            }
         }
     }
 

@@ -296,7 +296,18 @@ impl Core {
         self.ask();
     }
 
-    pub(crate) fn handle_read_reply(&mut self, number: u64, index: LogIndex, seqno: Seqno) {
+    pub(crate) fn handle_read_reply(
+        &mut self,
+        from: MemberId,
+        number: u64,
+        index: LogIndex,
+        seqno: Seqno,
+    ) {
+        if self.leader != Some(from) {
+            // Only a leader that is confirmed by a majority knows the group's position.
+            self.counters.malformed += 1;
+            return;
+        }
         let Some(question) = self
             .reads
             .asked

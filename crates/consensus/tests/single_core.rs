@@ -334,6 +334,59 @@ fn voter_keeps_its_promise_except_for_a_leader_transfer() {
     assert_eq!(core.term(), Term(2));
 }
 
+/// Whoever says that the leader has ordered an election is believed only where that can be.
+#[test]
+fn promise_is_not_broken_for_an_election_that_no_leader_can_have_ordered() {
+    let mut core = lone(hard(1), &[1], Time(0));
+    let heard = Time(SECOND);
+    core.handle_message(heard, append(1, entry_id(1, 1), vec![], 0));
+    effects(&mut core);
+    let of_a_stranger = Message {
+        from: id(9),
+        ..vote(2, entry_id(1, 1), true)
+    };
+    core.handle_message(heard, of_a_stranger);
+    core.handle_message(heard, vote(3, entry_id(1, 1), true));
+    assert_eq!((core.term(), core.counters().promised), (Term(1), 2));
+    assert_eq!(effects(&mut core), [], "as if the requests never came");
+
+    let mut leader = leader_of_three(Limits::default());
+    let request = vote(leader.term().0 + 1, leader.last_id(), true);
+    leader.handle_message(ELECTED, request.clone());
+    assert!(leader.is_leader(), "it knows that it has given no order");
+    let now = ELECTED.plus_us(MS);
+    let last = leader.last_id().index.0;
+    acknowledge(&mut leader, now, request.from.0, last);
+    leader
+        .transfer_leadership(now, Some(request.from))
+        .expect("it has all entries");
+    leader.handle_message(now, request);
+    assert!(!leader.is_leader());
+}
+
+/// Only the leader that was asked knows the group's position.
+#[test]
+fn read_is_answered_by_the_leader_only() {
+    let mut core = lone(hard(1), &[1], Time(0));
+    core.handle_message(Time(5), append(1, entry_id(1, 1), vec![], 0));
+    core.read(Time(5), 77);
+    let (messages, _) = perform(&mut core, Time(5));
+    let number = questions(&messages)[0];
+    let reply = Body::ReadReply {
+        id: number,
+        index: LogIndex(1),
+        seqno: Seqno(0),
+    };
+    core.handle_message(Time(5), from(3, 1, reply.clone()));
+    assert_eq!(effects(&mut core), []);
+    assert_eq!(core.counters().malformed, 1);
+    core.handle_message(Time(5), from(2, 1, reply));
+    assert!(matches!(
+        effects(&mut core)[..],
+        [Effect::ReadReady { id: 77, .. }]
+    ));
+}
+
 #[test]
 fn promise_survives_a_change_of_term() {
     let mut core = lone(hard(1), &[1], Time(0));

@@ -15,6 +15,11 @@ use crate::membership::config::Config;
 use crate::message::{Append, AppendOutcome, AppendReply, Body, LogBase};
 use crate::types::{EntryHeader, EntryId, EntryKind, LogIndex, MemberId, Seqno, Term, Time};
 
+/// No message may name a position beyond this one, so that there is room to count on.
+const INDEX_MAX: LogIndex = LogIndex(1 << 62);
+/// The same for seqnos.
+const SEQNO_MAX: Seqno = Seqno(1 << 62);
+
 /// The part of an append that lies in this member's log or follows it.
 struct AppendRest {
     prev: EntryId,
@@ -216,8 +221,8 @@ impl Core {
             config,
         } = &base;
         let sound = last.index > LogIndex(0)
-            && last.index.0 <= u64::MAX / 2
-            && *seqno < Seqno(i64::MAX)
+            && last.index <= INDEX_MAX
+            && *seqno <= SEQNO_MAX
             && last.term > Term(0)
             && last.term <= self.hard.term
             && config.index <= last.index
@@ -265,7 +270,7 @@ impl Core {
 fn is_sound(append: &Append, leader_term: Term) -> bool {
     let mut before = append.prev;
     let mut seqno = None;
-    if before.term > leader_term || append.prev.index.0 > u64::MAX / 2 {
+    if before.term > leader_term || append.prev.index > INDEX_MAX {
         return false;
     }
     for entry in &append.entries {
@@ -275,7 +280,7 @@ fn is_sound(append: &Append, leader_term: Term) -> bool {
             && entry.term > Term(0)
             && entry.term <= leader_term
             && entry.seqno >= Seqno(i64::from(ordered))
-            && entry.seqno < Seqno(i64::MAX)
+            && entry.seqno <= SEQNO_MAX
             && (!ordered || entry.depends_on < entry.seqno)
             && seqno.is_none_or(|seqno| follows(seqno, entry));
         if !sound {
