@@ -31,6 +31,23 @@ const PROMOTION_LAG_MAX: u64 = 1000;
 /// by elections, nor by a repair of unknown promises (2^32). There is room for 2^28 such orders.
 const FORCED_TERMS: u64 = 1 << 34;
 
+impl Config {
+    /// The configuration with which a group begins: one member, which votes.
+    ///
+    /// # Errors
+    ///
+    /// [`BootstrapError::Invalid`]: the member's description is not valid.
+    pub fn first(id: MemberId, me: Member) -> Result<Config, BootstrapError> {
+        check_member(id, &me).map_err(|reason| BootstrapError::Invalid { reason })?;
+        let protocol = me.versions.max;
+        let role = Role::Voter;
+        Ok(Config {
+            protocol,
+            members: [(id, Member { role, ..me })].into(),
+        })
+    }
+}
+
 impl Core {
     /// Starts a new group with this member as its only voter. Appends that configuration as entry
     /// 1, in the first term, with the vote for itself. The member leads as soon as that is durable.
@@ -47,18 +64,7 @@ impl Core {
         if self.leader.is_some() || !matches!(self.state, State::Follower) {
             return Err(BootstrapError::NotIdle);
         }
-        check_member(self.id, &me).map_err(|reason| BootstrapError::Invalid { reason })?;
-        let mut config = Config {
-            protocol: me.versions.max,
-            ..Config::default()
-        };
-        config.members.insert(
-            self.id,
-            Member {
-                role: Role::Voter,
-                ..me
-            },
-        );
+        let config = Config::first(self.id, me)?;
         // A candidacy in a group of one. The vote is written before the entry.
         self.campaign(false);
         self.append_config(config);
