@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use synod_certify::CertLimits;
-use synod_consensus::{GroupId, Limits, Seqno, Timing, VersionRange};
+use synod_consensus::{GroupId, Limits, Member, Role, Seqno, Timing, VersionRange};
 
 /// Settings of a member. The host that parses them validates them.
 #[derive(Clone, Debug)]
@@ -39,6 +39,18 @@ pub struct MemberConfig {
 }
 
 impl MemberConfig {
+    /// This member as the first voter of a group that it begins.
+    pub(crate) fn first_voter(&self) -> Member {
+        Member {
+            role: Role::Voter,
+            has_data: self.has_data,
+            name: self.name.clone(),
+            address: self.address.clone(),
+            versions: self.versions,
+            certificate: None,
+        }
+    }
+
     pub(crate) fn cert_limits(&self) -> CertLimits {
         CertLimits {
             span_max: i64::try_from(self.certification_span).unwrap_or(i64::MAX),

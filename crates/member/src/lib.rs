@@ -49,6 +49,7 @@
 //! | [`Action`], [`Chunk`], [`View`], [`Discard`], [`OutcomeDecision`] | payloads of entries | no |
 #![forbid(unsafe_code)]
 
+mod beginning;
 mod catch_up;
 mod certification;
 mod client;

@@ -8,11 +8,12 @@ use std::sync::Arc;
 
 use synod_certify::CertLimits;
 use synod_consensus::{
-    Core, CoreParams, GroupId, LogBase, LogIndex, Recovered, Seqno, SessionId, Time,
+    BootstrapError, Core, CoreParams, GroupId, LogIndex, Recovered, SessionId, Time,
 };
 use synod_log::{Entry, LogError, LogReader, Opened};
 use synod_planted::planted;
 
+use crate::beginning::begin_history;
 use crate::certification::CertificationState;
 use crate::config::{DatabasePosition, MemberConfig, StartMode};
 use crate::driver::Me;
@@ -38,6 +39,9 @@ pub enum StartError {
         /// The group that the database belongs to.
         database: GroupId,
     },
+    /// No group can begin with this member.
+    #[error("cannot begin a new group: {0}")]
+    Begin(#[from] BootstrapError),
 }
 
 /// Random inputs of a start; nothing here generates its own.
@@ -68,7 +72,7 @@ impl Start {
     ///
     /// # Errors
     /// If the log cannot be written, or if this is a bootstrap and log and database belong to
-    /// different groups.
+    /// different groups, or this member's description is not valid.
     pub fn new(
         mut config: MemberConfig,
         tuning: Tuning,
@@ -125,56 +129,6 @@ impl Start {
     pub fn database(&self) -> DatabasePosition {
         self.config.database
     }
-}
-
-/// Decides which history this member starts with; a bootstrap begins one.
-fn begin_history(
-    config: &mut MemberConfig,
-    mode: StartMode,
-    new_group: GroupId,
-    opened: &mut Opened,
-    host: &Arc<dyn Host>,
-) -> Result<GroupId, StartError> {
-    let group = opened.identity.group;
-    if mode == StartMode::Join {
-        return Ok(group);
-    }
-    let database = config.database;
-    if group != GroupId::NONE {
-        if database.group != GroupId::NONE && database.group != group {
-            return Err(StartError::OtherHistory {
-                log: group,
-                database: database.group,
-            });
-        }
-        let text = format!(
-            "bootstrap was asked for, but this member belongs to group {group} already: it rejoins \
-             that group instead"
-        );
-        host.log(Level::Info, &text);
-        return Ok(group);
-    }
-    let group = match database.group {
-        GroupId::NONE => new_group,
-        group => group,
-    };
-    opened.writer.set_group(group)?;
-    if database.group == group && database.seqno > Seqno(0) {
-        let base = LogBase {
-            seqno: database.seqno,
-            ..LogBase::default()
-        };
-        opened.writer.reset(base.clone())?;
-        opened.writer.sync()?;
-        opened.recovered.base = base;
-    }
-    // The history of the group begins with what this database holds.
-    config.database = DatabasePosition {
-        group,
-        seqno: database.seqno.max(Seqno(0)),
-    };
-    host.log(Level::Info, &format!("beginning group {group}"));
-    Ok(group)
 }
 
 /// How many of the log's last entries to read at start, estimated by the size of the newest.

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use synod_consensus::{GroupId, Limits, Timing, VersionRange};
+use synod_consensus::{BootstrapError, GroupId, Limits, Timing, VersionRange};
 use synod_log::{Files, LogOptions, Opened};
 use synod_member::{DatabasePosition, Host, MemberConfig, OpenError, StartError, open_log};
 use synod_tls::{TlsError, TlsFiles};
@@ -119,6 +119,7 @@ impl NodeConfig {
                 log_group: log,
                 database_group: database,
             },
+            StartError::Begin(error) => NodeError::Begin(error),
         }
     }
 }
@@ -170,6 +171,9 @@ pub enum NodeError {
         /// The database's group.
         database_group: GroupId,
     },
+    /// No group can begin with this member.
+    #[error("cannot begin a new group: {0}")]
+    Begin(#[from] BootstrapError),
     /// The log was copied from another machine, and the original member runs.
     #[error("{text} (it answers at {address})")]
     DuplicateIdentity {

@@ -1,6 +1,6 @@
 //! Who this member is, in which group, with which settings.
 
-use synod_consensus::{EntryId, GroupId, Member, Role};
+use synod_consensus::{EntryId, GroupId, Member};
 use synod_wire::Join;
 
 use super::Me;
@@ -32,18 +32,6 @@ impl Identity {
             session: self.me.session,
             name: self.config.name.clone(),
             incoming: self.config.incoming.clone(),
-        }
-    }
-
-    /// This member as the first voter of a group that it begins.
-    pub(super) fn first_voter(&self) -> Member {
-        Member {
-            role: Role::Voter,
-            has_data: self.config.has_data,
-            name: self.config.name.clone(),
-            address: self.config.address.clone(),
-            versions: self.config.versions,
-            certificate: None,
         }
     }
 
@@ -113,7 +101,7 @@ mod tests {
     #[test]
     fn record_is_outdated_when_the_address_has_changed() {
         let identity = identity(GroupId::NONE);
-        let mut known = identity.first_voter();
+        let mut known = identity.config.first_voter();
         assert!(identity.is_recorded_as(&known));
         known.address = "host:2".to_owned();
         assert!(!identity.is_recorded_as(&known));

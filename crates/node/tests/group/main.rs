@@ -10,6 +10,7 @@ mod copies;
 mod crashes;
 mod duplicate_identity;
 mod encryption;
+mod existing_databases;
 mod inconsistency;
 mod loggers;
 mod membership;

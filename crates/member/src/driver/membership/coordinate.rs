@@ -24,7 +24,7 @@ impl Driver {
         let is_new =
             self.core.config().config.members.is_empty() && self.core.repairing_until().is_none();
         if self.membership.join.begins_group() && is_new {
-            let me = self.identity.first_voter();
+            let me = self.identity.config.first_voter();
             if let Err(error) = self.core.bootstrap(self.now(), me) {
                 self.fail(&format!("cannot begin a new group: {error}"));
             }

@@ -1,0 +1,110 @@
+//! Which history a member starts with: the one of its log, or one that it begins.
+//!
+//! Called once per start, by [`crate::Start::new`], before the consensus core exists.
+//!
+//! A group that begins with a new database has an empty log, and its first entry is the first
+//! configuration (`Core::bootstrap`). A group that begins from a database with a position has a log
+//! that begins *after* that position, as if entries up to it had been purged: its base is entry 1 of
+//! term 1, with the first configuration and the database's seqno. The leader therefore sends the
+//! base to every member that joins with an empty log, as to all members that lack purged entries.
+//! (An empty log with another seqno would contradict a joiner's empty log, whose seqno is zero.)
+
+use std::sync::Arc;
+
+use synod_consensus::{
+    Config, ConfigAt, EntryId, GroupId, HardState, LogBase, LogIndex, Recovered, Seqno, Term,
+};
+use synod_log::Opened;
+
+use crate::config::{DatabasePosition, MemberConfig, StartMode};
+use crate::host::{Host, Level};
+use crate::start::StartError;
+
+/// The entry that the database of a beginning group stands for.
+const FIRST: EntryId = EntryId {
+    term: Term(1),
+    index: LogIndex(1),
+};
+
+/// Decides which history this member starts with; a bootstrap begins one. `new_group` names it,
+/// unless the database belongs to a group.
+///
+/// # Errors
+/// If the log cannot be written, or if this is a bootstrap and log and database belong to different
+/// groups, or this member's description is not valid.
+pub(crate) fn begin_history(
+    config: &mut MemberConfig,
+    mode: StartMode,
+    new_group: GroupId,
+    opened: &mut Opened,
+    host: &Arc<dyn Host>,
+) -> Result<GroupId, StartError> {
+    let group = opened.identity.group;
+    if mode == StartMode::Join {
+        return Ok(group);
+    }
+    let database = config.database;
+    let (none, known) = (GroupId::NONE, group != GroupId::NONE);
+    if known && database.group != none && database.group != group {
+        return Err(StartError::OtherHistory {
+            log: group,
+            database: database.group,
+        });
+    }
+    // A bootstrap that a crash interrupted has left the group's name and an empty log.
+    if known && !is_blank(&opened.recovered) {
+        let text = format!(
+            "bootstrap was asked for, but this member belongs to group {group} already: it rejoins \
+             that group instead"
+        );
+        host.log(Level::Info, &text);
+        return Ok(group);
+    }
+    let group = [group, database.group, new_group]
+        .into_iter()
+        .find(|group| *group != none)
+        .unwrap_or(new_group);
+    opened.writer.set_group(group)?;
+    if database.group == group && database.seqno > Seqno(0) {
+        begin_after(config, database.seqno, opened)?;
+    }
+    // The history of the group begins with what this database holds.
+    let seqno = database.seqno.max(Seqno(0));
+    config.database = DatabasePosition { group, seqno };
+    host.log(
+        Level::Info,
+        &format!("beginning group {group} with what this database holds, up to {seqno}"),
+    );
+    Ok(group)
+}
+
+/// Whether the log has never had an entry.
+fn is_blank(recovered: &Recovered) -> bool {
+    recovered.base == LogBase::default() && recovered.tail.is_empty() && recovered.repair.is_none()
+}
+
+/// Has the log begin after the database's position, with this member as the only voter. The vote
+/// comes first: a log has no entry of a term that its vote record does not know.
+fn begin_after(config: &MemberConfig, seqno: Seqno, opened: &mut Opened) -> Result<(), StartError> {
+    let me = opened.identity.member;
+    if opened.recovered.vote.term < FIRST.term {
+        let vote = HardState {
+            term: FIRST.term,
+            voted_for: Some(me),
+        };
+        opened.writer.save_vote(vote)?;
+        opened.recovered.vote = vote;
+    }
+    let base = LogBase {
+        last: FIRST,
+        seqno,
+        config: ConfigAt {
+            index: FIRST.index,
+            config: Config::first(me, config.first_voter())?,
+        },
+    };
+    opened.writer.reset(base.clone())?;
+    opened.writer.sync()?;
+    opened.recovered.base = base;
+    Ok(())
+}
