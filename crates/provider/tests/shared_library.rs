@@ -7,9 +7,13 @@ use std::process::Command;
 
 use wsrep_sys::*;
 
-const EXPORTS: [&str; 5] = [
+const EXPORTS: [&str; 9] = [
     "wsrep_deinit_allowlist_service_v1",
+    "wsrep_deinit_config_service_v1",
+    "wsrep_deinit_event_service_v1",
     "wsrep_init_allowlist_service_v1",
+    "wsrep_init_config_service_v1",
+    "wsrep_init_event_service_v1",
     "wsrep_interface_version",
     "wsrep_loader",
     "wsrep_node_isolation_mode_set_v1",
@@ -92,4 +96,35 @@ fn server_can_load_verify_and_unload() {
         libc::free(table.cast());
         assert_eq!(libc::dlclose(handle), 0);
     }
+}
+
+/// As MariaDB 11.8 does at its start: a failure there ends the server.
+#[test]
+fn config_service_has_no_parameter_and_answers_ok() {
+    unsafe extern "C-unwind" fn count(
+        _parameter: *const wsrep_parameter_t,
+        context: *mut c_void,
+    ) -> wsrep_status_t {
+        // SAFETY: the context is the counter below.
+        unsafe { *context.cast::<usize>() += 1 };
+        WSREP_OK
+    }
+    let mut service = wsrep_config_service_v1_t {
+        get_parameters: None,
+    };
+    // SAFETY: a service that may be written.
+    let answer = unsafe { synod::boundary::wsrep_init_config_service_v1(&mut service) };
+    assert_eq!(answer, WSREP_OK);
+    let get_parameters = service.get_parameters.expect("filled in");
+    let mut parameters = 0_usize;
+    // SAFETY: no parameter is read from a provider that is not there.
+    let answer = unsafe {
+        get_parameters(
+            std::ptr::null_mut(),
+            Some(count),
+            (&raw mut parameters).cast(),
+        )
+    };
+    assert_eq!((answer, parameters), (WSREP_OK, 0));
+    synod::boundary::wsrep_deinit_config_service_v1();
 }

@@ -1,11 +1,11 @@
-//! Services a server may register with a provider. MariaDB 10.11 registers the allowlist only; the
-//! others are here with their sizes, for the servers that come after it.
+//! Services a server may register with a provider. MariaDB 10.11 registers the allowlist only, 11.8
+//! also config and events; the others are here with their sizes, for the servers that come after.
 
 use std::ffi::{c_char, c_int, c_void};
 
 use crate::{
     wsrep_allowlist_key_t, wsrep_buf_t, wsrep_member_info_t, wsrep_member_status_t, wsrep_seqno_t,
-    wsrep_status_t, wsrep_uuid_t, wsrep_view_status_t,
+    wsrep_status_t, wsrep_t, wsrep_uuid_t, wsrep_view_status_t,
 };
 
 /// A function whose signature nothing here needs: it is never called.
@@ -41,7 +41,7 @@ pub struct wsrep_seq_cb_t {
     pub func: Option<unsafe extern "C-unwind" fn(ctx: *mut c_void)>,
 }
 
-/// Events; not used by 10.11.
+/// Events, registered by 11.8.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct wsrep_event_service_v1_t {
@@ -79,7 +79,7 @@ pub union wsrep_parameter_value_t {
     pub as_string: *const c_char,
 }
 
-/// A parameter in the config service; not used by 10.11.
+/// A parameter in the config service.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct wsrep_parameter_t {
@@ -91,12 +91,29 @@ pub struct wsrep_parameter_t {
     pub value: wsrep_parameter_value_t,
 }
 
-/// Config service, filled by the provider; not used by 10.11.
+/// `(parameter, context)`: takes note of a parameter.
+pub type wsrep_parameter_cb_t = Option<
+    unsafe extern "C-unwind" fn(
+        parameter: *const wsrep_parameter_t,
+        context: *mut c_void,
+    ) -> wsrep_status_t,
+>;
+
+/// `(provider, callback, context)`: calls back with each parameter that the provider has.
+pub type wsrep_get_parameters_fn_t = Option<
+    unsafe extern "C-unwind" fn(
+        w: *mut wsrep_t,
+        callback: wsrep_parameter_cb_t,
+        context: *mut c_void,
+    ) -> wsrep_status_t,
+>;
+
+/// Config service, filled by the provider. 11.8 does not start with a provider that lacks it.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct wsrep_config_service_v1_t {
     /// Enumerates parameters.
-    pub get_parameters: wsrep_unused_fn_t,
+    pub get_parameters: wsrep_get_parameters_fn_t,
 }
 
 /// Member with its progress, for the membership service.

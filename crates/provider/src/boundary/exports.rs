@@ -3,7 +3,7 @@
 //! The server looks these names up when it loads the library, so they never change.
 //! `tests/shared_library.rs` checks that there are no others.
 
-use std::ffi::{c_char, c_int};
+use std::ffi::{c_char, c_int, c_void};
 use std::sync::atomic::{AtomicI32, Ordering};
 
 use wsrep_sys as sys;
@@ -55,6 +55,48 @@ pub unsafe extern "C" fn wsrep_init_allowlist_service_v1(
 pub extern "C" fn wsrep_deinit_allowlist_service_v1() {
     allowlist::register(None);
 }
+
+/// Enumerates the parameters that the server may show as variables of their own: none. Options are
+/// in `wsrep_provider_options`.
+unsafe extern "C-unwind" fn no_parameters(
+    _w: *mut sys::wsrep_t,
+    _callback: sys::wsrep_parameter_cb_t,
+    _context: *mut c_void,
+) -> sys::wsrep_status_t {
+    sys::WSREP_OK
+}
+
+/// Fills in the config service, without which MariaDB 11.8 does not start.
+///
+/// # Safety
+/// `service` is NULL or points to a service struct that may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn wsrep_init_config_service_v1(
+    service: *mut sys::wsrep_config_service_v1_t,
+) -> c_int {
+    // SAFETY: NULL or valid by contract of this function.
+    if let Some(service) = unsafe { service.as_mut() } {
+        service.get_parameters = Some(no_parameters);
+    }
+    sys::WSREP_OK
+}
+
+/// Ends the config service, which keeps nothing.
+#[unsafe(no_mangle)]
+pub extern "C" fn wsrep_deinit_config_service_v1() {}
+
+/// Accepts the server's receiver of events. There are no events for it: what it would be told is in
+/// the error log and in the status.
+#[unsafe(no_mangle)]
+pub extern "C" fn wsrep_init_event_service_v1(
+    _service: *mut sys::wsrep_event_service_v1_t,
+) -> c_int {
+    sys::WSREP_OK
+}
+
+/// Forgets the server's receiver of events, which nothing keeps.
+#[unsafe(no_mangle)]
+pub extern "C" fn wsrep_deinit_event_service_v1() {}
 
 static ISOLATION: AtomicI32 = AtomicI32::new(sys::WSREP_NODE_ISOLATION_NOT_ISOLATED);
 

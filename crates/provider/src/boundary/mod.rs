@@ -25,8 +25,9 @@ pub use allowlist::{peer_ip_allowed, peer_subject_allowed};
 pub use callbacks::{ApplyFailed, CallbackFailed, Callbacks, RecvContext, ReplayContext};
 pub use exports::{
     InterfaceVersion, IsolationMode, isolation_mode, wsrep_deinit_allowlist_service_v1,
-    wsrep_init_allowlist_service_v1, wsrep_interface_version, wsrep_loader,
-    wsrep_node_isolation_mode_set_v1,
+    wsrep_deinit_config_service_v1, wsrep_deinit_event_service_v1, wsrep_init_allowlist_service_v1,
+    wsrep_init_config_service_v1, wsrep_init_event_service_v1, wsrep_interface_version,
+    wsrep_loader, wsrep_node_isolation_mode_set_v1,
 };
 pub use table::{PROVIDER_NAME, PROVIDER_VENDOR, PROVIDER_VERSION, fill_table};
 pub(crate) use threads::spawn;
