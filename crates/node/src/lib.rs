@@ -55,7 +55,7 @@ pub use synod_consensus::{
     LeaderWeight, Limits, LogIndex, MemberId, Origin, RoleName, Seqno, SessionId, Term, Timing,
     VersionRange,
 };
-pub use synod_log::{LogOptions, SEGMENT_BYTES_MAX};
+pub use synod_log::{LogOptions, PAYLOAD_BYTES_MAX, SEGMENT_BYTES_MAX};
 pub use synod_member::{
     Action, ApplyOutcome, DatabasePosition, DecisionSearch, Delivery, DonorRequest, Host,
     InconsistencyPolicy, LeaderContact, Level, MemberStatus, NodeStatus, OpenError,

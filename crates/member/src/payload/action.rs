@@ -16,10 +16,15 @@
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use synod_certify::{Class, KeySet};
 use synod_consensus::EntryKind;
+use synod_log::PAYLOAD_BYTES_MAX;
 
 const VERSION: u8 = 1;
 const ACTION_HEADER_BYTES: usize = 36;
 const CHUNK_HEADER_BYTES: usize = 16;
+/// Bytes of keys and data in one piece, at most: with its header a piece must fit into an entry of
+/// the log.
+const PIECE_BYTES_MAX: usize = PAYLOAD_BYTES_MAX as usize - ACTION_HEADER_BYTES;
+const _: () = assert!(CHUNK_HEADER_BYTES <= ACTION_HEADER_BYTES);
 
 /// An action as its origin hands it to the group.
 #[derive(Clone, Debug)]
@@ -85,6 +90,14 @@ pub struct PayloadError {
     pub what: &'static str,
     /// What is wrong with it.
     pub why: String,
+}
+
+impl PayloadError {
+    /// A payload of this many bytes, which no log takes.
+    pub(crate) fn too_large(bytes: usize) -> PayloadError {
+        let why = format!("it has {bytes} bytes, an entry of the log at most {PAYLOAD_BYTES_MAX}");
+        bad("proposal", why)
+    }
 }
 
 fn bad(what: &'static str, why: impl Into<String>) -> PayloadError {
@@ -237,14 +250,15 @@ impl Piece {
     }
 }
 
-/// Splits an action into pieces of about `chunk_bytes`. If there are several, `number` names the
-/// action in all of them.
+/// Splits an action into pieces of about `chunk_bytes`, and of no more than an entry of the log
+/// holds. If there are several, `number` names the action in all of them.
 pub fn split_into_chunks(
     action: &Action,
     epoch: u64,
     chunk_bytes: usize,
     number: u64,
 ) -> ChunkSplitter {
+    let chunk_bytes = chunk_bytes.min(PIECE_BYTES_MAX);
     let mut rest = ActionPiece {
         class: action.class,
         epoch,
@@ -359,6 +373,22 @@ mod tests {
         }
         assert_eq!(data, action.data);
         assert_eq!(keys, action.keys.encode());
+    }
+
+    #[test]
+    fn pieces_of_the_largest_size_fit_into_entries_of_the_log() {
+        let max = PAYLOAD_BYTES_MAX as usize;
+        let mut action = action(0);
+        // Larger than one piece; then as large as one piece could be without its header.
+        for data_len in [max + 1, max - action.keys.encode().len()] {
+            action.data = Bytes::from(vec![1; data_len]);
+            let pieces: Vec<Piece> = split_into_chunks(&action, 3, max, 11).collect();
+            assert_eq!(pieces.len(), 2, "{data_len}");
+            for piece in pieces {
+                let (_, payload) = piece.into_proposal();
+                assert!(payload.len() <= max, "{} bytes", payload.len());
+            }
+        }
     }
 
     #[test]

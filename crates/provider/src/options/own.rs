@@ -3,7 +3,7 @@
 //! A text has at most two sentences: what the option does, and the trade-off of its default. They
 //! are the source of `docs/options.md`.
 
-use synod_node::{LeaderWeight, SEGMENT_BYTES_MAX};
+use synod_node::{LeaderWeight, PAYLOAD_BYTES_MAX, SEGMENT_BYTES_MAX};
 
 use super::table::{DefaultValue, OptionSpec, address, bool, duration, int, text};
 use super::timing::Period;
@@ -24,7 +24,7 @@ pub(super) const OWN: [OptionSpec; 17] = [
              to find conflicts. A write set with an older snapshot is refused with a \
              deadlock error.",
         ),
-    int("synod.chunk_size", "1M", 4096, 64 << 20)
+    int("synod.chunk_size", "1M", 4096, PAYLOAD_BYTES_MAX as i64)
         .unit("bytes")
         .works(
             "Actions larger than this travel and are stored in chunks of this size. Other \

@@ -37,6 +37,14 @@ fn segment_that_the_log_cannot_hold_is_refused_as_an_option() {
 }
 
 #[test]
+fn chunk_is_at_most_what_an_entry_of_the_log_holds() {
+    let max = i64::from(synod_node::PAYLOAD_BYTES_MAX);
+    assert_eq!(options("synod.chunk_size=64M").int(key::CHUNK_SIZE), max);
+    let error = refused("synod.chunk_size=65M").to_string();
+    assert!(error.contains("synod.chunk_size"), "{error}");
+}
+
+#[test]
 fn every_text_has_at_most_two_sentences() {
     for OptionSpec {
         name,

@@ -14,7 +14,7 @@ use bytes::Bytes;
 use synod_consensus::{
     Body, Config, EntryHeader, EntryKind, LogIndex, MemberId, Message, SendEntries, Term,
 };
-use synod_log::Entry;
+use synod_log::{Entry, PAYLOAD_BYTES_MAX};
 use synod_wire::PeerMessage;
 
 use super::append_message;
@@ -117,6 +117,13 @@ impl OwnLog {
                 && crc32c::crc32c(&payload) == header.payload_crc;
             if !is_whole {
                 return Err(format!("entry {} arrived damaged from {from}", header.id()));
+            }
+            if payload.len() > PAYLOAD_BYTES_MAX as usize {
+                let (id, bytes) = (header.id(), payload.len());
+                return Err(format!(
+                    "entry {id} of member {from} has {bytes} bytes, the log takes \
+                     {PAYLOAD_BYTES_MAX}"
+                ));
             }
             if header.kind == EntryKind::Config {
                 let config = Config::decode(&payload);
@@ -301,6 +308,15 @@ mod tests {
         assert!(log.arrived(&message, Vec::new()).is_err());
         let damaged = Bytes::from_static(b"abd");
         assert!(log.arrived(&message, vec![damaged]).is_err());
+    }
+
+    #[test]
+    fn entry_that_the_log_would_refuse_is_not_taken() {
+        let mut log = own_log();
+        let payload = Bytes::from(vec![0; PAYLOAD_BYTES_MAX as usize + 1]);
+        let message = append(vec![header(1, &payload)]);
+        let error = log.arrived(&message, vec![payload]).unwrap_err();
+        assert!(error.contains("the log takes 67108864"), "{error}");
     }
 
     #[test]

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use synod_consensus::{
     EntryHeader, EntryKind, MemberId, Origin, Proposal, ProposeError, Seqno, SessionId, Term,
 };
+use synod_log::PAYLOAD_BYTES_MAX;
 use synod_wire::{PeerMessage, ProposalRefusal, Propose};
 
 use super::local::Submitted;
@@ -228,7 +229,13 @@ impl Driver {
         depends_on: Seqno,
         payload: &Bytes,
     ) -> Result<EntryHeader, ProposeError> {
-        let payload_len = u32::try_from(payload.len()).expect("bounded by the frame size");
+        // Before it is sent: an entry that the logs refuse would stop every member.
+        assert!(
+            payload.len() <= PAYLOAD_BYTES_MAX as usize,
+            "{kind:?} of {} bytes: no log takes it",
+            payload.len()
+        );
+        let payload_len = payload.len() as u32; // bounded above
         let payload_crc = crc32c::crc32c(payload);
         let proposal = Proposal {
             kind,

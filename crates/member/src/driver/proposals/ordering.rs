@@ -10,6 +10,7 @@ use synod_certify::{CertLimits, Verdict};
 use synod_consensus::{
     DedupVerdict, EntryKind, LogIndex, MemberId, Origin, ProposalDedup, Seqno, Term, Time,
 };
+use synod_log::PAYLOAD_BYTES_MAX;
 use synod_wire::{ProposalRefusal, Propose};
 
 use super::deferred::Deferred;
@@ -26,7 +27,7 @@ pub(super) enum ProposalAnswer {
     Wait,
     /// It is refused, again if it was before.
     Refuse(ProposalRefusal),
-    /// It is refused because this program cannot read it.
+    /// It is refused because this program cannot read it, or no log takes it.
     Malformed(PayloadError),
     /// It is appended.
     Append {
@@ -144,6 +145,10 @@ impl Ordering {
 
     fn certify(&self, propose: &Propose) -> ProposalAnswer {
         let (origin, payload) = (&propose.origin, &propose.payload);
+        if payload.len() > PAYLOAD_BYTES_MAX as usize {
+            // Every log would refuse it, and every member would stop.
+            return ProposalAnswer::Malformed(PayloadError::too_large(payload.len()));
+        }
         let verdict = if propose.kind == EntryKind::Chunk {
             let checked = self.certification.check_chunk(origin, payload);
             checked.map(|()| Verdict::Pass {
@@ -241,6 +246,21 @@ mod tests {
         assert_eq!(ordering.next_waiting().unwrap().origin.number, 1);
         ordering.stop_leading();
         assert_eq!(ordering.waiting(), 0);
+    }
+
+    #[test]
+    fn proposal_that_no_log_would_take_is_refused() {
+        let mut ordering = ordering();
+        let payload = vec![1; PAYLOAD_BYTES_MAX as usize + 1];
+        let too_large = Propose {
+            kind: EntryKind::Chunk,
+            payload: payload.into(),
+            ..propose(1)
+        };
+        let ProposalAnswer::Malformed(error) = ordering.answer(&too_large, true) else {
+            panic!("no log takes it");
+        };
+        assert!(error.to_string().contains("67108865"), "{error}");
     }
 
     #[test]
