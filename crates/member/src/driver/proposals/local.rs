@@ -16,10 +16,17 @@ use crate::client::{WaitPolicy, Waiter};
 use crate::driver::{Me, Submission};
 use crate::snapshots::Snapshot;
 
+/// Payload bytes on their way to the leader at which sending pauses; the proposal that reaches the
+/// bound is sent whole. With it, what waits for one connection stays below the bound at which the
+/// transport gives a connection up (128 MiB in the crate `node`).
+const SENT_BYTES_MAX: usize = 32 << 20;
+
 /// A proposal without a result.
 pub(super) struct Submitted {
     pub(super) kind: EntryKind,
     payload: Bytes,
+    /// It is on its way to the present leader.
+    is_sent: bool,
     pub(super) waiter: Waiter,
     /// Held as long as the proposal is on its way.
     _held: (Arc<Snapshot>, Option<Box<dyn Any + Send>>),
@@ -36,11 +43,15 @@ pub(super) struct Outgoing {
 
 /// The component that knows this session's proposals.
 ///
-/// Invariant: the outbox and `submitted` have the same numbers.
+/// Invariant: the outbox and `submitted` have the same numbers, and `sent_bytes` counts those that
+/// are on their way.
 pub(in crate::driver) struct LocalProposals {
     me: Me,
     outbox: Outbox,
+    /// The term of the leader that they are sent to.
+    term: Term,
     submitted: BTreeMap<u64, Submitted>,
+    sent_bytes: usize,
     connections: Connections,
 }
 
@@ -52,7 +63,9 @@ impl LocalProposals {
         LocalProposals {
             me,
             outbox,
+            term: Term(0),
             submitted: BTreeMap::new(),
+            sent_bytes: 0,
             connections: Connections::default(),
         }
     }
@@ -73,6 +86,7 @@ impl LocalProposals {
         let submitted = Submitted {
             kind,
             payload,
+            is_sent: false,
             waiter,
             _held: (snapshot, held),
         };
@@ -82,12 +96,18 @@ impl LocalProposals {
     /// The next proposal to send, if one may be sent now.
     pub(super) fn next_send(&mut self) -> Option<Outgoing> {
         loop {
+            if self.sent_bytes >= SENT_BYTES_MAX {
+                return None;
+            }
             let send = self.outbox.poll_send()?;
             let number = send.number;
-            let Some(submitted) = self.submitted.get(&number) else {
+            let Some(submitted) = self.submitted.get_mut(&number) else {
                 self.outbox.forget(number);
                 continue;
             };
+            if !std::mem::replace(&mut submitted.is_sent, true) {
+                self.sent_bytes += submitted.payload.len();
+            }
             let propose = Propose {
                 tag: send.tag,
                 origin: Origin {
@@ -120,16 +140,28 @@ impl LocalProposals {
     /// Proposals or refusals may be lost: everything without a result is sent again.
     pub(super) fn repeat(&mut self) {
         self.outbox.reconnected();
+        self.nothing_is_sent();
+    }
+
+    fn nothing_is_sent(&mut self) {
+        self.sent_bytes = 0;
+        for submitted in self.submitted.values_mut() {
+            submitted.is_sent = false;
+        }
     }
 
     pub(in crate::driver) fn leader_changed(&mut self, term: Term, leader: Option<MemberId>) {
         self.outbox.leader_changed(term, leader);
+        if term > self.term {
+            self.term = term;
+            self.nothing_is_sent();
+        }
     }
 
     /// The leader of `term` has refused a proposal; answers the proposal if that is its end.
     pub(super) fn refused(&mut self, term: Term, number: u64) -> Option<Submitted> {
         if self.outbox.refused(term, number) {
-            self.submitted.remove(&number)
+            self.end(number)
         } else {
             None
         }
@@ -138,7 +170,7 @@ impl LocalProposals {
     /// An entry is committed; answers the proposal that it was, if it was one of this session.
     pub(super) fn committed(&mut self, header: &EntryHeader) -> Option<Submitted> {
         let number = self.outbox.committed(header)?;
-        self.submitted.remove(&number)
+        self.end(number)
     }
 
     /// The log was reset after an entry of this term: it skips entries that this member has not
@@ -164,8 +196,15 @@ impl LocalProposals {
     }
 
     fn take(&mut self, numbers: &[u64]) -> Vec<Submitted> {
-        let numbers = numbers.iter();
-        numbers.filter_map(|n| self.submitted.remove(n)).collect()
+        numbers.iter().filter_map(|n| self.end(*n)).collect()
+    }
+
+    fn end(&mut self, number: u64) -> Option<Submitted> {
+        let submitted = self.submitted.remove(&number)?;
+        if submitted.is_sent {
+            self.sent_bytes -= submitted.payload.len();
+        }
+        Some(submitted)
     }
 }
 
@@ -248,6 +287,29 @@ mod tests {
         proposals.link_up(LEADER, 8);
         proposals.repeat();
         assert_eq!(sent(&mut proposals), [(1, Some(8)), (2, Some(8))]);
+    }
+
+    #[test]
+    fn large_proposals_are_sent_a_few_at_a_time() {
+        let mut proposals = LocalProposals::new(ME, TERM);
+        let chunk = Bytes::from(vec![0; SENT_BYTES_MAX / 2]);
+        for _ in 0..4 {
+            proposals.submit(Submission {
+                payload: chunk.clone(),
+                ..submission(WaitPolicy::UntilKnown)
+            });
+        }
+        proposals.leader_changed(TERM, Some(LEADER));
+        assert_eq!(sent(&mut proposals), [(1, None), (2, None)]);
+        assert!(proposals.committed(&entry(1)).is_some());
+        assert_eq!(sent(&mut proposals), [(3, None)]);
+        proposals.repeat();
+        assert_eq!(sent(&mut proposals), [(2, None), (3, None)]);
+        assert!(proposals.refused(TERM, 2).is_some());
+        assert!(proposals.committed(&entry(3)).is_some());
+        assert_eq!(sent(&mut proposals), [(4, None)]);
+        assert!(proposals.committed(&entry(4)).is_some());
+        assert_eq!(proposals.sent_bytes, 0);
     }
 
     #[test]
