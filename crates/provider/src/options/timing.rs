@@ -9,6 +9,9 @@ use super::table::SPECS;
 use super::{Options, OptionsError, key};
 use crate::options::key::Key;
 
+/// Longest election timeout. A lost leader is replaced after this time at the earliest.
+const ELECTION_TIMEOUT_MAX: Duration = Duration::from_secs(3600);
+
 /// A duration of the protocol that operators can set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Period {
@@ -49,6 +52,18 @@ impl Options {
         }
     }
 
+    /// A group whose members wait longer than [`ELECTION_TIMEOUT_MAX`] never replaces a leader.
+    pub(super) fn check_election_timeout(&self) -> Result<(), OptionsError> {
+        if self.duration(key::ELECTION_TIMEOUT) <= ELECTION_TIMEOUT_MAX {
+            return Ok(());
+        }
+        Err(OptionsError::BadValue {
+            name: SPECS[key::ELECTION_TIMEOUT.index()].name,
+            value: self.slots[key::ELECTION_TIMEOUT.index()].text.clone(),
+            reason: "it must be at most PT1H".to_owned(),
+        })
+    }
+
     /// A lease must outlive a heartbeat, and end before another member may become leader.
     pub(super) fn check_timing(&self) -> Result<(), OptionsError> {
         let heartbeat = self.duration(key::HEARTBEAT_PERIOD);
@@ -86,6 +101,15 @@ mod tests {
     fn defaults_are_written_as_operators_write_durations() {
         assert_eq!(Period::Heartbeat.default_text(), "PT0.1S");
         assert_eq!(Period::ElectionTimeout.default_text(), "PT1.5S");
+    }
+
+    #[test]
+    fn election_timeout_that_never_ends_is_refused() {
+        let set = |value| Options::new(Defaults::default(), value);
+        assert!(set("synod.election_timeout=PT1H").is_ok());
+        let error = set("synod.election_timeout=PT18446744073709551615S").unwrap_err();
+        let text = error.to_string();
+        assert!(text.contains("synod.election_timeout"), "{text}");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 #![allow(missing_docs)]
 
 mod disconnect;
+mod extremes;
 mod inconsistency;
 mod one_member;
 mod server;

@@ -27,6 +27,20 @@ pub(crate) fn pair(appliers: usize) -> (Server, Server) {
     (one, two)
 }
 
+/// As [`pair`], with an applier each, and with these options.
+pub(crate) fn pair_with(options: &str) -> (Server, Server) {
+    let start = |name| Server::with(name, &new_dir(), free_port(), UNDEFINED, options);
+    let (one, two) = (start("n1"), start("n2"));
+    two.set_copy_request(b"trivial\0\0");
+    for (server, url) in [(&one, "gcomm://".to_owned()), (&two, one.address())] {
+        let connected = server.connect(&url, url == "gcomm://");
+        assert_eq!(connected, WSREP_OK, "{:?}", server.inner.log_lines());
+        server.add_applier();
+        server.wait_synced(1);
+    }
+    (one, two)
+}
+
 /// Waits for what is not announced.
 fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     let deadline = std::time::Instant::now() + LIMIT;
