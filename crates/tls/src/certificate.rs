@@ -84,7 +84,16 @@ impl<'a> Certificate<'a> {
 
     /// The name of its holder, for texts.
     pub(super) fn subject(&self) -> String {
-        x509::name_text(self.0.subject).unwrap_or_else(|_| "(unreadable name)".to_owned())
+        self.subject_text()
+            .unwrap_or_else(|_| "(unreadable name)".to_owned())
+    }
+
+    /// The name of its holder, to be compared; empty if it has none.
+    ///
+    /// # Errors
+    /// If the name is damaged.
+    pub(super) fn subject_text(&self) -> pkcs8::der::Result<String> {
+        x509::name_text(self.0.subject)
     }
 
     /// The last moment at which it is valid, for texts.

@@ -15,14 +15,15 @@
 //!
 //! [`Tls::load`] reads the files ([`TlsFiles`]) and reports what is wrong with them.
 //! [`Tls::connect`] and [`Tls::accept`] do the handshake on a connected socket and give a
-//! [`TlsStream`], over which frames travel as over the bare socket. The called side knows an
-//! encrypting caller by [`FIRST_BYTE`].
+//! [`TlsStream`], over which frames travel as over the bare socket. It knows what its peer has
+//! proven ([`TlsStream::peer`]). The called side knows an encrypting caller by [`FIRST_BYTE`].
 #![forbid(unsafe_code)]
 
 mod certificate;
 mod cipher;
 mod error;
 mod key;
+mod peer;
 mod processor;
 mod session;
 mod settings;
@@ -44,6 +45,7 @@ use rustls::{ClientConfig, ClientConnection, ServerConfig, ServerConnection};
 pub use certificate::DatesError;
 pub use cipher::names_tls13_suite;
 pub use error::{TlsError, TlsHandshakeError};
+pub use peer::{PeerCredential, SUBJECT_BYTES_MAX};
 pub use session::{FIRST_BYTE, TlsStream};
 pub use settings::{TlsFiles, TlsSettingNames};
 

@@ -8,6 +8,7 @@ use std::io::{self, BufReader, ErrorKind, IoSlice, Read, Write};
 use rustls::Connection;
 
 use super::error::{TlsHandshakeError, explain};
+use super::peer::PeerCredential;
 use super::settings::TlsSettingNames;
 
 /// The first byte that a TLS caller sends (a record of type "handshake", RFC 8446, section 5.1). A
@@ -24,6 +25,7 @@ const READ_BYTES: usize = 64 * 1024;
 pub struct TlsStream<S> {
     connection: Connection,
     socket: Socket<S>,
+    peer: PeerCredential,
     /// How texts call the settings.
     names: TlsSettingNames,
 }
@@ -65,11 +67,18 @@ impl<S: Read + Write> TlsStream<S> {
                 .complete_io(&mut socket)
                 .map_err(|error| TlsHandshakeError::from_io(error, &names))?;
         }
+        let peer = credential(&connection)?;
         Ok(TlsStream {
             connection,
             socket,
+            peer,
             names,
         })
+    }
+
+    /// What the peer has proven in the handshake. Never [`PeerCredential::None`].
+    pub fn peer(&self) -> &PeerCredential {
+        &self.peer
     }
 
     /// The transport.
@@ -89,6 +98,17 @@ impl<S: Read + Write> TlsStream<S> {
         }
         Ok(())
     }
+}
+
+/// What the handshake has proven: a verifier has accepted the peer's certificate.
+fn credential(connection: &Connection) -> Result<PeerCredential, TlsHandshakeError> {
+    let leaf = connection
+        .peer_certificates()
+        .and_then(|chain| chain.first())
+        .ok_or_else(|| TlsHandshakeError::Failed("it presents no certificate".to_owned()))?;
+    PeerCredential::of_certificate(leaf).map_err(|reason| {
+        TlsHandshakeError::Failed(format!("its certificate is refused: {reason}"))
+    })
 }
 
 impl<S: Read + Write> Read for TlsStream<S> {

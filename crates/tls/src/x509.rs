@@ -89,27 +89,64 @@ pub(super) fn key_parts(public_key: &[u8]) -> der::Result<(&[u8], &[u8])> {
     Ok((algorithm, bits(&mut parts)?))
 }
 
-/// A name as people write it: `CN=a,O=b`, in the order of the certificate.
+/// A name as people write it, in the syntax of RFC 4514 and in the order of the certificate:
+/// `CN=a,O=b`. Different names have different texts, and members compare them with stored ones, so
+/// the syntax never changes.
 pub(super) fn name_text(name: &[u8]) -> der::Result<String> {
-    let mut parts = Vec::new();
     let mut sets = sequence(name)?;
+    let mut parts = Vec::new();
     while !sets.is_finished() {
         let set = AnyRef::decode(&mut sets)?;
+        set.tag().assert_eq(Tag::Set)?;
         let mut pairs = SliceReader::new(set.value())?;
+        let mut texts = Vec::new();
         while !pairs.is_finished() {
-            let mut pair = sequence(pairs.tlv_bytes()?)?;
-            let kind = ObjectIdentifier::decode(&mut pair)?;
-            let value = AnyRef::decode(&mut pair)?;
-            let known = NAMES.iter().find(|(oid, _)| *oid == kind);
-            let kind = known.map_or_else(|| kind.to_string(), |(_, text)| (*text).to_owned());
-            // The text goes to a log: no line ends or control characters.
-            let value = String::from_utf8_lossy(value.value())
-                .escape_debug()
-                .to_string();
-            parts.push(format!("{kind}={value}"));
+            texts.push(pair_text(sequence(pairs.tlv_bytes()?)?)?);
         }
+        parts.push(texts.join("+"));
     }
     Ok(parts.join(","))
+}
+
+/// An attribute of a name, with its value.
+fn pair_text(mut pair: SliceReader<'_>) -> der::Result<String> {
+    let kind = ObjectIdentifier::decode(&mut pair)?;
+    let value = AnyRef::decode(&mut pair)?;
+    pair.finish(())?;
+    let known = NAMES.iter().find(|(oid, _)| *oid == kind);
+    let kind = known.map_or_else(|| kind.to_string(), |(_, text)| (*text).to_owned());
+    Ok(format!("{kind}={}", value_text(value)))
+}
+
+/// A value with the escapes of RFC 4514, section 2.4. What is not text is written in hexadecimal
+/// digits, after its tag.
+fn value_text(value: AnyRef<'_>) -> String {
+    let is_text = matches!(
+        value.tag(),
+        Tag::Utf8String | Tag::PrintableString | Tag::Ia5String | Tag::TeletexString
+    );
+    let text = std::str::from_utf8(value.value()).ok();
+    let Some(text) = text.filter(|_| is_text) else {
+        let bytes = value.value().iter().map(|byte| format!("{byte:02x}"));
+        return format!("#{:02x}{}", value.tag().octet(), bytes.collect::<String>());
+    };
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        // The text goes to a log too: no line ends or control characters.
+        if c.is_control() {
+            let mut utf8 = [0; 4];
+            for byte in c.encode_utf8(&mut utf8).bytes() {
+                out.push_str(&format!("\\{byte:02x}"));
+            }
+            continue;
+        }
+        let begins_with_hash = c == '#' && out.is_empty();
+        if begins_with_hash || matches!(c, ',' | '+' | '=' | '"' | '\\' | '<' | '>' | ';') {
+            out.push('\\');
+        }
+        out.push(c);
+    }
+    out
 }
 
 /// The content of a sequence that takes all of these bytes.

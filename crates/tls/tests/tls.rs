@@ -12,7 +12,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use certificates::{Authority, Key, Kind};
-use synod_tls::{FIRST_BYTE, Tls, TlsFiles, TlsHandshakeError, TlsStream};
+use rcgen::{DistinguishedName, DnType};
+use synod_tls::{
+    FIRST_BYTE, PeerCredential, SUBJECT_BYTES_MAX, Tls, TlsFiles, TlsHandshakeError, TlsStream,
+};
 use synod_wire::{FrameReader, FrameWriter, OUR_VERSIONS, PeerMessage};
 
 fn pair() -> (TcpStream, TcpStream) {
@@ -394,4 +397,72 @@ fn garbage_before_the_handshake_takes_no_memory_and_ends_it() {
     }
     assert!(called.join().unwrap());
     assert!(sent < 64 << 20, "it was hung up on");
+}
+
+/// What each end says about the other.
+fn introduce(caller: &Tls, called: &Tls) -> [PeerCredential; 2] {
+    let (near, far) = shake(caller, called);
+    [near.unwrap(), far.unwrap()].map(|end| end.peer().clone())
+}
+
+fn subject(text: &str) -> PeerCredential {
+    PeerCredential::Certificate {
+        subject: text.to_owned(),
+    }
+}
+
+#[test]
+fn both_ends_learn_the_subject_of_the_other() {
+    let authority = Authority::new("ca");
+    let one = load(&authority.issue("one", Kind::Good));
+    let two = load(&authority.issue("two", Kind::Good));
+    let by = ["CN=two", "CN=one"].map(subject);
+    assert_eq!(introduce(&one, &two), by);
+    // A renewed certificate has another key and the same subject.
+    let renewed = load(&authority.issue("two", Kind::Good));
+    assert_eq!(introduce(&one, &renewed), by);
+    let version_1 = load(&version_1());
+    assert_eq!(
+        introduce(&version_1, &version_1)[0],
+        subject("O=Synod tests,CN=version 1")
+    );
+}
+
+#[test]
+fn different_subjects_never_have_the_same_text() {
+    let authority = Authority::new("ca");
+    let one = load(&authority.issue("one", Kind::Good));
+    let text_of = |parts: &[(DnType, &str)]| {
+        let mut params = certificates::params();
+        params.distinguished_name = DistinguishedName::new();
+        for (kind, value) in parts {
+            params.distinguished_name.push(kind.clone(), *value);
+        }
+        let other = load(&authority.sign("other", params));
+        let [seen_by_one, _] = introduce(&one, &other);
+        match seen_by_one {
+            PeerCredential::Certificate { subject } => subject,
+            other => panic!("{other:?}"),
+        }
+    };
+    use DnType::{CommonName, OrganizationName};
+    assert_eq!(
+        text_of(&[(OrganizationName, "o"), (CommonName, "a")]),
+        "O=o,CN=a"
+    );
+    assert_eq!(text_of(&[(OrganizationName, "o,CN=a")]), r"O=o\,CN\=a");
+    assert_eq!(text_of(&[(CommonName, "#a\n+\\")]), r"CN=\#a\0a\+\\");
+
+    let long = "x".repeat(SUBJECT_BYTES_MAX);
+    let long = text_of(&[(CommonName, &long)]);
+    assert!(
+        long.starts_with("subject-sha256=") && long.len() == 15 + 64,
+        "{long}"
+    );
+    let empty = text_of(&[]);
+    assert!(
+        empty.starts_with("key-sha256=") && empty.len() == 11 + 64,
+        "{empty}"
+    );
+    assert_ne!(empty, text_of(&[]), "each has a key of its own");
 }

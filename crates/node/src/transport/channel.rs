@@ -6,7 +6,7 @@
 use std::io::{self, IoSlice, Read, Write};
 use std::net::TcpStream;
 
-use synod_tls::TlsStream;
+use synod_tls::{PeerCredential, TlsStream};
 
 use super::dial::TimedSocket;
 
@@ -23,6 +23,15 @@ impl Channel {
 
     pub(super) fn encrypted(stream: TlsStream<TimedSocket>) -> Channel {
         Channel::Encrypted(Box::new(stream))
+    }
+
+    /// What the peer has proven in the handshake.
+    #[allow(dead_code, reason = "the binding of members to certificates asks it")]
+    pub(super) fn peer(&self) -> &PeerCredential {
+        match self {
+            Channel::Plain(_) => &PeerCredential::None,
+            Channel::Encrypted(stream) => stream.peer(),
+        }
     }
 
     /// The socket itself, so that another thread can close it.

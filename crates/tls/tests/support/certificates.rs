@@ -114,6 +114,11 @@ impl Authority {
             let client = ExtendedKeyUsagePurpose::ClientAuth;
             params.extended_key_usages.push(client);
         }
+        self.sign(name, params)
+    }
+
+    /// A certificate as asked for, with a fresh key; over those of the same name, if there are.
+    pub(crate) fn sign(&self, name: &str, params: CertificateParams) -> TlsFiles {
         let key = Key::new();
         let certificate = params.signed_by(&key, &self.issuer).unwrap();
         let file = |suffix: &str| self.dir.path().join(format!("{name}.{suffix}"));
