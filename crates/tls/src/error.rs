@@ -6,10 +6,11 @@
 use std::io;
 use std::path::PathBuf;
 
-use rustls::{AlertDescription, CertificateError, InvalidMessage};
+use rustls::{AlertDescription, CertificateError, InvalidMessage, PeerIncompatible};
 
 use super::certificate::DatesError;
-use super::settings::TlsSettingNames;
+use super::secret_file::SecretFileError;
+use super::settings::{CredentialNames, TlsSettingNames};
 
 /// Encryption cannot be set up. The text is a line for the log.
 #[derive(Debug, thiserror::Error)]
@@ -102,9 +103,9 @@ pub enum TlsError {
     },
     /// The processor is too old.
     #[error(
-        "{switch} is on, but this machine's processor lacks instructions that the encryption \
-        needs: {missing}. If it is a virtual machine, let it see its host's processor; \
-        otherwise leave {switch} off and use a private network"
+        "{switch} asks for encryption, but this machine's processor lacks instructions that the \
+        encryption needs: {missing}. If it is a virtual machine, let it see its host's \
+        processor; otherwise use a private network, without {switch}"
     )]
     Processor {
         /// The setting that turns encryption on.
@@ -112,6 +113,9 @@ pub enum TlsError {
         /// The names of the missing instructions.
         missing: String,
     },
+    /// The group secret cannot be used.
+    #[error(transparent)]
+    Secret(#[from] SecretFileError),
     /// The TLS library refused its settings.
     #[error("TLS cannot be set up: {0}")]
     Library(String),
@@ -127,10 +131,10 @@ impl TlsError {
 #[derive(Debug, thiserror::Error)]
 pub enum TlsHandshakeError {
     /// The peer answered in clear.
-    #[error("it does not encrypt its connections, this member does ({switch} is on)")]
+    #[error("it does not encrypt its connections, this member does ({switch})")]
     Plaintext {
-        /// The setting that turns encryption on.
-        switch: &'static str,
+        /// What makes this member encrypt: a setting, and "is on" or "is set".
+        switch: String,
     },
     /// The transport failed.
     #[error("connection failed during the TLS handshake: {0}")]
@@ -141,18 +145,18 @@ pub enum TlsHandshakeError {
 }
 
 impl TlsHandshakeError {
-    pub(super) fn from_io(error: io::Error, names: &TlsSettingNames) -> TlsHandshakeError {
+    pub(super) fn from_io(error: io::Error, names: &CredentialNames) -> TlsHandshakeError {
         match tls_error(&error) {
             Some(inner) => TlsHandshakeError::from_tls(inner, names),
             None => TlsHandshakeError::Io(error),
         }
     }
 
-    pub(super) fn from_tls(error: &rustls::Error, names: &TlsSettingNames) -> TlsHandshakeError {
+    pub(super) fn from_tls(error: &rustls::Error, names: &CredentialNames) -> TlsHandshakeError {
         match error {
             rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType) => {
                 TlsHandshakeError::Plaintext {
-                    switch: names.switch,
+                    switch: names.switch(),
                 }
             }
             other => TlsHandshakeError::Failed(text(other, names)),
@@ -161,7 +165,7 @@ impl TlsHandshakeError {
 }
 
 /// Makes the library's error on an open connection readable.
-pub(super) fn explain(error: io::Error, names: &TlsSettingNames) -> io::Error {
+pub(super) fn explain(error: io::Error, names: &CredentialNames) -> io::Error {
     match tls_error(&error) {
         Some(inner) => io::Error::new(error.kind(), text(inner, names)),
         None => error,
@@ -172,7 +176,37 @@ fn tls_error(error: &io::Error) -> Option<&rustls::Error> {
     error.get_ref()?.downcast_ref()
 }
 
-fn text(error: &rustls::Error, names: &TlsSettingNames) -> String {
+fn text(error: &rustls::Error, names: &CredentialNames) -> String {
+    match names {
+        CredentialNames::Certificates(names) => text_with_certificates(error, names),
+        CredentialNames::Secret { file } => text_with_secret(error, file),
+    }
+}
+
+fn text_with_secret(error: &rustls::Error, file: &str) -> String {
+    const SAME: &str = "All members need the same file";
+    match error {
+        rustls::Error::InvalidCertificate(_) => format!(
+            "its group secret differs from this member's: it is none of those in {file}. {SAME}"
+        ),
+        rustls::Error::AlertReceived(AlertDescription::UnknownCA) => format!(
+            "its group secret differs from this member's, which is not in its {file}. {SAME}"
+        ),
+        rustls::Error::PeerIncompatible(PeerIncompatible::IncorrectCertificateTypeExtension)
+        | rustls::Error::NoCertificatesPresented => format!(
+            "it has no group secret, but perhaps certificates; this member has {file}. All members \
+             need one and the same kind of credential"
+        ),
+        rustls::Error::AlertReceived(AlertDescription::HandshakeFailure) => format!(
+            "it refuses a group secret ({file}): it has certificates, perhaps. All members need \
+             one and the same kind of credential"
+        ),
+        rustls::Error::AlertReceived(alert) => format!("it ended the TLS connection: {alert:?}"),
+        other => format!("TLS failed: {other}"),
+    }
+}
+
+fn text_with_certificates(error: &rustls::Error, names: &TlsSettingNames) -> String {
     match error {
         rustls::Error::InvalidCertificate(_) => {
             let why = certificate_text(error, names);
@@ -180,6 +214,11 @@ fn text(error: &rustls::Error, names: &TlsSettingNames) -> String {
         }
         rustls::Error::NoCertificatesPresented => "it presents no certificate".to_owned(),
         rustls::Error::AlertReceived(alert) => alert_text(*alert, names),
+        rustls::Error::PeerIncompatible(PeerIncompatible::IncorrectCertificateTypeExtension) => {
+            "it shows a group secret, and this member has certificates. All members need one and \
+             the same kind of credential"
+                .to_owned()
+        }
         rustls::Error::PeerIncompatible(why) => {
             let ciphers = names.ciphers;
             format!("no TLS 1.3 with a common cipher: {why:?} ({ciphers})")
@@ -232,7 +271,10 @@ fn alert_text(alert: AlertDescription, names: &TlsSettingNames) -> String {
         | AlertDescription::DecryptError => "see its error log",
         AlertDescription::HandshakeFailure | AlertDescription::ProtocolVersion => {
             let ciphers = names.ciphers;
-            return format!("it has no TLS 1.3, or no cipher in common ({ciphers})");
+            return format!(
+                "it has no TLS 1.3, no cipher in common ({ciphers}), or a group secret instead of \
+                 certificates"
+            );
         }
         other => return format!("it ended the TLS connection: {other:?}"),
     };

@@ -28,6 +28,15 @@ pub enum PeerCredential {
     },
 }
 
+/// What an accepted peer has shown, kept with its connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PeerProof {
+    /// A certificate.
+    Certificate,
+    /// The public key of a group secret.
+    Key(Vec<u8>),
+}
+
 impl PeerCredential {
     /// The credential of a peer whose certificate was accepted.
     ///

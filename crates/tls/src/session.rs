@@ -8,8 +8,8 @@ use std::io::{self, BufReader, ErrorKind, IoSlice, Read, Write};
 use rustls::Connection;
 
 use super::error::{TlsHandshakeError, explain};
-use super::peer::PeerCredential;
-use super::settings::TlsSettingNames;
+use super::peer::{PeerCredential, PeerProof};
+use super::settings::CredentialNames;
 
 /// The first byte that a TLS caller sends (a record of type "handshake", RFC 8446, section 5.1). A
 /// frame never begins with it.
@@ -26,8 +26,9 @@ pub struct TlsStream<S> {
     connection: Connection,
     socket: Socket<S>,
     peer: PeerCredential,
+    proof: PeerProof,
     /// How texts call the settings.
-    names: TlsSettingNames,
+    names: CredentialNames,
 }
 
 /// Reads [`READ_BYTES`] at a time, writes through.
@@ -59,7 +60,7 @@ impl<S: Read + Write> TlsStream<S> {
     pub(super) fn handshake(
         mut connection: Connection,
         socket: S,
-        names: TlsSettingNames,
+        names: CredentialNames,
     ) -> Result<TlsStream<S>, TlsHandshakeError> {
         let mut socket = Socket(BufReader::with_capacity(READ_BYTES, socket));
         while connection.is_handshaking() {
@@ -67,11 +68,12 @@ impl<S: Read + Write> TlsStream<S> {
                 .complete_io(&mut socket)
                 .map_err(|error| TlsHandshakeError::from_io(error, &names))?;
         }
-        let peer = credential(&connection)?;
+        let (peer, proof) = proven(&connection, &names)?;
         Ok(TlsStream {
             connection,
             socket,
             peer,
+            proof,
             names,
         })
     }
@@ -79,6 +81,11 @@ impl<S: Read + Write> TlsStream<S> {
     /// What the peer has proven in the handshake. Never [`PeerCredential::None`].
     pub fn peer(&self) -> &PeerCredential {
         &self.peer
+    }
+
+    /// What [`Tls::accepts`](super::Tls::accepts) judges by when credentials have changed.
+    pub fn proof(&self) -> &PeerProof {
+        &self.proof
     }
 
     /// The transport.
@@ -100,15 +107,26 @@ impl<S: Read + Write> TlsStream<S> {
     }
 }
 
-/// What the handshake has proven: a verifier has accepted the peer's certificate.
-fn credential(connection: &Connection) -> Result<PeerCredential, TlsHandshakeError> {
-    let leaf = connection
+/// What the handshake has proven: a verifier has accepted the peer's certificate or key.
+fn proven(
+    connection: &Connection,
+    names: &CredentialNames,
+) -> Result<(PeerCredential, PeerProof), TlsHandshakeError> {
+    let shown = connection
         .peer_certificates()
         .and_then(|chain| chain.first())
-        .ok_or_else(|| TlsHandshakeError::Failed("it presents no certificate".to_owned()))?;
-    PeerCredential::of_certificate(leaf).map_err(|reason| {
-        TlsHandshakeError::Failed(format!("its certificate is refused: {reason}"))
-    })
+        .ok_or_else(|| TlsHandshakeError::Failed("it shows no credential".to_owned()))?;
+    match names {
+        CredentialNames::Secret { .. } => {
+            let proof = PeerProof::Key(shown.to_vec());
+            Ok((PeerCredential::Secret, proof))
+        }
+        CredentialNames::Certificates(_) => PeerCredential::of_certificate(shown)
+            .map(|peer| (peer, PeerProof::Certificate))
+            .map_err(|reason| {
+                TlsHandshakeError::Failed(format!("its certificate is refused: {reason}"))
+            }),
+    }
 }
 
 impl<S: Read + Write> Read for TlsStream<S> {

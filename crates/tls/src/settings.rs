@@ -6,6 +6,52 @@
 
 use std::path::PathBuf;
 
+use super::Tls;
+use super::error::TlsError;
+use super::secret_file::SecretFile;
+
+/// What a member shows, and what it accepts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Credentials {
+    /// A certificate for each member.
+    Certificates(TlsFiles),
+    /// One secret for the whole group.
+    Secret(SecretFile),
+}
+
+impl Credentials {
+    /// Reads the files, and checks them.
+    ///
+    /// # Errors
+    /// With the file and the remedy.
+    pub fn load(&self) -> Result<Tls, TlsError> {
+        match self {
+            Credentials::Certificates(files) => Tls::load(files),
+            Credentials::Secret(file) => Tls::of_secrets(file),
+        }
+    }
+}
+
+/// The kind of credentials in use, with the names that texts need.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum CredentialNames {
+    Certificates(TlsSettingNames),
+    Secret {
+        /// How texts call the setting that names the file.
+        file: &'static str,
+    },
+}
+
+impl CredentialNames {
+    /// What makes this member encrypt.
+    pub(super) fn switch(&self) -> String {
+        match self {
+            CredentialNames::Certificates(names) => format!("{} is on", names.switch),
+            CredentialNames::Secret { file } => format!("{file} is set"),
+        }
+    }
+}
+
 /// The files of a member's certificates, and which ciphers it may use.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TlsFiles {

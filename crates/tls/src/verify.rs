@@ -179,6 +179,7 @@ macro_rules! tls13_signatures_only {
         }
     };
 }
+pub(super) use tls13_signatures_only;
 
 impl ServerCertVerifier for PeerVerifier {
     fn verify_server_cert(

@@ -2,55 +2,21 @@
 
 #[path = "support/certificates.rs"]
 mod certificates;
+#[path = "support/handshake.rs"]
+mod handshake;
 
 use std::fs;
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::PathBuf;
 use std::thread;
-use std::time::Duration;
 
 use bytes::Bytes;
 use certificates::{Authority, Key, Kind};
+use handshake::{first_word, pair, shake};
 use rcgen::{DistinguishedName, DnType};
-use synod_tls::{
-    FIRST_BYTE, PeerCredential, SUBJECT_BYTES_MAX, Tls, TlsFiles, TlsHandshakeError, TlsStream,
-};
+use synod_tls::{FIRST_BYTE, PeerCredential, SUBJECT_BYTES_MAX, Tls, TlsFiles, TlsHandshakeError};
 use synod_wire::{FrameReader, FrameWriter, OUR_VERSIONS, PeerMessage};
-
-fn pair() -> (TcpStream, TcpStream) {
-    let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
-    let caller = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-    let (called, _) = listener.accept().unwrap();
-    for stream in [&caller, &called] {
-        let limit = Some(Duration::from_secs(20));
-        stream.set_read_timeout(limit).unwrap();
-        stream.set_write_timeout(limit).unwrap();
-    }
-    (caller, called)
-}
-
-type Shaken = Result<TlsStream<TcpStream>, TlsHandshakeError>;
-
-/// Both ends of a handshake.
-fn shake(caller: &Tls, called: &Tls) -> (Shaken, Shaken) {
-    let (near, far) = pair();
-    let called = called.clone();
-    let other = thread::spawn(move || called.accept(far));
-    let near = caller.connect(near);
-    (near, other.join().unwrap())
-}
-
-/// What the caller hears when it reads for the first time.
-fn first_word(stream: Shaken) -> String {
-    match stream {
-        Err(error) => error.to_string(),
-        Ok(mut stream) => match stream.read(&mut [0; 16]) {
-            Ok(len) => format!("{len} bytes"),
-            Err(error) => error.to_string(),
-        },
-    }
-}
 
 fn load(files: &TlsFiles) -> Tls {
     Tls::load(files).unwrap()
