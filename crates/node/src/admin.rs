@@ -242,11 +242,11 @@ impl Node {
         self.send_event(Event::InconsistencyPolicy(policy));
     }
 
-    /// Reads the certificates again, for connections opened from now on. Open connections stay as
-    /// they are.
+    /// Reads the credentials again, for connections opened from now on. Open connections by a
+    /// secret that is not accepted any more are closed; others stay as they are.
     ///
     /// # Errors
-    /// What is wrong with the files; the certificates in use stay.
+    /// What is wrong with the files; the credentials in use stay.
     pub fn reload_tls(&self) -> Result<(), TlsError> {
         self.transport.reload_tls()
     }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use synod_consensus::{BootstrapError, GroupId, Limits, Timing, VersionRange};
 use synod_log::{Files, LogOptions, Opened};
 use synod_member::{DatabasePosition, Host, MemberConfig, OpenError, StartError, open_log};
-use synod_tls::{TlsError, TlsFiles};
+use synod_tls::{Credentials, TlsError};
 
 /// Settings of a node. The host validates them when it parses its options.
 #[derive(Clone, Debug)]
@@ -69,8 +69,8 @@ pub struct NodeConfig {
 /// Encryption of connections between members.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsConfig {
-    /// The certificates. Read at start and by [`crate::Node::reload_tls`].
-    pub files: TlsFiles,
+    /// What members show to each other. Read at start and by [`crate::Node::reload_tls`].
+    pub credentials: Credentials,
     /// Also accept members that do not encrypt, during a change from one to the other. Anyone who
     /// can alter traffic can then keep members from encrypting.
     pub accept_plain: bool,

@@ -62,5 +62,7 @@ pub use synod_member::{
     OutcomeDecision, PayloadError, ProposalResult, QuorumLossPolicy, Setting, StartMode,
     StateTransferEvent, View, ViewMember, WaitPolicy,
 };
-pub use synod_tls::{TlsError, TlsFiles, TlsSettingNames, names_tls13_suite};
+pub use synod_tls::{
+    Credentials, GroupSecret, SecretFile, TlsError, TlsFiles, TlsSettingNames, names_tls13_suite,
+};
 pub use synod_wire::{DataState, OUR_VERSIONS};

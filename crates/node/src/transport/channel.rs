@@ -9,11 +9,16 @@ use std::net::TcpStream;
 use synod_tls::{PeerCredential, TlsStream};
 
 use super::dial::TimedSocket;
+use super::open_channels::Listed;
 
 /// A connection, used by one thread.
 pub(super) enum Channel {
     Plain(TimedSocket),
-    Encrypted(Box<TlsStream<TimedSocket>>),
+    Encrypted {
+        stream: Box<TlsStream<TimedSocket>>,
+        /// For as long as the channel lives.
+        _listed: Listed,
+    },
 }
 
 impl Channel {
@@ -21,8 +26,11 @@ impl Channel {
         Channel::Plain(socket)
     }
 
-    pub(super) fn encrypted(stream: TlsStream<TimedSocket>) -> Channel {
-        Channel::Encrypted(Box::new(stream))
+    pub(super) fn encrypted(stream: TlsStream<TimedSocket>, listed: Listed) -> Channel {
+        Channel::Encrypted {
+            stream: Box::new(stream),
+            _listed: listed,
+        }
     }
 
     /// What the peer has proven in the handshake.
@@ -30,7 +38,7 @@ impl Channel {
     pub(super) fn peer(&self) -> &PeerCredential {
         match self {
             Channel::Plain(_) => &PeerCredential::None,
-            Channel::Encrypted(stream) => stream.peer(),
+            Channel::Encrypted { stream, .. } => stream.peer(),
         }
     }
 
@@ -38,7 +46,7 @@ impl Channel {
     pub(super) fn stream(&self) -> &TcpStream {
         match self {
             Channel::Plain(socket) => socket.stream(),
-            Channel::Encrypted(stream) => stream.get_ref().stream(),
+            Channel::Encrypted { stream, .. } => stream.get_ref().stream(),
         }
     }
 
@@ -46,7 +54,7 @@ impl Channel {
     pub(super) fn no_limit(&mut self) -> io::Result<()> {
         match self {
             Channel::Plain(socket) => socket.no_limit(),
-            Channel::Encrypted(stream) => stream.get_mut().no_limit(),
+            Channel::Encrypted { stream, .. } => stream.get_mut().no_limit(),
         }
     }
 }
@@ -55,7 +63,7 @@ impl Read for Channel {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self {
             Channel::Plain(socket) => socket.read(buffer),
-            Channel::Encrypted(stream) => stream.read(buffer),
+            Channel::Encrypted { stream, .. } => stream.read(buffer),
         }
     }
 }
@@ -64,21 +72,21 @@ impl Write for Channel {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
             Channel::Plain(socket) => socket.write(bytes),
-            Channel::Encrypted(stream) => stream.write(bytes),
+            Channel::Encrypted { stream, .. } => stream.write(bytes),
         }
     }
 
     fn write_vectored(&mut self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
         match self {
             Channel::Plain(socket) => socket.write_vectored(parts),
-            Channel::Encrypted(stream) => stream.write_vectored(parts),
+            Channel::Encrypted { stream, .. } => stream.write_vectored(parts),
         }
     }
 
     fn flush(&mut self) -> io::Result<()> {
         match self {
             Channel::Plain(socket) => socket.flush(),
-            Channel::Encrypted(stream) => stream.flush(),
+            Channel::Encrypted { stream, .. } => stream.flush(),
         }
     }
 }

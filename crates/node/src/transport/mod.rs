@@ -16,6 +16,7 @@ mod lane_queue;
 mod link;
 mod log_rate_limit;
 mod network;
+mod open_channels;
 mod outbound_answers;
 mod security;
 mod session_registry;
@@ -268,9 +269,13 @@ impl Transport {
 
     /// See [`Security::reload`].
     pub(crate) fn reload_tls(&self) -> Result<(), TlsError> {
-        self.security.reload()?;
-        self.host
-            .log(synod_member::Level::Info, &self.security.summary());
+        let closed = self.security.reload()?;
+        let summary = self.security.summary();
+        let text = match closed {
+            0 => summary,
+            _ => format!("{summary}; closed {closed} connections by a secret that was removed"),
+        };
+        self.host.log(synod_member::Level::Info, &text);
         Ok(())
     }
 

@@ -10,12 +10,13 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use synod_member::{Host, Setting};
-use synod_tls::{FIRST_BYTE, Tls, TlsError, TlsHandshakeError};
+use synod_tls::{FIRST_BYTE, Tls, TlsError, TlsHandshakeError, TlsStream};
 use synod_wire::handshake::HANDSHAKE_FRAME_MAX;
 use synod_wire::{FrameWriter, HelloReply, RefuseReason, write_reply};
 
 use super::channel::Channel;
 use super::dial::TimedSocket;
+use super::open_channels::OpenChannels;
 use crate::config::TlsConfig;
 
 /// How long a refused caller may take to close its connection.
@@ -35,6 +36,7 @@ struct Encryption {
     config: TlsConfig,
     /// What new connections use.
     current: RwLock<Arc<Tls>>,
+    open: Arc<OpenChannels>,
 }
 
 /// How the host spells the settings that texts name.
@@ -53,8 +55,7 @@ pub(super) enum SecurityError {
     Io(#[from] io::Error),
     /// The caller encrypts, this member does not.
     #[error(
-        "it encrypts its connections ({encryption} there), this member does not: set {encryption} \
-         and its certificates here too"
+        "it encrypts its connections ({encryption} there), this member does not: set the same here"
     )]
     NotEncryptedHere {
         /// The setting, as the host spells it.
@@ -74,7 +75,7 @@ pub(super) enum SecurityError {
 }
 
 impl Security {
-    /// Reads the certificates, if connections are to be encrypted.
+    /// Reads the credentials, if connections are to be encrypted.
     pub(crate) fn new(config: Option<TlsConfig>, host: &dyn Host) -> Result<Security, TlsError> {
         let names = SettingNames {
             encryption: host.setting_name(Setting::Encryption),
@@ -84,10 +85,10 @@ impl Security {
         Ok(Security { tls, names })
     }
 
-    /// Reads the certificates again, for connections opened from now on. On an error those in use
-    /// stay.
-    pub(crate) fn reload(&self) -> Result<(), TlsError> {
-        self.tls.as_ref().map_or(Ok(()), Encryption::reload)
+    /// Reads the credentials again, for connections opened from now on, and closes those that they
+    /// refuse; gives the number of those. On an error the credentials in use stay.
+    pub(crate) fn reload(&self) -> Result<usize, TlsError> {
+        self.tls.as_ref().map_or(Ok(0), Encryption::reload)
     }
 
     /// What is in use, in a line for the log.
@@ -118,7 +119,7 @@ impl Security {
     ) -> Result<Channel, TlsHandshakeError> {
         match &self.tls {
             None => Ok(Channel::plain(socket)),
-            Some(tls) => Ok(Channel::encrypted(tls.current().connect(socket)?)),
+            Some(tls) => Ok(tls.channel(tls.current().connect(socket)?)?),
         }
     }
 
@@ -128,7 +129,7 @@ impl Security {
         let encrypts = socket.peek()? == Some(FIRST_BYTE);
         match (&self.tls, encrypts) {
             (None, false) => Ok(Channel::plain(socket)),
-            (Some(tls), true) => accept(&tls.current(), socket),
+            (Some(tls), true) => Ok(tls.channel(accept(&tls.current(), socket)?)?),
             (Some(_), false) if self.may_fall_back() => Ok(Channel::plain(socket)),
             (None, true) => Err(refuse(socket, self.not_encrypted_here())),
             (Some(_), false) => Err(refuse(socket, self.not_encrypted_there())),
@@ -150,14 +151,31 @@ impl Security {
 
 impl Encryption {
     fn load(config: TlsConfig) -> Result<Encryption, TlsError> {
-        let current = RwLock::new(Arc::new(Tls::load(&config.files)?));
-        Ok(Encryption { config, current })
+        let current = RwLock::new(Arc::new(config.credentials.load()?));
+        Ok(Encryption {
+            config,
+            current,
+            open: Arc::default(),
+        })
     }
 
-    fn reload(&self) -> Result<(), TlsError> {
-        let fresh = Arc::new(Tls::load(&self.config.files)?);
-        *self.current.write().unwrap_or_else(PoisonError::into_inner) = fresh;
-        Ok(())
+    fn reload(&self) -> Result<usize, TlsError> {
+        let fresh = Arc::new(self.config.credentials.load()?);
+        *self.current.write().unwrap_or_else(PoisonError::into_inner) = fresh.clone();
+        Ok(self.open.close_unless(|proof| fresh.accepts(proof)))
+    }
+
+    /// Makes a channel of a connection after its handshake.
+    fn channel(&self, stream: TlsStream<TimedSocket>) -> io::Result<Channel> {
+        let listed = self
+            .open
+            .list(stream.get_ref().stream(), stream.proof().clone())?;
+        // A reload during the handshake either finds the connection in the list, or is seen here.
+        if !self.current().accepts(stream.proof()) {
+            let text = "the secret that it was opened with has been removed meanwhile";
+            return Err(io::Error::other(text));
+        }
+        Ok(Channel::encrypted(stream, listed))
     }
 
     fn current(&self) -> Arc<Tls> {
@@ -166,10 +184,10 @@ impl Encryption {
     }
 }
 
-fn accept(tls: &Tls, socket: TimedSocket) -> Result<Channel, SecurityError> {
+fn accept(tls: &Tls, socket: TimedSocket) -> Result<TlsStream<TimedSocket>, SecurityError> {
     let handle = socket.stream().try_clone()?;
     match tls.accept(socket) {
-        Ok(stream) => Ok(Channel::encrypted(stream)),
+        Ok(stream) => Ok(stream),
         Err(error) => {
             part(&handle);
             Err(error.into())
@@ -182,7 +200,7 @@ fn accept(tls: &Tls, socket: TimedSocket) -> Result<Channel, SecurityError> {
 fn refuse(mut socket: TimedSocket, error: SecurityError) -> SecurityError {
     let text = match &error {
         SecurityError::NotEncryptedThere { encryption, .. } => {
-            format!("its connections are encrypted: set {encryption} and certificates here too")
+            format!("its connections are encrypted ({encryption} there): set the same here")
         }
         SecurityError::NotEncryptedHere { encryption } => {
             format!("its connections are not encrypted ({encryption})")

@@ -5,14 +5,14 @@ use std::io::Write;
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use synod_node::{NodeConfig, NodeError, StartMode, TlsConfig};
+use synod_node::{Credentials, NodeConfig, NodeError, StartMode, TlsConfig};
 
 use crate::certificates::{Authority, Kind};
 use crate::support::{CHUNK_BYTES, Group, Member, eventually, seqno_of};
 
 fn encrypted(authority: &Authority, name: &str, kind: Kind) -> Option<TlsConfig> {
     Some(TlsConfig {
-        files: authority.issue(name, kind),
+        credentials: Credentials::Certificates(authority.issue(name, kind)),
         accept_plain: false,
     })
 }
@@ -74,7 +74,7 @@ fn member_in_clear_is_refused_by_an_encrypted_group() {
     stray.start(StartMode::Join).unwrap();
     stray.host.wait("refusal", |record| record.failed.is_some());
     let why = stray.host.lock().failed.clone().unwrap();
-    assert!(why.contains("set encryption"), "{why}");
+    assert!(why.contains("encryption there"), "{why}");
     assert!(stray.host.lock().says("are not encrypted"));
     home.members[0].host.wait("the refusal", |record| {
         record.says("it does not encrypt its connections, this member does")
@@ -156,9 +156,12 @@ fn group_changes_from_clear_to_encrypted_one_member_at_a_time() {
 fn member_that_should_encrypt_and_cannot_does_not_start() {
     let authority = Authority::new("ca");
     let mut member = Member::new("one", "missing");
-    member.config.tls = encrypted(&authority, "one", Kind::Good);
-    let key = &member.config.tls.as_ref().unwrap().files.key;
-    fs::remove_file(key).unwrap();
+    let files = authority.issue("one", Kind::Good);
+    fs::remove_file(&files.key).unwrap();
+    member.config.tls = Some(TlsConfig {
+        credentials: Credentials::Certificates(files),
+        accept_plain: false,
+    });
     let error = member.start(StartMode::Bootstrap).unwrap_err();
     assert!(matches!(error, NodeError::Tls(_)), "{error}");
     let text = error.to_string();

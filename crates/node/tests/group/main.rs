@@ -19,5 +19,6 @@ mod orders;
 mod partitions;
 mod refusals;
 mod repair;
+mod secret;
 
 mod weights;

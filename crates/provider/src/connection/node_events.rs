@@ -115,7 +115,7 @@ fn spelling(setting: Setting) -> &'static str {
         Setting::GroupAddress => "wsrep_cluster_address",
         Setting::ListenAddress => "base_port or gmcast.listen_addr",
         Setting::LogRetainSize => "synod.log_retain_size",
-        Setting::Encryption => "socket.ssl",
+        Setting::Encryption => "synod.secret_file or socket.ssl",
         Setting::AcceptUnencrypted => "socket.dynamic",
     }
 }

@@ -5,7 +5,7 @@
 
 use std::path::PathBuf;
 
-use synod_node::{TlsConfig, TlsFiles, TlsSettingNames, names_tls13_suite};
+use synod_node::{Credentials, TlsConfig, TlsFiles, TlsSettingNames, names_tls13_suite};
 
 use super::error::{Notice, OptionsError};
 use super::table::SPECS;
@@ -32,14 +32,14 @@ impl Options {
         let path = |key| PathBuf::from(self.text(key));
         let path_if_set = |key| (!self.text(key).is_empty()).then(|| path(key));
         self.encrypts().then(|| TlsConfig {
-            files: TlsFiles {
+            credentials: Credentials::Certificates(TlsFiles {
                 certificate: path(key::SOCKET_SSL_CERT),
                 key: path(key::SOCKET_SSL_KEY),
                 authorities: path_if_set(key::SOCKET_SSL_CA),
                 password: path_if_set(key::SOCKET_SSL_PASSWORD_FILE),
                 ciphers: self.text(key::SOCKET_SSL_CIPHER).to_owned(),
                 names: SETTING_NAMES,
-            },
+            }),
             accept_plain: self.bool(key::SOCKET_DYNAMIC),
         })
     }

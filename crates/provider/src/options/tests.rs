@@ -1,5 +1,7 @@
 //! What option strings, defaults and changes at run time lead to.
 
+use synod_node::Credentials;
+
 use super::*;
 
 fn defaults() -> Defaults {
@@ -215,12 +217,15 @@ fn encryption_has_galeras_options() {
          socket.ssl_password_file=/p;socket.dynamic=yes;socket.ssl_cipher=TLS_AES_128_GCM_SHA256",
     );
     let tls = set.tls().unwrap();
-    assert_eq!(tls.files.certificate.to_str(), Some("/c.pem"));
-    assert_eq!(tls.files.key.to_str(), Some("/k.pem"));
+    let Credentials::Certificates(files) = tls.credentials else {
+        panic!("{tls:?}");
+    };
+    assert_eq!(files.certificate.to_str(), Some("/c.pem"));
+    assert_eq!(files.key.to_str(), Some("/k.pem"));
     let path = |path: &str| Some(std::path::PathBuf::from(path));
-    assert_eq!(tls.files.authorities, path("/ca.pem"));
-    assert_eq!(tls.files.password, path("/p"));
-    assert_eq!(tls.files.ciphers, "TLS_AES_128_GCM_SHA256");
+    assert_eq!(files.authorities, path("/ca.pem"));
+    assert_eq!(files.password, path("/p"));
+    assert_eq!(files.ciphers, "TLS_AES_128_GCM_SHA256");
     assert!(tls.accept_plain);
 }
 
