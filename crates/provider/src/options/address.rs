@@ -3,6 +3,7 @@
 //! IPv6 addresses are written in brackets. A missing port is filled in where the address is used.
 
 use std::fmt;
+use std::net::IpAddr;
 
 /// Port of the group if none is given.
 pub const DEFAULT_PORT: u16 = 4567;
@@ -55,6 +56,13 @@ impl Address {
             port,
             tls,
         })
+    }
+
+    /// Whether only processes of this machine reach it. A name other than `localhost` is not looked
+    /// up, and does not count.
+    pub fn is_loopback(&self) -> bool {
+        let ip = self.host.parse::<IpAddr>();
+        ip.is_ok_and(|ip| ip.to_canonical().is_loopback()) || self.host == "localhost"
     }
 
     /// The host, in brackets if a port could not follow it otherwise.
@@ -157,6 +165,30 @@ mod tests {
         ];
         for text in cases {
             assert!(Address::parse(text).is_err(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn loopback_addresses_are_told_from_others() {
+        let cases = [
+            ("127.0.0.1:4567", true),
+            ("127.0.1.1", true),
+            ("[::1]:4567", true),
+            ("[::ffff:127.0.0.1]", true),
+            ("tcp://localhost:4567", true),
+            ("0.0.0.0:4567", false),
+            ("[::]", false),
+            ("10.0.0.1", false),
+            ("[::ffff:10.0.0.1]", false),
+            ("localhost.example.com", false),
+            ("127.0.0.1.example.com", false),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(
+                Address::parse(text).unwrap().is_loopback(),
+                expected,
+                "{text}"
+            );
         }
     }
 

@@ -78,7 +78,10 @@ fn default_text(default: DefaultValue) -> String {
         DefaultValue::DataDir => "data directory".to_owned(),
         DefaultValue::NodeHost => "host of `wsrep_node_address`".to_owned(),
         DefaultValue::NodePort => "port of `wsrep_node_address`, or 4567".to_owned(),
-        DefaultValue::AnyAtBasePort => "`tcp://0.0.0.0:` and `base_port`".to_owned(),
+        DefaultValue::AnyAtBasePort => {
+            "`tcp://0.0.0.0:` and `base_port`; at `base_host` if that is a loopback address"
+                .to_owned()
+        }
         DefaultValue::NodeHostNextPort => "`base_host` and `base_port` + 1".to_owned(),
         DefaultValue::Timing(period) => format!("`{}`", period.default_text()),
     }

@@ -213,9 +213,9 @@ pub(super) const GALERA: [OptionSpec; 94] = [
     int("repl.proto_max", "11", 0, i64::MAX).ignored("members agree on versions by themselves"),
     int("socket.checksum", "2", 0, 2).ignored(CHECKSUMS),
     bool("socket.dynamic", "false").hidden().works(
-        "With socket.ssl, connections without encryption are accepted too, for the time \
-             of a change to encryption. Outgoing connections are encrypted if the other \
-             member can.",
+        "With socket.ssl or synod.secret_file, connections without encryption are accepted too, \
+             for the time of a change to encryption. Outgoing connections are encrypted if the \
+             other member can.",
     ),
     text("socket.recv_buf_size", "auto")
         .unit("bytes")
@@ -253,7 +253,8 @@ pub(super) const GALERA: [OptionSpec; 94] = [
         .unit("path")
         .works("File whose first line decrypts socket.ssl_key."),
     bool("socket.ssl_reload", "no").trigger().hidden().works(
-        "Reads the certificates again; connections opened afterwards use them. If the \
-             new certificates are refused, those in use stay.",
+        "Reads the certificates, or the group secret, again; connections opened afterwards use \
+             them, and those by a secret that was removed are closed. If the files cannot be \
+             used, what is in use stays.",
     ),
 ];

@@ -122,6 +122,8 @@ keys! {
     ELECTION_TIMEOUT: DurationKey = "synod.election_timeout";
     /// `synod.heartbeat_period`
     HEARTBEAT_PERIOD: DurationKey = "synod.heartbeat_period";
+    /// `synod.insecure`
+    INSECURE: BoolKey = "synod.insecure";
     /// `synod.leader_handover`
     LEADER_HANDOVER: BoolKey = "synod.leader_handover";
     /// `synod.leader_weight`
@@ -142,6 +144,8 @@ keys! {
     LOG_SEGMENT_SIZE: IntKey = "synod.log_segment_size";
     /// `synod.max_pending_size`
     MAX_PENDING_SIZE: IntKey = "synod.max_pending_size";
+    /// `synod.secret_file`
+    SECRET_FILE: TextKey = "synod.secret_file";
     /// `synod.voter`
     VOTER: BoolKey = "synod.voter";
     /// `synod.rejoin_timeout`

@@ -8,13 +8,14 @@
 //! - `own`, `galera`: every option with its default and its text, the source of `docs/options.md`;
 //! - `list`: the syntax `name=value;name=value`; `value`: the syntax of values;
 //! - [`key`]: typed names for reading options; `live`: options read on hot paths;
-//! - `timing`, `encryption`: options that are checked together;
+//! - `timing`, `encryption`, `exposure`: options that are checked together;
 //! - [`ClusterUrl`]: cluster addresses.
 
 mod address;
 mod document;
 mod encryption;
 mod error;
+mod exposure;
 mod galera;
 pub mod key;
 mod list;
@@ -33,6 +34,7 @@ use synod_node::{LeaderPreference, LeaderWeight};
 pub use address::{Address, DEFAULT_PORT};
 pub use document::markdown_tables;
 pub use error::{Notice, OptionsError};
+pub use exposure::{ExposedError, Exposure};
 pub use table::{DefaultValue, Meaning, OptionSpec, SPECS, Settable};
 pub use timing::Period;
 pub use url::{ClusterUrl, UrlError};
@@ -130,8 +132,8 @@ impl Options {
     /// [`Options::new`], it makes the same options.
     pub fn to_text(&self) -> String {
         let listed = SPECS.iter().zip(&self.slots).filter(|(spec, slot)| {
-            // FLUSH SSL has the certificates read again only where it finds this name.
-            let reloads = spec.name == RELOAD && self.encrypts();
+            // FLUSH SSL has the credentials read again only where it finds this name.
+            let reloads = spec.name == RELOAD && self.has_credentials();
             spec.listed || slot.is_set || reloads
         });
         listed
@@ -279,12 +281,17 @@ impl Options {
 
         let base_port = self.int(key::BASE_PORT);
         let base_host = self.text(key::BASE_HOST).to_owned();
-        // A member that the others know by an IPv6 address must be found there.
-        let is_ipv6 = Address::parse(&base_host).is_ok_and(|address| address.host.contains(':'));
-        let any = if is_ipv6 { "[::]" } else { "0.0.0.0" };
+        let own = Address::parse(&base_host).ok();
+        let listen_at = match &own {
+            // Others on this machine reach it there, and nothing else does.
+            Some(own) if own.is_loopback() => own.host_text(),
+            // A member that the others know by an IPv6 address must be found there.
+            Some(own) if own.host.contains(':') => "[::]".to_owned(),
+            _ => "0.0.0.0".to_owned(),
+        };
         self.default_to(
             DefaultValue::AnyAtBasePort,
-            format!("tcp://{any}:{base_port}"),
+            format!("tcp://{listen_at}:{base_port}"),
         );
         let ist = if base_host.is_empty() {
             String::new()

@@ -9,7 +9,7 @@ use super::table::{DefaultValue, OptionSpec, address, bool, duration, int, text}
 use super::timing::Period;
 
 /// Synod's own options, in alphabetical order.
-pub(super) const OWN: [OptionSpec; 17] = [
+pub(super) const OWN: [OptionSpec; 19] = [
     int("synod.apply_queue_size", "64M", 1 << 20, i64::MAX)
         .dynamic()
         .unit("bytes")
@@ -40,6 +40,11 @@ pub(super) const OWN: [OptionSpec; 17] = [
     duration("synod.heartbeat_period", "")
         .default(DefaultValue::Timing(Period::Heartbeat))
         .works("Time between a leader's heartbeats. It must be shorter than synod.lease."),
+    bool("synod.insecure", "no").works(
+        "With yes, this member serves connections in clear from any process that reaches its \
+             port. With no, it starts only with synod.secret_file, with certificates \
+             (socket.ssl), or if it listens on loopback addresses only.",
+    ),
     bool("synod.leader_handover", "no").dynamic().works(
         "With yes, this member hands leadership over to a voter of higher \
              synod.leader_weight that has kept up for two election timeouts. With no, \
@@ -98,6 +103,11 @@ pub(super) const OWN: [OptionSpec; 17] = [
     duration("synod.rejoin_timeout", "PT10M").works(
         "Time that a member of an existing group waits at start for a majority of that \
              group. It counts only if it is longer than pc.wait_prim_timeout.",
+    ),
+    text("synod.secret_file", "").unit("path").works(
+        "File with the group secret, as 'synod keygen' makes it: one secret a line, of which the \
+             first is this member's, and all are accepted from others. Connections between \
+             members are then encrypted, and only members with the secret are let in.",
     ),
     bool("synod.voter", "yes").works(
         "With no, this member receives and serves everything but does not count for \

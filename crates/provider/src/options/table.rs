@@ -41,7 +41,7 @@ pub enum DefaultValue {
     NodeHost,
     /// The port of the node's address, or 4567.
     NodePort,
-    /// All interfaces, port `base_port`.
+    /// All interfaces, or `base_host` if that is a loopback address; port `base_port`.
     AnyAtBasePort,
     /// `base_host`, the port after `base_port`.
     NodeHostNextPort,

@@ -150,10 +150,10 @@ fn defaults_follow_the_nodes_address_and_port() {
     };
     let (options, _) = Options::new(given.clone(), "").unwrap();
     assert_eq!(options.int(key::BASE_PORT), 5000);
-    assert_eq!(options.listen_address().to_string(), "0.0.0.0:5000");
+    assert_eq!(options.listen_address().to_string(), "127.0.0.1:5000");
 
     let (options, _) = Options::new(given, "base_port=6000").unwrap();
-    assert_eq!(options.listen_address().to_string(), "0.0.0.0:6000");
+    assert_eq!(options.listen_address().to_string(), "127.0.0.1:6000");
     assert!(
         options
             .to_text()
@@ -401,4 +401,96 @@ fn configuration_of_the_servers_own_tests_is_accepted() {
          evs.install_timeout=PT15S;pc.wait_prim_timeout=PT60S;gcache.size=10M;\
          repl.causal_read_timeout=PT90S;pc.ignore_sb=true",
     );
+}
+
+#[test]
+fn group_secret_is_a_credential_that_excludes_certificates() {
+    let set = options("synod.secret_file=/etc/s;socket.dynamic=yes");
+    let tls = set.tls().unwrap();
+    let Credentials::Secret(file) = tls.credentials else {
+        panic!("{tls:?}");
+    };
+    assert_eq!(file.path.to_str(), Some("/etc/s"));
+    assert!(tls.accept_plain);
+    assert!(
+        set.to_text().contains("socket.ssl_reload"),
+        "FLUSH SSL looks for it"
+    );
+    for certificates in ["socket.ssl=yes", "socket.ssl_cert=/c;socket.ssl_key=/k"] {
+        let text = refused(&format!("synod.secret_file=/etc/s;{certificates}")).to_string();
+        assert!(
+            text.contains("'synod.secret_file'") && text.contains("one kind"),
+            "{text}"
+        );
+    }
+    let off = "synod.secret_file=/etc/s;socket.ssl_cert=/c;socket.ssl_key=/k;socket.ssl=no";
+    assert!(matches!(
+        options(off).tls().unwrap().credentials,
+        Credentials::Secret(_)
+    ));
+}
+
+#[test]
+fn member_without_credentials_listens_on_loopback_only_or_is_refused() {
+    let exposure = |node: &str, text: &str| {
+        let defaults = Defaults {
+            node_address: node.to_owned(),
+            ..defaults()
+        };
+        Options::new(defaults, text).unwrap().0.exposure()
+    };
+    for text in ["", "synod.insecure=no", "socket.ssl=no;socket.dynamic=yes"] {
+        let error = exposure("10.0.0.1", text).unwrap_err().to_string();
+        for hint in ["synod keygen", "synod.secret_file=", "0.0.0.0:4567"] {
+            assert!(error.contains(hint), "{error}");
+        }
+    }
+    assert!(exposure("", "").is_err(), "the server knows no address");
+    assert!(exposure("127.0.0.1", "gmcast.listen_addr=tcp://0.0.0.0:4567").is_err());
+    assert!(exposure("127.0.0.1", "synod.listen_addr=10.0.0.1").is_err());
+    for (node, text) in [
+        ("127.0.0.1", ""),
+        ("[::1]:5000", ""),
+        ("localhost:5000", ""),
+        ("10.0.0.1", "base_host=127.0.0.1"),
+        ("10.0.0.1", "gmcast.listen_addr=tcp://127.0.0.1:4567"),
+    ] {
+        assert_eq!(exposure(node, text), Ok(Exposure::Machine), "{node} {text}");
+    }
+    let secret = "synod.secret_file=/s;synod.insecure=yes";
+    assert_eq!(exposure("10.0.0.1", secret), Ok(Exposure::Members));
+}
+
+#[test]
+fn member_whose_own_address_is_loopback_listens_there_only() {
+    for (node, listen) in [
+        ("127.0.0.1", "127.0.0.1:4567"),
+        ("127.0.0.1:5000", "127.0.0.1:5000"),
+        ("[::1]:5000", "[::1]:5000"),
+        ("10.0.0.1", "0.0.0.0:4567"),
+        ("[2001:db8::1]", "[::]:4567"),
+    ] {
+        let defaults = Defaults {
+            node_address: node.to_owned(),
+            ..defaults()
+        };
+        let (options, _) = Options::new(defaults, "").unwrap();
+        assert_eq!(options.listen_address().to_string(), listen, "{node}");
+    }
+}
+
+#[test]
+fn what_lets_anyone_in_is_warned_of_at_every_start() {
+    let warning = |text: &str| options(text).exposure().unwrap().warning();
+    let insecure = warning("synod.insecure=yes").unwrap();
+    assert!(
+        insecure.contains("neither encrypted nor authenticated"),
+        "{insecure}"
+    );
+    let changing = warning("synod.secret_file=/s;socket.dynamic=yes").unwrap();
+    assert!(changing.contains("socket.dynamic=yes"), "{changing}");
+    assert_eq!(warning("synod.secret_file=/s"), None);
+    assert_eq!(warning("gmcast.listen_addr=tcp://127.0.0.1"), None);
+    let (_, update) = Options::new(defaults(), "synod.secret_file=/s;synod.insecure=1").unwrap();
+    assert_eq!(update.notices.len(), 1, "{:?}", update.notices);
 }

@@ -1,5 +1,5 @@
-//! `socket.ssl_reload`: reads the certificates again. If they are refused, those read before stay
-//! in use: a mistake in a file never costs a running member its connections.
+//! `socket.ssl_reload`: reads the certificates, or the group secret, again. If they are refused,
+//! those read before stay in use: a mistake in a file never costs a running member its connections.
 
 use super::Provider;
 use crate::api::Status;
@@ -16,7 +16,7 @@ impl Provider {
             Some(node) => match node.reload_tls() {
                 Ok(()) => Status::Ok,
                 Err(error) => self.log_error(format!(
-                    "socket.ssl_reload: {error}. The certificates read before stay in use"
+                    "socket.ssl_reload: {error}. The credentials read before stay in use"
                 )),
             },
         }

@@ -63,6 +63,7 @@ impl Provider {
         bootstrap: bool,
     ) -> Result<Arc<Connection>, String> {
         self.close_last()?;
+        self.check_exposure()?;
         let config = self.node_config(name, url);
         let mode = if bootstrap {
             StartMode::Bootstrap
@@ -103,6 +104,15 @@ impl Provider {
                 Err(why)
             }
         }
+    }
+
+    /// Refuses to let anyone in, unless the operator has said so; then warns.
+    fn check_exposure(&self) -> Result<(), String> {
+        let exposure = self.options().exposure().map_err(|e| e.to_string())?;
+        if let Some(warning) = exposure.warning() {
+            self.callbacks.log(LogLevel::Warn, &warning);
+        }
+        Ok(())
     }
 
     /// Sees to it that nothing of the last connection is left.

@@ -2,6 +2,7 @@
 //! and provider demands of both together, from `connect` to `free`.
 #![allow(missing_docs)]
 
+mod credentials;
 mod disconnect;
 mod extremes;
 mod inconsistency;

@@ -1,0 +1,55 @@
+//! Which servers start, by what protects them.
+
+use wsrep_sys::*;
+
+use crate::server::*;
+
+fn server(options: &str) -> Server {
+    Server::with("n1", &new_dir(), free_port(), UNDEFINED, options)
+}
+
+#[test]
+fn server_that_any_process_could_speak_to_does_not_start_and_says_what_to_do() {
+    let everywhere = format!("gmcast.listen_addr=tcp://0.0.0.0:{}", free_port());
+    let set_at_start = server(&everywhere);
+    let set_by_address = server("");
+    let address = format!("gcomm://?{everywhere}");
+    for (server, address) in [(set_at_start, "gcomm://"), (set_by_address, &address)] {
+        assert_eq!(server.connect(address, true), WSREP_NODE_FAIL);
+        for text in ["without credentials", "synod keygen", "synod.secret_file="] {
+            assert!(server.inner.logged(text), "{:?}", server.inner.log_lines());
+        }
+    }
+}
+
+#[test]
+fn insecure_server_starts_and_warns_each_time() {
+    let server = server("synod.insecure=yes");
+    for starts in 1..=2 {
+        assert_eq!(server.connect("gcomm://", true), WSREP_OK);
+        let lines = server.inner.log_lines();
+        let warnings = lines.iter().filter(|(level, text)| {
+            *level == WSREP_LOG_WARN && text.contains("neither encrypted nor authenticated")
+        });
+        assert_eq!(warnings.count(), starts, "{lines:?}");
+        assert_eq!(server.disconnect(), WSREP_OK);
+    }
+}
+
+#[test]
+fn unusable_secret_is_named_with_its_file_and_line() {
+    let dir = new_dir();
+    let path = dir.join("secret");
+    std::fs::create_dir_all(&dir).unwrap();
+    std::fs::write(&path, "# mine\nsynod-secret-v1-0123").unwrap();
+    let closed = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+    std::fs::set_permissions(&path, closed).unwrap();
+    let server = server(&format!("synod.secret_file={}", path.display()));
+    assert_eq!(server.connect("gcomm://", true), WSREP_NODE_FAIL);
+    let named = format!("line 2 of {} (synod.secret_file)", path.display());
+    assert!(
+        server.inner.logged(&named),
+        "{:?}",
+        server.inner.log_lines()
+    );
+}
