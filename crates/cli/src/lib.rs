@@ -1,6 +1,7 @@
 //! The parts of the `synod` program.
 //!
 //! - [`demo`]: the commands `synod demo …`, their progress and their texts.
+//! - [`keygen`]: `synod keygen`, which makes a group secret.
 //! - [`log_tool`]: the commands `synod log …`, which read a durable log offline.
 //!
 //! Real clocks and waiting are allowed here (and nowhere below `node`). Every wait is for a
@@ -9,4 +10,5 @@
 #![forbid(unsafe_code)]
 
 pub mod demo;
+pub mod keygen;
 pub mod log_tool;

@@ -8,7 +8,7 @@
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use synod_cli::{demo, log_tool};
+use synod_cli::{demo, keygen, log_tool};
 
 /// Group replication for MariaDB by consensus: demo cluster and tools
 #[derive(Debug, Parser)]
@@ -22,6 +22,8 @@ struct Cli {
 enum Command {
     /// A cluster on this machine to try things with
     Demo(demo::DemoArgs),
+    /// Make a group secret
+    Keygen(keygen::KeygenArgs),
     /// Read a durable log offline
     Log(log_tool::LogArgs),
 }
@@ -31,6 +33,7 @@ fn main() -> ExitCode {
         Command::Demo(arguments) => {
             demo::run(&arguments).map_err(|e| (e.exit_code(), e.to_string()))
         }
+        Command::Keygen(arguments) => keygen::run(&arguments).map_err(|e| (1, e.to_string())),
         Command::Log(arguments) => {
             log_tool::run(&arguments).map_err(|e| (e.exit_code(), e.to_string()))
         }
