@@ -372,6 +372,9 @@ impl Cluster {
             self.user.give(&files.error_log)?;
         }
         if files.has_data() {
+            if !self.settings.recovers {
+                return Ok(None);
+            }
             return recover::recovered_position(&self.settings, node, &self.user);
         }
         if bootstrap {

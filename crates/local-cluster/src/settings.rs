@@ -76,6 +76,10 @@ pub struct Settings {
     /// Kill the servers when this process dies. For tests, never for the demo. Not stored.
     #[serde(skip)]
     pub die_with_parent: bool,
+    /// Ask a database for its position before its server starts, as Debian's service unit does.
+    /// Otherwise the server is started as in a container. Not stored.
+    #[serde(skip, default = "default_recovers")]
+    pub recovers: bool,
     /// Deviations by node number.
     #[serde(default)]
     pub overrides: BTreeMap<u8, NodeOverrides>,
@@ -84,6 +88,10 @@ pub struct Settings {
 /// A full copy of a small database takes seconds; a busy machine with two cores needs patience.
 fn default_start_timeout() -> Duration {
     Duration::from_secs(240)
+}
+
+fn default_recovers() -> bool {
+    true
 }
 
 impl Settings {
@@ -103,6 +111,7 @@ impl Settings {
             provider_options: String::new(),
             start_timeout: default_start_timeout(),
             die_with_parent: false,
+            recovers: default_recovers(),
             overrides: BTreeMap::new(),
         })
     }
