@@ -17,6 +17,7 @@
 //! | `transaction` | this server's clients: certify, commit order, replay, streaming, TOI |
 //! | `apply` | ordered actions: sequencer, applier threads, inconsistency, causal reads |
 //! | [`position`] | where the database is, and `grastate.dat` |
+//! | `server_program` | runs the server's own program for its settings and its position |
 //! | [`status`] | `SHOW STATUS LIKE 'wsrep_%'`: variables, counters; `docs/status.md` |
 //!
 //! # One commit's way
@@ -49,6 +50,7 @@ pub mod fuzzing;
 pub mod options;
 pub mod position;
 pub mod provider;
+mod server_program;
 pub mod status;
 mod transaction;
 

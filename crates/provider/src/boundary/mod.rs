@@ -16,6 +16,7 @@ mod callbacks;
 mod convert;
 mod exports;
 mod host;
+mod process_exit;
 mod stats;
 mod table;
 mod threads;
@@ -29,5 +30,7 @@ pub use exports::{
     wsrep_init_config_service_v1, wsrep_init_event_service_v1, wsrep_interface_version,
     wsrep_loader, wsrep_node_isolation_mode_set_v1,
 };
+pub(crate) use process_exit::at_process_exit;
+pub use process_exit::run_exit_tasks;
 pub use table::{PROVIDER_NAME, PROVIDER_VENDOR, PROVIDER_VERSION, fill_table};
 pub(crate) use threads::spawn;

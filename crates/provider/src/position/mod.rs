@@ -1,14 +1,19 @@
 //! Where the database is: what the next connection starts from, and what `grastate.dat` says.
 //!
-//! | the database                              | the file              |
-//! |-------------------------------------------|-----------------------|
-//! | at rest after a clean stop                | group, position       |
-//! | changing, or the server was killed        | group, -1             |
-//! | being replaced by a copy, or not trusted  | no group, -1          |
+//! | the database                                     | the file              |
+//! |--------------------------------------------------|-----------------------|
+//! | closed after a clean stop                        | group, position       |
+//! | changing, not closed yet, or the server was killed | group, -1           |
+//! | being replaced by a copy, or not trusted         | no group, -1          |
 //!
-//! In the second case the engine knows its position (`--wsrep-recover`). In the third it must not
-//! be believed: half a copy, or a database that differs from the others', has a position too.
+//! In the second case the engine knows its position, and is asked for it at the next start
+//! (`--wsrep-recover`). In the third it must not be believed: half a copy, or a database that
+//! differs from the others', has a position too.
+//!
+//! The server takes its leave from the provider before it closes its engines, which may still hold
+//! commits in memory then. So the position of a clean stop is written when the process exits.
 
+mod engine_files;
 pub mod grastate;
 
 use std::path::PathBuf;
@@ -17,6 +22,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use synod_node::{DatabasePosition, GroupId, Seqno};
 
 use crate::api::{Callbacks, Gtid, LogLevel};
+use crate::server_program::ServerProgram;
 use grastate::{GrastateError, SavedPosition};
 
 const UNKNOWN: Seqno = Seqno(-1);
@@ -36,6 +42,15 @@ impl Known {
             is_last_member: false,
         }
     }
+
+    fn saved(self, seqno: Seqno) -> SavedPosition {
+        SavedPosition {
+            group: self.position.group,
+            seqno: seqno.0,
+            safe_to_bootstrap: self.is_last_member,
+            last_member: self.is_last_member,
+        }
+    }
 }
 
 /// Knows where the database is, and keeps `grastate.dat` up to date.
@@ -49,7 +64,8 @@ pub(crate) struct PositionKeeper {
 
 impl PositionKeeper {
     /// Decides where the database is at start. `start` is `wsrep_start_position`: what the engine
-    /// itself says is better than what was saved at a clean stop.
+    /// itself says is better than what was saved at a clean stop. If neither says anything,
+    /// `recover` asks the engine, or logs why it cannot.
     ///
     /// # Errors
     /// An unreadable file.
@@ -57,8 +73,13 @@ impl PositionKeeper {
         data_dir: PathBuf,
         start: Gtid,
         callbacks: Callbacks,
+        recover: impl FnOnce() -> Option<Gtid>,
     ) -> Result<PositionKeeper, GrastateError> {
         let saved = grastate::read(&data_dir)?;
+        let start = match must_recover(start, saved) {
+            true => recover().unwrap_or(start),
+            false => start,
+        };
         let may_bootstrap =
             saved.is_some_and(|saved| saved.safe_to_bootstrap && !saved.last_member);
         let (position, notice) = start_position(start, saved);
@@ -94,8 +115,10 @@ impl PositionKeeper {
         self.set(&mut self.lock(), Known::at(position));
     }
 
-    /// The database is at rest. Not if it must not be used: that may have turned out on another
-    /// thread while the caller found it at rest.
+    /// The database is at rest, where another connection of this process may begin. Not if it must
+    /// not be used: that may have turned out on another thread while the caller found it at rest.
+    ///
+    /// The file does not say so before [`PositionKeeper::process_exits`].
     pub(crate) fn settled(&self, group: GroupId, seqno: i64) {
         let mut current = self.lock();
         if current.position.group == group {
@@ -107,6 +130,17 @@ impl PositionKeeper {
                 is_last_member,
             };
             self.set(&mut current, known);
+        }
+    }
+
+    /// The process ends in order. If the database is at rest, and its engine has closed and with
+    /// that flushed it, the file says where it is. The server is gone: nothing is logged.
+    pub(crate) fn process_exits(&self) {
+        let known = *self.lock();
+        let is_at_rest = known.position.seqno != UNKNOWN;
+        if is_at_rest && !engine_files::are_open() {
+            // If it fails, the file still says that the position is unknown, which is safe.
+            let _ = grastate::write(&self.data_dir, &known.saved(known.position.seqno));
         }
     }
 
@@ -136,18 +170,36 @@ impl PositionKeeper {
     /// Under the lock, so that the file ends as the position does.
     fn set(&self, current: &mut Known, known: Known) {
         *current = known;
-        let Known {
-            position,
-            is_last_member,
-        } = known;
-        let saved = SavedPosition {
-            group: position.group,
-            seqno: position.seqno.0,
-            safe_to_bootstrap: is_last_member,
-            last_member: is_last_member,
-        };
-        if let Err(error) = grastate::write(&self.data_dir, &saved) {
+        if let Err(error) = grastate::write(&self.data_dir, &known.saved(UNKNOWN)) {
             self.callbacks.log(LogLevel::Error, &error.to_string());
+        }
+    }
+}
+
+/// Whether only the engine knows where the database is: the last stop was not clean.
+fn must_recover(start: Gtid, saved: Option<SavedPosition>) -> bool {
+    let crashed = |saved: SavedPosition| saved.group != GroupId::NONE && saved.seqno < 0;
+    !start.is_defined() && saved.is_some_and(crashed)
+}
+
+/// The position of an engine whose server was started without one: it is asked by a run of the
+/// server's own program. `None`, with a line in the log, if it gives none.
+pub(crate) fn recover(program: &ServerProgram, callbacks: &Callbacks) -> Option<Gtid> {
+    // It would wait for the engine of this process.
+    if engine_files::are_open() {
+        return None;
+    }
+    let text = "the last stop was not clean, and no wsrep_start_position was given: asking the \
+                database where it is (--wsrep-recover)";
+    callbacks.log(LogLevel::Info, text);
+    match program.recovered_position() {
+        Ok(position) => {
+            callbacks.log(LogLevel::Info, &format!("the database is at {position}"));
+            Some(position)
+        }
+        Err(error) => {
+            callbacks.log(LogLevel::Info, &error.to_string());
+            None
         }
     }
 }
@@ -180,8 +232,8 @@ fn start_position(
         )
     } else if saved.group != GroupId::NONE && saved.seqno < 0 {
         Some(
-            "the last stop was not clean and no wsrep_start_position was given, so it is not known \
-             where the database is: a full copy (SST) will be asked for. To avoid that, run \
+            "the last stop was not clean and no wsrep_start_position was given, and the database \
+             did not say where it is: a full copy (SST) will be asked for. To avoid that, run \
              mariadbd --wsrep-recover first and pass what it prints, as galera_recovery does",
         )
     } else {
@@ -218,8 +270,8 @@ mod tests {
         let dir = std::env::temp_dir().join(dir);
         std::fs::create_dir_all(&dir).unwrap();
         let callbacks = Callbacks::none();
-        let keeper = PositionKeeper::load(dir.clone(), Gtid::UNDEFINED, callbacks).unwrap();
-        (keeper, dir)
+        let keeper = PositionKeeper::load(dir.clone(), Gtid::UNDEFINED, callbacks, || None);
+        (keeper.unwrap(), dir)
     }
 
     #[test]
@@ -230,11 +282,48 @@ mod tests {
         keeper.settled(GROUP, 9);
         assert_eq!(keeper.current(), at(GroupId::NONE, -1));
         assert_eq!(grastate::read(&dir).unwrap(), saved(GroupId::NONE, -1));
+        keeper.process_exits();
+        assert_eq!(grastate::read(&dir).unwrap(), saved(GroupId::NONE, -1));
         // Until it is replaced.
         keeper.changing(GROUP);
         keeper.settled(GROUP, 9);
+        keeper.process_exits();
         assert_eq!(grastate::read(&dir).unwrap(), saved(GROUP, 9));
         std::fs::remove_dir_all(dir).unwrap();
+    }
+
+    #[test]
+    fn file_says_where_the_database_is_once_its_engine_has_closed() {
+        let (keeper, dir) = keeper("closed");
+        keeper.changing(GROUP);
+        keeper.settled(GROUP, 9);
+        assert_eq!(keeper.current(), at(GROUP, 9), "for another connection");
+        assert_eq!(grastate::read(&dir).unwrap(), saved(GROUP, -1));
+        keeper.process_exits();
+        assert_eq!(grastate::read(&dir).unwrap(), saved(GROUP, 9));
+        std::fs::remove_dir_all(dir).unwrap();
+    }
+
+    #[test]
+    fn file_of_a_process_that_ends_amid_changes_says_so() {
+        let (keeper, dir) = keeper("amid");
+        keeper.changing(GROUP);
+        keeper.process_exits();
+        assert_eq!(grastate::read(&dir).unwrap(), saved(GROUP, -1));
+        std::fs::remove_dir_all(dir).unwrap();
+    }
+
+    #[test]
+    fn engine_is_asked_after_a_crash_without_start_position_only() {
+        let start = Gtid {
+            group: GROUP,
+            seqno: 40,
+        };
+        assert!(must_recover(Gtid::UNDEFINED, saved(GROUP, -1)));
+        assert!(!must_recover(start, saved(GROUP, -1)), "it was asked");
+        assert!(!must_recover(Gtid::UNDEFINED, saved(GROUP, 9)));
+        assert!(!must_recover(Gtid::UNDEFINED, saved(GroupId::NONE, -1)));
+        assert!(!must_recover(Gtid::UNDEFINED, None));
     }
 
     #[test]

@@ -21,11 +21,13 @@ use crate::api::{
     AbortOutcome, Callbacks, CertifyOutcome, Gtid, InitArgs, InitError, LogLevel, ProviderApi,
     RecvContext, ReplayContext, StatVar, Status, TrxHandle, TrxMeta, WsFlags,
 };
+use crate::boundary::at_process_exit;
 use crate::connection::Connection;
 use crate::connection::sst_joiner::Received;
 use crate::options::live::LiveOptions;
 use crate::options::{ClusterUrl, Defaults, Options, Update, key};
-use crate::position::PositionKeeper;
+use crate::position::{self, PositionKeeper};
+use crate::server_program::ServerProgram;
 use crate::status;
 use crate::status::counters::Counters;
 use crate::transaction::Transactions;
@@ -62,8 +64,12 @@ pub fn create(args: InitArgs, callbacks: Callbacks) -> Result<Arc<dyn ProviderAp
     let (options, update) = Options::new(defaults, &args.options)?;
     log_notices(&callbacks, &update);
     let data_dir = PathBuf::from(&args.data_dir);
-    let position = PositionKeeper::load(data_dir, args.start_position, callbacks.clone())
+    let program = ServerProgram::of_this_process().map_err(|e| InitError::Other(e.into()))?;
+    let recover = || position::recover(&program, &callbacks);
+    let position = PositionKeeper::load(data_dir, args.start_position, callbacks.clone(), recover)
         .map_err(|error| InitError::Other(error.into()))?;
+    let position = Arc::new(position);
+    save_at_exit(position.clone(), &callbacks);
     let live = LiveOptions::default();
     live.update(&options);
     Ok(Arc::new(Provider {
@@ -71,13 +77,22 @@ pub fn create(args: InitArgs, callbacks: Callbacks) -> Result<Arc<dyn ProviderAp
         callbacks,
         options: Mutex::new(options),
         live: Arc::new(live),
-        position: Arc::new(position),
+        position,
         connection: RwLock::new(None),
         changing: Mutex::new(()),
         next_serial: AtomicU64::new(FIRST_SERIAL),
         counters: Arc::default(),
         transactions: Arc::default(),
     }))
+}
+
+/// Has the position of a clean stop saved once the server has closed its engines.
+fn save_at_exit(position: Arc<PositionKeeper>, callbacks: &Callbacks) {
+    if !at_process_exit(move || position.process_exits()) {
+        let text = "cannot save the position of the database at an orderly stop: the next start \
+                    will have to ask the database for it";
+        callbacks.log(LogLevel::Warn, text);
+    }
 }
 
 fn log_notices(callbacks: &Callbacks, update: &Update) {

@@ -28,7 +28,7 @@ fn connection() -> Connection {
         counters: Arc::default(),
         transactions: Arc::new(Transactions::default()),
         options: Arc::new(LiveOptions::default()),
-        position: Arc::new(PositionKeeper::load(nowhere, start, callbacks).unwrap()),
+        position: Arc::new(PositionKeeper::load(nowhere, start, callbacks, || None).unwrap()),
     };
     Connection::new(shared, 1, DonorPreference::parse(""), 1 << 20)
 }

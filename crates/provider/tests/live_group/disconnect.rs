@@ -163,6 +163,7 @@ fn what_clients_have_in_the_order_is_finished_before_the_end() {
         trx.release();
     }
     assert_eq!(disconnecting.join().unwrap(), WSREP_OK);
+    synod::boundary::run_exit_tasks();
     let saved: i64 = server.grastate().unwrap().1.parse().unwrap();
     assert!(saved >= second.seqno(), "stopped at {saved}");
     assert_eq!(saved, server.inner.last_committed().seqno);

@@ -57,6 +57,8 @@ fn position_file_follows_the_connection() {
     let seqno = server.write("a");
     assert_eq!(server.grastate(), Some((group.clone(), "-1".to_owned())));
     assert_eq!(server.disconnect(), WSREP_OK);
+    // The server closes its engines after that.
+    synod::boundary::run_exit_tasks();
     assert_eq!(server.grastate(), Some((group, seqno.to_string())));
 }
 

@@ -324,6 +324,8 @@ impl Server {
     pub(crate) fn stop(self) -> (PathBuf, u16) {
         self.disconnect();
         self.join_appliers();
+        // Its engine has closed.
+        synod::boundary::run_exit_tasks();
         self.keep_dir.set(true);
         (self.dir.clone(), self.port)
     }

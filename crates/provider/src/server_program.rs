@@ -1,0 +1,175 @@
+//! Asks the server's own program what only it knows: where its database is.
+//!
+//! The provider is called before the storage engines start. At that time the same program, with the
+//! same arguments, can be run to its end for an answer, as service units and SST scripts do. Such a
+//! run loads no provider and opens no port.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use crate::api::Gtid;
+
+/// Starts the line in which the server prints its position.
+const POSITION_MARK: &str = "WSREP: Recovered position:";
+/// What the service manager expects of the server alone.
+const SERVICE_VARIABLES: [&str; 4] = [
+    "NOTIFY_SOCKET",
+    "WATCHDOG_USEC",
+    "WATCHDOG_PID",
+    "LISTEN_FDS",
+];
+
+/// Why the server's program gave no answer.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum NoAnswer {
+    /// It could not be run.
+    #[error("cannot run {} {purpose}: {source}", program.display())]
+    NotRun {
+        /// The program.
+        program: PathBuf,
+        /// Its last argument.
+        purpose: &'static str,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// It ended without the answer.
+    #[error("{} {purpose} says nothing of it, but: {last}", program.display())]
+    Silent {
+        /// The program.
+        program: PathBuf,
+        /// Its last argument.
+        purpose: &'static str,
+        /// The last line that it wrote.
+        last: String,
+    },
+}
+
+/// The program that this process runs, and its arguments.
+pub(crate) struct ServerProgram {
+    program: PathBuf,
+    arguments: Vec<OsString>,
+}
+
+impl ServerProgram {
+    /// The program of this process.
+    ///
+    /// # Errors
+    /// The system does not say what it is.
+    pub(crate) fn of_this_process() -> io::Result<ServerProgram> {
+        let line = std::fs::read("/proc/self/cmdline")?;
+        let line = line.strip_suffix(b"\0").unwrap_or(&line);
+        let words = line.split(|byte| *byte == 0);
+        let arguments = words.skip(1).map(|word| OsString::from_vec(word.to_vec()));
+        Ok(ServerProgram {
+            program: std::env::current_exe()?,
+            arguments: arguments.collect(),
+        })
+    }
+
+    /// Where the engine is, after its own recovery. The nil group: it was never in one.
+    ///
+    /// # Errors
+    /// The program does not run, or its engine does not start.
+    pub(crate) fn recovered_position(&self) -> Result<Gtid, NoAnswer> {
+        // The ports are this process's. The log is this run's answer.
+        let quiet = [
+            "--skip-networking",
+            "--socket=synod-recovery.sock",
+            "--skip-log-error",
+        ];
+        self.ask(&quiet, "--wsrep-recover", parse_position)
+    }
+
+    fn ask<T>(
+        &self,
+        before: &[&str],
+        purpose: &'static str,
+        find: impl Fn(&str) -> Option<T>,
+    ) -> Result<T, NoAnswer> {
+        let mut command = Command::new(&self.program);
+        command
+            .args(&self.arguments)
+            .args(before)
+            .arg(purpose)
+            .stdin(Stdio::null());
+        for variable in SERVICE_VARIABLES {
+            command.env_remove(variable);
+        }
+        let output = command.output().map_err(|source| NoAnswer::NotRun {
+            program: self.program.clone(),
+            purpose,
+            source,
+        })?;
+        let (out, err) = (
+            String::from_utf8_lossy(&output.stdout),
+            String::from_utf8_lossy(&output.stderr),
+        );
+        let found = out.lines().chain(err.lines()).find_map(find);
+        found.ok_or_else(|| NoAnswer::Silent {
+            program: self.program.clone(),
+            purpose,
+            last: err.lines().last().unwrap_or_default().to_owned(),
+        })
+    }
+}
+
+fn parse_position(line: &str) -> Option<Gtid> {
+    let (_, text) = line.split_once(POSITION_MARK)?;
+    // The server may append more after a comma.
+    let text = text.trim().split([',', ' ']).next()?;
+    let (group, seqno) = text.rsplit_once(':')?;
+    Some(Gtid {
+        group: group.parse().ok()?,
+        seqno: seqno.parse().ok()?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use synod_node::GroupId;
+
+    /// A program that ignores its arguments and runs these commands.
+    fn program(commands: &str) -> ServerProgram {
+        ServerProgram {
+            program: PathBuf::from("/bin/sh"),
+            arguments: vec!["-c".into(), commands.into()],
+        }
+    }
+
+    #[test]
+    fn position_is_found_among_the_lines_of_the_log() {
+        let log = "echo noise >&2; echo '2026 0 [Note] WSREP: Recovered position: \
+                   01010101-0101-0101-0101-010101010101:42,0-1-7' >&2";
+        let position = program(log).recovered_position().unwrap();
+        let group = GroupId([1; 16]);
+        assert_eq!(position, Gtid { group, seqno: 42 });
+    }
+
+    #[test]
+    fn program_that_fails_says_why() {
+        let error = program("echo 'unknown option' >&2; exit 7").recovered_position();
+        let text = error.unwrap_err().to_string();
+        assert!(text.contains("--wsrep-recover says nothing"), "{text}");
+        assert!(text.contains("unknown option"), "{text}");
+        let missing = ServerProgram {
+            program: PathBuf::from("/nowhere/mariadbd"),
+            arguments: Vec::new(),
+        };
+        let text = missing.recovered_position().unwrap_err().to_string();
+        assert!(
+            text.contains("cannot run /nowhere/mariadbd --wsrep-recover"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn this_process_is_found() {
+        let own = ServerProgram::of_this_process().unwrap();
+        assert_eq!(own.program, std::env::current_exe().unwrap());
+        assert_eq!(own.arguments.len(), std::env::args_os().count() - 1);
+    }
+}
