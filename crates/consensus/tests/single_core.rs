@@ -621,29 +621,45 @@ fn second_leader_of_a_term_is_ignored() {
     assert_eq!((core.leader(), core.counters().malformed), (Some(id(2)), 1));
 }
 
+/// The leader of `term` orders to begin the log at its entry of that term and index.
+fn install_of(term: u64, index: u64) -> Message {
+    let mut config = Config::default();
+    config.members.insert(id(2), member(2));
+    let config = ConfigAt {
+        index: LogIndex(1),
+        config,
+    };
+    let base = LogBase {
+        last: entry_id(term, index),
+        seqno: Seqno(index as i64),
+        config,
+    };
+    let sent_at = Time(1);
+    from(2, term, Body::InstallBase { base, sent_at })
+}
+
+#[test]
+fn base_of_another_history_is_not_acknowledged() {
+    let mut core = lone(hard(1), &[1, 1, 1], Time(0));
+    core.handle_message(Time(5), append(1, entry_id(1, 3), vec![], 3));
+    effects(&mut core);
+    assert_eq!(core.commit_index(), LogIndex(3));
+    for index in [2, 3] {
+        core.handle_message(Time(6), install_of(9, index));
+        let done = effects(&mut core);
+        if let Some(Effect::Write { ticket, .. }) = done.first() {
+            // The new term.
+            core.persisted(Time(7), *ticket);
+        }
+        assert_eq!(sent(&effects(&mut core)), [], "index {index}");
+        assert_eq!(core.last_id(), entry_id(1, 3));
+    }
+    assert_eq!(core.counters().malformed, 2);
+}
+
 #[test]
 fn base_is_taken_if_unknown_and_left_if_known() {
-    let install = |index| {
-        let mut config = Config::default();
-        config.members.insert(id(2), member(2));
-        let config = ConfigAt {
-            index: LogIndex(1),
-            config,
-        };
-        let base = LogBase {
-            last: entry_id(1, index),
-            seqno: Seqno(index as i64),
-            config,
-        };
-        from(
-            2,
-            1,
-            Body::InstallBase {
-                base,
-                sent_at: Time(1),
-            },
-        )
-    };
+    let install = |index| install_of(1, index);
     let mut core = lone(hard(1), &[1, 1, 1], Time(0));
     core.handle_message(Time(5), install(2));
     let done = effects(&mut core);

@@ -117,11 +117,15 @@ pub enum Bug {
     RetainForOne,
     /// member: a member that follows a forced primary truncates actions that it has applied.
     UndoApplied,
+    /// member: a member acknowledges the base of another history than its own.
+    ObeyOtherHistory,
+    /// member: a member gives up the log that shows that its database is of another history.
+    ForgetOtherHistory,
 }
 
 impl Bug {
     /// All bugs.
-    pub const ALL: [Bug; 39] = [
+    pub const ALL: [Bug; 41] = [
         Bug::AckBeforeSync,
         Bug::CountOwnDiskEarly,
         Bug::SkipVote,
@@ -161,6 +165,8 @@ impl Bug {
         Bug::RetainUnflushed,
         Bug::RetainForOne,
         Bug::UndoApplied,
+        Bug::ObeyOtherHistory,
+        Bug::ForgetOtherHistory,
     ];
 
     /// The name of the bug on command lines.

@@ -219,6 +219,8 @@ pub struct Options {
     pub faults: BTreeSet<Fault>,
     /// Scenes that may happen.
     pub scenes: Vec<Scene>,
+    /// In the end a primary is forced although the majority lives, and the majority comes back.
+    pub two_histories: bool,
     /// Share of messages lost, if [`Fault::Loss`] is on.
     pub loss: f64,
     /// Share of messages duplicated, if [`Fault::Duplicates`] is on.
@@ -312,6 +314,7 @@ impl Options {
             workload: draw_workload(rng),
             faults,
             scenes: Vec::new(),
+            two_histories: false,
             loss: rng.random_range(0.0..0.15),
             duplicates: rng.random_range(0.0..0.2),
             delay_us,

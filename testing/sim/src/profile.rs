@@ -29,6 +29,8 @@ pub(crate) enum Profile {
     ShortLogs,
     /// Large actions of slow clients, in logs that are too small for them.
     LongActions,
+    /// A forced primary, and a majority that lives and comes back.
+    TwoHistories,
 }
 
 impl Profile {
@@ -41,8 +43,9 @@ impl Profile {
             7 => Profile::LeaderTransfers,
             8 => Profile::LateLeaders,
             9 => Profile::ShortLogs,
-            // Two of three seeds with this digit stay as drawn.
+            // One of three seeds with this digit stays as drawn.
             1 if (seed / 10).is_multiple_of(3) => Profile::LongActions,
+            1 if seed / 10 % 3 == 1 => Profile::TwoHistories,
             _ => Profile::Plain,
         }
     }
@@ -99,6 +102,13 @@ impl Profile {
                 set_heavy_writes(options);
                 options.chunk_bytes = 400;
                 options.workload.hesitant = (0.1, 200_000);
+            }
+            Profile::TwoHistories => {
+                options.two_histories = true;
+                options.faults.clear();
+                options.retain_bytes = 128 << 10;
+                options.safety_us = 500_000;
+                set_heavy_writes(options);
             }
         }
     }

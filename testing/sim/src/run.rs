@@ -118,7 +118,9 @@ impl World {
         self.is_liveness_phase = true;
         self.net.healed = true;
         self.finish_upgrade();
-        let survivors = if self.has(Fault::ForcedPrimary) && self.chance(0.5) {
+        let survivors = if self.options.two_histories {
+            self.meet_two_histories()
+        } else if self.has(Fault::ForcedPrimary) && self.chance(0.5) {
             self.continue_with_forced_primary()
         } else {
             None
@@ -390,7 +392,7 @@ impl World {
     }
 
     /// Whether all members of the core that the group has hold, and have applied, the same.
-    fn is_settled(&self, core: &BTreeSet<MemberId>) -> bool {
+    pub(crate) fn is_settled(&self, core: &BTreeSet<MemberId>) -> bool {
         let Some(leader) = self
             .leader_of(core)
             .filter(|id| self.core(*id).is_ready_leader())

@@ -97,6 +97,7 @@ fn wrong_retention_is_found() {
 #[test]
 fn databases_that_keep_lost_actions_are_found() {
     are_found(&[Bug::UndoApplied]);
+    are_found(&[Bug::ObeyOtherHistory, Bug::ForgetOtherHistory]);
 }
 
 #[test]

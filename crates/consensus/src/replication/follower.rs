@@ -236,9 +236,11 @@ impl Core {
             return;
         }
         let index = last.index;
-        if index > self.commit && !self.log.holds(*last) {
-            if index <= self.matched {
-                // It contradicts what this very leader sent before.
+        // Below the own base nothing is known of the entries.
+        if index >= self.log.base().last.index && !self.log.holds(*last) {
+            if index <= self.matched.max(self.commit) {
+                // It contradicts what this very leader sent before, or what is committed: then it
+                // is of another history, and to acknowledge it would be to claim its entries.
                 self.counters.malformed += 1;
                 return;
             }

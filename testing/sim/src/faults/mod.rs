@@ -17,6 +17,7 @@ mod operators;
 mod quorum_loss;
 pub(crate) mod scenes;
 mod stated_floors;
+mod two_histories;
 mod versions;
 
 use std::sync::Arc;

@@ -43,16 +43,35 @@ impl World {
         self.lose_disks(&left, kept_to);
         let left: BTreeSet<MemberId> = left.into_iter().filter(|id| !self.node(*id).gone).collect();
         self.net.unblock_all();
+        self.force(leader);
+        for id in &left {
+            self.start(*id);
+        }
+        Some(left)
+    }
+
+    /// An operator forces a primary although the majority lives. Members of the majority keep their
+    /// disks.
+    pub(crate) fn force_while_others_live(&mut self, leader: MemberId) {
+        self.end_process(leader);
+        let kept_to = self.last_committed_in(&self.node(leader).disk.written);
+        self.hit(leader, Fault::ForcedPrimary);
+        self.forget_lost_entries(kept_to);
+        let kept = self.seqno_at(kept_to);
+        for node in self.nodes.values_mut() {
+            node.database.holds_lost = node.database.applied > kept;
+        }
+        self.force(leader);
+    }
+
+    /// Starts a member and orders it to become a forced primary.
+    fn force(&mut self, leader: MemberId) {
         self.forced = Some(leader);
         self.start(leader);
         if self.is_up(leader) {
             let done = self.process(leader).effects.forced();
             self.feed(leader, Input::ForcePrimary(done));
         }
-        for id in &left {
-            self.start(*id);
-        }
-        Some(left)
     }
 
     fn stop_all(&mut self) {

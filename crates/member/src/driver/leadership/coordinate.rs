@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
 use synod_consensus::{
-    Body, EntryHeader, EntryId, ForceError, LeaderPreference, LeaderWeight, MemberId, Message,
-    Role, RoleChange, RoleName, Seqno, WriteOp,
+    Append, Body, EntryHeader, EntryId, ForceError, LeaderPreference, LeaderWeight, LogBase,
+    LogIndex, MemberId, Message, Role, RoleChange, RoleName, Seqno, WriteOp,
 };
+use synod_planted::planted;
 use synod_wire::Report;
 
 use super::LeaderPriority;
@@ -133,26 +134,23 @@ impl Driver {
     }
 
     /// Whether this message may be obeyed. A leader that was elected has all that is committed. A
-    /// forced primary that began while the majority lived may want committed entries replaced.
+    /// forced primary that began while the majority lived may want committed entries replaced, or
+    /// begin its log after the place where the histories part.
     pub(in crate::driver) fn may_obey(&mut self, message: &Message) -> bool {
-        let Body::Append(append) = &message.body else {
-            return true;
-        };
-        let base = self.core.base().last.index;
-        let holds = |id: EntryId| self.core.term_at(id.index) == Some(id.term);
-        let committed = self.core.commit_index();
-        let contradicts = |header: &&EntryHeader| {
-            header.index > base && header.index <= committed && !holds(header.id())
-        };
-        let Some(first) = append.entries.iter().find(contradicts) else {
-            return true;
+        let contradicted = match &message.body {
+            Body::Append(append) => self.entry_contradicts(append),
+            Body::InstallBase { base, .. } => planted!(
+                ObeyOtherHistory,
+                self.contradicts(base.last).then_some(base.last.index),
+                else None
+            ),
+            _ => None,
         };
         let is_current = message.term >= self.core.term();
-        let follows = append.prev.index < base || holds(append.prev);
-        if !is_current || !follows {
+        let Some(index) = contradicted.filter(|_| is_current) else {
             return true;
-        }
-        let kept = self.core.seqno_at(first.index.prev()).unwrap_or_default();
+        };
+        let kept = self.core.seqno_at(index.prev()).unwrap_or_default();
         let last = self.links.shared.commit_seqno();
         self.fail(&format!(
             "{} was ordered to continue without a majority, and without what is at {} to {last} \
@@ -165,14 +163,35 @@ impl Driver {
         false
     }
 
-    /// Whether this may be written to the log. Not if it would truncate actions that are in the
-    /// database here. Only a forced primary can ask for that: a leader that was elected has all
-    /// that is committed (Raft, section 5.4.3), so its followers truncate nothing that was ever
-    /// applied.
+    /// Whether another entry is committed here at this index.
+    fn contradicts(&self, id: EntryId) -> bool {
+        let committed = self.core.base().last.index..=self.core.commit_index();
+        committed.contains(&id.index) && self.core.term_at(id.index) != Some(id.term)
+    }
+
+    /// The first entry that an append names and that contradicts what is committed here. The one
+    /// before its entries is in the sender's log, too.
+    fn entry_contradicts(&self, append: &Append) -> Option<LogIndex> {
+        let entries = append.entries.iter().map(EntryHeader::id);
+        let mut named = std::iter::once(append.prev).chain(entries);
+        named
+            .find(|id| self.contradicts(*id))
+            .map(|other| other.index)
+    }
+
+    /// Whether this may be written to the log. Not if the log would lose the proof that the
+    /// database follows another history. Only a forced primary can ask for that: a leader that was
+    /// elected has all that is committed (Raft, section 5.4.3). So its followers truncate nothing
+    /// that was ever applied, and begin their logs again only after what they have applied.
     pub(in crate::driver) fn may_write(&mut self, op: &WriteOp) -> bool {
-        let WriteOp::Truncate { from } = op else {
-            return true;
-        };
+        match op {
+            WriteOp::Truncate { from } => self.may_truncate(*from),
+            WriteOp::Reset(base) => self.may_reset(base),
+            WriteOp::Append(_) | WriteOp::Vote(_) => true,
+        }
+    }
+
+    fn may_truncate(&mut self, from: LogIndex) -> bool {
         let kept = self.core.seqno_at(from.prev());
         let kept = kept.or_else(|| {
             let header = self.links.reader.header(from.prev());
@@ -180,12 +199,58 @@ impl Driver {
         });
         let applied = self.database_seqno();
         let is_applied = kept.is_some_and(|kept| applied > kept);
-        if !synod_planted::planted!(UndoApplied, is_applied, else false) {
+        if !planted!(UndoApplied, is_applied, else false) {
             return true;
         }
-        let first = kept.unwrap_or_default().next();
+        self.may_lose(from, kept.unwrap_or_default().next(), applied)
+    }
+
+    /// The core asks for a reset only if this log does not hold the base.
+    fn may_reset(&mut self, base: &LogBase) -> bool {
+        let applied = self.database_seqno();
+        let Some(at) = self.index_of_applied(applied) else {
+            // This log never had what the database has: it proves nothing.
+            return true;
+        };
+        let is_other = base.last.index <= at || base.seqno < applied;
+        if planted!(ForgetOtherHistory, is_other, else false) {
+            let reader = &self.links.reader;
+            let (first, seqno) = (reader.first_index(), reader.first_seqno_available());
+            return self.may_lose(first, seqno, applied);
+        }
+        if base.seqno == applied && !self.membership.join.is_completed() {
+            // The next action may be of either history.
+            self.log(
+                Level::Info,
+                format!(
+                    "the group's log begins at {applied}, where this member's database is, and \
+                     nothing shows that both have the same past: the database has to be copied \
+                     again"
+                ),
+            );
+            self.links
+                .shared
+                .database_diverged
+                .store(true, Ordering::Release);
+        }
+        true
+    }
+
+    /// The index of the last action in the database, as far as this member's log shows it.
+    fn index_of_applied(&self, applied: Seqno) -> Option<LogIndex> {
+        let reader = &self.links.reader;
+        let base = reader.first_index().prev();
+        if applied.next() == reader.first_seqno_available() && base > LogIndex(0) {
+            return Some(base);
+        }
+        reader.seek_seqno(applied).ok()
+    }
+
+    /// The group has another history: what this log has from `index` on, and the database up to
+    /// `applied`, may be lost. True if nothing has to be compared, because there are only views.
+    fn may_lose(&mut self, index: LogIndex, first: Seqno, applied: Seqno) -> bool {
         let header = |index| self.links.reader.header(index).ok();
-        if has_action(*from, applied, header) {
+        if has_action(index, applied, header) {
             self.stop_with_lost_actions(first, applied);
         } else if self.membership.join.is_completed() {
             self.fail(
@@ -220,7 +285,7 @@ impl Driver {
 
     fn stop_with_lost_actions(&mut self, first: Seqno, last: Seqno) {
         self.fail(&format!(
-            "the group was ordered to continue without a majority, and without the actions \
+            "the group was ordered to continue without a majority, and without actions from \
              {first} to {last} that are in this member's database. Compare them by hand if they \
              matter; then delete this member's data and start it again"
         ));
