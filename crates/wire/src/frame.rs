@@ -162,6 +162,11 @@ impl FrameDecoder {
         }
     }
 
+    /// The limit for the body of a frame, in bytes.
+    pub(crate) fn max(&self) -> u32 {
+        self.max
+    }
+
     /// Another limit from the next frame on (after the handshake).
     pub fn set_max(&mut self, max: u32) {
         self.max = max;

@@ -60,7 +60,21 @@ impl<R: Read> FrameReader<R> {
     /// # Errors
     /// If the transport fails, the stream is damaged, or ends inside a frame.
     pub fn read_frame(&mut self) -> Result<Option<Frame>, StreamError> {
+        let max = self.decoder.max();
+        self.read_frame_below(|| max)
+    }
+
+    /// As [`FrameReader::read_frame`], with a limit that may change while the frame is awaited: it
+    /// is asked for whenever bytes have arrived.
+    ///
+    /// # Errors
+    /// As [`FrameReader::read_frame`].
+    pub fn read_frame_below(
+        &mut self,
+        max: impl Fn() -> u32,
+    ) -> Result<Option<Frame>, StreamError> {
         loop {
+            self.decoder.set_max(max());
             let mut input = &self.buffer[self.unread.clone()];
             let frame = self.decoder.advance(&mut input);
             self.unread.start = self.unread.end - input.len();

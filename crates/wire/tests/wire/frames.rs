@@ -218,6 +218,48 @@ impl Read for Impatient<'_> {
     }
 }
 
+/// Gives its bytes in two portions; with the second, more is allowed.
+struct Rising<'a> {
+    portions: Vec<&'a [u8]>,
+    max: &'a std::cell::Cell<u32>,
+}
+
+impl io::Read for Rising<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let Some(portion) = self.portions.pop() else {
+            return Ok(0);
+        };
+        if self.portions.is_empty() {
+            self.max.set(1 << 20);
+        }
+        buffer[..portion.len()].copy_from_slice(portion);
+        Ok(portion.len())
+    }
+}
+
+#[test]
+fn limit_that_rises_while_a_frame_is_awaited_holds_for_it() {
+    let bytes = frame_bytes(&propose(100));
+    for (first, passes) in [(10, true), (20, false)] {
+        let max = std::cell::Cell::new(8);
+        let (first, second) = bytes.split_at(first);
+        let portions = vec![second, first];
+        let mut reader = FrameReader::new(
+            Rising {
+                portions,
+                max: &max,
+            },
+            8,
+        );
+        let frame = reader.read_frame_below(|| max.get());
+        assert_eq!(
+            frame.is_ok(),
+            passes,
+            "the header is whole with its 16th byte"
+        );
+    }
+}
+
 #[test]
 fn reading_continues_after_a_timeout() {
     let bytes = frame_bytes(&propose(100));
