@@ -1,6 +1,7 @@
 //! The driver's dealings with [`super::Membership`] as a member: it joins, obeys configurations,
 //! follows views, and leaves.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use synod_consensus::{Config, ConfigAt, GroupId, MemberId};
@@ -11,6 +12,7 @@ use super::leave::{LeaveFacts, LeaveStep};
 use super::protocol_version::Obeyed;
 use crate::driver::{Driver, LeaveDone};
 use crate::host::Level;
+use crate::io::KnownPeer;
 use crate::payload::view::ViewMember;
 use crate::setting::Setting;
 use crate::storage::Job;
@@ -42,6 +44,20 @@ impl Driver {
         if group != GroupId::NONE {
             self.membership.join.found(member);
         }
+        self.name_known();
+    }
+
+    /// Tells the network which members may exchange messages with this one.
+    fn name_known(&self) {
+        let config = &self.core.config().config;
+        let configured = config.members.iter().map(|(member, entry)| {
+            let certificate = entry.certificate.clone();
+            (*member, KnownPeer { certificate })
+        });
+        let found = self.membership.join.contacts();
+        let mut known: BTreeMap<_, _> = found.map(|id| (id, KnownPeer::default())).collect();
+        known.extend(configured);
+        self.links.peers.set_known(&known);
     }
 
     /// An address did not let this member in.
@@ -155,6 +171,7 @@ impl Driver {
                 self.links.peers.connect(*member, &entry.address);
             }
         }
+        self.name_known();
         self.publish_members();
         self.drop_strangers();
     }

@@ -84,6 +84,11 @@ impl Join {
         self.add_contact(member);
     }
 
+    /// Members found that may know the leader.
+    pub(super) fn contacts(&self) -> impl Iterator<Item = MemberId> + '_ {
+        self.contacts.iter().copied()
+    }
+
     /// A member that does not lead has named the leader. A new contact is asked at once.
     pub(super) fn leader_named(&mut self, leader: MemberId) {
         if self.add_contact(leader) {
