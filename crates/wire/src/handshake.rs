@@ -46,13 +46,39 @@ pub struct LocalIdentity {
     pub name: String,
 }
 
+/// A hello is refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// The cause, for the caller's program.
+    pub reason: RefuseReason,
+    /// The cause in words, for the caller's log. A caller may be a stranger: it learns nothing here
+    /// that it did not say itself, beside what its operator needs.
+    pub for_caller: String,
+    /// The cause in words, for the log of the called.
+    pub for_own_log: String,
+}
+
+impl Refusal {
+    /// A refusal that both logs may have in the same words.
+    pub fn of(reason: RefuseReason, text: String) -> Refusal {
+        Refusal {
+            reason,
+            for_caller: text.clone(),
+            for_own_log: text,
+        }
+    }
+}
+
 impl LocalIdentity {
-    /// Welcomes a caller, or refuses it for what the hello alone states. The node checks in
-    /// addition whether the caller's name is taken and whether there is room for it.
-    pub fn answer(&self, hello: &Hello) -> HelloReply {
+    /// Welcomes a caller. The node checks in addition what the connection has proven, and whether
+    /// there is room for it.
+    ///
+    /// # Errors
+    /// If what the hello alone states is reason to refuse the caller.
+    pub fn answer(&self, hello: &Hello) -> Result<HelloReply, Refusal> {
         if hello.member == self.member && hello.session == self.session {
             let text = format!("member {} has called itself", self.member);
-            return refused(RefuseReason::Self_, text);
+            return refuse(RefuseReason::Self_, text);
         }
         if hello.member == self.member {
             let text = format!(
@@ -60,7 +86,7 @@ impl LocalIdentity {
                  delete the synod-*.log files of the copy",
                 self.member
             );
-            return refused(RefuseReason::DuplicateIdentity, text);
+            return refuse(RefuseReason::DuplicateIdentity, text);
         }
         let Some(version) = choose_version(self.versions, hello.versions) else {
             let (ours, theirs) = (self.versions, hello.versions);
@@ -69,14 +95,22 @@ impl LocalIdentity {
                  upgrade the older of the two",
                 ours.min, ours.max, theirs.min, theirs.max, hello.name
             );
-            return refused(RefuseReason::UnknownVersion, text);
+            return refuse(RefuseReason::UnknownVersion, text);
         };
         if hello.cluster_name != self.cluster_name {
-            let text = format!(
-                "the cluster name here is '{}', that of {} is '{}'; both must be the same",
-                self.cluster_name, hello.name, hello.cluster_name
-            );
-            return refused(RefuseReason::WrongClusterName, text);
+            let (ours, theirs) = (&self.cluster_name, &hello.cluster_name);
+            let name = &hello.name;
+            return Err(Refusal {
+                reason: RefuseReason::WrongClusterName,
+                for_caller: format!(
+                    "the cluster name here is another one than that of {name}, '{theirs}'; both \
+                     must be the same. The error log here names both"
+                ),
+                for_own_log: format!(
+                    "the cluster name here is '{ours}', that of {name} is '{theirs}'; both must \
+                     be the same"
+                ),
+            });
         }
         let both_have_one = hello.group != GroupId::NONE && self.group != GroupId::NONE;
         if both_have_one && hello.group != self.group {
@@ -85,15 +119,15 @@ impl LocalIdentity {
                  member, move its synod-*.log files away",
                 self.group, hello.name, hello.group
             );
-            return refused(RefuseReason::WrongGroup, text);
+            return refuse(RefuseReason::WrongGroup, text);
         }
-        HelloReply::Welcome {
+        Ok(HelloReply::Welcome {
             version,
             group: self.group,
             member: self.member,
             session: self.session,
             name: self.name.clone(),
-        }
+        })
     }
 }
 
@@ -148,8 +182,8 @@ pub fn read_reply<R: Read>(
     }
 }
 
-fn refused(reason: RefuseReason, text: String) -> HelloReply {
-    HelloReply::Refused { reason, text }
+fn refuse(reason: RefuseReason, text: String) -> Result<HelloReply, Refusal> {
+    Err(Refusal::of(reason, text))
 }
 
 fn write<W: Write>(

@@ -63,7 +63,7 @@ mod version;
 
 pub use error::{DecodeError, EncodeError, FrameError, HandshakeError, StreamError};
 pub use frame::{BULK_FRAME_MAX_DEFAULT, CONTROL_FRAME_MAX, Frame, FrameDecoder, FrameLimits};
-pub use handshake::{LocalIdentity, read_hello, read_reply, write_hello, write_reply};
+pub use handshake::{LocalIdentity, Refusal, read_hello, read_reply, write_hello, write_reply};
 pub use hello::{Hello, HelloReply, RefuseReason};
 pub use message::{
     DataState, Join, JoinRefusal, JoinReply, Lane, OutcomeReport, PeerMessage, ProposalRefusal,

@@ -11,27 +11,29 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 use synod_consensus::Time;
 use synod_member::{CatchUp, Disk, Driver, Event, Job};
 
-use crate::wait::{ByteBudget, EventCount};
+use crate::wait::{BudgetShare, ByteBudget, EventCount};
 
 /// Events taken in one turn before effects are performed.
 const EVENTS_PER_TURN: usize = 512;
 
-/// An event, and the bytes it took from the inbound budget.
+/// An event, and the bytes it took from a budget of received messages.
 pub(crate) struct Incoming {
-    event: Event,
-    bytes: usize,
+    pub(crate) event: Event,
+    /// Given back once the event is handled.
+    share: Option<BudgetShare>,
 }
 
 impl Incoming {
-    /// An event whose bytes the core thread gives back once it has handled it.
-    pub(crate) fn with_bytes(event: Event, bytes: usize) -> Incoming {
-        Incoming { event, bytes }
+    /// An event of a received message.
+    pub(crate) fn with_share(event: Event, share: BudgetShare) -> Incoming {
+        let share = Some(share);
+        Incoming { event, share }
     }
 }
 
 impl From<Event> for Incoming {
     fn from(event: Event) -> Incoming {
-        Incoming { event, bytes: 0 }
+        Incoming { event, share: None }
     }
 }
 
@@ -100,9 +102,9 @@ impl CoreThread {
     }
 
     fn handle(&mut self, incoming: Incoming) {
-        let Incoming { event, bytes } = incoming;
+        let Incoming { event, share } = incoming;
         self.driver.handle(self.clock.now(), event);
-        self.inbound_budget.give_back(bytes);
+        drop(share);
     }
 }
 

@@ -5,6 +5,7 @@
 
 use std::io::{self, IoSlice, Read, Write};
 use std::net::TcpStream;
+use std::time::Duration;
 
 use synod_tls::{PeerCredential, TlsStream};
 
@@ -34,7 +35,6 @@ impl Channel {
     }
 
     /// What the peer has proven in the handshake.
-    #[allow(dead_code, reason = "the binding of members to certificates asks it")]
     pub(super) fn peer(&self) -> &PeerCredential {
         match self {
             Channel::Plain(_) => &PeerCredential::None,
@@ -52,9 +52,26 @@ impl Channel {
 
     /// Removes the deadline of reads.
     pub(super) fn no_limit(&mut self) -> io::Result<()> {
+        self.socket_mut().no_limit()
+    }
+
+    /// Sets a deadline for all reads from now on.
+    pub(super) fn limit(&mut self, limit: Duration) {
+        self.socket_mut().limit(limit);
+    }
+
+    /// Whether the deadline of reads has passed.
+    pub(super) fn is_too_late(&self) -> bool {
         match self {
-            Channel::Plain(socket) => socket.no_limit(),
-            Channel::Encrypted { stream, .. } => stream.get_mut().no_limit(),
+            Channel::Plain(socket) => socket.is_too_late(),
+            Channel::Encrypted { stream, .. } => stream.get_ref().is_too_late(),
+        }
+    }
+
+    fn socket_mut(&mut self) -> &mut TimedSocket {
+        match self {
+            Channel::Plain(socket) => socket,
+            Channel::Encrypted { stream, .. } => stream.get_mut(),
         }
     }
 }

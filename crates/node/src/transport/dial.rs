@@ -4,7 +4,7 @@
 //! never keeps a thread for long.
 
 use std::io::{self, IoSlice, Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::time::{Duration, Instant};
 
 use socket2::{SockRef, TcpKeepalive};
@@ -17,8 +17,13 @@ use synod_wire::{
 
 use super::Transport;
 use super::channel::Channel;
+use super::link::Target;
 
 const CONNECT_LIMIT: Duration = Duration::from_secs(2);
+/// The same for a stranger, which may have been slow on purpose: its link blocks that of another.
+const STRANGER_CONNECT_LIMIT: Duration = Duration::from_secs(1);
+/// A handshake with a stranger must not take longer.
+const STRANGER_HANDSHAKE_LIMIT: Duration = Duration::from_secs(2);
 /// A whole handshake must not take longer, however the bytes trickle in.
 pub(super) const HANDSHAKE_LIMIT: Duration = Duration::from_secs(5);
 /// A peer that takes longer than this for one write counts as dead.
@@ -55,14 +60,14 @@ impl DialError {
 /// Connects and says hello. The answer may be a refusal.
 pub(super) fn dial(
     transport: &Transport,
-    address: &str,
+    target: &Target,
     lane: Lane,
 ) -> Result<(Channel, HelloReply), DialError> {
-    match attempt(transport, address, lane, true) {
+    match attempt(transport, target, lane, true) {
         Err(DialError::Tls(TlsHandshakeError::Plaintext { .. }))
             if transport.security.may_fall_back() =>
         {
-            attempt(transport, address, lane, false)
+            attempt(transport, target, lane, false)
         }
         other => other,
     }
@@ -70,29 +75,24 @@ pub(super) fn dial(
 
 fn attempt(
     transport: &Transport,
-    address: &str,
+    target: &Target,
     lane: Lane,
     may_encrypt: bool,
 ) -> Result<(Channel, HelloReply), DialError> {
-    let stream = connect(transport, address)?;
+    let stream = connect(transport, target)?;
     prepare(&stream)?;
     stream.set_write_timeout(Some(IO_LIMIT))?;
     let stopping = || io::Error::new(io::ErrorKind::Interrupted, "this member stops");
-    let id = transport
-        .remember(&stream, usize::MAX)
+    // Until the handshake is over, a node that stops closes the socket.
+    let _slot = transport
+        .connections
+        .called(&stream, || transport.may_open())
         .ok_or_else(stopping)?;
-    let greeted = secure_and_greet(transport, stream, lane, may_encrypt);
-    transport.forget(id);
-    greeted
-}
-
-fn secure_and_greet(
-    transport: &Transport,
-    stream: TcpStream,
-    lane: Lane,
-    may_encrypt: bool,
-) -> Result<(Channel, HelloReply), DialError> {
-    let socket = TimedSocket::new(stream, HANDSHAKE_LIMIT);
+    let limit = match target.only_at {
+        None => HANDSHAKE_LIMIT,
+        Some(_) => STRANGER_HANDSHAKE_LIMIT,
+    };
+    let socket = TimedSocket::new(stream, limit);
     let mut channel = if may_encrypt {
         transport.security.secure_outgoing(socket)?
     } else {
@@ -118,13 +118,18 @@ fn greet(channel: &mut Channel, hello: &Hello) -> Result<HelloReply, HandshakeEr
     }
 }
 
-fn connect(transport: &Transport, address: &str) -> io::Result<TcpStream> {
+fn connect(transport: &Transport, target: &Target) -> io::Result<TcpStream> {
     let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
-    for candidate in address.to_socket_addrs()? {
-        if transport.is_stopping() || transport.is_isolated() {
+    let (limit, only_at) = match target.only_at {
+        None => (CONNECT_LIMIT, None),
+        Some(ip) => (STRANGER_CONNECT_LIMIT, Some(ip)),
+    };
+    let is_meant = |at: &SocketAddr| only_at.is_none_or(|ip| at.ip().to_canonical() == ip);
+    for candidate in target.address.to_socket_addrs()?.filter(is_meant) {
+        if !transport.may_open() {
             break;
         }
-        match TcpStream::connect_timeout(&candidate, CONNECT_LIMIT) {
+        match TcpStream::connect_timeout(&candidate, limit) {
             Ok(stream) => return Ok(stream),
             Err(error) => last = error,
         }
@@ -165,8 +170,20 @@ impl TimedSocket {
 
     /// Removes the deadline.
     pub(super) fn no_limit(&mut self) -> io::Result<()> {
-        self.deadline = None;
-        self.stream.set_read_timeout(None)
+        match self.deadline.take() {
+            None => Ok(()),
+            Some(_) => self.stream.set_read_timeout(None),
+        }
+    }
+
+    /// Sets a deadline for all reads from now on.
+    pub(super) fn limit(&mut self, limit: Duration) {
+        self.deadline = Instant::now().checked_add(limit);
+    }
+
+    /// Whether the deadline has passed.
+    pub(super) fn is_too_late(&self) -> bool {
+        self.deadline.is_some_and(|at| at <= Instant::now())
     }
 
     /// The first byte of the next read; `None` if the peer has closed the connection.

@@ -12,6 +12,7 @@ use synod_wire::{HelloReply, Lane, RefuseReason};
 use super::Transport;
 use super::channel::Channel;
 use super::dial::{DialError, dial};
+use super::link::Target;
 use super::outbound_answers::Answer;
 
 /// The time between two rounds of calls.
@@ -39,15 +40,21 @@ pub(super) fn run(transport: &Arc<Transport>, seeds: &[String]) {
 
 fn call(transport: &Arc<Transport>, seed: &str) {
     transport.answers.call_begins();
-    let answer = dial(transport, seed, Lane::Control);
+    let answer = dial(transport, &Target::at(seed), Lane::Control);
     transport.answers.call_ends(answering_process(&answer));
     match answer {
-        Ok((_, HelloReply::Welcome { member, group, .. })) => {
-            transport.send_event(Event::MemberFound {
-                member,
-                address: seed.to_owned(),
-                group,
-            });
+        Ok((channel, HelloReply::Welcome { member, group, .. })) => {
+            match transport.binding_objection(member, channel.peer()) {
+                None => transport.send_event(Event::MemberFound {
+                    member,
+                    address: seed.to_owned(),
+                    group,
+                }),
+                Some(text) => transport.send_event(Event::SeedRefused {
+                    text: format!("{seed} is not used: {text}"),
+                    is_final: false,
+                }),
+            }
         }
         Ok((
             _,

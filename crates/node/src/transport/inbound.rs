@@ -1,28 +1,33 @@
 //! Connections that other members open: each has a thread, which reads.
 //!
-//! A caller passes the handshake (encryption, hello, allowlist, one process for each member) before
-//! its messages become events. A refused caller gets the reason, and this member's log a line.
+//! Messages of a caller that has passed the handshake ([`greet`]) become events. What a caller may
+//! send, and for how long it may be silent, follows from whether the driver knows it at that
+//! moment ([`Standing`]): a stranger that becomes a member keeps its connections.
 
 use std::io;
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use synod_member::{Event, Level, lock};
-use synod_wire::handshake::HANDSHAKE_FRAME_MAX;
-use synod_wire::{
-    FrameReader, FrameWriter, HandshakeError, Hello, HelloReply, Lane, PeerMessage, RefuseReason,
-    read_hello, write_reply,
-};
+use synod_member::{Event, Level};
+use synod_wire::{HandshakeError, Hello, Lane, PeerMessage, StreamError};
 
+use super::Transport;
+use super::allowance::Allowance;
 use super::channel::Channel;
-use super::dial::{HANDSHAKE_LIMIT, IO_LIMIT, TimedSocket, prepare};
+use super::greeting::{AdmittedCaller, greet};
+use super::link::Link;
+use super::open_connections::{AcceptedSlot, ConnectionSlot};
 use super::security::SecurityError;
-use super::session_registry::{Admission, duplicate_identity_text};
-use super::{INBOUND_MAX, Transport};
 
 /// Pause after a failed accept (out of file descriptors, say).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// Largest body of a frame of a stranger, in bytes.
+const STRANGER_FRAME_MAX: u32 = 64 * 1024;
+/// A stranger that sends nothing for this time is disconnected.
+const STRANGER_IDLE: Duration = Duration::from_secs(15);
+/// Bytes that a small message takes in memory, beside its frame.
+const FRAME_OVERHEAD: usize = 256;
 
 /// Takes connections until stopped.
 pub(super) fn accept(transport: &Arc<Transport>) {
@@ -45,29 +50,27 @@ pub(super) fn accept(transport: &Arc<Transport>) {
 }
 
 fn start(transport: &Arc<Transport>, stream: TcpStream, from: SocketAddr) {
-    let Some(id) = transport.remember(&stream, INBOUND_MAX) else {
-        if !transport.is_stopping() && !transport.is_isolated() {
-            transport.host.log(
-                Level::Warning,
-                &format!("too many connections: refusing {from}"),
-            );
-        }
+    let may_open = || transport.may_open();
+    let accepted = transport.connections.accepted(&stream, from.ip(), may_open);
+    let Some(AcceptedSlot { slot, made_room }) = accepted else {
         return;
     };
+    if made_room {
+        let why = "too many connections that say nothing";
+        transport.log_about(from.ip(), Level::Warning, why, || {
+            format!("{why}: closing the oldest of the address with the most, now for {from}")
+        });
+    }
     let serving = transport.clone();
-    let started = transport.run("synod-in", move || {
-        serve(&serving, stream, id, from);
-        serving.forget(id);
-    });
+    let started = transport.run("synod-in", move || serve(&serving, stream, &slot, from));
     if let Err(error) = started {
-        transport.forget(id);
         transport.host.log(Level::Error, &error.to_string());
     }
 }
 
 /// Why an inbound connection ended.
 #[derive(Debug, thiserror::Error)]
-enum InboundError {
+pub(super) enum InboundError {
     #[error("{0}")]
     Io(#[from] io::Error),
     #[error("{0}")]
@@ -75,221 +78,192 @@ enum InboundError {
     #[error("{0}")]
     Handshake(#[from] HandshakeError),
     #[error("{0}")]
-    Stream(#[from] synod_wire::StreamError),
+    Stream(#[from] StreamError),
     #[error("{0}")]
     Decode(#[from] synod_wire::DecodeError),
     #[error("another process with this identity is heard")]
     DuplicateIdentity,
+    #[error("it is no member of the group, and has sent nothing for a while")]
+    Idle,
+    #[error("it is no member of the group, and sends too many messages")]
+    TooMany,
 }
 
-fn serve(transport: &Arc<Transport>, stream: TcpStream, id: u64, from: SocketAddr) {
-    let AdmittedCaller {
-        hello,
-        version,
-        alone,
-        mut reader,
-    } = match greet(transport, stream, from) {
-        Ok(Some(admitted)) => admitted,
-        Ok(None) => return,
+fn serve(transport: &Arc<Transport>, stream: TcpStream, slot: &ConnectionSlot, from: SocketAddr) {
+    match greet(transport, stream, from) {
+        Ok(Some(caller)) => converse(transport, caller, slot, from),
+        Ok(None) => {}
         Err(error) => {
-            if !transport.is_stopping() && is_worth_logging(transport, &error, from) {
-                let level = match error {
-                    InboundError::Handshake(HandshakeError::Ended) => Level::Info,
-                    _ => Level::Warning,
-                };
-                let text = format!("connection from {from} refused: {error}");
-                transport.host.log(level, &text);
-            }
-            return;
-        }
-    };
-    converse(transport, &hello, (version, alone), &mut reader, (id, from));
-    transport.sessions.closed(hello.member, hello.session);
-}
-
-/// From the handshake to the end of the connection.
-fn converse(
-    transport: &Arc<Transport>,
-    hello: &Hello,
-    (version, alone): (u16, bool),
-    reader: &mut FrameReader<Channel>,
-    (id, from): (u64, SocketAddr),
-) {
-    if !transport.introduced(id, hello.group) {
-        return;
-    }
-    transport.send_event(Event::MemberFound {
-        member: hello.member,
-        address: hello.address.clone(),
-        group: hello.group,
-    });
-    if alone {
-        transport.connect(hello.member, &hello.address);
-    }
-    let link = transport.link(hello.member);
-    if let Some(link) = &link {
-        link.inbound_opened(hello.session);
-    }
-    transport.send_event(Event::InboundLink {
-        member: hello.member,
-    });
-    reader.set_max(transport.limits.of(hello.lane));
-    let mut received_any = false;
-    if let Err(error) = receive(transport, hello, version, reader, &mut received_any) {
-        let is_noise = transport.is_stopping()
-            || matches!(error, InboundError::Stream(synod_wire::StreamError::Io(_)));
-        if !is_noise {
-            let text = format!(
-                "closing the connection from {} ({from}): {error}",
-                hello.name
-            );
-            transport.host.log(Level::Warning, &text);
-        }
-    }
-    if let Some(link) = &link {
-        link.inbound_closed();
-        // A caller of discovery sends no message and leaves no trace. A peer that closes its
-        // connection has ended.
-        if received_any || hello.lane == Lane::Bulk {
-            transport.send_event(Event::LinkDown {
-                member: hello.member,
+            let level = match error {
+                InboundError::Handshake(HandshakeError::Ended) => Level::Info,
+                _ => Level::Warning,
+            };
+            let why = error.to_string();
+            transport.log_about(from.ip(), level, &why, || {
+                format!("connection from {from} refused: {why}")
             });
         }
     }
 }
 
-/// A peer with a wrong certificate calls again several times a second.
-fn is_worth_logging(transport: &Transport, error: &InboundError, from: SocketAddr) -> bool {
-    match error {
-        InboundError::Security(error) => is_news(transport, from, &error.to_string()),
-        _ => true,
-    }
-}
-
-fn is_news(transport: &Transport, from: SocketAddr, text: &str) -> bool {
-    lock(&transport.log_limit).permits(from.ip(), text, Instant::now())
-}
-
-/// A caller that passed the handshake.
-struct AdmittedCaller {
-    hello: Hello,
-    version: u16,
-    /// See [`Admission::Welcome`].
-    alone: bool,
-    reader: FrameReader<Channel>,
-}
-
-/// The handshake. `None` if the caller was refused; otherwise [`SessionRegistry::closed`] must
-/// follow.
-///
-/// [`SessionRegistry::closed`]: super::session_registry::SessionRegistry::closed
-fn greet(
-    transport: &Transport,
-    stream: TcpStream,
+/// From the handshake to the end of the connection.
+fn converse(
+    transport: &Arc<Transport>,
+    mut caller: AdmittedCaller,
+    slot: &ConnectionSlot,
     from: SocketAddr,
-) -> Result<Option<AdmittedCaller>, InboundError> {
-    prepare(&stream)?;
-    stream.set_write_timeout(Some(IO_LIMIT))?;
-    let socket = TimedSocket::new(stream, HANDSHAKE_LIMIT);
-    let channel = transport.security.secure_incoming(socket)?;
-    let mut reader = FrameReader::new(channel, HANDSHAKE_FRAME_MAX);
-    let hello = read_hello(&mut reader)?;
-    let mut reply = lock(&transport.identity).answer(&hello);
-    // A socket for IPv6 and IPv4 shows IPv4 callers in IPv6 form; the allowlist has the usual form.
-    let ip = from.ip().to_canonical();
-    if !transport.deals_with(hello.member, hello.session, ip) {
-        let text = format!("{ip} is not in the allowlist");
-        reply = HelloReply::Refused {
-            reason: RefuseReason::NotAllowed,
-            text,
-        };
+) {
+    let (member, group) = (caller.hello.member, caller.hello.group);
+    let is_known = || transport.known.has(member);
+    if !slot.welcomed(member, group, is_known) || !transport.is_own_group(group) {
+        return;
     }
-    let mut alone = true;
-    if matches!(reply, HelloReply::Welcome { .. }) {
-        match transport
-            .sessions
-            .opened(hello.member, hello.session, Instant::now())
-        {
-            Admission::Welcome { alone: is_alone } => alone = is_alone,
-            Admission::Wait => {
-                let text = "another session of this member was heard just now".to_owned();
-                reply = HelloReply::Refused {
-                    reason: RefuseReason::Busy,
-                    text,
-                };
-            }
-            Admission::DuplicateIdentity => {
-                reply = HelloReply::Refused {
-                    reason: RefuseReason::DuplicateIdentity,
-                    text: duplicate_identity_text(hello.member),
-                };
-            }
-        }
+    transport.called_by(&caller);
+    let presence = LinkPresence::of(transport, &caller.hello);
+    if slot.is_known() {
+        transport.send_event(Event::InboundLink { member });
     }
-    let sent = send_reply(reader.get_mut(), &reply);
-    match reply {
-        HelloReply::Welcome { version, .. } => {
-            if let Err(error) = sent {
-                transport.sessions.closed(hello.member, hello.session);
-                return Err(error);
-            }
-            Ok(Some(AdmittedCaller {
-                hello,
-                version,
-                alone,
-                reader,
-            }))
+    let mut received_any = false;
+    if let Err(error) = receive(transport, &mut caller, slot, &mut received_any) {
+        log_end(transport, &caller.hello, from, &error);
+    }
+    drop(presence);
+    // A caller of discovery sends no message and leaves no trace. A peer that closes its connection
+    // has ended.
+    if slot.is_known() && (received_any || caller.hello.lane == Lane::Bulk) {
+        transport.send_event(Event::LinkDown { member });
+    }
+}
+
+fn log_end(transport: &Transport, hello: &Hello, from: SocketAddr, error: &InboundError) {
+    if matches!(error, InboundError::Stream(StreamError::Io(_))) {
+        return;
+    }
+    let (name, why) = (&hello.name, error.to_string());
+    transport.log_about(from.ip(), Level::Warning, &why, || {
+        format!("closing the connection from {name} ({from}): {why}")
+    });
+}
+
+/// The link to a caller knows of the caller's connection until this is dropped.
+struct LinkPresence(Option<Arc<Link>>);
+
+impl LinkPresence {
+    fn of(transport: &Transport, hello: &Hello) -> LinkPresence {
+        let link = transport.link(hello.member);
+        if let Some(link) = &link {
+            link.inbound_opened(hello.session);
         }
-        HelloReply::Refused { reason, text } => {
-            sent?;
-            let subject = format!("{}: {text}", hello.name);
-            let is_routine = matches!(reason, RefuseReason::Self_ | RefuseReason::Busy);
-            if !is_routine && is_news(transport, from, &subject) {
-                let text = format!("connection from {} ({from}) refused: {text}", hello.name);
-                transport.host.log(Level::Warning, &text);
-            }
-            Ok(None)
+        LinkPresence(link)
+    }
+}
+
+impl Drop for LinkPresence {
+    fn drop(&mut self) {
+        if let Some(link) = &self.0 {
+            link.inbound_closed();
         }
     }
 }
 
-fn send_reply(channel: &mut Channel, reply: &HelloReply) -> Result<(), InboundError> {
-    write_reply(
-        &mut FrameWriter::new(&mut *channel, HANDSHAKE_FRAME_MAX),
-        reply,
-    )?;
-    channel.no_limit()?;
-    Ok(())
+/// What a caller may do at the moment.
+struct Standing<'a> {
+    transport: &'a Transport,
+    slot: &'a ConnectionSlot,
+    lane: Lane,
+    allowance: Allowance,
+}
+
+impl Standing<'_> {
+    /// The largest body of its next frame, in bytes.
+    fn frame_max(&self) -> u32 {
+        let limit = self.transport.limits.of(self.lane);
+        if self.slot.is_known() {
+            limit
+        } else {
+            limit.min(STRANGER_FRAME_MAX)
+        }
+    }
+
+    /// Sets how long it may be silent from now on.
+    fn await_next(&self, channel: &mut Channel) -> io::Result<()> {
+        if !self.slot.is_known() {
+            channel.limit(STRANGER_IDLE);
+            return Ok(());
+        }
+        channel.no_limit()
+    }
+
+    /// Counts a message.
+    fn count(&mut self, now: Instant) -> Result<(), InboundError> {
+        if self.slot.is_known() {
+            return Ok(());
+        }
+        self.slot.used();
+        if self.allowance.permits(now) {
+            Ok(())
+        } else {
+            Err(InboundError::TooMany)
+        }
+    }
 }
 
 fn receive(
     transport: &Transport,
-    hello: &Hello,
-    version: u16,
-    reader: &mut FrameReader<Channel>,
+    caller: &mut AdmittedCaller,
+    slot: &ConnectionSlot,
     received_any: &mut bool,
 ) -> Result<(), InboundError> {
-    while let Some(frame) = reader.read_frame()? {
+    let certificate = caller.certificate();
+    let mut standing = Standing {
+        transport,
+        slot,
+        lane: caller.hello.lane,
+        allowance: Allowance::new(Instant::now()),
+    };
+    while let Some(frame) = next_frame(caller, &standing)? {
         *received_any = true;
-        let bytes = frame.body.len() + FRAME_OVERHEAD;
-        let message = PeerMessage::decode(version, frame)?;
         let now = Instant::now();
-        if !transport.sessions.heard(hello.member, hello.session, now) {
+        standing.count(now)?;
+        let bytes = frame.body.len() + FRAME_OVERHEAD;
+        let message = PeerMessage::decode(caller.version, frame)?;
+        if !caller.presence.heard(now) {
             return Err(InboundError::DuplicateIdentity);
         }
-        if !transport.inbound_budget.take(bytes) {
+        let budget = if slot.is_known() {
+            &transport.inbound_budget
+        } else {
+            &transport.stranger_budget
+        };
+        if !budget.take(bytes) {
             return Ok(());
         }
         let event = Event::Peer {
-            from: hello.member,
-            certificate: None,
-            group: hello.group,
+            from: caller.hello.member,
+            certificate: certificate.clone(),
+            group: caller.hello.group,
             message,
         };
-        transport.send_event_with_bytes(event, bytes);
+        transport.send_event_with_bytes(event, budget, bytes);
     }
     Ok(())
 }
 
-/// Bytes that a small message takes in memory, beside its frame.
-const FRAME_OVERHEAD: usize = 256;
+fn next_frame(
+    caller: &mut AdmittedCaller,
+    standing: &Standing<'_>,
+) -> Result<Option<synod_wire::Frame>, InboundError> {
+    loop {
+        standing.await_next(caller.reader.get_mut())?;
+        match caller.reader.read_frame_below(|| standing.frame_max()) {
+            Err(StreamError::Io(_)) if caller.reader.get_ref().is_too_late() => {
+                // Its other lane may be in use, or the driver knows it by now.
+                let is_heard = caller.presence.was_heard_within(STRANGER_IDLE);
+                if !standing.slot.is_known() && !is_heard {
+                    return Err(InboundError::Idle);
+                }
+            }
+            frame => return Ok(frame?),
+        }
+    }
+}

@@ -5,9 +5,9 @@
 //! [`Event::LinkDown`].
 
 use std::collections::VecDeque;
-use std::net::Shutdown;
+use std::net::{IpAddr, Shutdown};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use synod_consensus::{GroupId, MemberId, SessionId};
@@ -16,6 +16,7 @@ use synod_wire::{FrameWriter, HelloReply, Lane, PeerMessage, RefuseReason, Strea
 
 use super::Transport;
 use super::channel::Channel;
+use super::crowd::Source;
 use super::dial::dial;
 use super::lane_queue::{LaneEnd, LaneQueue, OpenLane, PushResult};
 
@@ -26,10 +27,33 @@ const FRESH: Duration = Duration::from_millis(200);
 const RETRY_MIN: Duration = Duration::from_millis(50);
 const RETRY_MAX: Duration = Duration::from_secs(1);
 
+/// Where a link calls.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Target {
+    /// `host:port`.
+    pub(super) address: String,
+    /// The only host to call, whatever the address leads to.
+    pub(super) only_at: Option<IpAddr>,
+}
+
+impl Target {
+    /// An address that this member trusts.
+    pub(super) fn at(address: &str) -> Target {
+        let (address, only_at) = (address.to_owned(), None);
+        Target { address, only_at }
+    }
+}
+
 /// The connections to one member, and their queues.
 pub(super) struct Link {
     member: MemberId,
-    address: Mutex<String>,
+    target: Mutex<Target>,
+    /// The driver ordered it, so what its member answers counts; otherwise a stranger that called
+    /// is called back.
+    is_ordered: AtomicBool,
+    /// Where the stranger called from.
+    source: Option<Source>,
+    begun: Instant,
     lanes: [LaneQueue; 2],
     /// How many connections the peer has open to this member.
     inbound: AtomicUsize,
@@ -38,23 +62,71 @@ pub(super) struct Link {
 }
 
 impl Link {
-    pub(super) fn new(member: MemberId, address: &str) -> Link {
+    /// A link that the driver orders.
+    pub(super) fn ordered(member: MemberId, address: &str) -> Link {
+        Link::new(member, Target::at(address), None)
+    }
+
+    /// A link to a stranger that called.
+    pub(super) fn to_stranger(member: MemberId, target: Target, source: Source) -> Link {
+        Link::new(member, target, Some(source))
+    }
+
+    fn new(member: MemberId, target: Target, source: Option<Source>) -> Link {
         Link {
             member,
-            address: Mutex::new(address.to_owned()),
+            target: Mutex::new(target),
+            is_ordered: AtomicBool::new(source.is_none()),
+            source,
+            begun: Instant::now(),
             lanes: Default::default(),
             inbound: AtomicUsize::new(0),
             alone_since: Mutex::new(Instant::now()),
         }
     }
 
-    pub(super) fn set_address(&self, address: &str) {
-        let mut current = lock(&self.address);
-        if *current != address {
-            address.clone_into(&mut current);
+    /// The driver orders the link, at this address.
+    pub(super) fn order_at(&self, address: &str) {
+        self.is_ordered.store(true, Ordering::Release);
+        let mut current = lock(&self.target);
+        let moves = current.address != address;
+        *current = Target::at(address);
+        drop(current);
+        if moves {
+            self.reset();
+        }
+    }
+
+    /// The stranger has called again, as another process.
+    pub(super) fn call_back_at(&self, target: Target) {
+        if self.is_ordered() {
+            return;
+        }
+        let mut current = lock(&self.target);
+        if *current != target {
+            *current = target;
             drop(current);
             self.reset();
         }
+    }
+
+    /// Whether it calls this address.
+    pub(super) fn is_to(&self, address: &str) -> bool {
+        lock(&self.target).address == address
+    }
+
+    pub(super) fn member(&self) -> MemberId {
+        self.member
+    }
+
+    pub(super) fn is_ordered(&self) -> bool {
+        self.is_ordered.load(Ordering::Acquire)
+    }
+
+    /// Where the stranger called from, and since when it is called.
+    pub(super) fn place(&self) -> Option<(Source, Instant)> {
+        let source = self.source.filter(|_| !self.is_ordered())?;
+        Some((source, self.begun))
     }
 
     /// Queues a message. It is lost if there is no connection, or another one than `over`.
@@ -131,8 +203,9 @@ pub(super) fn run(transport: &Transport, link: &Link, lane: Lane) {
     let mut pause = RETRY_MIN;
     let mut logged = None;
     while !link.lane(lane).is_closed() && !transport.is_stopping() {
-        let address = lock(&link.address).clone();
-        match dial(transport, &address, lane) {
+        let target = lock(&link.target).clone();
+        let address = &target.address;
+        match dial(transport, &target, lane) {
             Ok((
                 channel,
                 HelloReply::Welcome {
@@ -145,7 +218,7 @@ pub(super) fn run(transport: &Transport, link: &Link, lane: Lane) {
             )) if member == link.member => {
                 if let Some(reason) = objection(transport, member, session, &channel) {
                     pause = RETRY_MAX;
-                    log_obstacle(transport, Level::Info, &address, &mut logged, Some(reason));
+                    log_obstacle(transport, Level::Info, &target, &mut logged, Some(reason));
                     link.lane(lane).pause(pause);
                     continue;
                 }
@@ -165,11 +238,14 @@ pub(super) fn run(transport: &Transport, link: &Link, lane: Lane) {
                 };
             }
             Ok((_, HelloReply::Welcome { .. })) => pause = RETRY_MAX,
-            Ok((_, HelloReply::Refused { reason, text })) => {
+            Ok((channel, HelloReply::Refused { reason, text })) => {
                 pause = RETRY_MAX;
-                if reason != RefuseReason::Busy {
-                    transport.refused_by_member(link.member, &address, reason, &text);
+                let objection = transport.binding_objection(link.member, channel.peer());
+                // Neither a stranger nor a process in a member's place has a say.
+                if link.is_ordered() && objection.is_none() && reason != RefuseReason::Busy {
+                    transport.refused_by_member(link.member, address, reason, &text);
                 }
+                log_obstacle(transport, Level::Warning, &target, &mut logged, objection);
             }
             Err(error) => {
                 pause = (pause * 2).min(RETRY_MAX);
@@ -178,7 +254,7 @@ pub(super) fn run(transport: &Transport, link: &Link, lane: Lane) {
                 log_obstacle(
                     transport,
                     Level::Warning,
-                    &address,
+                    &target,
                     &mut logged,
                     error.for_operator(),
                 );
@@ -199,21 +275,26 @@ fn objection(
         Ok(at) => at.ip().to_canonical(),
         Err(error) => return Some(error.to_string()),
     };
-    let objects = !transport.deals_with(member, session, at);
-    objects.then(|| format!("{at} is not in the allowlist"))
+    if !transport.deals_with(member, session, at) {
+        return Some(format!("{at} is not in the allowlist"));
+    }
+    transport.binding_objection(member, channel.peer())
 }
 
 /// Logs why there is no connection, unless that was the last reason logged.
 fn log_obstacle(
     transport: &Transport,
     level: Level,
-    address: &str,
+    target: &Target,
     logged: &mut Option<String>,
     reason: Option<String>,
 ) {
-    if let Some(text) = reason.as_ref().filter(|_| reason != *logged) {
-        let text = format!("cannot call {address}: {text}");
-        transport.host.log(level, &text);
+    if let Some(why) = reason.as_ref().filter(|_| reason != *logged) {
+        let text = || format!("cannot call {}: {why}", target.address);
+        match target.only_at {
+            None => transport.host.log(level, &text()),
+            Some(ip) => transport.log_about(ip, level, why, text),
+        }
     }
     *logged = reason;
 }

@@ -1,7 +1,9 @@
-//! Logs the same message about the same address at most once a minute.
+//! Bounds what callers can write to this member's log.
 //!
 //! A peer with a wrong certificate, or of a foreign group, calls again several times a second. Its
-//! operator needs the reason once, not a full log.
+//! operator needs the reason once, not a full log: the same message about the same address is
+//! logged once a minute. A caller that words its mistakes differently each time meets the bound on
+//! all of them.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -9,26 +11,36 @@ use std::time::{Duration, Instant};
 
 /// After this time the same message is logged again.
 const REPEAT_AFTER: Duration = Duration::from_secs(60);
-/// Messages remembered; when there would be more, all are forgotten.
-const REMEMBERED_MAX: usize = 64;
+/// Messages logged within that time, at most.
+const MESSAGES_MAX: usize = 64;
 
 /// When each message was last logged, by address and text.
 #[derive(Default)]
-pub(super) struct LogRateLimit(HashMap<(IpAddr, String), Instant>);
+pub(super) struct LogRateLimit {
+    last: HashMap<(IpAddr, String), Instant>,
+    /// Messages that were not logged since one was.
+    omitted: u64,
+}
 
 impl LogRateLimit {
-    /// Whether a message about an address is to be logged now. If so, that is noted.
-    pub(super) fn permits(&mut self, address: IpAddr, text: &str, now: Instant) -> bool {
+    /// Whether a message about an address is to be logged now: if so, how many were not since the
+    /// last one that was.
+    pub(super) fn permits(&mut self, address: IpAddr, text: &str, now: Instant) -> Option<u64> {
+        let is_recent = |at: &Instant| now.saturating_duration_since(*at) < REPEAT_AFTER;
         let message = (address, text.to_owned());
-        let last = self.0.get(&message);
-        if last.is_some_and(|at| now.saturating_duration_since(*at) < REPEAT_AFTER) {
-            return false;
+        if self.last.get(&message).is_some_and(is_recent) {
+            self.omitted += 1;
+            return None;
         }
-        if self.0.len() >= REMEMBERED_MAX {
-            self.0.clear();
+        if self.last.len() >= MESSAGES_MAX {
+            self.last.retain(|_, at| is_recent(at));
         }
-        self.0.insert(message, now);
-        true
+        if self.last.len() >= MESSAGES_MAX {
+            self.omitted += 1;
+            return None;
+        }
+        self.last.insert(message, now);
+        Some(std::mem::take(&mut self.omitted))
     }
 }
 
@@ -41,20 +53,31 @@ mod tests {
         let mut limit = LogRateLimit::default();
         let caller = IpAddr::from([10, 0, 0, 1]);
         let now = Instant::now();
-        assert!(limit.permits(caller, "a", now));
-        assert!(!limit.permits(caller, "a", now + Duration::from_secs(59)));
-        assert!(limit.permits(caller, "b", now));
-        assert!(!limit.permits(caller, "a", now));
-        assert!(limit.permits(IpAddr::from([10, 0, 0, 2]), "b", now));
-        assert!(limit.permits(caller, "b", now + REPEAT_AFTER));
+        assert_eq!(limit.permits(caller, "a", now), Some(0));
+        let soon = now + Duration::from_secs(59);
+        assert_eq!(limit.permits(caller, "a", soon), None);
+        assert_eq!(limit.permits(caller, "b", now), Some(1));
+        assert_eq!(limit.permits(caller, "a", now), None);
+        assert_eq!(
+            limit.permits(IpAddr::from([10, 0, 0, 2]), "b", now),
+            Some(1)
+        );
+        assert_eq!(limit.permits(caller, "b", now + REPEAT_AFTER), Some(0));
     }
 
     #[test]
-    fn memory_is_bounded_however_many_addresses_there_are() {
+    fn lines_and_memory_are_bounded_however_many_addresses_and_texts_there_are() {
         let mut limit = LogRateLimit::default();
+        let now = Instant::now();
+        let mut logged = 0;
         for caller in 0..10_000_u32 {
-            limit.permits(IpAddr::from(caller.to_be_bytes()), "a", Instant::now());
+            let ip = IpAddr::from(caller.to_be_bytes());
+            logged += usize::from(limit.permits(ip, &caller.to_string(), now).is_some());
         }
-        assert!(limit.0.len() <= REMEMBERED_MAX);
+        assert_eq!(logged, MESSAGES_MAX);
+        assert_eq!(limit.last.len(), MESSAGES_MAX);
+        let later = limit.permits(IpAddr::from([10, 0, 0, 1]), "a", now + REPEAT_AFTER);
+        assert_eq!(later, Some(10_000 - MESSAGES_MAX as u64));
+        assert_eq!(limit.last.len(), 1);
     }
 }

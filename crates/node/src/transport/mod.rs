@@ -8,60 +8,64 @@
 //! Nothing here decides: messages and changes of connections become events for the core thread. A
 //! message is lost when its connection breaks; the protocol repeats what it needs.
 
+mod allowance;
+mod call_back;
 mod channel;
+mod crowd;
 mod dial;
 mod discovery;
+mod greeting;
 mod inbound;
+mod known_peers;
 mod lane_queue;
 mod link;
 mod log_rate_limit;
 mod network;
 mod open_channels;
+mod open_connections;
 mod outbound_answers;
 mod security;
 mod session_registry;
+#[cfg(test)]
+mod tests;
 
-use std::collections::HashMap;
-use std::net::{IpAddr, Shutdown, TcpListener, TcpStream};
+use std::collections::{BTreeMap, HashMap};
+use std::net::{IpAddr, Shutdown, TcpListener};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crossbeam_channel::Sender;
 use socket2::SockRef;
 use synod_consensus::{GroupId, MemberId, SessionId};
-use synod_member::{Event, Host, lock};
-use synod_tls::TlsError;
+use synod_member::{Event, Host, KnownPeer, Level, lock};
+use synod_tls::{PeerCredential, TlsError};
 use synod_wire::{FrameLimits, Hello, HelloReply, Lane, LocalIdentity, PeerMessage, RefuseReason};
 
 use crate::config::NodeError;
 use crate::threads::core::Incoming;
 use crate::threads::spawn;
-use crate::wait::ByteBudget;
-use link::Link;
+use crate::wait::{BudgetShare, ByteBudget};
+use call_back::CallBacks;
+use known_peers::KnownPeers;
+use link::{Link, Target};
 use log_rate_limit::LogRateLimit;
 pub(crate) use network::DriverNetwork;
+use open_connections::OpenConnections;
 use outbound_answers::OutboundAnswers;
 pub(crate) use security::Security;
 use session_registry::SessionRegistry;
-
-/// Inbound connections at a time; more are refused.
-const INBOUND_MAX: usize = 512;
 
 /// How long a caller that is not in the allowlist waits for the answer to a call of this member to
 /// it.
 const ANSWER_LIMIT: Duration = Duration::from_secs(1);
 
-/// Members that are called at a time. Members of no configuration count until they are removed.
+/// Members that are called at a time by the driver's order.
 const LINKS_MAX: usize = 256;
 
-/// A connection of another thread, kept so that it can be closed.
-struct OpenConnection {
-    stream: TcpStream,
-    /// The peer's group, once it has said so.
-    group: Option<GroupId>,
-}
+/// Bound on the bytes of received messages of strangers that are not handled yet, all together.
+const STRANGER_BYTES_MAX: usize = 1 << 20;
 
 /// The connections of a member, and what their threads share.
 pub(crate) struct Transport {
@@ -73,13 +77,15 @@ pub(crate) struct Transport {
     log_limit: Mutex<LogRateLimit>,
     events: Sender<Incoming>,
     inbound_budget: Arc<ByteBudget>,
+    stranger_budget: Arc<ByteBudget>,
     host: Arc<dyn Host>,
+    known: KnownPeers,
     links: Mutex<HashMap<MemberId, Arc<Link>>>,
-    sessions: SessionRegistry,
+    call_backs: Mutex<CallBacks>,
+    sessions: Arc<SessionRegistry>,
     answers: OutboundAnswers,
     /// Connections opened by others, and those opened by this member until the handshake is over.
-    open: Mutex<HashMap<u64, OpenConnection>>,
-    next_open: AtomicU64,
+    connections: Arc<OpenConnections>,
     /// Number of the next outbound connection, see [`Event::LinkUp`].
     next_connection: AtomicU64,
     listener: TcpListener,
@@ -125,12 +131,14 @@ impl Transport {
             log_limit: Mutex::default(),
             events,
             inbound_budget,
+            stranger_budget: Arc::new(ByteBudget::new(STRANGER_BYTES_MAX)),
             host,
+            known: KnownPeers::default(),
             links: Mutex::new(HashMap::new()),
-            sessions: SessionRegistry::default(),
+            call_backs: Mutex::default(),
+            sessions: Arc::default(),
             answers: OutboundAnswers::default(),
-            open: Mutex::new(HashMap::new()),
-            next_open: AtomicU64::new(1),
+            connections: Arc::default(),
             next_connection: AtomicU64::new(1),
             listener,
             stopping: AtomicBool::new(false),
@@ -163,7 +171,7 @@ impl Transport {
 
     /// Whether a process with this member's identity answers at an address.
     pub(crate) fn finds_duplicate_at(&self, address: &str) -> bool {
-        let answer = dial::dial(self, address, Lane::Control);
+        let answer = dial::dial(self, &Target::at(address), Lane::Control);
         matches!(
             answer,
             Ok((
@@ -210,32 +218,54 @@ impl Transport {
         self.host.allows(&ip.to_string()) || self.answers.has_answered(peer, ANSWER_LIMIT)
     }
 
+    /// Why a connection in a member's name is not the member's, by what it shows.
+    fn binding_objection(&self, member: MemberId, shown: &PeerCredential) -> Option<String> {
+        let takes_clear = self.security.takes_clear();
+        self.known.objection(member, shown, takes_clear)
+    }
+
+    /// The members that may exchange messages with this one from now on. All others are strangers.
+    pub(crate) fn set_known(&self, known: &BTreeMap<MemberId, KnownPeer>) {
+        self.known.set(known);
+        self.connections
+            .known_changed(|member| self.known.has(member));
+    }
+
     /// Keeps connections to this member from now on, at this address.
     pub(crate) fn connect(self: &Arc<Self>, member: MemberId, address: &str) {
         let mut links = lock(&self.links);
-        if self.is_stopping() {
-            return;
-        }
         if let Some(link) = links.get(&member) {
-            link.set_address(address);
+            link.order_at(address);
             return;
         }
-        if links.len() >= LINKS_MAX {
+        if links.values().filter(|link| link.is_ordered()).count() >= LINKS_MAX {
             self.host.log(
-                synod_member::Level::Warning,
+                Level::Warning,
                 &format!("not calling {address}: {LINKS_MAX} members are known already"),
             );
             return;
         }
-        let link = Arc::new(Link::new(member, address));
+        self.start_link(&mut links, Arc::new(Link::ordered(member, address)));
+    }
+
+    /// Whether this member calls a member at this address.
+    fn calls(&self, member: MemberId, address: &str) -> bool {
+        let link = self.link(member);
+        link.is_some_and(|link| link.is_ordered() && link.is_to(address))
+    }
+
+    fn start_link(self: &Arc<Self>, links: &mut HashMap<MemberId, Arc<Link>>, link: Arc<Link>) {
+        if self.is_stopping() {
+            return;
+        }
+        let member = link.member();
         for lane in [Lane::Control, Lane::Bulk] {
             let (transport, link) = (self.clone(), link.clone());
             let name = format!("synod-out-{}", short(member));
             let closing = link.clone();
             if let Err(error) = self.run(&name, move || link::run(&transport, &link, lane)) {
                 closing.close();
-                self.host
-                    .log(synod_member::Level::Error, &error.to_string());
+                self.host.log(Level::Error, &error.to_string());
                 return;
             }
         }
@@ -260,11 +290,7 @@ impl Transport {
         for link in lock(&self.links).values() {
             link.reset_unless(group);
         }
-        for open in lock(&self.open).values() {
-            if open.group.is_some_and(|other| other != group) {
-                let _ = open.stream.shutdown(Shutdown::Both);
-            }
-        }
+        self.connections.close_other_groups(group);
     }
 
     /// See [`Security::reload`].
@@ -275,7 +301,7 @@ impl Transport {
             0 => summary,
             _ => format!("{summary}; closed {closed} connections by a secret that was removed"),
         };
-        self.host.log(synod_member::Level::Info, &text);
+        self.host.log(Level::Info, &text);
         Ok(())
     }
 
@@ -286,9 +312,7 @@ impl Transport {
             link.reset();
         }
         if isolated {
-            for open in lock(&self.open).values() {
-                let _ = open.stream.shutdown(Shutdown::Both);
-            }
+            self.connections.close_all();
         }
     }
 
@@ -307,14 +331,13 @@ impl Transport {
         self.stopping.store(true, Ordering::Release);
         self.stop_discovery();
         self.inbound_budget.close();
+        self.stranger_budget.close();
         // Wakes the accepting thread; it may have ended already.
         let _ = SockRef::from(&self.listener).shutdown(Shutdown::Both);
         for link in lock(&self.links).values() {
             link.close();
         }
-        for open in lock(&self.open).values() {
-            let _ = open.stream.shutdown(Shutdown::Both);
-        }
+        self.connections.close_all();
         // A thread may have started another one before it saw the stop.
         loop {
             let threads = std::mem::take(&mut *lock(&self.threads));
@@ -328,33 +351,32 @@ impl Transport {
         }
     }
 
-    /// Keeps a connection until [`Transport::forget`], so that it can be closed. `None` if it must
-    /// not be used: there are too many, or the node stops or is isolated.
-    fn remember(&self, stream: &TcpStream, open_max: usize) -> Option<u64> {
-        let handle = stream.try_clone().ok()?;
-        let id = self.next_open.fetch_add(1, Ordering::Relaxed);
-        let mut open = lock(&self.open);
-        // Checked under the lock: a thread that stops or isolates this node closes what it finds
-        // there.
-        if self.is_stopping() || self.is_isolated() || open.len() >= open_max {
-            return None;
-        }
-        let (stream, group) = (handle, None);
-        open.insert(id, OpenConnection { stream, group });
-        Some(id)
+    /// Whether connections may be opened: the node neither stops nor is isolated.
+    fn may_open(&self) -> bool {
+        !self.is_stopping() && !self.is_isolated()
     }
 
-    fn forget(&self, id: u64) {
-        lock(&self.open).remove(&id);
-    }
-
-    /// Notes the group of the peer at the other end. False if this member is in another group.
-    fn introduced(&self, id: u64, group: GroupId) -> bool {
-        if let Some(open) = lock(&self.open).get_mut(&id) {
-            open.group = Some(group);
-        }
+    /// Whether a peer of this group, or of none, can be one of this member's own.
+    fn is_own_group(&self, group: GroupId) -> bool {
         let own = lock(&self.identity).group;
         own == GroupId::NONE || group == GroupId::NONE || own == group
+    }
+
+    /// Logs what happened with a caller, unless much was logged already ([`LogRateLimit`]).
+    fn log_about(&self, ip: IpAddr, level: Level, why: &str, text: impl FnOnce() -> String) {
+        // A node that stops or is isolated closes its connections itself.
+        if !self.may_open() {
+            return;
+        }
+        let permit = lock(&self.log_limit).permits(ip, why, Instant::now());
+        match permit {
+            None => {}
+            Some(0) => self.host.log(level, &text()),
+            Some(omitted) => {
+                let text = format!("{} ({omitted} such lines were left out)", text());
+                self.host.log(level, &text);
+            }
+        }
     }
 
     fn is_stopping(&self) -> bool {
@@ -387,9 +409,10 @@ impl Transport {
         lock(&self.links).get(&member).cloned()
     }
 
-    /// As [`Transport::send_event`], of an event that took bytes from the inbound budget.
-    fn send_event_with_bytes(&self, event: Event, bytes: usize) {
-        let _ = self.events.send(Incoming::with_bytes(event, bytes));
+    /// As [`Transport::send_event`], of an event that took bytes from a budget.
+    fn send_event_with_bytes(&self, event: Event, budget: &Arc<ByteBudget>, bytes: usize) {
+        let share = BudgetShare::of(budget.clone(), bytes);
+        let _ = self.events.send(Incoming::with_share(event, share));
     }
 
     fn send_event(&self, event: Event) {

@@ -35,7 +35,9 @@ impl Network for DriverNetwork {
         self.0.keep_only(wanted);
     }
 
-    fn set_known(&self, _known: &BTreeMap<MemberId, KnownPeer>) {}
+    fn set_known(&self, known: &BTreeMap<MemberId, KnownPeer>) {
+        self.0.set_known(known);
+    }
 
     fn set_group(&self, group: GroupId) {
         self.0.set_group(group);

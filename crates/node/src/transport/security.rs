@@ -112,6 +112,11 @@ impl Security {
         self.tls.as_ref().is_some_and(|tls| tls.config.accept_plain)
     }
 
+    /// Whether peers that do not encrypt are accepted.
+    pub(super) fn takes_clear(&self) -> bool {
+        self.tls.as_ref().is_none_or(|tls| tls.config.accept_plain)
+    }
+
     /// Makes a channel of a connection that this member has opened.
     pub(super) fn secure_outgoing(
         &self,

@@ -4,11 +4,15 @@
 //! identity, and each would give away the other's votes. A process is known by its session. While
 //! one session of a member sends messages, another session of it is refused.
 //!
+//! A caller that is in no configuration can name a member of one. Where members are bound to
+//! certificates its connection is refused before it gets here; elsewhere the holders of the group's
+//! credentials, or all who can connect in clear, are trusted not to.
+//!
 //! A process that died does not block its successor: its connections close. If its machine died
 //! with it, the connections stay open for a while, but no message comes over them.
 
 use std::collections::HashMap;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use synod_consensus::{MemberId, SessionId};
@@ -53,20 +57,79 @@ impl SessionRecord {
     }
 }
 
-/// The answer to a session that calls.
+/// The session may connect.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Admission {
-    /// The session may connect. `alone`: no other session of the member has a connection.
-    Welcome { alone: bool },
+struct Welcome {
+    /// No other session of the member has a connection.
+    alone: bool,
+}
+
+/// Why a session that calls may not connect.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Taken {
     /// Another session sent a message a moment ago, but may have ended since: call again later.
     Wait,
     /// Another session of the same member is alive.
     DuplicateIdentity,
 }
 
+/// An open connection of a session. The registry counts it until this is dropped.
+pub(super) struct SessionPresence {
+    registry: Arc<SessionRegistry>,
+    member: MemberId,
+    session: SessionId,
+    alone: bool,
+}
+
+impl SessionPresence {
+    /// Whether no other session of the member had a connection when this one was opened.
+    pub(super) fn is_alone(&self) -> bool {
+        self.alone
+    }
+
+    /// A message of the session arrived. False if an earlier session is alive: close the
+    /// connection.
+    pub(super) fn heard(&self, now: Instant) -> bool {
+        self.registry.heard(self.member, self.session, now)
+    }
+
+    /// Whether the session has sent a message within `limit`, over any connection.
+    pub(super) fn was_heard_within(&self, limit: Duration) -> bool {
+        let mut members = lock(&self.registry.members);
+        let known = members.get_mut(&self.member);
+        let heard = known.and_then(|known| known.seen(self.session)?.heard);
+        heard.is_some_and(|at| at.elapsed() < limit)
+    }
+}
+
+impl Drop for SessionPresence {
+    fn drop(&mut self) {
+        self.registry.closed(self.member, self.session);
+    }
+}
+
 impl SessionRegistry {
-    /// A session calls. If it is welcome, [`SessionRegistry::closed`] must follow.
-    pub(super) fn opened(&self, member: MemberId, session: SessionId, now: Instant) -> Admission {
+    /// A session calls.
+    ///
+    /// # Errors
+    /// If another session speaks for the member.
+    pub(super) fn claim(
+        self: &Arc<Self>,
+        member: MemberId,
+        session: SessionId,
+        now: Instant,
+    ) -> Result<SessionPresence, Taken> {
+        let Welcome { alone } = self.opened(member, session, now)?;
+        Ok(SessionPresence {
+            registry: self.clone(),
+            member,
+            session,
+            alone,
+        })
+    }
+
+    /// If the session is welcome, [`SessionRegistry::closed`] must follow.
+    fn opened(&self, member: MemberId, session: SessionId, now: Instant) -> Result<Welcome, Taken> {
         let mut members = lock(&self.members);
         let known = members.entry(member).or_default();
         let others = || known.sessions.iter().filter(|seen| seen.session != session);
@@ -77,11 +140,11 @@ impl SessionRegistry {
             };
             let is_duplicate = other.heard.is_some_and(|at| at > since + GRACE);
             known.waiting = Some((session, since));
-            return if is_duplicate {
-                Admission::DuplicateIdentity
+            return Err(if is_duplicate {
+                Taken::DuplicateIdentity
             } else {
-                Admission::Wait
-            };
+                Taken::Wait
+            });
         }
         known.waiting = None;
         let alone = others().next().is_none();
@@ -94,12 +157,12 @@ impl SessionRegistry {
                 heard: None,
             }),
         }
-        Admission::Welcome { alone }
+        Ok(Welcome { alone })
     }
 
     /// A message of the session arrived. False if an earlier session is alive: close the
     /// connection.
-    pub(super) fn heard(&self, member: MemberId, session: SessionId, now: Instant) -> bool {
+    fn heard(&self, member: MemberId, session: SessionId, now: Instant) -> bool {
         let mut members = lock(&self.members);
         let Some(known) = members.get_mut(&member) else {
             return true;
@@ -115,8 +178,13 @@ impl SessionRegistry {
         earlier.is_none_or(|earlier| !earlier.is_alive(now))
     }
 
+    #[cfg(test)]
+    pub(super) fn is_empty(&self) -> bool {
+        lock(&self.members).is_empty()
+    }
+
     /// A connection of the session is closed.
-    pub(super) fn closed(&self, member: MemberId, session: SessionId) {
+    fn closed(&self, member: MemberId, session: SessionId) {
         let mut members = lock(&self.members);
         let Some(known) = members.get_mut(&member) else {
             return;
@@ -153,7 +221,8 @@ mod tests {
     const M: MemberId = MemberId(7);
     const OLD: SessionId = SessionId(1);
     const NEW: SessionId = SessionId(2);
-    const ALONE: Admission = Admission::Welcome { alone: true };
+    const ALONE: Result<Welcome, Taken> = Ok(Welcome { alone: true });
+    const BESIDE: Result<Welcome, Taken> = Ok(Welcome { alone: false });
 
     fn after(start: Instant, ms: u64) -> Instant {
         start + Duration::from_millis(ms)
@@ -165,13 +234,16 @@ mod tests {
         assert_eq!(registry.opened(M, OLD, start), ALONE);
         assert_eq!(registry.opened(M, OLD, start), ALONE, "its other lane");
         assert!(registry.heard(M, OLD, after(start, 100)));
-        assert_eq!(registry.opened(M, NEW, after(start, 200)), Admission::Wait);
+        assert_eq!(registry.opened(M, NEW, after(start, 200)), Err(Taken::Wait));
         assert!(registry.heard(M, OLD, after(start, 3100)));
-        assert_eq!(registry.opened(M, NEW, after(start, 3200)), Admission::Wait);
+        assert_eq!(
+            registry.opened(M, NEW, after(start, 3200)),
+            Err(Taken::Wait)
+        );
         assert!(registry.heard(M, OLD, after(start, 3300)));
         assert_eq!(
             registry.opened(M, NEW, after(start, 3400)),
-            Admission::DuplicateIdentity
+            Err(Taken::DuplicateIdentity)
         );
         assert_eq!(registry.opened(M, OLD, after(start, 3500)), ALONE);
     }
@@ -179,7 +251,7 @@ mod tests {
     #[test]
     fn restarted_process_is_welcome_at_once_or_when_the_first_has_been_silent() {
         let (registry, start) = (SessionRegistry::default(), Instant::now());
-        registry.opened(M, OLD, start);
+        assert_eq!(registry.opened(M, OLD, start), ALONE);
         registry.heard(M, OLD, after(start, 100));
         registry.closed(M, OLD);
         assert_eq!(registry.opened(M, NEW, after(start, 150)), ALONE);
@@ -187,19 +259,19 @@ mod tests {
         registry.heard(M, NEW, after(start, 200));
         assert_eq!(
             registry.opened(M, newest, after(start, 300)),
-            Admission::Wait
+            Err(Taken::Wait)
         );
         let late = registry.opened(M, newest, after(start, 1300));
-        assert_eq!(late, Admission::Welcome { alone: false });
+        assert_eq!(late, BESIDE);
     }
 
     #[test]
     fn later_one_of_two_sessions_is_refused_once_both_send_messages() {
         let (registry, start) = (SessionRegistry::default(), Instant::now());
-        registry.opened(M, OLD, start);
+        assert_eq!(registry.opened(M, OLD, start), ALONE);
         // Connections to a follower carry no messages.
         let welcome = registry.opened(M, NEW, after(start, 10));
-        assert_eq!(welcome, Admission::Welcome { alone: false });
+        assert_eq!(welcome, BESIDE);
         assert!(registry.heard(M, NEW, after(start, 20)));
         assert!(registry.heard(M, OLD, after(start, 30)));
         assert!(!registry.heard(M, NEW, after(start, 40)));

@@ -20,5 +20,5 @@ mod partitions;
 mod refusals;
 mod repair;
 mod secret;
-
+mod strangers;
 mod weights;

@@ -35,15 +35,16 @@ fn log_of_another_group_is_refused_with_both_groups_named() {
 }
 
 #[test]
-fn wrong_cluster_name_is_refused_with_both_names() {
+fn wrong_cluster_name_is_refused_and_only_the_group_names_both() {
     let home = Group::of(1, "right");
     let mut stray = Member::new("stray", "wrong");
     stray.config.seeds = vec![home.members[0].config.address.clone()];
     stray.start(StartMode::Join).unwrap();
     stray.host.wait("refusal", |record| record.failed.is_some());
     let why = stray.host.lock().failed.clone().unwrap();
-    assert!(why.contains("'right'") && why.contains("'wrong'"), "{why}");
-    assert!(home.members[0].host.lock().says("the cluster name here is"));
+    assert!(!why.contains("right") && why.contains("'wrong'"), "{why}");
+    let both = "the cluster name here is 'right', that of stray is 'wrong'";
+    assert!(home.members[0].host.lock().says(both));
 }
 
 #[test]

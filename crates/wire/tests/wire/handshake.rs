@@ -109,14 +109,14 @@ fn caller_of_the_same_group_is_welcome() {
         session: SessionId(11),
         name: "n1".to_owned(),
     };
-    assert_eq!(identity().answer(&caller()), welcome);
+    assert_eq!(identity().answer(&caller()), Ok(welcome.clone()));
     // A newcomer has no group yet.
     assert_eq!(
         identity().answer(&Hello {
             group: GroupId::NONE,
             ..caller()
         }),
-        welcome
+        Ok(welcome)
     );
     let newcomer = LocalIdentity {
         group: GroupId::NONE,
@@ -124,7 +124,7 @@ fn caller_of_the_same_group_is_welcome() {
     };
     assert!(matches!(
         newcomer.answer(&caller()),
-        HelloReply::Welcome { .. }
+        Ok(HelloReply::Welcome { .. })
     ));
 }
 
@@ -174,12 +174,23 @@ fn caller_that_does_not_fit_is_refused_with_a_reason_that_names_it() {
         ),
     ];
     for (hello, expected, named) in table {
-        let HelloReply::Refused { reason, text } = identity().answer(&hello) else {
-            panic!("{hello:?} was welcomed")
-        };
-        assert_eq!(reason, expected);
-        assert!(text.contains(named), "{text}");
+        let refusal = identity().answer(&hello).unwrap_err();
+        assert_eq!(refusal.reason, expected);
+        assert!(refusal.for_caller.contains(named), "{refusal:?}");
+        assert!(refusal.for_own_log.contains(named), "{refusal:?}");
     }
+}
+
+#[test]
+fn caller_with_a_wrong_cluster_name_is_not_told_the_right_one() {
+    let ours = identity().cluster_name;
+    let refusal = identity().answer(&Hello {
+        cluster_name: "guessed".to_owned(),
+        ..caller()
+    });
+    let refusal = refusal.unwrap_err();
+    assert!(!refusal.for_caller.contains(&ours), "{refusal:?}");
+    assert!(refusal.for_own_log.contains(&ours), "{refusal:?}");
 }
 
 #[test]
@@ -273,7 +284,7 @@ fn hello_above_its_bound_is_refused() {
 
 #[test]
 fn version_that_was_not_offered_is_refused() {
-    let reply = identity().answer(&caller());
+    let reply = identity().answer(&caller()).unwrap();
     let bytes = sent_reply(&reply);
     let offered = VersionRange { min: 2, max: 3 };
     let error = read_reply(&mut reader(&bytes), offered).unwrap_err();

@@ -1,0 +1,373 @@
+//! The connections that are open, in pools: what strangers do in theirs keeps no member out.
+//!
+//! | pool | at a time | when it is full |
+//! |---|---|---|
+//! | called by this member, until the handshake is over | as many as there are links | |
+//! | callers that have not said who they are | [`GREETING_MAX`] | [`first_to_leave`] |
+//! | welcomed callers that are not known | [`STRANGERS_MAX`] | [`first_to_leave`] |
+//! | welcomed callers of one known member | [`KNOWN_MAX`] | the oldest leaves |
+//!
+//! A connection that leaves is closed here; its thread notices and ends. Until then it counts: the
+//! accepting thread waits while too many are ending, so the threads are bounded, too.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Shutdown, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use synod_consensus::{GroupId, MemberId};
+use synod_member::lock;
+
+use super::crowd::{Source, first_to_leave};
+
+/// Callers at a time that have not said who they are.
+const GREETING_MAX: usize = 64;
+/// Connections at a time that were closed here and still have a thread.
+const ENDING_MAX: usize = 64;
+/// Welcomed connections at a time of members that are not known.
+const STRANGERS_MAX: usize = 32;
+/// Welcomed connections at a time of one known member: two lanes, calls of a search for the group,
+/// and what is left of a process whose machine died.
+const KNOWN_MAX: usize = 8;
+/// How long the accepting thread waits before it looks again whether the node stops.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
+
+/// All open connections of other threads, kept so that they can be closed.
+#[derive(Default)]
+pub(super) struct OpenConnections {
+    state: Mutex<State>,
+    /// A thread has ended.
+    freed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    next: u64,
+    open: HashMap<u64, OpenConnection>,
+}
+
+struct OpenConnection {
+    stream: TcpStream,
+    source: Source,
+    pool: Pool,
+    /// When it was accepted; when the last message came, on a connection of a stranger.
+    used: Instant,
+    /// The peer's group, once it has said so.
+    group: Option<GroupId>,
+    is_known: Arc<AtomicBool>,
+}
+
+/// What a connection counts as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Pool {
+    Called,
+    Greeting,
+    Stranger(MemberId),
+    Known(MemberId),
+    Ending,
+}
+
+/// One open connection; it counts until this is dropped.
+pub(super) struct ConnectionSlot {
+    table: Arc<OpenConnections>,
+    id: u64,
+    is_known: Arc<AtomicBool>,
+}
+
+/// A caller's place, and whether another caller lost its own for it.
+pub(super) struct AcceptedSlot {
+    pub(super) slot: ConnectionSlot,
+    pub(super) made_room: bool,
+}
+
+impl OpenConnections {
+    /// Keeps a connection that this member has opened, until its handshake is over. `None` if
+    /// `may_open`, which is asked under the lock, says no.
+    pub(super) fn called(
+        self: &Arc<Self>,
+        stream: &TcpStream,
+        may_open: impl Fn() -> bool,
+    ) -> Option<ConnectionSlot> {
+        let ip = stream.peer_addr().ok()?.ip();
+        let mut state = lock(&self.state);
+        // A thread that stops or isolates the node closes what it finds here.
+        if !may_open() {
+            return None;
+        }
+        self.keep(&mut state, stream, ip, Pool::Called)
+    }
+
+    /// Keeps a connection that a caller has opened. Waits while too many threads are ending. `None`
+    /// if `may_open`, which is asked under the lock, says no.
+    pub(super) fn accepted(
+        self: &Arc<Self>,
+        stream: &TcpStream,
+        ip: IpAddr,
+        may_open: impl Fn() -> bool,
+    ) -> Option<AcceptedSlot> {
+        let mut state = lock(&self.state);
+        while may_open() && state.count(|pool| pool == Pool::Ending) >= ENDING_MAX {
+            let waited = self.freed.wait_timeout(state, LOOK_AGAIN);
+            (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        }
+        if !may_open() {
+            return None;
+        }
+        let made_room = state.make_room(GREETING_MAX, |pool| pool == Pool::Greeting);
+        let slot = self.keep(&mut state, stream, ip, Pool::Greeting)?;
+        Some(AcceptedSlot { slot, made_room })
+    }
+
+    fn keep(
+        self: &Arc<Self>,
+        state: &mut State,
+        stream: &TcpStream,
+        ip: IpAddr,
+        pool: Pool,
+    ) -> Option<ConnectionSlot> {
+        let is_known = Arc::new(AtomicBool::new(false));
+        let connection = OpenConnection {
+            stream: stream.try_clone().ok()?,
+            source: Source::of(ip),
+            pool,
+            used: Instant::now(),
+            group: None,
+            is_known: is_known.clone(),
+        };
+        let id = state.next;
+        state.next += 1;
+        state.open.insert(id, connection);
+        Some(ConnectionSlot {
+            table: self.clone(),
+            id,
+            is_known,
+        })
+    }
+
+    /// Other members are known from now on: moves the connections of each that changes to its pool.
+    pub(super) fn known_changed(&self, is_known: impl Fn(MemberId) -> bool) {
+        let mut state = lock(&self.state);
+        for open in state.open.values_mut() {
+            if let Pool::Stranger(member) | Pool::Known(member) = open.pool {
+                open.belongs_to(member, is_known(member));
+            }
+        }
+        while state.count(|pool| matches!(pool, Pool::Stranger(_))) > STRANGERS_MAX {
+            state.make_room(STRANGERS_MAX, |pool| matches!(pool, Pool::Stranger(_)));
+        }
+    }
+
+    /// Closes the connections of callers that are in another group, or in none.
+    pub(super) fn close_other_groups(&self, group: GroupId) {
+        for open in lock(&self.state).open.values() {
+            if open.group.is_some_and(|other| other != group) {
+                open.close();
+            }
+        }
+    }
+
+    /// Closes all.
+    pub(super) fn close_all(&self) {
+        lock(&self.state)
+            .open
+            .values()
+            .for_each(OpenConnection::close);
+        self.freed.notify_all();
+    }
+
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        lock(&self.state).open.len()
+    }
+}
+
+impl State {
+    fn count(&self, is_in_pool: impl Fn(Pool) -> bool) -> usize {
+        let open = self.open.values();
+        open.filter(|open| is_in_pool(open.pool)).count()
+    }
+
+    /// Closes a connection of a pool if the pool has no room for one more.
+    fn make_room(&mut self, max: usize, is_in_pool: impl Fn(Pool) -> bool) -> bool {
+        if self.count(&is_in_pool) < max {
+            return false;
+        }
+        let pool = self.open.iter().filter(|(_, open)| is_in_pool(open.pool));
+        let leaves = first_to_leave(pool.map(|(id, open)| (*id, open.source, open.used)));
+        if let Some(open) = leaves.and_then(|id| self.open.get_mut(&id)) {
+            open.close();
+            open.pool = Pool::Ending;
+        }
+        true
+    }
+}
+
+impl OpenConnection {
+    fn belongs_to(&mut self, member: MemberId, is_known: bool) {
+        self.is_known.store(is_known, Ordering::Release);
+        self.pool = if is_known {
+            Pool::Known(member)
+        } else {
+            Pool::Stranger(member)
+        };
+    }
+
+    fn close(&self) {
+        // The peer may have closed it already.
+        let _ = self.stream.shutdown(Shutdown::Both);
+    }
+}
+
+impl ConnectionSlot {
+    /// The caller is welcome, as this member, which says to be in this group. False if its place
+    /// was taken meanwhile.
+    pub(super) fn welcomed(
+        &self,
+        member: MemberId,
+        group: GroupId,
+        is_known: impl FnOnce() -> bool,
+    ) -> bool {
+        let mut state = lock(&self.table.state);
+        // Asked under the lock: a change is either seen here or finds this connection.
+        let is_known = is_known();
+        if is_known {
+            state.make_room(KNOWN_MAX, |pool| pool == Pool::Known(member));
+        } else {
+            state.make_room(STRANGERS_MAX, |pool| matches!(pool, Pool::Stranger(_)));
+        }
+        let Some(open) = state.open.get_mut(&self.id) else {
+            return false;
+        };
+        if open.pool == Pool::Ending {
+            return false;
+        }
+        open.group = Some(group);
+        open.used = Instant::now();
+        open.belongs_to(member, is_known);
+        true
+    }
+
+    /// A message of a stranger came.
+    pub(super) fn used(&self) {
+        if let Some(open) = lock(&self.table.state).open.get_mut(&self.id) {
+            open.used = Instant::now();
+        }
+    }
+
+    /// Whether the driver knows the caller by now.
+    pub(super) fn is_known(&self) -> bool {
+        self.is_known.load(Ordering::Acquire)
+    }
+}
+
+impl Drop for ConnectionSlot {
+    fn drop(&mut self) {
+        lock(&self.table.state).open.remove(&self.id);
+        self.table.freed.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read;
+    use std::net::TcpListener;
+
+    struct Pools {
+        table: Arc<OpenConnections>,
+        listener: TcpListener,
+    }
+
+    impl Pools {
+        fn new() -> Pools {
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            let table = Arc::default();
+            Pools { table, listener }
+        }
+
+        /// The caller's end of a new connection, and its place.
+        fn accept(&self, from: [u8; 4]) -> (TcpStream, AcceptedSlot) {
+            let near = TcpStream::connect(self.listener.local_addr().unwrap()).unwrap();
+            let (far, _) = self.listener.accept().unwrap();
+            let slot = self.table.accepted(&far, IpAddr::from(from), || true);
+            (near, slot.unwrap())
+        }
+
+        fn welcome(&self, member: u64, is_known: bool) -> (TcpStream, ConnectionSlot) {
+            let (near, accepted) = self.accept([10, 0, 0, 1]);
+            let member = MemberId(member);
+            assert!(accepted.slot.welcomed(member, GroupId::NONE, || is_known));
+            (near, accepted.slot)
+        }
+    }
+
+    /// Waits for the end of the connection.
+    fn is_closed(mut near: TcpStream) -> bool {
+        near.read(&mut [0]).is_ok_and(|len| len == 0)
+    }
+
+    #[test]
+    fn crowd_that_says_nothing_makes_room_for_itself_and_for_others() {
+        let pools = Pools::new();
+        let (_quiet, quiet_slot) = pools.accept([10, 0, 0, 1]);
+        let mut crowd: Vec<_> = (1..GREETING_MAX)
+            .map(|_| pools.accept([10, 0, 0, 2]))
+            .collect();
+        assert!(crowd.iter().all(|(_, accepted)| !accepted.made_room));
+        let (_late, late_slot) = pools.accept([10, 0, 0, 3]);
+        assert!(late_slot.made_room);
+        let (first, first_slot) = crowd.remove(0);
+        assert!(is_closed(first));
+        assert!(
+            !first_slot
+                .slot
+                .welcomed(MemberId(9), GroupId::NONE, || true)
+        );
+        let slot = quiet_slot.slot;
+        assert!(slot.welcomed(MemberId(1), GroupId::NONE, || true));
+        assert_eq!(pools.table.len(), GREETING_MAX + 1, "the first is ending");
+        drop(first_slot);
+        assert_eq!(pools.table.len(), GREETING_MAX);
+    }
+
+    #[test]
+    fn strangers_share_a_pool_in_which_the_silent_leave_first() {
+        let pools = Pools::new();
+        let member = pools.welcome(1, true);
+        let mut strangers: Vec<_> = (0..STRANGERS_MAX)
+            .map(|n| pools.welcome(100 + n as u64, false))
+            .collect();
+        strangers[0].1.used();
+        let (second, _slot) = strangers.remove(1);
+        let late = pools.welcome(99, false);
+        assert!(is_closed(second));
+        assert!(member.1.is_known() && !late.1.is_known());
+    }
+
+    #[test]
+    fn stranger_that_becomes_known_leaves_the_pool_and_comes_back_when_it_is_removed() {
+        let pools = Pools::new();
+        let (near, slot) = pools.welcome(1, false);
+        let others: Vec<_> = (1..STRANGERS_MAX)
+            .map(|n| pools.welcome(100 + n as u64, false))
+            .collect();
+        pools.table.known_changed(|member| member == MemberId(1));
+        assert!(slot.is_known());
+        let more = pools.welcome(99, false);
+        assert!(others.iter().all(|(_, slot)| !slot.is_known()));
+        pools.table.known_changed(|_| false);
+        assert!(!slot.is_known());
+        assert!(is_closed(near), "the pool was full");
+        drop(more);
+    }
+
+    #[test]
+    fn newest_connections_of_a_known_member_stay() {
+        let pools = Pools::new();
+        let mut open: Vec<_> = (0..=KNOWN_MAX).map(|_| pools.welcome(1, true)).collect();
+        assert!(is_closed(open.remove(0).0));
+        let other = pools.welcome(2, true);
+        assert!(other.1.is_known());
+    }
+}

@@ -1,0 +1,262 @@
+//! Transports that call each other, without drivers: what reaches the core thread, and what does
+//! not.
+
+#[path = "../../../tls/tests/support/certificates.rs"]
+mod certificates;
+
+use std::ops::ControlFlow;
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, unbounded};
+use synod_consensus::VersionRange;
+use synod_member::{Delivery, DonorRequest, StateTransferEvent, View};
+use synod_tls::Credentials;
+
+use super::*;
+use crate::config::TlsConfig;
+use certificates::{Authority, Kind};
+
+const PATIENCE: Duration = Duration::from_secs(30);
+const HOME: MemberId = MemberId(1);
+const OTHER: MemberId = MemberId(2);
+
+/// Records what it is told, and panics where a test wants it to.
+#[derive(Default)]
+struct TestHost {
+    lines: Mutex<Vec<String>>,
+    panics_at: Mutex<Option<&'static str>>,
+}
+
+impl TestHost {
+    fn panic_if_wanted_at(&self, text: &str) {
+        let mut wanted = lock(&self.panics_at);
+        if wanted.is_some_and(|at| text.contains(at)) {
+            *wanted = None;
+            drop(wanted);
+            panic!("a test wants this thread to end at '{text}'");
+        }
+    }
+
+    fn says(&self, text: &str) -> bool {
+        lock(&self.lines).iter().any(|line| line.contains(text))
+    }
+}
+
+impl Host for TestHost {
+    fn log(&self, _level: Level, text: &str) {
+        lock(&self.lines).push(text.to_owned());
+        self.panic_if_wanted_at(text);
+    }
+
+    fn deliver(&self, _delivery: Delivery) -> ControlFlow<()> {
+        ControlFlow::Continue(())
+    }
+
+    fn joined(&self, _view: &View) {}
+
+    fn primary_changed(&self, _primary: bool) {}
+
+    fn donate(&self, _request: DonorRequest) {}
+
+    fn state_transfer_event(&self, _id: u64, _event: StateTransferEvent) {}
+
+    fn allows(&self, _ip: &str) -> bool {
+        self.panic_if_wanted_at("allows");
+        true
+    }
+
+    fn failed(&self, _why: &str) {}
+}
+
+/// A transport, and what it tells the core thread.
+struct Peer {
+    transport: Arc<Transport>,
+    events: Receiver<Incoming>,
+    host: Arc<TestHost>,
+}
+
+impl Peer {
+    fn start(member: MemberId, tls: Option<TlsConfig>) -> Peer {
+        let host = Arc::new(TestHost::default());
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let (events, received) = unbounded();
+        let transport = Transport::start(TransportStart {
+            identity: LocalIdentity {
+                versions: VersionRange { min: 1, max: 2 },
+                group: GroupId::NONE,
+                cluster_name: "test".to_owned(),
+                member,
+                session: SessionId(member.0 + 100),
+                name: format!("node{member}"),
+            },
+            address: listener.local_addr().unwrap().to_string(),
+            listener,
+            security: Security::new(tls, &*host).unwrap(),
+            seeds: Vec::new(),
+            events,
+            inbound_budget: Arc::new(ByteBudget::new(1 << 20)),
+            host: host.clone(),
+        });
+        Peer {
+            transport: transport.unwrap(),
+            events: received,
+            host,
+        }
+    }
+
+    fn with_certificate(member: MemberId, authority: &Authority, name: &str) -> Peer {
+        let files = authority.issue(name, Kind::Good);
+        let tls = TlsConfig {
+            credentials: Credentials::Certificates(files),
+            accept_plain: false,
+        };
+        Peer::start(member, Some(tls))
+    }
+
+    fn knows(&self, member: MemberId, certificate: Option<&str>) {
+        let certificate = certificate.map(str::to_owned);
+        let known = BTreeMap::from([(member, KnownPeer { certificate })]);
+        self.transport.set_known(&known);
+    }
+
+    fn calls(&self, other: &Peer) {
+        let member = lock(&other.transport.identity).member;
+        self.transport.connect(member, &other.transport.address);
+    }
+
+    /// The first event that is looked for.
+    fn wait<T>(&self, mut looked_for: impl FnMut(Event) -> Option<T>) -> T {
+        loop {
+            let incoming = self.events.recv_timeout(PATIENCE).unwrap();
+            if let Some(found) = looked_for(incoming.event) {
+                return found;
+            }
+        }
+    }
+
+    fn wait_link_up(&self) {
+        self.wait(|event| matches!(event, Event::LinkUp { .. }).then_some(()));
+    }
+
+    fn wait_line(&self, text: &str) {
+        let deadline = Instant::now() + PATIENCE;
+        while !self.host.says(text) {
+            assert!(Instant::now() < deadline, "waited in vain: {text}");
+            std::thread::park_timeout(Duration::from_millis(2));
+        }
+    }
+
+    /// Sends a message to `other`, again whenever the connection has ended, until it arrives; the
+    /// certificate it came with.
+    fn reaches(&self, other: &Peer) -> Option<Arc<str>> {
+        let member = lock(&other.transport.identity).member;
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            assert!(Instant::now() < deadline, "no message arrives");
+            self.transport.send(member, PeerMessage::LeaveReply);
+            let incoming = other.events.recv_timeout(Duration::from_millis(20));
+            if let Ok(Event::Peer { certificate, .. }) = incoming.map(|incoming| incoming.event) {
+                return certificate;
+            }
+        }
+    }
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        self.transport.stop();
+    }
+}
+
+#[test]
+fn member_in_anothers_name_is_refused_by_the_certificate_that_it_shows() {
+    let authority = Authority::new("ca");
+    let home = Peer::with_certificate(HOME, &authority, "one");
+    home.knows(OTHER, Some("CN=two"));
+    let thief = Peer::with_certificate(OTHER, &authority, "three");
+    thief.calls(&home);
+    home.wait_line("joined with the certificate of 'CN=two'");
+    home.wait_line("this connection shows that of 'CN=three'");
+    let refused = thief.wait(|event| match event {
+        Event::SeedRefused { text, is_final } => Some((text, is_final)),
+        _ => None,
+    });
+    assert!(refused.0.contains("'CN=three'") && refused.1, "{refused:?}");
+    // Nor is it called in that name.
+    home.calls(&thief);
+    home.wait_line("cannot call");
+    let events: Vec<Event> = home
+        .events
+        .try_iter()
+        .map(|incoming| incoming.event)
+        .collect();
+    assert!(events.is_empty(), "nothing reaches the core thread");
+}
+
+#[test]
+fn bound_member_speaks_with_its_certificate_also_with_a_renewed_one() {
+    let authority = Authority::new("ca");
+    let home = Peer::with_certificate(HOME, &authority, "one");
+    home.knows(OTHER, Some("CN=two"));
+    for _ in 0..2 {
+        let other = Peer::with_certificate(OTHER, &authority, "two");
+        other.calls(&home);
+        assert_eq!(other.reaches(&home).as_deref(), Some("CN=two"));
+        home.calls(&other);
+        home.wait_link_up();
+    }
+}
+
+#[test]
+fn word_of_a_stranger_that_is_called_back_is_no_members_word() {
+    let home = Peer::start(HOME, None);
+    let other = Peer::start(OTHER, None);
+    // The stranger refuses the call back: it is this very member, it says.
+    lock(&other.transport.identity).member = HOME;
+    let mut hello = other.transport.hello(Lane::Control);
+    hello.member = OTHER;
+    let stream = std::net::TcpStream::connect(&home.transport.address).unwrap();
+    let mut writer = synod_wire::FrameWriter::new(&stream, 4096);
+    synod_wire::write_hello(&mut writer, &hello).unwrap();
+    other.wait_line("refused: member");
+    drop(stream);
+    // The driver orders the link: now it counts.
+    assert!(
+        home.events.is_empty(),
+        "no report of a duplicate, no member found"
+    );
+    home.transport.connect(OTHER, &other.transport.address);
+    let by = home.wait(|event| match event {
+        Event::DuplicateIdentity { by, .. } => Some(by),
+        _ => None,
+    });
+    assert_eq!(by, OTHER);
+}
+
+#[test]
+fn thread_that_panics_leaves_no_connection_and_no_session_behind() {
+    let home = Peer::start(HOME, None);
+    home.knows(OTHER, None);
+    for at in ["allows", "closing the connection"] {
+        *lock(&home.host.panics_at) = Some(at);
+        let other = Peer::start(OTHER, None);
+        if at != "allows" {
+            // The conversation ends with a line in the log.
+            let hello = other.transport.hello(Lane::Control);
+            let mut stream = std::net::TcpStream::connect(&home.transport.address).unwrap();
+            let mut writer = synod_wire::FrameWriter::new(&stream, 4096);
+            synod_wire::write_hello(&mut writer, &hello).unwrap();
+            std::io::Write::write_all(&mut stream, &[7; 64]).unwrap();
+            home.wait_line(at);
+        }
+        other.calls(&home);
+        other.reaches(&home);
+        drop(other);
+        let deadline = Instant::now() + PATIENCE;
+        while home.transport.connections.len() > 0 || !home.transport.sessions.is_empty() {
+            assert!(Instant::now() < deadline, "a place is lost");
+            std::thread::park_timeout(Duration::from_millis(2));
+        }
+        assert!(lock(&home.host.panics_at).is_none(), "it did panic");
+    }
+}
