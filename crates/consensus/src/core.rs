@@ -157,7 +157,8 @@ impl Core {
     ///
     /// A restarted voter does not know which leader it has promised to. So it waits one promise
     /// before it votes (Raft dissertation, section 6.4.1, on leases: a promise must survive the
-    /// restart). The only voter of a group becomes a candidate right after that, and not before. A
+    /// restart). Its timing may have been another one before; no lease counts on more than
+    /// [`Timing::lease_max_us`] of a promise, so it waits as long as that at least. The only voter of a group becomes a candidate right after that, and not before. A
     /// leader that removes itself from the voters leads until that is committed (section 4.2.2), so
     /// even the only voter may have promised to another member.
     ///
@@ -195,8 +196,9 @@ impl Core {
             log.last().term,
             hard.term
         );
+        let may_have_promised_us = timing.promise_us.max(timing.lease_max_us);
         let promise_until =
-            planted!(NoPromiseAfterRestart, now.plus_us(timing.promise_us), else now);
+            planted!(NoPromiseAfterRestart, now.plus_us(may_have_promised_us), else now);
         let mut core = Core {
             id,
             limits,
@@ -285,8 +287,9 @@ impl Core {
             Body::HeartbeatReply {
                 sent_at,
                 read_round,
+                promised_us,
             } => {
-                self.handle_heartbeat_reply(from, sent_at, read_round);
+                self.handle_heartbeat_reply(from, sent_at, read_round, promised_us);
             }
             Body::InstallBase { base, sent_at } => self.handle_install_base(from, base, sent_at),
             Body::TimeoutNow => self.handle_timeout_now(from),

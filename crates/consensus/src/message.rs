@@ -66,6 +66,9 @@ pub enum Body {
         sent_at: Time,
         /// `read_round` of the heartbeat.
         read_round: u64,
+        /// For how long the sender of this reply votes for no other leader, in microseconds of its
+        /// clock from when it received the heartbeat. Zero: it promises nothing.
+        promised_us: u64,
     },
     /// Orders the receiver to start its log at a base. The receiver lacks entries that the leader
     /// has purged, or is new and need not have them.

@@ -168,6 +168,7 @@ fn bodies() -> Vec<Body> {
         Body::HeartbeatReply {
             sent_at,
             read_round: 0,
+            promised_us: u64::MAX,
         },
         Body::InstallBase { base, sent_at },
         Body::TimeoutNow,

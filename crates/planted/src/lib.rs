@@ -65,6 +65,8 @@ pub enum Bug {
     AppendAnywhere,
     /// consensus: the lease starts when an answer is received, not when it was asked for.
     LeaseFromReceiveTime,
+    /// consensus: the lease lasts as long as the leader's own timing says, whatever was promised.
+    LeaseByOwnTiming,
     /// consensus: a read is answered with the member's own commit index.
     LocalRead,
     /// consensus: a leader accepts proposals that were sent to the leader of another term.
@@ -125,7 +127,7 @@ pub enum Bug {
 
 impl Bug {
     /// All bugs.
-    pub const ALL: [Bug; 41] = [
+    pub const ALL: [Bug; 42] = [
         Bug::AckBeforeSync,
         Bug::CountOwnDiskEarly,
         Bug::SkipVote,
@@ -139,6 +141,7 @@ impl Bug {
         Bug::TwoChangesAtOnce,
         Bug::AppendAnywhere,
         Bug::LeaseFromReceiveTime,
+        Bug::LeaseByOwnTiming,
         Bug::LocalRead,
         Bug::AcceptStaleProposal,
         Bug::ResendWithoutDedup,

@@ -11,6 +11,7 @@ use synod_consensus::{
 use crate::codec::{Reader, Writer};
 use crate::error::{DecodeError, EncodeError};
 use crate::member_codec::{read_config_at, write_config_at};
+use crate::version::VERSION_2;
 
 /// Bytes of an entry header.
 const ENTRY_BYTES: usize = 65;
@@ -84,10 +85,14 @@ fn write_body(w: &mut Writer, body: &Body) -> Result<(), EncodeError> {
         Body::HeartbeatReply {
             sent_at,
             read_round,
+            promised_us,
         } => {
             w.u8(code::HEARTBEAT_REPLY);
             w.u64(sent_at.0);
             w.u64(*read_round);
+            if w.version() >= VERSION_2 {
+                w.u64(*promised_us);
+            }
         }
         Body::InstallBase { base, sent_at } => {
             w.u8(code::INSTALL_BASE);
@@ -147,6 +152,7 @@ fn read_body(r: &mut Reader) -> Result<Body, DecodeError> {
         code::HEARTBEAT_REPLY => Body::HeartbeatReply {
             sent_at: Time(r.u64()?),
             read_round: r.u64()?,
+            promised_us: read_promise(r)?,
         },
         code::INSTALL_BASE => {
             let last = read_entry_id(r)?;
@@ -175,6 +181,15 @@ fn read_body(r: &mut Reader) -> Result<Body, DecodeError> {
             });
         }
     })
+}
+
+/// What a reply promises; nothing in version 1, in which all members took their own timing for the
+/// others'.
+fn read_promise(r: &mut Reader) -> Result<u64, DecodeError> {
+    if r.version() < VERSION_2 {
+        return Ok(0);
+    }
+    r.u64()
 }
 
 fn write_append(w: &mut Writer, append: &Append) -> Result<(), EncodeError> {

@@ -417,6 +417,8 @@ pub(crate) fn timing(scale: u64, clock_drift_ppm: u32) -> Timing {
     Timing {
         heartbeat_us: 20 * ms,
         promise_us: 80 * ms,
+        lease_us: 80 * ms,
+        lease_max_us: 80 * ms,
         clock_drift_ppm,
         election_timeout_min_us: 300 * ms,
         election_timeout_max_us: 600 * ms,

@@ -56,7 +56,7 @@ fn promises_that_are_not_durable_are_found() {
 fn forgotten_votes_and_broken_promises_are_found() {
     are_found(&[Bug::ForgetVote, Bug::VoteTwice]);
     are_found(&[Bug::NoPromiseAfterRestart, Bug::BreakPromise]);
-    are_found(&[Bug::LeaseFromReceiveTime]);
+    are_found(&[Bug::LeaseFromReceiveTime, Bug::LeaseByOwnTiming]);
 }
 
 #[test]

@@ -101,6 +101,7 @@ impl Core {
             } => Body::HeartbeatReply {
                 sent_at: *sent_at,
                 read_round: *read_round,
+                promised_us: 0,
             },
             Body::Vote { .. } => Body::VoteReply { granted: false },
             Body::PreVote { .. }

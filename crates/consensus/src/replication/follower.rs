@@ -208,6 +208,7 @@ impl Core {
             Body::HeartbeatReply {
                 sent_at,
                 read_round,
+                promised_us: self.timing.promise_us,
             },
         );
     }

@@ -5,7 +5,7 @@
 //!
 //! Sources: Raft, sections 5.3 (log replication) and 5.4.2 (committing by counting only in the own
 //! term); Ongaro's dissertation, sections 6.2 (a leader that lost its quorum steps down), 6.4.1
-//! (lease), 10.2.1 (writing to the own disk in parallel), 10.2.2 (batching and pipelining).
+//! (lease; see [`super::lease`]), 10.2.1 (writing to the own disk in parallel), 10.2.2 (batching and pipelining).
 
 use std::collections::BTreeMap;
 
@@ -41,6 +41,9 @@ pub(crate) struct Leading {
     /// Whether a voter was ordered to become a candidate in spite of the promises. That order may
     /// arrive at any time, so there is no lease for the rest of the term.
     pub(crate) has_ordered_election: bool,
+    /// Promises count only if they were asked for after this moment. Before it the clock may have
+    /// stood still.
+    pub(crate) no_lease_before: Time,
     pub(crate) reads: LeaderReads,
     pub(crate) succession: Succession,
 }
@@ -54,6 +57,7 @@ impl Leading {
             heartbeat_at: now,
             leader_transfer: None,
             has_ordered_election: false,
+            no_lease_before: Time(0),
             reads: LeaderReads::default(),
             succession: Succession::default(),
         }
@@ -323,18 +327,15 @@ impl Core {
 
     // --- answers ----------------------------------------------------------------------------
 
-    /// A member of the group has answered in this term. `sent_at` starts its promise (dissertation,
-    /// section 6.4.1: the lease counts from when the heartbeat was *sent*).
+    /// A member of the group has answered in this term what was sent at `sent_at`.
     fn heard_from(&mut self, from: MemberId, sent_at: Time) -> Option<&mut Peer> {
         let now = self.now;
         if sent_at > now {
             self.counters.malformed += 1;
             return None;
         }
-        let begun = planted!(LeaseFromReceiveTime, sent_at, else now);
         let peer = self.leading_mut()?.peers.get_mut(&from)?;
         peer.last_heard = Some(now);
-        peer.echoed = peer.echoed.max(Some(begun));
         Some(peer)
     }
 
@@ -343,6 +344,7 @@ impl Core {
         from: MemberId,
         sent_at: Time,
         read_round: u64,
+        promised_us: u64,
     ) {
         let current = self.leading().map_or(0, |leading| leading.reads.round());
         let Some(peer) = self.heard_from(from, sent_at) else {
@@ -351,6 +353,7 @@ impl Core {
         if read_round <= current {
             peer.read_round = peer.read_round.max(read_round);
         }
+        self.note_promise(from, sent_at, promised_us);
         self.answer_confirmed_reads();
     }
 
@@ -502,26 +505,6 @@ impl Core {
         .flatten()
         .min()
         .unwrap_or(leading.heartbeat_at)
-    }
-
-    /// Whether no other leader can exist now, because a majority has promised so. The promises
-    /// count from when the heartbeat was sent, less the drift of clocks (dissertation, section
-    /// 6.4.1).
-    pub fn lease_valid(&self, now: Time) -> bool {
-        let Some(leading) = self.leading() else {
-            return false;
-        };
-        if leading.has_ordered_election || !self.is_ready_leader() {
-            return false;
-        }
-        let config = &self.log.config().config;
-        let drift_ppm = u64::from(self.timing.clock_drift_ppm);
-        let drift_us = self.timing.promise_us.saturating_mul(drift_ppm) / 1_000_000;
-        let lease_us = self.timing.promise_us.saturating_sub(drift_us);
-        let own = Some(now);
-        leading
-            .quorum(self.id, config, own, |peer| peer.echoed)
-            .is_some_and(|asked| now < asked.plus_us(lease_us))
     }
 
     // --- hints ------------------------------------------------------------------------------

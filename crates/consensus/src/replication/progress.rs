@@ -59,11 +59,9 @@ pub(crate) struct Peer {
     /// When the leader last received any answer of its term from the member; `None`: not yet.
     /// Check-quorum and promotion look at it.
     pub(crate) last_heard: Option<Time>,
-    /// The latest of the leader's own times that the member has echoed; `None`: none. The member's
-    /// promise began then or later, so the lease counts from it.
-    ///
-    /// Invariant: not after the leader's present time.
-    pub(crate) echoed: Option<Time>,
+    /// Until then, by the leader's own clock, the member's promise holds; see [`super::lease`].
+    /// Zero: it has promised nothing.
+    pub(crate) promised_until: Time,
     /// Highest read round that the member has confirmed; zero: none.
     ///
     /// Invariant: at most the leader's latest round.
@@ -147,7 +145,7 @@ impl Peer {
             },
             has_empty_log: false,
             last_heard: None,
-            echoed: None,
+            promised_until: Time(0),
             read_round: 0,
             commit_sent: LogIndex(0),
             acknowledged_at: None,

@@ -51,7 +51,10 @@ impl Default for Options {
             refusals: 0.0,
             hints: true,
             limits: Limits::default(),
-            timing: Timing::default(),
+            timing: Timing {
+                lease_us: Timing::default().lease_max_us,
+                ..Timing::default()
+            },
         }
     }
 }

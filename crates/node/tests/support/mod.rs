@@ -236,10 +236,10 @@ impl Member {
             timing: Timing {
                 heartbeat_us: 50_000,
                 promise_us: 300_000,
-                clock_drift_ppm: 20_000,
                 election_timeout_min_us: 600_000,
                 election_timeout_max_us: 1_200_000,
                 retry_us: 200_000,
+                ..Timing::default()
             },
             limits: Limits::default(),
             chunk_bytes: CHUNK_BYTES,

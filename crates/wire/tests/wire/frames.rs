@@ -10,7 +10,7 @@ use synod_wire::{
     StreamError,
 };
 
-use crate::messages::frame_bytes;
+use crate::messages::{NEWEST, frame_bytes};
 use crate::strategies::peer_message;
 
 fn propose(len: usize) -> PeerMessage {
@@ -101,7 +101,7 @@ proptest! {
         let transport = Trickle { steps: write_steps, ..Trickle::default() };
         let mut writer = FrameWriter::new(transport, u32::MAX);
         for message in &messages {
-            writer.push(1, message).unwrap();
+            writer.push(NEWEST, message).unwrap();
         }
         let expected: usize = messages.iter().map(|message| frame_bytes(message).len()).sum();
         prop_assert_eq!(writer.queued_bytes(), expected);
@@ -113,7 +113,7 @@ proptest! {
         let mut reader = FrameReader::new(transport, u32::MAX);
         for message in messages {
             let frame = reader.read_frame().unwrap().expect("as many frames as messages");
-            prop_assert_eq!(PeerMessage::decode(1, frame), Ok(message));
+            prop_assert_eq!(PeerMessage::decode(NEWEST, frame), Ok(message));
         }
         prop_assert!(reader.read_frame().unwrap().is_none());
     }
@@ -277,5 +277,5 @@ fn reading_continues_after_a_timeout() {
             Err(other) => panic!("{other}"),
         }
     };
-    assert_eq!(PeerMessage::decode(1, frame), Ok(propose(100)));
+    assert_eq!(PeerMessage::decode(NEWEST, frame), Ok(propose(100)));
 }

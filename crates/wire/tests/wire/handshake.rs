@@ -10,7 +10,7 @@ use synod_wire::{
     read_hello, read_reply, write_hello, write_reply,
 };
 
-use crate::messages::frame_bytes;
+use crate::messages::{NEWEST, frame_bytes};
 use crate::strategies::{hello, hello_reply};
 
 const GROUP: GroupId = GroupId([7; 16]);
@@ -103,7 +103,7 @@ proptest! {
 #[test]
 fn caller_of_the_same_group_is_welcome() {
     let welcome = HelloReply::Welcome {
-        version: 1,
+        version: NEWEST,
         group: GROUP,
         member: MemberId(1),
         session: SessionId(11),
@@ -149,11 +149,11 @@ fn caller_that_does_not_fit_is_refused_with_a_reason_that_names_it() {
         ),
         (
             Hello {
-                versions: VersionRange { min: 2, max: 9 },
+                versions: VersionRange { min: 3, max: 9 },
                 ..caller()
             },
             RefuseReason::UnknownVersion,
-            "2 to 9",
+            "3 to 9",
         ),
         (
             Hello {
@@ -286,10 +286,10 @@ fn hello_above_its_bound_is_refused() {
 fn version_that_was_not_offered_is_refused() {
     let reply = identity().answer(&caller()).unwrap();
     let bytes = sent_reply(&reply);
-    let offered = VersionRange { min: 2, max: 3 };
+    let offered = VersionRange { min: 1, max: 1 };
     let error = read_reply(&mut reader(&bytes), offered).unwrap_err();
     assert!(
-        matches!(error, HandshakeError::WrongVersion { version: 1, .. }),
+        matches!(error, HandshakeError::WrongVersion { version: 2, .. }),
         "{error}"
     );
 }
@@ -317,5 +317,5 @@ fn what_follows_the_handshake_is_not_lost() {
     read_hello(&mut reader).unwrap();
     reader.set_max(1 << 20);
     let frame = reader.read_frame().unwrap().unwrap();
-    assert_eq!(PeerMessage::decode(1, frame), Ok(message));
+    assert_eq!(PeerMessage::decode(NEWEST, frame), Ok(message));
 }

@@ -3,21 +3,45 @@
 use bytes::Bytes;
 use proptest::prelude::*;
 use synod_consensus::{
-    Append, Body, EntryHeader, EntryId, EntryKind, LeaderWeight, LogIndex, MemberId, Message,
-    Origin, Seqno, SessionId, Term, Time,
+    Append, Body, Config, ConfigAt, EntryHeader, EntryId, EntryKind, LeaderWeight, LogBase,
+    LogIndex, Member, MemberId, Message, Origin, Role, Seqno, SessionId, Term, Time, VersionRange,
 };
 use synod_wire::{
-    DataState, DecodeError, EncodeError, Frame, FrameDecoder, Lane, PeerMessage, Propose, Report,
-    StateResult,
+    DataState, DecodeError, EncodeError, Frame, FrameDecoder, Lane, OUR_VERSIONS, PeerMessage,
+    Propose, Report, StateResult,
 };
 
 use crate::strategies::peer_message;
 
+/// The newest version, which nearly all tests use.
+pub(crate) const NEWEST: u16 = OUR_VERSIONS.max;
+
 /// The frame of a message as one piece.
 pub(crate) fn frame_bytes(message: &PeerMessage) -> Vec<u8> {
+    frame_bytes_of(NEWEST, message)
+}
+
+fn frame_bytes_of(version: u16, message: &PeerMessage) -> Vec<u8> {
     let mut segments = Vec::new();
-    message.encode(1, &mut segments).unwrap();
+    message.encode(version, &mut segments).unwrap();
     segments.concat()
+}
+
+/// What is left of a message that travels in version 1.
+fn in_version_1(mut message: PeerMessage) -> PeerMessage {
+    let unbind = |config: &mut ConfigAt| {
+        let members = config.config.members.values_mut();
+        members.for_each(|member| member.certificate = None);
+    };
+    match &mut message {
+        PeerMessage::Consensus(Message { body, .. }) => match body {
+            Body::HeartbeatReply { promised_us, .. } => *promised_us = 0,
+            Body::InstallBase { base, .. } => unbind(&mut base.config),
+            _ => {}
+        },
+        _ => {}
+    }
+    message
 }
 
 /// The frame that these bytes are.
@@ -101,7 +125,14 @@ proptest! {
     fn every_message_survives(message in peer_message()) {
         let frame = parse(&frame_bytes(&message));
         prop_assert_eq!(frame.kind, message.kind());
-        prop_assert_eq!(PeerMessage::decode(1, frame), Ok(message));
+        prop_assert_eq!(PeerMessage::decode(NEWEST, frame), Ok(message));
+    }
+
+    /// Version 1 has no certificates, and its replies promise nothing. All else survives in it, too.
+    #[test]
+    fn version_1_lacks_what_version_2_adds_and_nothing_else(message in peer_message()) {
+        let frame = parse(&frame_bytes_of(1, &message));
+        prop_assert_eq!(PeerMessage::decode(1, frame), Ok(in_version_1(message)));
     }
 
     #[test]
@@ -114,7 +145,7 @@ proptest! {
         let short = Frame { kind: frame.kind, body: frame.body.slice(..len) };
         // A body without bytes has no shorter form.
         prop_assume!(!frame.body.is_empty());
-        match PeerMessage::decode(1, short) {
+        match PeerMessage::decode(NEWEST, short) {
             Err(_) | Ok(PeerMessage::Propose(_) | PeerMessage::StateRequest(_)) => {}
             Ok(other) => prop_assert!(false, "{message:?} of {len} bytes became {other:?}"),
         }
@@ -124,7 +155,7 @@ proptest! {
     fn body_with_more_behind_it_is_refused(message in peer_message()) {
         let frame = parse(&frame_bytes(&message));
         let body = Bytes::from([&frame.body[..], &[0]].concat());
-        match PeerMessage::decode(1, Frame { kind: frame.kind, body }) {
+        match PeerMessage::decode(NEWEST, Frame { kind: frame.kind, body }) {
             Err(DecodeError::TrailingBytes { left: 1 }) => {}
             Ok(PeerMessage::Propose(_) | PeerMessage::StateRequest(_)) => {}
             other => prop_assert!(false, "{other:?}"),
@@ -136,7 +167,7 @@ proptest! {
         kind in 0..40u8,
         body in proptest::collection::vec(any::<u8>(), 0..400),
     ) {
-        let _ = PeerMessage::decode(1, Frame { kind, body: body.into() });
+        let _ = PeerMessage::decode(NEWEST, Frame { kind, body: body.into() });
     }
 
     #[test]
@@ -152,7 +183,7 @@ proptest! {
                 body[at] = value;
             }
         }
-        let _ = PeerMessage::decode(1, Frame { kind: frame.kind, body: body.into() });
+        let _ = PeerMessage::decode(NEWEST, Frame { kind: frame.kind, body: body.into() });
     }
 }
 
@@ -161,7 +192,7 @@ fn large_payloads_are_sent_and_received_without_copying() {
     let payload = Bytes::from(vec![7; 100_000]);
     for message in [append_of(payload.clone()), propose_of(payload.clone())] {
         let mut segments = Vec::new();
-        message.encode(1, &mut segments).unwrap();
+        message.encode(NEWEST, &mut segments).unwrap();
         assert!(
             segments
                 .iter()
@@ -170,7 +201,7 @@ fn large_payloads_are_sent_and_received_without_copying() {
 
         let frame = parse(&segments.concat());
         let received = frame.body.as_ptr_range();
-        let payload = match PeerMessage::decode(1, frame).unwrap() {
+        let payload = match PeerMessage::decode(NEWEST, frame).unwrap() {
             PeerMessage::Append { mut payloads, .. } => payloads.remove(0),
             PeerMessage::Propose(propose) => propose.payload,
             other => panic!("{other:?}"),
@@ -184,7 +215,7 @@ fn large_payloads_are_sent_and_received_without_copying() {
 fn small_payloads_do_not_become_segments() {
     let mut segments = Vec::new();
     append_of(Bytes::from_static(b"small"))
-        .encode(1, &mut segments)
+        .encode(NEWEST, &mut segments)
         .unwrap();
     assert_eq!(segments.len(), 2, "header and fields");
 }
@@ -229,11 +260,11 @@ fn payloads_that_do_not_fit_their_entries_are_not_sent() {
             message: message.clone(),
             payloads,
         };
-        assert_eq!(wrong.encode(1, &mut out), Err(mismatch));
+        assert_eq!(wrong.encode(NEWEST, &mut out), Err(mismatch));
     }
     let bare = PeerMessage::Consensus(message);
     assert!(matches!(
-        bare.encode(1, &mut out),
+        bare.encode(NEWEST, &mut out),
         Err(EncodeError::PayloadMismatch { .. })
     ));
     assert!(out.is_empty());
@@ -254,7 +285,7 @@ fn entries_that_do_not_follow_one_another_are_refused() {
         expected: 8,
         found: 9,
     };
-    assert_eq!(PeerMessage::decode(1, frame), Err(error));
+    assert_eq!(PeerMessage::decode(NEWEST, frame), Err(error));
 }
 
 #[test]
@@ -271,7 +302,7 @@ fn count_beyond_the_message_is_refused_before_allocating() {
         count: u32::MAX,
         left: 65,
     };
-    assert_eq!(PeerMessage::decode(1, frame), Err(error));
+    assert_eq!(PeerMessage::decode(NEWEST, frame), Err(error));
 }
 
 #[test]
@@ -286,7 +317,7 @@ fn overlong_names_are_not_sent_and_overlong_texts_are_cut() {
         max: 512,
     };
     assert_eq!(
-        PeerMessage::Report(name).encode(1, &mut Vec::new()),
+        PeerMessage::Report(name).encode(NEWEST, &mut Vec::new()),
         Err(too_long)
     );
 
@@ -299,7 +330,7 @@ fn overlong_names_are_not_sent_and_overlong_texts_are_cut() {
         text,
     };
     let frame = parse(&frame_bytes(&PeerMessage::StateResult(result)));
-    let Ok(PeerMessage::StateResult(result)) = PeerMessage::decode(1, frame) else {
+    let Ok(PeerMessage::StateResult(result)) = PeerMessage::decode(NEWEST, frame) else {
         panic!()
     };
     assert_eq!(result.text, "é".repeat(512));
@@ -308,11 +339,11 @@ fn overlong_names_are_not_sent_and_overlong_texts_are_cut() {
 #[test]
 fn unknown_versions_and_kinds_are_refused() {
     let message = PeerMessage::LeaveReply;
-    let unknown = EncodeError::UnknownVersion { version: 2 };
-    assert_eq!(message.encode(2, &mut Vec::new()), Err(unknown));
+    let unknown = EncodeError::UnknownVersion { version: 3 };
+    assert_eq!(message.encode(3, &mut Vec::new()), Err(unknown));
     let frame = parse(&frame_bytes(&message));
-    let unknown = DecodeError::UnknownVersion { version: 2 };
-    assert_eq!(PeerMessage::decode(2, frame), Err(unknown));
+    let unknown = DecodeError::UnknownVersion { version: 3 };
+    assert_eq!(PeerMessage::decode(3, frame), Err(unknown));
     let frame = Frame {
         kind: 99,
         body: Bytes::new(),
@@ -321,7 +352,7 @@ fn unknown_versions_and_kinds_are_refused() {
         what: "message",
         code: 99,
     };
-    assert_eq!(PeerMessage::decode(1, frame), Err(unknown));
+    assert_eq!(PeerMessage::decode(NEWEST, frame), Err(unknown));
 }
 
 #[test]
@@ -335,21 +366,22 @@ fn weight_above_100_is_refused() {
         what: "leader weight",
         code: 101,
     };
-    assert_eq!(PeerMessage::decode(1, Frame { kind, body }), Err(error));
+    assert_eq!(
+        PeerMessage::decode(NEWEST, Frame { kind, body }),
+        Err(error)
+    );
 }
 
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Messages that are the same in all versions.
 #[test]
-fn version_1_never_changes() {
-    let hex = |bytes: &[u8]| {
-        bytes
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect::<String>()
-    };
+fn bytes_of_a_version_never_change() {
     let leave = PeerMessage::Leave {
         session: SessionId(0x0102_0304_0506_0708),
     };
-    assert_eq!(hex(&frame_bytes(&leave)), LEAVE);
     let report = Report {
         member: MemberId(1),
         session: SessionId(2),
@@ -362,12 +394,110 @@ fn version_1_never_changes() {
         weight: LeaderWeight::new(70).unwrap(),
         wants_vote: true,
     };
-    assert_eq!(hex(&frame_bytes(&PeerMessage::Report(report))), REPORT);
-    assert_eq!(
-        hex(&frame_bytes(&append_of(Bytes::from_static(b"payload")))),
-        APPEND
-    );
+    let append = append_of(Bytes::from_static(b"payload"));
+    for version in [1, 2] {
+        let bytes = |message: &PeerMessage| hex(&frame_bytes_of(version, message));
+        assert_eq!(bytes(&leave), LEAVE);
+        assert_eq!(bytes(&PeerMessage::Report(report.clone())), REPORT);
+        assert_eq!(bytes(&append), APPEND);
+    }
 }
+
+fn heartbeat_reply() -> PeerMessage {
+    PeerMessage::Consensus(Message {
+        from: MemberId(1),
+        to: MemberId(2),
+        term: Term(3),
+        body: Body::HeartbeatReply {
+            sent_at: Time(4),
+            read_round: 5,
+            promised_us: 6,
+        },
+    })
+}
+
+fn install_base() -> PeerMessage {
+    let member = Member {
+        role: Role::Voter,
+        has_data: true,
+        name: "n".to_owned(),
+        address: "a:1".to_owned(),
+        versions: VersionRange { min: 1, max: 2 },
+        certificate: Some("CN=n".to_owned()),
+    };
+    let config = Config {
+        protocol: 2,
+        members: [(MemberId(1), member)].into(),
+    };
+    let base = LogBase {
+        last: EntryId {
+            term: Term(3),
+            index: LogIndex(7),
+        },
+        seqno: Seqno(5),
+        config: ConfigAt {
+            index: LogIndex(6),
+            config,
+        },
+    };
+    PeerMessage::Consensus(Message {
+        from: MemberId(1),
+        to: MemberId(2),
+        term: Term(3),
+        body: Body::InstallBase {
+            base,
+            sent_at: Time(4),
+        },
+    })
+}
+
+#[test]
+fn bytes_that_version_2_changed_never_change_again() {
+    let bytes = |version, message: &PeerMessage| hex(&frame_bytes_of(version, message));
+    assert_eq!(bytes(1, &heartbeat_reply()), HEARTBEAT_REPLY_1);
+    assert_eq!(bytes(2, &heartbeat_reply()), HEARTBEAT_REPLY_2);
+    assert_eq!(bytes(1, &install_base()), INSTALL_BASE_1);
+    assert_eq!(bytes(2, &install_base()), INSTALL_BASE_2);
+}
+
+/// Header, sender to term, code, time of the heartbeat, read round.
+const HEARTBEAT_REPLY_1: &str = concat!(
+    "537910002900000073ce26447a195ce2",
+    "010000000000000002000000000000000300000000000000",
+    "09",
+    "04000000000000000500000000000000",
+);
+/// As version 1, then the promise.
+const HEARTBEAT_REPLY_2: &str = concat!(
+    "537910003100000064d7f4f8598cc5da",
+    "010000000000000002000000000000000300000000000000",
+    "09",
+    "04000000000000000500000000000000",
+    "0600000000000000",
+);
+/// Header, sender to term, code, last entry, seqno, configuration (index, protocol, members), time.
+const INSTALL_BASE_1: &str = concat!(
+    "537910005d00000042b80f8b7b61a258",
+    "010000000000000002000000000000000300000000000000",
+    "0a",
+    "030000000000000007000000000000000500000000000000",
+    "06000000000000000200",
+    "01000000",
+    "0100000000000000000101006e0300613a3101000200",
+    "0400000000000000",
+);
+/// As version 1, with a certificate after each member's versions.
+const INSTALL_BASE_2: &str = concat!(
+    "5379100064000000a709851367a3f4b4",
+    "010000000000000002000000000000000300000000000000",
+    "0a",
+    "030000000000000007000000000000000500000000000000",
+    "06000000000000000200",
+    "01000000",
+    "0100000000000000000101006e0300613a3101000200",
+    "010400434e3d6e",
+    "0400000000000000",
+);
 
 /// Member, session, state, applied, seen, db_flushed, address, queue, weight, vote.
 const REPORT: &str = concat!(

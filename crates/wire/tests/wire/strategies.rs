@@ -179,9 +179,12 @@ fn bare_body() -> impl Strategy<Value = Body> {
                 read_round,
             }
         }),
-        (time(), any::<u64>()).prop_map(|(sent_at, read_round)| Body::HeartbeatReply {
-            sent_at,
-            read_round
+        (time(), any::<u64>(), any::<u64>()).prop_map(|(sent_at, read_round, promised_us)| {
+            Body::HeartbeatReply {
+                sent_at,
+                read_round,
+                promised_us,
+            }
         }),
         (log_base(), time()).prop_map(|(base, sent_at)| Body::InstallBase { base, sent_at }),
         Just(Body::TimeoutNow),

@@ -138,10 +138,10 @@ fn config(options: &Options, log_dir: PathBuf, database: DatabasePosition) -> No
         timing: Timing {
             heartbeat_us: 50_000,
             promise_us: 400_000,
-            clock_drift_ppm: 20_000,
             election_timeout_min_us: 700_000,
             election_timeout_max_us: 1_400_000,
             retry_us: 200_000,
+            ..Timing::default()
         },
         limits: Limits::default(),
         chunk_bytes: CHUNK_BYTES,
