@@ -144,6 +144,8 @@ keys! {
     LOG_SEGMENT_SIZE: IntKey = "synod.log_segment_size";
     /// `synod.max_pending_size`
     MAX_PENDING_SIZE: IntKey = "synod.max_pending_size";
+    /// `synod.promise`
+    PROMISE: DurationKey = "synod.promise";
     /// `synod.secret_file`
     SECRET_FILE: TextKey = "synod.secret_file";
     /// `synod.voter`

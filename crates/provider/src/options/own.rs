@@ -9,7 +9,7 @@ use super::table::{DefaultValue, OptionSpec, address, bool, duration, int, text}
 use super::timing::Period;
 
 /// Synod's own options, in alphabetical order.
-pub(super) const OWN: [OptionSpec; 19] = [
+pub(super) const OWN: [OptionSpec; 20] = [
     int("synod.apply_queue_size", "64M", 1 << 20, i64::MAX)
         .dynamic()
         .unit("bytes")
@@ -39,7 +39,7 @@ pub(super) const OWN: [OptionSpec; 19] = [
         ),
     duration("synod.heartbeat_period", "")
         .default(DefaultValue::Timing(Period::Heartbeat))
-        .works("Time between a leader's heartbeats. It must be shorter than synod.lease."),
+        .works("Time between a leader's heartbeats. It must be shorter than synod.promise."),
     bool("synod.insecure", "no").works(
         "With yes, this member serves connections in clear from any process that reaches its \
              port. With no, it starts only with synod.secret_file, with certificates \
@@ -61,8 +61,9 @@ pub(super) const OWN: [OptionSpec; 19] = [
     duration("synod.lease", "")
         .default(DefaultValue::Timing(Period::Lease))
         .works(
-            "Time that a leader may answer reads after a majority has confirmed it. It must \
-             be longer than synod.heartbeat_period and shorter than synod.election_timeout.",
+            "Time that a leader answers causal reads (wsrep_sync_wait) without asking a \
+             majority again; PT0S asks for every read. With a lease, a leader whose clocks \
+             all stood still, as in a paused virtual machine, can answer stale reads.",
         ),
     address("synod.listen_addr", "")
         .works("Address to listen on for other members. It overrides gmcast.listen_addr."),
@@ -99,6 +100,13 @@ pub(super) const OWN: [OptionSpec; 19] = [
         .works(
             "Upper bound on the local write sets that wait for their verdict. Further \
              clients wait before their write set is sent.",
+        ),
+    duration("synod.promise", "")
+        .default(DefaultValue::Timing(Period::Promise))
+        .works(
+            "A member that hears the leader, or has just started, votes for no other for this \
+             long. It must be longer than synod.heartbeat_period and shorter than \
+             synod.election_timeout.",
         ),
     duration("synod.rejoin_timeout", "PT10M").works(
         "Time that a member of an existing group waits at start for a majority of that \

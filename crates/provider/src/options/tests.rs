@@ -315,9 +315,10 @@ fn own_address_is_the_node_address_or_where_clients_come() {
 }
 
 #[test]
-fn lease_must_lie_between_heartbeat_and_election() {
+fn promise_must_lie_between_heartbeat_and_election() {
     for text in [
-        "synod.lease=PT2S",
+        "synod.promise=PT2S",
+        "synod.promise=PT0.1S",
         "synod.election_timeout=PT0.4S",
         "synod.heartbeat_period=PT0.4S",
         "synod.heartbeat_period=PT0S",
@@ -327,7 +328,31 @@ fn lease_must_lie_between_heartbeat_and_election() {
             "{text}"
         );
     }
-    options("synod.lease=PT2S;synod.election_timeout=PT5S");
+    options("synod.promise=PT2S;synod.election_timeout=PT5S");
+}
+
+#[test]
+fn lease_is_off_or_between_a_heartbeat_and_a_promise() {
+    for text in [
+        "synod.lease=PT0.1S",
+        "synod.lease=PT0.3S;synod.promise=PT0.2S",
+        "synod.lease=PT2S;synod.promise=PT3S;synod.election_timeout=PT5S",
+    ] {
+        let error = refused(text).to_string();
+        assert!(error.contains("synod.lease"), "{text}: {error}");
+        assert!(
+            error.contains("synod.promise and PT0.4S"),
+            "{text}: {error}"
+        );
+    }
+    for text in [
+        "",
+        "synod.lease=PT0S",
+        "synod.lease=PT0.4S",
+        "synod.lease=PT0.11S",
+    ] {
+        options(text);
+    }
 }
 
 #[test]

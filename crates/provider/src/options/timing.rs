@@ -7,7 +7,7 @@ use synod_node::Timing;
 
 use super::table::SPECS;
 use super::{Options, OptionsError, key};
-use crate::options::key::Key;
+use crate::options::key::{DurationKey, Key};
 
 /// Longest election timeout. A lost leader is replaced after this time at the earliest.
 const ELECTION_TIMEOUT_MAX: Duration = Duration::from_secs(3600);
@@ -17,8 +17,10 @@ const ELECTION_TIMEOUT_MAX: Duration = Duration::from_secs(3600);
 pub enum Period {
     /// Time between a leader's heartbeats.
     Heartbeat,
-    /// How long a leader may answer reads after a majority has confirmed it.
+    /// How long a leader may answer reads by the promises of a majority; zero: never.
     Lease,
+    /// How long a member that has heard a leader votes for no other.
+    Promise,
     /// Shortest silence after which a member becomes a candidate.
     ElectionTimeout,
 }
@@ -29,7 +31,8 @@ impl Period {
         let timing = Timing::default();
         let micros = match self {
             Period::Heartbeat => timing.heartbeat_us,
-            Period::Lease => timing.promise_us,
+            Period::Lease => timing.lease_us,
+            Period::Promise => timing.promise_us,
             Period::ElectionTimeout => timing.election_timeout_min_us,
         };
         format!("PT{}S", Duration::from_micros(micros).as_secs_f64())
@@ -45,7 +48,8 @@ impl Options {
         let ratio = default.election_timeout_max_us / default.election_timeout_min_us;
         Timing {
             heartbeat_us: micros(self.duration(key::HEARTBEAT_PERIOD)),
-            promise_us: micros(self.duration(key::LEASE)),
+            promise_us: micros(self.duration(key::PROMISE)),
+            lease_us: micros(self.duration(key::LEASE)),
             election_timeout_min_us: shortest,
             election_timeout_max_us: shortest.saturating_mul(ratio),
             ..default
@@ -64,21 +68,40 @@ impl Options {
         })
     }
 
-    /// A lease must outlive a heartbeat, and end before another member may become leader.
+    /// A promise must outlive a heartbeat, and end before another member may become leader. A lease
+    /// rests on promises, so it is no longer; shorter than a heartbeat it would always be over.
     pub(super) fn check_timing(&self) -> Result<(), OptionsError> {
         let heartbeat = self.duration(key::HEARTBEAT_PERIOD);
-        let lease = self.duration(key::LEASE);
-        if !heartbeat.is_zero() && heartbeat < lease && lease < self.duration(key::ELECTION_TIMEOUT)
+        let (promise, lease) = (self.duration(key::PROMISE), self.duration(key::LEASE));
+        if heartbeat.is_zero()
+            || promise <= heartbeat
+            || promise >= self.duration(key::ELECTION_TIMEOUT)
         {
+            return Err(self.bad_period(
+                key::PROMISE,
+                "it must be longer than synod.heartbeat_period (above zero) and shorter than \
+                 synod.election_timeout"
+                    .to_owned(),
+            ));
+        }
+        let longest = Duration::from_micros(Timing::default().lease_max_us);
+        if lease.is_zero() || heartbeat < lease && lease <= promise && lease <= longest {
             return Ok(());
         }
-        Err(OptionsError::BadValue {
-            name: SPECS[key::LEASE.index()].name,
-            value: self.slots[key::LEASE.index()].text.clone(),
-            reason: "it must be longer than synod.heartbeat_period (above zero) and shorter than \
-                     synod.election_timeout"
-                .to_owned(),
-        })
+        let reason = format!(
+            "it must be zero (no lease), or longer than synod.heartbeat_period and at most \
+             synod.promise and PT{}S",
+            longest.as_secs_f64()
+        );
+        Err(self.bad_period(key::LEASE, reason))
+    }
+
+    fn bad_period(&self, key: DurationKey, reason: String) -> OptionsError {
+        OptionsError::BadValue {
+            name: SPECS[key.index()].name,
+            value: self.slots[key.index()].text.clone(),
+            reason,
+        }
     }
 }
 
@@ -100,6 +123,7 @@ mod tests {
     #[test]
     fn defaults_are_written_as_operators_write_durations() {
         assert_eq!(Period::Heartbeat.default_text(), "PT0.1S");
+        assert_eq!(Period::Lease.default_text(), "PT0S");
         assert_eq!(Period::ElectionTimeout.default_text(), "PT1.5S");
     }
 
