@@ -57,12 +57,10 @@ pub enum KeygenError {
 /// # Errors
 /// [`KeygenError`]; nothing was printed, or not the whole line.
 pub fn run(_arguments: &KeygenArgs) -> Result<u8, KeygenError> {
-    let mut bytes = [0; SECRET_BYTES];
-    getrandom::fill(&mut bytes).map_err(KeygenError::Random)?;
+    let line = new_secret().map_err(KeygenError::Random)? + "\n";
     let output = File::from(io::stdout().as_fd().try_clone_to_owned()?);
     // Before the secret is in it.
     let closed = close_to_others(&output)?;
-    let line = GroupSecret::from_random(bytes).to_line() + "\n";
     (&output).write_all(line.as_bytes())?;
     if closed {
         eprintln!(
@@ -71,6 +69,16 @@ pub fn run(_arguments: &KeygenArgs) -> Result<u8, KeygenError> {
         );
     }
     Ok(0)
+}
+
+/// The line of a new group secret, without a line end.
+///
+/// # Errors
+/// If the system gives no random bytes.
+pub fn new_secret() -> Result<String, getrandom::Error> {
+    let mut bytes = [0; SECRET_BYTES];
+    getrandom::fill(&mut bytes)?;
+    Ok(GroupSecret::from_random(bytes).to_line())
 }
 
 /// Takes a file's permissions from other users; whether it had any. What is no file, a terminal or

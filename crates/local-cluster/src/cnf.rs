@@ -70,7 +70,7 @@ wsrep_sst_auth = {SST_USER}:{password}
         group = ports.group,
         sst = ports.sst,
         provider = provider.display(),
-        options = provider_options(settings, ports, own),
+        options = provider_options(settings, &files, ports, own),
         cluster = settings.cluster_name,
         method = settings.sst_method.name(),
         password = settings.sst_password,
@@ -95,13 +95,22 @@ fn cluster_address(settings: &Settings) -> String {
     format!("{scheme}://{}", hosts.join(","))
 }
 
-fn provider_options(settings: &Settings, ports: Ports, own: &NodeOverrides) -> String {
+fn provider_options(
+    settings: &Settings,
+    files: &NodeFiles,
+    ports: Ports,
+    own: &NodeOverrides,
+) -> String {
     let mut options = format!(
         "base_port={group};gmcast.listen_addr=tcp://127.0.0.1:{group};\
          ist.recv_addr=tcp://127.0.0.1:{ist}",
         group = ports.group,
         ist = ports.ist
     );
+    if settings.group_secret.is_some() {
+        let secret = files.secret.display();
+        options.push_str(&format!(";synod.secret_file={secret}"));
+    }
     let own = own.provider_options.as_deref().unwrap_or("");
     for more in [settings.provider_options.as_str(), own] {
         if !more.is_empty() {
@@ -133,6 +142,17 @@ mod tests {
         let text = render(&settings(), 1, Path::new("/lib/libsynod.so"));
         let address = "synod://127.0.0.1:13407,127.0.0.1:13408,127.0.0.1:13409";
         assert!(text.contains(address), "{text}");
+    }
+
+    #[test]
+    fn members_with_a_secret_are_told_where_it_is() {
+        let mut settings = settings();
+        let render = |settings: &Settings| render(settings, 2, Path::new("/lib/libsynod.so"));
+        assert!(!render(&settings).contains("synod.secret_file"));
+        settings.group_secret = Some("synod-secret-v1-...".to_owned());
+        let text = render(&settings);
+        assert!(text.contains(";synod.secret_file=/data/demo/node2/synod.secret\""));
+        assert!(!text.contains("synod-secret-v1"), "{text}");
     }
 
     #[test]

@@ -23,6 +23,8 @@ pub struct NodeFiles {
     pub data: PathBuf,
     /// The generated configuration.
     pub cnf: PathBuf,
+    /// The group secret, if members have one.
+    pub secret: PathBuf,
     /// Socket for local clients.
     pub socket: PathBuf,
     /// Where the server writes its process id.
@@ -42,6 +44,7 @@ impl NodeFiles {
         NodeFiles {
             data: root.join("data"),
             cnf: root.join("my.cnf"),
+            secret: root.join("synod.secret"),
             socket: root.join("mariadb.sock"),
             pid_file: root.join("mariadb.pid"),
             tmp: root.join("tmp"),

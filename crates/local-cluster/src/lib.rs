@@ -29,6 +29,7 @@
 //! DIR/formed                exists once the accounts exist: no bootstrap from then on
 //! DIR/lib/                  copy of the provider, only if servers cannot read the original
 //! DIR/nodeN/my.cnf          generated at every start
+//! DIR/nodeN/synod.secret    group secret, if the members have one; generated at every start
 //! DIR/nodeN/data/           database and durable log; `wipe` deletes it
 //! DIR/nodeN/tmp/            temporary files
 //! DIR/nodeN/error.log       of the server

@@ -366,6 +366,9 @@ impl Cluster {
         files.create(&self.user)?;
         let provider = self.readable_provider()?;
         let text = cnf::render(&self.settings, node, &provider);
+        if let Some(secret) = &self.settings.group_secret {
+            files::write_private(&files.secret, format!("{secret}\n"), Some(&self.user))?;
+        }
         files::write_private(&files.cnf, text, Some(&self.user))?;
         if !files.error_log.exists() {
             fs::write(&files.error_log, "").context("create", &files.error_log)?;

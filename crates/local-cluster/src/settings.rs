@@ -67,6 +67,10 @@ pub struct Settings {
     pub sst_method: SstMethod,
     /// Password of the user that copies with `mariabackup`; generated.
     pub sst_password: String,
+    /// The line of the group secret that connections between members are encrypted by; `None`:
+    /// they are in clear, on loopback addresses, or the options name other credentials.
+    #[serde(default)]
+    pub group_secret: Option<String>,
     /// Appended to `wsrep_provider_options` of every node.
     #[serde(default)]
     pub provider_options: String,
@@ -108,6 +112,7 @@ impl Settings {
             provider,
             sst_method: SstMethod::Rsync,
             sst_password: random_hex(12)?,
+            group_secret: None,
             provider_options: String::new(),
             start_timeout: default_start_timeout(),
             die_with_parent: false,

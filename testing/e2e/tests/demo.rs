@@ -107,6 +107,7 @@ fn demo_can_be_tried_from_up_to_destroy() -> Outcome {
         })?;
     }
     check_schema(&demo.status()?)?;
+    check_secured(&demo)?;
 
     let again = demo.up()?;
     ensure(again.matches("already running").count() == 3, || {
@@ -143,6 +144,18 @@ fn demo_can_be_tried_from_up_to_destroy() -> Outcome {
     demo.refused(&["status"], 3)?;
     ensure(!Path::new(&demo.dir).exists(), || {
         "destroy left the directory".into()
+    })
+}
+
+/// The demo shows the secure way.
+fn check_secured(demo: &Demo) -> Outcome {
+    if place::is_galera() {
+        return Ok(());
+    }
+    let log = demo.dir.join("node2/error.log");
+    let text = std::fs::read_to_string(&log).why(log.display())?;
+    ensure(text.contains("encrypted by TLS 1.3: group secret"), || {
+        "the demo's members have no group secret".to_owned()
     })
 }
 

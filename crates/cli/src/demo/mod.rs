@@ -15,6 +15,8 @@ use synod_local_cluster::{
     Cluster, ClusterError, ClusterLock, Format, Result, Settings, SstMethod,
 };
 
+use crate::keygen;
+
 /// Limit of one statement that a person runs.
 const SQL_TIMEOUT: Duration = Duration::from_secs(3600);
 
@@ -261,6 +263,13 @@ fn new_settings(dir: PathBuf, arguments: &UpArgs) -> Result<Settings> {
     settings.sst_method = arguments
         .sst_method
         .map_or(settings.sst_method, SstMethod::from);
+    if !settings.is_galera() {
+        let secret = keygen::new_secret().map_err(|error| {
+            let error = std::io::Error::other(error.to_string());
+            io_error("read", Path::new("random bytes"), error)
+        })?;
+        settings.group_secret = Some(secret);
+    }
     Ok(settings)
 }
 
