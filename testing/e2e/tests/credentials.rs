@@ -1,0 +1,131 @@
+//! Servers with a group secret, and servers without any credentials.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use synod_e2e::acknowledged_writes::Writers;
+use synod_e2e::{Outcome, TestCluster, Why, ensure, place};
+use synod_local_cluster::ports::Ports;
+use synod_local_cluster::wait_for;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+const BASE_PORT: u16 = 28706;
+/// Commits under load between two steps.
+const COMMITS: u64 = 50;
+
+fn keygen() -> Outcome<String> {
+    let made = std::process::Command::new(place::program()?)
+        .arg("keygen")
+        .output()
+        .why("starting synod")?;
+    ensure(made.status.success(), || {
+        format!(
+            "synod keygen fails: {}",
+            String::from_utf8_lossy(&made.stderr)
+        )
+    })?;
+    Ok(String::from_utf8_lossy(&made.stdout).into_owned())
+}
+
+fn secret_file(cluster: &TestCluster, node: u8) -> PathBuf {
+    cluster.settings().dir.join(format!("secret-of-node{node}"))
+}
+
+/// Writes a node's file as an operator does: in place, for the server's user only.
+fn write_secrets(cluster: &TestCluster, node: u8, secrets: &[&str]) -> Outcome {
+    let path = secret_file(cluster, node);
+    fs::write(&path, secrets.concat()).why(path.display())?;
+    fs::set_permissions(&path, Permissions::from_mode(0o600)).why(path.display())?;
+    cluster.user().give(&path).why(path.display())
+}
+
+/// Three servers with this secret.
+fn with_secret(secret: &str) -> Outcome<TestCluster> {
+    let mut cluster = TestCluster::empty("secret", BASE_PORT, 3)?;
+    for node in cluster.nodes() {
+        write_secrets(&cluster, node, &[secret])?;
+        let path = secret_file(&cluster, node);
+        let own = cluster.settings_mut().overrides.entry(node).or_default();
+        own.provider_options = Some(format!("synod.secret_file={}", path.display()));
+    }
+    cluster.up(&|_, _| ()).why("starting the servers")?;
+    Ok(cluster)
+}
+
+fn await_line(cluster: &TestCluster, node: u8, line: &str) -> Outcome {
+    let said = wait_for(PATIENCE, || {
+        cluster.log_text(node).contains(line).then_some(())
+    });
+    ensure(said.is_some(), || {
+        format!(
+            "node{node} does not say '{line}':\n{}",
+            cluster.log_tail(node)
+        )
+    })
+}
+
+#[test]
+fn secret_is_replaced_under_load_and_another_one_is_refused() -> Outcome {
+    if place::is_galera() {
+        return Ok(());
+    }
+    let (old, new) = (keygen()?, keygen()?);
+    let mut cluster = with_secret(&old)?;
+    await_line(&cluster, 1, "encrypted by TLS 1.3: group secret")?;
+    cluster.create_account()?;
+    let writers = Writers::start(&cluster, "rotation", &[1, 2, 3], 1)?;
+    let steps: [&[&str]; 3] = [&[&old, &new], &[&new, &old], &[&new]];
+    for secrets in steps {
+        for node in cluster.nodes() {
+            write_secrets(&cluster, node, secrets)?;
+            let reload = match node {
+                1 => "FLUSH SSL",
+                _ => "SET GLOBAL wsrep_provider_options = 'socket.ssl_reload=1'",
+            };
+            cluster.execute(node, reload)?;
+            writers.await_more(COMMITS, PATIENCE)?;
+        }
+    }
+    let all: Vec<u8> = cluster.nodes().collect();
+    writers.finish().check_rows(&cluster, &all)?;
+    await_line(&cluster, 1, "connections by a secret that was removed")?;
+
+    cluster.stop(3).why("stopping node3")?;
+    write_secrets(&cluster, 3, &[&old])?;
+    cluster.spawn(3, false).why("starting node3")?;
+    await_line(&cluster, 3, "group secret differs from this member's")?;
+    let leader = cluster.leader();
+    await_line(&cluster, leader, "group secret differs from this member's")
+}
+
+#[test]
+fn server_that_any_process_could_join_starts_only_if_its_operator_says_so() -> Outcome {
+    if place::is_galera() {
+        return Ok(());
+    }
+    let mut cluster = TestCluster::empty("insecure", BASE_PORT, 1)?;
+    let port = Ports::of(BASE_PORT, 1).group;
+    let everywhere = format!("gmcast.listen_addr=tcp://0.0.0.0:{port}");
+    let own = cluster.settings_mut().overrides.entry(1).or_default();
+    own.provider_options = Some(everywhere);
+    cluster.spawn(1, true).why("starting node1")?;
+    await_line(
+        &cluster,
+        1,
+        "this server does not start without credentials",
+    )?;
+    await_line(&cluster, 1, "synod keygen")?;
+    let ended = wait_for(PATIENCE, || cluster.ended(1));
+    ensure(ended.is_some(), || "the server runs".to_owned())?;
+
+    // The address stays a loopback address, so that no other machine reaches the test.
+    let own = cluster.settings_mut().overrides.entry(1).or_default();
+    own.provider_options = Some("synod.insecure=yes".to_owned());
+    cluster.spawn(1, true).why("starting node1 again")?;
+    await_line(&cluster, 1, "neither encrypted nor authenticated")?;
+    cluster
+        .await_synced(&[1], &|_, _| ())
+        .why("starting node1 again")
+}
