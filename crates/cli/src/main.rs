@@ -8,7 +8,7 @@
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use synod_cli::{demo, keygen, log_tool};
+use synod_cli::{demo, keygen, log_tool, sst_config};
 
 /// Group replication for MariaDB by consensus: demo cluster and tools
 #[derive(Debug, Parser)]
@@ -26,6 +26,8 @@ enum Command {
     Keygen(keygen::KeygenArgs),
     /// Read a durable log offline
     Log(log_tool::LogArgs),
+    /// Make what encrypted full copies (SST) need, from the group secret
+    SstConfig(sst_config::SstConfigArgs),
 }
 
 fn main() -> ExitCode {
@@ -36,6 +38,9 @@ fn main() -> ExitCode {
         Command::Keygen(arguments) => keygen::run(&arguments).map_err(|e| (1, e.to_string())),
         Command::Log(arguments) => {
             log_tool::run(&arguments).map_err(|e| (e.exit_code(), e.to_string()))
+        }
+        Command::SstConfig(arguments) => {
+            sst_config::run(&arguments).map_err(|e| (1, e.to_string()))
         }
     };
     match result {

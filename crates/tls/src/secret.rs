@@ -20,6 +20,11 @@ const VERSION: &str = "v1";
 pub const SECRET_BYTES: usize = 32;
 const CHECKSUM_BYTES: usize = 4;
 
+/// What comes before the 32 bytes of an Ed25519 key in PKCS #8 (RFC 8410, section 7).
+const PKCS8_BEFORE_KEY: [u8; 16] = [
+    0x30, 0x2e, 0x02, 0x01, 0x00, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x04, 0x22, 0x04, 0x20,
+];
+
 /// The secret of a group.
 #[derive(Clone, PartialEq, Eq)]
 pub struct GroupSecret([u8; SECRET_BYTES]);
@@ -81,6 +86,11 @@ impl GroupSecret {
         let expanded = expander.expand(purpose.as_bytes(), &mut derived);
         debug_assert!(expanded.is_ok());
         derived
+    }
+
+    /// An Ed25519 key for one purpose, in PKCS #8 (DER).
+    pub fn derive_ed25519(&self, purpose: &str) -> Vec<u8> {
+        [&PKCS8_BEFORE_KEY[..], &self.derive(purpose)[..]].concat()
     }
 
     fn checksum(&self) -> [u8; CHECKSUM_BYTES] {

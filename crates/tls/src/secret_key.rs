@@ -28,11 +28,6 @@ use super::verify::tls13_signatures_only;
 /// What the key pair is derived for; another word makes another key.
 const PURPOSE: &str = "key pair of connections between members";
 
-/// What comes before the 32 bytes of an Ed25519 key in PKCS #8 (RFC 8410, section 7).
-const PKCS8_BEFORE_KEY: [u8; 16] = [
-    0x30, 0x2e, 0x02, 0x01, 0x00, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x04, 0x22, 0x04, 0x20,
-];
-
 /// The key pair of a secret.
 #[derive(Debug)]
 pub(super) struct SecretKey {
@@ -45,9 +40,8 @@ impl SecretKey {
         secret: &GroupSecret,
         provider: &CryptoProvider,
     ) -> Result<SecretKey, TlsError> {
-        let mut pkcs8 = PKCS8_BEFORE_KEY.to_vec();
-        pkcs8.extend(secret.derive(PURPOSE));
-        let pkcs8 = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(pkcs8));
+        let pkcs8 = PrivatePkcs8KeyDer::from(secret.derive_ed25519(PURPOSE));
+        let pkcs8 = PrivateKeyDer::from(pkcs8);
         let loaded = provider.key_provider.load_private_key(pkcs8);
         let signing = loaded.map_err(TlsError::library)?;
         let public = signing
