@@ -57,7 +57,7 @@ pub enum KeygenError {
 /// # Errors
 /// [`KeygenError`]; nothing was printed, or not the whole line.
 pub fn run(_arguments: &KeygenArgs) -> Result<u8, KeygenError> {
-    let line = new_secret().map_err(KeygenError::Random)? + "\n";
+    let line = new_secret().map_err(KeygenError::Random)?.to_line() + "\n";
     let output = File::from(io::stdout().as_fd().try_clone_to_owned()?);
     // Before the secret is in it.
     let closed = close_to_others(&output)?;
@@ -71,14 +71,14 @@ pub fn run(_arguments: &KeygenArgs) -> Result<u8, KeygenError> {
     Ok(0)
 }
 
-/// The line of a new group secret, without a line end.
+/// A new group secret.
 ///
 /// # Errors
 /// If the system gives no random bytes.
-pub fn new_secret() -> Result<String, getrandom::Error> {
+pub fn new_secret() -> Result<GroupSecret, getrandom::Error> {
     let mut bytes = [0; SECRET_BYTES];
     getrandom::fill(&mut bytes)?;
-    Ok(GroupSecret::from_random(bytes).to_line())
+    Ok(GroupSecret::from_random(bytes))
 }
 
 /// Takes a file's permissions from other users; whether it had any. What is no file, a terminal or

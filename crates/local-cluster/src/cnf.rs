@@ -5,9 +5,9 @@
 
 use std::path::Path;
 
-use crate::files::NodeFiles;
+use crate::files::{NodeFiles, SstFiles};
 use crate::ports::Ports;
-use crate::settings::{NodeOverrides, Settings};
+use crate::settings::{NodeOverrides, Settings, SstMethod};
 
 /// User that `mariadb-backup` connects to the donor as.
 pub(crate) const SST_USER: &str = "synod_sst";
@@ -79,7 +79,24 @@ wsrep_sst_auth = {SST_USER}:{password}
         text.push_str(line);
         text.push('\n');
     }
+    if settings.encrypts_copies && settings.sst_method == SstMethod::Mariabackup {
+        text.push_str(&sst_section(&SstFiles::of(&settings.dir)));
+    }
     text
+}
+
+/// What the script `mariabackup` reads, at either end of a copy.
+fn sst_section(files: &SstFiles) -> String {
+    let (certificate, key) = (files.certificate.display(), files.key.display());
+    format!(
+        "
+[sst]
+ssl-mode = VERIFY_CA
+ssl-ca = {certificate}
+ssl-cert = {certificate}
+ssl-key = {key}
+"
+    )
 }
 
 /// `synod://127.0.0.1:p1,127.0.0.1:p2,…`, the same on every node.
@@ -153,6 +170,16 @@ mod tests {
         let text = render(&settings);
         assert!(text.contains(";synod.secret_file=/data/demo/node2/synod.secret\""));
         assert!(!text.contains("synod-secret-v1"), "{text}");
+    }
+
+    #[test]
+    fn copies_are_encrypted_where_the_method_can() {
+        let mut settings = settings();
+        settings.encrypts_copies = true;
+        let render = |settings: &Settings| render(settings, 2, Path::new("/lib/libsynod.so"));
+        assert!(!render(&settings).contains("[sst]"));
+        settings.sst_method = SstMethod::Mariabackup;
+        assert!(render(&settings).contains("ssl-key = /data/demo/sst/synod-sst.key\n"));
     }
 
     #[test]

@@ -92,6 +92,37 @@ impl NodeFiles {
     }
 }
 
+/// The files that encrypt full copies, the same for all nodes.
+#[derive(Debug, Clone)]
+pub struct SstFiles {
+    /// The directory of both.
+    pub dir: PathBuf,
+    /// The certificate, which is its own authority.
+    pub certificate: PathBuf,
+    /// Its private key.
+    pub key: PathBuf,
+}
+
+impl SstFiles {
+    /// The files of the cluster in `dir`.
+    pub fn of(dir: &Path) -> SstFiles {
+        let dir = dir.join("sst");
+        SstFiles {
+            certificate: dir.join("synod-sst.pem"),
+            key: dir.join("synod-sst.key"),
+            dir,
+        }
+    }
+
+    /// Makes the directory, owned by the user that servers run as.
+    ///
+    /// # Errors
+    /// When it cannot be made.
+    pub fn create(&self, user: &ServerUser) -> Result<()> {
+        make_dir(&self.dir, 0o700, user)
+    }
+}
+
 /// Makes a directory with this mode and owner; an existing one is left as it is.
 pub(crate) fn make_dir(path: &Path, mode: u32, user: &ServerUser) -> Result<()> {
     match DirBuilder::new().mode(mode).create(path) {

@@ -28,6 +28,7 @@
 //! DIR/.lock                 held by the command that changes the cluster
 //! DIR/formed                exists once the accounts exist: no bootstrap from then on
 //! DIR/lib/                  copy of the provider, only if servers cannot read the original
+//! DIR/sst/                  key and certificate of full copies, if they are encrypted
 //! DIR/nodeN/my.cnf          generated at every start
 //! DIR/nodeN/synod.secret    group secret, if the members have one; generated at every start
 //! DIR/nodeN/data/           database and durable log; `wipe` deletes it
@@ -70,7 +71,7 @@ use std::time::Duration;
 
 pub use client::Format;
 pub use error::{ClusterError, Lines, Result};
-pub use files::NodeFiles;
+pub use files::{NodeFiles, SstFiles};
 pub use lifecycle::Started;
 pub use lock::ClusterLock;
 pub use process::{find_program, is_alive};

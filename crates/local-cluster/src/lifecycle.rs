@@ -12,7 +12,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
@@ -359,17 +359,28 @@ impl Cluster {
         Ok(best.1)
     }
 
+    fn write_configuration(&self, node: u8, provider: &Path) -> Result<()> {
+        let files = self.files(node);
+        if let Some(secret) = &self.settings.group_secret {
+            files::write_private(&files.secret, format!("{secret}\n"), Some(&self.user))?;
+        }
+        let text = cnf::render(&self.settings, node, provider);
+        files::write_private(&files.cnf, text, Some(&self.user))
+    }
+
     /// Everything before the server's start; gives its start position.
     fn prepare(&self, node: u8, bootstrap: bool) -> Result<Option<String>> {
         self.ports(node).check_free(node)?;
         let files = self.files(node);
         files.create(&self.user)?;
         let provider = self.readable_provider()?;
-        let text = cnf::render(&self.settings, node, &provider);
-        if let Some(secret) = &self.settings.group_secret {
-            files::write_private(&files.secret, format!("{secret}\n"), Some(&self.user))?;
+        if self.settings.encrypts_copies {
+            // The donor's script reads its own file, and must encrypt as the joiner does.
+            for other in self.nodes().filter(|other| self.files(*other).cnf.exists()) {
+                self.write_configuration(other, &provider)?;
+            }
         }
-        files::write_private(&files.cnf, text, Some(&self.user))?;
+        self.write_configuration(node, &provider)?;
         if !files.error_log.exists() {
             fs::write(&files.error_log, "").context("create", &files.error_log)?;
             self.user.give(&files.error_log)?;

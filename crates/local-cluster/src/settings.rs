@@ -71,6 +71,10 @@ pub struct Settings {
     /// they are in clear, on loopback addresses, or the options name other credentials.
     #[serde(default)]
     pub group_secret: Option<String>,
+    /// Whether full copies by `mariabackup` are encrypted, with the files of
+    /// [`crate::SstFiles`], which the maker of the cluster writes.
+    #[serde(default)]
+    pub encrypts_copies: bool,
     /// Appended to `wsrep_provider_options` of every node.
     #[serde(default)]
     pub provider_options: String,
@@ -113,6 +117,7 @@ impl Settings {
             sst_method: SstMethod::Rsync,
             sst_password: random_hex(12)?,
             group_secret: None,
+            encrypts_copies: false,
             provider_options: String::new(),
             start_timeout: default_start_timeout(),
             die_with_parent: false,

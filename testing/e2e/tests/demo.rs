@@ -128,6 +128,7 @@ fn demo_can_be_tried_from_up_to_destroy() -> Outcome {
     )?;
     demo.ok(&["wipe", "3"])?;
     demo.ok(&["start", "3", "--sst-method", "mariabackup"])?;
+    check_encrypted_copy(&demo)?;
     demo.ok(&["stop", "2"])?;
     demo.ok(&["start", "2"])?;
     demo.refused(&["kill", "7"], 3)?;
@@ -157,6 +158,20 @@ fn check_secured(demo: &Demo) -> Outcome {
     ensure(text.contains("encrypted by TLS 1.3: group secret"), || {
         "the demo's members have no group secret".to_owned()
     })
+}
+
+/// Both ends of the copy have checked each other: no script says `verify=0`.
+fn check_encrypted_copy(demo: &Demo) -> Outcome {
+    if place::is_galera() {
+        return Ok(());
+    }
+    let log = demo.dir.join("node3/error.log");
+    let text = std::fs::read_to_string(&log).why(log.display())?;
+    let receives = "openssl-listen";
+    ensure(
+        text.contains(receives) && !text.contains("verify=0"),
+        || "the demo's full copy is not encrypted, or checks nothing".to_owned(),
+    )
 }
 
 fn check_schema(nodes: &[serde_json::Value]) -> Outcome {

@@ -12,10 +12,10 @@ use std::time::Duration;
 use clap::{Args, Subcommand, ValueEnum};
 
 use synod_local_cluster::{
-    Cluster, ClusterError, ClusterLock, Format, Result, Settings, SstMethod,
+    Cluster, ClusterError, ClusterLock, Format, Result, Settings, SstFiles, SstMethod,
 };
 
-use crate::keygen;
+use crate::{keygen, sst_config};
 
 /// Limit of one statement that a person runs.
 const SQL_TIMEOUT: Duration = Duration::from_secs(3600);
@@ -241,7 +241,7 @@ fn open_or_create(
         }
         Err(ClusterError::NoCluster { .. }) => {
             let absolute = std::path::absolute(dir).map_err(|e| io_error("find", dir, e))?;
-            match Cluster::create(new_settings(absolute, arguments)?) {
+            match create(new_settings(absolute, arguments)?) {
                 Err(ClusterError::Unreachable { user, .. }) if is_default => {
                     create_elsewhere(dir, arguments, &user, reporter)
                 }
@@ -263,14 +263,25 @@ fn new_settings(dir: PathBuf, arguments: &UpArgs) -> Result<Settings> {
     settings.sst_method = arguments
         .sst_method
         .map_or(settings.sst_method, SstMethod::from);
-    if !settings.is_galera() {
-        let secret = keygen::new_secret().map_err(|error| {
-            let error = std::io::Error::other(error.to_string());
-            io_error("read", Path::new("random bytes"), error)
-        })?;
-        settings.group_secret = Some(secret);
-    }
     Ok(settings)
+}
+
+/// Makes a cluster whose members have a group secret, from which the encryption of its full copies
+/// follows. Galera's library has neither.
+fn create(mut settings: Settings) -> Result<Cluster> {
+    if settings.is_galera() {
+        return Cluster::create(settings);
+    }
+    let failed = |what: &Path, text: String| io_error("write", what, std::io::Error::other(text));
+    let secret = keygen::new_secret().map_err(|e| failed(&settings.dir, e.to_string()))?;
+    settings.group_secret = Some(secret.to_line());
+    settings.encrypts_copies = true;
+    let cluster = Cluster::create(settings)?;
+    let files = SstFiles::of(&cluster.settings().dir);
+    files.create(cluster.user())?;
+    sst_config::write_files(&secret, &files.dir, &files.certificate, &files.key)
+        .map_err(|error| failed(&files.dir, error.to_string()))?;
+    Ok(cluster)
 }
 
 /// The default directory may be closed to the servers' user, typically below `/root`. Then the
@@ -284,7 +295,7 @@ fn create_elsewhere(
 ) -> Result<Cluster> {
     let name = format!("synod-demo-{}", std::process::id());
     let elsewhere = Path::new(FALLBACK_PARENT).join(name);
-    let cluster = Cluster::create(new_settings(elsewhere.clone(), arguments)?)?;
+    let cluster = create(new_settings(elsewhere.clone(), arguments)?)?;
     std::os::unix::fs::symlink(&elsewhere, dir).map_err(|e| io_error("link", dir, e))?;
     reporter.note(&format!(
         "servers run as user '{user}', who cannot reach {}: the cluster lives in {}, and {} links \

@@ -79,15 +79,28 @@ pub fn run(arguments: &SstConfigArgs) -> Result<u8, SstConfigError> {
         path: arguments.secret_file.clone(),
         setting: "--secret-file",
     };
-    let secrets = file.read()?;
+    let secret = &file.read()?[0];
     let path = |name| arguments.dir.join(name);
     let (certificate, key) = (path("synod-sst.pem"), path("synod-sst.key"));
-    let derived = SstCredentials::derive(&secrets[0])?;
-    write_for_owner_of(&file.path, &certificate, &derived.certificate)?;
-    write_for_owner_of(&file.path, &key, &derived.key)?;
-    let text = configuration(&secrets[0], &certificate, &key);
+    write_files(secret, &file.path, &certificate, &key)?;
+    let text = configuration(secret, &certificate, &key);
     io::stdout().lock().write_all(text.as_bytes())?;
     Ok(0)
+}
+
+/// Writes the certificate and the key that follow from a secret, for the owner of `like` only.
+///
+/// # Errors
+/// [`SstConfigError::Write`], [`SstConfigError::Key`].
+pub fn write_files(
+    secret: &GroupSecret,
+    like: &Path,
+    certificate: &Path,
+    key: &Path,
+) -> Result<(), SstConfigError> {
+    let derived = SstCredentials::derive(secret)?;
+    write_for_owner_of(like, certificate, &derived.certificate)?;
+    write_for_owner_of(like, key, &derived.key)
 }
 
 /// Writes a file that only the owner of `like` may read, over an older one.
