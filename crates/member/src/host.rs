@@ -119,6 +119,11 @@ pub trait Host: Send + Sync {
     fn state_transfer_event(&self, id: u64, news: StateTransferEvent);
     /// Whether a peer with this IP address may connect.
     fn allows(&self, ip: &str) -> bool;
+    /// Whether this program has cut itself off: no message may be sent or taken. Asked before each
+    /// message, so the answer must cost no more than the load of a number.
+    fn is_isolated(&self) -> bool {
+        false
+    }
     /// The decision about the outcomes of an action is committed. Called as soon as it is, for
     /// threads that wait with an error.
     fn outcome_decided(&self, _decision: &OutcomeDecision) {}

@@ -365,6 +365,7 @@ fn send_all(
 ) -> Option<String> {
     loop {
         match queue.take(writer.get_ref().stream()) {
+            Ok(_) if transport.is_isolated() => return None,
             Ok(messages) => {
                 if let Err(error) = write_all(transport, writer, version, &messages) {
                     return Some(error.to_string());

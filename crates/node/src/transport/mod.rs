@@ -316,8 +316,11 @@ impl Transport {
         }
     }
 
+    /// Whether this member exchanges nothing with others, by order of an operator or because its
+    /// host has cut itself off. The host may do so in a signal handler, so
+    /// this is asked before each message.
     fn is_isolated(&self) -> bool {
-        self.isolated.load(Ordering::SeqCst)
+        self.isolated.load(Ordering::SeqCst) || self.host.is_isolated()
     }
 
     /// Ends the search: the group is found.

@@ -1,5 +1,7 @@
 //! Members separated from each other, and members that continue without a majority by order.
 
+use std::sync::atomic::Ordering;
+
 use synod_node::{ForceError, QuorumLossPolicy};
 
 use crate::support::{Group, Member, PATIENCE, SUSPECT, eventually, seqno_of};
@@ -33,6 +35,30 @@ fn isolated_member_is_out_until_it_has_contact_again() {
     seqno_of(others[0].order("k", "meanwhile"));
     group.members[at].node().set_isolated(false);
     wait_primary(&group.members[at], true);
+    group.wait_complete();
+    group.check_same_history();
+}
+
+/// As a server does in its handler of fatal signals: the node is not told.
+#[test]
+fn leader_whose_host_has_cut_itself_off_exchanges_nothing() {
+    let group = Group::of(3, "cutoff");
+    let at = group.leader();
+    let (leader, other) = (&group.members[at], &group.members[(at + 1) % 3]);
+    leader.host.isolated.store(true, Ordering::Relaxed);
+    let pending = leader.submit("k", "of a server that is dying");
+    wait_primary(leader, false);
+    wait_view(other, 2);
+    assert_ne!(
+        other.node().status().leader,
+        Some(leader.node().identity().0)
+    );
+    let seqno = seqno_of(other.order("k", "meanwhile"));
+    assert!(leader.last() < seqno, "it takes nothing");
+    assert!(!leader.is_leader());
+    leader.host.isolated.store(false, Ordering::Relaxed);
+    wait_primary(leader, true);
+    pending.wait_for_result();
     group.wait_complete();
     group.check_same_history();
 }

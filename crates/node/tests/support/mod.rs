@@ -5,6 +5,7 @@ pub(crate) mod gate;
 
 use std::net::{IpAddr, Ipv4Addr, TcpListener};
 use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
@@ -85,6 +86,8 @@ impl Record {
 pub(crate) struct Recorder {
     record: Mutex<Record>,
     changed: Condvar,
+    /// It has cut itself off.
+    pub(crate) isolated: AtomicBool,
 }
 
 impl Recorder {
@@ -171,6 +174,10 @@ impl Host for Recorder {
     fn allows(&self, ip: &str) -> bool {
         self.change(|record| record.callers.push(ip.to_owned()));
         !self.lock().allows_none
+    }
+
+    fn is_isolated(&self) -> bool {
+        self.isolated.load(Ordering::Relaxed)
     }
 
     fn outcome_decided(&self, decision: &OutcomeDecision) {

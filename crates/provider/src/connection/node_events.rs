@@ -12,7 +12,7 @@ use synod_node::{
 
 use crate::api::LogLevel;
 use crate::apply::sequencer::{Queued, Task};
-use crate::boundary::peer_ip_allowed;
+use crate::boundary::{IsolationMode, isolation_mode, peer_ip_allowed};
 use crate::connection::Connection;
 
 impl Host for Connection {
@@ -79,6 +79,10 @@ impl Host for Connection {
 
     fn state_transfer_event(&self, id: u64, event: StateTransferEvent) {
         self.update(|state| state.sst.add(id, event));
+    }
+
+    fn is_isolated(&self) -> bool {
+        isolation_mode() != IsolationMode::NotIsolated
     }
 
     fn allows(&self, ip: &str) -> bool {
