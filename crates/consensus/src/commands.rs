@@ -279,3 +279,11 @@ pub struct Counters {
     /// Answers of this member not given because too many waited for the disk.
     pub waiting_overflow: u64,
 }
+
+impl Counters {
+    /// Messages that this member cannot use although their sender may believe so: if they keep
+    /// coming from a leader, this member's log stands still.
+    pub fn refused_entries(&self) -> u64 {
+        self.malformed + self.config_missing
+    }
+}
