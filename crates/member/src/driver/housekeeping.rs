@@ -19,6 +19,7 @@ impl Driver {
         self.watch_repair();
         // Before the report: the leader ignores reports of members that are not present.
         self.send_join_if_needed();
+        self.watch_join();
         // Before the report, which says how far the database has flushed.
         let (state, applied) = (
             self.state_transfers.data_state(),
@@ -60,6 +61,7 @@ impl Driver {
         // Weights before the status, so that the leader uses what it is about to send.
         self.weigh_reports();
         self.broadcast_status();
+        self.watch_standstill();
         // Last: an action in the way is discarded only one tick after the full log was announced.
         self.announce_full_log();
     }

@@ -28,6 +28,7 @@
 //! | [`ForcedPrimary`] | does this member continue without a majority? |
 //! | [`LeaderPriority`] | which members are fit to lead, with which weight? |
 //! | [`PrimaryWatch`] | is this member primary, or has it lost the group? |
+//! | [`Standstill`] | does a log stand still although members talk to each other? |
 //!
 //! The rule: components do not know each other, the driver, or the world outside. The driver
 //! collects the facts that a component needs, asks, and performs the answer. Its methods are in the
@@ -41,12 +42,14 @@ mod housekeeping;
 mod identity;
 mod inconsistency;
 mod inspect;
+mod lasting;
 mod leadership;
 mod membership;
 mod own_log;
 mod proposals;
 mod reports;
 mod retention;
+mod standstill;
 mod state_transfer;
 mod status;
 mod turns;
@@ -55,7 +58,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use synod_consensus::{Core, GroupId, MemberId, Message, SessionId, Time};
+use synod_consensus::{Body, Core, GroupId, MemberId, Message, SessionId, Time};
 use synod_log::LogReader;
 use synod_wire::PeerMessage;
 
@@ -78,6 +81,7 @@ use membership::{LEAVE_LIMIT, Membership};
 use own_log::{OwnLog, RepairWatch};
 use proposals::{LocalProposals, Ordering, Reads};
 use retention::Retention;
+use standstill::Standstill;
 use state_transfer::StateTransfers;
 use turns::Turns;
 
@@ -126,6 +130,7 @@ pub struct Driver {
     forced_primary: ForcedPrimary,
     leader_priority: LeaderPriority,
     primary: PrimaryWatch,
+    standstill: Standstill,
 }
 
 impl Driver {
@@ -164,6 +169,7 @@ impl Driver {
             forced_primary: ForcedPrimary::default(),
             leader_priority: LeaderPriority::default(),
             primary: PrimaryWatch::new(now, step_down),
+            standstill: Standstill::default(),
             identity: Identity { me, group, config },
             core,
             links,
@@ -241,6 +247,7 @@ impl Driver {
             }
             Event::LinkUp { member, connection } => {
                 self.proposals.link_up(member, connection);
+                self.membership.join_watch.link_up(member);
                 self.core.peer_connected(self.now(), member);
                 self.repeat_proposals(member);
                 self.repeat_state_transfer_messages(member);
@@ -249,7 +256,10 @@ impl Driver {
                 }
             }
             Event::InboundLink { member } => self.repeat_proposals(member),
-            Event::LinkDown { member } => self.core.peer_disconnected(self.now(), member),
+            Event::LinkDown { member } => {
+                self.membership.join_watch.link_down(member);
+                self.core.peer_disconnected(self.now(), member);
+            }
             Event::MemberFound {
                 member,
                 address,
@@ -347,7 +357,12 @@ impl Driver {
         if self.is_stopped() || !self.may_obey(&message) {
             return;
         }
+        let has_entries = matches!(message.body, Body::Append(_) | Body::InstallBase { .. });
+        let before = self.core.counters().refused_entries();
         self.core.handle_message_with(self.now(), message, &configs);
+        if has_entries && self.core.leader() == Some(from) {
+            self.entries_came(from, self.core.counters().refused_entries() == before);
+        }
         // The payloads' entries, if accepted, are in the effects now.
         self.perform_core_effects();
         self.own_log.forget_arrived();

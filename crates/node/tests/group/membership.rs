@@ -133,6 +133,36 @@ fn database_that_is_further_than_the_group_is_refused_by_its_own_member() {
     );
 }
 
+/// A server may wait for its group without end: its error log says which servers it lacks.
+#[test]
+fn member_that_waits_for_its_group_names_the_members_that_it_lacks() {
+    let mut group = Group::of(2, "lonely");
+    let absent = group.members[1].config.address.clone();
+    group.members[1].stop();
+    group.members[0].stop();
+    let member = &mut group.members[0];
+    member.start(StartMode::Join).unwrap();
+    member.host.wait("a line about what is missing", |r| {
+        r.says("1 of 2 voters are connected, and 2 must be")
+    });
+    assert!(
+        member
+            .host
+            .lock()
+            .says(&format!("missing: node2 ({absent})"))
+    );
+}
+
+#[test]
+fn member_that_looks_for_a_group_says_so() {
+    let mut member = Member::new("seeker", "nowhere");
+    member.config.seeds = vec![member.config.address.clone()];
+    member.start(StartMode::Join).unwrap();
+    member.host.wait("a line about what is missing", |r| {
+        r.says("no address in group address leads to a member of a group")
+    });
+}
+
 #[test]
 fn member_that_shall_not_vote_follows_and_never_counts() {
     let mut group = Group::of(1, "learner");

@@ -123,6 +123,7 @@ impl Driver {
             return self.refused_by_group(&text, is_final);
         }
         self.membership.join.name_not_taken();
+        self.membership.join.answered(answer_text(&reply));
         match reply {
             JoinReply::Accepted { group } => self.accepted_by(group),
             JoinReply::NotLeader {
@@ -289,5 +290,15 @@ impl Driver {
             // A member that has left takes no further part, even before its process ends.
             self.turns.stop();
         }
+    }
+}
+
+/// A leader's answer to a join, as log lines say it.
+fn answer_text(reply: &JoinReply) -> String {
+    match reply {
+        JoinReply::Accepted { .. } => "accepted".to_owned(),
+        JoinReply::NotLeader { .. } => "it does not lead".to_owned(),
+        JoinReply::Refused { text, .. } => format!("refused, {text}"),
+        JoinReply::Retry { text } => format!("try again, {text}"),
     }
 }

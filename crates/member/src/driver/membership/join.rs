@@ -41,6 +41,8 @@ pub(in crate::driver) struct Join {
     last_sent: Option<Time>,
     /// Members found that may know the leader.
     contacts: Vec<MemberId>,
+    /// What the group has answered last; empty before it has.
+    last_answer: String,
     /// Texts of refusals that were logged.
     refusals: BTreeSet<String>,
     /// Since when addresses refuse this member for good, and no member of a group was found.
@@ -57,6 +59,7 @@ impl Join {
             completed: false,
             last_sent: None,
             contacts: Vec::new(),
+            last_answer: String::new(),
             refusals: BTreeSet::new(),
             refused_since: None,
             name_taken: Recurring::default(),
@@ -76,6 +79,28 @@ impl Join {
     /// This session is in a committed view.
     pub(super) fn complete(&mut self) {
         self.completed = true;
+    }
+
+    /// Whether members of a group were found.
+    pub(super) fn has_contacts(&self) -> bool {
+        !self.contacts.is_empty()
+    }
+
+    /// The group has answered.
+    pub(super) fn answered(&mut self, answer: String) {
+        self.last_answer = answer;
+    }
+
+    /// What the group has answered last, as a part of a sentence.
+    pub(super) fn last_answer(&self) -> String {
+        if self.last_answer.is_empty() {
+            "it has not answered the request to join".to_owned()
+        } else {
+            format!(
+                "its last answer to the request to join: {}",
+                self.last_answer
+            )
+        }
     }
 
     /// A member of a group was found.

@@ -3,6 +3,7 @@
 //! [`Membership`] has one part for each question, and none of them knows another:
 //!
 //! - [`Join`]: how does this member get into the group, and when does it give up?
+//! - [`JoinWatch`]: how long has that taken, and is it to be told?
 //! - [`Admission`]: as the leader, what is to be done for a member that asks to join?
 //! - [`Presence`]: as the leader, which members are present, and what did they report?
 //! - [`Views`]: which views are in the log, and which one is committed?
@@ -15,6 +16,7 @@ mod admission;
 mod coordinate;
 mod coordinate_leader;
 mod join;
+mod join_watch;
 mod leave;
 pub(super) mod operator;
 mod presence;
@@ -28,6 +30,7 @@ use synod_log::LogReader;
 
 pub(super) use admission::Admission;
 pub(super) use join::Join;
+pub(super) use join_watch::JoinWatch;
 pub(super) use leave::{LEAVE_LIMIT, Leave};
 pub(super) use presence::Presence;
 pub(super) use protocol_version::ProtocolVersion;
@@ -40,6 +43,7 @@ use crate::tuning::Tuning;
 /// What this member knows of the group's members, itself included.
 pub(super) struct Membership {
     pub(super) join: Join,
+    pub(super) join_watch: JoinWatch,
     pub(super) admission: Admission,
     pub(super) presence: Presence,
     pub(super) views: Views,
@@ -51,6 +55,7 @@ impl Membership {
     pub(super) fn new(mode: StartMode, reader: &LogReader, tuning: &Tuning) -> Membership {
         Membership {
             join: Join::new(mode),
+            join_watch: JoinWatch::default(),
             admission: Admission::new(tuning.join_backlog),
             presence: Presence::default(),
             views: Views::load(reader),
@@ -125,6 +130,7 @@ mod tests {
     fn membership() -> Membership {
         Membership {
             join: Join::new(StartMode::Join),
+            join_watch: JoinWatch::default(),
             admission: Admission::new(1000),
             presence: Presence::default(),
             views: Views::default(),

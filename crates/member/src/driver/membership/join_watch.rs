@@ -1,0 +1,124 @@
+//! What a member that has not joined yet waits for, told from time to time.
+//!
+//! A server may wait for its group without end, so its error log has to say which servers it lacks.
+//! See `driver/lasting.rs` for when.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use synod_consensus::{GroupId, MemberId, Role, Time};
+
+use crate::driver::Driver;
+use crate::driver::lasting::{Lasting, seconds};
+use crate::host::Level;
+use crate::setting::Setting;
+
+/// The component that tells how long a join has lasted.
+#[derive(Default)]
+pub(in crate::driver) struct JoinWatch {
+    lasting: Lasting,
+    /// Members that this one is connected to.
+    linked: BTreeSet<MemberId>,
+}
+
+impl JoinWatch {
+    /// There is a connection to this member.
+    pub(in crate::driver) fn link_up(&mut self, member: MemberId) {
+        self.linked.insert(member);
+    }
+
+    /// The connection to this member broke.
+    pub(in crate::driver) fn link_down(&mut self, member: MemberId) {
+        self.linked.remove(&member);
+    }
+
+    /// How long this member has waited to join, if that is to be told now.
+    fn look(&mut self, now: Time, has_joined: bool) -> Option<Duration> {
+        if has_joined {
+            self.lasting.ends();
+            return None;
+        }
+        self.lasting.holds(now)
+    }
+}
+
+impl Driver {
+    /// Tells what the join waits for, if it has lasted.
+    pub(in crate::driver) fn watch_join(&mut self) {
+        let has_joined =
+            self.membership.join.is_completed() || self.membership.leave.is_under_way();
+        let Some(lasted) = self.membership.join_watch.look(self.turns.now, has_joined) else {
+            return;
+        };
+        let missing = match (self.core.leader(), self.identity.group) {
+            (Some(leader), _) => self.missing_admission(leader),
+            (None, GroupId::NONE) => self.missing_group(),
+            (None, _) => self.missing_majority(),
+        };
+        let text = format!("waiting to join for {}: {missing}", seconds(lasted));
+        self.log(Level::Info, text);
+    }
+
+    /// The leader is known, and this member is in no view.
+    fn missing_admission(&self, leader: MemberId) -> String {
+        let answer = self.membership.join.last_answer();
+        format!(
+            "the leader is {}; {answer}; this member's log ends with entry {}. If that lasts, see \
+             the leader's error log",
+            self.name_of(leader),
+            self.core.last_id(),
+        )
+    }
+
+    /// This member was in no group before, and knows no leader.
+    fn missing_group(&self) -> String {
+        if self.membership.join.has_contacts() {
+            return "members were found, but none leads: a majority of them must run".to_owned();
+        }
+        let setting = self.links.host.setting_name(Setting::GroupAddress);
+        format!(
+            "no address in {setting} leads to a member of a group. Start one there, or correct the \
+             addresses"
+        )
+    }
+
+    /// This member's log names the voters, and no leader is heard.
+    fn missing_majority(&self) -> String {
+        let me = self.identity.me.member;
+        let linked = &self.membership.join_watch.linked;
+        let members = &self.core.config().config.members;
+        let voters = members
+            .iter()
+            .filter(|(_, member)| member.role == Role::Voter);
+        let (present, absent): (Vec<_>, Vec<_>) = voters
+            .map(|(id, member)| (*id == me || linked.contains(id), member))
+            .partition(|(linked, _)| *linked);
+        let all = present.len() + absent.len();
+        let absent: Vec<String> = absent
+            .iter()
+            .map(|(_, member)| format!("{} ({})", member.name, member.address))
+            .collect();
+        format!(
+            "no leader is heard. {} of {all} voters are connected, and {} must be; missing: {}. \
+             Start those servers, or see why they cannot be reached",
+            present.len(),
+            all / 2 + 1,
+            absent.join(", "),
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wait_is_told_until_the_member_has_joined() {
+        let mut watch = JoinWatch::default();
+        let at = |seconds| Time(7).plus(Duration::from_secs(seconds));
+        assert_eq!(watch.look(at(0), false), None);
+        assert_eq!(watch.look(at(5), false), Some(Duration::from_secs(5)));
+        assert_eq!(watch.look(at(6), true), None);
+        assert_eq!(watch.look(at(100), true), None);
+    }
+}
