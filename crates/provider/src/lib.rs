@@ -18,6 +18,7 @@
 //! | `apply` | ordered actions: sequencer, applier threads, inconsistency, causal reads |
 //! | [`position`] | where the database is, and `grastate.dat` |
 //! | `server_program` | runs the server's own program for its settings and its position |
+//! | `service_manager` | what systemd is told during a long start |
 //! | [`status`] | `SHOW STATUS LIKE 'wsrep_%'`: variables, counters; `docs/status.md` |
 //!
 //! # One commit's way
@@ -51,6 +52,7 @@ pub mod options;
 pub mod position;
 pub mod provider;
 mod server_program;
+mod service_manager;
 pub mod status;
 mod transaction;
 

@@ -13,10 +13,12 @@
 
 mod allowlist;
 mod callbacks;
+mod children;
 mod convert;
 mod exports;
 mod host;
 mod process_exit;
+mod signals;
 mod stats;
 mod table;
 mod threads;
@@ -24,6 +26,7 @@ mod view;
 
 pub use allowlist::{peer_ip_allowed, peer_subject_allowed};
 pub use callbacks::{ApplyFailed, CallbackFailed, Callbacks, RecvContext, ReplayContext};
+pub(crate) use children::end_children;
 pub use exports::{
     InterfaceVersion, IsolationMode, isolation_mode, wsrep_deinit_allowlist_service_v1,
     wsrep_deinit_config_service_v1, wsrep_deinit_event_service_v1, wsrep_init_allowlist_service_v1,
@@ -32,5 +35,6 @@ pub use exports::{
 };
 pub(crate) use process_exit::at_process_exit;
 pub use process_exit::run_exit_tasks;
+pub(crate) use signals::pending_order_to_end;
 pub use table::{PROVIDER_NAME, PROVIDER_VENDOR, PROVIDER_VERSION, fill_table};
 pub(crate) use threads::spawn;

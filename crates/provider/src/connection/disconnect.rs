@@ -43,6 +43,8 @@ pub(crate) struct Shutdown {
     closer: Mutex<Option<JoinHandle<()>>>,
     /// Has the group roll back streamed transactions.
     rollbacks: Mutex<Option<JoinHandle<()>>>,
+    /// Watches the start of the server.
+    start_watch: Mutex<Option<JoinHandle<()>>>,
     /// Held while the node is being stopped.
     stopping: Arc<Mutex<()>>,
 }
@@ -67,18 +69,23 @@ impl Shutdown {
         *lock(&self.rollbacks) = Some(thread);
     }
 
+    fn keep_start_watch(&self, thread: JoinHandle<()>) {
+        *lock(&self.start_watch) = Some(thread);
+    }
+
     fn keep_closer(&self, thread: JoinHandle<()>) {
         *lock(&self.closer) = Some(thread);
     }
 
-    /// Leaves the group and stops the node's threads. A second caller waits for the first.
-    pub(crate) fn stop_node(&self, node: &Node) {
-        stop_node(&self.stopping, node);
+    /// Stops the node's threads, after leaving the group if that has this member. A second caller
+    /// waits for the first.
+    pub(crate) fn stop_node(&self, node: &Node, is_in_group: bool) {
+        stop_node(&self.stopping, node, is_in_group);
     }
 
     /// Waits for the threads, once the node is stopped or being stopped.
     fn join_threads(&self) {
-        for thread in [&self.closer, &self.rollbacks] {
+        for thread in [&self.closer, &self.rollbacks, &self.start_watch] {
             let thread = lock(thread).take();
             if let Some(thread) = thread {
                 // A thread that panicked has said so.
@@ -92,9 +99,12 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn stop_node(stopping: &Mutex<()>, node: &Node) {
+fn stop_node(stopping: &Mutex<()>, node: &Node, is_in_group: bool) {
     let _one = lock(stopping);
-    node.leave();
+    // Without a view of this session there is nothing to leave, and often no leader to ask.
+    if is_in_group {
+        node.leave();
+    }
     node.stop();
 }
 
@@ -230,7 +240,8 @@ impl Connection {
     /// Leaves the group and stops the node's threads. A second caller waits for the first.
     pub(crate) fn close_node(&self) {
         if let Some(node) = self.node() {
-            self.shutdown.stop_node(node);
+            let is_in_group = self.state().joined.is_some();
+            self.shutdown.stop_node(node, is_in_group);
         }
     }
 
@@ -240,14 +251,17 @@ impl Connection {
             return;
         };
         let stopping = self.shutdown.stopping.clone();
-        let keeps_vote = self.state().lifecycle.is_inconsistent();
+        let (keeps_vote, is_in_group) = {
+            let state = self.state();
+            (state.lifecycle.is_inconsistent(), state.joined.is_some())
+        };
         let close = move || {
             // The database differs from the other servers', the log does not: this member votes
             // until the others have a quorum without it. Closing the node meanwhile ends the wait.
             if keeps_vote {
                 node.leave_when_not_needed();
             }
-            stop_node(&stopping, &node);
+            stop_node(&stopping, &node, is_in_group);
         };
         match boundary::spawn("synod-close", close) {
             Ok(thread) => self.shutdown.keep_closer(thread),
@@ -269,6 +283,11 @@ impl Connection {
     /// Keeps the thread that orders rollbacks of streamed transactions, to be joined at the end.
     pub(crate) fn keep_rollbacks(&self, thread: JoinHandle<()>) {
         self.shutdown.keep_rollbacks(thread);
+    }
+
+    /// Keeps the thread that watches the start of the server, to be joined at the end.
+    pub(crate) fn keep_start_watch(&self, thread: JoinHandle<()>) {
+        self.shutdown.keep_start_watch(thread);
     }
 
     /// Waits for this connection's threads, once the node is stopped or being stopped.

@@ -29,6 +29,18 @@ impl Lifecycle {
         may_change
     }
 
+    /// Whether the server has its place in the group: its database has, or will get in order, what
+    /// the group has.
+    pub(crate) fn has_place(&self) -> bool {
+        match self.local {
+            LocalState::Joined | LocalState::Synced | LocalState::DonorDesynced => true,
+            LocalState::Initialized
+            | LocalState::Joining
+            | LocalState::ReceivingStateTransfer
+            | LocalState::Inconsistent => false,
+        }
+    }
+
     /// Whether the data may differ from the other servers'.
     pub(crate) fn is_inconsistent(&self) -> bool {
         self.local == LocalState::Inconsistent

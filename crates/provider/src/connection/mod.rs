@@ -25,6 +25,7 @@ mod lifecycle;
 mod node_events;
 mod sst_donor;
 pub(crate) mod sst_joiner;
+mod start_watch;
 pub(crate) mod views;
 mod watched;
 

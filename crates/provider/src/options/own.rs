@@ -108,9 +108,10 @@ pub(super) const OWN: [OptionSpec; 20] = [
              long. It must be longer than synod.heartbeat_period and shorter than \
              synod.election_timeout.",
         ),
-    duration("synod.rejoin_timeout", "PT10M").works(
+    duration("synod.rejoin_timeout", "PT0S").works(
         "Time that a member of an existing group waits at start for a majority of that \
-             group. It counts only if it is longer than pc.wait_prim_timeout.",
+             group; PT0S is without end. A time shorter than pc.wait_prim_timeout counts as \
+             that.",
     ),
     text("synod.secret_file", "").unit("path").works(
         "File with the group secret, as 'synod keygen' makes it: one secret a line, of which the \

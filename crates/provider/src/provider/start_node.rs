@@ -6,7 +6,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use synod_node::{
     GroupId, Limits, LogOptions, Node, NodeConfig, NodeStatus, OUR_VERSIONS, StartMode,
@@ -94,6 +94,12 @@ impl Provider {
             connection.shut_down();
             return Err(format!("cannot start thread synod-streams: {error}"));
         }
+        if serial == FIRST_SERIAL
+            && let Err(error) = connection.watch_start()
+        {
+            connection.shut_down();
+            return Err(format!("cannot start thread synod-start: {error}"));
+        }
         if bootstrap && self.position.may_bootstrap() {
             self.begin_from_this_member(&connection, &node);
         }
@@ -150,49 +156,89 @@ impl Provider {
         connection: &Connection,
         node: &NodeStatus,
     ) -> Result<(), String> {
-        let (is_member, limit, name) = {
-            let options = self.options();
-            if !options.bool(key::PC_WAIT_PRIM) {
-                return Ok(());
-            }
-            let limit = options.duration(key::PC_WAIT_PRIM_TIMEOUT);
-            let rejoin = options.duration(key::REJOIN_TIMEOUT);
-            // When a running server connects again, an operator waits at a client's prompt.
-            let is_start = connection.serial == FIRST_SERIAL;
-            match node.group != GroupId::NONE {
-                true if rejoin > limit && is_start => (true, rejoin, "synod.rejoin_timeout"),
-                is_member => (is_member, limit, "pc.wait_prim_timeout"),
-            }
+        let Some(patience) = self.patience(connection, node) else {
+            return Ok(());
         };
-        if is_member {
+        if patience.is_member {
+            let limit = patience.limit_text();
             let text = format!(
-                "this member belongs to group {}: waiting up to {limit:?} ({name}) for a majority \
-                 of its members",
+                "this member belongs to group {}: waiting {limit} for a majority of its members",
                 node.group
             );
             self.callbacks.log(LogLevel::Info, &text);
         }
-        let outcome = connection.wait_for(Instant::now().checked_add(limit), |state| {
+        let deadline = patience
+            .limit
+            .and_then(|limit| Instant::now().checked_add(limit));
+        let outcome = connection.wait_for(deadline, |state| {
             match (&state.joined, state.lifecycle.failure()) {
-                (Some(_), _) => Some(Ok(())),
-                (None, Some(why)) => Some(Err(why.clone())),
+                (_, Some(why)) => Some(Err(why.clone())),
+                (Some(_), None) => Some(Ok(())),
                 (None, None) => None,
             }
         });
-        let last_resort = match is_member {
-            true => {
-                " If the other members are lost for good, write 'safe_to_bootstrap: 1' into \
-                 grastate.dat and start this server with --wsrep-new-cluster: what only they have \
-                 is lost then"
-            }
-            false => "",
+        outcome.unwrap_or_else(|| Err(patience.exhausted()))
+    }
+
+    /// How long `connect` waits for the group; `None`: it does not.
+    fn patience(&self, connection: &Connection, node: &NodeStatus) -> Option<Patience> {
+        let options = self.options();
+        if !options.bool(key::PC_WAIT_PRIM) {
+            return None;
+        }
+        let limit = options.duration(key::PC_WAIT_PRIM_TIMEOUT);
+        let rejoin = options.duration(key::REJOIN_TIMEOUT);
+        let is_member = node.group != GroupId::NONE;
+        // When a running server connects again, an operator waits at a client's prompt.
+        let is_start = connection.serial == FIRST_SERIAL;
+        let (limit, name) = match (is_member && is_start, rejoin.is_zero()) {
+            (true, true) => (None, REJOIN_TIMEOUT),
+            (true, false) if rejoin > limit => (Some(rejoin), REJOIN_TIMEOUT),
+            (true, false) | (false, _) => (Some(limit), "pc.wait_prim_timeout"),
         };
-        outcome.unwrap_or_else(|| {
-            Err(format!(
-                "the group was not reached within {limit:?} ({name}): is a majority of its members \
-                 running, and is wsrep_cluster_address right?{last_resort}"
-            ))
+        Some(Patience {
+            limit,
+            name,
+            is_member,
         })
+    }
+}
+
+const REJOIN_TIMEOUT: &str = "synod.rejoin_timeout";
+
+/// How long `connect` waits for the group.
+struct Patience {
+    /// `None`: without end.
+    limit: Option<Duration>,
+    /// The option that says so.
+    name: &'static str,
+    /// This member was in the group before.
+    is_member: bool,
+}
+
+impl Patience {
+    fn limit_text(&self) -> String {
+        let name = self.name;
+        match self.limit {
+            Some(limit) => format!("up to {limit:?} ({name})"),
+            None => format!("without end ({name})"),
+        }
+    }
+
+    /// Why the server does not start.
+    fn exhausted(&self) -> String {
+        let (limit, name) = (self.limit.unwrap_or_default(), self.name);
+        let last_resort = if self.is_member {
+            " If the other members are lost for good, write 'safe_to_bootstrap: 1' into \
+             grastate.dat and start this server with --wsrep-new-cluster: what only they have is \
+             lost then"
+        } else {
+            ""
+        };
+        format!(
+            "the group was not reached within {limit:?} ({name}): is a majority of its members \
+             running, and is wsrep_cluster_address right?{last_resort}"
+        )
     }
 }
 

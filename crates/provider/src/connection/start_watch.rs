@@ -1,0 +1,86 @@
+//! Watches a server that starts, until it has its place in the group.
+//!
+//! The server's main thread waits in `connect` for the group, then in the server for the first view
+//! or a full copy (SST). Neither wait hears a signal, and the first has no end by default. So a
+//! thread looks for an order to end, and then ends the wait that is under way; and it tells the
+//! service manager that the start is alive. Lines about what is missing are the member's
+//! (`crates/member/src/driver/membership/join_watch.rs`).
+//!
+//! Only the connection that the server makes at its start is watched: a running server takes its
+//! signals itself.
+
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::api::LogLevel;
+use crate::boundary;
+use crate::connection::Connection;
+use crate::service_manager::ServiceManager;
+use crate::status::LocalState;
+
+/// Time between two looks for an order to end.
+const LOOK: Duration = Duration::from_millis(100);
+/// Time between two messages to the service manager.
+const TELL: Duration = Duration::from_secs(10);
+/// How much longer the start may take after each of them.
+const EXTENSION: Duration = Duration::from_secs(60);
+
+impl Connection {
+    /// Starts the thread that watches the server's start.
+    ///
+    /// # Errors
+    /// If the system refuses.
+    pub(crate) fn watch_start(self: &Arc<Connection>) -> io::Result<()> {
+        let connection = self.clone();
+        let manager = ServiceManager::from_environment();
+        let thread = boundary::spawn("synod-start", move || {
+            connection.look_after_start(manager.as_ref());
+        })?;
+        self.keep_start_watch(thread);
+        Ok(())
+    }
+
+    fn look_after_start(&self, manager: Option<&ServiceManager>) {
+        let mut tell_at = Instant::now();
+        while !self.is_start_over() {
+            if let Some(signal) = boundary::pending_order_to_end() {
+                return self.end_start(signal);
+            }
+            let now = Instant::now();
+            if let Some(manager) = manager.filter(|_| now >= tell_at) {
+                manager.extend_start(EXTENSION, self.start_status());
+                tell_at = now + TELL;
+            }
+            let over = |state: &mut super::State| {
+                (self.is_closing() || state.lifecycle.has_place()).then_some(())
+            };
+            self.wait_for(Some(now + LOOK), over);
+        }
+    }
+
+    /// Has the server end its start. A server that takes a full copy (SST) ends when its copy
+    /// script does, and not before.
+    fn end_start(&self, signal: &str) {
+        let why = format!("{signal} came while the server was starting: it ends");
+        let is_copying = self.state().lifecycle.local() == LocalState::ReceivingStateTransfer;
+        if is_copying && boundary::end_children() > 0 {
+            return self.log(LogLevel::Info, why);
+        }
+        self.fail_saying(LogLevel::Info, &why);
+    }
+
+    fn is_start_over(&self) -> bool {
+        self.is_closing() || self.state().lifecycle.has_place()
+    }
+
+    /// What the start waits for, in the words that `systemctl status` shows.
+    fn start_status(&self) -> &'static str {
+        let state = self.state();
+        match (&state.joined, state.lifecycle.local()) {
+            (None, _) => "Waiting for the cluster: a majority of its members must run",
+            (Some(_), LocalState::ReceivingStateTransfer) => "Receiving a full copy (SST)",
+            (Some(_), _) => "Joining the cluster",
+        }
+    }
+}
