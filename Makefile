@@ -5,6 +5,7 @@
 #                  a stage that fails does not keep the others from running: make unit, make e2e, ... runs one
 #   make fuzz      every decoder against made-up bytes, FUZZ_SECONDS=30 each
 #   make compat    MariaDB's own Galera suites (COMPAT="--suite wsrep" for one; takes an hour or more)
+#   make trixie    two servers of Debian 13's MariaDB in a directory (needs root and the network)
 #   make bench     commit latency next to Galera's library, on the same servers
 #
 # Options of the demo:  make demo DEMO="--dir /var/tmp/my-demo" UP="--base-port 23306"
@@ -18,7 +19,7 @@ TEST_STAGES = test-packages compat-packages build unit planted e2e compat-subset
 PURE_TARGET = wasm32-unknown-unknown
 CI_STAGES = lint licences doc purity test fuzz
 
-.PHONY: ci demo test unit planted e2e fuzz compat compat-subset bench build lint licences doc purity packages test-packages compat-packages clean
+.PHONY: ci demo test unit planted e2e fuzz compat compat-subset trixie bench build lint licences doc purity packages test-packages compat-packages clean
 
 demo: packages build
 	$(SYNOD) demo $(DEMO) up $(UP)
@@ -51,6 +52,9 @@ compat: compat-packages build
 
 compat-subset: compat-packages build
 	$(CARGO) run -p synod-compat -- --subset --parallel 2
+
+trixie: build
+	scripts/test-trixie
 
 bench: test-packages build
 	$(CARGO) run --release -p synod-e2e --example commit_latency
