@@ -1,0 +1,124 @@
+//! Starts that are not the ordinary one: from databases that hold a history already, and without a
+//! majority.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use synod_e2e::{Outcome, TestCluster, Why, ensure};
+use synod_local_cluster::wait_for;
+
+const BASE_PORT: u16 = 31306;
+/// What the server logs when it runs the script of a full copy.
+const SST_MARK: &str = "--role 'joiner'";
+/// For a line in an error log, on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A server that waits for its group leaves nothing, so nothing but its own end takes time.
+const END_LIMIT: Duration = Duration::from_secs(20);
+
+fn run(body: impl FnOnce() -> Outcome) {
+    if let Err(failure) = body() {
+        panic!("{failure:?}");
+    }
+}
+
+fn quiet(_node: u8, _what: &str) {}
+
+/// Copies a stopped node's database, without what the group's log knows.
+fn copy_database(from: &Path, to: &Path) -> Outcome {
+    let _ = fs::remove_dir_all(to);
+    let copied = Command::new("cp").arg("-a").arg(from).arg(to).status();
+    ensure(copied.why("cp")?.success(), || {
+        format!("cp {} {}", from.display(), to.display())
+    })?;
+    remove_log(to)
+}
+
+/// What a database that comes from elsewhere does not have.
+fn remove_log(data: &Path) -> Outcome {
+    for entry in fs::read_dir(data).why("data directory")? {
+        let path: PathBuf = entry.why("data directory")?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        if name.starts_with("synod-") {
+            fs::remove_file(&path).why("removing the log")?;
+        }
+    }
+    Ok(())
+}
+
+/// As after Galera: three databases, a position, and no log. Only a database at another position
+/// than the first one's is copied.
+#[test]
+fn group_begins_from_databases_with_a_position() {
+    run(|| {
+        let mut cluster = TestCluster::empty("positions", BASE_PORT, 3)?;
+        cluster.spawn(1, true).why("first start")?;
+        cluster.await_synced(&[1], &quiet).why("first start")?;
+        cluster.create_account()?;
+        cluster.stop(1).why("stop")?;
+        let (first, second, third) = (cluster.files(1), cluster.files(2), cluster.files(3));
+        for files in [&second, &third] {
+            fs::create_dir_all(&files.root).why("node directory")?;
+            cluster.user().give(&files.root).why("node directory")?;
+        }
+        copy_database(&first.data, &third.data)?;
+        cluster.spawn(1, false).why("second start")?;
+        cluster.await_synced(&[1], &quiet).why("second start")?;
+        cluster.execute(1, "CREATE TABLE e2e_data.t (a INT PRIMARY KEY)")?;
+        cluster.execute(1, "INSERT INTO e2e_data.t VALUES (1)")?;
+        cluster.stop(1).why("stop")?;
+        copy_database(&first.data, &second.data)?;
+        remove_log(&first.data)?;
+
+        cluster.spawn(1, true).why("bootstrap")?;
+        for node in [1, 2, 3] {
+            if node > 1 {
+                cluster.spawn(node, false).why("joining")?;
+            }
+            cluster
+                .await_synced(&[node], &quiet)
+                .why(format_args!("node{node}"))?;
+        }
+        cluster.execute(2, "INSERT INTO e2e_data.t VALUES (2)")?;
+        for node in [1, 2, 3] {
+            let sql = "SET SESSION wsrep_sync_wait = 1; SELECT a FROM e2e_data.t ORDER BY a";
+            let rows = cluster.rows(node, sql)?;
+            ensure(rows == ["1", "2"], || format!("node{node}: {rows:?}"))?;
+            let copied = cluster.log_text(node).contains(SST_MARK);
+            ensure(copied == (node == 3), || {
+                format!("node{node} took a full copy: {copied}")
+            })?;
+        }
+        Ok(())
+    });
+}
+
+/// Nothing that an operator ordered may be left without an answer because the group is not there.
+#[test]
+fn server_that_waits_for_its_group_ends_on_sigterm() {
+    run(|| {
+        let mut cluster = TestCluster::fresh("waiting", BASE_PORT)?;
+        cluster.kill_all().why("kill all")?;
+        cluster.spawn(2, false).why("start")?;
+        let waits = || {
+            let log = cluster.log_text(2);
+            log.contains("voters are connected, and 2 must be")
+                .then_some(())
+        };
+        ensure(wait_for(PATIENCE, waits).is_some(), || {
+            format!(
+                "node2 does not say what it waits for: {}",
+                cluster.log_tail(2)
+            )
+        })?;
+        let began = Instant::now();
+        cluster.stop(2).why("SIGTERM")?;
+        let took = began.elapsed();
+        eprintln!("  a waiting server ended after {took:?}");
+        ensure(took < END_LIMIT, || format!("it ended after {took:?}"))?;
+        cluster.up(&quiet).why("start of all")?;
+        cluster.execute(2, "CREATE TABLE e2e_data.after_wait (a INT PRIMARY KEY)")
+    });
+}
