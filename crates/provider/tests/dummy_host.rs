@@ -180,11 +180,11 @@ fn null_arguments_are_refused_without_reaching_the_provider() {
         );
         assert_eq!(
             unsafe_call!(t.commit_order_enter, w, null_handle, &out),
-            WSREP_NODE_FAIL
+            WSREP_BF_ABORT
         );
         assert_eq!(
             unsafe_call!(t.commit_order_enter, w, &h, ptr::null()),
-            WSREP_NODE_FAIL
+            WSREP_BF_ABORT
         );
         assert_eq!(
             unsafe_call!(t.commit_order_leave, w, &h, ptr::null(), ptr::null()),
@@ -488,7 +488,8 @@ fn fenced_node_acknowledges_nothing_but_lets_the_server_go_down() {
         );
         assert_eq!(
             unsafe_call!(t.commit_order_enter, w, &h, &m),
-            WSREP_NODE_FAIL
+            WSREP_BF_ABORT,
+            "on anything else the server commits"
         );
         assert_eq!(
             unsafe_call!(t.commit_order_leave, w, &h, &m, ptr::null()),
@@ -496,7 +497,8 @@ fn fenced_node_acknowledges_nothing_but_lets_the_server_go_down() {
         );
         assert_eq!(
             unsafe_call!(t.replay_trx, w, &h, ptr::null_mut()),
-            WSREP_TRX_FAIL
+            WSREP_OK,
+            "the provider knows what was ordered"
         );
         assert_eq!(unsafe_call!(t.release, w, &mut h), WSREP_NODE_FAIL);
         assert_eq!(unsafe_call!(t.pause, w), -1);
@@ -515,7 +517,9 @@ fn fenced_node_acknowledges_nothing_but_lets_the_server_go_down() {
     });
     assert_eq!(host.stats().len(), 3);
     host.free();
-    assert_eq!(host.fake.calls()[1..], ["resume", "disconnect", "shutdown"]);
+    let calls = host.fake.calls();
+    let asked = ["replay 1 Some(99)", "resume", "disconnect", "shutdown"];
+    assert_eq!(calls[1..], asked);
 }
 
 #[test]

@@ -8,7 +8,9 @@
 //! - `last_committed_id` is always OK (anything else is an uncaught exception in `SHOW STATUS`):
 //!   undefined;
 //! - `resume` when there is nothing behind it: OK (the server throws on anything else);
-//! - `replay_trx`: TRX_FAIL (the server aborts on anything else);
+//! - `commit_order_enter`: BF_ABORT (on anything else the server commits, out of order);
+//! - `replay_trx`: TRX_FAIL (the server aborts on anything else). That is error 1213 to the client,
+//!   so it is asked even if the node is fenced: a transaction that was ordered is OK;
 //! - `release` of a transaction without context: OK (called after nearly every statement);
 //! - `options_get`, `stats_get` are never NULL: empty.
 
@@ -233,15 +235,10 @@ unsafe extern "C" fn commit_order_enter(
 ) -> wsrep_status_t {
     // SAFETY: interface.
     let Some((handle, meta)) = (unsafe { ordered(handle, meta) }) else {
-        return sys::WSREP_NODE_FAIL;
+        return sys::WSREP_BF_ABORT;
     };
     // SAFETY: interface.
-    unsafe {
-        call(w, Status::NodeFail, |p| {
-            p.commit_order_enter(&handle, &meta)
-        })
-    }
-    .code()
+    unsafe { call(w, Status::BfAbort, |p| p.commit_order_enter(&handle, &meta)) }.code()
 }
 
 unsafe extern "C" fn commit_order_leave(
@@ -294,7 +291,10 @@ unsafe extern "C" fn replay_trx(
     };
     let ctx = ReplayContext::new(ctx);
     // SAFETY: interface.
-    unsafe { call(w, Status::TrxFail, |p| p.replay(&handle, ctx)) }.code()
+    let replay = || unsafe { call_always(w, None, |p| Some(p.replay(&handle, ctx))) };
+    // After a panic the second attempt finds that this node leaves, and says what was ordered.
+    let status = replay().or_else(replay);
+    status.unwrap_or(Status::TrxFail).code()
 }
 
 unsafe extern "C" fn abort_certification(

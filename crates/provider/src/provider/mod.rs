@@ -199,7 +199,7 @@ impl ProviderApi for Provider {
     }
 
     fn commit_order_enter(&self, handle: &TrxHandle, meta: &TrxMeta) -> Status {
-        self.with(Status::ConnFail, |connection| {
+        self.with(Status::BfAbort, |connection| {
             connection.commit_order_enter(handle, meta)
         })
     }
