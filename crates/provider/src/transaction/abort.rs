@@ -1,8 +1,13 @@
 //! BF abort: an ordered action aborts a local transaction that holds its locks.
 //!
 //! Called on any thread, with locks of the server held: nothing here waits.
+//!
+//! A victim that is with the group is not told to the server as aborted: the server would answer
+//! error 1213 for it whatever becomes of it, and its client would repeat what the group may commit.
+//! The aborter waits for its locks until the fate is known, which depends on no applier. If the
+//! victim is ordered, `certify` then has it rolled back and replayed.
 
-use synod_node::ProposalResult;
+use synod_node::{Pending, ProposalResult};
 
 use crate::api::{AbortOutcome, Status};
 use crate::connection::Connection;
@@ -19,25 +24,20 @@ impl Connection {
             return self.abort_fragment(&transaction, gathered);
         }
         match gathered.phase.clone() {
-            Phase::Executing | Phase::Submitting => {
+            Phase::Executing => {
                 gathered.must_abort = true;
                 self.sequencer.interrupt_waits(&transaction.interrupted);
                 abort_outcome(Status::Ok, -1)
             }
-            Phase::Certifying(pending) => match pending.result() {
-                Some(ProposalResult::Ordered { seqno, .. }) if is_before(seqno.0, bf_seqno) => {
-                    abort_outcome(Status::NotAllowed, seqno.0)
-                }
-                result => {
-                    gathered.must_abort = true;
-                    pending.interrupt();
-                    let seqno = match result {
-                        Some(ProposalResult::Ordered { seqno, .. }) => seqno.0,
-                        _ => -1,
-                    };
-                    abort_outcome(Status::Ok, seqno)
-                }
-            },
+            Phase::Submitting => {
+                gathered.must_abort = true;
+                abort_outcome(Status::NotAllowed, -1)
+            }
+            Phase::Certifying(pending) => {
+                let seqno = ordered_at(&pending);
+                gathered.must_abort |= !seqno.is_some_and(|seqno| is_before(seqno, bf_seqno));
+                abort_outcome(Status::NotAllowed, seqno.unwrap_or(-1))
+            }
             // Aborted already, or first in the order.
             Phase::Ordered(seqno) if gathered.must_abort || is_before(seqno, bf_seqno) => {
                 abort_outcome(Status::NotAllowed, seqno)
@@ -55,7 +55,6 @@ impl Connection {
             Phase::Entered(seqno) | Phase::Left(seqno) | Phase::Replaying(seqno) => {
                 abort_outcome(Status::NotAllowed, seqno)
             }
-            Phase::AwaitingReplay(_) => abort_outcome(Status::NotAllowed, -1),
             Phase::Failed => {
                 // On its way to its rollback: no more waiting.
                 self.sequencer.interrupt_waits(&transaction.interrupted);
@@ -68,6 +67,13 @@ impl Connection {
 /// Whether the victim is ordered before the aborter. -1: the aborter has no place, it always wins.
 fn is_before(victim: i64, bf_seqno: i64) -> bool {
     bf_seqno >= 0 && victim < bf_seqno
+}
+
+fn ordered_at(pending: &Pending) -> Option<i64> {
+    match pending.result() {
+        Some(ProposalResult::Ordered { seqno, .. }) => Some(seqno.0),
+        _ => None,
+    }
 }
 
 /// An answer about a victim.

@@ -6,7 +6,7 @@
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use synod_node::{Action, Class, Pending, ProposalResult, WaitResult};
+use synod_node::{Action, Class, ProposalResult, WaitResult};
 
 use crate::api::{CertifyOutcome, LogLevel, Status, TrxHandle, TrxMeta, WsFlags};
 use crate::connection::Connection;
@@ -42,19 +42,27 @@ impl Connection {
         };
         let submitted = Instant::now();
         let pending = node.submit_with(&action, streaming::wait_policy(&transaction.lock()));
-        {
+        let is_fragment = {
             let mut gathered = transaction.lock();
             gathered.submitted = action.data;
-            if gathered.must_abort {
+            gathered.phase = Phase::Certifying(pending.clone());
+            let is_fragment = gathered.is_fragment();
+            if gathered.must_abort && is_fragment {
                 pending.interrupt();
             }
-            gathered.phase = Phase::Certifying(pending.clone());
+            is_fragment
+        };
+        if is_fragment {
+            let waited = pending.wait();
+            if let WaitResult::ProposalResult(result) = waited {
+                self.note_latency(submitted, result);
+            }
+            return self.fragment_certified(&transaction, pending, waited);
         }
-        let waited = pending.wait();
-        if let WaitResult::ProposalResult(result) = waited {
-            self.note_latency(submitted, result);
-        }
-        self.certified(&transaction, pending, waited)
+        // Until the fate is known, even if it is to be aborted, see `abort.rs`.
+        let result = pending.wait_for_result();
+        self.note_latency(submitted, result);
+        self.certified(&transaction, result)
     }
 
     /// Spares a client a deadlock error where a short wait can:
@@ -83,57 +91,42 @@ impl Connection {
         }
     }
 
-    /// Notes the verdict and answers it.
+    /// Notes the verdict about a whole transaction, or the end of one, and answers it.
     pub(super) fn certified(
         &self,
         transaction: &Transaction,
-        pending: std::sync::Arc<Pending>,
-        waited: WaitResult,
+        result: ProposalResult,
     ) -> CertifyOutcome {
         let mut gathered = transaction.lock();
-        if gathered.is_fragment() {
-            return self.fragment_certified(transaction, gathered, pending, waited);
+        if let ProposalResult::Ordered { seqno, depends_on } = result {
+            gathered.depends_on = depends_on.0;
+            gathered.phase = Phase::Ordered(seqno.0);
+            return CertifyOutcome {
+                status: match gathered.must_abort {
+                    true => Status::BfAbort,
+                    false => Status::Ok,
+                },
+                meta: Some(self.local_meta(transaction, &gathered, seqno.0)),
+            };
         }
-        match waited {
-            WaitResult::Interrupted => {
-                gathered.phase = Phase::AwaitingReplay(pending);
-                outcome(Status::BfAbort)
-            }
-            WaitResult::ProposalResult(ProposalResult::Ordered { seqno, depends_on }) => {
-                gathered.depends_on = depends_on.0;
-                let meta = self.local_meta(transaction, &gathered, seqno.0);
-                let status = if gathered.must_abort {
-                    gathered.phase = Phase::AwaitingReplay(pending);
-                    Status::BfAbort
-                } else {
-                    gathered.phase = Phase::Ordered(seqno.0);
-                    Status::Ok
-                };
-                CertifyOutcome {
-                    status,
-                    meta: Some(meta),
-                }
-            }
-            WaitResult::ProposalResult(result) => {
-                gathered.phase = Phase::Failed;
-                let conn = gathered.conn;
-                let is_streamed = gathered.stream.is_some();
-                let bf_abort_requested = gathered.must_abort;
-                drop(gathered);
-                if is_streamed && result == ProposalResult::Unknown {
-                    self.fail_unknown_stream_commit(transaction.trx_id);
-                }
-                if let ProposalResult::Conflict { with } = result
-                    && !bf_abort_requested
-                {
-                    self.wait_for_conflicting_action(with.0, transaction);
-                }
-                outcome(self.refused(transaction.trx_id, conn, result))
-            }
+        gathered.phase = Phase::Failed;
+        let conn = gathered.conn;
+        let is_streamed = gathered.stream.is_some();
+        let bf_abort_requested = gathered.must_abort;
+        drop(gathered);
+        if is_streamed && result == ProposalResult::Unknown {
+            self.fail_unknown_stream_commit(transaction.trx_id);
         }
+        if let ProposalResult::Conflict { with } = result
+            && !bf_abort_requested
+        {
+            self.wait_for_conflicting_action(with.0, transaction);
+        }
+        outcome(self.refused(transaction.trx_id, conn, result))
     }
 
-    /// What to answer for an action that was not ordered.
+    /// What to answer for an action that was not ordered, or may not be. Only `TrxFail` makes the
+    /// server answer error 1213, and repeat the statement by itself: it is for what was refused.
     pub(crate) fn refused(&self, trx: u64, conn: u64, result: ProposalResult) -> Status {
         let why = match result {
             ProposalResult::Conflict { .. } => "it conflicts with an action ordered before it",

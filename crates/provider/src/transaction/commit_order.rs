@@ -13,14 +13,15 @@ use crate::connection::Connection;
 use crate::transaction::{Phase, Transaction, is_applied};
 
 impl Connection {
-    /// Waits for a transaction's turn.
+    /// Waits for a transaction's turn. The server commits whatever is answered here, unless that is
+    /// [`Status::BfAbort`] (or, for a fragment, [`Status::TrxFail`]).
     pub(crate) fn commit_order_enter(&self, handle: &TrxHandle, meta: &TrxMeta) -> Status {
         let seqno = meta.gtid.seqno;
         if is_applied(handle) {
             return entered(self.sequencer.enter(seqno, None));
         }
         let Some(transaction) = self.shared.transactions.get(handle) else {
-            return Status::TrxMissing;
+            return Status::BfAbort;
         };
         let (is_replaying, aborted) = {
             let mut gathered = transaction.lock();
@@ -124,7 +125,7 @@ impl Connection {
             Phase::Ordered(seqno) | Phase::Entered(seqno) | Phase::Replaying(seqno) => {
                 self.hand_to_applier(transaction, seqno);
             }
-            Phase::Certifying(pending) | Phase::AwaitingReplay(pending) => {
+            Phase::Certifying(pending) => {
                 if let Some(ProposalResult::Ordered { seqno, .. }) = pending.give_up() {
                     self.hand_to_applier(transaction, seqno.0);
                 }

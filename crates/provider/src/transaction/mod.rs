@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! Executing ─certify─► Submitting ──► Certifying ─ordered─► Ordered ─enter─► Entered ─leave─► Left
-//!     │                     │             │ abort              │ abort        (release ends it)
-//!     └─ abort: must_abort ─┘             └───► AwaitingReplay ◄┘ ─replay─► Replaying ─► Left
+//!     │                     │             │                    │ abort        (release ends it)
+//!     └────── abort: must_abort ──────────┘                    └─replay─► Replaying ─► Left
 //! ```
 //! A streamed transaction goes round: after each of its fragments but the last, its release leads
 //! from Left back to Executing. An aborted fragment is not replayed, see `streaming.rs`.
@@ -44,14 +44,12 @@ pub(crate) enum Phase {
     Submitting,
     /// In the group's hands.
     Certifying(Arc<Pending>),
-    /// Has a place; waits for its turn.
+    /// Has a place; waits for its turn, or for its replay if it was aborted.
     Ordered(i64),
     /// Has its turn.
     Entered(i64),
     /// Has had its turn.
     Left(i64),
-    /// Aborted by a higher priority; the server will replay it, if it was ordered.
-    AwaitingReplay(Arc<Pending>),
     /// Being applied again.
     Replaying(i64),
     /// Refused, or given up.

@@ -1,8 +1,9 @@
 //! Replay: a transaction that was aborted after it was ordered is applied again in its place.
 //!
-//! Called by the server on the client's own thread, after the rollback.
-
-use synod_node::ProposalResult;
+//! Called by the server on the client's own thread, after the rollback. Only two answers are
+//! possible: OK, and TRX_FAIL, which is error 1213 to the client, or makes the server execute the
+//! statement again. So a transaction that has a place is OK, even if this server leaves the group
+//! before its turn: a majority has it on disk, and every member commits it.
 
 use crate::api::{ReplayContext, Status, TrxHandle};
 use crate::connection::Connection;
@@ -15,82 +16,79 @@ impl Connection {
         let Some(transaction) = self.shared.transactions.get(handle) else {
             return Status::TrxFail;
         };
-        let Some(seqno) = self.place_to_replay(&transaction) else {
+        let (place, is_of_this_order) = {
+            let gathered = transaction.lock();
+            let place = match gathered.phase {
+                Phase::Ordered(seqno) | Phase::Replaying(seqno) => Some(seqno),
+                _ => None,
+            };
+            (place, self.is_of_this_order(&gathered))
+        };
+        let Some(seqno) = place else {
             return Status::TrxFail;
         };
+        if !is_of_this_order {
+            // That connection has ended, and the group has the transaction.
+            return Status::Ok;
+        }
+        if self.place_unless_rolled_back(&transaction, seqno).is_none() {
+            return Status::TrxFail;
+        }
+        match self.apply_again(handle, ctx, &transaction, seqno) {
+            true => {
+                self.shared.counters.local_replays.one();
+                Status::Ok
+            }
+            false => self.leave_to_the_group(&transaction),
+        }
+    }
+
+    /// Whether it is in the database now. If not, this server leaves the group.
+    fn apply_again(
+        &self,
+        handle: &TrxHandle,
+        ctx: ReplayContext,
+        transaction: &Transaction,
+        seqno: i64,
+    ) -> bool {
         let its_turn = self.sequencer.wait_released(seqno - 1, None);
         if !its_turn || !self.sequencer.begin_local(seqno) {
-            transaction.lock().phase = Phase::Failed;
-            return Status::TrxFail;
+            return false;
         }
         let (meta, submitted, flags) = {
             let mut gathered = transaction.lock();
             gathered.phase = Phase::Replaying(seqno);
-            let meta = self.local_meta(&transaction, &gathered, seqno);
+            let meta = self.local_meta(transaction, &gathered, seqno);
             (meta, gathered.submitted.clone(), gathered.flags)
         };
         let write_set = match WriteSet::decode(seqno, submitted) {
             Ok(write_set) => write_set,
             Err(error) => {
                 self.inconsistent(&error.to_string());
-                return Status::TrxFail;
+                return false;
             }
         };
-        match self
-            .shared
-            .callbacks
-            .apply_replay(ctx, handle, flags, &write_set.data, &meta)
-        {
-            Ok(_) => {
-                self.shared.counters.local_replays.one();
-                Status::Ok
-            }
-            Err(_) if self.sequencer.is_aborted_before(seqno) => {
-                transaction.lock().phase = Phase::Failed;
-                Status::TrxFail
-            }
-            Err(_) => {
-                self.inconsistent(&format!("transaction {seqno} could not be replayed"));
-                Status::TrxFail
-            }
+        let callbacks = &self.shared.callbacks;
+        let applied = callbacks.apply_replay(ctx, handle, flags, &write_set.data, &meta);
+        if applied.is_err() && !self.sequencer.is_aborted_before(seqno) {
+            self.inconsistent(&format!("transaction {seqno} could not be replayed"));
         }
+        applied.is_ok()
     }
 
-    /// Where an aborted transaction was ordered; `None` if nowhere.
-    fn place_to_replay(&self, transaction: &Transaction) -> Option<i64> {
-        let (phase, conn) = {
-            let gathered = transaction.lock();
-            if !self.is_of_this_order(&gathered) {
-                return None;
-            }
-            (gathered.phase.clone(), gathered.conn)
+    /// The group commits the transaction, this server does not any more. Its client learns that it
+    /// is committed, but not before this server refuses its statements: it shall not look for what
+    /// is not here.
+    fn leave_to_the_group(&self, transaction: &Transaction) -> Status {
+        let is_streamed = {
+            let mut gathered = transaction.lock();
+            gathered.phase = Phase::Failed;
+            gathered.stream.is_some()
         };
-        match phase {
-            Phase::Ordered(seqno) => self.place_unless_rolled_back(transaction, seqno),
-            Phase::Certifying(pending) | Phase::AwaitingReplay(pending) => {
-                let result = pending.wait_for_result();
-                let mut gathered = transaction.lock();
-                if let ProposalResult::Ordered { seqno, depends_on } = result {
-                    gathered.depends_on = depends_on.0;
-                    drop(gathered);
-                    return self.place_unless_rolled_back(transaction, seqno.0);
-                }
-                gathered.phase = Phase::Failed;
-                let is_streamed = gathered.stream.is_some();
-                drop(gathered);
-                if is_streamed && result == ProposalResult::Unknown {
-                    self.fail_unknown_stream_commit(transaction.trx_id);
-                }
-                // For any of these the client gets a deadlock error and tries again.
-                let _ = self.refused(transaction.trx_id, conn, result);
-                None
-            }
-            Phase::Executing
-            | Phase::Submitting
-            | Phase::Entered(_)
-            | Phase::Left(_)
-            | Phase::Replaying(_)
-            | Phase::Failed => None,
+        if is_streamed {
+            self.fail_unknown_stream_commit(transaction.trx_id);
         }
+        self.wait_for(None, |state| state.lifecycle.has_ended().then_some(()));
+        Status::Ok
     }
 }

@@ -127,10 +127,10 @@ impl Connection {
     pub(crate) fn fragment_certified(
         &self,
         transaction: &Transaction,
-        mut gathered: MutexGuard<'_, Gathered>,
         pending: Arc<Pending>,
         waited: WaitResult,
     ) -> CertifyOutcome {
+        let mut gathered = transaction.lock();
         let (seqno, depends_on) = match waited {
             WaitResult::ProposalResult(ProposalResult::Ordered { seqno, depends_on })
                 if !gathered.must_abort =>
@@ -215,24 +215,22 @@ impl Connection {
                 self.release(seqno);
                 let _ = self.roll_back_stream(StreamRollback::of(transaction.trx_id));
             }
-            Phase::Certifying(pending) | Phase::AwaitingReplay(pending) if is_fragment => {
+            Phase::Certifying(pending) if is_fragment => {
                 self.give_up_fragment(transaction.trx_id, pending);
             }
             Phase::Ordered(seqno) | Phase::Replaying(seqno) => {
                 self.leave_unfinished_commit(transaction, seqno);
             }
             Phase::Entered(_) => self.fail_unknown_stream_commit(transaction.trx_id),
-            Phase::Certifying(pending) | Phase::AwaitingReplay(pending) => {
-                match pending.give_up() {
-                    Some(ProposalResult::Ordered { seqno, .. }) => {
-                        self.leave_unfinished_commit(transaction, seqno.0)
-                    }
-                    Some(ProposalResult::Unknown) => {
-                        self.fail_unknown_stream_commit(transaction.trx_id)
-                    }
-                    _ => {}
+            Phase::Certifying(pending) => match pending.give_up() {
+                Some(ProposalResult::Ordered { seqno, .. }) => {
+                    self.leave_unfinished_commit(transaction, seqno.0)
                 }
-            }
+                Some(ProposalResult::Unknown) => {
+                    self.fail_unknown_stream_commit(transaction.trx_id)
+                }
+                _ => {}
+            },
         }
     }
 
@@ -295,7 +293,7 @@ impl Connection {
                 *seqno
             }
             Phase::Entered(seqno) | Phase::Left(seqno) => *seqno,
-            Phase::AwaitingReplay(_) | Phase::Replaying(_) | Phase::Failed => {
+            Phase::Replaying(_) | Phase::Failed => {
                 return abort_outcome(Status::NotAllowed, -1);
             }
         };

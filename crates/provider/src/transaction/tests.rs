@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use synod_node::{GroupId, Pending, ProposalResult, WaitResult};
+use synod_node::{GroupId, Pending, ProposalResult};
 
 use crate::api::{AbortOutcome, Callbacks, Gtid, ReplayContext, Status, TrxHandle};
 use crate::connection::sst_joiner::DonorPreference;
@@ -53,47 +53,81 @@ fn answer(outcome: AbortOutcome) -> (Status, i64) {
     (outcome.status, outcome.victim_seqno)
 }
 
+fn ordered(seqno: i64) -> ProposalResult {
+    ProposalResult::Ordered {
+        seqno: synod_node::Seqno(seqno),
+        depends_on: synod_node::Seqno(5),
+    }
+}
+
 #[test]
-fn abort_before_the_verdict_is_granted_and_wakes_the_client() {
+fn aborter_waits_until_the_fate_of_its_victim_is_known() {
     let connection = connection();
     let (_, transaction, pending) = certifying(&connection);
-    assert_eq!(answer(connection.abort(9, TRX)), (Status::Ok, -1));
-    let waited = pending.wait();
-    assert_eq!(waited, WaitResult::Interrupted);
-    let outcome = connection.certified(&transaction, pending, waited);
-    assert_eq!((outcome.status, outcome.meta), (Status::BfAbort, None));
+    assert_eq!(answer(connection.abort(9, TRX)), (Status::NotAllowed, -1));
+    assert_eq!(pending.result(), None);
+    let outcome = connection.certified(&transaction, ordered(10));
+    assert_eq!(outcome.status, Status::BfAbort);
+    assert_eq!(outcome.meta.unwrap().gtid.seqno, 10);
     assert_eq!(
         answer(connection.abort(9, TRX)),
-        (Status::NotAllowed, -1),
+        (Status::NotAllowed, 10),
         "aborted already"
     );
+}
+
+/// The server answers 1213 to the client of a transaction that it knows to be aborted.
+#[test]
+fn victim_with_an_unknown_fate_is_not_told_to_try_again() {
+    for fate in [ProposalResult::Unknown, ProposalResult::NotProposed] {
+        let connection = connection();
+        let (_, transaction, _) = certifying(&connection);
+        let answered = connection.abort(-1, TRX);
+        assert_eq!(answer(answered), (Status::NotAllowed, -1));
+        let outcome = connection.certified(&transaction, fate);
+        assert_eq!((outcome.status, outcome.meta), (Status::ConnFail, None));
+    }
+}
+
+#[test]
+fn victim_that_was_refused_is_told_so() {
+    let connection = connection();
+    let (_, transaction, _) = certifying(&connection);
+    connection.abort(9, TRX);
+    let outcome = connection.certified(&transaction, ProposalResult::TooOld);
+    assert_eq!(outcome.status, Status::TrxFail);
 }
 
 #[test]
 fn verdict_that_comes_together_with_an_abort_still_leads_to_a_replay() {
     let connection = connection();
     let (_, transaction, pending) = certifying(&connection);
-    assert_eq!(answer(connection.abort(-1, TRX)), (Status::Ok, -1));
-    let seqno = synod_node::Seqno(8);
-    let result = ProposalResult::Ordered {
-        seqno,
-        depends_on: synod_node::Seqno(6),
-    };
-    let outcome = connection.certified(&transaction, pending, WaitResult::ProposalResult(result));
+    synod_member::Client::decide(&*pending, ordered(8));
+    assert_eq!(answer(connection.abort(-1, TRX)), (Status::NotAllowed, 8));
+    let outcome = connection.certified(&transaction, ordered(8));
     assert_eq!(outcome.status, Status::BfAbort);
-    assert_eq!(outcome.meta.unwrap().gtid.seqno, 8);
+}
+
+#[test]
+fn victim_that_is_ordered_before_its_aborter_stays() {
+    let connection = connection();
+    let (_, transaction, pending) = certifying(&connection);
+    synod_member::Client::decide(&*pending, ordered(8));
+    assert_eq!(answer(connection.abort(9, TRX)), (Status::NotAllowed, 8));
+    let outcome = connection.certified(&transaction, ordered(8));
+    assert_eq!(outcome.status, Status::Ok);
 }
 
 #[test]
 fn refused_transaction_waits_for_what_it_conflicts_with_until_that_needs_it_gone() {
     let connection = Arc::new(connection());
-    let (_, transaction, pending) = certifying(&connection);
+    let (_, transaction, _) = certifying(&connection);
     let refused = {
         let (connection, transaction) = (connection.clone(), transaction.clone());
         std::thread::spawn(move || {
             let with = synod_node::Seqno(i64::MAX);
-            let result = WaitResult::ProposalResult(ProposalResult::Conflict { with });
-            connection.certified(&transaction, pending, result).status
+            let result = ProposalResult::Conflict { with };
+            connection.certified(&transaction, result).status
         })
     };
     while !matches!(transaction.lock().phase, Phase::Failed) {
@@ -139,12 +173,32 @@ fn statement_that_executes_is_waited_for_until_it_wants_the_fragment_gone() {
 #[test]
 fn replay_of_what_never_got_a_place_fails() {
     let connection = connection();
-    let (handle, transaction, pending) = certifying(&connection);
-    connection.abort(-1, TRX);
-    connection.certified(&transaction, pending.clone(), WaitResult::Interrupted);
-    assert_eq!(pending.give_up(), Some(ProposalResult::Unknown));
+    let (handle, transaction, _) = certifying(&connection);
+    connection.certified(&transaction, ProposalResult::TooOld);
     let status = connection.replay(&handle, ReplayContext::for_tests(1));
     assert_eq!(status, Status::TrxFail);
+}
+
+/// This server leaves the group before the turn of a transaction that the group has committed.
+#[test]
+fn what_was_ordered_is_committed_whoever_leaves() {
+    let connection = Arc::new(connection());
+    let (mut handle, transaction, _) = certifying(&connection);
+    let outcome = connection.certified(&transaction, ordered(8));
+    connection.sequencer.abort();
+    let entered = connection.commit_order_enter(&handle, &outcome.meta.unwrap());
+    assert_eq!(entered, Status::BfAbort);
+    let replayed = {
+        let connection = connection.clone();
+        std::thread::spawn(move || connection.replay(&handle, ReplayContext::for_tests(1)))
+    };
+    while !matches!(transaction.lock().phase, Phase::Failed) {
+        std::thread::yield_now();
+    }
+    assert!(!replayed.is_finished(), "statements are not refused yet");
+    connection.update(|state| state.lifecycle.end());
+    assert_eq!(replayed.join().unwrap(), Status::Ok);
+    assert_eq!(connection.release_transaction(&mut handle), Status::Ok);
 }
 
 #[test]
@@ -163,7 +217,8 @@ fn place_in_an_earlier_connections_order_means_nothing() {
     );
     assert_eq!(
         connection.replay(&handle, ReplayContext::for_tests(1)),
-        Status::TrxFail
+        Status::Ok,
+        "the group has it"
     );
     transaction.lock().phase = Phase::Left(6);
     assert_eq!(connection.release_transaction(&mut handle), Status::Ok);
