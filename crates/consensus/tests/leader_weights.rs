@@ -118,6 +118,29 @@ fn members_of_weight_zero_become_candidates_after_four_steps() {
     }
 }
 
+/// A member counts its patience from when it misses the leader, an election timeout after its end.
+#[test]
+fn patience_of_every_member_covers_an_election_of_a_member_of_weight_zero() {
+    let mut longest = 0;
+    for seed in 1..20 {
+        let mut sim = group(seed, false, &[50, 50, 0, 0, 0]);
+        let patience = |n| sim.core(id(n)).longest_deferred_election_us();
+        let shortest = (3..=5).map(patience).min().expect("three members");
+        let (_, took) = successor(&mut sim, &[1, 2], 12 * SECOND);
+        assert!(took < 1500 * MS + shortest, "seed {seed}: {took} us");
+        longest = longest.max(took);
+    }
+    assert!(longest > 7 * SECOND, "more than evs.suspect_timeout");
+}
+
+#[test]
+fn election_that_nobody_defers_needs_no_patience() {
+    for weights in [[50, 50, 50], [0, 0, 0]] {
+        let sim = group(1, true, &weights);
+        assert_eq!(sim.core(id(2)).longest_deferred_election_us(), 0);
+    }
+}
+
 #[test]
 fn group_of_weight_zero_elects_as_any_other() {
     for seed in 1..20 {

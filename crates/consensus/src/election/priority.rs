@@ -215,6 +215,29 @@ impl Core {
         steps * step_us
     }
 
+    /// How long an election may take although nothing but the leader has failed, counted from when
+    /// this member no longer hears the leader: another voter may notice that later, may defer as
+    /// long as its weight demands, and may have to try twice. Zero if no voter defers.
+    pub fn longest_deferred_election_us(&self) -> u64 {
+        let weights = self.log.config().config.voters().filter_map(|id| {
+            let own = self.priorities.own.weight;
+            let is_own = id == self.id;
+            is_own.then_some(own).or_else(|| self.weight_of(id))
+        });
+        let weights: Vec<LeaderWeight> = weights.collect();
+        let (lightest, heaviest) = (weights.iter().min(), weights.iter().max());
+        let steps = match lightest {
+            _ if lightest == heaviest => return 0,
+            Some(weight) if weight.get() == 0 => STEPS_OF_ZERO,
+            _ => STEPS_MAX,
+        };
+        let (shortest, longest) = (
+            self.timing.election_timeout_min_us,
+            self.timing.election_timeout_max_us,
+        );
+        (1 + steps) * (longest - shortest) + longest
+    }
+
     /// The weight of another member that is fit to lead, as set last.
     pub fn weight_of(&self, member: MemberId) -> Option<LeaderWeight> {
         let others = self.priorities.others.as_ref()?;
