@@ -28,7 +28,8 @@ pub struct MemberConfig {
     /// Bounds of the consensus protocol: messages, bytes in flight.
     pub limits: Limits,
     /// A member that has sent nothing for this long leaves the view. A member that has heard no
-    /// leader for this long is not primary.
+    /// leader for this long is not primary; if voters have different leader weights, not before the
+    /// longest ordinary election is over.
     pub suspect: Duration,
     /// Upper bound on the certification window, in actions.
     pub certification_span: u64,

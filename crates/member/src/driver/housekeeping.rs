@@ -67,8 +67,8 @@ impl Driver {
     }
 
     fn watch_repair(&mut self) {
-        let (now, suspect) = (self.turns.now, self.identity.config.suspect);
-        let is_alone = self.primary.has_lost_group(now, suspect);
+        let now = self.turns.now;
+        let is_alone = self.primary.has_lost_group(now, self.group_patience());
         let until = self.core.repairing_until();
         match self.own_log.repair.news(now, until, is_alone) {
             None => {}

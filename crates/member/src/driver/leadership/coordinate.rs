@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use synod_consensus::{
     Append, Body, EntryHeader, EntryId, ForceError, LeaderPreference, LeaderWeight, LogBase,
@@ -63,9 +64,9 @@ impl Driver {
 
     /// Notices that a leader is heard, or was not for too long.
     pub(in crate::driver) fn watch_primary(&mut self) {
-        let (now, suspect) = (self.turns.now, self.identity.config.suspect);
+        let (now, patience) = (self.turns.now, self.group_patience());
         let was_primary = self.links.shared.is_primary();
-        let is_primary = self.primary.is_primary(now, was_primary, suspect);
+        let is_primary = self.primary.is_primary(now, was_primary, patience);
         if is_primary == was_primary {
             return;
         }
@@ -87,6 +88,14 @@ impl Driver {
             self.withdraw_proposals();
         }
         self.links.host.primary_changed(is_primary);
+    }
+
+    /// How long this member waits for a leader before it takes the group for lost: the suspect
+    /// timeout, or longer if an ordinary election may last longer. Otherwise clients would get
+    /// unknown outcomes whenever a leader fails.
+    pub(in crate::driver) fn group_patience(&self) -> Duration {
+        let election = Duration::from_micros(self.core.longest_deferred_election_us());
+        self.identity.config.suspect.max(election)
     }
 
     fn voter_names(&self) -> String {
@@ -116,7 +125,7 @@ impl Driver {
     /// clients that wait for a commit keep waiting, and get it.
     pub(in crate::driver) fn watch_quorum_loss(&mut self) {
         let (now, suspect) = (self.turns.now, self.identity.config.suspect);
-        let is_lost = self.primary.has_lost_group(now, suspect);
+        let is_lost = self.primary.has_lost_group(now, self.group_patience());
         let membership = &self.membership;
         if !is_lost || membership.leave.is_under_way() || !membership.join.is_completed() {
             return;
