@@ -68,6 +68,8 @@ pub struct NodeStatus {
     pub primary: bool,
     /// Protocol version of the group; zero before it is known.
     pub protocol: u16,
+    /// Messages refused because their senders have no right to them, since the start.
+    pub refused_messages: u64,
 }
 
 /// State that the parts of a member share.

@@ -123,11 +123,17 @@ pub enum Bug {
     ObeyOtherHistory,
     /// member: a member gives up the log that shows that its database is of another history.
     ForgetOtherHistory,
+    /// member: a process outside the group may ask for votes, and may lead.
+    StrangerMayVote,
+    /// member: a process outside the group may propose actions.
+    StrangerMayPropose,
+    /// member: a refused message counts as a sign of life of the member that it names.
+    HeardFromStrangers,
 }
 
 impl Bug {
     /// All bugs.
-    pub const ALL: [Bug; 42] = [
+    pub const ALL: [Bug; 45] = [
         Bug::AckBeforeSync,
         Bug::CountOwnDiskEarly,
         Bug::SkipVote,
@@ -170,6 +176,9 @@ impl Bug {
         Bug::UndoApplied,
         Bug::ObeyOtherHistory,
         Bug::ForgetOtherHistory,
+        Bug::StrangerMayVote,
+        Bug::StrangerMayPropose,
+        Bug::HeardFromStrangers,
     ];
 
     /// The name of the bug on command lines.

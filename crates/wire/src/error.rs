@@ -135,6 +135,14 @@ pub enum EncodeError {
         /// The version.
         version: u16,
     },
+    /// The connection's version is older than the message.
+    #[error("protocol version {version} has no message of kind {kind}")]
+    NotInVersion {
+        /// The message's kind.
+        kind: u8,
+        /// The version.
+        version: u16,
+    },
 }
 
 /// The byte stream is not what a peer would send; the connection cannot be used any more.

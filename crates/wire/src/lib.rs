@@ -66,8 +66,9 @@ pub use frame::{BULK_FRAME_MAX_DEFAULT, CONTROL_FRAME_MAX, Frame, FrameDecoder, 
 pub use handshake::{LocalIdentity, Refusal, read_hello, read_reply, write_hello, write_reply};
 pub use hello::{Hello, HelloReply, RefuseReason};
 pub use message::{
-    DataState, Join, JoinRefusal, JoinReply, Lane, OutcomeReport, PeerMessage, ProposalRefusal,
-    Propose, Report, StateOffer, StateRequest, StateResult, StatusBroadcast,
+    DataState, IntroducedMember, Introduction, Join, JoinRefusal, JoinReply, Lane, OutcomeReport,
+    PeerMessage, ProposalRefusal, Propose, Report, StateOffer, StateRequest, StateResult,
+    StatusBroadcast,
 };
 pub use stream::{FrameReader, FrameWriter};
 pub use version::{OUR_VERSIONS, choose_version};

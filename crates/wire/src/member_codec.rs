@@ -59,7 +59,7 @@ pub(crate) fn read_config_at(r: &mut Reader) -> Result<ConfigAt, DecodeError> {
     })
 }
 
-fn write_certificate(w: &mut Writer, subject: Option<&str>) -> Result<(), EncodeError> {
+pub(crate) fn write_certificate(w: &mut Writer, subject: Option<&str>) -> Result<(), EncodeError> {
     w.bool(subject.is_some());
     match subject {
         Some(subject) => w.string("certificate", subject, SUBJECT_MAX),
@@ -67,7 +67,7 @@ fn write_certificate(w: &mut Writer, subject: Option<&str>) -> Result<(), Encode
     }
 }
 
-fn read_certificate(r: &mut Reader) -> Result<Option<String>, DecodeError> {
+pub(crate) fn read_certificate(r: &mut Reader) -> Result<Option<String>, DecodeError> {
     if r.version() < VERSION_2 || !r.bool()? {
         return Ok(None);
     }

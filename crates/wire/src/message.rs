@@ -10,6 +10,8 @@ use synod_consensus::{
     SessionId, Term, VersionRange,
 };
 
+use crate::version::VERSION_2;
+
 /// Between two members there are two connections in each direction, so that control traffic never
 /// queues behind bulk data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -77,6 +79,8 @@ pub enum PeerMessage {
     StateOffer(StateOffer),
     /// From the donor, by way of the leader: how the full copy ended.
     StateResult(StateResult),
+    /// Between configured members: whom the sender's configuration names. Since version 2.
+    Introduction(Introduction),
 }
 
 impl PeerMessage {
@@ -101,8 +105,15 @@ impl PeerMessage {
             | PeerMessage::OutcomeQuery { .. }
             | PeerMessage::StateRequest(_)
             | PeerMessage::StateOffer(_)
-            | PeerMessage::StateResult(_) => Lane::Control,
+            | PeerMessage::StateResult(_)
+            | PeerMessage::Introduction(_) => Lane::Control,
         }
+    }
+
+    /// Whether a connection of this version can carry the message. A message that it cannot carry
+    /// is left out: an older program has no use for it.
+    pub fn is_carried_by(&self, version: u16) -> bool {
+        !matches!(self, PeerMessage::Introduction(_)) || version >= VERSION_2
     }
 }
 
@@ -202,6 +213,8 @@ pub enum JoinRefusal {
     UnknownVersion = 2,
     /// The group has as many members as it may.
     GroupFull = 3,
+    /// The member, or the one that it would replace, is bound to another certificate.
+    CertificateMismatch = 4,
 }
 
 /// State of a member's database, with the codes of MariaDB's provider interface.
@@ -328,4 +341,25 @@ pub struct StateResult {
     pub seqno: Seqno,
     /// What went wrong; empty on success.
     pub text: String,
+}
+
+/// The members of the sender's latest configuration. A receiver whose own configuration is older
+/// may have to follow or vote for one that only the newer configuration names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Introduction {
+    /// Index of the configuration's entry.
+    pub index: LogIndex,
+    /// The configured members, ascending by id.
+    pub members: Vec<IntroducedMember>,
+}
+
+/// A member as a configuration names it to others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IntroducedMember {
+    /// The member.
+    pub member: MemberId,
+    /// `host:port` where peers reach it.
+    pub address: String,
+    /// Subject of the certificate that it is bound to; none if it is bound to none.
+    pub certificate: Option<String>,
 }

@@ -16,12 +16,13 @@ use crate::consensus_codec::{
 };
 use crate::error::{DecodeError, EncodeError};
 use crate::frame::{self, Frame};
-use crate::member_codec::{MEMBERS_MAX, NAME_MAX};
+use crate::member_codec::{MEMBERS_MAX, NAME_MAX, read_certificate, write_certificate};
 use crate::message::{
-    DataState, Join, JoinRefusal, JoinReply, OutcomeReport, PeerMessage, ProposalRefusal, Propose,
-    Report, StateOffer, StateRequest, StateResult, StatusBroadcast,
+    DataState, IntroducedMember, Introduction, Join, JoinRefusal, JoinReply, OutcomeReport,
+    PeerMessage, ProposalRefusal, Propose, Report, StateOffer, StateRequest, StateResult,
+    StatusBroadcast,
 };
-use crate::version::OUR_VERSIONS;
+use crate::version::{OUR_VERSIONS, VERSION_2};
 
 /// Frame kinds from 16 on are messages; those below belong to the handshake.
 mod kind {
@@ -40,10 +41,13 @@ mod kind {
     pub(super) const STATE_RESULT: u8 = 28;
     pub(super) const OUTCOME_REPORT: u8 = 29;
     pub(super) const OUTCOME_QUERY: u8 = 30;
+    pub(super) const INTRODUCTION: u8 = 31;
 }
 
 /// Bytes of a [`Report`] with an empty address.
 const REPORT_BYTES_MIN: usize = 8 + 8 + 1 + 8 + 2 + 4 + 1;
+/// Bytes of an [`IntroducedMember`] without address and certificate.
+const INTRODUCED_BYTES_MIN: usize = 8 + 2 + 1;
 /// Bytes of an empty string.
 const STRING_BYTES_MIN: usize = 2;
 
@@ -66,6 +70,7 @@ impl PeerMessage {
             PeerMessage::StateResult(_) => kind::STATE_RESULT,
             PeerMessage::OutcomeReport(_) => kind::OUTCOME_REPORT,
             PeerMessage::OutcomeQuery { .. } => kind::OUTCOME_QUERY,
+            PeerMessage::Introduction(_) => kind::INTRODUCTION,
         }
     }
 
@@ -73,11 +78,15 @@ impl PeerMessage {
     /// their own and share memory with the message.
     ///
     /// # Errors
-    /// If the version is unknown, a name, address or list is too long, or payloads and entries do
-    /// not fit. `out` is then as before.
+    /// If the version is unknown or has no such message, a name, address or list is too long, or
+    /// payloads and entries do not fit. `out` is then as before.
     pub fn encode(&self, version: u16, out: &mut Vec<Bytes>) -> Result<(), EncodeError> {
         if !OUR_VERSIONS.contains(version) {
             return Err(EncodeError::UnknownVersion { version });
+        }
+        if !self.is_carried_by(version) {
+            let kind = self.kind();
+            return Err(EncodeError::NotInVersion { kind, version });
         }
         let mut w = Writer::of_version(version);
         write_peer_message(&mut w, self)?;
@@ -164,6 +173,7 @@ fn write_peer_message(w: &mut Writer, message: &PeerMessage) -> Result<(), Encod
             w.u64(term.0);
             w.i64(seqno.0);
         }
+        PeerMessage::Introduction(introduction) => write_introduction(w, introduction)?,
     }
     Ok(())
 }
@@ -210,6 +220,9 @@ fn read_peer_message(r: &mut Reader, kind: u8) -> Result<PeerMessage, DecodeErro
             term: Term(r.u64()?),
             seqno: Seqno(r.i64()?),
         },
+        kind::INTRODUCTION if r.version() >= VERSION_2 => {
+            PeerMessage::Introduction(read_introduction(r)?)
+        }
         code => {
             return Err(DecodeError::UnknownCode {
                 what: "message",
@@ -434,6 +447,7 @@ fn read_join_refusal(r: &mut Reader) -> Result<JoinRefusal, DecodeError> {
         1 => JoinRefusal::NameTaken,
         2 => JoinRefusal::UnknownVersion,
         3 => JoinRefusal::GroupFull,
+        4 => JoinRefusal::CertificateMismatch,
         code => {
             return Err(DecodeError::UnknownCode {
                 what: "refusal of a join",
@@ -532,6 +546,38 @@ fn read_state_request(r: &mut Reader) -> Result<StateRequest, DecodeError> {
         any_donor: r.bool()?,
         request: r.take_rest(),
     })
+}
+
+fn write_introduction(w: &mut Writer, introduction: &Introduction) -> Result<(), EncodeError> {
+    w.u64(introduction.index.0);
+    w.count("members", introduction.members.len(), MEMBERS_MAX)?;
+    for introduced in &introduction.members {
+        w.u64(introduced.member.0);
+        w.string("address", &introduced.address, NAME_MAX)?;
+        write_certificate(w, introduced.certificate.as_deref())?;
+    }
+    Ok(())
+}
+
+fn read_introduction(r: &mut Reader) -> Result<Introduction, DecodeError> {
+    let index = LogIndex(r.u64()?);
+    let count = r.count("members", INTRODUCED_BYTES_MIN, MEMBERS_MAX)?;
+    let mut members: Vec<IntroducedMember> = Vec::with_capacity(count);
+    for _ in 0..count {
+        let introduced = IntroducedMember {
+            member: MemberId(r.u64()?),
+            address: r.string("address", NAME_MAX)?,
+            certificate: read_certificate(r)?,
+        };
+        if members
+            .last()
+            .is_some_and(|last| last.member >= introduced.member)
+        {
+            return Err(DecodeError::NotAscending { what: "members" });
+        }
+        members.push(introduced);
+    }
+    Ok(Introduction { index, members })
 }
 
 fn write_strings(

@@ -82,7 +82,8 @@ pub enum Event {
         /// The other end.
         member: MemberId,
     },
-    /// A member was found: this member has connected to an address, or was connected to.
+    /// A member was found: this member has called an address of its own, and that member answered.
+    /// A call of another process is not one of these.
     MemberFound {
         /// The member found.
         member: MemberId,

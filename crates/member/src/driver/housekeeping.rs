@@ -17,6 +17,8 @@ impl Driver {
         self.watch_primary();
         // After the watch on the leader: a member under repair waits for one.
         self.watch_repair();
+        // Before the request to join, which makes more acquaintances.
+        self.rights_tick();
         // Before the report: the leader ignores reports of members that are not present.
         self.send_join_if_needed();
         self.watch_join();
@@ -53,6 +55,7 @@ impl Driver {
         // records; leavers come last, since a change by a leaver is the one that can wait.
         self.correct_own_record();
         self.raise_protocol();
+        self.bind_certificates();
         self.continue_leaves();
         // Partial actions before the status: a discard lets the purge limit rise.
         self.discard_unknown();

@@ -42,6 +42,16 @@ impl Driver {
         self.ordering.certification.window_start()
     }
 
+    /// Members of which a message has come, or that have a grace period as the leader knows.
+    pub fn heard_members(&self) -> impl Iterator<Item = MemberId> + '_ {
+        self.membership.presence.heard_members()
+    }
+
+    /// Messages refused because their senders have no right to them.
+    pub fn refused_messages(&self) -> u64 {
+        self.rights.refused.count()
+    }
+
     /// What grows with the load, at this moment.
     pub fn load(&self) -> Load {
         Load {

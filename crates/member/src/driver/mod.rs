@@ -29,6 +29,7 @@
 //! | [`LeaderPriority`] | which members are fit to lead, with which weight? |
 //! | [`PrimaryWatch`] | is this member primary, or has it lost the group? |
 //! | [`Standstill`] | does a log stand still although members talk to each other? |
+//! | [`Rights`] | who may send which message? |
 //!
 //! The rule: components do not know each other, the driver, or the world outside. The driver
 //! collects the facts that a component needs, asks, and performs the answer. Its methods are in the
@@ -50,6 +51,7 @@ mod proposals;
 mod reports;
 mod retention;
 mod standstill;
+mod rights;
 mod state_transfer;
 mod status;
 mod turns;
@@ -82,6 +84,7 @@ use own_log::{OwnLog, RepairWatch};
 use proposals::{LocalProposals, Ordering, Reads};
 use retention::Retention;
 use standstill::Standstill;
+use rights::Rights;
 use state_transfer::StateTransfers;
 use turns::Turns;
 
@@ -131,6 +134,7 @@ pub struct Driver {
     leader_priority: LeaderPriority,
     primary: PrimaryWatch,
     standstill: Standstill,
+    rights: Rights,
 }
 
 impl Driver {
@@ -170,6 +174,7 @@ impl Driver {
             leader_priority: LeaderPriority::default(),
             primary: PrimaryWatch::new(now, step_down),
             standstill: Standstill::default(),
+            rights: Rights::default(),
             identity: Identity { me, group, config },
             core,
             links,
@@ -237,12 +242,12 @@ impl Driver {
         match event {
             Event::Peer {
                 from,
-                certificate: _,
+                certificate,
                 group,
                 message,
             } => {
                 if !self.identity.is_foreign(group) {
-                    self.handle_peer(from, message);
+                    self.handle_peer(from, certificate, message);
                 }
             }
             Event::LinkUp { member, connection } => {
@@ -251,6 +256,7 @@ impl Driver {
                 self.core.peer_connected(self.now(), member);
                 self.repeat_proposals(member);
                 self.repeat_state_transfer_messages(member);
+                self.introduce_to(member);
                 if self.core.leader() == Some(member) {
                     self.send_join_if_needed();
                 }
@@ -266,7 +272,7 @@ impl Driver {
                 group,
             } => self.found(member, &address, group),
             Event::SeedRefused { text, is_final } => self.refused_by_address(&text, is_final),
-            Event::DuplicateIdentity { by: _, text } => self.fail(&text),
+            Event::DuplicateIdentity { by, text } => self.duplicate_identity(by, &text),
             Event::Persisted(ticket) => {
                 self.core.persisted(self.now(), ticket);
                 self.trim_cache();
@@ -302,8 +308,12 @@ impl Driver {
         }
     }
 
-    fn handle_peer(&mut self, from: MemberId, message: PeerMessage) {
-        self.membership.presence.heard(self.turns.now, from);
+    /// A message of another process. Its right to send it comes first: what is refused there changes
+    /// nothing.
+    fn handle_peer(&mut self, from: MemberId, certificate: Option<Arc<str>>, message: PeerMessage) {
+        if !self.may_send(from, certificate.as_ref(), &message) {
+            return;
+        }
         match message {
             PeerMessage::Consensus(message) => self.handle_consensus(from, message, Vec::new()),
             PeerMessage::Append { message, payloads } => {
@@ -320,7 +330,7 @@ impl Driver {
                     self.proposal_refused(term, number, reason);
                 }
             }
-            PeerMessage::Join(join) => self.handle_join(from, join),
+            PeerMessage::Join(join) => self.handle_join(from, certificate.as_deref(), join),
             PeerMessage::JoinReply(reply) => self.handle_join_reply(reply),
             PeerMessage::Leave { session } => self.handle_leave(from, session),
             PeerMessage::LeaveReply => self.finish_leave(),
@@ -331,8 +341,11 @@ impl Driver {
                 self.handle_outcome_query(from, term, seqno);
             }
             PeerMessage::StateRequest(request) => self.handle_state_request(from, request),
-            PeerMessage::StateOffer(offer) => self.handle_state_offer(offer),
-            PeerMessage::StateResult(result) => self.handle_state_result(result),
+            PeerMessage::StateOffer(offer) => self.handle_state_offer(from, offer),
+            PeerMessage::StateResult(result) => self.handle_state_result(from, result),
+            PeerMessage::Introduction(introduction) => {
+                self.handle_introduction(from, introduction);
+            }
         }
     }
 

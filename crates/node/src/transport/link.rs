@@ -383,7 +383,7 @@ fn write_all(
     version: u16,
     messages: &VecDeque<PeerMessage>,
 ) -> Result<(), StreamError> {
-    for message in messages {
+    for message in messages.iter().filter(|m| m.is_carried_by(version)) {
         match writer.push(version, message) {
             Ok(()) => {}
             Err(error @ StreamError::Io(_)) => return Err(error),

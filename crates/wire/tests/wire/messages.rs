@@ -7,8 +7,8 @@ use synod_consensus::{
     LogIndex, Member, MemberId, Message, Origin, Role, Seqno, SessionId, Term, Time, VersionRange,
 };
 use synod_wire::{
-    DataState, DecodeError, EncodeError, Frame, FrameDecoder, Lane, OUR_VERSIONS, PeerMessage,
-    Propose, Report, StateResult,
+    DataState, DecodeError, EncodeError, Frame, FrameDecoder, IntroducedMember, Introduction, Lane,
+    OUR_VERSIONS, PeerMessage, Propose, Report, StateResult,
 };
 
 use crate::strategies::peer_message;
@@ -370,6 +370,68 @@ fn weight_above_100_is_refused() {
         PeerMessage::decode(NEWEST, Frame { kind, body }),
         Err(error)
     );
+}
+
+fn introduction() -> PeerMessage {
+    let introduced = |member, certificate: Option<&str>| IntroducedMember {
+        member: MemberId(member),
+        address: format!("n{member}:1"),
+        certificate: certificate.map(str::to_owned),
+    };
+    PeerMessage::Introduction(Introduction {
+        index: LogIndex(9),
+        members: vec![introduced(1, None), introduced(7, Some("CN=n7"))],
+    })
+}
+
+#[test]
+fn introduction_survives_version_2_and_has_no_place_in_version_1() {
+    let message = introduction();
+    assert!(is_documented(&message));
+    assert!(!message.is_carried_by(1) && message.is_carried_by(2));
+    let mut segments = Vec::new();
+    let refused = message.encode(1, &mut segments);
+    let (kind, version) = (31, 1);
+    assert_eq!(refused, Err(EncodeError::NotInVersion { kind, version }));
+    message.encode(2, &mut segments).unwrap();
+    let frame = parse(&segments.concat());
+    let unknown = DecodeError::UnknownCode {
+        what: "message",
+        code: 31,
+    };
+    assert_eq!(PeerMessage::decode(1, frame.clone()), Err(unknown));
+    for len in 0..frame.body.len() {
+        let body = frame.body.slice(..len);
+        assert!(PeerMessage::decode(2, Frame { kind, body }).is_err());
+    }
+    assert_eq!(PeerMessage::decode(2, frame), Ok(message));
+}
+
+#[test]
+fn introduction_of_members_that_do_not_ascend_is_refused() {
+    let PeerMessage::Introduction(mut introduction) = introduction() else {
+        unreachable!()
+    };
+    introduction.members.reverse();
+    let mut segments = Vec::new();
+    let message = PeerMessage::Introduction(introduction);
+    message.encode(2, &mut segments).unwrap();
+    let error = DecodeError::NotAscending { what: "members" };
+    let frame = parse(&segments.concat());
+    assert_eq!(PeerMessage::decode(2, frame), Err(error));
+}
+
+#[test]
+fn bytes_of_an_introduction_never_change() {
+    let mut segments = Vec::new();
+    introduction().encode(2, &mut segments).unwrap();
+    let body = parse(&segments.concat()).body;
+    let expected = concat!(
+        "\x09\0\0\0\0\0\0\0\x02\0\0\0",
+        "\x01\0\0\0\0\0\0\0\x04\0n1:1\0",
+        "\x07\0\0\0\0\0\0\0\x04\0n7:1\x01\x05\0CN=n7",
+    );
+    assert_eq!(body, expected.as_bytes());
 }
 
 fn hex(bytes: &[u8]) -> String {

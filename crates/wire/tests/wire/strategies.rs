@@ -268,6 +268,7 @@ fn join_reply() -> impl Strategy<Value = JoinReply> {
         Just(JoinRefusal::NameTaken),
         Just(JoinRefusal::UnknownVersion),
         Just(JoinRefusal::GroupFull),
+        Just(JoinRefusal::CertificateMismatch),
     ];
     let leader = proptest::option::of((member(), text()));
     prop_oneof![

@@ -41,6 +41,7 @@ pub(crate) fn kind_of(message: &PeerMessage) -> MessageKind {
         PeerMessage::StateResult(_) => (24, "state result"),
         PeerMessage::OutcomeReport(_) => (25, "outcome report"),
         PeerMessage::OutcomeQuery { .. } => (26, "outcome query"),
+        PeerMessage::Introduction(_) => (27, "introduction"),
     };
     MessageKind { number, name }
 }

@@ -125,7 +125,8 @@ impl World {
     pub(crate) fn reconnect(&mut self, a: MemberId, b: MemberId) {
         self.disconnect(a, b);
         self.wanted_links.tried(a, b);
-        let wanted = self.wanted_links.has(a, b) || self.wanted_links.has(b, a);
+        let calls = [(a, b), (b, a)].map(|(me, other)| self.wanted_links.has(me, other));
+        let wanted = calls.contains(&true);
         let blocked = self.net.is_blocked(a, b) || self.net.is_blocked(b, a);
         if !wanted || blocked || !self.is_up(a) || !self.is_up(b) {
             return;
@@ -136,14 +137,21 @@ impl World {
         }
         let groups = [a, b].map(|id| self.process(id).driver.group());
         let connection = self.net.connect(a, b, (groups[0], groups[1]));
-        for (me, other, group) in [(a, b, groups[1]), (b, a, groups[0])] {
-            let address = self.node(other).name.clone();
-            let found = Input::MemberFound {
-                member: other,
-                address,
-                group,
-            };
-            self.feed_without_turn(me, found);
+        for (me, other, group, calls) in [(a, b, groups[1], calls[0]), (b, a, groups[0], calls[1])]
+        {
+            if calls {
+                let address = self.node(other).name.clone();
+                let found = Input::MemberFound {
+                    member: other,
+                    address,
+                    group,
+                };
+                self.feed_without_turn(me, found);
+            } else {
+                // The transport connects back, so that there is a way for answers.
+                self.wanted_links.add(me, other);
+                self.wanted_links.tried(me, other);
+            }
             self.feed_without_turn(me, Input::InboundLink { member: other });
             let up = Input::LinkUp {
                 member: other,

@@ -7,7 +7,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use synod_consensus::{Config, ConfigChange, LogIndex, Member, MemberId, Role, SessionId, Time};
+use synod_consensus::{
+    CERTIFICATES_SINCE, Config, ConfigChange, LogIndex, Member, MemberId, Role, SessionId, Time,
+};
 use synod_wire::{Join, JoinRefusal};
 
 use super::join::Recurring;
@@ -41,30 +43,48 @@ pub(super) enum Admit {
     Wait,
 }
 
-/// What is to be done for a member that asks to join.
+/// What is to be done for a member that asks to join, over a connection that showed this
+/// certificate.
+///
+/// A member is bound to the certificate of its first join. That holds for a member that has lost
+/// its log, too: it comes back as a new one in the place of the former, and would otherwise be a
+/// way to take the place of any member that is silent for a moment.
 pub(super) fn admit(
     config: &Config,
     from: MemberId,
     join: &Join,
+    certificate: Option<&str>,
     standing: impl Fn(MemberId) -> Standing,
 ) -> Admit {
     if !join.versions.contains(config.protocol) {
         return Admit::Refuse(JoinRefusal::UnknownVersion);
     }
+    if is_bound_otherwise(config, from, certificate) {
+        return Admit::Refuse(JoinRefusal::CertificateMismatch);
+    }
     let predecessor = match predecessor(config, from, join, standing) {
         Ok(predecessor) => predecessor,
         Err(answer) => return answer,
     };
+    if predecessor.is_some_and(|old| is_bound_otherwise(config, old, certificate)) {
+        return Admit::Refuse(JoinRefusal::CertificateMismatch);
+    }
+    let can_bind = config.protocol >= CERTIFICATES_SINCE;
+    let certificate = certificate.filter(|_| can_bind).map(str::to_owned);
     let member = Member {
         role: Role::Learner,
         has_data: join.has_data,
         name: join.name.clone(),
         address: join.address.clone(),
         versions: join.versions,
-        certificate: None,
+        certificate: certificate.clone(),
     };
     let is_up_to_date = |known: &Member| {
-        known.name == join.name && known.address == join.address && known.versions == join.versions
+        let is_bound = known.certificate.is_some() || certificate.is_none();
+        known.name == join.name
+            && known.address == join.address
+            && known.versions == join.versions
+            && is_bound
     };
     match (config.members.get(&from), predecessor) {
         (Some(known), _) if is_up_to_date(known) => Admit::AsItIs,
@@ -73,7 +93,7 @@ pub(super) fn admit(
             name: join.name.clone(),
             address: join.address.clone(),
             versions: join.versions,
-            certificate: None,
+            certificate,
         }),
         (None, Some(old)) => Admit::Change(ConfigChange::Replace {
             old,
@@ -85,6 +105,26 @@ pub(super) fn admit(
         }
         (None, None) => Admit::Change(ConfigChange::AddLearner { id: from, member }),
     }
+}
+
+/// The certificate that a joiner's connection has to show: that of the member itself, or of the one
+/// that it replaces. None if that is bound to none.
+pub(super) fn required_certificate<'a>(
+    config: &'a Config,
+    from: MemberId,
+    join: &Join,
+) -> Option<&'a str> {
+    let silent = |_| Standing::Silent;
+    let replaced = || predecessor(config, from, join, silent).ok().flatten();
+    let bound = |id| config.members.get(&id)?.certificate.as_deref();
+    bound(from).or_else(|| bound(replaced()?))
+}
+
+/// Whether a member is bound to a certificate, and to another one than this.
+fn is_bound_otherwise(config: &Config, id: MemberId, shown: Option<&str>) -> bool {
+    let member = config.members.get(&id);
+    let bound = member.and_then(|member| member.certificate.as_deref());
+    bound.is_some_and(|bound| shown != Some(bound))
 }
 
 /// The joiner's identity before it lost its log: the member of its name at its address; or, if the
@@ -227,7 +267,69 @@ mod tests {
     const NEW: MemberId = MemberId(7);
 
     fn ask(config: &Config, name: &str, address: &str, standing: Standing) -> Admit {
-        admit(config, NEW, &join(name, address), |_| standing)
+        admit(config, NEW, &join(name, address), None, |_| standing)
+    }
+
+    /// As `ask`, of a silent namesake, over a connection with this certificate.
+    fn show(config: &Config, name: &str, certificate: Option<&str>) -> Admit {
+        let join = join(name, "b:1");
+        admit(config, NEW, &join, certificate, |_| Standing::Silent)
+    }
+
+    /// A group that speaks version 2, with a member 2 called `b` that is bound to this certificate.
+    fn bound(id: u64, certificate: Option<&str>) -> Config {
+        let mut config = config(&[(1, "a", "a:1"), (id, "b", "b:1")]);
+        config.protocol = CERTIFICATES_SINCE;
+        let member = config.members.get_mut(&MemberId(id)).expect("configured");
+        member.certificate = certificate.map(str::to_owned);
+        config
+    }
+
+    fn bound_by(answer: Admit) -> Option<String> {
+        match answer {
+            Admit::Change(
+                ConfigChange::AddLearner { member, .. } | ConfigChange::Replace { member, .. },
+            ) => member.certificate,
+            Admit::Change(ConfigChange::Update { certificate, .. }) => certificate,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    const MISMATCH: Admit = Admit::Refuse(JoinRefusal::CertificateMismatch);
+
+    #[test]
+    fn member_is_bound_to_the_certificate_of_its_first_join() {
+        let mine = Some("CN=b");
+        let bound_to_it = Some("CN=b".to_owned());
+        assert_eq!(bound_by(show(&bound(2, None), "new", mine)), bound_to_it);
+        let before_certificates = bound(7, None);
+        assert_eq!(bound_by(show(&before_certificates, "b", mine)), bound_to_it);
+        assert_eq!(show(&before_certificates, "b", None), Admit::AsItIs);
+        assert_eq!(show(&bound(7, mine), "b", mine), Admit::AsItIs);
+        for other in [None, Some("CN=x")] {
+            assert_eq!(show(&bound(7, mine), "b", other), MISMATCH);
+        }
+    }
+
+    #[test]
+    fn place_of_a_bound_member_is_for_its_certificate_only() {
+        let config = bound(2, Some("CN=b"));
+        let answer = show(&config, "b", Some("CN=b"));
+        assert_eq!(bound_by(answer), Some("CN=b".to_owned()));
+        for other in [None, Some("CN=x")] {
+            assert_eq!(show(&config, "b", other), MISMATCH);
+        }
+        assert_eq!(
+            required_certificate(&config, NEW, &join("b", "b:1")),
+            Some("CN=b")
+        );
+        assert_eq!(required_certificate(&config, NEW, &join("a", "a:1")), None);
+    }
+
+    #[test]
+    fn group_that_speaks_version_1_binds_no_member() {
+        let config = config(&[(1, "a", "a:1")]);
+        assert_eq!(bound_by(show(&config, "b", Some("CN=b"))), None);
     }
 
     #[test]

@@ -1,7 +1,6 @@
 //! The driver's dealings with [`super::Membership`] as a member: it joins, obeys configurations,
 //! follows views, and leaves.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use synod_consensus::{Config, ConfigAt, GroupId, MemberId};
@@ -12,7 +11,6 @@ use super::leave::{LeaveFacts, LeaveStep};
 use super::protocol_version::Obeyed;
 use crate::driver::{Driver, LeaveDone};
 use crate::host::Level;
-use crate::io::KnownPeer;
 use crate::payload::view::ViewMember;
 use crate::setting::Setting;
 use crate::storage::Job;
@@ -35,29 +33,17 @@ impl Driver {
 
     // --- the way in --------------------------------------------------------------------------
 
-    /// A member was found at an address.
+    /// A member was found at an address. It concerns only a member that looks for its group: the
+    /// others are found by the configuration.
     pub(in crate::driver) fn found(&mut self, member: MemberId, address: &str, group: GroupId) {
-        if member == self.identity.me.member {
+        if member == self.identity.me.member || !self.is_searching() {
             return;
         }
         self.links.peers.connect(member, address);
         if group != GroupId::NONE {
             self.membership.join.found(member);
         }
-        self.name_known();
-    }
-
-    /// Tells the network which members may exchange messages with this one.
-    fn name_known(&self) {
-        let config = &self.core.config().config;
-        let configured = config.members.iter().map(|(member, entry)| {
-            let certificate = entry.certificate.clone();
-            (*member, KnownPeer { certificate })
-        });
-        let found = self.membership.join.contacts();
-        let mut known: BTreeMap<_, _> = found.map(|id| (id, KnownPeer::default())).collect();
-        known.extend(configured);
-        self.links.peers.set_known(&known);
+        self.publish_known();
     }
 
     /// An address did not let this member in.
@@ -92,9 +78,15 @@ impl Driver {
             .is_in_view(self.identity.me.member, self.identity.me.session)
     }
 
-    /// Asks to be present, unless this member is, or is leaving.
+    /// Asks to be present, unless this member is, or is leaving. A member that has lost its group
+    /// asks, too: it may have been absent while all the members that it knew were replaced.
     pub(in crate::driver) fn send_join_if_needed(&mut self) {
-        if self.is_present() || self.membership.leave.is_under_way() || self.core.is_leader() {
+        let (now, suspect) = (self.turns.now, self.identity.config.suspect);
+        let is_lost = self.primary.has_lost_group(now, suspect);
+        if self.is_present() && !is_lost
+            || self.membership.leave.is_under_way()
+            || self.core.is_leader()
+        {
             return;
         }
         let targets = self
@@ -107,6 +99,11 @@ impl Driver {
         let join = self
             .identity
             .join_request(self.database(), self.core.last_id());
+        for target in &targets {
+            self.rights.acquaintances.ask(*target);
+        }
+        // The network has to know them before they answer.
+        self.publish_known();
         for target in targets {
             self.send(target, PeerMessage::Join(join.clone()));
         }
@@ -172,8 +169,8 @@ impl Driver {
                 self.links.peers.connect(*member, &entry.address);
             }
         }
-        self.name_known();
         self.publish_members();
+        self.publish_known();
         self.drop_strangers();
     }
 
@@ -192,14 +189,16 @@ impl Driver {
         }
     }
 
-    /// Closes connections to processes that are not in the group, and do not ask to be.
+    /// Forgets processes that are not in the group, and closes connections to them unless they ask
+    /// to be.
     pub(in crate::driver) fn drop_strangers(&mut self) {
-        let members = &self.core.config().config.members;
-        self.links
-            .peers
-            .keep_only(&|member| members.contains_key(&member));
+        self.links.peers.keep_only(&|member| self.is_wanted(member));
         let links = &self.links.peers;
         self.proposals.retain_links(|member| links.knows(member));
+        let members = &self.core.config().config.members;
+        self.membership
+            .presence
+            .forget_others(|member| members.contains_key(&member));
     }
 
     /// The commit index has moved: another view may be in force.

@@ -6,7 +6,7 @@ use synod_consensus::{
 };
 use synod_wire::{Join, JoinRefusal, JoinReply, PeerMessage};
 
-use super::admission::{Admit, MEMBERS_MAX, Standing, admit};
+use super::admission::{Admit, MEMBERS_MAX, Standing, admit, required_certificate};
 use super::leave::has_quorum_without;
 use crate::driver::Driver;
 use crate::host::Level;
@@ -15,12 +15,17 @@ use crate::setting::Setting;
 
 impl Driver {
     /// A member wants to be present.
-    pub(in crate::driver) fn handle_join(&mut self, from: MemberId, join: Join) {
-        let reply = self.answer_join(from, join);
+    pub(in crate::driver) fn handle_join(
+        &mut self,
+        from: MemberId,
+        certificate: Option<&str>,
+        join: Join,
+    ) {
+        let reply = self.answer_join(from, certificate, join);
         self.send(from, PeerMessage::JoinReply(reply));
     }
 
-    fn answer_join(&mut self, from: MemberId, join: Join) -> JoinReply {
+    fn answer_join(&mut self, from: MemberId, certificate: Option<&str>, join: Join) -> JoinReply {
         if !self.core.is_leader() {
             return self.name_the_leader();
         }
@@ -28,9 +33,9 @@ impl Driver {
             return retry("the leader has just been elected");
         }
         if join.group != GroupId::NONE && join.group != self.identity.group {
-            return self.refuse_join(JoinRefusal::WrongGroup, &join);
+            return self.refuse_join(JoinRefusal::WrongGroup, from, certificate, &join);
         }
-        if let Err(reply) = self.configure(from, &join) {
+        if let Err(reply) = self.configure(from, certificate, &join) {
             return reply;
         }
         let (now, suspect) = (self.turns.now, self.identity.config.suspect);
@@ -62,9 +67,14 @@ impl Driver {
     }
 
     /// Sees to it that the configuration has the joiner; otherwise, the answer to it.
-    fn configure(&mut self, from: MemberId, join: &Join) -> Result<(), JoinReply> {
+    fn configure(
+        &mut self,
+        from: MemberId,
+        certificate: Option<&str>,
+        join: &Join,
+    ) -> Result<(), JoinReply> {
         let config = &self.core.config().config;
-        let change = match admit(config, from, join, |id| self.standing(id)) {
+        let change = match admit(config, from, join, certificate, |id| self.standing(id)) {
             Admit::AsItIs => return Ok(()),
             Admit::Change(change) => change,
             Admit::Wait => {
@@ -72,7 +82,9 @@ impl Driver {
                     "this leader does not know yet if the namesake is live",
                 ));
             }
-            Admit::Refuse(reason) => return Err(self.refuse_join(reason, join)),
+            Admit::Refuse(reason) => {
+                return Err(self.refuse_join(reason, from, certificate, join));
+            }
         };
         if join.last == EntryId::default() {
             let base = self.base_for(join);
@@ -101,7 +113,13 @@ impl Driver {
         }
     }
 
-    fn refuse_join(&self, reason: JoinRefusal, join: &Join) -> JoinReply {
+    fn refuse_join(
+        &self,
+        reason: JoinRefusal,
+        from: MemberId,
+        certificate: Option<&str>,
+        join: &Join,
+    ) -> JoinReply {
         let setting = |setting| self.links.host.setting_name(setting);
         let Join {
             name,
@@ -128,6 +146,16 @@ impl Driver {
             ),
             JoinRefusal::GroupFull => {
                 format!("the group has {MEMBERS_MAX} members, which is the most")
+            }
+            JoinRefusal::CertificateMismatch => {
+                let config = &self.core.config().config;
+                let bound = required_certificate(config, from, join).unwrap_or("another one");
+                format!(
+                    "{name} at {address} is bound to the certificate '{bound}', and this server \
+                     shows '{}'. Give it a certificate with that subject, or a {} of its own",
+                    certificate.unwrap_or("none"),
+                    setting(Setting::MemberName),
+                )
             }
         };
         JoinReply::Refused { reason, text }

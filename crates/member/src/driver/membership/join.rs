@@ -76,9 +76,15 @@ impl Join {
         self.completed
     }
 
-    /// This session is in a committed view.
+    /// This session is in a committed view. Other members are found by the configuration now.
     pub(super) fn complete(&mut self) {
         self.completed = true;
+        self.contacts.clear();
+    }
+
+    /// Whether this member would ask that one.
+    pub(in crate::driver) fn is_contact(&self, member: MemberId) -> bool {
+        self.contacts.contains(&member)
     }
 
     /// Whether members of a group were found.
@@ -110,7 +116,7 @@ impl Join {
     }
 
     /// Members found that may know the leader.
-    pub(super) fn contacts(&self) -> impl Iterator<Item = MemberId> + '_ {
+    pub(in crate::driver) fn contacts(&self) -> impl Iterator<Item = MemberId> + '_ {
         self.contacts.iter().copied()
     }
 

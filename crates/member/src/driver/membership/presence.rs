@@ -37,6 +37,20 @@ impl Presence {
         self.heard.insert(member, now);
     }
 
+    /// Members that were heard, or are within their grace period.
+    pub(in crate::driver) fn heard_members(&self) -> impl Iterator<Item = MemberId> + '_ {
+        self.heard.keys().copied()
+    }
+
+    /// Forgets when other members were heard.
+    pub(in crate::driver) fn forget_others(&mut self, is_kept: impl Fn(MemberId) -> bool) {
+        let present = &self.present;
+        self.heard
+            .retain(|id, _| present.contains_key(id) || is_kept(*id));
+        self.in_grace
+            .retain(|id| present.contains_key(id) || is_kept(*id));
+    }
+
     /// Begins a member's grace period.
     fn grant(&mut self, now: Time, member: MemberId) {
         self.in_grace.insert(member);

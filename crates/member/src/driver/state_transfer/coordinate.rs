@@ -34,10 +34,10 @@ impl Driver {
         request: StateRequest,
     ) {
         let is_from_leader = self.core.leader() == Some(from);
-        if from == request.joiner && !is_from_leader {
-            self.choose_donor(request);
-        } else {
+        if is_from_leader {
             self.donate(request);
+        } else if from == request.joiner {
+            self.choose_donor(request);
         }
     }
 
@@ -72,7 +72,8 @@ impl Driver {
 
     /// As the leader: the member that should give the copy.
     fn best_donor(&self, request: &StateRequest) -> Option<MemberId> {
-        if !self.core.is_leader() {
+        let present_in = self.membership.presence.session_of(request.joiner);
+        if !self.core.is_leader() || present_in != Some(request.session) {
             return None;
         }
         let (me, present) = (self.identity.me.member, self.membership.presence.members());
@@ -127,7 +128,7 @@ impl Driver {
     pub(in crate::driver) fn answer_offer(&mut self, joiner: MemberId, offer: StateOffer) {
         self.state_transfers.offered(joiner, &offer);
         if joiner == self.identity.me.member {
-            self.handle_state_offer(offer);
+            self.offered(offer);
         } else {
             self.send(joiner, PeerMessage::StateOffer(offer));
         }
@@ -139,15 +140,24 @@ impl Driver {
         self.send(joiner, PeerMessage::StateResult(result));
     }
 
+    /// As the joiner: an answer to this member's request. A donor accepts for itself.
+    pub(in crate::driver) fn handle_state_offer(&mut self, from: MemberId, offer: StateOffer) {
+        if offer.donor == from || !offer.accepted {
+            self.offered(offer);
+        }
+    }
+
     /// As the joiner: a donor has accepted, or there is none.
-    pub(in crate::driver) fn handle_state_offer(&mut self, offer: StateOffer) {
+    fn offered(&mut self, offer: StateOffer) {
         let StateOffer {
             id,
             donor,
             accepted,
             text,
         } = offer;
-        self.state_transfers.answered(id);
+        if !self.state_transfers.answered(id, accepted.then_some(donor)) {
+            return;
+        }
         let event = if accepted {
             let donor_name = self.name_of(donor);
             self.log(
@@ -162,7 +172,10 @@ impl Driver {
     }
 
     /// As the joiner: the copy is made, or failed.
-    pub(in crate::driver) fn handle_state_result(&mut self, result: StateResult) {
+    pub(in crate::driver) fn handle_state_result(&mut self, from: MemberId, result: StateResult) {
+        if !self.state_transfers.expects_result(result.id, from) {
+            return;
+        }
         let StateResult {
             id,
             ok,

@@ -37,6 +37,8 @@ pub(super) struct StateTransfers {
     data_state: DataState,
     /// As the joiner: the request that has no answer yet.
     asked: Option<StateRequest>,
+    /// As the joiner: the newest request, and the donor that has accepted it.
+    newest: Option<(u64, Option<MemberId>)>,
     /// As the leader: requests sent on to a donor, by joiner.
     forwarded: BTreeMap<MemberId, Forwarded>,
     /// As a donor: requests taken, by joiner.
@@ -74,6 +76,7 @@ impl Default for StateTransfers {
         StateTransfers {
             data_state: DataState::Disconnected,
             asked: None,
+            newest: None,
             forwarded: BTreeMap::new(),
             donations: BTreeMap::new(),
         }
@@ -93,12 +96,26 @@ impl StateTransfers {
 
     /// This member asks the leader.
     pub(super) fn asked(&mut self, request: StateRequest) {
+        self.newest = Some((request.id, None));
         self.asked = Some(request);
     }
 
-    /// An answer to this member's request came.
-    pub(super) fn answered(&mut self, id: u64) {
-        self.asked = self.asked.take().filter(|request| request.id != id);
+    /// An answer to a request of this member came, from a donor if one has accepted. False if it is
+    /// not about the newest request.
+    pub(super) fn answered(&mut self, id: u64, donor: Option<MemberId>) -> bool {
+        match &mut self.newest {
+            Some((newest, accepted)) if *newest == id => *accepted = donor.or(*accepted),
+            _ => return false,
+        }
+        self.asked = None;
+        true
+    }
+
+    /// Whether this member may answer how the copy for this request ended: the donor that has
+    /// accepted it. Its acceptance may come later than that.
+    pub(super) fn expects_result(&self, id: u64, from: MemberId) -> bool {
+        let newest = self.newest.filter(|(newest, _)| *newest == id);
+        newest.is_some_and(|(_, donor)| donor.is_none_or(|donor| donor == from))
     }
 
     /// As the leader, this member sends a request on to a donor.
@@ -243,10 +260,23 @@ mod tests {
         let repeated = state.to_repeat(MemberId(1), None, true, now);
         assert_eq!(repeated, [PeerMessage::StateRequest(request(2))]);
         assert!(state.to_repeat(MemberId(1), None, false, now).is_empty());
-        state.answered(1);
+        assert!(!state.answered(1, None));
         assert_eq!(state.to_repeat(MemberId(1), None, true, now).len(), 1);
-        state.answered(2);
+        assert!(state.answered(2, None));
         assert!(state.to_repeat(MemberId(1), None, true, now).is_empty());
+    }
+
+    #[test]
+    fn result_comes_from_the_donor_that_has_accepted() {
+        let mut state = StateTransfers::default();
+        assert!(!state.expects_result(1, DONOR), "nothing was asked");
+        state.asked(request(1));
+        assert!(state.expects_result(1, DONOR), "it may overtake the offer");
+        assert!(state.answered(1, Some(DONOR)));
+        assert!(state.expects_result(1, DONOR));
+        assert!(!state.expects_result(1, MemberId(9)), "another member");
+        state.asked(request(2));
+        assert!(!state.expects_result(1, DONOR), "superseded");
     }
 
     #[test]

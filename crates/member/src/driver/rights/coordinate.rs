@@ -1,0 +1,322 @@
+//! The driver's dealings with [`super::Rights`]: judges every message, introduces members to each
+//! other, and tells the network which members it knows.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use synod_consensus::{CERTIFICATES_SINCE, ConfigChange, LogIndex, Member, MemberId};
+use synod_planted::planted;
+use synod_wire::{IntroducedMember, Introduction, PeerMessage};
+
+use super::duplicate_identity::Report;
+use super::table::{Judgement, Kind, Sender};
+use crate::driver::Driver;
+use crate::host::Level;
+use crate::io::KnownPeer;
+use crate::shared::lock;
+
+impl Driver {
+    // --- judging messages --------------------------------------------------------------------
+
+    /// Whether a message is to be handled. A refused one is counted, and changes nothing else.
+    pub(in crate::driver) fn may_send(
+        &mut self,
+        from: MemberId,
+        certificate: Option<&Arc<str>>,
+        message: &PeerMessage,
+    ) -> bool {
+        let kind = Kind::of(from, message);
+        let sender = self.sender(from, certificate);
+        let judgement = if from == self.identity.me.member {
+            // Another process that claims to be this member.
+            Judgement::Refused
+        } else {
+            sender.judge(kind.right())
+        };
+        if judgement == Judgement::Refused {
+            self.refused(from, certificate, kind);
+        }
+        let is_heard = sender.is_known() && judgement != Judgement::Refused;
+        if planted!(HeardFromStrangers, is_heard, else true) {
+            self.membership.presence.heard(self.turns.now, from);
+        }
+        if sender.is_configured && judgement == Judgement::Allowed {
+            self.note_certificate(from, certificate);
+        }
+        judgement == Judgement::Allowed
+    }
+
+    /// What this member knows of a sender. A connection that shows another certificate than the one
+    /// that the member is bound to is not that member's.
+    fn sender(&self, from: MemberId, certificate: Option<&Arc<str>>) -> Sender {
+        let leader = self.core.leader();
+        let sender = Sender {
+            has_leader: leader.is_some(),
+            ..Sender::default()
+        };
+        if self.is_bound_otherwise(from, certificate) {
+            return sender;
+        }
+        Sender {
+            is_configured: self.is_configured(from),
+            is_leaving: self.core.progress().any(|peer| peer.member == from),
+            is_introduced: self.introduction_of(from).is_some(),
+            is_asked: !self.has_found_group() && self.rights.acquaintances.is_asked(from),
+            is_followed: leader == Some(from),
+            ..sender
+        }
+    }
+
+    /// The member as the latest configuration names it; if that does not, as the latest committed
+    /// one does: another leader may truncate the latest.
+    fn configured(&self, member: MemberId) -> Option<&Member> {
+        let latest = &self.core.config().config;
+        let committed = || {
+            let at = self.core.config_at(self.core.commit_index())?;
+            at.config.members.get(&member)
+        };
+        latest.members.get(&member).or_else(committed)
+    }
+
+    fn is_configured(&self, member: MemberId) -> bool {
+        self.configured(member).is_some()
+    }
+
+    /// Index of the latest configuration that this member knows to be committed.
+    fn committed_config(&self) -> LogIndex {
+        let at = self.core.config_at(self.core.commit_index());
+        at.map_or(LogIndex(0), |at| at.index)
+    }
+
+    fn introduction_of(&self, member: MemberId) -> Option<&IntroducedMember> {
+        let committed = self.committed_config();
+        self.rights.acquaintances.introduced(member, committed)
+    }
+
+    /// Whether this member has joined and follows a leader that its own configuration names: it
+    /// needs no members that it asked.
+    fn has_found_group(&self) -> bool {
+        let leader = self.core.leader();
+        let follows = leader.is_some_and(|leader| self.is_configured(leader));
+        follows && self.membership.join.is_completed()
+    }
+
+    /// Subject of the certificate that a member is bound to.
+    fn bound_certificate(&self, member: MemberId) -> Option<&str> {
+        match self.configured(member) {
+            Some(configured) => configured.certificate.as_deref(),
+            None => self.introduction_of(member)?.certificate.as_deref(),
+        }
+    }
+
+    fn is_bound_otherwise(&self, member: MemberId, shown: Option<&Arc<str>>) -> bool {
+        let bound = self.bound_certificate(member);
+        bound.is_some_and(|bound| shown.is_none_or(|shown| **shown != *bound))
+    }
+
+    fn refused(&mut self, from: MemberId, certificate: Option<&Arc<str>>, kind: Kind) {
+        let is_news = self.rights.refused.refused(self.turns.now, from);
+        lock(&self.links.shared.status).refused_messages = self.rights.refused.count();
+        if !is_news {
+            return;
+        }
+        let why = match self.bound_certificate(from) {
+            Some(bound) if self.is_bound_otherwise(from, certificate) => {
+                let shown = certificate.map_or("none", |shown| &**shown);
+                format!(
+                    "its connection shows the certificate '{shown}', and the member is bound to \
+                     '{bound}'. If its certificate was replaced, issue one with the former \
+                     subject; otherwise another process uses the member's identity"
+                )
+            }
+            _ => "it is not in the group, as far as this member knows. If it should be, look at \
+                  its own log; otherwise find out which process connects to this port"
+                .to_owned(),
+        };
+        let name = self.name_of(from);
+        self.log(
+            Level::Warning,
+            format!("refusing messages of {name} (the first is {kind:?}): {why}"),
+        );
+    }
+
+    /// Remembers the certificate of a member that is bound to none, for the leader to bind it.
+    fn note_certificate(&mut self, from: MemberId, certificate: Option<&Arc<str>>) {
+        if let Some(certificate) = certificate
+            && self.bound_certificate(from).is_none()
+        {
+            self.rights.unbound.insert(from, certificate.clone());
+        }
+    }
+
+    // --- introductions -----------------------------------------------------------------------
+
+    /// Introduces the members of this member's configuration to one of them.
+    pub(in crate::driver) fn introduce_to(&self, member: MemberId) {
+        if self.is_configured(member) {
+            let introduction = PeerMessage::Introduction(self.introduction());
+            self.send(member, introduction);
+        }
+    }
+
+    fn introduction(&self) -> Introduction {
+        let config = self.core.config();
+        let members = config.config.members.iter();
+        let members = members.map(|(id, member)| IntroducedMember {
+            member: *id,
+            address: member.address.clone(),
+            certificate: member.certificate.clone(),
+        });
+        Introduction {
+            index: config.index,
+            members: members.collect(),
+        }
+    }
+
+    /// A member names the members of its configuration. If this member's is newer, it answers with
+    /// that: a member without a leader asks in this way who may lead.
+    pub(in crate::driver) fn handle_introduction(
+        &mut self,
+        from: MemberId,
+        introduction: Introduction,
+    ) {
+        if introduction.index < self.core.config().index {
+            self.introduce_to(from);
+        }
+        let committed = self.committed_config();
+        let named = introduction.members.clone();
+        let acquaintances = &mut self.rights.acquaintances;
+        if !acquaintances.introduced_by(from, introduction, committed) {
+            return;
+        }
+        for introduced in named {
+            if introduced.member != self.identity.me.member {
+                self.links
+                    .peers
+                    .connect(introduced.member, &introduced.address);
+            }
+        }
+        self.publish_known();
+    }
+
+    /// The slow work: forgets what this member's own log says better, and looks for a leader that
+    /// this member does not know.
+    pub(in crate::driver) fn rights_tick(&mut self) {
+        if self.has_found_group() {
+            self.rights.acquaintances.found_group();
+        }
+        if self.core.leader().is_none() {
+            let members = self.core.config().config.members.keys();
+            let others = members.filter(|id| **id != self.identity.me.member);
+            others.for_each(|other| self.introduce_to(*other));
+        }
+        let acquaintances = &self.rights.acquaintances;
+        let introducers: BTreeSet<MemberId> = acquaintances
+            .asked()
+            .chain(self.core.config().config.members.keys().copied())
+            .collect();
+        let committed = self.committed_config();
+        self.rights
+            .acquaintances
+            .forget(|by| introducers.contains(&by), committed);
+        let members = &self.core.config().config.members;
+        self.rights.unbound.retain(|id, _| {
+            let member = members.get(id);
+            member.is_some_and(|member| member.certificate.is_none())
+        });
+        self.publish_known();
+    }
+
+    // --- what the network is told ------------------------------------------------------------
+
+    /// Tells the network which members may exchange messages with this one.
+    pub(in crate::driver) fn publish_known(&self) {
+        let latest = &self.core.config().config;
+        let committed = self.core.config_at(self.core.commit_index());
+        let committed = committed.map(|at| &at.config);
+        let acquaintances = &self.rights.acquaintances;
+        let configured = [Some(latest), committed].into_iter().flatten();
+        let ids = configured
+            .flat_map(|config| config.members.keys().copied())
+            .chain(acquaintances.all_introduced())
+            .chain(acquaintances.asked())
+            .chain(self.core.leader())
+            // They are asked next.
+            .chain(self.membership.join.contacts());
+        let known = ids
+            .filter(|id| *id != self.identity.me.member)
+            .map(|id| {
+                let certificate = self.bound_certificate(id).map(str::to_owned);
+                (id, KnownPeer { certificate })
+            })
+            .collect::<BTreeMap<_, _>>();
+        self.links.peers.set_known(&known);
+    }
+
+    /// Whether a connection to this member is worth keeping.
+    pub(in crate::driver) fn is_wanted(&self, member: MemberId) -> bool {
+        let acquaintances = &self.rights.acquaintances;
+        self.is_configured(member)
+            || acquaintances.is_asked(member)
+            || self.introduction_of(member).is_some()
+            || self.is_searching() && self.membership.join.is_contact(member)
+    }
+
+    /// Whether this member is looking for its group: it has not joined, or has lost it.
+    pub(in crate::driver) fn is_searching(&self) -> bool {
+        !self.membership.join.is_completed() || self.core.leader().is_none()
+    }
+
+    // --- identity ----------------------------------------------------------------------------
+
+    /// A member says that another process has this member's identity.
+    pub(in crate::driver) fn duplicate_identity(&mut self, by: MemberId, text: &str) {
+        let me = self.identity.me.member;
+        let config = &self.core.config().config;
+        let others = config.voters().filter(|id| *id != me);
+        let report = self
+            .rights
+            .duplicate_identity
+            .reported(self.turns.now, by, others);
+        match report {
+            Report::Nothing => {}
+            Report::TooFew => {
+                let name = self.name_of(by);
+                let text = format!(
+                    "{name} says that another process has this member's identity. This member \
+                     stops if most of the other voters say so. {text}"
+                );
+                self.log(Level::Warning, text);
+            }
+            Report::Enough => self.fail(text),
+        }
+    }
+
+    /// As the leader: binds members to the certificates that they show, for instance after the
+    /// group has moved to certificates. One at a time; the next tick continues.
+    pub(in crate::driver) fn bind_certificates(&mut self) {
+        let config = &self.core.config().config;
+        if config.protocol < CERTIFICATES_SINCE {
+            return;
+        }
+        let unbound = self.rights.unbound.iter().find_map(|(id, certificate)| {
+            let member = config.members.get(id)?;
+            member
+                .certificate
+                .is_none()
+                .then_some((*id, member, certificate))
+        });
+        let Some((id, member, certificate)) = unbound else {
+            return;
+        };
+        let change = ConfigChange::Update {
+            id,
+            name: member.name.clone(),
+            address: member.address.clone(),
+            versions: member.versions,
+            certificate: Some(certificate.to_string()),
+        };
+        // Refused while another change is under way: the next tick tries again.
+        let _ = self.core.change_config(self.now(), change);
+    }
+}

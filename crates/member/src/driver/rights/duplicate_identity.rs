@@ -1,0 +1,96 @@
+//! Members that say that another process has this member's identity.
+//!
+//! Two processes of one identity would vote twice, so one of them has to stop. But a member that
+//! stops at the word of one other can be stopped by that one: a broken or hostile member must not
+//! end the others one by one. A majority of the other voters has to say so, and at the same time.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use synod_consensus::{MemberId, Time};
+
+/// What a member said so long ago does not count any more: it would say so again.
+const WINDOW: Duration = Duration::from_secs(10);
+
+/// What a further report means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Report {
+    /// Not from a voter, or not the first of this voter within the window.
+    Nothing,
+    /// Too few say so.
+    TooFew,
+    /// This member has to stop.
+    Enough,
+}
+
+/// The component that counts them.
+#[derive(Default)]
+pub(in crate::driver) struct DuplicateIdentity {
+    reports: BTreeMap<MemberId, Time>,
+}
+
+impl DuplicateIdentity {
+    /// `by` says so. `others` are the voters of the configuration without this member.
+    pub(super) fn reported(
+        &mut self,
+        now: Time,
+        by: MemberId,
+        others: impl Iterator<Item = MemberId>,
+    ) -> Report {
+        self.reports.retain(|_, at| now.since(*at) < WINDOW);
+        let (mut voters, mut reporters, mut is_voter) = (0, 0, false);
+        for voter in others {
+            voters += 1;
+            is_voter |= voter == by;
+            reporters += usize::from(voter == by || self.reports.contains_key(&voter));
+        }
+        if !is_voter {
+            return Report::Nothing;
+        }
+        let is_new = self.reports.insert(by, now).is_none();
+        match (2 * reporters > voters, is_new) {
+            (true, _) => Report::Enough,
+            (false, true) => Report::TooFew,
+            (false, false) => Report::Nothing,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: u64) -> Time {
+        Time(7).plus(Duration::from_secs(seconds))
+    }
+
+    fn report(state: &mut DuplicateIdentity, seconds: u64, by: u64, others: u64) -> Report {
+        state.reported(at(seconds), MemberId(by), (1..=others).map(MemberId))
+    }
+
+    #[test]
+    fn majority_of_the_other_voters_within_ten_seconds_is_enough() {
+        let mut state = DuplicateIdentity::default();
+        assert_eq!(report(&mut state, 0, 1, 4), Report::TooFew);
+        assert_eq!(report(&mut state, 1, 1, 4), Report::Nothing, "again");
+        assert_eq!(report(&mut state, 2, 2, 4), Report::TooFew, "half");
+        assert_eq!(report(&mut state, 3, 3, 4), Report::Enough);
+        assert_eq!(report(&mut state, 13, 4, 4), Report::TooFew, "too late");
+    }
+
+    #[test]
+    fn in_a_group_of_two_the_other_one_is_enough() {
+        let mut state = DuplicateIdentity::default();
+        assert_eq!(report(&mut state, 0, 1, 1), Report::Enough);
+    }
+
+    #[test]
+    fn process_that_does_not_vote_is_not_counted() {
+        let mut state = DuplicateIdentity::default();
+        for by in [0, 3, 9] {
+            assert_eq!(report(&mut state, 0, by, 2), Report::Nothing);
+        }
+        assert_eq!(report(&mut state, 0, 9, 0), Report::Nothing);
+        assert_eq!(report(&mut state, 0, 1, 2), Report::TooFew);
+    }
+}
