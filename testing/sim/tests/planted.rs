@@ -106,6 +106,12 @@ fn effects_of_a_stopped_driver_are_found() {
 }
 
 #[test]
+fn strangers_that_are_listened_to_are_found() {
+    are_found(&[Bug::StrangerMayVote, Bug::StrangerMayPropose]);
+    are_found(&[Bug::HeardFromStrangers]);
+}
+
+#[test]
 fn cut_damage_is_found() {
     are_found(&[Bug::CutDamage]);
 }

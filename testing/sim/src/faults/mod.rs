@@ -8,6 +8,7 @@
 //! * disks: full, slow, failing syncs; lost or damaged as far as [`fault_atlas::FaultAtlas`]
 //!   allows;
 //! * operators: membership, leader transfers, weights, purges, versions (`operators.rs`);
+//! * strangers: processes outside the group that speak its protocol (`strangers.rs`);
 //! * scenes: faults of several steps at the worst moment for one rule (`scenes.rs`);
 //! * at the end, sometimes, the loss of most voters (`quorum_loss.rs`).
 
@@ -17,6 +18,7 @@ mod operators;
 mod quorum_loss;
 pub(crate) mod scenes;
 mod stated_floors;
+pub(crate) mod strangers;
 mod two_histories;
 mod versions;
 

@@ -19,6 +19,7 @@ pub(crate) mod recovery;
 pub(crate) mod repair;
 pub(crate) mod retained;
 pub(crate) mod seqno;
+pub(crate) mod strangers;
 pub(crate) mod versions;
 
 use std::fmt;

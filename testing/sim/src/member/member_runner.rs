@@ -103,6 +103,12 @@ impl World {
 
     // --- effects ----------------------------------------------------------------------------
 
+    /// Takes the effects of the process since the last call, for a check that there are none.
+    pub(crate) fn take_effects(&mut self, id: MemberId) -> Vec<RecordedEffect> {
+        let process = self.process(id);
+        std::iter::from_fn(|| process.effects.next()).collect()
+    }
+
     /// Checks and performs, in order, the effects of the process since the last call.
     pub(crate) fn perform_effects(&mut self, id: MemberId) {
         let mut failed = None;

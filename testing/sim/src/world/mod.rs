@@ -20,6 +20,7 @@ use synod_consensus::{Core, GroupId, LogIndex, MemberId, Seqno, Time};
 
 use crate::clients::Transaction;
 use crate::faults::scenes::{LateCandidate, SceneStep};
+use crate::faults::strangers::Strangers;
 use crate::invariants::{Checked, Invariants, Violation};
 use crate::member::{Node, Process};
 use crate::options::{Fault, Options};
@@ -137,6 +138,8 @@ pub(crate) struct World {
     pub(crate) late_candidate: Option<LateCandidate>,
     /// Until then clients only read.
     pub(crate) quiet_until_us: u64,
+    /// Processes outside the group.
+    pub(crate) strangers: Strangers,
     queue: BTreeMap<(u64, u64), Event>,
     events: u64,
 }
@@ -164,6 +167,7 @@ impl World {
             reconnecting: BTreeSet::new(),
             late_candidate: None,
             quiet_until_us: 0,
+            strangers: Strangers::new(seed),
             queue: BTreeMap::new(),
             events: 0,
         }

@@ -76,6 +76,7 @@ impl World {
             Ok(message) => message,
             Err(why) => return self.report_garbled(from, why),
         };
+        self.overheard(&message);
         let term = protocol(&message).map_or(Default::default(), |message| message.term);
         let (kind, index) = (kind_of(&message), index_of(&message));
         self.note(
