@@ -95,6 +95,7 @@ fn consensus(status: &NodeStatus) -> ConsensusStatus {
         log_first_seqno: status.first_seqno.0,
         voters: status.members.iter().filter(|m| m.voter).count() as u64,
         leader_weight: status.leader_weight.get(),
+        refused_messages: status.refused_messages,
     }
 }
 

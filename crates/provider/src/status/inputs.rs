@@ -119,6 +119,8 @@ pub struct ConsensusStatus {
     pub voters: u64,
     /// The option `synod.leader_weight`, 0 to 100.
     pub leader_weight: u8,
+    /// Messages refused because their senders have no right to them.
+    pub refused_messages: u64,
 }
 
 /// Counters since the server's start, or since the last `FLUSH STATUS`.

@@ -591,6 +591,14 @@ pub const VARIABLES: [Variable; 64] = [
         reading: Reading::Int(|s| i64::from(s.consensus.leader_weight)),
         text: "This member's `synod.leader_weight`, 0 to 100.",
     },
+    Variable {
+        section: Section::Own,
+        name: "synod_refused_messages",
+        reading: Reading::Int(|s| signed(s.consensus.refused_messages)),
+        text: "Messages refused since the start, because their senders have no right to them \
+         ([rights.md](rights.md)). A few are normal when members come and go; if it grows, the \
+         error log names the senders.",
+    },
 ];
 
 #[cfg(test)]
