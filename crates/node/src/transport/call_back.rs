@@ -8,7 +8,7 @@
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::sync::{Arc, Weak};
 
-use synod_member::{Event, Level, lock};
+use synod_member::{Level, lock};
 
 use super::Transport;
 use super::crowd::{Source, first_to_leave};
@@ -25,13 +25,6 @@ impl Transport {
     pub(super) fn called_by(self: &Arc<Self>, caller: &AdmittedCaller) {
         let (member, address) = (caller.hello.member, &caller.hello.address);
         let is_authenticated = caller.is_authenticated();
-        if is_authenticated {
-            self.send_event(Event::MemberFound {
-                member,
-                address: address.clone(),
-                group: caller.hello.group,
-            });
-        }
         if !self.known.has(member) {
             self.call_back(caller, is_authenticated);
         } else if caller.presence.is_alone() && !self.calls(member, address) {
