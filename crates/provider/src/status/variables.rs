@@ -167,7 +167,7 @@ fn signed(number: u64) -> i64 {
 }
 
 /// All variables, in the order in which they are shown.
-pub const VARIABLES: [Variable; 64] = [
+pub const VARIABLES: [Variable; 65] = [
     // Position and versions.
     Variable {
         section: Section::Position,
