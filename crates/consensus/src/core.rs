@@ -158,9 +158,10 @@ impl Core {
     /// A restarted voter does not know which leader it has promised to. So it waits one promise
     /// before it votes (Raft dissertation, section 6.4.1, on leases: a promise must survive the
     /// restart). Its timing may have been another one before; no lease counts on more than
-    /// [`Timing::lease_max_us`] of a promise, so it waits as long as that at least. The only voter of a group becomes a candidate right after that, and not before. A
-    /// leader that removes itself from the voters leads until that is committed (section 4.2.2), so
-    /// even the only voter may have promised to another member.
+    /// [`Timing::lease_max_us`] of a promise, so it waits as long as that at least. The only voter
+    /// of a group becomes a candidate right after that, and not before. A leader that removes
+    /// itself from the voters leads until that is committed (section 4.2.2), so even the only voter
+    /// may have promised to another member.
     ///
     /// # Panics
     ///

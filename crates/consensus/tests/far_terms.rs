@@ -68,7 +68,7 @@ impl Group {
             let now = self.now;
             self.core(message.to).handle_message(now, message);
         }
-        // What they answer is lost: nobody else learns of the term.
+        // What they answer is lost: no other core learns of the term.
         for core in &mut self.cores {
             while let Some(effect) = core.poll_effect() {
                 if let Effect::Write { ticket, .. } = effect {

@@ -4,8 +4,8 @@
 //!
 //! A group that begins with a new database has an empty log, and its first entry is the first
 //! configuration (`Core::bootstrap`). A group that begins from a database with a position has a log
-//! that begins *after* that position, as if entries up to it had been purged: its base is entry 1 of
-//! term 1, with the first configuration and the database's seqno. The leader therefore sends the
+//! that begins *after* that position, as if entries up to it had been purged: its base is entry 1
+//! of term 1, with the first configuration and the database's seqno. The leader therefore sends the
 //! base to every member that joins with an empty log, as to all members that lack purged entries.
 //! (An empty log with another seqno would contradict a joiner's empty log, whose seqno is zero.)
 

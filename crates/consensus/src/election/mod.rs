@@ -153,8 +153,8 @@ impl Core {
     }
 
     /// Whether the present leader may have ordered this member to be a candidate in this term
-    /// (dissertation, section 3.10). The order goes to a voter, which stands in the next term, and a
-    /// leader knows whether it has given one. Where that is not known, as where this member lacks
+    /// (dissertation, section 3.10). The order goes to a voter, which stands in the next term, and
+    /// a leader knows whether it has given one. Where that is not known, as where this member lacks
     /// the configuration or the term of that leader, the answer is no: such a vote only waits for
     /// the promise to end.
     fn may_be_ordered(&self, candidate: MemberId, term: Term) -> bool {

@@ -5,7 +5,8 @@
 //!
 //! Sources: Raft, sections 5.3 (log replication) and 5.4.2 (committing by counting only in the own
 //! term); Ongaro's dissertation, sections 6.2 (a leader that lost its quorum steps down), 6.4.1
-//! (lease; see [`super::lease`]), 10.2.1 (writing to the own disk in parallel), 10.2.2 (batching and pipelining).
+//! (lease; see [`super::lease`]), 10.2.1 (writing to the own disk in parallel), 10.2.2 (batching
+//! and pipelining).
 
 use std::collections::BTreeMap;
 

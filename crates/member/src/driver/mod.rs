@@ -308,8 +308,8 @@ impl Driver {
         }
     }
 
-    /// A message of another process. Its right to send it comes first: what is refused there changes
-    /// nothing.
+    /// A message of another process. Its right to send it comes first: what is refused there
+    /// changes nothing.
     fn handle_peer(&mut self, from: MemberId, certificate: Option<Arc<str>>, message: PeerMessage) {
         if !self.may_send(from, certificate.as_ref(), &message) {
             return;

@@ -128,7 +128,8 @@ proptest! {
         prop_assert_eq!(PeerMessage::decode(NEWEST, frame), Ok(message));
     }
 
-    /// Version 1 has no certificates, and its replies promise nothing. All else survives in it, too.
+    /// Version 1 has no certificates, and its replies promise nothing. All else survives in it,
+    /// too.
     #[test]
     fn version_1_lacks_what_version_2_adds_and_nothing_else(message in peer_message()) {
         let frame = parse(&frame_bytes_of(1, &message));
