@@ -86,6 +86,9 @@ fn check_replicates(cluster: &TestCluster) -> Outcome {
         1,
         "CREATE OR REPLACE TABLE e2e_data.t (id INT PRIMARY KEY, v LONGTEXT)",
     )?;
+    // A write does not wait until its server has the table.
+    let there = "SET wsrep_sync_wait = 1; SELECT COUNT(*) FROM e2e_data.t";
+    cluster.rows(2, there)?;
     // Longer than a record of TLS, and than a chunk of the log.
     cluster.execute(
         2,
