@@ -12,6 +12,7 @@
 //!   tables hold every acknowledged row and no refused one.
 //! - [`agreement`]: a check that all nodes hold the same tables, definitions and accounts.
 //! - [`sysbench`], [`tpcc`]: loads made by others.
+//! - [`small_disk`]: a file system that a test may fill.
 //! - [`usage`]: processor time and memory of a server.
 //!
 //! Every wait is for a condition and has a bound. Servers die with the test program, however it
@@ -25,6 +26,7 @@ pub mod failure;
 pub mod harness;
 pub mod monitor;
 pub mod place;
+pub mod small_disk;
 pub mod sysbench;
 pub mod tpcc;
 pub mod usage;

@@ -10,6 +10,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use mysql::prelude::Queryable;
+use synod_e2e::small_disk::SmallDisk;
 use synod_e2e::{Failure, Outcome, TestCluster, Why, ensure, place};
 use synod_local_cluster::wait_for;
 
@@ -275,30 +276,6 @@ fn server_without_innodb_is_refused() -> Outcome {
     })
 }
 
-/// A file system of its own, gone with the value.
-struct SmallDisk(PathBuf);
-
-impl SmallDisk {
-    /// `None` where this user may not mount.
-    fn mount(dir: PathBuf, bytes: u64) -> Outcome<Option<SmallDisk>> {
-        std::fs::create_dir_all(&dir).why("making the mount point")?;
-        let options = format!("size={bytes},mode=0777");
-        let mounted = Command::new("mount")
-            .args(["-t", "tmpfs", "-o", &options, "tmpfs"])
-            .arg(&dir)
-            .output()
-            .is_ok_and(|output| output.status.success());
-        Ok(mounted.then_some(SmallDisk(dir)))
-    }
-}
-
-impl Drop for SmallDisk {
-    fn drop(&mut self) {
-        // Lazily: a server that is being killed may still have files there.
-        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
-    }
-}
-
 #[test]
 fn full_log_disk_stops_one_member_and_not_the_others() -> Outcome {
     if place::is_galera() {
@@ -311,7 +288,7 @@ fn full_log_disk_stops_one_member_and_not_the_others() -> Outcome {
         return Ok(());
     };
     let own = cluster.settings_mut().overrides.entry(3).or_default();
-    let log_dir = disk.0.display().to_string();
+    let log_dir = disk.path().display().to_string();
     own.provider_options = Some(format!("synod.log_dir={log_dir};synod.log_segment_size=1M"));
     cluster.up(&|_, _| ()).why("starting the cluster")?;
     cluster.create_account()?;

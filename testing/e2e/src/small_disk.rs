@@ -1,0 +1,65 @@
+//! A small file system for a test that fills it.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::failure::{Outcome, Why};
+
+/// A file system of its own, gone with the value.
+#[derive(Debug)]
+pub struct SmallDisk(PathBuf);
+
+impl SmallDisk {
+    /// Mounts one of so many bytes; `None` where this user may not mount.
+    ///
+    /// # Errors
+    /// When the mount point cannot be made.
+    pub fn mount(dir: PathBuf, bytes: u64) -> Outcome<Option<SmallDisk>> {
+        std::fs::create_dir_all(&dir).why("making the mount point")?;
+        let options = format!("size={bytes},mode=0777");
+        let mounted = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", &options, "tmpfs"])
+            .arg(&dir)
+            .output()
+            .is_ok_and(|output| output.status.success());
+        Ok(mounted.then_some(SmallDisk(dir)))
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// Fills it: nothing more can be written until [`SmallDisk::clear`].
+    ///
+    /// # Errors
+    /// When there is no file to write to.
+    pub fn fill(&self) -> Outcome {
+        let mut file = std::fs::File::create(self.filler()).why("making the file that fills")?;
+        // Ends with the error that is wanted.
+        let _ = std::io::copy(&mut std::io::repeat(1), &mut file);
+        Ok(())
+    }
+
+    /// Gives back what [`SmallDisk::fill`] took.
+    ///
+    /// # Errors
+    /// When the file cannot be removed.
+    pub fn clear(&self) -> Outcome {
+        match std::fs::remove_file(self.filler()) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+            removed => removed.why("removing the file that fills"),
+        }
+    }
+
+    fn filler(&self) -> PathBuf {
+        self.0.join("filler")
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        // Lazily: a server that is being killed may still have files there.
+        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
+    }
+}
