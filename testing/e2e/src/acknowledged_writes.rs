@@ -2,8 +2,11 @@
 //! tables against these answers.
 //!
 //! Each answer has a rule. *Acknowledged*: the row is on every node. *Refused* (a conflict, rolled
-//! back by the server): the row is on no node. *Unknown* (connection lost, node not ready,
-//! timeout): the row may be there or not, but the same on every node (`agreement`).
+//! back by the server): the row is on no node, and never will be: an application would repeat the
+//! transaction. *Unknown* (connection lost, node not ready, timeout): the row may be there or not,
+//! but the same on every node (`agreement`).
+//!
+//! The table takes an id twice. So a transaction that was executed twice, by whomever, shows.
 //!
 //! This is not the judgement of `synod-oracle`. That crate needs the whole history of each
 //! database, with positions and snapshots, which SQL tables do not show; it judges order, lost
@@ -29,6 +32,21 @@ const REFUSALS: [u16; 3] = [1213, 1205, 1020];
 const RETRY_AFTER: Duration = Duration::from_millis(20);
 /// Ids of one writer begin at its number times this.
 const IDS_PER_WRITER: u64 = 1 << 32;
+/// Rows that conflicting writers fight for.
+const HOT_ROWS: u64 = 8;
+
+/// What a writer does with each of its ids.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Style {
+    /// Inserts a row, in a statement that commits by itself. The server may repeat it.
+    Alone,
+    /// Inserts a row, changes one that others change as well, and inserts into the range of
+    /// [`Style::Locking`], in one transaction.
+    Conflicting,
+    /// Locks a range without changing it, and inserts a row, in one transaction. An insert into the
+    /// range aborts it by force on its own server, and is no conflict to the group.
+    Locking,
+}
 
 /// The answers that one writer got.
 #[derive(Debug, Default, Clone)]
@@ -66,25 +84,47 @@ impl Writers {
         nodes: &[u8],
         per_node: u64,
     ) -> Outcome<Writers> {
+        let mut writers = Writers::prepare(cluster, name)?;
+        for node in nodes {
+            writers.add(cluster, *node, per_node, Style::Alone);
+        }
+        Ok(writers)
+    }
+
+    /// Makes the empty table `e2e_data.NAME`, and the rows that are fought for.
+    ///
+    /// # Errors
+    /// When the tables cannot be made.
+    pub fn prepare(cluster: &TestCluster, name: &str) -> Outcome<Writers> {
         let table = format!("e2e_data.{name}");
-        let columns = "id BIGINT UNSIGNED PRIMARY KEY, node INT, payload VARCHAR(100)";
-        cluster.execute(1, &format!("CREATE OR REPLACE TABLE {table} ({columns})"))?;
-        let mut writers = Writers {
+        let columns = "place BIGINT AUTO_INCREMENT PRIMARY KEY, id BIGINT UNSIGNED, node INT, \
+                       payload VARCHAR(100), KEY (id)";
+        let hot = format!("{table}_hot");
+        for sql in [
+            format!("CREATE OR REPLACE TABLE {table} ({columns})"),
+            format!("CREATE OR REPLACE TABLE {hot} (id INT PRIMARY KEY, changes BIGINT)"),
+            format!("CREATE OR REPLACE TABLE {table}_range (id SERIAL)"),
+            format!("INSERT INTO {hot} SELECT seq, 0 FROM e2e_data.seq_1_to_{HOT_ROWS}"),
+        ] {
+            cluster.execute(1, &sql)?;
+        }
+        Ok(Writers {
             table,
             stop: Arc::default(),
             count: Arc::default(),
             records: Vec::new(),
             threads: Vec::new(),
-        };
-        for node in nodes {
-            for _ in 0..per_node {
-                writers.add(*node, cluster.port(*node));
-            }
-        }
-        Ok(writers)
+        })
     }
 
-    fn add(&mut self, node: u8, port: u16) {
+    /// Starts `count` writers on a node.
+    pub fn add(&mut self, cluster: &TestCluster, node: u8, count: u64, style: Style) {
+        for _ in 0..count {
+            self.add_one(node, cluster.port(node), style);
+        }
+    }
+
+    fn add_one(&mut self, node: u8, port: u16, style: Style) {
         let record = Arc::new(Mutex::new(Record {
             node,
             ..Record::default()
@@ -95,6 +135,7 @@ impl Writers {
             stop: Arc::clone(&self.stop),
             count: Arc::clone(&self.count),
             record: Arc::clone(&record),
+            style,
             next_id: (self.records.len() as u64 + 1) * IDS_PER_WRITER,
         };
         self.records.push(record);
@@ -181,6 +222,7 @@ struct Writer {
     stop: Arc<AtomicBool>,
     count: Arc<AtomicU64>,
     record: Arc<Mutex<Record>>,
+    style: Style,
     next_id: u64,
 }
 
@@ -217,12 +259,7 @@ impl Writer {
     fn insert(&mut self, mut connection: Conn) -> Option<Conn> {
         let id = self.next_id;
         self.next_id += 1;
-        let node = read(&self.record).node;
-        let sql = format!(
-            "INSERT INTO {} VALUES ({id}, {node}, REPEAT('x', 80))",
-            self.table
-        );
-        let outcome = connection.query_drop(sql);
+        let outcome = self.write(&mut connection, id);
         let mut record = read(&self.record);
         match outcome {
             Ok(()) => {
@@ -232,7 +269,9 @@ impl Writer {
             }
             Err(mysql::Error::MySqlError(error)) if REFUSALS.contains(&error.code) => {
                 record.refused.push(id);
-                Some(connection)
+                drop(record);
+                // Of some errors only the statement was rolled back.
+                connection.query_drop("ROLLBACK").ok().map(|()| connection)
             }
             Err(error) => {
                 record.unknown.push(id);
@@ -242,6 +281,35 @@ impl Writer {
                 None
             }
         }
+    }
+}
+
+impl Writer {
+    fn write(&self, connection: &mut Conn, id: u64) -> mysql::Result<()> {
+        let (table, node) = (&self.table, read(&self.record).node);
+        let insert = format!(
+            "INSERT INTO {table} (id, node, payload) VALUES ({id}, {node}, REPEAT('x', 80))"
+        );
+        let statements = match self.style {
+            Style::Alone => return connection.query_drop(insert),
+            Style::Conflicting => {
+                let hot = 1 + id % HOT_ROWS;
+                vec![
+                    insert,
+                    format!("INSERT INTO {table}_range VALUES ()"),
+                    format!("UPDATE {table}_hot SET changes = changes + 1 WHERE id = {hot}"),
+                ]
+            }
+            Style::Locking => vec![
+                format!("SELECT id FROM {table}_range WHERE id > {IDS_PER_WRITER} FOR UPDATE"),
+                insert,
+            ],
+        };
+        connection.query_drop("START TRANSACTION")?;
+        for sql in statements {
+            connection.query_drop(sql)?;
+        }
+        connection.query_drop("COMMIT")
     }
 }
 
@@ -262,7 +330,8 @@ impl Report {
             .sum()
     }
 
-    /// Checks on each of `nodes` that the table has all acknowledged rows and no refused one.
+    /// Checks on each of `nodes` that the table has all acknowledged rows, no refused one, and none
+    /// twice.
     ///
     /// # Errors
     /// Naming the node and the first ids that are wrong.
@@ -275,15 +344,21 @@ impl Report {
             let ids = cluster.rows(*node, &sql)?;
             let there: HashSet<u64> = ids.iter().filter_map(|id| id.parse().ok()).collect();
             self.check_one(*node, &there)?;
+            ensure(there.len() == ids.len(), || {
+                let twice = ids.len() - there.len();
+                format!("node{node} has {twice} rows of {} twice", self.table)
+            })?;
         }
+        eprintln!("  {}: {}", self.table, self.figures());
+        Ok(())
+    }
+
+    /// How many ids had which answer.
+    pub fn figures(&self) -> String {
         let unknown: usize = self.records.iter().map(|record| record.unknown.len()).sum();
         let refused: usize = self.records.iter().map(|record| record.refused.len()).sum();
-        eprintln!(
-            "  {}: {} acknowledged, {refused} refused, {unknown} unknown",
-            self.table,
-            self.acknowledged_count()
-        );
-        Ok(())
+        let acknowledged = self.acknowledged_count();
+        format!("{acknowledged} acknowledged, {refused} refused, {unknown} unknown")
     }
 
     fn check_one(&self, node: u8, there: &HashSet<u64>) -> Outcome {

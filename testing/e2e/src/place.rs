@@ -4,7 +4,8 @@
 //! - `SYNOD_E2E_PROGRAM`: the program `synod` (default `target/release/synod`);
 //! - `SYNOD_E2E_DIR`: where clusters are made (default `target/e2e`, or below `/var/tmp` where
 //!   the servers' user could not reach that);
-//! - `SYNOD_E2E_SECONDS`: how long each standard load runs (default 60).
+//! - `SYNOD_E2E_SECONDS`: how long each standard load runs (default 60);
+//! - `SYNOD_E2E_ROUNDS`: how often a server fails in each way (default 1).
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -42,10 +43,16 @@ pub fn is_galera() -> bool {
 
 /// How long a standard load runs.
 pub fn load_time() -> Duration {
-    let seconds = std::env::var("SYNOD_E2E_SECONDS")
-        .ok()
-        .and_then(|text| text.parse().ok());
-    Duration::from_secs(seconds.unwrap_or(60))
+    Duration::from_secs(number("SYNOD_E2E_SECONDS").unwrap_or(60))
+}
+
+/// How often a server fails in each way.
+pub fn rounds() -> u64 {
+    number("SYNOD_E2E_ROUNDS").unwrap_or(1)
+}
+
+fn number(variable: &str) -> Option<u64> {
+    std::env::var(variable).ok()?.parse().ok()
 }
 
 /// The directory for the cluster called `name`; its parents exist.
