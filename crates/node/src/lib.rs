@@ -36,6 +36,7 @@
 #![forbid(unsafe_code)]
 
 mod admin;
+mod clock;
 mod config;
 mod entropy;
 mod node;

@@ -20,11 +20,12 @@ use synod_member::{
 };
 use synod_wire::{LocalIdentity, OUR_VERSIONS};
 
+use crate::clock::{Clock, StandstillWatch};
 use crate::config::{NodeConfig, NodeError};
 use crate::entropy;
 use crate::node::Node;
 use crate::threads::catch_up::CatchUpThread;
-use crate::threads::core::{Clock, CoreThread, DiskQueues, Incoming};
+use crate::threads::core::{CoreThread, DiskQueues, Incoming};
 use crate::threads::log::LogThread;
 use crate::transport::{DriverNetwork, Security, Transport, TransportStart};
 use crate::wait::{ByteBudget, EventCount};
@@ -132,6 +133,7 @@ impl Node {
         let core = CoreThread {
             driver: Driver::new(start, links, clock.now()),
             clock,
+            standstill: StandstillWatch::new(),
             events: queues.events.1,
             log_moved: self.log_moved.clone(),
             pending_budget: queues.pending_budget,

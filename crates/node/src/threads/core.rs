@@ -5,12 +5,12 @@
 //! thread.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 use synod_consensus::Time;
 use synod_member::{CatchUp, Disk, Driver, Event, Job};
 
+use crate::clock::{Clock, StandstillWatch};
 use crate::wait::{BudgetShare, ByteBudget, EventCount};
 
 /// Events taken in one turn before effects are performed.
@@ -37,28 +37,11 @@ impl From<Event> for Incoming {
     }
 }
 
-/// This node's clock: it starts when the node does.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Clock(Instant);
-
-impl Clock {
-    pub(crate) fn start() -> Clock {
-        Clock(Instant::now())
-    }
-
-    pub(crate) fn now(&self) -> Time {
-        Time(u64::try_from(self.0.elapsed().as_micros()).unwrap_or(u64::MAX))
-    }
-
-    fn instant(&self, at: Time) -> Instant {
-        self.0 + Duration::from_micros(at.0)
-    }
-}
-
 /// What the core thread runs on.
 pub(crate) struct CoreThread {
     pub(crate) driver: Driver,
     pub(crate) clock: Clock,
+    pub(crate) standstill: StandstillWatch,
     /// Everything that happens to this member.
     pub(crate) events: Receiver<Incoming>,
     /// Stopped with this thread, which ends delivery.
@@ -74,7 +57,8 @@ impl CoreThread {
     pub(crate) fn run(mut self) {
         self.driver.begin(self.clock.now());
         while !self.driver.is_stopped() && self.take_events() {
-            self.driver.turn(self.clock.now());
+            let now = self.look_at_the_clocks();
+            self.driver.turn(now);
         }
         self.driver.end();
         self.log_moved.stop();
@@ -86,8 +70,8 @@ impl CoreThread {
 
     /// Waits for events, at most until a turn is due. False if there will be none.
     fn take_events(&mut self) -> bool {
-        let deadline = self.clock.instant(self.driver.wake_at());
-        match self.events.recv_deadline(deadline) {
+        let timeout = self.clock.until(self.driver.wake_at());
+        match self.events.recv_timeout(timeout) {
             Ok(first) => {
                 self.handle(first);
                 let events = self.events.clone();
@@ -103,8 +87,19 @@ impl CoreThread {
 
     fn handle(&mut self, incoming: Incoming) {
         let Incoming { event, share } = incoming;
-        self.driver.handle(self.clock.now(), event);
+        let now = self.look_at_the_clocks();
+        self.driver.handle(now, event);
         drop(share);
+    }
+
+    /// This node's time, which may have stood still: then no lease counts any more, before anything
+    /// else is done.
+    fn look_at_the_clocks(&mut self) -> Time {
+        let now = self.clock.now();
+        if self.standstill.notices(now) {
+            self.driver.clock_stood_still(now);
+        }
+        now
     }
 }
 
