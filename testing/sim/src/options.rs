@@ -80,11 +80,13 @@ pub enum Fault {
     ForcedPrimary,
     /// Members run programs of different versions, which operators upgrade and downgrade.
     Versions,
+    /// Machines are suspended: all their clocks stand still. There are no leases then.
+    Suspend,
 }
 
 impl Fault {
     /// All of them.
-    pub const ALL: [Fault; 30] = [
+    pub const ALL: [Fault; 31] = [
         Fault::Loss,
         Fault::Duplicates,
         Fault::Reordering,
@@ -115,6 +117,7 @@ impl Fault {
         Fault::Weights,
         Fault::ForcedPrimary,
         Fault::Versions,
+        Fault::Suspend,
     ];
 
     /// A short name for reports and for the hash of a run.
@@ -150,6 +153,7 @@ impl Fault {
             Fault::Weights => "weights",
             Fault::ForcedPrimary => "forced leadership",
             Fault::Versions => "mixed versions",
+            Fault::Suspend => "suspended machine",
         }
     }
 }
@@ -187,7 +191,8 @@ pub struct Options {
     pub loggers: usize,
     /// Members with a database that do not want to vote.
     pub learners: usize,
-    /// Timing of the protocol.
+    /// Timing of the protocol. Members have shorter promises and leases, too; with a lease of zero
+    /// no member has one.
     pub timing: Timing,
     /// Limits of the protocol.
     pub limits: Limits,
@@ -410,8 +415,9 @@ fn draw_timing(rng: &mut SmallRng) -> Timing {
     timing(scale, pick(rng, &[20_000, 20_000, 100_000, 1_000_000]))
 }
 
-/// The protocol's times, `scale` times as long as the shortest ones. With a drift of 100 % there is
-/// no lease, so that reads need a round of messages.
+/// The protocol's times, `scale` times as long as the shortest ones: the longest promise and the
+/// longest lease of any member. With a drift of 100 % there is no lease, so that reads need a round
+/// of messages.
 pub(crate) fn timing(scale: u64, clock_drift_ppm: u32) -> Timing {
     let ms = 1_000 * scale;
     Timing {

@@ -58,7 +58,12 @@ impl Profile {
         let mut rng = SmallRng::seed_from_u64(seed ^ 0xf1a_0f1a_0f1a);
         // Too many faults of other kinds hide what a scene is about.
         options.faults.retain(|_| rng.random_bool(0.5));
-        for fault in [Fault::Partition, Fault::OneWay, Fault::Pause] {
+        for fault in [
+            Fault::Partition,
+            Fault::OneWay,
+            Fault::Pause,
+            Fault::Suspend,
+        ] {
             options.faults.remove(&fault);
         }
         options.timing = timing(1, 20_000);

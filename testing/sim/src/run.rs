@@ -31,6 +31,10 @@ use crate::world::{Event, MS, SECOND, World};
 pub fn options_of(seed: u64) -> Options {
     let mut options = Options::draw(&mut SmallRng::seed_from_u64(seed));
     Profile::of(seed).apply(seed, &mut options);
+    if options.has(Fault::Suspend) {
+        // A lease rests on a clock that does not stop.
+        options.timing.lease_us = 0;
+    }
     options
 }
 
@@ -207,6 +211,7 @@ impl World {
             disk,
             process: None,
             epoch: 0,
+            timing: self.options.timing.clone(),
             paused_until_us: 0,
             gone: false,
             database: Database::default(),

@@ -7,7 +7,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use synod_sim::{Coverage, Fault, MessageKind, Note, OptionsError, Text, What, options_of, run};
+use synod_consensus::Timing;
+use synod_sim::{
+    Coverage, Fault, MessageKind, Note, Options, OptionsError, Text, What, options_of, run,
+};
 
 const SEEDS: u64 = 300;
 /// Short, so that there can be many.
@@ -194,6 +197,51 @@ fn logs_keep_what_slow_databases_lack() {
         assert!(passed.coverage.of("transaction acknowledged") > 50);
     }
     assert!(slowed > 0, "no log was ever full");
+}
+
+/// Machines with clients that only read are suspended, and the others go on without them.
+fn with_suspended_machines(seed: u64, has_leases: bool) -> Options {
+    let mut options = options_of(10 * seed);
+    (options.voters, options.loggers, options.learners) = (3, 0, 0);
+    options.faults = [Fault::Suspend].into();
+    options.timing = Timing {
+        heartbeat_us: 20_000,
+        promise_us: 80_000,
+        lease_us: if has_leases { 80_000 } else { 0 },
+        lease_max_us: 80_000,
+        clock_drift_ppm: 20_000,
+        election_timeout_min_us: 100_000,
+        election_timeout_max_us: 200_000,
+        retry_us: 100_000,
+    };
+    (options.delay_us, options.sync_us) = ((100, 400), (100, 600));
+    options.safety_us = 4_000_000;
+    options.fault_interval_us = 250_000;
+    (options.workload.period_us, options.workload.reads) = (5_000, 0.4);
+    options
+}
+
+/// Promise P4: no causal read is stale, also where all clocks of a machine stand still.
+#[test]
+fn suspended_machine_reads_nothing_stale_without_a_lease() {
+    for seed in 1..=10 {
+        let options = with_suspended_machines(seed, false);
+        let passed = run(seed, options, false).unwrap_or_else(|failed| panic!("{failed}"));
+        assert!(passed.coverage.of("suspended machine") > 0);
+        assert_eq!(passed.coverage.of("lease"), 0);
+    }
+}
+
+/// What the documents say of leases is so, and the test above would notice.
+#[test]
+fn suspended_machine_with_a_lease_breaks_a_rule() {
+    let rules = (1..=10).filter_map(|seed| {
+        let options = with_suspended_machines(seed, true);
+        run(seed, options, false).err().map(|failed| failed.rule)
+    });
+    let rules: Vec<String> = rules.collect();
+    let is_expected = |rule: &String| rule.contains("lease") || rule.contains("stale read");
+    assert!(rules.iter().any(is_expected), "{rules:?}");
 }
 
 #[test]

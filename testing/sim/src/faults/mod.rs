@@ -4,7 +4,8 @@
 //!
 //! * processes and machines: any number of crashes, pauses and power cuts;
 //! * network: loss, duplicates, reordering, partitions, slow links;
-//! * clocks: drift and jumps within the bound that leases allow for;
+//! * clocks: drift and jumps within the bound that leases allow for; without leases also clocks
+//!   that stand still while a machine is suspended;
 //! * disks: full, slow, failing syncs; lost or damaged as far as [`fault_atlas::FaultAtlas`]
 //!   allows;
 //! * operators: membership, leader transfers, weights, purges, versions (`operators.rs`);
@@ -96,6 +97,7 @@ impl World {
             }
             Fault::Blackout => self.black_out(live, up),
             Fault::Pause => self.pause(live),
+            Fault::Suspend => self.suspend(live),
             Fault::Wipe => self.wipe(any),
             Fault::SlowDisk => self.slow_down_disk(live),
             Fault::BitRot => self.rot_somewhere(),
@@ -245,9 +247,28 @@ impl World {
 
     fn pause(&mut self, id: MemberId) {
         self.hit(id, Fault::Pause);
+        let until_us = self.draw_pause();
+        self.pause_until(id, until_us);
+    }
+
+    /// The machine stands still with all its clocks, as a virtual machine that is paused does.
+    fn suspend(&mut self, id: MemberId) {
+        self.hit(id, Fault::Suspend);
+        let (now_us, until_us) = (self.now_us, self.draw_pause());
+        let clock = &mut self.node_mut(id).clock;
+        clock.stall(now_us, until_us - now_us);
+        self.settle(id);
+        self.pause_until(id, until_us);
+    }
+
+    /// When a pause that begins now is over.
+    fn draw_pause(&mut self) -> u64 {
         let timing = &self.options.timing;
         let longest = 2 * timing.election_timeout_max_us;
-        let until_us = self.now_us + self.rng.random_range(timing.heartbeat_us..=longest);
+        self.now_us + self.rng.random_range(timing.heartbeat_us..=longest)
+    }
+
+    fn pause_until(&mut self, id: MemberId, until_us: u64) {
         self.node_mut(id).paused_until_us = until_us;
         self.note(id, What::Paused { until_us });
     }

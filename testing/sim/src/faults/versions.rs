@@ -1,7 +1,7 @@
 //! Programs of different versions in one group.
 //!
-//! There is only one protocol version yet. The newer program therefore claims to speak the next
-//! one, too; all messages are still encoded as in version 1.
+//! The old program speaks version 1, the new one version 2, too. Both are the present code; what
+//! the old one sends and reads is encoded in version 1, and so is what a group of version 1 writes.
 
 use synod_consensus::{MemberId, VersionRange};
 
@@ -16,12 +16,14 @@ pub(crate) const OLD: VersionRange = VersionRange { min: 1, max: 1 };
 pub(crate) const NEW: VersionRange = VersionRange { min: 1, max: 2 };
 
 impl World {
-    /// The versions that a new member's program speaks. The old program founds the group.
+    /// The versions that a new member's program speaks. In a mixed group the old program is the
+    /// founder's.
     pub(crate) fn draw_versions(&mut self) -> VersionRange {
-        if self.options.has(Fault::Versions) && !self.nodes.is_empty() && self.chance(0.8) {
-            NEW
-        } else {
+        let is_mixed = self.options.has(Fault::Versions);
+        if is_mixed && (self.nodes.is_empty() || self.chance(0.2)) {
             OLD
+        } else {
+            NEW
         }
     }
 

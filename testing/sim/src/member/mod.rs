@@ -16,7 +16,9 @@ mod turn_checks;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use synod_consensus::{LeaderPreference, LogIndex, MemberId, Seqno, SessionId, VersionRange};
+use synod_consensus::{
+    LeaderPreference, LogIndex, MemberId, Seqno, SessionId, Timing, VersionRange,
+};
 use synod_log::{FaultyFiles, LogReader, MemoryFiles};
 use synod_member::{CatchUp, Deliverer, Driver, Job, Shared, Storage};
 
@@ -36,6 +38,8 @@ pub(crate) struct Node {
     /// Protocol versions that its program speaks.
     pub(crate) versions: VersionRange,
     pub(crate) clock: Clock,
+    /// Timing of its process; operators change it with restarts.
+    pub(crate) timing: Timing,
     pub(crate) files: MemoryFiles,
     pub(crate) faulty: FaultyFiles,
     pub(crate) disk: DiskModel,

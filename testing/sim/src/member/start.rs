@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use synod_consensus::{GroupId, LeaderPreference, MemberId, Seqno, SessionId};
+use synod_consensus::{GroupId, LeaderPreference, MemberId, Seqno, SessionId, Timing};
 use synod_log::{Files, LogOptions, Opened};
 use synod_member::{
     DatabasePosition, Driver, DriverLinks, Event as Input, Host, MemberConfig, OpenError, Shared,
@@ -156,13 +156,23 @@ impl World {
             incoming: String::new(),
             has_data: node.has_data,
             wants_vote: node.wants_vote,
-            timing: self.options.timing.clone(),
+            timing: node.timing.clone(),
             limits: self.options.limits.clone(),
             suspect: self.options.suspect(),
             certification_span: self.options.span_max,
             database,
             versions: node.versions,
         }
+    }
+
+    /// The timing that an operator gives a process. Members' promises and leases differ.
+    fn draw_timing(&mut self) -> Timing {
+        let mut timing = self.options.timing.clone();
+        timing.promise_us = self.draw((timing.promise_us / 2, timing.promise_us));
+        if self.chance(0.3) {
+            timing.lease_us = 0;
+        }
+        timing
     }
 
     fn tuning(&self) -> Tuning {
@@ -195,6 +205,7 @@ impl World {
             seed: rand::Rng::random(&mut self.rng),
             group: GROUP,
         };
+        self.node_mut(id).timing = self.draw_timing();
         let local = self.local(id);
         let host: Arc<dyn Host> = effects.clone();
         let (config, tuning) = (self.member_config(id), self.tuning());

@@ -13,7 +13,6 @@ pub(crate) mod wanted_links;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use bytes::Bytes;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use synod_consensus::{Core, GroupId, LogIndex, MemberId, Seqno, Time};
@@ -27,6 +26,7 @@ use crate::options::{Fault, Options};
 use crate::report::Coverage;
 use crate::trace::{Note, Trace, What};
 use crate::world::net::Network;
+use crate::world::peers::SentFrame;
 use crate::world::wanted_links::WantedLinks;
 
 /// A millisecond, in microseconds.
@@ -45,7 +45,7 @@ pub(crate) enum Event {
         to: MemberId,
         connection: u64,
         group: GroupId,
-        frame: Bytes,
+        frame: SentFrame,
     },
     Turn {
         node: MemberId,
@@ -276,7 +276,7 @@ impl World {
     }
 
     /// Frames that are under way to a member.
-    pub(crate) fn frames_to(&self, id: MemberId) -> impl Iterator<Item = &Bytes> {
+    pub(crate) fn frames_to(&self, id: MemberId) -> impl Iterator<Item = &SentFrame> {
         self.queue.values().filter_map(move |event| match event {
             Event::Arrives { to, frame, .. } if *to == id => Some(frame),
             _ => None,

@@ -1,12 +1,13 @@
 //! Connections between the members: how members find each other, what drivers learn about
 //! connections, and messages as bytes under way.
 //!
-//! Every message is encoded and decoded as in production, so that a wrong codec breaks a run.
+//! Every message is encoded and decoded as in production, in the newest version that both members'
+//! programs speak, so that a wrong codec breaks a run.
 
 use bytes::{Bytes, BytesMut};
 use synod_consensus::{GroupId, MemberId};
 use synod_member::Event as Input;
-use synod_wire::{FrameDecoder, FrameLimits, Lane, OUR_VERSIONS, PeerMessage};
+use synod_wire::{FrameDecoder, FrameLimits, Lane, PeerMessage, choose_version};
 
 use crate::invariants::Violation;
 use crate::trace::What;
@@ -15,6 +16,13 @@ use crate::world::{Event, MS, SECOND, World};
 
 /// Time between two rounds of looking for the group, in microseconds.
 const SEEK_US: u64 = 500 * MS;
+
+/// A message under way, in the version that both ends of its connection speak.
+#[derive(Clone, Debug)]
+pub(crate) struct SentFrame {
+    version: u16,
+    bytes: Bytes,
+}
 
 impl World {
     // --- messages ---------------------------------------------------------------------------
@@ -31,11 +39,15 @@ impl World {
             self.note_lost(to, message);
             return;
         }
-        let frame = match encode(message) {
+        let versions = [from, to].map(|id| self.node(id).versions);
+        let Some(version) = choose_version(versions[1], versions[0]) else {
+            return;
+        };
+        let frame = match encode(version, message) {
             Ok(frame) => frame,
             Err(why) => return self.report_garbled(from, why),
         };
-        let (now_us, bytes) = (self.now_us, frame.len() as u64);
+        let (now_us, bytes) = (self.now_us, frame.bytes.len() as u64);
         let way = (from, to);
         let arrivals = self
             .net
@@ -71,7 +83,13 @@ impl World {
     }
 
     /// A frame from another member arrives.
-    pub(crate) fn arrives(&mut self, from: MemberId, to: MemberId, group: GroupId, frame: &Bytes) {
+    pub(crate) fn arrives(
+        &mut self,
+        from: MemberId,
+        to: MemberId,
+        group: GroupId,
+        frame: &SentFrame,
+    ) {
         let message = match decode(frame) {
             Ok(message) => message,
             Err(why) => return self.report_garbled(from, why),
@@ -219,22 +237,23 @@ impl World {
     }
 }
 
-fn encode(message: &PeerMessage) -> Result<Bytes, String> {
+fn encode(version: u16, message: &PeerMessage) -> Result<SentFrame, String> {
     let mut segments = Vec::new();
     message
-        .encode(OUR_VERSIONS.max, &mut segments)
+        .encode(version, &mut segments)
         .map_err(|error| error.to_string())?;
     let mut frame = BytesMut::with_capacity(segments.iter().map(Bytes::len).sum());
     for segment in segments {
         frame.extend_from_slice(&segment);
     }
-    Ok(frame.freeze())
+    let bytes = frame.freeze();
+    Ok(SentFrame { version, bytes })
 }
 
-pub(crate) fn decode(frame: &Bytes) -> Result<PeerMessage, String> {
+pub(crate) fn decode(frame: &SentFrame) -> Result<PeerMessage, String> {
     let mut decoder = FrameDecoder::new(FrameLimits::default().of(Lane::Bulk));
-    decoder.feed(frame);
+    decoder.feed(&frame.bytes);
     let whole = decoder.next_frame().map_err(|error| error.to_string())?;
     let whole = whole.ok_or("a frame is incomplete")?;
-    PeerMessage::decode(OUR_VERSIONS.max, whole).map_err(|error| error.to_string())
+    PeerMessage::decode(frame.version, whole).map_err(|error| error.to_string())
 }
