@@ -4,6 +4,7 @@
 //! has a second form without the remedy ([`LogError::damage`]), for a member that repairs itself.
 
 use std::io;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -58,18 +59,20 @@ pub enum LogError {
         /// What is there.
         found: String,
     },
-    /// Written by a program with another disk format.
-    #[error("{} has log format {found}, this program reads {supported}; \
-        run the program version that wrote it, \
-        or delete the synod-*.log files in {} to rejoin with a full copy (SST)",
-        path.display(), parent(path).display())]
+    /// Written by a program that knows another version of the format. Nothing is damaged, and
+    /// nothing is changed.
+    #[error("{} was written by another version of this program: its {what} has version {found}, \
+        this program reads {}. Nothing was changed: start this server with the program version \
+        that wrote the file, or a later one", path.display(), versions(known))]
     Version {
         /// The file.
         path: PathBuf,
-        /// The format version of the file.
+        /// What has the version: the log format, or a part with a version of its own.
+        what: &'static str,
+        /// The version in the file.
         found: u32,
-        /// The format version of this program.
-        supported: u32,
+        /// The versions that this program reads, where the log knows them.
+        known: Option<RangeInclusive<u32>>,
     },
     /// The log belongs to another group.
     #[error("the log in {} belongs to group {found}, not to {wanted}; \
@@ -252,6 +255,14 @@ impl LogError {
             path: path.to_owned(),
             source: Arc::new(source),
         }
+    }
+}
+
+fn versions(known: &Option<RangeInclusive<u32>>) -> String {
+    match known {
+        None => "earlier ones only".to_owned(),
+        Some(known) if known.start() == known.end() => known.start().to_string(),
+        Some(known) => format!("{} to {}", known.start(), known.end()),
     }
 }
 

@@ -69,7 +69,7 @@ mod writer;
 
 pub use entry::Entry;
 pub use error::LogError;
-pub use files::{FaultyFiles, Files, MemoryFiles, RealFiles};
+pub use files::{FaultyFiles, Files, MemoryFiles, RealFiles, Space};
 pub use format::control::Identity;
 pub use options::{LogOptions, PAYLOAD_BYTES_MAX, SEGMENT_BYTES_MAX};
 pub use reader::LogReader;

@@ -4,6 +4,8 @@
 
 use std::time::Duration;
 
+use synod_consensus::MemberId;
+
 use crate::LogError;
 
 /// Largest payload of one entry, in bytes. The format's limit; the node's chunks are far smaller.
@@ -26,7 +28,8 @@ pub struct LogOptions {
     /// written.
     pub cache_bytes: u64,
     /// Log size in bytes above which the oldest segments are to be purged. Twice this size is the
-    /// hard bound, see [`crate::LogWriter::retention_point`].
+    /// hard bound, see [`crate::LogWriter::retention_point`]. A log uses up to an eighth less, and
+    /// at most an eighth of its file system.
     pub retain_bytes: u64,
     /// Segments whose newest entry is older than this are to be purged, at any size of the log.
     pub retain_age: Duration,
@@ -48,7 +51,24 @@ impl Default for LogOptions {
     }
 }
 
+/// A log's target size is at most this part of its file system. At twice that, its hard bound, it
+/// takes a quarter.
+const FILE_SYSTEM_SHARE: u64 = 8;
+
 impl LogOptions {
+    /// The target size that fits to a file system of `total` bytes, if the option's does not.
+    pub(crate) fn retain_that_fits(&self, total: u64) -> Option<u64> {
+        let most = total / FILE_SYSTEM_SHARE;
+        (self.retain_bytes > most).then_some(most)
+    }
+
+    /// The target size on one member. It differs between members by up to an eighth: their logs are
+    /// equal, so with equal sizes and equal disks all disks would be full in the same minute.
+    pub(crate) fn spread_retain_bytes(&self, member: MemberId) -> u64 {
+        // Ids are random.
+        self.retain_bytes - self.retain_bytes / 8 / 16 * (member.0 % 16)
+    }
+
     /// Refuses values the format cannot hold.
     pub(crate) fn check(&self) -> Result<(), LogError> {
         if !(SEGMENT_BYTES_MIN..=SEGMENT_BYTES_MAX).contains(&self.segment_bytes) {
@@ -68,5 +88,27 @@ impl LogOptions {
             });
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn logs_of_equal_members_have_different_sizes() {
+        let options = LogOptions::default();
+        let size = |member| options.spread_retain_bytes(MemberId(member));
+        assert_eq!(size(16), 4 << 30);
+        let smallest = size(15);
+        assert!(smallest >= (4 << 30) / 8 * 7, "{smallest}");
+        assert!(smallest < size(14));
+    }
+
+    #[test]
+    fn log_takes_at_most_a_quarter_of_its_file_system() {
+        let options = LogOptions::default();
+        assert_eq!(options.retain_that_fits(32 << 30), None);
+        assert_eq!(options.retain_that_fits(16 << 30), Some(2 << 30));
     }
 }

@@ -40,6 +40,9 @@ pub struct LogWriter {
     buffer: Vec<u8>,
     spare: SpareMaker,
     failed: Option<Arc<LogError>>,
+    /// The last sync ended before a new segment, because the disk is full. Nothing is unknown: what
+    /// is written is durable, the rest is pending.
+    needs_space: bool,
     // Last field: released after everything else is dropped.
     _lock: Box<dyn FileLock>,
 }
@@ -98,6 +101,7 @@ impl LogWriter {
             pending: Vec::new(),
             buffer: Vec::new(),
             failed: None,
+            needs_space: false,
             _lock: parts.lock,
         }
     }
@@ -235,14 +239,25 @@ impl LogWriter {
     /// records exceed a batch (4 MiB) or a segment ends. When it returns, they are *persisted*.
     ///
     /// # Errors
-    /// [`LogError::NoSpace`] or [`LogError::Io`]; afterwards the writer is poisoned.
+    /// [`LogError::NoSpace`] or [`LogError::Io`]; afterwards the writer is poisoned, unless
+    /// [`LogWriter::needs_space`] says that the sync may be tried again.
     pub fn sync(&mut self) -> Result<(), LogError> {
         self.check_usable()?;
         if self.pending.is_empty() {
             return Ok(());
         }
+        self.needs_space = false;
         let done = self.flush();
+        if self.needs_space {
+            return done;
+        }
         self.poison_on_error(done)
+    }
+
+    /// Whether the last sync failed only because the disk has no room for a new segment. After
+    /// [`LogWriter::purge_for_space`] it may be tried again.
+    pub fn needs_space(&self) -> bool {
+        self.needs_space
     }
 
     /// States, by an empty batch, that the last batch is durable. Without that statement, damage to
@@ -431,7 +446,9 @@ impl LogWriter {
     fn next_segment(&mut self, record_bytes: usize) -> Result<(), LogError> {
         let size = segment_size(self.options.segment_bytes, record_bytes);
         let old = &self.active.segment;
-        let file = self.spare.take(size)?;
+        let file = self.spare.take(size).inspect_err(|error| {
+            self.needs_space = matches!(error, LogError::NoSpace { .. });
+        })?;
         let header = SegmentHeader {
             number: old.number + 1,
             id: self
@@ -497,6 +514,14 @@ impl LogWriter {
         self.control.write(&*self.files, self.shared.dir())?;
         self.active.stated_floor = self.active.stated_floor.max(floor);
         Ok(())
+    }
+
+    /// Whether a record waits that removes entries.
+    pub(crate) fn has_pending_removal(&self) -> bool {
+        let removes = |pending: &PendingRecord| {
+            matches!(pending.record, Record::Truncate(_) | Record::Reset(_))
+        };
+        self.pending.iter().any(removes)
     }
 
     /// Whether a sync would write anything.
@@ -579,5 +604,57 @@ fn too_large(base: &LogBase) -> LogError {
         index: base.last.index,
         bytes: base.config.config.members.len() as u64 * 64, // only a hint
         max: crate::format::record::OTHER_BODY_BYTES_MAX as u64,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Log, MemoryFiles};
+    use bytes::Bytes;
+    use std::path::Path;
+    use synod_consensus::{EntryHeader, Origin, Seqno, Term};
+
+    #[test]
+    fn configuration_of_a_later_program_is_no_damage() {
+        let files = MemoryFiles::new(1);
+        let open = |consent: &mut dyn FnMut(&crate::RepairPlan) -> bool| {
+            let (files, options) = (Arc::new(files.clone()), LogOptions::default());
+            Log::open_or_repair(files, Path::new("log"), options, consent)
+        };
+        let mut writer = open(&mut |_| true).unwrap().writer;
+        let header = EntryHeader {
+            term: Term(1),
+            index: LogIndex(1),
+            seqno: Seqno(0),
+            kind: EntryKind::Config,
+            origin: Origin::default(),
+            depends_on: Seqno(0),
+            payload_len: 0,
+            payload_crc: 0,
+        };
+        // Written as a later program does, with an encoding that this one refuses to append.
+        let entry = Entry::new(header, Bytes::from_static(&[99, 0, 0, 0, 0])).unwrap();
+        assert!(writer.append(std::slice::from_ref(&entry)).is_err());
+        let bytes = crate::format::record::entry_record_bytes(entry.payload.len());
+        writer.pending.push(PendingRecord {
+            record: Record::Entry(entry),
+            bytes,
+            tip: None,
+        });
+        writer.sync().unwrap();
+        writer.write_floor().unwrap();
+        drop(writer);
+        let image = files.content(&segment_path(Path::new("log"), 1));
+        let mut asked = false;
+        let refused = open(&mut |_| {
+            asked = true;
+            true
+        });
+        let Err(LogError::Version { what, found, .. }) = refused.map(drop) else {
+            panic!("it is neither cut nor repaired");
+        };
+        assert_eq!((what, found, asked), ("configuration", 99, false));
+        assert_eq!(files.content(&segment_path(Path::new("log"), 1)), image);
     }
 }

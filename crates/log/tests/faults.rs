@@ -85,8 +85,61 @@ fn full_disk_names_directory_and_bytes() {
             }
             other => panic!("{other:?}"),
         }
-        assert!(matches!(writer.sync(), Err(LogError::Poisoned { .. })));
+        // Nothing was written: it may be tried again.
+        assert!(writer.needs_space());
+        writer.sync().unwrap();
+        assert!(!writer.needs_space());
     }
+}
+
+#[test]
+fn write_into_a_segment_that_finds_no_space_poisons_the_log() {
+    let (_, files) = faulty();
+    let mut writer = open(&files).writer;
+    files.plan(once(Op::Write, ErrorKind::StorageFull));
+    writer.append(&actions(1, 1, 1, 100)).unwrap();
+    assert!(matches!(writer.sync(), Err(LogError::NoSpace { .. })));
+    assert!(!writer.needs_space());
+    assert!(matches!(writer.sync(), Err(LogError::Poisoned { .. })));
+}
+
+#[test]
+fn log_on_a_full_disk_continues_after_a_purge() {
+    let files = MemoryFiles::new(1);
+    // Four segments and the control file, which needs room for two of it.
+    files.set_size(264 << 10);
+    let opened = open(&files);
+    let (mut writer, reader) = (opened.writer, opened.reader);
+    let mut index = 0;
+    let refused = loop {
+        index += 1;
+        writer.append(&actions(1, index, index, 10_000)).unwrap();
+        if let Err(error) = writer.sync() {
+            break error;
+        }
+    };
+    assert!(matches!(refused, LogError::NoSpace { .. }), "{refused}");
+    let kept = reader.durable_index();
+    assert!(kept < LogIndex(index) && writer.needs_space());
+    writer
+        .purge_for_space(LogIndex(8), &no_config)
+        .unwrap()
+        .unwrap();
+    writer.sync().unwrap();
+    let first = reader.first_index();
+    assert_eq!(reader.durable_index(), LogIndex(index));
+    // A truncation that is not durable could be what makes a segment useless.
+    writer.truncate(LogIndex(index)).unwrap();
+    assert_eq!(
+        writer.purge_for_space(LogIndex(index), &no_config).unwrap(),
+        None
+    );
+    drop(writer);
+    let again = open(&files.crash(0)).reader;
+    assert_eq!(
+        (again.first_index(), again.last_index()),
+        (first, LogIndex(index))
+    );
 }
 
 #[test]
@@ -342,8 +395,9 @@ fn another_format_version_is_refused_by_name() {
             Err(LogError::Version {
                 path: named,
                 found: 9,
-                supported: 2,
-            }) => assert_eq!(named, path),
+                known: Some(known),
+                ..
+            }) => assert_eq!((named, known), (path, 2..=2)),
             other => panic!("{other:?}"),
         }
     }

@@ -55,6 +55,7 @@ mod certification;
 mod client;
 mod config;
 mod deliver;
+mod disk_space;
 mod driver;
 mod entry_cache;
 #[cfg(feature = "fuzzing")]

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use synod_log::{Files, Log, LogError, LogOptions, Opened, RepairPlan};
 
 use crate::host::{Host, Level};
+use crate::setting::Setting;
 
 /// Why a log was not opened.
 #[derive(Debug, thiserror::Error)]
@@ -47,6 +48,7 @@ pub fn open_log(
     host: &Arc<dyn Host>,
 ) -> Result<Opened, OpenError> {
     let mut is_alone = false;
+    let retain_bytes = options.retain_bytes;
     let opened = Log::open_or_repair(files, dir, options, &mut |plan| {
         is_alone = has_no_other_member(plan, knows_others);
         !is_alone
@@ -60,6 +62,17 @@ pub fn open_log(
     };
     let text = format!("log in {}: {}", dir.display(), opened.report);
     host.log(Level::Info, &text);
+    if let Some(reduced) = opened.report.retain_reduced_to {
+        let setting = host.setting_name(Setting::LogRetainSize);
+        let text = format!(
+            "{setting} is {retain_bytes} bytes, and the log may take twice as much, which is more \
+             than a quarter of the file system of {}: {reduced} bytes are used instead. Members \
+             that are absent for long may need a full copy (SST) sooner; a larger file system for \
+             the log avoids that",
+            dir.display()
+        );
+        host.log(Level::Warning, &text);
+    }
     report_repair(&opened, host);
     Ok(opened)
 }

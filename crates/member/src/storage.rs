@@ -17,10 +17,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime};
 
-use synod_consensus::{ConfigAt, GroupId, HardState, LogBase, LogIndex, Seqno, WriteTicket};
+use synod_consensus::{
+    ConfigAt, EntryKind, GroupId, HardState, LogBase, LogIndex, Seqno, WriteTicket,
+};
 use synod_log::{Entry, LogError, LogReader, LogWriter};
 use synod_planted::planted;
 
+use crate::disk_space::DiskSpaceWatch;
 use crate::host::{Host, Level};
 use crate::setting::Setting;
 use crate::shared::Shared;
@@ -74,6 +77,7 @@ pub enum Job {
 }
 
 /// What a purge must keep of the log.
+#[derive(Clone)]
 pub struct PurgeJob {
     /// Nothing at or after this index is purged, unless the log exceeds its disk bound.
     pub(crate) keep_from: LogIndex,
@@ -83,6 +87,9 @@ pub struct PurgeJob {
     /// Nothing after this index is purged, not even beyond the disk bound. Entries up to it are
     /// committed, and are not lost even if all machines lose power now and a minority its disks.
     pub(crate) purge_limit: LogIndex,
+    /// The last action of the database, which has to be compared with an outcome decision that
+    /// comes next. None while the database is being replaced.
+    pub(crate) compares_after: Option<Seqno>,
     /// The configurations in force at the entries up to `purge_limit`, ascending.
     pub(crate) configs: Vec<ConfigAt>,
 }
@@ -99,6 +106,11 @@ pub struct Storage {
     last_ticket: Option<WriteTicket>,
     /// The last batch is not covered by a durable floor yet.
     floor_due: bool,
+    /// What the log had to keep when that was last said.
+    last_purge: Option<PurgeJob>,
+    /// The base after a purge for space, until it is taken.
+    purged: Option<LogBase>,
+    disk_space: DiskSpaceWatch,
 }
 
 impl Storage {
@@ -117,6 +129,9 @@ impl Storage {
             batch_bytes: 0,
             last_ticket: None,
             floor_due: false,
+            last_purge: None,
+            purged: None,
+            disk_space: DiskSpaceWatch::default(),
         };
         storage.note_size();
         storage
@@ -140,7 +155,10 @@ impl Storage {
     pub fn write(&mut self, job: Job, wall: SystemTime) -> Result<Option<LogBase>, LogError> {
         self.batch_bytes += job_bytes(&job);
         if let Job::Purge(purge) = job {
-            return self.purge(&purge, wall);
+            let base = self.purge(&purge, wall)?;
+            // The newer of the two.
+            let before = self.take_purged();
+            return Ok(base.or(before));
         }
         if let Some(ticket) = self.write_record(job)? {
             self.last_ticket = Some(ticket);
@@ -158,10 +176,63 @@ impl Storage {
         let Some(ticket) = self.last_ticket.take() else {
             return Ok(None);
         };
-        self.writer.sync()?;
+        self.sync_with_room()?;
         self.floor_due = true;
         self.note_size();
         Ok(Some(ticket))
+    }
+
+    /// The base of the log, if a full disk has made a sync purge it; for [`crate::Event::Purged`].
+    pub fn take_purged(&mut self) -> Option<LogBase> {
+        self.purged.take()
+    }
+
+    /// Syncs. If the disk has no room for a new segment, purges what may be purged, and tries
+    /// again.
+    fn sync_with_room(&mut self) -> Result<(), LogError> {
+        loop {
+            match self.writer.sync() {
+                Err(error) if self.writer.needs_space() => {
+                    if !self.make_room()? {
+                        return Err(error);
+                    }
+                }
+                other => return other,
+            }
+        }
+    }
+
+    /// Purges what no other member is known to need, or else what may be lost at all; whether the
+    /// log has become smaller.
+    fn make_room(&mut self) -> Result<bool, LogError> {
+        let Some(purge) = self.last_purge.clone() else {
+            return Ok(false);
+        };
+        let before = self.writer.size_bytes();
+        let limit = purge.purge_limit;
+        for up_to in [self.keep_from(&purge).prev().min(limit), limit] {
+            let config_at = |index| config_in_force(&purge.configs, index);
+            let up_to = self.before_next_decision(&purge, up_to);
+            if let Some(base) = self.writer.purge_for_space(up_to, &config_at)? {
+                self.purged = Some(base);
+            }
+            let freed = before.saturating_sub(self.writer.size_bytes());
+            if freed > 0 {
+                self.note_size();
+                self.log_made_room(freed, up_to);
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    fn log_made_room(&self, freed: u64, up_to: LogIndex) {
+        let text = format!(
+            "the disk of the log is full: entries up to {up_to} were purged early, which freed \
+             {freed} bytes. Members that need them take a full copy (SST). Free some space, or \
+             this member stops when there is nothing left to purge"
+        );
+        self.host.log(Level::Warning, &text);
     }
 
     /// After [`IDLE`] without jobs: covers the last batch by a durable floor, unless it is covered.
@@ -182,7 +253,7 @@ impl Storage {
     /// # Errors
     /// As [`Storage::write`].
     pub fn finish(&mut self) -> Result<(), LogError> {
-        self.writer.sync()
+        self.sync_with_room()
     }
 
     fn note_size(&self) {
@@ -229,16 +300,20 @@ impl Storage {
     }
 
     fn purge(&mut self, purge: &PurgeJob, wall: SystemTime) -> Result<Option<LogBase>, LogError> {
+        self.last_purge = Some(purge.clone());
+        if let Some(text) = self.disk_space.warning(self.writer.space()) {
+            self.host.log(Level::Warning, &text);
+        }
         if self.writer.retention_point(purge.keep_from, wall).is_none() {
             return Ok(None);
         }
+        self.sync_with_room()?;
         let keep_from = self.keep_from(purge);
         let Some(point) = self.writer.retention_point(keep_from, wall) else {
             return Ok(None);
         };
-        let up_to = point.up_to.min(purge.purge_limit);
-        let configs = &purge.configs;
-        let config_at = |index: LogIndex| configs.iter().rev().find(|c| c.index <= index).cloned();
+        let up_to = self.before_next_decision(purge, point.up_to.min(purge.purge_limit));
+        let config_at = |index| config_in_force(&purge.configs, index);
         let base = self.writer.purge(up_to, &config_at)?;
         let Some(base) = base else { return Ok(None) };
         self.note_size();
@@ -256,6 +331,32 @@ impl Storage {
         Ok(Some(base))
     }
 
+    /// Lowers `up_to` below an outcome decision that comes right after what the database has, if it
+    /// is not delivered yet: this member would not notice that it is inconsistent. Delivery gets
+    /// there at once, because no action comes before it.
+    fn before_next_decision(&self, purge: &PurgeJob, up_to: LogIndex) -> LogIndex {
+        let Some(after) = purge.compares_after else {
+            return up_to;
+        };
+        let base = self.reader.first_index().prev();
+        let applied = match after.next() == self.reader.first_seqno_available() {
+            true => Ok(base),
+            false => self.reader.seek_seqno(after),
+        };
+        let Ok(applied) = applied else { return up_to };
+        let mut last = applied.max(self.shared.delivered_index());
+        while last < up_to
+            && let Ok(header) = self.reader.header(last.next())
+            && header.seqno <= after
+        {
+            if header.kind == EntryKind::Decision {
+                return last;
+            }
+            last = last.next();
+        }
+        up_to
+    }
+
     /// Lowers `keep_from` to what the slowest other member lacks, if the log still has that.
     fn keep_from(&self, purge: &PurgeJob) -> LogIndex {
         let slowest = purge
@@ -264,6 +365,11 @@ impl Storage {
             .and_then(|seqno| self.reader.seek_seqno(seqno).ok());
         slowest.map_or(purge.keep_from, |index| index.min(purge.keep_from))
     }
+}
+
+/// The configuration in force at an entry, of these in ascending order.
+fn config_in_force(configs: &[ConfigAt], index: LogIndex) -> Option<ConfigAt> {
+    configs.iter().rev().find(|c| c.index <= index).cloned()
 }
 
 /// Approximate size of a job in the log.
@@ -284,7 +390,7 @@ mod tests {
     use crate::deliver::tests::Sink;
     use bytes::Bytes;
     use std::path::Path;
-    use synod_consensus::{EntryHeader, EntryKind, Origin, Term};
+    use synod_consensus::{EntryHeader, Origin, Term};
     use synod_log::{Log, LogOptions, MemoryFiles};
 
     #[test]
@@ -324,6 +430,7 @@ mod tests {
                 keep_from: LogIndex(0),
                 keep_after: None,
                 purge_limit: LogIndex(purge_limit),
+                compares_after: None,
                 configs: vec![ConfigAt::default()],
             };
             let base = storage.write(Job::Purge(job), SystemTime::now());
@@ -333,6 +440,110 @@ mod tests {
         assert!((1..=130).contains(&purged), "{purged}");
         let purged = purge(250);
         assert!((131..=250).contains(&purged), "{purged}");
+    }
+
+    /// A job that appends one action of 50,000 bytes.
+    fn large_append(index: u64) -> Job {
+        append_of(EntryKind::Action, index, index as i64)
+    }
+
+    fn append_of(kind: EntryKind, index: u64, seqno: i64) -> Job {
+        let header = EntryHeader {
+            term: Term(1),
+            index: LogIndex(index),
+            seqno: Seqno(seqno),
+            kind,
+            origin: Origin::default(),
+            depends_on: Seqno::UNDEFINED,
+            payload_len: 0,
+            payload_crc: 0,
+        };
+        let entry = Entry::new(header, Bytes::from(vec![7; 50_000])).unwrap();
+        Job::Append {
+            ticket: WriteTicket(index),
+            era: 0,
+            entries: vec![entry],
+        }
+    }
+
+    #[test]
+    fn full_disk_stops_the_log_only_when_nothing_can_be_purged() {
+        let files = MemoryFiles::new(1);
+        let options = LogOptions {
+            segment_bytes: 64 << 10,
+            ..LogOptions::default()
+        };
+        let opened = Log::open(Arc::new(files.clone()), Path::new("log"), options).unwrap();
+        // Other files have taken the space since.
+        files.set_size(400 << 10);
+        let shared = Arc::new(Shared::new(LogIndex(0), Seqno(0), || ()));
+        let host = Arc::new(Sink::default());
+        let mut storage = Storage::new(opened.writer, opened.reader, host, shared);
+        let mut base = LogBase::default();
+        for index in 1..=30 {
+            storage
+                .write(large_append(index), SystemTime::now())
+                .unwrap();
+            storage.sync().unwrap();
+            base = storage.take_purged().unwrap_or(base);
+            let job = PurgeJob {
+                keep_from: LogIndex(1),
+                keep_after: None,
+                purge_limit: LogIndex(index.saturating_sub(3)),
+                compares_after: None,
+                configs: vec![ConfigAt::default()],
+            };
+            storage.write(Job::Purge(job), SystemTime::now()).unwrap();
+        }
+        assert!((20..=27).contains(&base.last.index.0), "{base:?}");
+        // From now on nothing may be purged.
+        let failed = (31..=40).find_map(|index| {
+            let written = storage.write(large_append(index), SystemTime::now());
+            written.and_then(|_| storage.sync()).err()
+        });
+        assert!(
+            matches!(failed, Some(LogError::NoSpace { .. })),
+            "{failed:?}"
+        );
+    }
+
+    #[test]
+    fn decision_that_comes_next_is_not_purged_before_it_is_delivered() {
+        let options = LogOptions {
+            segment_bytes: 64 << 10,
+            retain_bytes: 64 << 10,
+            ..LogOptions::default()
+        };
+        let files = Arc::new(MemoryFiles::new(1));
+        let opened = Log::open(files, Path::new("log"), options).unwrap();
+        let shared = Arc::new(Shared::new(LogIndex(0), Seqno(0), || ()));
+        let host = Arc::new(Sink::default());
+        let mut storage = Storage::new(opened.writer, opened.reader, host, shared.clone());
+        // Five actions, the decision about the last one, and chunks of an action that never ends.
+        for index in 1..=30 {
+            let job = match index {
+                ..=5 => large_append(index),
+                6 => append_of(EntryKind::Decision, index, 5),
+                _ => append_of(EntryKind::Chunk, index, 5),
+            };
+            storage.write(job, SystemTime::now()).unwrap();
+            storage.sync().unwrap();
+        }
+        let mut purge = |applied| {
+            let job = PurgeJob {
+                keep_from: LogIndex(1),
+                keep_after: None,
+                purge_limit: LogIndex(30),
+                compares_after: applied,
+                configs: vec![ConfigAt::default()],
+            };
+            let base = storage.write(Job::Purge(job), SystemTime::now()).unwrap();
+            base.map_or(0, |base| base.last.index.0)
+        };
+        assert_eq!(purge(Some(Seqno(5))), 5);
+        assert_eq!(purge(Some(Seqno(5))), 0, "the base is at the action now");
+        shared.delivered.store(6, Ordering::Release);
+        assert!(purge(Some(Seqno(5))) > 20);
     }
 
     #[test]

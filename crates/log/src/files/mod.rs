@@ -18,6 +18,15 @@ pub use real::RealFiles;
 
 pub use crate::testing::{Fault, FaultKind, FaultyFiles, MemoryFiles, Op};
 
+/// The space of a file system, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Space {
+    /// Its size.
+    pub total: u64,
+    /// What this process may still use.
+    pub free: u64,
+}
+
 /// How to open a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpenMode {
@@ -46,8 +55,10 @@ pub enum LockError {
 
 /// A place for files. Paths are used as given.
 pub trait Files: Send + Sync {
-    /// Makes the directory and its parents unless it exists.
+    /// Makes the directory and its parents unless it exists. Durable on return.
     fn create_dir(&self, dir: &Path) -> io::Result<()>;
+    /// The space of the file system that holds a directory; `None` if it has no bound.
+    fn space(&self, dir: &Path) -> io::Result<Option<Space>>;
     /// Names of the plain files in a directory, in any order.
     fn list(&self, dir: &Path) -> io::Result<Vec<String>>;
     /// Opens a file (closed on exec).

@@ -11,10 +11,10 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::SystemTime;
 
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FlockOperation, flock, statvfs};
 use rustix::io::Errno;
 
-use super::{File, FileLock, Files, LockError, OpenMode};
+use super::{File, FileLock, Files, LockError, OpenMode, Space};
 
 /// Only the server's user, and its group, may read write sets.
 const MODE: u32 = 0o640;
@@ -34,7 +34,26 @@ impl FileLock for RealLock {}
 
 impl Files for RealFiles {
     fn create_dir(&self, dir: &Path) -> io::Result<()> {
-        fs::create_dir_all(dir)
+        let missing = dir.ancestors().take_while(|dir| !dir.exists());
+        let parents: Vec<_> = missing.filter_map(Path::parent).collect();
+        fs::create_dir_all(dir)?;
+        // POSIX does not promise that a new name is durable with what is synced below it.
+        for parent in parents.into_iter().rev() {
+            let parent = match parent.as_os_str().is_empty() {
+                true => Path::new("."),
+                false => parent,
+            };
+            self.sync_dir(parent)?;
+        }
+        Ok(())
+    }
+
+    fn space(&self, dir: &Path) -> io::Result<Option<Space>> {
+        let found = statvfs(dir)?;
+        Ok(Some(Space {
+            total: found.f_blocks.saturating_mul(found.f_frsize),
+            free: found.f_bavail.saturating_mul(found.f_frsize),
+        }))
     }
 
     fn list(&self, dir: &Path) -> io::Result<Vec<String>> {

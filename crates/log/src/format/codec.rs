@@ -3,9 +3,16 @@
 //! Reading never panics: every method answers `None` at the end of the bytes, or for a number that
 //! no log can hold. Lengths are compared with the bytes that are there before memory is taken.
 
+use std::ops::RangeInclusive;
+use std::path::Path;
+
 use synod_consensus::{
-    Config, ConfigAt, EntryId, GroupId, HardState, LogBase, LogIndex, MemberId, Seqno, Term,
+    Config, ConfigAt, DecodeConfigError, EntryId, GroupId, HardState, LogBase, LogIndex, MemberId,
+    Seqno, Term,
 };
+
+use crate::LogError;
+use crate::format::segment::FORMATS;
 
 /// Largest position or count in the log. No log comes near it, so a larger one is damage. Smaller
 /// ones can be added to without a check for overflow.
@@ -163,7 +170,18 @@ pub(crate) fn put_base(out: &mut Vec<u8>, base: &LogBase) -> Option<()> {
 }
 
 /// Takes a base off the front.
-pub(crate) fn take_base(fields: &mut Fields<'_>) -> Option<LogBase> {
+pub(crate) fn take_base(fields: &mut Fields<'_>) -> Result<LogBase, Unreadable> {
+    let parts = take_base_parts(fields);
+    let (last, seqno, index, config) = parts.ok_or(Unreadable::Fields)?;
+    let config = read_config(config)?;
+    Ok(LogBase {
+        last,
+        seqno,
+        config: ConfigAt { index, config },
+    })
+}
+
+fn take_base_parts<'a>(fields: &mut Fields<'a>) -> Option<(EntryId, Seqno, LogIndex, &'a [u8])> {
     let last = EntryId {
         term: Term(fields.u64()?),
         index: fields.index()?,
@@ -171,10 +189,57 @@ pub(crate) fn take_base(fields: &mut Fields<'_>) -> Option<LogBase> {
     let seqno = fields.seqno()?;
     let index = fields.index()?;
     let len = usize::try_from(fields.u32()?).ok()?;
-    let config = Config::decode(fields.bytes(len)?).ok()?;
-    Some(LogBase {
-        last,
-        seqno,
-        config: ConfigAt { index, config },
+    Some((last, seqno, index, fields.bytes(len)?))
+}
+
+/// Reads an encoded configuration, which has a version of its own.
+pub(crate) fn read_config(bytes: &[u8]) -> Result<Config, Unreadable> {
+    Config::decode(bytes).map_err(|error| match error {
+        DecodeConfigError::Version { found } => Unreadable::Version(OtherVersion {
+            what: "configuration",
+            found: u32::from(found),
+            known: None,
+        }),
+        _ => Unreadable::Fields,
     })
+}
+
+/// Why bytes with a good checksum cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Unreadable {
+    /// No program writes such bytes.
+    Fields,
+    /// Another program version may read them: they are not damaged.
+    Version(OtherVersion),
+}
+
+/// A version that this program does not read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct OtherVersion {
+    /// What has the version.
+    pub(crate) what: &'static str,
+    pub(crate) found: u32,
+    /// The versions that this program reads, if they are known here.
+    pub(crate) known: Option<RangeInclusive<u32>>,
+}
+
+impl OtherVersion {
+    /// Another version of the disk format.
+    pub(crate) fn of_format(found: u32) -> OtherVersion {
+        OtherVersion {
+            what: "log format",
+            found,
+            known: Some(FORMATS),
+        }
+    }
+
+    /// The error for a file with this version.
+    pub(crate) fn in_file(self, path: &Path) -> LogError {
+        LogError::Version {
+            path: path.to_owned(),
+            what: self.what,
+            found: self.found,
+            known: self.known,
+        }
+    }
 }

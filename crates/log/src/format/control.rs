@@ -10,10 +10,10 @@ use synod_consensus::{EntryId, GroupId, LogBase, MemberId, Term};
 
 use crate::LogError;
 use crate::files::{Files, OpenMode, read_full_at, write_all_at};
-use crate::format::codec::{Fields, PutFields, put_base, take_base};
+use crate::format::codec::{Fields, OtherVersion, PutFields, Unreadable, put_base, take_base};
 use crate::format::names::{control_path, control_temp_path};
 use crate::format::record::Mismatch;
-use crate::format::segment::{FORMAT_VERSION, SegmentHeader, USED_BYTES};
+use crate::format::segment::{FORMAT_NEWEST, FORMATS, SegmentHeader, USED_BYTES};
 
 const MAGIC: &[u8; 8] = b"SYNODCTL";
 /// Magic, version, checksum, body length.
@@ -69,7 +69,7 @@ pub(crate) struct Control {
 pub(crate) enum ControlFile {
     Absent,
     Valid(Control),
-    OtherVersion(u32),
+    OtherVersion(OtherVersion),
     Damaged(Mismatch),
 }
 
@@ -91,7 +91,7 @@ impl Control {
         }
         let len = u32::try_from(body.len()).ok()?.to_le_bytes();
         let mut out = MAGIC.to_vec();
-        out.put_u32(FORMAT_VERSION);
+        out.put_u32(FORMAT_NEWEST);
         out.put_u32(crc32c::crc32c_append(crc32c::crc32c(&len), &body));
         out.extend_from_slice(&len);
         out.extend_from_slice(&body);
@@ -108,8 +108,8 @@ impl Control {
         else {
             return mismatch("a shorter file");
         };
-        if version != FORMAT_VERSION {
-            return ControlFile::OtherVersion(version);
+        if !FORMATS.contains(&version) {
+            return ControlFile::OtherVersion(OtherVersion::of_format(version));
         }
         let body = &bytes[PREFIX_BYTES..];
         if body.len() as u64 != u64::from(len) {
@@ -120,8 +120,9 @@ impl Control {
             return mismatch(&format!("checksum {found:08x} instead of {crc:08x}"));
         }
         match decode_body(&mut fields) {
-            Some(control) if fields.is_empty() => ControlFile::Valid(control),
-            Some(_) | None => mismatch("fields that do not fit"),
+            Ok(control) if fields.is_empty() => ControlFile::Valid(control),
+            Err(Unreadable::Version(other)) => ControlFile::OtherVersion(other),
+            Ok(_) | Err(Unreadable::Fields) => mismatch("fields that do not fit"),
         }
     }
 
@@ -174,7 +175,14 @@ impl Control {
     }
 }
 
-fn decode_body(fields: &mut Fields<'_>) -> Option<Control> {
+fn decode_body(fields: &mut Fields<'_>) -> Result<Control, Unreadable> {
+    let start = decode_start(fields).ok_or(Unreadable::Fields)?;
+    let base = take_base(fields)?;
+    decode_end(fields, start, base).ok_or(Unreadable::Fields)
+}
+
+/// What comes before the base.
+fn decode_start(fields: &mut Fields<'_>) -> Option<(Identity, u64, StreamPosition)> {
     let identity = Identity {
         member: MemberId(fields.u64()?),
         group: fields.group()?,
@@ -184,7 +192,15 @@ fn decode_body(fields: &mut Fields<'_>) -> Option<Control> {
         segment: fields.u64()?,
         offset: fields.u64()?,
     };
-    let base = take_base(fields)?;
+    Some((identity, first_segment, floor))
+}
+
+/// What comes after the base.
+fn decode_end(
+    fields: &mut Fields<'_>,
+    (identity, first_segment, floor): (Identity, u64, StreamPosition),
+    base: LogBase,
+) -> Option<Control> {
     let until = fields.id()?;
     let rest = fields.rest();
     // A segment header is much longer.
@@ -300,6 +316,15 @@ mod tests {
         };
         let bytes = control.encode().unwrap();
         assert_eq!(Control::decode(&bytes), ControlFile::Valid(control.clone()));
+        // The configuration follows the identity, three numbers and the position of the base.
+        let mut newer = bytes.clone();
+        newer[PREFIX_BYTES + 48 + 36] = 9;
+        let crc = crc32c::crc32c(&newer[16..]);
+        newer[12..16].copy_from_slice(&crc.to_le_bytes());
+        let ControlFile::OtherVersion(other) = Control::decode(&newer) else {
+            panic!("a configuration of another version is not damage");
+        };
+        assert_eq!((other.what, other.found), ("configuration", 9));
         let segment = SegmentHeader {
             number: 4,
             id: 9,

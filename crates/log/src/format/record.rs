@@ -12,7 +12,7 @@ use synod_consensus::{
     SessionId, Term,
 };
 
-use crate::format::codec::{Fields, PutFields, put_base, take_base};
+use crate::format::codec::{Fields, OtherVersion, PutFields, Unreadable, put_base, take_base};
 use crate::{Entry, LogError, PAYLOAD_BYTES_MAX};
 
 /// Bytes before every body: magic 4, checksum 4, type 1, kind 1, reserved 2, body length 4.
@@ -88,6 +88,8 @@ pub(crate) enum Record {
 pub(crate) struct Mismatch {
     pub(crate) expected: String,
     pub(crate) found: String,
+    /// The bytes are good, and of a version that this program does not read.
+    pub(crate) version: Option<OtherVersion>,
 }
 
 impl Mismatch {
@@ -95,11 +97,24 @@ impl Mismatch {
         Mismatch {
             expected: expected.into(),
             found: found.into(),
+            version: None,
+        }
+    }
+
+    /// The bytes are of another version, and not damaged.
+    pub(crate) fn of_version(other: OtherVersion) -> Mismatch {
+        Mismatch {
+            expected: format!("a known version of the {}", other.what),
+            found: other.found.to_string(),
+            version: Some(other),
         }
     }
 
     /// The error for a mismatch at this offset of a file. `index` is the last good one before it.
     pub(crate) fn at(self, path: &Path, offset: u64, index: Option<LogIndex>) -> LogError {
+        if let Some(other) = self.version {
+            return other.in_file(path);
+        }
         LogError::Damaged {
             path: path.to_owned(),
             offset,
@@ -398,7 +413,11 @@ impl Outline {
         let record = match self.record_type {
             RecordType::Truncate => fields.index().map(Record::Truncate),
             RecordType::Vote => fields.vote().map(Record::Vote),
-            RecordType::Reset => take_base(&mut fields).map(Record::Reset),
+            RecordType::Reset => match take_base(&mut fields) {
+                Ok(base) => Some(Record::Reset(base)),
+                Err(Unreadable::Version(other)) => return Err(Mismatch::of_version(other)),
+                Err(Unreadable::Fields) => None,
+            },
             RecordType::Entry | RecordType::Batch => None,
         };
         record

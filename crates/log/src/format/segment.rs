@@ -3,6 +3,7 @@
 //! A segment gets its name only after its header is durable. So a file that bears a segment's name
 //! and has no valid header is damaged, never torn.
 
+use std::ops::RangeInclusive;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use synod_consensus::{EntryId, GroupId, HardState, MemberId, Seqno};
@@ -10,8 +11,12 @@ use synod_consensus::{EntryId, GroupId, HardState, MemberId, Seqno};
 use crate::format::codec::{Fields, PutFields};
 use crate::format::record::Mismatch;
 
-/// The disk format this program writes and reads.
-pub(crate) const FORMAT_VERSION: u32 = 2;
+/// The oldest disk format that this program reads.
+pub(crate) const FORMAT_OLDEST: u32 = 2;
+/// The disk format that this program writes, the newest that it reads.
+pub(crate) const FORMAT_NEWEST: u32 = 2;
+/// The disk formats that this program reads.
+pub(crate) const FORMATS: RangeInclusive<u32> = FORMAT_OLDEST..=FORMAT_NEWEST;
 /// Room for the header; the stream starts here, in another page.
 pub(crate) const SEGMENT_HEADER_BYTES: u64 = 4096;
 
@@ -89,7 +94,7 @@ impl SegmentHeader {
         fields.put_u64(self.created_ms);
         fields.resize(FIELDS_BYTES, 0);
         let mut out = MAGIC.to_vec();
-        out.put_u32(FORMAT_VERSION);
+        out.put_u32(FORMAT_NEWEST);
         out.put_u32(crc32c::crc32c(&fields));
         out.extend_from_slice(&fields);
         out
@@ -107,7 +112,7 @@ impl SegmentHeader {
             return Err(mismatch("other bytes"));
         }
         let version = fields.u32().ok_or_else(|| mismatch("a shorter file"))?;
-        if version != FORMAT_VERSION {
+        if !FORMATS.contains(&version) {
             return Err(HeaderError::Version(version));
         }
         let crc = fields.u32().ok_or_else(|| mismatch("a shorter file"))?;

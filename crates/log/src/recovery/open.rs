@@ -17,7 +17,7 @@ use crate::format::names::{
     control_path, control_temp_path, list_segments, lock_path, segment_path, spare_path,
 };
 use crate::format::record::Mismatch;
-use crate::format::segment::{FORMAT_VERSION, SEGMENT_HEADER_BYTES, SegmentHeader, unix_ms};
+use crate::format::segment::{SEGMENT_HEADER_BYTES, SegmentHeader, unix_ms};
 use crate::recovery::decisions::{
     ControlFact, DirectoryDecision, DirectoryFacts, decide_directory,
 };
@@ -55,6 +55,8 @@ pub struct RecoveryReport {
     pub cut: Option<TornTail>,
     /// The repair that this start has begun, if any.
     pub repair: Option<RepairReport>,
+    /// The log's target size in bytes, if the option's is too large for the file system.
+    pub retain_reduced_to: Option<u64>,
 }
 
 impl fmt::Display for RecoveryReport {
@@ -67,6 +69,7 @@ impl fmt::Display for RecoveryReport {
             last,
             cut,
             repair: _,
+            retain_reduced_to: _,
         } = self;
         write!(
             f,
@@ -186,12 +189,8 @@ pub(crate) fn classify_directory(
             first_segment: first,
             ..c
         })),
-        (DirectoryDecision::RefuseVersion, ControlFile::OtherVersion(found)) => {
-            Err(LogError::Version {
-                path,
-                found,
-                supported: FORMAT_VERSION,
-            })
+        (DirectoryDecision::RefuseVersion, ControlFile::OtherVersion(other)) => {
+            Err(other.in_file(&path))
         }
         (DirectoryDecision::RefuseSegmentsMissing, _) => {
             let mismatch = Mismatch::new("this segment file", "no such file");
@@ -220,6 +219,8 @@ struct Opener {
     dir: PathBuf,
     options: LogOptions,
     repair: Option<RepairReport>,
+    /// See [`RecoveryReport`].
+    retain_reduced_to: Option<u64>,
 }
 
 impl Opener {
@@ -239,7 +240,9 @@ impl Opener {
             dir: dir.to_owned(),
             options,
             repair: None,
+            retain_reduced_to: None,
         };
+        opening.fit_to_file_system();
         opening.carry_out_repair()?;
         let created = opening.prepare()?;
         let (control, replayed) = match opening.replay() {
@@ -250,6 +253,17 @@ impl Opener {
             }
         };
         opening.finish(control, replayed, lock, created)
+    }
+
+    /// Bounds the log by the size of its file system.
+    fn fit_to_file_system(&mut self) {
+        // If the size is not known, the option counts.
+        let space = self.files.space(&self.dir).ok().flatten();
+        let fits = space.and_then(|space| self.options.retain_that_fits(space.total));
+        if let Some(bytes) = fits {
+            self.retain_reduced_to = Some(bytes);
+            self.options.retain_bytes = bytes;
+        }
     }
 
     /// Carries out a repair that was decided, by this start or before a crash.
@@ -486,6 +500,7 @@ impl Opener {
                 offset: end.offset,
             }),
             repair: self.repair.clone(),
+            retain_reduced_to: self.retain_reduced_to,
         }
     }
 

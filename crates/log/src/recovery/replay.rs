@@ -8,15 +8,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use synod_consensus::{
-    Config, ConfigAt, EntryHeader, EntryId, EntryKind, GroupId, HardState, LogBase, LogIndex, Term,
+    ConfigAt, EntryHeader, EntryId, EntryKind, GroupId, HardState, LogBase, LogIndex, Term,
 };
 
 use crate::LogError;
 use crate::files::{File, Files, OpenMode, read_what_can_be};
+use crate::format::codec::{OtherVersion, Unreadable, read_config};
 use crate::format::control::{Control, StreamPosition};
 use crate::format::names::segment_path;
 use crate::format::record::{BATCH_HEADER_BYTES, BatchHeader, Mismatch, Record};
-use crate::format::segment::{FORMAT_VERSION, HeaderError, SEGMENT_HEADER_BYTES, SegmentHeader};
+use crate::format::segment::{HeaderError, SEGMENT_HEADER_BYTES, SegmentHeader};
 use crate::recovery::decisions::{StopDecision, StopFacts, Successor, decide_stop};
 use crate::recovery::scan::{BlockReader, MismatchAt, TailScan, read_batch, scan_tail};
 use crate::retention::index::StreamIndex;
@@ -173,11 +174,7 @@ pub(crate) fn open_segment(
     let header = match SegmentHeader::decode(&bytes) {
         Ok(header) => header,
         Err(HeaderError::Version(found)) => {
-            return Err(LogError::Version {
-                path,
-                found,
-                supported: FORMAT_VERSION,
-            });
+            return Err(OtherVersion::of_format(found).in_file(&path));
         }
         Err(HeaderError::Mismatch(mismatch)) => return Err(mismatch.at(&path, 0, None)),
     };
@@ -341,6 +338,10 @@ impl ReplayResult {
         let read = read_batch(blocks, header.id, stop.offset, self.next_batch);
         let batch = match read.map_err(|error| LogError::io("read", &segment.path, 0, error))? {
             Ok(batch) => batch,
+            Err(MismatchAt { offset, mismatch }) if mismatch.version.is_some() => {
+                // Neither torn nor damaged: nothing may be cut or repaired here.
+                return Err(mismatch.at(&segment.path, offset, Some(self.last.index)));
+            }
             Err(mismatch) => {
                 stop.mismatch = Some(mismatch);
                 return Ok(());
@@ -426,8 +427,9 @@ impl ReplayResult {
             Record::Entry(entry) => {
                 self.append(at, &entry.header)?;
                 if entry.header.kind == EntryKind::Config {
-                    let config = Config::decode(&entry.payload).map_err(|error| {
-                        Mismatch::new("a readable configuration", error.to_string())
+                    let config = read_config(&entry.payload).map_err(|why| match why {
+                        Unreadable::Version(other) => Mismatch::of_version(other),
+                        Unreadable::Fields => Mismatch::new("a configuration", "other bytes"),
                     })?;
                     self.configs.push(ConfigAt {
                         index: entry.header.index,

@@ -9,6 +9,7 @@ use std::time::{Duration, SystemTime};
 
 use synod_consensus::{ConfigAt, LogBase, LogIndex};
 
+use crate::files::Space;
 use crate::format::names::segment_path;
 use crate::format::segment::unix_ms;
 use crate::{LogError, LogWriter};
@@ -21,6 +22,24 @@ pub struct RetentionPoint {
     /// The log is above its hard bound, so this includes entries that were to be kept. A member
     /// that still needs them has to take a full copy.
     pub forced: bool,
+}
+
+/// The longest time between two segments that counts towards an age. A wall clock may jump by years
+/// (no battery, then network time), and would make a whole log old at once. In an idle group the
+/// log stays longer.
+const GAP_MAX: Duration = Duration::from_secs(24 * 3600);
+
+/// The ages of segments that were created at these times, oldest first, in milliseconds since 1970.
+fn ages(created_ms: &[u64], now_ms: u64) -> Vec<Duration> {
+    let (mut later, mut age) = (now_ms, Duration::ZERO);
+    let mut ages: Vec<Duration> = Vec::with_capacity(created_ms.len());
+    for created in created_ms.iter().rev() {
+        age += Duration::from_millis(later.saturating_sub(*created)).min(GAP_MAX);
+        later = *created;
+        ages.push(age);
+    }
+    ages.reverse();
+    ages
 }
 
 impl LogWriter {
@@ -42,6 +61,31 @@ impl LogWriter {
             // A segment may be removable only because of a truncation that is not yet on disk.
             self.sync()?;
         }
+        self.purge_durable(up_to, base_config)
+    }
+
+    /// As [`LogWriter::purge`], when [`LogWriter::needs_space`]: what is pending stays pending.
+    /// Removes nothing if entries are to be truncated.
+    ///
+    /// # Errors
+    /// As [`LogWriter::purge`].
+    pub fn purge_for_space(
+        &mut self,
+        up_to: LogIndex,
+        base_config: &dyn Fn(LogIndex) -> Option<ConfigAt>,
+    ) -> Result<Option<LogBase>, LogError> {
+        self.check_usable()?;
+        if self.has_pending_removal() {
+            return Ok(None);
+        }
+        self.purge_durable(up_to, base_config)
+    }
+
+    fn purge_durable(
+        &mut self,
+        up_to: LogIndex,
+        base_config: &dyn Fn(LogIndex) -> Option<ConfigAt>,
+    ) -> Result<Option<LogBase>, LogError> {
         let Some((first_kept, last_purged)) = self.removable(up_to) else {
             return Ok(None);
         };
@@ -54,24 +98,27 @@ impl LogWriter {
 
     /// How far size and age ask for a purge, if at all: segments beyond
     /// [`crate::LogOptions::retain_bytes`] or whose newest entry is older than
-    /// [`crate::LogOptions::retain_age`]. Entries at and above `keep_from` stay, unless the log is
+    /// [`crate::LogOptions::retain_age`]; a jump of the wall clock ages no segment by more than a
+    /// day. Entries at and above `keep_from` stay, unless the log is
     /// larger than twice `retain_bytes`. The newest segment always stays.
     pub fn retention_point(&self, keep_from: LogIndex, now: SystemTime) -> Option<RetentionPoint> {
         let state = self.shared.state();
         let segments: Vec<_> = state.segments.values().collect();
         let mut size: u64 = segments.iter().map(|segment| segment.size).sum();
+        let retain_bytes = self.retain_bytes();
+        let created: Vec<u64> = segments.iter().map(|segment| segment.created_ms).collect();
+        let ages = ages(&created, unix_ms(now));
         let mut point = None;
-        for pair in segments.windows(2) {
+        for (pair, age) in segments.windows(2).zip(ages.iter().skip(1)) {
             // All of a segment is older than its successor.
-            let age_ms = unix_ms(now).saturating_sub(pair[1].created_ms);
-            let old = Duration::from_millis(age_ms) > self.options.retain_age;
-            if size <= self.options.retain_bytes && !old {
+            let old = *age > self.options.retain_age;
+            if size <= retain_bytes && !old {
                 break;
             }
             let live = state.index.last_in_segments_to(pair[0].number);
             let up_to = live.unwrap_or(state.base.last.index);
             let needed = up_to >= keep_from;
-            if needed && size <= self.options.retain_bytes.saturating_mul(2) {
+            if needed && size <= retain_bytes.saturating_mul(2) {
                 break;
             }
             size -= pair[0].size;
@@ -86,9 +133,20 @@ impl LogWriter {
     /// Whether the log is beyond its hard bound, twice [`crate::LogOptions::retain_bytes`], by more
     /// than the segment that is being written and the one prepared to follow it.
     pub fn is_full(&self) -> bool {
-        let bound = self.options.retain_bytes.saturating_mul(2);
+        let bound = self.retain_bytes().saturating_mul(2);
         let current = self.options.segment_bytes.saturating_mul(2);
         self.size_bytes() > bound.saturating_add(current)
+    }
+
+    /// The target size of this log in bytes.
+    pub fn retain_bytes(&self) -> u64 {
+        let member = self.control.identity.member;
+        self.options.spread_retain_bytes(member)
+    }
+
+    /// The space of the file system that holds the log; `None` if that is not known.
+    pub fn space(&self) -> Option<Space> {
+        self.files.space(self.shared.dir()).ok().flatten()
     }
 
     /// After a reset: removes the segments before it, which hold no live entries.
@@ -155,5 +213,29 @@ impl LogWriter {
         self.files
             .sync_dir(dir)
             .map_err(|error| LogError::io("sync", dir, 0, error))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOUR_MS: u64 = 3_600_000;
+
+    fn hours(created: &[u64], now: u64) -> Vec<u64> {
+        let created: Vec<u64> = created.iter().map(|hour| hour * HOUR_MS).collect();
+        let ages = ages(&created, now * HOUR_MS);
+        ages.iter().map(|age| age.as_secs() / 3600).collect()
+    }
+
+    #[test]
+    fn segments_age_with_the_clock_and_not_with_its_jumps() {
+        assert_eq!(hours(&[100, 110, 115], 120), [20, 10, 5]);
+        // Five years at once, before the last segment or after it.
+        assert_eq!(hours(&[1, 2, 43_800], 43_801), [26, 25, 1]);
+        assert_eq!(hours(&[1, 2, 3], 43_800), [26, 25, 24]);
+        // Back, and forward again.
+        assert_eq!(hours(&[100, 50, 101], 102), [25, 25, 1]);
+        assert_eq!(hours(&[], 5), []);
     }
 }

@@ -67,7 +67,11 @@ impl SpareMaker {
         let ready = self.making.take().and_then(|making| making.finish(size));
         match ready {
             Some(file) => Ok(file),
-            None => make_spare(&*self.files, &self.dir, size),
+            None => make_spare(&*self.files, &self.dir, size).inspect_err(|_| {
+                // The space that a part of it takes is needed for the control file when the log is
+                // purged. If it cannot be removed, that fails, too.
+                let _ = self.files.remove(&spare_path(&self.dir));
+            }),
         }
     }
 }

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::SystemTime;
 
-use crate::files::{EIO, File, FileLock, Files, LockError, OpenMode};
+use crate::files::{EIO, File, FileLock, Files, LockError, OpenMode, Space};
 
 /// Operations that can be made to fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -154,6 +154,10 @@ impl Plan {
 impl Files for FaultyFiles {
     fn create_dir(&self, dir: &Path) -> io::Result<()> {
         self.inner.create_dir(dir)
+    }
+
+    fn space(&self, dir: &Path) -> io::Result<Option<Space>> {
+        self.inner.space(dir)
     }
 
     fn list(&self, dir: &Path) -> io::Result<Vec<String>> {

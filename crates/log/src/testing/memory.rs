@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use crate::files::{File, FileLock, Files, LockError, OpenMode};
+use crate::files::{File, FileLock, Files, LockError, OpenMode, Space};
 
 /// Smallest unit a disk writes as a whole.
 const SECTOR: usize = 512;
@@ -36,6 +36,8 @@ struct Disk {
     locks: BTreeSet<PathBuf>,
     random: u64,
     now: SystemTime,
+    /// Bytes that fit; none: there is no bound.
+    size: Option<u64>,
 }
 
 #[derive(Clone, Default)]
@@ -87,6 +89,7 @@ impl MemoryFiles {
             locks: BTreeSet::new(),
             random: seed,
             now: UNIX_EPOCH + Duration::from_secs(1_800_000_000),
+            size: None,
         };
         MemoryFiles {
             disk: Arc::new(Mutex::new(disk)),
@@ -119,10 +122,16 @@ impl MemoryFiles {
             locks: BTreeSet::new(),
             random: disk.random.wrapping_add(seed).wrapping_add(1),
             now: disk.now,
+            size: disk.size,
         };
         MemoryFiles {
             disk: Arc::new(Mutex::new(image)),
         }
+    }
+
+    /// Bounds the disk: writes that need more bytes fail.
+    pub fn set_size(&self, bytes: u64) {
+        locked(&self.disk).size = Some(bytes);
     }
 
     /// Marks all bytes as clean, as an operating system does when a sync fails. Bytes that were not
@@ -287,6 +296,14 @@ impl Files for MemoryFiles {
         Ok(())
     }
 
+    fn space(&self, _dir: &Path) -> io::Result<Option<Space>> {
+        let disk = locked(&self.disk);
+        Ok(disk.size.map(|total| Space {
+            total,
+            free: total.saturating_sub(disk.used()),
+        }))
+    }
+
     fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
         let disk = locked(&self.disk);
         let inside = disk.names.keys().filter(|path| path.parent() == Some(dir));
@@ -370,6 +387,26 @@ impl Files for MemoryFiles {
     }
 }
 
+impl Disk {
+    /// Bytes of all files that have a name.
+    fn used(&self) -> u64 {
+        let inodes: BTreeSet<usize> = self.names.values().copied().collect();
+        let bytes = inodes.iter().map(|inode| self.inodes[*inode].now.len());
+        bytes.map(|len| len as u64).sum() // usize is at most 64 bits
+    }
+
+    /// Whether a file may grow to `len` bytes.
+    fn check_room(&self, inode: usize, len: u64) -> io::Result<()> {
+        let grows = len.saturating_sub(self.inodes[inode].now.len() as u64);
+        match self.size {
+            Some(size) if grows > 0 && self.used().saturating_add(grows) > size => {
+                Err(io::ErrorKind::StorageFull.into())
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
 impl Inode {
     fn set_len(&mut self, len: usize) {
         self.now.resize(len, 0);
@@ -408,7 +445,9 @@ impl File for MemoryFile {
         }
         let written = offset..offset.saturating_add(bytes.len() as u64); // usize is at most 64 bits
         let offset = position(offset)?;
-        let inode = &mut locked(&self.disk).inodes[self.inode];
+        let mut disk = locked(&self.disk);
+        disk.check_room(self.inode, written.end)?;
+        let inode = &mut disk.inodes[self.inode];
         inode.written.push(written);
         write_into(&mut inode.now, offset, bytes);
         inode.changes.push(Change::Write {

@@ -64,7 +64,11 @@ impl LogThread {
                 None
             };
         }
-        if let Some(ticket) = self.storage.sync()? {
+        let synced = self.storage.sync();
+        if let Some(base) = self.storage.take_purged() {
+            self.report(Event::Purged(base));
+        }
+        if let Some(ticket) = synced? {
             self.report(Event::Persisted(ticket));
         }
         Ok(())

@@ -16,7 +16,8 @@ impl World {
         let before = self.last_incomplete_action(node.disk.written.base.index);
         let durable = node.database.durable;
         let needs = node.has_data && !node.database.copying && durable >= before;
-        if needs && bytes <= 2 * self.options.retain_bytes {
+        // A member's own target may be an eighth smaller.
+        if needs && bytes <= 2 * (self.options.retain_bytes / 8 * 7) {
             let checked =
                 retained::own_database(id, self.last_incomplete_action(base.last.index), durable);
             self.judge(checked);

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use synod_consensus::MemberId;
+use synod_consensus::{LogBase, MemberId};
 use synod_log::LogError;
 use synod_member::{Event as Input, Host, IDLE, Job};
 
@@ -56,14 +56,8 @@ impl World {
             match process.storage.write(job, wall) {
                 Ok(None) => {}
                 Ok(Some(base)) => {
-                    let last = base.last;
                     self.check_own_database(id, &base, bytes);
-                    self.check_redundancy(id, &base);
-                    self.node_mut(id).disk.purged(last);
-                    self.coverage.count("log purged");
-                    self.note(id, What::Purged { index: last.index });
-                    self.check_retained(id);
-                    self.feed_without_turn(id, Input::Purged(base));
+                    self.purged(id, base);
                 }
                 Err(error) => return self.log_failed(id, error),
             }
@@ -85,12 +79,28 @@ impl World {
         self.schedule(after_us, Event::Synced { node, epoch });
     }
 
+    /// A purge has changed the log's base.
+    fn purged(&mut self, id: MemberId, base: LogBase) {
+        let last = base.last;
+        self.check_redundancy(id, &base);
+        self.node_mut(id).disk.purged(last);
+        self.coverage.count("log purged");
+        self.note(id, What::Purged { index: last.index });
+        self.check_retained(id);
+        self.feed_without_turn(id, Input::Purged(base));
+    }
+
     /// The sync under way has returned.
     pub(crate) fn synced(&mut self, id: MemberId) {
         let process = self.process(id);
         process.is_syncing = false;
         let batch = process.batches;
-        let ticket = match process.storage.sync() {
+        let synced = process.storage.sync();
+        if let Some(base) = process.storage.take_purged() {
+            self.coverage.count("log purged on a full disk");
+            self.purged(id, base);
+        }
+        let ticket = match synced {
             Ok(ticket) => ticket,
             Err(error) => return self.log_failed(id, error),
         };

@@ -2,6 +2,7 @@
 //! and has the leader discard partial actions that would keep logs from being purged.
 
 use synod_consensus::{ConfigAt, EntryKind, LogIndex};
+use synod_wire::DataState;
 
 use super::{CertifiedLog, Needs};
 use crate::driver::Driver;
@@ -46,10 +47,18 @@ impl Driver {
                 keep_from,
                 keep_after: self.retention.keep_after(self.core.is_leader()),
                 purge_limit,
+                compares_after: self.has_database().then(|| self.links.shared.applied()),
                 configs: self.configs_up_to(purge_limit),
             };
             self.links.disk.write(Job::Purge(purge));
         }
+    }
+
+    /// Whether the database is one that follows the log, and is not being replaced.
+    fn has_database(&self) -> bool {
+        let state = self.state_transfers.data_state();
+        let follows = !matches!(state, DataState::Joining | DataState::Error);
+        follows && self.identity.config.has_data && !self.links.shared.is_database_diverged()
     }
 
     fn needs(&self) -> Needs {
