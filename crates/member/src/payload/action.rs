@@ -18,7 +18,10 @@ use synod_certify::{Class, KeySet};
 use synod_consensus::EntryKind;
 use synod_log::PAYLOAD_BYTES_MAX;
 
-const VERSION: u8 = 1;
+use super::version::Versions;
+
+const ACTION_VERSIONS: Versions = Versions::new("action", 1..=1);
+const CHUNK_VERSIONS: Versions = Versions::new("chunk", 1..=1);
 const ACTION_HEADER_BYTES: usize = 36;
 const CHUNK_HEADER_BYTES: usize = 16;
 /// Bytes of keys and data in one piece, at most: with its header a piece must fit into an entry of
@@ -111,7 +114,7 @@ impl ActionPiece {
     pub(crate) fn encode(&self) -> Bytes {
         let mut out =
             BytesMut::with_capacity(ACTION_HEADER_BYTES + self.keys.len() + self.data.len());
-        out.put_u8(VERSION);
+        out.put_u8(ACTION_VERSIONS.newest());
         out.put_u8(class_code(self.class));
         out.put_u16_le(0);
         out.put_u64_le(self.epoch);
@@ -134,7 +137,7 @@ impl ActionPiece {
         if payload.len() < ACTION_HEADER_BYTES {
             return Err(bad(WHAT, format!("{} bytes are too few", payload.len())));
         }
-        check_version(WHAT, payload.get_u8())?;
+        ACTION_VERSIONS.check(payload.get_u8())?;
         let class = class_from_code(payload.get_u8())?;
         payload.advance(2);
         let epoch = payload.get_u64_le();
@@ -164,7 +167,7 @@ impl ActionPiece {
 impl Chunk {
     pub(crate) fn encode(&self) -> Bytes {
         let mut out = BytesMut::with_capacity(CHUNK_HEADER_BYTES + self.bytes.len());
-        out.put_u8(VERSION);
+        out.put_u8(CHUNK_VERSIONS.newest());
         out.put_u8(self.part as u8);
         out.put_u16_le(0);
         out.put_u32_le(self.chunk_index);
@@ -182,7 +185,7 @@ impl Chunk {
         if payload.len() < CHUNK_HEADER_BYTES {
             return Err(bad(WHAT, format!("{} bytes are too few", payload.len())));
         }
-        check_version(WHAT, payload.get_u8())?;
+        CHUNK_VERSIONS.check(payload.get_u8())?;
         let part = match payload.get_u8() {
             0 => Part::Keys,
             1 => Part::Data,
@@ -201,16 +204,6 @@ impl Chunk {
             bytes: payload,
         })
     }
-}
-
-fn check_version(what: &'static str, version: u8) -> Result<(), PayloadError> {
-    if version == VERSION {
-        return Ok(());
-    }
-    Err(bad(
-        what,
-        format!("version {version}, this program knows {VERSION}"),
-    ))
 }
 
 fn class_code(class: Class) -> u8 {

@@ -13,8 +13,9 @@ use synod_log::{LogError, LogReader};
 
 use crate::outcome::ApplyOutcome;
 use crate::payload::action::PayloadError;
+use crate::payload::version::Versions;
 
-const VERSION: u8 = 1;
+const VERSIONS: Versions = Versions::new("decision", 1..=1);
 const HEADER_BYTES: usize = 1 + 8 + 8 + 2;
 const ANSWER_BYTES: usize = 24;
 /// Bytes read from the log at a time.
@@ -54,7 +55,7 @@ impl OutcomeDecision {
     pub(crate) fn encode(&self) -> Bytes {
         let bytes = HEADER_BYTES + ANSWER_BYTES * self.answers.len();
         let mut out = BytesMut::with_capacity(bytes);
-        out.put_u8(VERSION);
+        out.put_u8(VERSIONS.newest());
         out.put_i64_le(self.seqno.0);
         out.put_u64_le(self.outcome.0);
         let count = u16::try_from(self.answers.len()).expect("bounded by the group's size");
@@ -79,12 +80,7 @@ impl OutcomeDecision {
         if payload.len() < HEADER_BYTES {
             return Err(bad(format!("{} bytes are too few", payload.len())));
         }
-        let version = payload.get_u8();
-        if version != VERSION {
-            return Err(bad(format!(
-                "version {version}, this program knows {VERSION}"
-            )));
-        }
+        VERSIONS.check(payload.get_u8())?;
         let seqno = Seqno(payload.get_i64_le());
         let outcome = ApplyOutcome(payload.get_u64_le());
         let count = usize::from(payload.get_u16_le());

@@ -6,4 +6,5 @@
 pub(crate) mod action;
 pub(crate) mod decision;
 pub(crate) mod discard;
+mod version;
 pub(crate) mod view;

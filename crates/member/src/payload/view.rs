@@ -10,8 +10,9 @@ use bytes::{Buf, BufMut, Bytes, BytesMut};
 use synod_consensus::{MemberId, Seqno, SessionId};
 
 use crate::payload::action::PayloadError;
+use crate::payload::version::Versions;
 
-const VERSION: u8 = 1;
+const VERSIONS: Versions = Versions::new("view", 1..=1);
 /// Upper bound on the members of a view, larger than any group; bounds what a decoder allocates.
 const MEMBERS_MAX: usize = 1024;
 
@@ -50,7 +51,7 @@ impl View {
 
     pub(crate) fn encode(&self) -> Bytes {
         let mut out = BytesMut::new();
-        out.put_u8(VERSION);
+        out.put_u8(VERSIONS.newest());
         out.put_u64_le(self.number);
         let count = u16::try_from(self.members.len()).expect("bounded by the group's size");
         out.put_u16_le(count);
@@ -75,9 +76,7 @@ impl View {
         if payload.remaining() < 11 {
             return Err(bad("too short"));
         }
-        if payload.get_u8() != VERSION {
-            return Err(bad("unknown version"));
-        }
+        VERSIONS.check(payload.get_u8())?;
         let number = payload.get_u64_le();
         let count = usize::from(payload.get_u16_le());
         if count > MEMBERS_MAX {
