@@ -5,11 +5,15 @@
 //! ```
 //! Little-endian.
 
+use std::ops::RangeInclusive;
+
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
 use crate::api::WsFlags;
 
-const VERSION: u8 = 1;
+/// The versions that this program reads. Logs keep write sets for days, so a program reads what
+/// older ones have written; it writes the newest that the group reads.
+const VERSIONS: RangeInclusive<u8> = 1..=1;
 const HEADER_BYTES: usize = 24;
 
 /// A write set with the header that it travels with.
@@ -28,7 +32,10 @@ pub(crate) struct WriteSet {
 /// An action that is no write set of this program.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "action {seqno} is not a write set this version understands ({len} bytes, version {version})"
+    "action {seqno} is no write set that this program reads: {len} bytes of version {version}, it \
+     reads versions {} to {}; run the program version of the other servers",
+    VERSIONS.start(),
+    VERSIONS.end()
 )]
 pub(crate) struct WriteSetError {
     /// Seqno of the action.
@@ -43,7 +50,7 @@ impl WriteSet {
     /// As it travels. Copies the data once.
     pub(crate) fn encode(&self) -> Bytes {
         let mut out = BytesMut::with_capacity(HEADER_BYTES + self.data.len());
-        out.put_u8(VERSION);
+        out.put_u8(*VERSIONS.end());
         out.put_bytes(0, 3);
         out.put_u32_le(self.flags.0);
         out.put_u64_le(self.trx);
@@ -56,7 +63,7 @@ impl WriteSet {
     /// If the bytes are too few or of another version.
     pub(crate) fn decode(seqno: i64, mut bytes: Bytes) -> Result<WriteSet, WriteSetError> {
         let version = bytes.first().copied().unwrap_or(0);
-        if bytes.len() < HEADER_BYTES || version != VERSION {
+        if bytes.len() < HEADER_BYTES || !VERSIONS.contains(&version) {
             return Err(WriteSetError {
                 seqno,
                 len: bytes.len(),
@@ -94,6 +101,11 @@ mod tests {
     #[test]
     fn refuses_what_is_too_short_or_foreign() {
         assert!(WriteSet::decode(1, Bytes::from_static(&[1; 23])).is_err());
-        assert!(WriteSet::decode(1, Bytes::from_static(&[2; 40])).is_err());
+        let later = WriteSet::decode(1, Bytes::from_static(&[2; 40])).unwrap_err();
+        let text = later.to_string();
+        assert!(
+            text.contains("version 2, it reads versions 1 to 1"),
+            "{text}"
+        );
     }
 }
