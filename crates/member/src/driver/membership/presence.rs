@@ -11,6 +11,10 @@ use synod_wire::{DataState, Report};
 
 use crate::payload::view::{View, ViewMember};
 
+/// Most members whose last message is remembered. More than a group has: others only pass by, each
+/// with an id of its own.
+const HEARD_MAX: usize = 2048;
+
 /// The component that knows which members are present.
 ///
 /// Invariant: a member that is present is not a leaver.
@@ -35,6 +39,17 @@ impl Presence {
     pub(in crate::driver) fn heard(&mut self, now: Time, member: MemberId) {
         self.in_grace.remove(&member);
         self.heard.insert(member, now);
+        if self.heard.len() > HEARD_MAX
+            && let Some(silent) = self.silent_for_longest()
+        {
+            self.heard.remove(&silent);
+        }
+    }
+
+    /// The member whose last message is the oldest.
+    fn silent_for_longest(&self) -> Option<MemberId> {
+        let last_heard = self.heard.iter().map(|(id, at)| (*at, *id));
+        last_heard.min().map(|(_, id)| id)
     }
 
     /// Members that were heard, or are within their grace period.
@@ -238,6 +253,18 @@ impl Presence {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn members_that_only_pass_by_are_forgotten() {
+        let mut presence = Presence::default();
+        let member = MemberId(5);
+        for stranger in 1000..5000 {
+            presence.heard(Time(stranger), MemberId(stranger));
+            presence.heard(Time(stranger), member);
+        }
+        assert_eq!(presence.heard.len(), HEARD_MAX);
+        assert!(presence.is_alive(Time(5000), member, Duration::from_secs(1)));
+    }
     use synod_consensus::{Member, Role, Seqno, VersionRange};
 
     const LONG: Duration = Duration::from_secs(3600);
