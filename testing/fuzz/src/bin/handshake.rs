@@ -47,7 +47,12 @@ fn check_answer(hello: &Hello) {
         session: SessionId(2),
         name: "n".to_owned(),
     };
-    let reply = identity.answer(hello);
+    let reply = identity
+        .answer(hello)
+        .unwrap_or_else(|refusal| HelloReply::Refused {
+            reason: refusal.reason,
+            text: refusal.for_caller,
+        });
     let again = through_the_wire(&reply, hello.versions);
     match (&reply, &again) {
         (HelloReply::Welcome { .. }, _) => assert_eq!(again, reply),
