@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use synod_node::{GroupId, NodeError, StartMode, VersionRange};
+use synod_node::{GroupId, NodeConfig, NodeError, StartMode, VersionRange};
 
 use crate::support::{Group, Member, eventually, seqno_of};
 
@@ -47,9 +47,13 @@ fn wrong_cluster_name_is_refused_and_only_the_group_names_both() {
     assert!(home.members[0].host.lock().says(both));
 }
 
+fn speak_version_1(config: &mut NodeConfig) {
+    config.versions = VersionRange { min: 1, max: 1 };
+}
+
 #[test]
 fn program_that_does_not_speak_the_groups_version_is_refused() {
-    let mut home = Group::of(1, "versions");
+    let mut home = Group::prepared_by(1, "versions", speak_version_1).begin();
     let mut newer = Member::new("newer", "versions");
     newer.config.versions = VersionRange { min: 2, max: 3 };
     newer.config.seeds = vec![home.members[0].config.address.clone()];
@@ -74,7 +78,7 @@ fn program_that_does_not_speak_the_groups_version_is_refused() {
 
 #[test]
 fn group_speaks_the_newer_version_once_all_its_members_do() {
-    let mut group = Group::of(3, "upgrade");
+    let mut group = Group::prepared_by(3, "upgrade", speak_version_1).begin();
     for at in 0..3 {
         let says = |member: &Member| {
             member
