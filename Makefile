@@ -14,12 +14,13 @@ CARGO ?= cargo
 DEMO ?=
 UP ?=
 COMPAT ?=
+STRANGER ?=
 SYNOD = target/release/synod
-TEST_STAGES = test-packages compat-packages build unit planted e2e compat-subset
+TEST_STAGES = test-packages compat-packages build unit planted e2e stranger compat-subset
 PURE_TARGET = wasm32-unknown-unknown
 CI_STAGES = lint licences doc purity test fuzz
 
-.PHONY: ci demo test unit planted e2e fuzz compat compat-subset trixie bench build lint licences doc purity packages test-packages compat-packages clean
+.PHONY: ci demo test unit planted e2e stranger fuzz compat compat-subset trixie bench build lint licences doc purity packages test-packages compat-packages clean
 
 demo: packages build
 	$(SYNOD) demo $(DEMO) up $(UP)
@@ -43,6 +44,10 @@ planted:
 # One test after the other: each uses all cores. The servers and 'synod' are release builds; the tests need not be.
 e2e: build
 	$(CARGO) test -p synod-e2e --no-fail-fast -- --test-threads=1 --nocapture
+
+# Attacks groups of real servers from outside, by their own protocol; STRANGER=clear for one kind of group.
+stranger: build
+	$(CARGO) run -p synod-stranger -- $(STRANGER)
 
 fuzz:
 	scripts/fuzz
