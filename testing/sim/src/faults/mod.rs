@@ -268,8 +268,15 @@ impl World {
         self.now_us + self.rng.random_range(timing.heartbeat_us..=longest)
     }
 
+    /// The process stands still, and its database with it.
     fn pause_until(&mut self, id: MemberId, until_us: u64) {
-        self.node_mut(id).paused_until_us = until_us;
+        self.flush_databases();
+        let now_us = self.now_us;
+        let node = self.node_mut(id);
+        // Pauses may overlap.
+        let longer_us = until_us.saturating_sub(node.paused_until_us.max(now_us));
+        node.database.stand_still(longer_us);
+        node.paused_until_us = until_us;
         self.note(id, What::Paused { until_us });
     }
 

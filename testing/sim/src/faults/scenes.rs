@@ -334,9 +334,7 @@ impl World {
             .filter_map(|frame| decode(frame).ok())
             .any(|message| is_answer(&message));
         if answered && self.is_up(member) {
-            let until_us = self.now_us + pause_us;
-            self.node_mut(member).paused_until_us = until_us;
-            self.note(member, What::Paused { until_us });
+            self.pause_until(member, self.now_us + pause_us);
         } else if self.now_us < before_us {
             let step = SceneStep::PauseBeforeAnswer {
                 member,

@@ -97,6 +97,13 @@ impl Database {
         }
     }
 
+    /// The process of the database stands still for a time, and flushes nothing meanwhile.
+    pub(crate) fn stand_still(&mut self, for_us: u64) {
+        for (at, _) in &mut self.unflushed {
+            *at += for_us;
+        }
+    }
+
     /// The database is at this position now, also on its disk.
     pub(crate) fn replace(&mut self, seqno: Seqno) {
         (self.applied, self.durable) = (seqno, seqno);

@@ -37,7 +37,7 @@ impl Driver {
             return;
         }
         let (log, needs) = (self.certified_log(), self.needs());
-        let keep_from = self.retention.keep_from(self.turns.now, &log, &needs);
+        let keep_from = self.retention.keep_from(&log, &needs);
         let base = self.core.base();
         let (base, seqno) = (base.last.index, base.seqno);
         self.retention.purged(base, seqno);

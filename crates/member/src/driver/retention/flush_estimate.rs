@@ -2,8 +2,9 @@
 //!
 //! The database runs without a flush at each commit: a power cut loses what it applied just before,
 //! and that has to come back from the log. The engine flushes about once a second. What it applied
-//! a margin of time ago counts as flushed. An estimate is never called durable: no fsync of the
-//! database is seen here.
+//! a margin of time ago counts as flushed; that is time in which the process ran
+//! ([`super::awake_time`]). An estimate is never called durable: no fsync of the database is seen
+//! here.
 //!
 //! [`super::Retention`] holds two estimates. The local one has the long margin
 //! ([`crate::Tuning::local_flush_margin`]) and decides what this member's own database may still

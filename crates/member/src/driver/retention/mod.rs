@@ -14,6 +14,7 @@
 //! ([`crate::PurgeJob`]). The driver asks every [`crate::Tuning::retention_period`], and at each
 //! slow tick while the log is full, because clients wait then.
 
+mod awake_time;
 mod chunk_starts;
 mod coordinate;
 mod flush_estimate;
@@ -28,6 +29,7 @@ use synod_wire::{DataState, Report};
 
 use crate::payload::discard::PartialActionId;
 use crate::tuning::Tuning;
+use awake_time::AwakeTime;
 use chunk_starts::ChunkStarts;
 use flush_estimate::FlushEstimate;
 use purge_limit::PurgeLimit;
@@ -82,6 +84,8 @@ pub(super) struct Retention {
     /// Time between two looks at the log.
     period: Duration,
     next: Time,
+    /// Ages what the database has applied.
+    awake: AwakeTime,
     /// How far this member's own database no longer needs the log.
     local_flushed: FlushEstimate<LogIndex>,
     /// What this member reports to the group of its database.
@@ -101,6 +105,7 @@ impl Retention {
         Retention {
             period: tuning.retention_period,
             next: now,
+            awake: AwakeTime::new(now, tuning.slow_tick),
             local_flushed: FlushEstimate::new(tuning.local_flush_margin, Duration::ZERO),
             reported_flushed: FlushEstimate::new(reported, reported / REPORTED_SAMPLES),
             redundancy: Redundancy::default(),
@@ -115,8 +120,10 @@ impl Retention {
 
     /// This member's database, at each slow tick.
     pub(super) fn database_is_at(&mut self, now: Time, state: DataState, applied: Seqno) {
+        self.awake.observe(now);
         if state.is_whole() {
-            self.reported_flushed.note(now, applied, applied, applied);
+            let awake = self.awake.now();
+            self.reported_flushed.note(awake, applied, applied, applied);
         } else {
             // There is no database yet, or a copy replaces it.
             self.reported_flushed.reset();
@@ -181,10 +188,10 @@ impl Retention {
     }
 
     /// First entry after which this member keeps its log as long as it is not full.
-    pub(super) fn keep_from(&mut self, now: Time, log: &CertifiedLog, needs: &Needs) -> LogIndex {
+    pub(super) fn keep_from(&mut self, log: &CertifiedLog, needs: &Needs) -> LogIndex {
         let (delivered, seqno) = (needs.delivered, needs.committed_seqno);
         self.local_flushed
-            .note(now, delivered, seqno, needs.applied);
+            .note(self.awake.now(), delivered, seqno, needs.applied);
         let mut keep_from = self.local_flushed.flushed().min(log.committed);
         if let Some(least) = needs.least_match {
             keep_from = keep_from.min(least);
@@ -275,6 +282,14 @@ mod tests {
         Retention::new(&Tuning::default(), NOW)
     }
 
+    /// Ticks until `to`, as of a process that runs all the time.
+    fn run(retention: &mut Retention, to: Time) {
+        while retention.awake.now() < to {
+            let next = retention.awake.now().plus(Tuning::default().slow_tick);
+            retention.awake.observe(next.min(to));
+        }
+    }
+
     fn log() -> CertifiedLog {
         CertifiedLog {
             start: LogIndex(0),
@@ -335,28 +350,20 @@ mod tests {
     fn log_is_kept_for_the_own_database_the_followers_and_the_chunks() {
         let mut retention = retention();
         let later = NOW.plus(Tuning::default().local_flush_margin);
-        assert_eq!(
-            retention.keep_from(NOW, &log(), &needs(50, 50)),
-            LogIndex(0)
-        );
-        assert_eq!(
-            retention.keep_from(later, &log(), &needs(60, 60)),
-            LogIndex(50)
-        );
+        assert_eq!(retention.keep_from(&log(), &needs(50, 50)), LogIndex(0));
+        run(&mut retention, later);
+        assert_eq!(retention.keep_from(&log(), &needs(60, 60)), LogIndex(50));
         let slow_follower = Needs {
             least_match: Some(LogIndex(20)),
             ..needs(60, 60)
         };
-        assert_eq!(
-            retention.keep_from(later, &log(), &slow_follower),
-            LogIndex(20)
-        );
+        assert_eq!(retention.keep_from(&log(), &slow_follower), LogIndex(20));
         let with_chunk = CertifiedLog {
             first_partial_chunk: Some(LogIndex(11)),
             ..log()
         };
         assert_eq!(
-            retention.keep_from(later, &with_chunk, &needs(60, 60)),
+            retention.keep_from(&with_chunk, &needs(60, 60)),
             LogIndex(10)
         );
     }
@@ -367,23 +374,16 @@ mod tests {
         let later = NOW.plus(Tuning::default().local_flush_margin);
         retention.chunks_committed(Seqno(40), LogIndex(15));
         retention.database_is_at(NOW, DataState::Synced, Seqno(39));
+        retention.keep_from(&log(), &needs(50, 50));
+        run(&mut retention, later);
         retention.database_is_at(later, DataState::Synced, Seqno(60));
         assert_eq!(retention.db_flushed(), Seqno(39));
-        retention.keep_from(NOW, &log(), &needs(50, 50));
-        assert_eq!(
-            retention.keep_from(later, &log(), &needs(60, 60)),
-            LogIndex(14)
-        );
-        retention.database_is_at(
-            later.plus(Duration::from_secs(20)),
-            DataState::Synced,
-            Seqno(60),
-        );
+        assert_eq!(retention.keep_from(&log(), &needs(60, 60)), LogIndex(14));
+        let end = later.plus(Duration::from_secs(20));
+        run(&mut retention, end);
+        retention.database_is_at(end, DataState::Synced, Seqno(60));
         assert_eq!(retention.db_flushed(), Seqno(60));
-        assert_eq!(
-            retention.keep_from(later, &log(), &needs(60, 60)),
-            LogIndex(50)
-        );
+        assert_eq!(retention.keep_from(&log(), &needs(60, 60)), LogIndex(50));
     }
 
     #[test]
@@ -391,6 +391,7 @@ mod tests {
         let mut retention = retention();
         let mut note = |seconds: u64, state| {
             let now = NOW.plus(Duration::from_secs(seconds));
+            run(&mut retention, now);
             retention.database_is_at(now, state, Seqno(7));
             retention.db_flushed()
         };
