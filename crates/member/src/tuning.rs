@@ -32,6 +32,23 @@ pub struct Tuning {
     pub partial_action_timeout: Duration,
 }
 
+/// The period that the margins of the default are made for.
+const FLUSH_PERIOD: Duration = Duration::from_secs(1);
+
+impl Tuning {
+    /// The same for a database that flushes once in `period`, and not once a second: what it
+    /// applied counts as flushed so much later.
+    #[must_use]
+    pub fn for_flushes_every(self, period: Duration) -> Tuning {
+        let longer = period.saturating_sub(FLUSH_PERIOD);
+        Tuning {
+            local_flush_margin: self.local_flush_margin + longer,
+            reported_flush_margin: self.reported_flush_margin + longer,
+            ..self
+        }
+    }
+}
+
 impl Default for Tuning {
     fn default() -> Tuning {
         Tuning {
@@ -45,5 +62,19 @@ impl Default for Tuning {
             reported_flush_margin: Duration::from_secs(10),
             partial_action_timeout: Duration::from_secs(60),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn margins_grow_with_the_period_of_flushes() {
+        let with = |seconds| Tuning::default().for_flushes_every(Duration::from_secs(seconds));
+        assert_eq!(with(0), Tuning::default());
+        assert_eq!(with(1), Tuning::default());
+        assert_eq!(with(31).reported_flush_margin, Duration::from_secs(40));
+        assert_eq!(with(31).local_flush_margin, Duration::from_secs(90));
     }
 }

@@ -59,6 +59,8 @@ pub struct NodeConfig {
     pub has_data: bool,
     /// Which history the database holds, and up to where. Ignored for a member without one.
     pub database: DatabasePosition,
+    /// How often the database flushes what it has applied. Ignored for a member without one.
+    pub flush_period: Duration,
     /// Whether this member becomes a voter, once it has caught up.
     pub wants_vote: bool,
     /// Versions of the group's protocol that this member takes part in: [`crate::OUR_VERSIONS`],

@@ -225,7 +225,7 @@ impl Identity {
         let clock = Clock::start();
         let start = Start::new(
             config.member(),
-            Tuning::default(),
+            Tuning::default().for_flushes_every(config.flush_period),
             mode,
             entropy::draw()?,
             &mut opened,

@@ -1,4 +1,4 @@
-//! Asks the server's own program what only it knows: where its database is.
+//! Asks the server's own program what only it knows: its settings, and where its database is.
 //!
 //! The provider is called before the storage engines start. At that time the same program, with the
 //! same arguments, can be run to its end for an answer, as service units and SST scripts do. Such a
@@ -67,6 +67,18 @@ impl ServerProgram {
             program: std::env::current_exe()?,
             arguments: arguments.collect(),
         })
+    }
+
+    /// The value that a variable has at the server's start, from its configuration and arguments.
+    ///
+    /// # Errors
+    /// The program does not run, or knows no such variable.
+    pub(crate) fn variable(&self, name: &str) -> Result<String, NoAnswer> {
+        let find = |line: &str| {
+            let (known, value) = line.split_once(' ')?;
+            (known == name).then(|| value.trim().to_owned())
+        };
+        self.ask(&["--verbose"], "--help", find)
     }
 
     /// Where the engine is, after its own recovery. The nil group: it was never in one.
@@ -147,6 +159,14 @@ mod tests {
         let position = program(log).recovered_position().unwrap();
         let group = GroupId([1; 16]);
         assert_eq!(position, Gtid { group, seqno: 42 });
+    }
+
+    #[test]
+    fn variable_is_found_by_its_whole_name() {
+        let help = program("echo 'log-x-y   7'; echo 'log-x     5  '; echo 'not log-x 9'");
+        assert_eq!(help.variable("log-x").unwrap(), "5");
+        assert_eq!(help.variable("log-x-y").unwrap(), "7");
+        assert!(help.variable("log").is_err());
     }
 
     #[test]

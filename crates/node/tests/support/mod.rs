@@ -256,6 +256,7 @@ impl Member {
             wants_vote: true,
             has_data: true,
             tls: None,
+            flush_period: Duration::from_secs(1),
             database: DatabasePosition {
                 group: GroupId::NONE,
                 seqno: Seqno::UNDEFINED,

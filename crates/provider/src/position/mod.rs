@@ -14,6 +14,7 @@
 //! commits in memory then. So the position of a clean stop is written when the process exits.
 
 mod engine_files;
+pub(crate) mod engine_flushes;
 pub mod grastate;
 
 use std::path::PathBuf;

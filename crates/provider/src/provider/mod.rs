@@ -26,7 +26,7 @@ use crate::connection::Connection;
 use crate::connection::sst_joiner::Received;
 use crate::options::live::LiveOptions;
 use crate::options::{ClusterUrl, Defaults, Options, Update, key};
-use crate::position::{self, PositionKeeper};
+use crate::position::{self, PositionKeeper, engine_flushes};
 use crate::server_program::ServerProgram;
 use crate::status;
 use crate::status::counters::Counters;
@@ -43,6 +43,8 @@ pub(crate) struct Provider {
     options: Mutex<Options>,
     live: Arc<LiveOptions>,
     position: Arc<PositionKeeper>,
+    /// How often the storage engine flushes what it has applied.
+    flush_period: Duration,
     /// The present connection, or the last one.
     connection: RwLock<Option<Arc<Connection>>>,
     /// Held during `connect` and `disconnect`.
@@ -69,6 +71,7 @@ pub fn create(args: InitArgs, callbacks: Callbacks) -> Result<Arc<dyn ProviderAp
     let position = PositionKeeper::load(data_dir, args.start_position, callbacks.clone(), recover)
         .map_err(|error| InitError::Other(error.into()))?;
     let position = Arc::new(position);
+    let flush_period = engine_flushes::period(&program, &callbacks);
     save_at_exit(position.clone(), &callbacks);
     let live = LiveOptions::default();
     live.update(&options);
@@ -78,6 +81,7 @@ pub fn create(args: InitArgs, callbacks: Callbacks) -> Result<Arc<dyn ProviderAp
         options: Mutex::new(options),
         live: Arc::new(live),
         position,
+        flush_period,
         connection: RwLock::new(None),
         changing: Mutex::new(()),
         next_serial: AtomicU64::new(FIRST_SERIAL),

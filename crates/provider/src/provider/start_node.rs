@@ -50,6 +50,7 @@ impl Provider {
             wants_vote: options.bool(key::VOTER),
             tls: options.tls(),
             database: self.position.current(),
+            flush_period: self.flush_period,
             versions: OUR_VERSIONS,
         }
     }

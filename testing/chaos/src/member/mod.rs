@@ -151,6 +151,7 @@ fn config(options: &Options, log_dir: PathBuf, database: DatabasePosition) -> No
         has_data: true,
         wants_vote: true,
         database,
+        flush_period: FLUSH_PERIOD,
         versions: OUR_VERSIONS,
         tls: None,
     }

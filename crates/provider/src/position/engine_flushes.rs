@@ -1,0 +1,30 @@
+//! How often the storage engine flushes what it has applied.
+//!
+//! Decides how long an action is kept in the log after it was applied: see
+//! [`synod_node::NodeConfig::flush_period`].
+
+use std::time::Duration;
+
+use crate::api::{Callbacks, LogLevel};
+use crate::server_program::ServerProgram;
+
+/// The variable, as `mariadbd --help` lists it.
+const VARIABLE: &str = "innodb-flush-log-at-timeout";
+/// Taken where the server's program does not say: longer than is usual.
+const UNKNOWN: Duration = Duration::from_secs(60);
+
+/// The period at the server's start. A change while it runs is not seen.
+pub(crate) fn period(program: &ServerProgram, callbacks: &Callbacks) -> Duration {
+    let said = program.variable(VARIABLE);
+    let unclear = match said.map(|seconds| seconds.parse()) {
+        Ok(Ok(seconds)) => return Duration::from_secs(seconds),
+        Ok(Err(_)) => format!("{VARIABLE} is no number of seconds"),
+        Err(error) => error.to_string(),
+    };
+    let text = format!(
+        "innodb_flush_log_at_timeout is not known, so it is taken for {UNKNOWN:?}: the log keeps \
+         actions for so long after they were applied ({unclear})"
+    );
+    callbacks.log(LogLevel::Info, &text);
+    UNKNOWN
+}
