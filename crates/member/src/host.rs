@@ -95,6 +95,18 @@ pub enum StateTransferEvent {
     },
 }
 
+/// What brings a member back that has stopped for good.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Remedy {
+    /// A restart, once its disk works again: it gets what it lacks from the other members.
+    Restart,
+    /// A restart that takes a full copy. The next start must not continue from the position of the
+    /// database, although the log seems to reach back to it.
+    FullCopy,
+    /// A person must look at it first, and decide.
+    Operator,
+}
+
 /// The program that a member runs in.
 ///
 /// The node calls [`Host::deliver`] and [`Host::deliver_decision`] from a thread of their own,
@@ -135,12 +147,7 @@ pub trait Host: Send + Sync {
     /// by [`Host::outcome_decided`].
     fn entries_skipped(&self) {}
     /// The node has stopped for good: its disk failed, or the group refused it.
-    fn failed(&self, why: &str);
-    /// As [`Host::failed`], because the log does not have what the database needs next. The next
-    /// start must not continue from the position of the database, but take a full copy.
-    fn needs_copy(&self, why: &str) {
-        self.failed(why);
-    }
+    fn failed(&self, why: &str, remedy: Remedy);
 }
 
 /// A member as status output shows it.

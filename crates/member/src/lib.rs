@@ -83,7 +83,7 @@ pub use driver::{
     LeaveDone, Load, Me, OperatorRefusal, OperatorReply, QuorumLossPolicy, ReadDone, Reply,
     Submission,
 };
-pub use host::{Delivery, DonorRequest, Host, Level, MemberStatus, StateTransferEvent};
+pub use host::{Delivery, DonorRequest, Host, Level, MemberStatus, Remedy, StateTransferEvent};
 pub use io::{Disk, KnownPeer, Network, Observer};
 pub use open::{OpenError, open_log};
 pub use outcome::{ApplyOutcome, InconsistencyPolicy};

@@ -14,7 +14,7 @@ use synod_consensus::{EntryKind, MemberId, Seqno, SessionId};
 use synod_log::LogReader;
 use synod_member::{
     Action, ApplyOutcome, DatabasePosition, DecisionSearch, Deliverer, Event, Host, LeaveDone,
-    Level, Me, NodeStatus, OutcomeDecision, Piece, ReadDone, Shared, Snapshot, Submission,
+    Level, Me, NodeStatus, OutcomeDecision, Piece, ReadDone, Remedy, Shared, Snapshot, Submission,
     WaitPolicy, Waiter, lock, sessions_between, split_into_chunks,
 };
 use synod_wire::{DataState, StateOffer, StateRequest, StateResult};
@@ -59,7 +59,7 @@ impl Node {
         let (events, budget) = (self.events.clone(), self.pending_budget.clone());
         let on_panic = move |why: String| {
             host.log(Level::Error, &why);
-            host.failed(&why);
+            host.failed(&why, Remedy::Restart);
             log_moved.stop();
             budget.close();
             // Ends the core thread, if it is not the one that panicked.

@@ -7,6 +7,7 @@
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::ffi::OsStringExt;
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
@@ -95,6 +96,14 @@ impl ServerProgram {
         self.ask(&quiet, "--wsrep-recover", parse_position)
     }
 
+    /// Runs the program in the place of this process, as at its start, but not from a position of
+    /// then, nor to begin a group. Returns only if that fails.
+    pub(crate) fn replace_this_process(&self, variable: &str, value: &str) -> io::Error {
+        let mut command = Command::new(&self.program);
+        command.args(lasting(&self.arguments)).env(variable, value);
+        command.exec()
+    }
+
     fn ask<T>(
         &self,
         before: &[&str],
@@ -126,6 +135,28 @@ impl ServerProgram {
             last: err.lines().last().unwrap_or_default().to_owned(),
         })
     }
+}
+
+/// Arguments that hold for a second start, too.
+fn lasting(arguments: &[OsString]) -> Vec<OsString> {
+    let mut lasting = Vec::new();
+    let mut takes_value = false;
+    for argument in arguments {
+        let text = argument.to_string_lossy().replace('_', "-");
+        let (name, value) = match text.split_once('=') {
+            Some((name, value)) => (name, Some(value)),
+            None => (text.as_str(), None),
+        };
+        if std::mem::take(&mut takes_value) {
+            continue;
+        }
+        match name {
+            "--wsrep-start-position" => takes_value = value.is_none(),
+            "--wsrep-new-cluster" => {}
+            _ => lasting.push(argument.clone()),
+        }
+    }
+    lasting
 }
 
 fn parse_position(line: &str) -> Option<Gtid> {
@@ -184,6 +215,23 @@ mod tests {
             text.contains("cannot run /nowhere/mariadbd --wsrep-recover"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn second_start_has_neither_the_position_nor_the_bootstrap_of_the_first() {
+        let words = [
+            "--defaults-file=/a",
+            "--wsrep_start_position=u:4",
+            "--user",
+            "mysql",
+            "--wsrep-start-position",
+            "u:5",
+            "--wsrep-new-cluster",
+            "--log_error=x",
+        ];
+        let words = words.map(OsString::from);
+        let expected = ["--defaults-file=/a", "--user", "mysql", "--log_error=x"];
+        assert_eq!(lasting(&words), expected.map(OsString::from));
     }
 
     #[test]

@@ -1,14 +1,19 @@
 //! Servers that come back: from a stop that was cut short, and after a failure that is over.
 
+use std::io::Write;
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
 use synod_e2e::acknowledged_writes::Writers;
 use synod_e2e::{Failure, Outcome, TestCluster, Why, agreement, ensure, place};
+use synod_local_cluster::wait_for;
 
 const BASE_PORT: u16 = 24306;
 const ALL: [u8; 3] = [1, 2, 3];
 const PATIENCE: Duration = Duration::from_secs(90);
+/// How often a server is killed amid statements that must not be applied twice.
+const KILLS: usize = 10;
 /// The server's line when it has shown that it is out of the group. Its engines are open still.
 const LEFT: &str = "Server status change disconnecting -> disconnected";
 
@@ -97,4 +102,148 @@ fn stop_that_is_cut_short_costs_neither_data_nor_a_full_copy() -> Outcome {
         std::fs::write(cluster.files(3).error_log, "").why("emptying the error log")?;
     }
     ensure(false, || "node 3 was never killed in time".into())
+}
+
+/// A swap of two tables that is applied twice is no swap.
+#[test]
+fn swapped_tables_are_swapped_once_by_a_server_that_was_killed() -> Outcome {
+    if place::is_galera() {
+        return Ok(());
+    }
+    let mut cluster = TestCluster::fresh("swapped", BASE_PORT)?;
+    cluster.execute(
+        1,
+        "CREATE TABLE e2e_data.a (id INT PRIMARY KEY) SELECT 1 AS id",
+    )?;
+    cluster.execute(
+        1,
+        "CREATE TABLE e2e_data.b (id INT PRIMARY KEY) SELECT 2 AS id",
+    )?;
+    let swap = "RENAME TABLE e2e_data.a TO e2e_data.t, e2e_data.b TO e2e_data.a, \
+                e2e_data.t TO e2e_data.b";
+    for round in 0..KILLS {
+        for _ in 0..5 + round {
+            cluster.execute(1, swap)?;
+        }
+        cluster.kill(3).why("killing node 3")?;
+        cluster.execute(1, swap)?;
+        cluster.start(3, &|_, _| ()).why("starting node 3")?;
+        let read = "SET wsrep_sync_wait = 1; SELECT id FROM e2e_data.a";
+        let (here, there) = (cluster.rows(1, read)?, cluster.rows(3, read)?);
+        ensure(here == there, || {
+            format!("round {round}: table a has {here:?} on node 1, {there:?} on node 3")
+        })?;
+    }
+    cluster.kill_all().why("ending the cluster")
+}
+
+/// A file system of its own for a log, and a file that takes its room.
+struct SmallDisk {
+    dir: PathBuf,
+}
+
+impl SmallDisk {
+    /// `None` where this user may not mount.
+    fn mount(dir: PathBuf, bytes: u64) -> Outcome<Option<SmallDisk>> {
+        std::fs::create_dir_all(&dir).why("making the mount point")?;
+        let options = format!("size={bytes},mode=0777");
+        let mounted = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", &options, "tmpfs"])
+            .arg(&dir)
+            .status();
+        let is_mounted = mounted.is_ok_and(|status| status.success());
+        Ok(is_mounted.then_some(SmallDisk { dir }))
+    }
+
+    fn filler(&self) -> PathBuf {
+        self.dir.join("filler")
+    }
+
+    /// Leaves no room.
+    fn fill(&self) -> Outcome {
+        let mut file = std::fs::File::create(self.filler()).why("making the filler")?;
+        let zeroes = vec![0; 64 << 10];
+        while file.write_all(&zeroes).is_ok() {}
+        Ok(())
+    }
+
+    fn free(&self) -> Outcome {
+        std::fs::remove_file(self.filler()).why("removing the filler")
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        // Lazily: a server that is being killed may still have files there.
+        let _ = Command::new("umount").arg("-l").arg(&self.dir).status();
+    }
+}
+
+/// The disk of a log is full, and then it is not: the server needs no person to come back.
+#[test]
+fn server_whose_log_had_no_room_comes_back_by_itself() -> Outcome {
+    if place::is_galera() {
+        return Ok(());
+    }
+    let mut cluster = TestCluster::empty("no-room", BASE_PORT, 3)?;
+    let dir = cluster.settings().dir.join("small-disk");
+    let Some(disk) = SmallDisk::mount(dir, 64 << 20)? else {
+        eprintln!("skipped: this user may not mount a file system to fill");
+        return Ok(());
+    };
+    let own = cluster.settings_mut().overrides.entry(3).or_default();
+    own.provider_options = Some(format!(
+        "synod.log_dir={};synod.log_segment_size=1M",
+        disk.dir.display()
+    ));
+    cluster.up(&|_, _| ()).why("starting the cluster")?;
+    cluster.create_account()?;
+    let pid = cluster.pid(3);
+    cluster.execute(1, "CREATE TABLE e2e_data.t (id SERIAL, v LONGBLOB)")?;
+    let insert = "INSERT INTO e2e_data.t (v) VALUES (REPEAT('x', 1000000))";
+    disk.fill()?;
+    let fills = || {
+        cluster
+            .log_text(3)
+            .contains("this member stops: the log failed")
+    };
+    for _ in 0..40 {
+        if fills() {
+            break;
+        }
+        cluster.execute(1, insert)?;
+    }
+    let stopped = wait_for(PATIENCE, || fills().then_some(()));
+    ensure(stopped.is_some(), || {
+        format!("node 3 has room:\n{}", cluster.log_tail(3))
+    })?;
+    let waits = || {
+        cluster
+            .log_text(3)
+            .contains("comes back by itself once this works again")
+    };
+    let said = wait_for(PATIENCE, || waits().then_some(()));
+    ensure(said.is_some(), || {
+        format!("node 3 does not wait:\n{}", cluster.log_tail(3))
+    })?;
+    cluster.execute(2, insert)?;
+    disk.free()?;
+    let freed = std::time::Instant::now();
+    cluster
+        .await_synced(&ALL, &|_, _| ())
+        .why("waiting for node 3")?;
+    eprintln!("  back {:.1?} after there was room", freed.elapsed());
+    ensure(cluster.pid(3) == pid, || "another process".into())?;
+    let copies = cluster
+        .log_text(3)
+        .matches("asking for a full copy")
+        .count();
+    ensure(copies == 1, || {
+        format!("{copies} full copies, and not only the first")
+    })?;
+    cluster.execute(3, insert)?;
+    agreement::check(&cluster, &ALL)?;
+    let stopped = cluster.stop(3).why("stopping node 3")?;
+    ensure(stopped, || "node 3 had ended by itself".into())?;
+    cluster.kill_all().why("ending the cluster")
 }

@@ -29,7 +29,7 @@ use synod_planted::planted;
 
 use self::assembly::{Assembly, assemble};
 use crate::driver::Me;
-use crate::host::{Delivery, Host};
+use crate::host::{Delivery, Host, Remedy};
 use crate::payload::action::{ActionPiece, Chunk, PayloadError};
 use crate::payload::decision::OutcomeDecision;
 use crate::payload::discard::{Discard, PartialActionId};
@@ -90,10 +90,16 @@ pub enum DeliverError {
 }
 
 impl DeliverError {
-    /// Restarting does not help, because the log starts inside a chunked action: the next start
-    /// must take a full copy. The position of the database alone does not show this.
-    pub fn needs_full_copy(&self) -> bool {
-        matches!(self, DeliverError::MissingChunks { .. })
+    /// What brings the member back.
+    pub fn remedy(&self) -> Remedy {
+        match self {
+            // A start sees by the position of the database whether it needs a full copy.
+            DeliverError::Log(_) | DeliverError::Purged { .. } => Remedy::Restart,
+            // The log starts inside a chunked action, which the position does not show.
+            DeliverError::MissingChunks { .. } => Remedy::FullCopy,
+            // It would be met again.
+            DeliverError::Gap { .. } | DeliverError::Payload { .. } => Remedy::Operator,
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Delivery from logs in memory, with chunks, discards and purges.
 
 use super::*;
-use crate::host::{DonorRequest, Level, StateTransferEvent};
+use crate::host::{DonorRequest, Level, Remedy, StateTransferEvent};
 use crate::payload::action::{Action, Piece, split_into_chunks};
 use std::sync::Mutex;
 use synod_certify::{Class, KeySet, KeyType};
@@ -46,7 +46,7 @@ impl Host for Sink {
     fn allows(&self, _ip: &str) -> bool {
         true
     }
-    fn failed(&self, _why: &str) {}
+    fn failed(&self, _why: &str, _remedy: Remedy) {}
 }
 
 pub(crate) struct Fixture {

@@ -5,7 +5,7 @@
 
 use super::Driver;
 use super::own_log::RepairNews;
-use crate::host::Level;
+use crate::host::{Level, Remedy};
 use synod_log::LogError;
 
 impl Driver {
@@ -92,9 +92,16 @@ impl Driver {
     /// A damaged record was read. It is neither served nor delivered; the next start repairs it.
     pub(super) fn log_damaged(&mut self, error: &LogError) {
         let damage = error.damage().unwrap_or_else(|| error.to_string());
-        self.fail(&format!(
+        let why = format!(
             "its log is damaged: {damage}. Restart it: it then gets what is lost from the other \
              members"
-        ));
+        );
+        // The only voter of a group would not start.
+        let me = self.identity.me.member;
+        let remedy = match self.core.config().config.voters().any(|id| id != me) {
+            true => Remedy::Restart,
+            false => Remedy::Operator,
+        };
+        self.stop_for(&why, remedy);
     }
 }

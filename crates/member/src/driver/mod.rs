@@ -72,7 +72,7 @@ pub use membership::operator::{
     ConfigRequest, LeaderContact, LeaderTransferRequest, OperatorRefusal, OperatorReply,
 };
 
-use crate::host::{Host, Level};
+use crate::host::{Host, Level, Remedy};
 use crate::io::{Disk, Network, Observer};
 use crate::shared::{Shared, lock};
 use crate::start::Start;
@@ -284,7 +284,9 @@ impl Driver {
                 self.trim_cache();
             }
             Event::Purged(base) => self.core.purged(base),
-            Event::StorageFailed(why) => self.fail(&format!("the log failed: {why}")),
+            Event::StorageFailed(why) => {
+                self.stop_for(&format!("the log failed: {why}"), Remedy::Restart);
+            }
             Event::LogDamaged(error) => self.log_damaged(&error),
             Event::Submit(submission) => self.submit(submission),
             Event::Read(done) => self.read(done),
@@ -401,10 +403,15 @@ impl Driver {
         self.publish_status();
     }
 
-    /// Stops for good.
+    /// Stops for good, until a person has changed something.
     fn fail(&mut self, why: &str) {
+        self.stop_for(why, Remedy::Operator);
+    }
+
+    /// Stops for good, and says what brings this member back.
+    fn stop_for(&mut self, why: &str, remedy: Remedy) {
         self.log(Level::Error, format!("this member stops: {why}"));
-        self.links.host.failed(why);
+        self.links.host.failed(why, remedy);
         self.turns.stop();
     }
 

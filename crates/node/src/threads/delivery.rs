@@ -29,8 +29,7 @@ pub(crate) fn deliver(
                 let _ = events.send(Event::LogDamaged(error).into());
                 return;
             }
-            Err(error) if error.needs_full_copy() => return host.needs_copy(&error.to_string()),
-            Err(error) => return host.failed(&error.to_string()),
+            Err(error) => return host.failed(&error.to_string(), error.remedy()),
         }
     }
 }

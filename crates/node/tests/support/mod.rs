@@ -14,8 +14,8 @@ use gate::Gate;
 use synod_node::{
     Action, Class, DataState, DatabasePosition, Delivery, DonorRequest, GroupId, Host, KeySet,
     KeyType, Level, Limits, LogOptions, MemberId, Node, NodeConfig, NodeError, OUR_VERSIONS,
-    Origin, OutcomeDecision, ProposalResult, RoleName, Seqno, StartMode, StateTransferEvent,
-    Timing, View,
+    Origin, OutcomeDecision, ProposalResult, Remedy, RoleName, Seqno, StartMode,
+    StateTransferEvent, Timing, View,
 };
 use tempfile::TempDir;
 
@@ -33,7 +33,7 @@ pub(crate) struct Record {
     pub(crate) joined: u64,
     pub(crate) primary: Option<bool>,
     pub(crate) failed: Option<String>,
-    /// It was called with `needs_copy`: only a full copy helps.
+    /// Only a full copy helps.
     pub(crate) needs_copy: bool,
     pub(crate) lines: Vec<(Level, String)>,
     pub(crate) donations: Vec<DonorRequest>,
@@ -188,15 +188,11 @@ impl Host for Recorder {
         self.change(|record| record.delivered_decisions.push(decision.clone()));
     }
 
-    fn failed(&self, why: &str) {
+    fn failed(&self, why: &str, remedy: Remedy) {
         self.change(|record| {
             record.failed.get_or_insert(why.to_owned());
+            record.needs_copy |= remedy == Remedy::FullCopy;
         });
-    }
-
-    fn needs_copy(&self, why: &str) {
-        self.failed(why);
-        self.change(|record| record.needs_copy = true);
     }
 }
 

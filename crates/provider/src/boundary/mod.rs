@@ -18,6 +18,7 @@ mod convert;
 mod exports;
 mod host;
 mod process_exit;
+mod process_image;
 mod signals;
 mod stats;
 mod table;
@@ -35,6 +36,7 @@ pub use exports::{
 };
 pub(crate) use process_exit::at_process_exit;
 pub use process_exit::run_exit_tasks;
+pub(crate) use process_image::close_files_on_exec;
 pub(crate) use signals::pending_order_to_end;
 pub use table::{PROVIDER_NAME, PROVIDER_VENDOR, PROVIDER_VERSION, fill_table};
 pub(crate) use threads::spawn;

@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use synod_node::{DataState, Node};
+use synod_node::{DataState, Node, Remedy};
 
 use crate::api::{CAPABILITIES, LogLevel, RecvContext, Status, View};
 use crate::boundary;
@@ -45,6 +45,8 @@ pub(crate) struct Shutdown {
     rollbacks: Mutex<Option<JoinHandle<()>>>,
     /// Watches the start of the server.
     start_watch: Mutex<Option<JoinHandle<()>>>,
+    /// Brings the server back after a failure.
+    returning: Mutex<Option<JoinHandle<()>>>,
     /// Held while the node is being stopped.
     stopping: Arc<Mutex<()>>,
 }
@@ -85,7 +87,12 @@ impl Shutdown {
 
     /// Waits for the threads, once the node is stopped or being stopped.
     fn join_threads(&self) {
-        for thread in [&self.closer, &self.rollbacks, &self.start_watch] {
+        for thread in [
+            &self.closer,
+            &self.rollbacks,
+            &self.start_watch,
+            &self.returning,
+        ] {
             let thread = lock(thread).take();
             if let Some(thread) = thread {
                 // A thread that panicked has said so.
@@ -128,19 +135,20 @@ impl Connection {
         self.join_threads();
     }
 
-    /// The connection must end, but the data are good.
-    pub(crate) fn fail(&self, why: &str) {
-        self.fail_saying(LogLevel::Error, why);
+    /// The connection must end, but the data are good. True the first time.
+    pub(crate) fn fail(&self, why: &str) -> bool {
+        self.fail_saying(LogLevel::Error, why)
     }
 
     /// As [`Connection::fail`], for a failure that the server may have logged already.
-    pub(crate) fn fail_saying(&self, level: LogLevel, why: &str) {
+    pub(crate) fn fail_saying(&self, level: LogLevel, why: &str) -> bool {
         self.begin_closing();
         let first = self.update(|state| state.lifecycle.fail(why));
         if first {
             self.log(level, why);
         }
         self.sequencer.stop(Instant::now() + DRAIN_LIMIT);
+        first
     }
 
     /// This server failed to apply an action that other servers applied: it leaves the group.
@@ -159,6 +167,7 @@ impl Connection {
             // and shows the server its last view.
             self.shared.position.unusable();
             self.report(DataState::Error);
+            self.begin_return(why, Remedy::Operator);
             self.log(
                 LogLevel::Error,
                 format!(
@@ -290,8 +299,14 @@ impl Connection {
         self.shutdown.keep_start_watch(thread);
     }
 
+    /// Keeps the thread that brings the server back, to be joined at the end.
+    pub(crate) fn keep_return(&self, thread: JoinHandle<()>) {
+        *lock(&self.shutdown.returning) = Some(thread);
+    }
+
     /// Waits for this connection's threads, once the node is stopped or being stopped.
     pub(crate) fn join_threads(&self) {
+        self.update(|state| state.lifecycle.release());
         self.shutdown.join_threads();
     }
 

@@ -12,6 +12,7 @@ pub(crate) struct Lifecycle {
     failure: Option<String>,
     tracked: bool,
     ended: bool,
+    released: bool,
 }
 
 impl Lifecycle {
@@ -86,6 +87,16 @@ impl Lifecycle {
     /// Whether the position may be saved as that of a database at rest.
     pub(crate) fn may_save_position(&self) -> bool {
         self.tracked && !self.ended && !self.is_inconsistent()
+    }
+
+    /// The server ends, or connects again: what becomes of this connection is its own affair.
+    pub(crate) fn release(&mut self) {
+        self.released = true;
+    }
+
+    /// Whether the server ends, or connects again.
+    pub(crate) fn is_released(&self) -> bool {
+        self.released
     }
 
     /// The final view was shown.

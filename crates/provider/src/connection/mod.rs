@@ -23,13 +23,14 @@ mod disconnect;
 pub(crate) mod join;
 mod lifecycle;
 mod node_events;
+pub(crate) mod returning;
 mod sst_donor;
 pub(crate) mod sst_joiner;
 mod start_watch;
 pub(crate) mod views;
 mod watched;
 
-use std::sync::{Arc, MutexGuard, OnceLock};
+use std::sync::{Arc, MutexGuard, OnceLock, Weak};
 use std::time::Instant;
 
 use synod_node::{DataState, GroupId, Node, Seqno, View as GroupView};
@@ -48,6 +49,7 @@ use crate::transaction::toi::Statements;
 use admission::Admission;
 use disconnect::Shutdown;
 use lifecycle::Lifecycle;
+use returning::Restart;
 use sst_donor::Donor;
 use sst_joiner::{DonorPreference, SstNews};
 use views::{ShownViews, ViewFrame, session_uuid};
@@ -84,6 +86,8 @@ pub(crate) struct Shared {
     pub(crate) options: Arc<LiveOptions>,
     /// Where the database is.
     pub(crate) position: Arc<PositionKeeper>,
+    /// What a restart of this server needs.
+    pub(crate) restart: Arc<Restart>,
 }
 
 /// One connection to the group.
@@ -106,6 +110,8 @@ pub(crate) struct Connection {
     shutdown: Shutdown,
     /// Set right after the connection is made; empty in tests without a node.
     node: OnceLock<Arc<Node>>,
+    /// For threads that outlive a call.
+    itself: Weak<Connection>,
     state: Watched<State>,
     admission: Admission,
 }
@@ -117,9 +123,9 @@ impl Connection {
         serial: u64,
         donors: DonorPreference,
         queue_bytes_max: usize,
-    ) -> Connection {
+    ) -> Arc<Connection> {
         let position = shared.position.current().seqno.0;
-        Connection {
+        Arc::new_cyclic(|itself| Connection {
             shared,
             sequencer: Sequencer::new(position, queue_bytes_max),
             statements: Statements::default(),
@@ -129,9 +135,10 @@ impl Connection {
             donors,
             shutdown: Shutdown::default(),
             node: OnceLock::new(),
+            itself: itself.clone(),
             state: Watched::default(),
             admission: Admission::default(),
-        }
+        })
     }
 
     /// The node serves this connection from now on.

@@ -6,7 +6,7 @@
 use std::ops::ControlFlow;
 
 use synod_node::{
-    Delivery, DonorRequest, Host, Level, OutcomeDecision, Setting, StateTransferEvent,
+    Delivery, DonorRequest, Host, Level, OutcomeDecision, Remedy, Setting, StateTransferEvent,
     View as GroupView,
 };
 
@@ -101,13 +101,13 @@ impl Host for Connection {
         self.compare_all_decisions();
     }
 
-    fn failed(&self, why: &str) {
-        self.fail(why);
-    }
-
-    fn needs_copy(&self, why: &str) {
-        self.shared.position.unusable();
-        self.fail(why);
+    fn failed(&self, why: &str, remedy: Remedy) {
+        if remedy == Remedy::FullCopy {
+            self.shared.position.unusable();
+        }
+        if self.fail(why) {
+            self.begin_return(why, remedy);
+        }
     }
 }
 

@@ -146,6 +146,8 @@ keys! {
     MAX_PENDING_SIZE: IntKey = "synod.max_pending_size";
     /// `synod.promise`
     PROMISE: DurationKey = "synod.promise";
+    /// `synod.restart_on_failure`
+    RESTART_ON_FAILURE: BoolKey = "synod.restart_on_failure";
     /// `synod.secret_file`
     SECRET_FILE: TextKey = "synod.secret_file";
     /// `synod.voter`

@@ -13,6 +13,7 @@ pub(crate) struct LiveOptions {
     write_set_bytes_max: AtomicU64,
     debug: AtomicBool,
     log_conflicts: AtomicBool,
+    restarts_on_failure: AtomicBool,
     stats_period_us: AtomicU64,
 }
 
@@ -25,6 +26,8 @@ impl LiveOptions {
             .store(options.bool(key::DEBUG), Ordering::Relaxed);
         let log_conflicts = options.bool(key::CERT_LOG_CONFLICTS);
         self.log_conflicts.store(log_conflicts, Ordering::Relaxed);
+        let restarts = options.bool(key::RESTART_ON_FAILURE);
+        self.restarts_on_failure.store(restarts, Ordering::Relaxed);
         let period = options.duration(key::EVS_STATS_REPORT_PERIOD).as_micros();
         let period = u64::try_from(period).unwrap_or(u64::MAX);
         self.stats_period_us.store(period, Ordering::Relaxed);
@@ -43,6 +46,11 @@ impl LiveOptions {
     /// `evs.stats_report_period`
     pub(crate) fn stats_period(&self) -> Duration {
         Duration::from_micros(self.stats_period_us.load(Ordering::Relaxed))
+    }
+
+    /// `synod.restart_on_failure`
+    pub(crate) fn restarts_on_failure(&self) -> bool {
+        self.restarts_on_failure.load(Ordering::Relaxed)
     }
 
     /// `cert.log_conflicts`

@@ -9,7 +9,7 @@ use super::table::{DefaultValue, OptionSpec, address, bool, duration, int, text}
 use super::timing::Period;
 
 /// Synod's own options, in alphabetical order.
-pub(super) const OWN: [OptionSpec; 20] = [
+pub(super) const OWN: [OptionSpec; 21] = [
     int("synod.apply_queue_size", "64M", 1 << 20, i64::MAX)
         .dynamic()
         .unit("bytes")
@@ -112,6 +112,11 @@ pub(super) const OWN: [OptionSpec; 20] = [
         "Time that a member of an existing group waits at start for a majority of that \
              group; PT0S is without end. A time shorter than pc.wait_prim_timeout counts as \
              that.",
+    ),
+    bool("synod.restart_on_failure", "yes").dynamic().works(
+        "With yes, a server that left its group because of a failure that a restart heals (a full \
+         disk, a damaged log, a log that no longer reaches back) restarts itself once the log can \
+         be written. With no, it stays up without its group, and says so each minute.",
     ),
     text("synod.secret_file", "").unit("path").works(
         "File with the group secret, as 'synod keygen' makes it: one secret a line, of which the \

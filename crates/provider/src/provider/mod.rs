@@ -23,6 +23,7 @@ use crate::api::{
 };
 use crate::boundary::at_process_exit;
 use crate::connection::Connection;
+use crate::connection::returning::Restart;
 use crate::connection::sst_joiner::Received;
 use crate::options::live::LiveOptions;
 use crate::options::{ClusterUrl, Defaults, Options, Update, key};
@@ -45,6 +46,8 @@ pub(crate) struct Provider {
     position: Arc<PositionKeeper>,
     /// How often the storage engine flushes what it has applied.
     flush_period: Duration,
+    /// What a restart of this server needs.
+    restart: Arc<Restart>,
     /// The present connection, or the last one.
     connection: RwLock<Option<Arc<Connection>>>,
     /// Held during `connect` and `disconnect`.
@@ -75,6 +78,8 @@ pub fn create(args: InitArgs, callbacks: Callbacks) -> Result<Arc<dyn ProviderAp
     save_at_exit(position.clone(), &callbacks);
     let live = LiveOptions::default();
     live.update(&options);
+    let log_dir = start_node::log_dir(&options, &args);
+    let restart = Restart::new(program, log_dir, options.unsigned(key::LOG_SEGMENT_SIZE));
     Ok(Arc::new(Provider {
         args,
         callbacks,
@@ -82,6 +87,7 @@ pub fn create(args: InitArgs, callbacks: Callbacks) -> Result<Arc<dyn ProviderAp
         live: Arc::new(live),
         position,
         flush_period,
+        restart: Arc::new(restart),
         connection: RwLock::new(None),
         changing: Mutex::new(()),
         next_serial: AtomicU64::new(FIRST_SERIAL),

@@ -13,18 +13,14 @@ use synod_node::{
 };
 
 use super::{FIRST_SERIAL, Provider};
-use crate::api::LogLevel;
+use crate::api::{InitArgs, LogLevel};
 use crate::connection::sst_joiner::DonorPreference;
 use crate::connection::{Connection, Shared, State};
-use crate::options::{ClusterUrl, key};
+use crate::options::{ClusterUrl, Options, key};
 
 impl Provider {
     pub(super) fn node_config(&self, name: &str, url: &ClusterUrl) -> NodeConfig {
         let options = self.options();
-        let log_dir = match options.text(key::LOG_DIR) {
-            "" => PathBuf::from(&self.args.data_dir),
-            dir => PathBuf::from(dir),
-        };
         NodeConfig {
             name: self.args.node_name.clone(),
             cluster_name: name.to_owned(),
@@ -32,7 +28,7 @@ impl Provider {
             address: options.own_address(&self.args.node_incoming).to_string(),
             incoming: self.args.node_incoming.clone(),
             seeds: url.peers.iter().map(ToString::to_string).collect(),
-            log_dir,
+            log_dir: log_dir(&options, &self.args),
             log: LogOptions {
                 segment_bytes: options.unsigned(key::LOG_SEGMENT_SIZE),
                 cache_bytes: options.unsigned(key::LOG_CACHE_SIZE),
@@ -77,15 +73,12 @@ impl Provider {
             transactions: self.transactions.clone(),
             options: self.live.clone(),
             position: self.position.clone(),
+            restart: self.restart.clone(),
         };
         let queue_bytes = to_usize(self.options().unsigned(key::APPLY_QUEUE_SIZE));
         let serial = self.next_serial.fetch_add(1, Ordering::Relaxed);
-        let connection = Arc::new(Connection::new(
-            shared,
-            serial,
-            DonorPreference::parse(donor),
-            queue_bytes,
-        ));
+        let connection =
+            Connection::new(shared, serial, DonorPreference::parse(donor), queue_bytes);
         let node = Node::start(config, mode, connection.clone()).map_err(|e| e.to_string())?;
         connection.set_node(node.clone());
         node.set_quorum_loss_policy(self.quorum_loss_policy());
@@ -240,6 +233,14 @@ impl Patience {
             "the group was not reached within {limit:?} ({name}): is a majority of its members \
              running, and is wsrep_cluster_address right?{last_resort}"
         )
+    }
+}
+
+/// Directory of the log.
+pub(super) fn log_dir(options: &Options, args: &InitArgs) -> PathBuf {
+    match options.text(key::LOG_DIR) {
+        "" => PathBuf::from(&args.data_dir),
+        dir => PathBuf::from(dir),
     }
 }
 

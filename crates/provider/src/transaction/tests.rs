@@ -8,26 +8,30 @@ use std::sync::Arc;
 use synod_node::{GroupId, Pending, ProposalResult};
 
 use crate::api::{AbortOutcome, Callbacks, Gtid, ReplayContext, Status, TrxHandle};
+use crate::connection::returning::Restart;
 use crate::connection::sst_joiner::DonorPreference;
 use crate::connection::{Connection, Shared};
 use crate::options::live::LiveOptions;
 use crate::position::PositionKeeper;
+use crate::server_program::ServerProgram;
 use crate::transaction::{Phase, Transaction, Transactions};
 
 const TRX: u64 = 17;
 
-fn connection() -> Connection {
+fn connection() -> Arc<Connection> {
     let nowhere = std::env::temp_dir().join("synod-no-such-directory");
     let start = Gtid {
         group: GroupId([1; 16]),
         seqno: 5,
     };
     let callbacks = Callbacks::none();
+    let program = ServerProgram::of_this_process().unwrap();
     let shared = Shared {
         callbacks: callbacks.clone(),
         counters: Arc::default(),
         transactions: Arc::new(Transactions::default()),
         options: Arc::new(LiveOptions::default()),
+        restart: Arc::new(Restart::new(program, nowhere.clone(), 0)),
         position: Arc::new(PositionKeeper::load(nowhere, start, callbacks, || None).unwrap()),
     };
     Connection::new(shared, 1, DonorPreference::parse(""), 1 << 20)

@@ -9,7 +9,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use synod_node::{Delivery, DonorRequest, Host, Level, Node, Seqno, StateTransferEvent, View};
+use synod_node::{
+    Delivery, DonorRequest, Host, Level, Node, Remedy, Seqno, StateTransferEvent, View,
+};
 use synod_oracle::{Content, RowWrite, Transaction};
 
 use super::{Planted, copy};
@@ -227,7 +229,7 @@ impl Host for StoreHost {
         true
     }
 
-    fn failed(&self, why: &str) {
+    fn failed(&self, why: &str, _remedy: Remedy) {
         fail(why);
     }
 }

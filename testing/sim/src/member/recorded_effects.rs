@@ -17,7 +17,7 @@ use synod_consensus::{
 };
 use synod_member::{
     CatchUp, Client, Delivery, Disk, DonorRequest, Host, Job, KnownPeer, Level, Network, Observer,
-    ProposalResult, ResultSlot, StateTransferEvent, View, lock,
+    ProposalResult, Remedy, ResultSlot, StateTransferEvent, View, lock,
 };
 use synod_wire::PeerMessage;
 
@@ -275,7 +275,7 @@ impl Host for RecordedEffects {
         true
     }
 
-    fn failed(&self, why: &str) {
+    fn failed(&self, why: &str, _remedy: Remedy) {
         self.push(RecordedEffect::Failed(why.to_owned()));
     }
 }

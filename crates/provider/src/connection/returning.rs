@@ -1,0 +1,224 @@
+//! How a server comes back that has left the group because its node failed.
+//!
+//! ```text
+//!   the node fails ─► final view ─► what would bring it back?
+//!        a restart, or a full copy at a restart ─► pause ─► can the log be written? ─► restart
+//!                                                    ▲               no │
+//!                                                    └── longer pause ◄─┘
+//!        a person ─► a line in the error log each minute
+//! ```
+//! A running server cannot join again by itself: only its operator can have it connect, and it
+//! cannot take a full copy. So the restart is one of the server's program, in the same process:
+//! service managers and containers see no end. To the database it is a crash, and the start after
+//! it is one after a crash: the engine is asked for its position. Everything acknowledged is in the
+//! logs of a majority, whatever this server still had in memory.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use synod_node::Remedy;
+
+use crate::api::LogLevel;
+use crate::boundary;
+use crate::connection::Connection;
+use crate::server_program::ServerProgram;
+
+/// The first pause before a restart; each further one is twice as long.
+const PAUSE_MIN: Duration = Duration::from_secs(1);
+/// The longest pause, and the time between two lines about a server that waits for a person.
+const PAUSE_MAX: Duration = Duration::from_secs(60);
+/// A server that ran for so long does not inherit the pauses of its earlier lives.
+const LONG_LIFE: Duration = Duration::from_secs(600);
+/// Tells the program after a restart how many restarts there were before it.
+const RESTARTS: &str = "SYNOD_RESTARTS";
+/// Written where the log is, to find out whether that works. No log file has such a name.
+const PROBE_NAME: &str = "synod-probe.tmp";
+/// Bytes written at a time.
+const PROBE_STEP: usize = 1 << 20;
+
+/// What a restart needs.
+pub(crate) struct Restart {
+    program: ServerProgram,
+    log_dir: PathBuf,
+    /// The log must have room for a new segment.
+    segment_bytes: u64,
+    begun: Instant,
+}
+
+impl Restart {
+    /// Of this server, which has just been started.
+    pub(crate) fn new(program: ServerProgram, log_dir: PathBuf, segment_bytes: u64) -> Restart {
+        Restart {
+            program,
+            log_dir,
+            segment_bytes,
+            begun: Instant::now(),
+        }
+    }
+
+    /// How often this server was restarted in a row.
+    fn restarts(&self) -> u32 {
+        let before = std::env::var(RESTARTS)
+            .ok()
+            .and_then(|count| count.parse().ok());
+        before
+            .filter(|_| self.begun.elapsed() < LONG_LIFE)
+            .unwrap_or(0)
+    }
+
+    /// Whether a restart would find a log that it can write, and a program that it can run.
+    ///
+    /// # Errors
+    /// What does not work.
+    fn probe(&self) -> Result<(), String> {
+        probe_disk(&self.log_dir, self.segment_bytes)
+            .map_err(|error| format!("{} cannot be written: {error}", self.log_dir.display()))?;
+        let said = self.program.variable("datadir");
+        said.map(|_| ()).map_err(|error| error.to_string())
+    }
+
+    /// Puts the program in the place of this process.
+    fn run(&self) -> String {
+        let restarts = self.restarts().saturating_add(1).to_string();
+        match boundary::close_files_on_exec() {
+            Ok(()) => self
+                .program
+                .replace_this_process(RESTARTS, &restarts)
+                .to_string(),
+            Err(error) => error.to_string(),
+        }
+    }
+}
+
+/// Writes as much as a new segment takes, and removes it.
+fn probe_disk(dir: &Path, bytes: u64) -> io::Result<()> {
+    let path = dir.join(PROBE_NAME);
+    let written = write_zeroes(&path, bytes);
+    let removed = fs::remove_file(&path);
+    written.and(removed)
+}
+
+fn write_zeroes(path: &Path, bytes: u64) -> io::Result<()> {
+    let mut file = File::create(path)?;
+    let zeroes = vec![0; PROBE_STEP];
+    let mut left = bytes;
+    while left > 0 {
+        let step = left.min(PROBE_STEP as u64);
+        file.write_all(&zeroes[..step as usize])?;
+        left -= step;
+    }
+    file.sync_all()
+}
+
+/// The pause before try number `tries`, from zero.
+fn pause(tries: u32) -> Duration {
+    PAUSE_MIN.saturating_mul(1 << tries.min(16)).min(PAUSE_MAX)
+}
+
+impl Connection {
+    /// The node has stopped for good while the server was in service: sees to its return, on a
+    /// thread of its own.
+    pub(crate) fn begin_return(&self, why: &str, remedy: Remedy) {
+        let Some(connection) = self.itself.upgrade() else {
+            return;
+        };
+        if !self.state().lifecycle.is_tracked() {
+            // At its start, a server that cannot join ends.
+            return;
+        }
+        let why = why.to_owned();
+        let body = move || connection.come_back(&why, remedy);
+        match boundary::spawn("synod-return", body) {
+            Ok(thread) => self.keep_return(thread),
+            Err(error) => self.log(
+                LogLevel::Warn,
+                format!("cannot start thread synod-return: {error}. Restart this server"),
+            ),
+        }
+    }
+
+    fn come_back(&self, why: &str, remedy: Remedy) {
+        let restart = &self.shared.restart;
+        let mut tries = restart.restarts();
+        let mut obstacle = String::new();
+        loop {
+            let waits_for_person =
+                remedy == Remedy::Operator || !self.shared.options.restarts_on_failure();
+            let pause = if waits_for_person {
+                PAUSE_MAX
+            } else {
+                pause(tries)
+            };
+            tries = tries.saturating_add(1);
+            if self.is_released_within(pause) {
+                return;
+            }
+            if waits_for_person {
+                self.log(
+                    LogLevel::Error,
+                    format!("this server is not in its group, and takes no writes: {why}"),
+                );
+                continue;
+            }
+            match restart.probe() {
+                Ok(()) => obstacle = self.restart(why),
+                Err(new) if new != obstacle => {
+                    self.log(
+                        LogLevel::Error,
+                        format!("this server comes back by itself once this works again: {new}"),
+                    );
+                    obstacle = new;
+                }
+                Err(_) => {}
+            }
+        }
+    }
+
+    /// Whether the server ends, or connects again, within this time: then it needs no help.
+    fn is_released_within(&self, limit: Duration) -> bool {
+        let released = |state: &mut super::State| state.lifecycle.is_released().then_some(());
+        self.wait_for(Some(Instant::now() + limit), released)
+            .is_some()
+    }
+
+    /// Restarts the server in this process. Returns why that failed.
+    fn restart(&self, why: &str) -> String {
+        // The other members know that this one is gone, and the log is closed.
+        self.close_node();
+        self.log(
+            LogLevel::Warn,
+            format!("restarting this server, to bring it back to its group. It had left it: {why}"),
+        );
+        let error = self.shared.restart.run();
+        let text = format!("cannot restart this server by itself: {error}. Restart it");
+        self.log(LogLevel::Error, &text);
+        error
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_grow_to_a_minute() {
+        assert_eq!(pause(0), Duration::from_secs(1));
+        assert_eq!(pause(3), Duration::from_secs(8));
+        assert_eq!(pause(6), PAUSE_MAX);
+        assert_eq!(pause(u32::MAX), PAUSE_MAX);
+    }
+
+    #[test]
+    fn probe_finds_out_whether_the_disk_works_and_leaves_nothing() {
+        let dir = std::env::temp_dir().join(format!("synod-probe-{}", std::process::id()));
+        fs::create_dir_all(&dir).unwrap();
+        probe_disk(&dir, 3 << 20).unwrap();
+        assert_eq!(fs::read_dir(&dir).unwrap().count(), 0);
+        fs::remove_dir_all(&dir).unwrap();
+        assert!(probe_disk(&dir, 1).is_err());
+        let full = write_zeroes(Path::new("/dev/full"), 1).unwrap_err();
+        assert_eq!(full.kind(), io::ErrorKind::StorageFull);
+    }
+}
