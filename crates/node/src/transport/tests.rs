@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, unbounded};
 use synod_consensus::VersionRange;
-use synod_member::{Delivery, DonorRequest, StateTransferEvent, View};
+use synod_member::{Delivery, DonorRequest, Remedy, StateTransferEvent, View};
 use synod_tls::Credentials;
 
 use super::*;
@@ -65,7 +65,7 @@ impl Host for TestHost {
         true
     }
 
-    fn failed(&self, _why: &str) {}
+    fn failed(&self, _why: &str, _remedy: Remedy) {}
 }
 
 /// A transport, and what it tells the core thread.
