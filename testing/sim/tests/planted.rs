@@ -91,7 +91,7 @@ fn wrong_delivery_is_found() {
 #[test]
 fn wrong_retention_is_found() {
     are_found(&[Bug::RetainUnflushed, Bug::RetainForOne, Bug::DropUnfinished]);
-    are_found(&[Bug::StopAtDropped, Bug::CountPausedTime]);
+    are_found(&[Bug::StopAtDropped]);
 }
 
 #[test]

@@ -34,11 +34,7 @@ impl AwakeTime {
     /// A tick.
     pub(super) fn observe(&mut self, now: Time) {
         let passed = now.since(self.last);
-        let counted = synod_planted::planted!(
-            CountPausedTime,
-            passed.min(self.step_max),
-            else passed
-        );
+        let counted = passed.min(self.step_max);
         self.awake = self.awake.plus(counted);
         self.last = self.last.max(now);
     }
