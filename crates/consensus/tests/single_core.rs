@@ -809,7 +809,7 @@ fn entry_of_an_older_term_commits_only_with_one_of_the_own_term() {
     assert_eq!(core.commit_index(), LogIndex(3));
 }
 
-/// A leader of three with a lease of this many microseconds; nobody has promised anything yet.
+/// A leader of three with a lease of this many microseconds; no voter has promised anything yet.
 fn leader_with_lease(lease_us: u64) -> Core {
     let timing = Timing {
         lease_us,
@@ -906,7 +906,7 @@ fn lease_is_never_longer_than_a_restarted_voter_waits() {
     assert_eq!(voter.term(), Term(2));
 }
 
-/// After the clock stood still nobody knows how old a promise is.
+/// After the clock stood still it is not known how old a promise is.
 #[test]
 fn dropped_lease_comes_back_with_promises_that_were_asked_for_later() {
     let mut core = leader_with_lease(400 * MS);

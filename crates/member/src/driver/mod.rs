@@ -209,7 +209,7 @@ impl Driver {
         self.reads.fail_all();
     }
 
-    /// The clock stood still for a while that nobody knows: a leader's lease ends.
+    /// The clock stood still, for how long is not known: a leader's lease ends.
     pub fn clock_stood_still(&mut self, now: Time) {
         self.turns.observe(now);
         self.core.drop_lease(now);
