@@ -8,8 +8,9 @@ use synod_consensus::{
 };
 use synod_member::{Action, split_into_chunks};
 use synod_wire::{
-    DataState, Join, JoinRefusal, JoinReply, OUR_VERSIONS, OutcomeReport, PeerMessage,
-    ProposalRefusal, Propose, Report, StateOffer, StateRequest, StateResult, StatusBroadcast,
+    DataState, IntroducedMember, Introduction, Join, JoinRefusal, JoinReply, OUR_VERSIONS,
+    OutcomeReport, PeerMessage, ProposalRefusal, Propose, Report, StateOffer, StateRequest,
+    StateResult, StatusBroadcast,
 };
 
 /// Terms that a young group may be in.
@@ -225,6 +226,14 @@ impl Ends {
                 outcome: number,
             }),
             PeerMessage::OutcomeQuery { term, seqno },
+            PeerMessage::Introduction(Introduction {
+                index: LogIndex(number),
+                members: vec![IntroducedMember {
+                    member: self.from,
+                    address: "127.0.0.1:9".to_owned(),
+                    certificate: None,
+                }],
+            }),
             self.state_request(self.from),
             PeerMessage::StateOffer(StateOffer {
                 id: number,
@@ -315,6 +324,7 @@ mod tests {
             PeerMessage::Status(_) => "Status",
             PeerMessage::OutcomeReport(_) => "OutcomeReport",
             PeerMessage::OutcomeQuery { .. } => "OutcomeQuery",
+            PeerMessage::Introduction(_) => "Introduction",
             PeerMessage::StateRequest(_) => "StateRequest",
             PeerMessage::StateOffer(_) => "StateOffer",
             PeerMessage::StateResult(_) => "StateResult",
@@ -348,6 +358,6 @@ mod tests {
             group: GroupId::NONE,
         };
         let kinds: BTreeSet<&str> = ends.all().iter().map(kind).collect();
-        assert_eq!(kinds.len(), 13 + 13, "{kinds:?}");
+        assert_eq!(kinds.len(), 14 + 13, "{kinds:?}");
     }
 }
