@@ -134,7 +134,7 @@ fn patience_of_every_member_covers_an_election_of_a_member_of_weight_zero() {
 }
 
 #[test]
-fn election_that_nobody_defers_needs_no_patience() {
+fn election_without_deference_needs_no_patience() {
     for weights in [[50, 50, 50], [0, 0, 0]] {
         let sim = group(1, true, &weights);
         assert_eq!(sim.core(id(2)).longest_deferred_election_us(), 0);

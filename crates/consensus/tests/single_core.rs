@@ -342,7 +342,7 @@ fn voter_keeps_its_promise_except_for_a_leader_transfer() {
     assert_eq!(core.term(), Term(2));
 }
 
-/// Whoever says that the leader has ordered an election is believed only where that can be.
+/// A member that says that the leader has ordered an election is believed only where that can be.
 #[test]
 fn promise_is_not_broken_for_an_election_that_no_leader_can_have_ordered() {
     let mut core = lone(hard(1), &[1], Time(0));

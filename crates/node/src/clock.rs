@@ -3,7 +3,7 @@
 //! All timeouts, promises and leases are in the time of this clock. On Linux it is
 //! `CLOCK_BOOTTIME`, which also counts the time in which the machine was suspended. Elsewhere it is
 //! the monotonic clock. A hypervisor that pauses a guest may stop both. The wall clock then jumps
-//! ahead once somebody corrects it; that is what the watch looks for.
+//! ahead once it is corrected; that is what the watch looks for.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 

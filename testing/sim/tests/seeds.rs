@@ -199,7 +199,7 @@ fn logs_keep_what_slow_databases_lack() {
     assert!(slowed > 0, "no log was ever full");
 }
 
-/// Machines with clients that only read are suspended, and the others go on without them.
+/// Machines with clients that only read are suspended, and the others continue without them.
 fn with_suspended_machines(seed: u64, has_leases: bool) -> Options {
     let mut options = options_of(10 * seed);
     (options.voters, options.loggers, options.learners) = (3, 0, 0);

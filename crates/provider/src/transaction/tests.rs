@@ -185,7 +185,7 @@ fn replay_of_what_never_got_a_place_fails() {
 
 /// This server leaves the group before the turn of a transaction that the group has committed.
 #[test]
-fn what_was_ordered_is_committed_whoever_leaves() {
+fn what_was_ordered_is_committed_by_the_group_when_its_server_leaves() {
     let connection = Arc::new(connection());
     let (mut handle, transaction, _) = certifying(&connection);
     let outcome = connection.certified(&transaction, ordered(8));

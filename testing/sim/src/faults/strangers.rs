@@ -104,7 +104,7 @@ impl Strangers {
             PeerMessage::Introduction(mut introduction) => {
                 introduction.index.0 += self.rng.random_range(0..99);
                 for introduced in &mut introduction.members {
-                    introduced.member = MemberId(introduced.member.0 + name.0);
+                    introduced.member = MemberId(introduced.member.0 ^ name.0);
                 }
                 PeerMessage::Introduction(introduction)
             }
