@@ -33,13 +33,12 @@ fn in_version_1(mut message: PeerMessage) -> PeerMessage {
         let members = config.config.members.values_mut();
         members.for_each(|member| member.certificate = None);
     };
-    match &mut message {
-        PeerMessage::Consensus(Message { body, .. }) => match body {
+    if let PeerMessage::Consensus(Message { body, .. }) = &mut message {
+        match body {
             Body::HeartbeatReply { promised_us, .. } => *promised_us = 0,
             Body::InstallBase { base, .. } => unbind(&mut base.config),
             _ => {}
-        },
-        _ => {}
+        }
     }
     message
 }
