@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use synod_log::files::{Fault, FaultKind, Op};
 use synod_log::{FaultyFiles, RealFiles};
@@ -392,7 +392,16 @@ fn database_that_ends_where_the_log_begins_needs_no_copy() {
     group.wait_complete();
     let at = group.follower();
     group.members[at].stop();
-    let first = group.members[leader].node().status().first_seqno;
+    let first_seqno = || group.members[leader].node().status().first_seqno;
+    // Segments are dropped one after the other, as the databases flush.
+    let mut first = (first_seqno(), Instant::now());
+    eventually("the log to keep what it has", || {
+        if first.0 != first_seqno() {
+            first = (first_seqno(), Instant::now());
+        }
+        first.1.elapsed() > Duration::from_secs(3)
+    });
+    let (first, _) = first;
     let member = &mut group.members[at];
     member.forget_after(first.prev());
     member.dir = tempfile::tempdir().unwrap();

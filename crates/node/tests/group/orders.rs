@@ -97,6 +97,12 @@ fn second_change_is_refused_until_the_first_is_committed() {
         .map(|at| id(&group.members[at]))
         .collect();
     let leader = &group.members[leader];
+    // What made the last member a voter is committed before a later action is.
+    eventually("three voters", || {
+        let members = leader.node().status().members;
+        members.iter().filter(|member| member.voter).count() == 3
+    });
+    seqno_of(leader.order("k", "v"));
     leader.node().set_isolated(true);
     let index = change(leader, ConfigChange::Demote(others[0])).unwrap();
     let refused = change(leader, ConfigChange::Demote(others[1])).unwrap_err();

@@ -274,10 +274,11 @@ impl Driver {
         let me = self.identity.me.member;
         let config = &self.core.config().config;
         let others = config.voters().filter(|id| *id != me);
-        let report = self
-            .rights
-            .duplicate_identity
-            .reported(self.turns.now, by, others);
+        let has_joined = self.membership.join.is_completed();
+        let report =
+            self.rights
+                .duplicate_identity
+                .reported(self.turns.now, by, others, has_joined);
         match report {
             Report::Nothing => {}
             Report::TooFew => {

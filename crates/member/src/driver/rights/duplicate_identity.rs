@@ -3,6 +3,10 @@
 //! Two processes of one identity would vote twice, so one of them has to stop. But a member that
 //! stops at the word of one other can be stopped by that one: a broken or hostile member must not
 //! end the others one by one. A majority of the other voters has to say so, and at the same time.
+//!
+//! A process that has not been in a view stops at the word of one voter. The copy of a running
+//! member's log is such a process. Often only the leader can say so: followers send each other
+//! nothing, so they do not hear the original.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -30,12 +34,14 @@ pub(in crate::driver) struct DuplicateIdentity {
 }
 
 impl DuplicateIdentity {
-    /// `by` says so. `others` are the voters of the configuration without this member.
+    /// `by` says so. `others` are the voters of the configuration without this member; `has_joined`:
+    /// this process was in a view.
     pub(super) fn reported(
         &mut self,
         now: Time,
         by: MemberId,
         others: impl Iterator<Item = MemberId>,
+        has_joined: bool,
     ) -> Report {
         self.reports.retain(|_, at| now.since(*at) < WINDOW);
         let (mut voters, mut reporters, mut is_voter) = (0, 0, false);
@@ -48,7 +54,8 @@ impl DuplicateIdentity {
             return Report::Nothing;
         }
         let is_new = self.reports.insert(by, now).is_none();
-        match (2 * reporters > voters, is_new) {
+        let is_enough = !has_joined || 2 * reporters > voters;
+        match (is_enough, is_new) {
             (true, _) => Report::Enough,
             (false, true) => Report::TooFew,
             (false, false) => Report::Nothing,
@@ -65,7 +72,15 @@ mod tests {
     }
 
     fn report(state: &mut DuplicateIdentity, seconds: u64, by: u64, others: u64) -> Report {
-        state.reported(at(seconds), MemberId(by), (1..=others).map(MemberId))
+        state.reported(at(seconds), MemberId(by), (1..=others).map(MemberId), true)
+    }
+
+    #[test]
+    fn process_that_was_in_no_view_stops_at_the_word_of_one_voter() {
+        let mut state = DuplicateIdentity::default();
+        let mut report = |by| state.reported(at(0), MemberId(by), (1..=4).map(MemberId), false);
+        assert_eq!(report(9), Report::Nothing, "no voter");
+        assert_eq!(report(2), Report::Enough);
     }
 
     #[test]
