@@ -43,6 +43,11 @@ impl World {
         let Some(version) = choose_version(versions[1], versions[0]) else {
             return;
         };
+        // As the transport does: an older program has no use for it.
+        if !message.is_carried_by(version) {
+            self.coverage.count("message left out for an older program");
+            return;
+        }
         let frame = match encode(version, message) {
             Ok(frame) => frame,
             Err(why) => return self.report_garbled(from, why),
