@@ -10,6 +10,8 @@
 //! - [`harness`]: the shared cluster of a test program; scenarios run one after the other.
 //! - [`acknowledged_writes`]: clients that insert rows and record the answers; a check that the
 //!   tables hold every acknowledged row and no refused one.
+//! - [`read_your_writes`]: clients that read right after answers to others; how many reads missed
+//!   what was acknowledged before.
 //! - [`agreement`]: a check that all nodes hold the same tables, definitions and accounts.
 //! - [`sysbench`], [`tpcc`]: loads made by others.
 //! - [`small_disk`]: a file system that a test may fill.
@@ -26,6 +28,7 @@ pub mod failure;
 pub mod harness;
 pub mod monitor;
 pub mod place;
+pub mod read_your_writes;
 pub mod small_disk;
 pub mod sysbench;
 pub mod tpcc;
