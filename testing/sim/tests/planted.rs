@@ -15,10 +15,21 @@ const SAFETY_US: u64 = 3_000_000;
 /// get such faults in every seed.
 const OF_REPAIR: [Bug; 3] = [Bug::ForgetMark, Bug::VoteUnderRepair, Bug::ServeDamage];
 
+/// The seed to try as the nth. Bugs that show in one scene only are looked for in seeds that have
+/// it (`src/profile.rs`); in the others they do no harm.
+fn seed_of(bug: Bug, nth: u64) -> u64 {
+    match bug {
+        Bug::ResendAfterReset => 10 * nth - 6,
+        Bug::ObeyOtherHistory | Bug::ForgetOtherHistory => 30 * nth - 19,
+        _ => nth,
+    }
+}
+
 /// The first seed that breaks a rule, and the rule.
 fn first_found(bug: Bug) -> Option<(u64, String)> {
     plant(Some(bug));
-    let found = (1..=SEEDS).find_map(|seed| {
+    let found = (1..=SEEDS).find_map(|nth| {
+        let seed = seed_of(bug, nth);
         let mut options = options_of(seed);
         options.safety_us = SAFETY_US;
         if OF_REPAIR.contains(&bug) {
@@ -97,7 +108,11 @@ fn wrong_retention_is_found() {
 #[test]
 fn databases_that_keep_lost_actions_are_found() {
     are_found(&[Bug::UndoApplied]);
-    are_found(&[Bug::ObeyOtherHistory, Bug::ForgetOtherHistory]);
+}
+
+#[test]
+fn histories_that_are_mixed_up_are_found() {
+    are_found(&[Bug::ForgetOtherHistory, Bug::ObeyOtherHistory]);
 }
 
 #[test]
