@@ -348,6 +348,7 @@ fn lease_is_off_or_between_a_heartbeat_and_a_promise() {
     for text in [
         "",
         "synod.lease=PT0S",
+        "synod.lease=0",
         "synod.lease=PT0.4S",
         "synod.lease=PT0.11S",
     ] {

@@ -26,7 +26,7 @@ pub enum Kind {
         /// Largest value allowed.
         max: f64,
     },
-    /// ISO 8601 of days and below: `P7D`, `PT0.5S`, `PT1M30S`.
+    /// ISO 8601 of days and below: `P7D`, `PT0.5S`, `PT1M30S`; or `0`.
     Duration,
     /// `host:port`, perhaps with `tcp://` before it; or empty.
     Address,
@@ -117,6 +117,10 @@ fn parse_real(text: &str, min: f64, max: f64) -> Result<f64, String> {
 }
 
 fn parse_duration(text: &str) -> Result<Duration, String> {
+    // No duration at all needs no unit.
+    if text == "0" {
+        return Ok(Duration::ZERO);
+    }
     let expected = || "expected an ISO 8601 duration such as PT0.5S, PT1M30S or P1D".to_owned();
     let rest = text.strip_prefix('P').ok_or_else(expected)?;
     let (date, time) = match rest.split_once('T') {
@@ -235,6 +239,7 @@ mod tests {
             ("P1DT1H", 90_000_000),
             ("P1W", 604_800_000),
             ("PT0S", 0),
+            ("0", 0),
         ];
         for (text, ms) in cases {
             let expected = Value::Duration(Duration::from_millis(ms));
