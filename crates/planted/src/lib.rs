@@ -73,8 +73,6 @@ pub enum Bug {
     AcceptStaleProposal,
     /// consensus: a leader orders a proposal again when its origin sends it again.
     ResendWithoutDedup,
-    /// consensus: an origin believes refusals by leaders of earlier terms.
-    BelieveOldRefusal,
     /// member: an origin sends proposals again that it made before its log was reset.
     ResendAfterReset,
     /// log: a failed fsync counts as successful.
@@ -101,8 +99,6 @@ pub enum Bug {
     ColdCertification,
     /// member: a full log is purged of chunks of partial actions.
     DropUnfinished,
-    /// member: delivery fails where entries were purged, although no action was among them.
-    StopAtDropped,
     /// member: a driver that has stopped performs the rest of its turn.
     TurnAfterStop,
     /// member: a proposal is given up without raising the epoch of its locks.
@@ -119,8 +115,6 @@ pub enum Bug {
     RetainForOne,
     /// member: a member that follows a forced primary truncates actions that it has applied.
     UndoApplied,
-    /// member: a member acknowledges the base of another history than its own.
-    ObeyOtherHistory,
     /// member: a member gives up the log that shows that its database is of another history.
     ForgetOtherHistory,
     /// member: a process outside the group may ask for votes, and may lead.
@@ -133,7 +127,7 @@ pub enum Bug {
 
 impl Bug {
     /// All bugs.
-    pub const ALL: [Bug; 45] = [
+    pub const ALL: [Bug; 42] = [
         Bug::AckBeforeSync,
         Bug::CountOwnDiskEarly,
         Bug::SkipVote,
@@ -151,7 +145,6 @@ impl Bug {
         Bug::LocalRead,
         Bug::AcceptStaleProposal,
         Bug::ResendWithoutDedup,
-        Bug::BelieveOldRefusal,
         Bug::ResendAfterReset,
         Bug::IgnoreFailedSync,
         Bug::LoseTruncate,
@@ -166,7 +159,6 @@ impl Bug {
         Bug::ColdCertification,
         Bug::TurnAfterStop,
         Bug::DropUnfinished,
-        Bug::StopAtDropped,
         Bug::NoEpoch,
         Bug::DeliverUncommitted,
         Bug::MissingChunks,
@@ -174,7 +166,6 @@ impl Bug {
         Bug::RetainUnflushed,
         Bug::RetainForOne,
         Bug::UndoApplied,
-        Bug::ObeyOtherHistory,
         Bug::ForgetOtherHistory,
         Bug::StrangerMayVote,
         Bug::StrangerMayPropose,

@@ -5,8 +5,6 @@
 
 use std::collections::BTreeSet;
 
-use synod_planted::planted;
-
 use crate::types::{EntryHeader, MemberId, SessionId, Term};
 
 /// The proposals of this session whose result is not known yet.
@@ -114,7 +112,7 @@ impl Outbox {
     /// The leader of `term` refused the proposal. True if that is its result. False if the proposal
     /// is not outstanding, or was last sent in another term.
     pub fn refused(&mut self, term: Term, number: u64) -> bool {
-        let is_current = planted!(BelieveOldRefusal, term == self.term, else true);
+        let is_current = term == self.term;
         is_current && number < self.unsent_from && self.outstanding.remove(&number)
     }
 

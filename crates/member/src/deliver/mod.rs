@@ -25,7 +25,6 @@ use std::sync::atomic;
 use bytes::Bytes;
 use synod_consensus::{EntryKind, LogIndex, MemberId, Seqno};
 use synod_log::{Entry, LogError, LogReader};
-use synod_planted::planted;
 
 use self::assembly::{Assembly, assemble};
 use crate::driver::Me;
@@ -176,12 +175,7 @@ impl Deliverer {
         let to = LogIndex(next.0.saturating_add(entries_max - 1)).min(readable);
         let entries = match self.reader.read(next, to, READ_BYTES) {
             Err(LogError::Purged { .. }) => {
-                let skipped = planted!(
-                    StopAtDropped,
-                    self.skip_purged(last),
-                    else Err(self.purged(last))
-                );
-                skipped?;
+                self.skip_purged(last)?;
                 return Ok(Delivered::Some);
             }
             read => read?,
