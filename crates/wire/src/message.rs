@@ -213,7 +213,8 @@ pub enum JoinRefusal {
     UnknownVersion = 2,
     /// The group has as many members as it may.
     GroupFull = 3,
-    /// The member, or the one that it would replace, is bound to another certificate.
+    /// The member, or the one that it would replace, is bound to another certificate; or another
+    /// member is bound to this one.
     CertificateMismatch = 4,
 }
 

@@ -39,6 +39,8 @@ pub(super) enum Admit {
     Change(ConfigChange),
     /// Refuse it.
     Refuse(JoinRefusal),
+    /// Refuse it: its certificate is that of this other member.
+    RefuseCertificateOf(MemberId),
     /// Have it ask again: the member of its name may be live.
     Wait,
 }
@@ -48,7 +50,8 @@ pub(super) enum Admit {
 ///
 /// A member is bound to the certificate of its first join. That holds for a member that has lost
 /// its log, too: it comes back as a new one in the place of the former, and would otherwise be a
-/// way to take the place of any member that is silent for a moment.
+/// way to take the place of any member that is silent for a moment. Nor does one certificate make
+/// many members, except in a group whose members share it.
 pub(super) fn admit(
     config: &Config,
     from: MemberId,
@@ -68,6 +71,10 @@ pub(super) fn admit(
     };
     if predecessor.is_some_and(|old| is_bound_otherwise(config, old, certificate)) {
         return Admit::Refuse(JoinRefusal::CertificateMismatch);
+    }
+    let is_new = !config.members.contains_key(&from);
+    if let Some(holder) = other_holder(config, predecessor, certificate).filter(|_| is_new) {
+        return Admit::RefuseCertificateOf(holder);
     }
     let can_bind = config.protocol >= CERTIFICATES_SINCE;
     let certificate = certificate.filter(|_| can_bind).map(str::to_owned);
@@ -125,6 +132,27 @@ fn is_bound_otherwise(config: &Config, id: MemberId, shown: Option<&str>) -> boo
     let member = config.members.get(&id);
     let bound = member.and_then(|member| member.certificate.as_deref());
     bound.is_some_and(|bound| shown != Some(bound))
+}
+
+/// The member that is bound to the certificate that a new member shows, unless the new one takes
+/// that member's place. None in a group in which all bound members have one subject: they share a
+/// certificate, or only the first of them is bound yet, and its group has to be able to grow.
+fn other_holder(
+    config: &Config,
+    predecessor: Option<MemberId>,
+    shown: Option<&str>,
+) -> Option<MemberId> {
+    let shown = shown?;
+    let bound = || {
+        let members = config.members.iter();
+        members.filter_map(|(id, member)| Some((*id, member.certificate.as_deref()?)))
+    };
+    let is_own = bound().any(|(id, subject)| Some(id) == predecessor && subject == shown);
+    if is_own || bound().all(|(_, subject)| subject == shown) {
+        return None;
+    }
+    let mut holders = bound().filter(|(_, subject)| *subject == shown);
+    holders.next().map(|(id, _)| id)
 }
 
 /// The joiner's identity before it lost its log: the member of its name at its address; or, if the
@@ -324,6 +352,37 @@ mod tests {
             Some("CN=b")
         );
         assert_eq!(required_certificate(&config, NEW, &join("a", "a:1")), None);
+    }
+
+    #[test]
+    fn certificate_of_a_member_makes_no_second_one() {
+        let certificate = |subject: &str| Some(subject.to_owned());
+        let mut config = bound(2, Some("CN=b"));
+        let of_2 = Some("CN=b");
+        assert_eq!(
+            bound_by(show(&config, "c", of_2)),
+            certificate("CN=b"),
+            "the group may be one whose members share a certificate"
+        );
+        config.members.insert(MemberId(3), member("c", "c:1"));
+        for (id, subject) in [(1, "CN=a"), (3, "CN=b")] {
+            let member = config.members.get_mut(&MemberId(id)).expect("configured");
+            member.certificate = certificate(subject);
+        }
+        let taken = Admit::RefuseCertificateOf(MemberId(2));
+        assert_eq!(show(&config, "d", of_2), taken);
+        assert_eq!(
+            bound_by(show(&config, "d", Some("CN=d"))),
+            certificate("CN=d")
+        );
+        assert_eq!(bound_by(show(&config, "b", of_2)), certificate("CN=b"));
+        let unbound = config.members.get_mut(&MemberId(1)).expect("configured");
+        unbound.certificate = None;
+        config.members.insert(MemberId(4), member("e", "e:1"));
+        assert_eq!(bound_by(show(&config, "d", of_2)), certificate("CN=b"));
+        let other = config.members.get_mut(&MemberId(4)).expect("configured");
+        other.certificate = certificate("CN=e");
+        assert_eq!(show(&config, "a", of_2), taken, "nor in place of another");
     }
 
     #[test]

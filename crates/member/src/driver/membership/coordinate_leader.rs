@@ -85,6 +85,9 @@ impl Driver {
             Admit::Refuse(reason) => {
                 return Err(self.refuse_join(reason, from, certificate, join));
             }
+            Admit::RefuseCertificateOf(holder) => {
+                return Err(self.refuse_certificate_of(holder, certificate, join));
+            }
         };
         if join.last == EntryId::default() {
             let base = self.base_for(join);
@@ -158,6 +161,36 @@ impl Driver {
                 )
             }
         };
+        JoinReply::Refused { reason, text }
+    }
+
+    /// The joiner shows the certificate of another member, and is not in its place.
+    fn refuse_certificate_of(
+        &self,
+        holder: MemberId,
+        certificate: Option<&str>,
+        join: &Join,
+    ) -> JoinReply {
+        let members = &self.core.config().config.members;
+        let (name, address) = members.get(&holder).map_or(("", ""), |holder| {
+            (holder.name.as_str(), holder.address.as_str())
+        });
+        // A server that has moved: its former self may be silent soon.
+        let is_live = self.standing(holder) != Standing::Silent;
+        let reason = if is_live && name == join.name {
+            JoinRefusal::NameTaken
+        } else {
+            JoinRefusal::CertificateMismatch
+        };
+        let text = format!(
+            "{} at {} shows the certificate '{}', to which {name} at {address} (member {holder}) \
+             is bound. Give this server a certificate with a subject of its own; if it is that \
+             member without its former log, start it with that member's {}",
+            join.name,
+            join.address,
+            certificate.unwrap_or("none"),
+            self.links.host.setting_name(Setting::MemberName),
+        );
         JoinReply::Refused { reason, text }
     }
 
