@@ -6,9 +6,9 @@
 //! *Introduced*: a configured member's configuration names them. Entry 7 of a log adds D and makes
 //! it a voter; B lacks that entry, and D is the only candidate that can win. B does not know D. But
 //! D became a learner by a committed entry, so of every majority one member knows D, and introduces
-//! it to B. An introduction counts as long as its configuration is newer than the latest that this
-//! member knows to be committed: from then on this member's own log says who the members are, and
-//! who was removed.
+//! it to B. An introduction counts as long as its configuration is beyond the commit index of this
+//! member: from then on this member's own log says who the members are, who was removed, and whose
+//! configuration was truncated.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,8 +20,8 @@ const MEMBERS_MAX: usize = 64;
 
 /// The component that knows these members.
 ///
-/// Invariant: at most one introduction per introducer, each newer than the committed configuration
-/// of the last [`Acquaintances::forget`].
+/// Invariant: at most one introduction per introducer, its last one, and each beyond the commit
+/// index of the last [`Acquaintances::forget`].
 #[derive(Default)]
 pub(in crate::driver) struct Acquaintances {
     asked: BTreeSet<MemberId>,
@@ -51,22 +51,28 @@ impl Acquaintances {
         self.asked.iter().copied()
     }
 
-    /// A member introduces others. False if there are too many, or this member knows as much.
+    /// A member introduces others, in place of those that it introduced before: it may have
+    /// truncated the configuration that named them. False if there are too many, which changes
+    /// nothing, or this member knows as much.
     pub(super) fn introduced_by(
         &mut self,
         by: MemberId,
         introduction: Introduction,
         committed: LogIndex,
     ) -> bool {
-        let is_news = introduction.index > committed && introduction.members.len() <= MEMBERS_MAX;
+        if introduction.members.len() > MEMBERS_MAX {
+            return false;
+        }
+        self.introductions.remove(&by);
+        let is_news = introduction.index > committed;
         if is_news {
             self.introductions.insert(by, introduction);
         }
         is_news
     }
 
-    /// How a member was introduced, by the newest configuration that names it and is newer than
-    /// the committed one.
+    /// How a member was introduced, by the newest configuration that names it and is beyond the
+    /// commit index.
     pub(super) fn introduced(
         &self,
         member: MemberId,
@@ -92,7 +98,7 @@ impl Acquaintances {
     }
 
     /// Forgets introductions by members that may not introduce any more, and those that are not
-    /// newer than the committed configuration.
+    /// beyond the commit index.
     pub(super) fn forget(&mut self, may_introduce: impl Fn(MemberId) -> bool, committed: LogIndex) {
         self.introductions
             .retain(|by, introduction| introduction.index > committed && may_introduce(*by));
@@ -145,6 +151,17 @@ mod tests {
         let many: Vec<u64> = (1..=65).collect();
         assert!(!known.introduced_by(MemberId(1), introduction(11, &many), LogIndex(5)));
         assert_eq!(known.all_introduced().len(), 1);
+    }
+
+    #[test]
+    fn member_that_truncated_its_configuration_withdraws_its_introduction() {
+        let mut known = Acquaintances::default();
+        let committed = LogIndex(5);
+        known.introduced_by(MemberId(1), introduction(9, &[4, 6]), committed);
+        assert!(known.introduced_by(MemberId(1), introduction(7, &[4]), committed));
+        assert_eq!(known.all_introduced(), BTreeSet::from([MemberId(4)]));
+        assert!(!known.introduced_by(MemberId(1), introduction(5, &[4]), committed));
+        assert!(known.all_introduced().is_empty());
     }
 
     #[test]

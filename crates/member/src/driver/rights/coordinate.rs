@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use synod_consensus::{CERTIFICATES_SINCE, ConfigChange, LogIndex, Member, MemberId};
+use synod_consensus::{CERTIFICATES_SINCE, ConfigChange, Member, MemberId};
 use synod_planted::planted;
 use synod_wire::{IntroducedMember, Introduction, PeerMessage};
 
@@ -82,14 +82,8 @@ impl Driver {
         self.configured(member).is_some()
     }
 
-    /// Index of the latest configuration that this member knows to be committed.
-    fn committed_config(&self) -> LogIndex {
-        let at = self.core.config_at(self.core.commit_index());
-        at.map_or(LogIndex(0), |at| at.index)
-    }
-
     fn introduction_of(&self, member: MemberId) -> Option<&IntroducedMember> {
-        let committed = self.committed_config();
+        let committed = self.core.commit_index();
         self.rights.acquaintances.introduced(member, committed)
     }
 
@@ -183,7 +177,7 @@ impl Driver {
         if introduction.index < self.core.config().index {
             self.introduce_to(from);
         }
-        let committed = self.committed_config();
+        let committed = self.core.commit_index();
         let named = introduction.members.clone();
         let acquaintances = &mut self.rights.acquaintances;
         if !acquaintances.introduced_by(from, introduction, committed) {
@@ -215,7 +209,7 @@ impl Driver {
             .asked()
             .chain(self.core.config().config.members.keys().copied())
             .collect();
-        let committed = self.committed_config();
+        let committed = self.core.commit_index();
         self.rights
             .acquaintances
             .forget(|by| introducers.contains(&by), committed);

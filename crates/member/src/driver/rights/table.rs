@@ -41,7 +41,7 @@ pub(super) struct Sender {
     pub(super) is_configured: bool,
     /// Removed a moment ago: this leader still sends it the log.
     pub(super) is_leaving: bool,
-    /// Named by a configured member whose configuration is newer.
+    /// Named by a configured member, by a configuration beyond this member's commit index.
     pub(super) is_introduced: bool,
     /// This member has asked it to join, and has not found its group since.
     pub(super) is_asked: bool,
