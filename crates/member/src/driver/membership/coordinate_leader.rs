@@ -294,7 +294,8 @@ impl Driver {
             .is_alive(self.turns.now, member, suspect)
     }
 
-    /// A member asks to leave.
+    /// A member asks to leave. If it is not present, whatever its session is: one that was silent
+    /// for too long leaves, too, and this leader may be too new to know in which session it was.
     pub(in crate::driver) fn handle_leave(&mut self, from: MemberId, session: SessionId) {
         if !self.core.is_ready_leader() {
             return;
