@@ -58,7 +58,8 @@ pub enum Event {
     Peer {
         /// The sender.
         from: MemberId,
-        /// Subject of the certificate that the sender's connection showed; none if it showed none.
+        /// Subject of the certificate that the sender's connection showed. None if the transport
+        /// requires none from it: it has the group's secret, or connections in clear are accepted.
         certificate: Option<Arc<str>>,
         /// The group the sender was in when it connected.
         group: GroupId,

@@ -13,6 +13,7 @@ use synod_consensus::{
 use synod_wire::{Join, JoinRefusal};
 
 use super::join::Recurring;
+use crate::driver::rights::is_bound_otherwise;
 use crate::payload::view::View;
 
 /// A group has no more members than this.
@@ -50,7 +51,8 @@ pub(super) enum Admit {
 ///
 /// A member is bound to the certificate of its first join. That holds for a member that has lost
 /// its log, too: it comes back as a new one in the place of the former, and would otherwise be a
-/// way to take the place of any member that is silent for a moment. Nor does one certificate make
+/// way to take the place of any member that is silent for a moment. A connection that shows no
+/// certificate is one from which the transport requires none; it leaves the binding as it is. Nor does one certificate make
 /// many members, except in a group whose members share it.
 pub(super) fn admit(
     config: &Config,
@@ -62,14 +64,15 @@ pub(super) fn admit(
     if !join.versions.contains(config.protocol) {
         return Admit::Refuse(JoinRefusal::UnknownVersion);
     }
-    if is_bound_otherwise(config, from, certificate) {
+    if is_bound_otherwise(bound(config, from), certificate) {
         return Admit::Refuse(JoinRefusal::CertificateMismatch);
     }
     let predecessor = match predecessor(config, from, join, standing) {
         Ok(predecessor) => predecessor,
         Err(answer) => return answer,
     };
-    if predecessor.is_some_and(|old| is_bound_otherwise(config, old, certificate)) {
+    let former = predecessor.and_then(|old| bound(config, old));
+    if is_bound_otherwise(former, certificate) {
         return Admit::Refuse(JoinRefusal::CertificateMismatch);
     }
     let is_new = !config.members.contains_key(&from);
@@ -78,13 +81,14 @@ pub(super) fn admit(
     }
     let can_bind = config.protocol >= CERTIFICATES_SINCE;
     let certificate = certificate.filter(|_| can_bind).map(str::to_owned);
+    let inherited = former.map(str::to_owned);
     let member = Member {
         role: Role::Learner,
         has_data: join.has_data,
         name: join.name.clone(),
         address: join.address.clone(),
         versions: join.versions,
-        certificate: certificate.clone(),
+        certificate: certificate.clone().or(inherited),
     };
     let is_up_to_date = |known: &Member| {
         let is_bound = known.certificate.is_some() || certificate.is_none();
@@ -123,15 +127,12 @@ pub(super) fn required_certificate<'a>(
 ) -> Option<&'a str> {
     let silent = |_| Standing::Silent;
     let replaced = || predecessor(config, from, join, silent).ok().flatten();
-    let bound = |id| config.members.get(&id)?.certificate.as_deref();
-    bound(from).or_else(|| bound(replaced()?))
+    bound(config, from).or_else(|| bound(config, replaced()?))
 }
 
-/// Whether a member is bound to a certificate, and to another one than this.
-fn is_bound_otherwise(config: &Config, id: MemberId, shown: Option<&str>) -> bool {
-    let member = config.members.get(&id);
-    let bound = member.and_then(|member| member.certificate.as_deref());
-    bound.is_some_and(|bound| shown != Some(bound))
+/// Subject of the certificate that a member is bound to.
+fn bound(config: &Config, id: MemberId) -> Option<&str> {
+    config.members.get(&id)?.certificate.as_deref()
 }
 
 /// The member that is bound to the certificate that a new member shows, unless the new one takes
@@ -143,15 +144,15 @@ fn other_holder(
     shown: Option<&str>,
 ) -> Option<MemberId> {
     let shown = shown?;
-    let bound = || {
+    let subjects = || {
         let members = config.members.iter();
         members.filter_map(|(id, member)| Some((*id, member.certificate.as_deref()?)))
     };
-    let is_own = bound().any(|(id, subject)| Some(id) == predecessor && subject == shown);
-    if is_own || bound().all(|(_, subject)| subject == shown) {
+    let is_own = predecessor.is_some_and(|old| bound(config, old) == Some(shown));
+    if is_own || subjects().all(|(_, subject)| subject == shown) {
         return None;
     }
-    let mut holders = bound().filter(|(_, subject)| *subject == shown);
+    let mut holders = subjects().filter(|(_, subject)| *subject == shown);
     holders.next().map(|(id, _)| id)
 }
 
@@ -305,7 +306,7 @@ mod tests {
     }
 
     /// A group that speaks version 2, with a member 2 called `b` that is bound to this certificate.
-    fn bound(id: u64, certificate: Option<&str>) -> Config {
+    fn with_bound(id: u64, certificate: Option<&str>) -> Config {
         let mut config = config(&[(1, "a", "a:1"), (id, "b", "b:1")]);
         config.protocol = CERTIFICATES_SINCE;
         let member = config.members.get_mut(&MemberId(id)).expect("configured");
@@ -329,24 +330,37 @@ mod tests {
     fn member_is_bound_to_the_certificate_of_its_first_join() {
         let mine = Some("CN=b");
         let bound_to_it = Some("CN=b".to_owned());
-        assert_eq!(bound_by(show(&bound(2, None), "new", mine)), bound_to_it);
-        let before_certificates = bound(7, None);
+        assert_eq!(
+            bound_by(show(&with_bound(2, None), "new", mine)),
+            bound_to_it
+        );
+        let before_certificates = with_bound(7, None);
         assert_eq!(bound_by(show(&before_certificates, "b", mine)), bound_to_it);
         assert_eq!(show(&before_certificates, "b", None), Admit::AsItIs);
-        assert_eq!(show(&bound(7, mine), "b", mine), Admit::AsItIs);
-        for other in [None, Some("CN=x")] {
-            assert_eq!(show(&bound(7, mine), "b", other), MISMATCH);
-        }
+        assert_eq!(show(&with_bound(7, mine), "b", mine), Admit::AsItIs);
+        let other = Some("CN=x");
+        assert_eq!(show(&with_bound(7, mine), "b", other), MISMATCH);
+        let waived = None;
+        assert_eq!(show(&with_bound(7, mine), "b", waived), Admit::AsItIs);
+    }
+
+    #[test]
+    fn member_from_which_the_transport_requires_no_certificate_stays_bound() {
+        let mine = Some("CN=b");
+        let moved = admit(&with_bound(7, mine), NEW, &join("b", "c:1"), None, |_| {
+            Standing::Live
+        });
+        assert_eq!(bound_by(moved), None, "an update that leaves the binding");
+        let in_its_place = show(&with_bound(2, mine), "b", None);
+        assert_eq!(bound_by(in_its_place), Some("CN=b".to_owned()));
     }
 
     #[test]
     fn place_of_a_bound_member_is_for_its_certificate_only() {
-        let config = bound(2, Some("CN=b"));
+        let config = with_bound(2, Some("CN=b"));
         let answer = show(&config, "b", Some("CN=b"));
         assert_eq!(bound_by(answer), Some("CN=b".to_owned()));
-        for other in [None, Some("CN=x")] {
-            assert_eq!(show(&config, "b", other), MISMATCH);
-        }
+        assert_eq!(show(&config, "b", Some("CN=x")), MISMATCH);
         assert_eq!(
             required_certificate(&config, NEW, &join("b", "b:1")),
             Some("CN=b")
@@ -357,7 +371,7 @@ mod tests {
     #[test]
     fn certificate_of_a_member_makes_no_second_one() {
         let certificate = |subject: &str| Some(subject.to_owned());
-        let mut config = bound(2, Some("CN=b"));
+        let mut config = with_bound(2, Some("CN=b"));
         let of_2 = Some("CN=b");
         assert_eq!(
             bound_by(show(&config, "c", of_2)),

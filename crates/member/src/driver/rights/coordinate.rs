@@ -8,6 +8,7 @@ use synod_consensus::{CERTIFICATES_SINCE, ConfigChange, Member, MemberId};
 use synod_planted::planted;
 use synod_wire::{IntroducedMember, Introduction, PeerMessage};
 
+use super::binding::is_bound_otherwise;
 use super::duplicate_identity::Report;
 use super::table::{Judgement, Kind, Sender};
 use crate::driver::Driver;
@@ -104,8 +105,8 @@ impl Driver {
     }
 
     fn is_bound_otherwise(&self, member: MemberId, shown: Option<&Arc<str>>) -> bool {
-        let bound = self.bound_certificate(member);
-        bound.is_some_and(|bound| shown.is_none_or(|shown| **shown != *bound))
+        let shown = shown.map(|shown| &**shown);
+        is_bound_otherwise(self.bound_certificate(member), shown)
     }
 
     fn refused(&mut self, from: MemberId, certificate: Option<&Arc<str>>, kind: Kind) {

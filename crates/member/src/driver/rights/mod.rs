@@ -13,6 +13,7 @@
 //! Invariant: a refused message changes nothing but the count of refused messages.
 
 mod acquaintances;
+mod binding;
 mod coordinate;
 mod duplicate_identity;
 mod refused;
@@ -24,6 +25,7 @@ use std::sync::Arc;
 use synod_consensus::MemberId;
 
 pub(super) use acquaintances::Acquaintances;
+pub(super) use binding::is_bound_otherwise;
 pub(super) use duplicate_identity::DuplicateIdentity;
 pub(super) use refused::RefusedMessages;
 
