@@ -22,6 +22,11 @@ impl Source {
             ip => ip,
         })
     }
+
+    /// The address, or the first one of the network.
+    pub(super) fn ip(self) -> IpAddr {
+        self.0
+    }
 }
 
 /// The place in a pool that makes room: the one unused for longest, of the source with the most.

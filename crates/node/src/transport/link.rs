@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use synod_consensus::{GroupId, MemberId, SessionId};
-use synod_member::{Event, Host, Level, lock};
+use synod_member::{Event, Level, lock};
 use synod_wire::{FrameWriter, HelloReply, Lane, PeerMessage, RefuseReason, StreamError};
 
 use super::Transport;
@@ -130,17 +130,8 @@ impl Link {
     }
 
     /// Queues a message. It is lost if there is no connection, or another one than `over`.
-    pub(super) fn send(&self, message: PeerMessage, over: Option<u64>, host: &dyn Host) {
-        let lane = self.lane(message.lane());
-        if lane.push(message, over) == PushResult::Full {
-            host.log(
-                Level::Warning,
-                &format!(
-                    "member {} does not read its messages: closing its connection",
-                    self.member
-                ),
-            );
-        }
+    pub(super) fn send(&self, message: PeerMessage, over: Option<u64>) -> PushResult {
+        self.lane(message.lane()).push(message, over)
     }
 
     /// Connects again unless the peer is known to be in this group.
@@ -218,7 +209,14 @@ pub(super) fn run(transport: &Transport, link: &Link, lane: Lane) {
             )) if member == link.member => {
                 if let Some(reason) = objection(transport, member, session, &channel) {
                     pause = RETRY_MAX;
-                    log_obstacle(transport, Level::Info, &target, &mut logged, Some(reason));
+                    log_obstacle(
+                        transport,
+                        link,
+                        Level::Info,
+                        address,
+                        &mut logged,
+                        Some(reason),
+                    );
                     link.lane(lane).pause(pause);
                     continue;
                 }
@@ -245,7 +243,14 @@ pub(super) fn run(transport: &Transport, link: &Link, lane: Lane) {
                 if link.is_ordered() && objection.is_none() && reason != RefuseReason::Busy {
                     transport.refused_by_member(link.member, address, reason, &text);
                 }
-                log_obstacle(transport, Level::Warning, &target, &mut logged, objection);
+                log_obstacle(
+                    transport,
+                    link,
+                    Level::Warning,
+                    address,
+                    &mut logged,
+                    objection,
+                );
             }
             Err(error) => {
                 pause = (pause * 2).min(RETRY_MAX);
@@ -253,8 +258,9 @@ pub(super) fn run(transport: &Transport, link: &Link, lane: Lane) {
                 // need their operator.
                 log_obstacle(
                     transport,
+                    link,
                     Level::Warning,
-                    &target,
+                    address,
                     &mut logged,
                     error.for_operator(),
                 );
@@ -284,17 +290,15 @@ fn objection(
 /// Logs why there is no connection, unless that was the last reason logged.
 fn log_obstacle(
     transport: &Transport,
+    link: &Link,
     level: Level,
-    target: &Target,
+    address: &str,
     logged: &mut Option<String>,
     reason: Option<String>,
 ) {
     if let Some(why) = reason.as_ref().filter(|_| reason != *logged) {
-        let text = || format!("cannot call {}: {why}", target.address);
-        match target.only_at {
-            None => transport.host.log(level, &text()),
-            Some(ip) => transport.log_about(ip, level, why, text),
-        }
+        let text = || format!("cannot call {address}: {why}");
+        transport.log_of_link(link, level, why, text);
     }
     *logged = reason;
 }
@@ -341,12 +345,10 @@ fn serve(transport: &Transport, link: &Link, lane: Lane, greeted: GreetedConnect
         });
     }
     let mut writer = FrameWriter::new(channel, transport.limits.of(lane));
-    if let Some(reason) = send_all(transport, queue, version, &mut writer) {
-        let text = format!(
-            "connection to member {} ({lane:?}) broke: {reason}",
-            link.member
-        );
-        transport.host.log(Level::Info, &text);
+    if let Some(reason) = send_all(transport, link, lane, version, &mut writer) {
+        let member = link.member;
+        let text = || format!("connection to member {member} ({lane:?}) broke: {reason}");
+        transport.log_of_link(link, Level::Info, &reason, text);
     }
     queue.shut();
     let _ = writer.get_ref().stream().shutdown(Shutdown::Both);
@@ -359,15 +361,16 @@ fn serve(transport: &Transport, link: &Link, lane: Lane, greeted: GreetedConnect
 /// it.
 fn send_all(
     transport: &Transport,
-    queue: &LaneQueue,
+    link: &Link,
+    lane: Lane,
     version: u16,
     writer: &mut FrameWriter<Channel>,
 ) -> Option<String> {
     loop {
-        match queue.take(writer.get_ref().stream()) {
+        match link.lane(lane).take(writer.get_ref().stream()) {
             Ok(_) if transport.is_isolated() => return None,
             Ok(messages) => {
-                if let Err(error) = write_all(transport, writer, version, &messages) {
+                if let Err(error) = write_all(transport, link, writer, version, &messages) {
                     return Some(error.to_string());
                 }
             }
@@ -379,6 +382,7 @@ fn send_all(
 
 fn write_all(
     transport: &Transport,
+    link: &Link,
     writer: &mut FrameWriter<Channel>,
     version: u16,
     messages: &VecDeque<PeerMessage>,
@@ -388,9 +392,11 @@ fn write_all(
             Ok(()) => {}
             Err(error @ StreamError::Io(_)) => return Err(error),
             // Only this message cannot be sent.
-            Err(error) => transport
-                .host
-                .log(Level::Error, &format!("message not sent: {error}")),
+            Err(error) => {
+                let why = error.to_string();
+                let text = || format!("message not sent: {why}");
+                transport.log_of_link(link, Level::Error, &why, text);
+            }
         }
     }
     writer.flush()

@@ -1,12 +1,12 @@
-//! Bounds what callers can write to this member's log.
+//! Bounds what other processes can write to this member's log.
 //!
 //! A peer with a wrong certificate, or of a foreign group, calls again several times a second. Its
-//! operator needs the reason once, not a full log: the same message about the same address is
-//! logged once a minute. A caller that words its mistakes differently each time meets the bound on
-//! all of them.
+//! operator needs the reason once, not a full log: the same message about the same address, or the
+//! same member that this one calls, is logged once a minute. A caller that words its mistakes
+//! differently each time meets the bound on all of them.
 
 use std::collections::HashMap;
-use std::net::IpAddr;
+use std::hash::Hash;
 use std::time::{Duration, Instant};
 
 /// After this time the same message is logged again.
@@ -14,20 +14,25 @@ const REPEAT_AFTER: Duration = Duration::from_secs(60);
 /// Messages logged within that time, at most.
 const MESSAGES_MAX: usize = 64;
 
-/// When each message was last logged, by address and text.
-#[derive(Default)]
-pub(super) struct LogRateLimit {
-    last: HashMap<(IpAddr, String), Instant>,
+/// When each message was last logged, by whom it is about and text.
+pub(super) struct LogRateLimit<About> {
+    last: HashMap<(About, String), Instant>,
     /// Messages that were not logged since one was.
     omitted: u64,
 }
 
-impl LogRateLimit {
-    /// Whether a message about an address is to be logged now: if so, how many were not since the
-    /// last one that was.
-    pub(super) fn permits(&mut self, address: IpAddr, text: &str, now: Instant) -> Option<u64> {
+impl<About> Default for LogRateLimit<About> {
+    fn default() -> LogRateLimit<About> {
+        let (last, omitted) = (HashMap::new(), 0);
+        LogRateLimit { last, omitted }
+    }
+}
+
+impl<About: Eq + Hash> LogRateLimit<About> {
+    /// Whether a message is to be logged now: if so, how many were not since the last one that was.
+    pub(super) fn permits(&mut self, about: About, text: &str, now: Instant) -> Option<u64> {
         let is_recent = |at: &Instant| now.saturating_duration_since(*at) < REPEAT_AFTER;
-        let message = (address, text.to_owned());
+        let message = (about, text.to_owned());
         if self.last.get(&message).is_some_and(is_recent) {
             self.omitted += 1;
             return None;
@@ -47,6 +52,7 @@ impl LogRateLimit {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::net::IpAddr;
 
     #[test]
     fn same_message_is_logged_again_after_a_minute() {

@@ -30,6 +30,7 @@ mod session_registry;
 mod tests;
 
 use std::collections::{BTreeMap, HashMap};
+use std::hash::Hash;
 use std::net::{IpAddr, Shutdown, TcpListener};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
@@ -49,6 +50,7 @@ use crate::threads::spawn;
 use crate::wait::{BudgetShare, ByteBudget};
 use call_back::CallBacks;
 use known_peers::KnownPeers;
+use lane_queue::PushResult;
 use link::{Link, Target};
 use log_rate_limit::LogRateLimit;
 pub(crate) use network::DriverNetwork;
@@ -74,7 +76,10 @@ pub(crate) struct Transport {
     address: String,
     limits: FrameLimits,
     security: Security,
-    log_limit: Mutex<LogRateLimit>,
+    /// About callers.
+    log_limit: Mutex<LogRateLimit<IpAddr>>,
+    /// About members that the driver has called: room of their own, which no caller uses up.
+    link_log_limit: Mutex<LogRateLimit<MemberId>>,
     events: Sender<Incoming>,
     inbound_budget: Arc<ByteBudget>,
     stranger_budget: Arc<ByteBudget>,
@@ -129,6 +134,7 @@ impl Transport {
             limits: FrameLimits::default(),
             security,
             log_limit: Mutex::default(),
+            link_log_limit: Mutex::default(),
             events,
             inbound_budget,
             stranger_budget: Arc::new(ByteBudget::new(STRANGER_BYTES_MAX)),
@@ -157,7 +163,7 @@ impl Transport {
     /// Queues a message. It is lost if the member is not known or not connected. Never waits.
     pub(crate) fn send(&self, to: MemberId, message: PeerMessage) {
         if let Some(link) = self.link(to) {
-            link.send(message, None, &*self.host);
+            self.send_on(&link, message, None);
         }
     }
 
@@ -165,7 +171,15 @@ impl Transport {
     /// one that was lost with it.
     pub(crate) fn send_over(&self, to: MemberId, connection: u64, message: PeerMessage) {
         if let Some(link) = self.link(to) {
-            link.send(message, Some(connection), &*self.host);
+            self.send_on(&link, message, Some(connection));
+        }
+    }
+
+    fn send_on(&self, link: &Link, message: PeerMessage, over: Option<u64>) {
+        if link.send(message, over) == PushResult::Full {
+            let why = "does not read its messages: closing its connection";
+            let text = || format!("member {} {why}", link.member());
+            self.log_of_link(link, Level::Warning, why, text);
         }
     }
 
@@ -367,11 +381,30 @@ impl Transport {
 
     /// Logs what happened with a caller, unless much was logged already ([`LogRateLimit`]).
     fn log_about(&self, ip: IpAddr, level: Level, why: &str, text: impl FnOnce() -> String) {
+        self.log_limited(&self.log_limit, ip, level, why, text);
+    }
+
+    /// As [`Transport::log_about`], of what happened with a process that this member calls.
+    fn log_of_link(&self, link: &Link, level: Level, why: &str, text: impl FnOnce() -> String) {
+        match link.place() {
+            Some((source, _)) => self.log_about(source.ip(), level, why, text),
+            None => self.log_limited(&self.link_log_limit, link.member(), level, why, text),
+        }
+    }
+
+    fn log_limited<About: Eq + Hash>(
+        &self,
+        limit: &Mutex<LogRateLimit<About>>,
+        about: About,
+        level: Level,
+        why: &str,
+        text: impl FnOnce() -> String,
+    ) {
         // A node that stops or is isolated closes its connections itself.
         if !self.may_open() {
             return;
         }
-        let permit = lock(&self.log_limit).permits(ip, why, Instant::now());
+        let permit = lock(limit).permits(about, why, Instant::now());
         match permit {
             None => {}
             Some(0) => self.host.log(level, &text()),

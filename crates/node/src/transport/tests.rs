@@ -68,6 +68,17 @@ impl Host for TestHost {
     fn failed(&self, _why: &str, _remedy: Remedy) {}
 }
 
+fn identity_of(member: MemberId) -> LocalIdentity {
+    LocalIdentity {
+        versions: VersionRange { min: 1, max: 2 },
+        group: GroupId::NONE,
+        cluster_name: "test".to_owned(),
+        member,
+        session: SessionId(member.0 + 100),
+        name: format!("node{member}"),
+    }
+}
+
 /// A transport, and what it tells the core thread.
 struct Peer {
     transport: Arc<Transport>,
@@ -77,18 +88,12 @@ struct Peer {
 
 impl Peer {
     fn start(member: MemberId, tls: Option<TlsConfig>) -> Peer {
+        let identity = identity_of(member);
         let host = Arc::new(TestHost::default());
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let (events, received) = unbounded();
         let transport = Transport::start(TransportStart {
-            identity: LocalIdentity {
-                versions: VersionRange { min: 1, max: 2 },
-                group: GroupId::NONE,
-                cluster_name: "test".to_owned(),
-                member,
-                session: SessionId(member.0 + 100),
-                name: format!("node{member}"),
-            },
+            identity,
             address: listener.local_addr().unwrap().to_string(),
             listener,
             security: Security::new(tls, &*host).unwrap(),
@@ -258,5 +263,40 @@ fn thread_that_panics_leaves_no_connection_and_no_session_behind() {
             std::thread::park_timeout(Duration::from_millis(2));
         }
         assert!(lock(&home.host.panics_at).is_none(), "it did panic");
+    }
+}
+
+/// Welcomes this many calls, and closes each connection.
+fn welcome_and_close(listener: &TcpListener, calls: usize) {
+    for _ in 0..calls {
+        let (stream, _) = listener.accept().unwrap();
+        let mut reader = synod_wire::FrameReader::new(&stream, 4096);
+        let hello = synod_wire::read_hello(&mut reader).unwrap();
+        let reply = identity_of(OTHER).answer(&hello).unwrap();
+        let mut writer = synod_wire::FrameWriter::new(&stream, 4096);
+        synod_wire::write_reply(&mut writer, &reply).unwrap();
+    }
+}
+
+#[test]
+fn process_that_closes_each_connection_to_it_fills_no_log() {
+    for is_ordered in [false, true] {
+        let home = Peer::start(HOME, None);
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let caller = std::net::TcpStream::connect(&home.transport.address).unwrap();
+        if is_ordered {
+            home.transport.connect(OTHER, &address);
+        } else {
+            let mut hello = home.transport.hello(Lane::Control);
+            (hello.member, hello.session, hello.address) = (OTHER, SessionId(102), address);
+            let mut writer = synod_wire::FrameWriter::new(&caller, 4096);
+            synod_wire::write_hello(&mut writer, &hello).unwrap();
+        }
+        welcome_and_close(&listener, 12);
+        home.wait_line("broke");
+        let lines = lock(&home.host.lines);
+        let broke = lines.iter().filter(|line| line.contains("broke"));
+        assert!(broke.count() <= 3, "one for each reason: {lines:?}");
     }
 }
