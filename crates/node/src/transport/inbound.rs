@@ -114,8 +114,11 @@ fn converse(
     from: SocketAddr,
 ) {
     let (member, group) = (caller.hello.member, caller.hello.group);
-    let is_known = || transport.known.has(member);
-    if !slot.welcomed(member, group, is_known) || !transport.is_own_group(group) {
+    let shown = caller.reader.get_ref().peer();
+    let is_welcome = slot.welcomed(member, group, shown, |member, shown| {
+        transport.admission(member, shown)
+    });
+    if !is_welcome || !transport.is_own_group(group) {
         return;
     }
     transport.called_by(&caller);

@@ -15,6 +15,15 @@ use synod_tls::PeerCredential;
 #[derive(Default)]
 pub(super) struct KnownPeers(RwLock<BTreeMap<MemberId, KnownPeer>>);
 
+/// What a connection counts as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Admission {
+    Known,
+    Stranger,
+    /// It is another process than the member in whose name it was opened.
+    Refused,
+}
+
 impl KnownPeers {
     /// Replaces all of them.
     pub(super) fn set(&self, known: &BTreeMap<MemberId, KnownPeer>) {
@@ -26,6 +35,22 @@ impl KnownPeers {
     pub(super) fn has(&self, member: MemberId) -> bool {
         let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
         known.contains_key(&member)
+    }
+
+    /// What a connection in a member's name counts as now, by what it shows.
+    pub(super) fn judge(
+        &self,
+        member: MemberId,
+        shown: &PeerCredential,
+        takes_clear: bool,
+    ) -> Admission {
+        if !self.has(member) {
+            Admission::Stranger
+        } else if self.objection(member, shown, takes_clear).is_some() {
+            Admission::Refused
+        } else {
+            Admission::Known
+        }
     }
 
     /// Why a connection in a member's name is not the member's, by what it shows. `takes_clear`:

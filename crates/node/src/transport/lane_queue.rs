@@ -14,6 +14,7 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use synod_consensus::{GroupId, SessionId};
 use synod_member::lock;
+use synod_tls::PeerCredential;
 use synod_wire::PeerMessage;
 
 /// Bound on the bytes that wait for one lane. Beyond it the receiver has stopped reading: the
@@ -55,6 +56,8 @@ pub(super) struct OpenLane {
     pub(super) session: SessionId,
     /// The group of the peer at the other end.
     pub(super) group: GroupId,
+    /// What the process at the other end has proven.
+    pub(super) shown: PeerCredential,
 }
 
 /// Whether a message was queued.
@@ -251,6 +254,7 @@ mod tests {
             connection: 7,
             session: SessionId(1),
             group: GroupId::NONE,
+            shown: PeerCredential::None,
         });
         (lane, stream, other)
     }

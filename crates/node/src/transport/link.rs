@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use synod_consensus::{GroupId, MemberId, SessionId};
 use synod_member::{Event, Level, lock};
+use synod_tls::PeerCredential;
 use synod_wire::{FrameWriter, HelloReply, Lane, PeerMessage, RefuseReason, StreamError};
 
 use super::Transport;
@@ -138,6 +139,13 @@ impl Link {
     pub(super) fn reset_unless(&self, group: GroupId) {
         for lane in &self.lanes {
             lane.reset_if(|open| open.is_some_and(|open| open.group != group));
+        }
+    }
+
+    /// Connects again if the process at the other end has proven this.
+    pub(super) fn reset_if_shown(&self, is_wrong: impl Fn(&PeerCredential) -> bool) {
+        for lane in &self.lanes {
+            lane.reset_if(|open| open.is_some_and(|open| is_wrong(&open.shown)));
         }
     }
 
@@ -329,12 +337,14 @@ fn serve(transport: &Transport, link: &Link, lane: Lane, greeted: GreetedConnect
         connection,
         session,
         group,
+        shown: channel.peer().clone(),
     });
-    // Checked only now: a thread that sets the group, or isolates this node, closes the connections
-    // that it finds in the queue.
+    // Checked only now: a thread that sets the group or the known members, or isolates this node,
+    // closes the connections that it finds in the queue.
     let own = lock(&transport.identity).group;
     let is_foreign = own != GroupId::NONE && group != GroupId::NONE && group != own;
-    if is_foreign || transport.is_isolated() {
+    let objection = transport.binding_objection(link.member, channel.peer());
+    if is_foreign || objection.is_some() || transport.is_isolated() {
         queue.shut();
         return;
     }

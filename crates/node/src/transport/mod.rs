@@ -49,7 +49,7 @@ use crate::threads::core::Incoming;
 use crate::threads::spawn;
 use crate::wait::{BudgetShare, ByteBudget};
 use call_back::CallBacks;
-use known_peers::KnownPeers;
+use known_peers::{Admission, KnownPeers};
 use lane_queue::PushResult;
 use link::{Link, Target};
 use log_rate_limit::LogRateLimit;
@@ -238,11 +238,22 @@ impl Transport {
         self.known.objection(member, shown, takes_clear)
     }
 
+    /// What a connection in a member's name counts as now, by what it shows.
+    fn admission(&self, member: MemberId, shown: &PeerCredential) -> Admission {
+        let takes_clear = self.security.takes_clear();
+        self.known.judge(member, shown, takes_clear)
+    }
+
     /// The members that may exchange messages with this one from now on. All others are strangers.
+    /// Open connections are judged again: one may have been opened in a member's name before this
+    /// member knew what that one is bound to.
     pub(crate) fn set_known(&self, known: &BTreeMap<MemberId, KnownPeer>) {
         self.known.set(known);
         self.connections
-            .known_changed(|member| self.known.has(member));
+            .known_changed(|member, shown| self.admission(member, shown));
+        for link in lock(&self.links).values() {
+            link.reset_if_shown(|shown| self.binding_objection(link.member(), shown).is_some());
+        }
     }
 
     /// Keeps connections to this member from now on, at this address.

@@ -18,8 +18,10 @@ use std::time::{Duration, Instant};
 
 use synod_consensus::{GroupId, MemberId};
 use synod_member::lock;
+use synod_tls::PeerCredential;
 
 use super::crowd::{Source, first_to_leave};
+use super::known_peers::Admission;
 
 /// Callers at a time that have not said who they are.
 const GREETING_MAX: usize = 64;
@@ -55,6 +57,8 @@ struct OpenConnection {
     used: Instant,
     /// The peer's group, once it has said so.
     group: Option<GroupId>,
+    /// What a welcomed connection shows, to be judged again.
+    shown: PeerCredential,
     is_known: Arc<AtomicBool>,
 }
 
@@ -133,6 +137,7 @@ impl OpenConnections {
             pool,
             used: Instant::now(),
             group: None,
+            shown: PeerCredential::None,
             is_known: is_known.clone(),
         };
         let id = state.next;
@@ -145,12 +150,14 @@ impl OpenConnections {
         })
     }
 
-    /// Other members are known from now on: moves the connections of each that changes to its pool.
-    pub(super) fn known_changed(&self, is_known: impl Fn(MemberId) -> bool) {
+    /// Other members are known from now on: moves the connections of each that changes to its pool,
+    /// and closes those that are not their member's.
+    pub(super) fn known_changed(&self, judge: impl Fn(MemberId, &PeerCredential) -> Admission) {
         let mut state = lock(&self.state);
         for open in state.open.values_mut() {
             if let Pool::Stranger(member) | Pool::Known(member) = open.pool {
-                open.belongs_to(member, is_known(member));
+                let admission = judge(member, &open.shown);
+                open.belongs_to(member, admission);
             }
         }
         while state.count(|pool| matches!(pool, Pool::Stranger(_))) > STRANGERS_MAX {
@@ -196,21 +203,27 @@ impl State {
         let pool = self.open.iter().filter(|(_, open)| is_in_pool(open.pool));
         let leaves = first_to_leave(pool.map(|(id, open)| (*id, open.source, open.used)));
         if let Some(open) = leaves.and_then(|id| self.open.get_mut(&id)) {
-            open.close();
-            open.pool = Pool::Ending;
+            open.end();
         }
         true
     }
 }
 
 impl OpenConnection {
-    fn belongs_to(&mut self, member: MemberId, is_known: bool) {
+    fn belongs_to(&mut self, member: MemberId, admission: Admission) {
+        let is_known = admission == Admission::Known;
         self.is_known.store(is_known, Ordering::Release);
-        self.pool = if is_known {
-            Pool::Known(member)
-        } else {
-            Pool::Stranger(member)
-        };
+        match admission {
+            Admission::Known => self.pool = Pool::Known(member),
+            Admission::Stranger => self.pool = Pool::Stranger(member),
+            Admission::Refused => self.end(),
+        }
+    }
+
+    /// Its thread is to end.
+    fn end(&mut self) {
+        self.close();
+        self.pool = Pool::Ending;
     }
 
     fn close(&self) {
@@ -220,22 +233,25 @@ impl OpenConnection {
 }
 
 impl ConnectionSlot {
-    /// The caller is welcome, as this member, which says to be in this group. False if its place
-    /// was taken meanwhile.
+    /// The caller is welcome, as this member, which says to be in this group, by what it shows.
+    /// False if its place was taken meanwhile, or it is not welcome any more.
     pub(super) fn welcomed(
         &self,
         member: MemberId,
         group: GroupId,
-        is_known: impl FnOnce() -> bool,
+        shown: &PeerCredential,
+        judge: impl FnOnce(MemberId, &PeerCredential) -> Admission,
     ) -> bool {
         let mut state = lock(&self.table.state);
         // Asked under the lock: a change is either seen here or finds this connection.
-        let is_known = is_known();
-        if is_known {
-            state.make_room(KNOWN_MAX, |pool| pool == Pool::Known(member));
-        } else {
-            state.make_room(STRANGERS_MAX, |pool| matches!(pool, Pool::Stranger(_)));
-        }
+        let admission = judge(member, shown);
+        match admission {
+            Admission::Known => state.make_room(KNOWN_MAX, |pool| pool == Pool::Known(member)),
+            Admission::Stranger => {
+                state.make_room(STRANGERS_MAX, |pool| matches!(pool, Pool::Stranger(_)))
+            }
+            Admission::Refused => false,
+        };
         let Some(open) = state.open.get_mut(&self.id) else {
             return false;
         };
@@ -244,8 +260,9 @@ impl ConnectionSlot {
         }
         open.group = Some(group);
         open.used = Instant::now();
-        open.belongs_to(member, is_known);
-        true
+        open.shown = shown.clone();
+        open.belongs_to(member, admission);
+        admission != Admission::Refused
     }
 
     /// A message of a stranger came.
@@ -296,10 +313,22 @@ mod tests {
 
         fn welcome(&self, member: u64, is_known: bool) -> (TcpStream, ConnectionSlot) {
             let (near, accepted) = self.accept([10, 0, 0, 1]);
-            let member = MemberId(member);
-            assert!(accepted.slot.welcomed(member, GroupId::NONE, || is_known));
+            assert!(welcome(&accepted.slot, member, known_if(is_known)));
             (near, accepted.slot)
         }
+    }
+
+    fn known_if(is_known: bool) -> Admission {
+        if is_known {
+            Admission::Known
+        } else {
+            Admission::Stranger
+        }
+    }
+
+    fn welcome(slot: &ConnectionSlot, member: u64, admission: Admission) -> bool {
+        let shown = &PeerCredential::Secret;
+        slot.welcomed(MemberId(member), GroupId::NONE, shown, |_, _| admission)
     }
 
     /// Waits for the end of the connection.
@@ -319,13 +348,9 @@ mod tests {
         assert!(late_slot.made_room);
         let (first, first_slot) = crowd.remove(0);
         assert!(is_closed(first));
-        assert!(
-            !first_slot
-                .slot
-                .welcomed(MemberId(9), GroupId::NONE, || true)
-        );
+        assert!(!welcome(&first_slot.slot, 9, Admission::Known));
         let slot = quiet_slot.slot;
-        assert!(slot.welcomed(MemberId(1), GroupId::NONE, || true));
+        assert!(welcome(&slot, 1, Admission::Known));
         assert_eq!(pools.table.len(), GREETING_MAX + 1, "the first is ending");
         drop(first_slot);
         assert_eq!(pools.table.len(), GREETING_MAX);
@@ -352,11 +377,13 @@ mod tests {
         let others: Vec<_> = (1..STRANGERS_MAX)
             .map(|n| pools.welcome(100 + n as u64, false))
             .collect();
-        pools.table.known_changed(|member| member == MemberId(1));
+        pools
+            .table
+            .known_changed(|member, _| known_if(member == MemberId(1)));
         assert!(slot.is_known());
         let more = pools.welcome(99, false);
         assert!(others.iter().all(|(_, slot)| !slot.is_known()));
-        pools.table.known_changed(|_| false);
+        pools.table.known_changed(|_, _| Admission::Stranger);
         assert!(!slot.is_known());
         assert!(is_closed(near), "the pool was full");
         drop(more);
@@ -369,5 +396,25 @@ mod tests {
         assert!(is_closed(open.remove(0).0));
         let other = pools.welcome(2, true);
         assert!(other.1.is_known());
+    }
+
+    #[test]
+    fn connection_that_is_not_its_members_is_closed_whenever_that_becomes_known() {
+        let pools = Pools::new();
+        let (near, slot) = pools.welcome(1, false);
+        let other = pools.welcome(2, false);
+        pools.table.known_changed(|member, shown| {
+            assert_eq!(*shown, PeerCredential::Secret);
+            if member == MemberId(1) {
+                Admission::Refused
+            } else {
+                Admission::Known
+            }
+        });
+        assert!(is_closed(near));
+        assert!(!slot.is_known() && other.1.is_known());
+        let (late, accepted) = pools.accept([10, 0, 0, 1]);
+        assert!(!welcome(&accepted.slot, 1, Admission::Refused));
+        assert!(is_closed(late));
     }
 }

@@ -199,6 +199,26 @@ fn member_in_anothers_name_is_refused_by_the_certificate_that_it_shows() {
 }
 
 #[test]
+fn connections_in_a_members_name_are_judged_again_when_its_certificate_becomes_known() {
+    let authority = Authority::new("ca");
+    let home = Peer::with_certificate(HOME, &authority, "one");
+    let thief = Peer::with_certificate(OTHER, &authority, "three");
+    thief.calls(&home);
+    home.calls(&thief);
+    assert_eq!(thief.reaches(&home).as_deref(), Some("CN=three"));
+    home.wait_link_up();
+    home.knows(OTHER, Some("CN=two"));
+    home.wait_line("refused: member");
+    home.wait_line("cannot call");
+    drop(thief);
+    let member = Peer::with_certificate(OTHER, &authority, "two");
+    member.calls(&home);
+    home.calls(&member);
+    // What the other process sent before that may still be there.
+    while member.reaches(&home).as_deref() != Some("CN=two") {}
+}
+
+#[test]
 fn bound_member_speaks_with_its_certificate_also_with_a_renewed_one() {
     let authority = Authority::new("ca");
     let home = Peer::with_certificate(HOME, &authority, "one");
