@@ -29,9 +29,15 @@ pub(super) unsafe fn text(text: *const c_char) -> String {
         .into_owned()
 }
 
-/// A text for C; a NUL inside becomes a space.
+/// A text for C, on one line: control characters become spaces. Texts quote names and reasons of
+/// other members, and a line break or an escape in those must not forge a line of the error log.
 pub(super) fn c_text(text: &str) -> CString {
-    CString::new(text.replace('\0', " ")).unwrap_or_default()
+    CString::new(text.replace(breaks_line, " ")).unwrap_or_default()
+}
+
+/// Whether viewers of logs may take a character for something else than a part of the line.
+fn breaks_line(character: char) -> bool {
+    character.is_control() || matches!(character, '\u{2028}' | '\u{2029}')
 }
 
 /// A buffer for C, valid as long as `bytes`.
@@ -183,5 +189,18 @@ pub(super) fn meta_to_c(meta: TrxMeta) -> sys::wsrep_trx_meta_t {
             conn: meta.stid.conn,
         },
         depends_on: meta.depends_on,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_for_c_is_one_line_without_control_characters() {
+        let forged = "node\n2026 [ERROR] it\r\u{1b}[2J\0a\tb\u{7f}\u{9b}\u{2028}";
+        let line = c_text(forged).into_string().unwrap();
+        assert_eq!(line, "node 2026 [ERROR] it  [2J a b   ");
+        assert_eq!(c_text("nœud ‘1’").to_str(), Ok("nœud ‘1’"));
     }
 }
