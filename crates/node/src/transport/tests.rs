@@ -205,8 +205,8 @@ fn connections_in_a_members_name_are_judged_again_when_its_certificate_becomes_k
     let thief = Peer::with_certificate(OTHER, &authority, "three");
     thief.calls(&home);
     home.calls(&thief);
-    assert_eq!(thief.reaches(&home).as_deref(), Some("CN=three"));
     home.wait_link_up();
+    assert_eq!(thief.reaches(&home).as_deref(), Some("CN=three"));
     home.knows(OTHER, Some("CN=two"));
     home.wait_line("refused: member");
     home.wait_line("cannot call");
@@ -226,9 +226,9 @@ fn bound_member_speaks_with_its_certificate_also_with_a_renewed_one() {
     for _ in 0..2 {
         let other = Peer::with_certificate(OTHER, &authority, "two");
         other.calls(&home);
-        assert_eq!(other.reaches(&home).as_deref(), Some("CN=two"));
         home.calls(&other);
         home.wait_link_up();
+        assert_eq!(other.reaches(&home).as_deref(), Some("CN=two"));
     }
 }
 
