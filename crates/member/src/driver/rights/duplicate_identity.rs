@@ -34,8 +34,8 @@ pub(in crate::driver) struct DuplicateIdentity {
 }
 
 impl DuplicateIdentity {
-    /// `by` says so. `others` are the voters of the configuration without this member; `has_joined`:
-    /// this process was in a view.
+    /// `by` says so. `others` are the voters of the configuration without this member;
+    /// `has_joined`: this process was in a view.
     pub(super) fn reported(
         &mut self,
         now: Time,
