@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use synod_certify::CertLimits;
 use synod_consensus::{
-    BootstrapError, Core, CoreParams, GroupId, LogIndex, Recovered, SessionId, Time,
+    BootstrapError, Core, CoreParams, GroupId, LogIndex, Member, Recovered, SessionId, Time,
 };
 use synod_log::{Entry, LogError, LogReader, Opened};
 use synod_planted::planted;
@@ -121,8 +121,17 @@ impl Start {
     /// The address at which the group reached this member, by its own log; none if it was in no
     /// group.
     pub fn configured_address(&self) -> Option<&str> {
-        let members = &self.core.config().config.members;
-        members.get(&self.me.member).map(|m| m.address.as_str())
+        self.configured().map(|me| me.address.as_str())
+    }
+
+    /// The subject of the certificate that the group has bound this member to, by its own log; none
+    /// if it was bound to none.
+    pub fn configured_certificate(&self) -> Option<&str> {
+        self.configured()?.certificate.as_deref()
+    }
+
+    fn configured(&self) -> Option<&Member> {
+        self.core.config().config.members.get(&self.me.member)
     }
 
     /// The position of the database. A bootstrap makes it a position of the new group.

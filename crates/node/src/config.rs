@@ -184,6 +184,21 @@ pub enum NodeError {
         /// What the operator can do.
         text: String,
     },
+    /// The certificate is not that of the member that the log makes this process.
+    #[error(
+        "this member joined its group with the certificate of '{bound}', and its certificate is \
+         that of '{shown}' now: the other members would refuse it. Give it a certificate with the \
+         subject '{bound}'; or, to join as a new member, give it another {name_setting} too and \
+         move its synod-*.log files away"
+    )]
+    OtherSubject {
+        /// The subject that the member is bound to.
+        bound: String,
+        /// The subject of its certificate.
+        shown: String,
+        /// The setting with the member's name, as the host spells it.
+        name_setting: &'static str,
+    },
     /// The system gives no random numbers.
     #[error("the system gave no random numbers: {0}")]
     Random(String),

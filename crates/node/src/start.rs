@@ -65,6 +65,7 @@ impl Node {
         // Before the log is opened: a member that should encrypt never takes part without.
         let endpoint = Endpoint::open(&config, &*host)?;
         let member = Identity::establish(files, &mut config, mode, &host)?;
+        refuse_other_subject(&member.start, &endpoint.security, &*host)?;
         let queues = Queues::new(&config);
         let transport = endpoint.start_transport(&config, &member.start, &queues, &host)?;
         let node = Arc::new(Node::new(config, &member, &queues, host, transport));
@@ -296,6 +297,23 @@ fn refuse_duplicate(
         address: address.to_owned(),
         text: transport.duplicate_identity_text(),
     })
+}
+
+/// Refuses a certificate by which the other members would not know this one: they would refuse
+/// every connection, and this member would wait for them without end.
+fn refuse_other_subject(
+    start: &Start,
+    security: &Security,
+    host: &dyn Host,
+) -> Result<(), NodeError> {
+    match (start.configured_certificate(), security.subject()) {
+        (Some(bound), Some(shown)) if bound != shown => Err(NodeError::OtherSubject {
+            bound: bound.to_owned(),
+            shown,
+            name_setting: host.setting_name(Setting::MemberName),
+        }),
+        _ => Ok(()),
+    }
 }
 
 /// Where the numbers of questions to other members start. An answer to an earlier session of this

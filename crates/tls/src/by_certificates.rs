@@ -9,7 +9,7 @@ use super::certificate::{self, Certificate, SettingFile};
 use super::error::{self, TlsError};
 use super::settings::{CredentialNames, TlsFiles};
 use super::verify::{self, PeerVerifier};
-use super::{Acceptance, Ends, Tls, cipher, key, processor};
+use super::{Acceptance, Ends, Tls, cipher, key, peer, processor};
 
 impl Tls {
     /// Reads the files, and checks them as a peer with the same authorities would.
@@ -38,6 +38,8 @@ impl Tls {
             }
             None => (certificate_file, vec![chain[0].clone()]),
         };
+        let subject =
+            peer::subject_of(&own).map_err(|reason| certificate_file.unreadable(reason))?;
         let algorithms = provider.signature_verification_algorithms;
         let verifier = PeerVerifier::new(authorities, algorithms);
         let verifier = Arc::new(verifier.map_err(|reason| authorities_file.unreadable(reason))?);
@@ -73,6 +75,7 @@ impl Tls {
             client: Arc::new(ends.client()?),
             server: Arc::new(ends.server()?),
             summary,
+            subject: Some(subject),
             names: CredentialNames::Certificates(names),
             acceptance: Acceptance::Authorities,
         })

@@ -38,6 +38,7 @@ impl Tls {
             client: Arc::new(ends.client()?),
             server: Arc::new(ends.server()?),
             summary: summary(file, &keys),
+            subject: None,
             names: CredentialNames::Secret { file: file.setting },
             acceptance: Acceptance::Secrets(verifier),
         })

@@ -57,6 +57,23 @@ pub enum TlsError {
         /// From when or until when it is valid.
         reason: DatesError,
     },
+    /// A certificate that should take the place of the one in use has another subject.
+    #[error(
+        "the certificate in {path} ({setting}) has the subject '{found}', and this member runs \
+        with '{in_use}', by which the others know it. The old files stay in use. Put a \
+        certificate with the subject '{in_use}' there",
+        path = path.display()
+    )]
+    OtherSubject {
+        /// The setting that names the file.
+        setting: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// The subject of the certificate in use.
+        in_use: String,
+        /// The subject of the certificate in the file.
+        found: String,
+    },
     /// Peers with the same authorities would refuse this member's certificate.
     #[error(
         "the certificate in {certificate} ({certificate_setting}) is not accepted by \

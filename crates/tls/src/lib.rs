@@ -68,6 +68,8 @@ pub struct Tls {
     client: Arc<ClientConfig>,
     server: Arc<ServerConfig>,
     summary: String,
+    /// What peers see of this member's certificate; none with a secret.
+    subject: Option<String>,
     names: CredentialNames,
     acceptance: Acceptance,
 }
@@ -84,6 +86,12 @@ impl Tls {
     /// The certificate and how long it is valid, or the names of the secrets: a text for the log.
     pub fn summary(&self) -> &str {
         &self.summary
+    }
+
+    /// The subject of this member's certificate, as its peers see it
+    /// ([`PeerCredential::Certificate`]); none with a secret.
+    pub fn subject(&self) -> Option<&str> {
+        self.subject.as_deref()
     }
 
     /// Whether a connection that earlier credentials have accepted may stay open: with a secret,

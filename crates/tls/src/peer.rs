@@ -43,19 +43,26 @@ impl PeerCredential {
     /// # Errors
     /// States what is wrong with the certificate.
     pub(super) fn of_certificate(leaf: &CertificateDer<'_>) -> Result<PeerCredential, String> {
-        let certificate = Certificate::parse(leaf)?;
-        let text = certificate
-            .subject_text()
-            .map_err(|error| format!("its subject is damaged: {error}"))?;
-        let subject = if text.is_empty() {
-            format!("key-sha256={}", hex_sha256(&certificate.public_key()))
-        } else if text.len() > SUBJECT_BYTES_MAX {
-            format!("subject-sha256={}", hex_sha256(text.as_bytes()))
-        } else {
-            text
-        };
+        let subject = subject_of(&Certificate::parse(leaf)?)?;
         Ok(PeerCredential::Certificate { subject })
     }
+}
+
+/// What peers compare of a certificate: see [`PeerCredential::Certificate`].
+///
+/// # Errors
+/// States what is wrong with the certificate.
+pub(super) fn subject_of(certificate: &Certificate<'_>) -> Result<String, String> {
+    let text = certificate
+        .subject_text()
+        .map_err(|error| format!("its subject is damaged: {error}"))?;
+    Ok(if text.is_empty() {
+        format!("key-sha256={}", hex_sha256(&certificate.public_key()))
+    } else if text.len() > SUBJECT_BYTES_MAX {
+        format!("subject-sha256={}", hex_sha256(text.as_bytes()))
+    } else {
+        text
+    })
 }
 
 fn hex_sha256(bytes: &[u8]) -> String {

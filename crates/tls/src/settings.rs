@@ -30,6 +30,26 @@ impl Credentials {
             Credentials::Secret(file) => Tls::of_secrets(file),
         }
     }
+
+    /// Reads the files again while the member runs with what was read before.
+    ///
+    /// # Errors
+    /// As [`Credentials::load`]; and if the certificate has another subject, by which the other
+    /// members would not know this one.
+    pub fn load_again(&self, in_use: &Tls) -> Result<Tls, TlsError> {
+        let fresh = self.load()?;
+        match (self, in_use.subject(), fresh.subject()) {
+            (Credentials::Certificates(files), Some(old), Some(new)) if old != new => {
+                Err(TlsError::OtherSubject {
+                    setting: files.names.certificate,
+                    path: files.certificate.clone(),
+                    in_use: old.to_owned(),
+                    found: new.to_owned(),
+                })
+            }
+            _ => Ok(fresh),
+        }
+    }
 }
 
 /// The kind of credentials in use, with the names that texts need.

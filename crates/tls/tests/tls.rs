@@ -15,7 +15,10 @@ use bytes::Bytes;
 use certificates::{Authority, Key, Kind};
 use handshake::{first_word, pair, shake};
 use rcgen::{DistinguishedName, DnType};
-use synod_tls::{FIRST_BYTE, PeerCredential, SUBJECT_BYTES_MAX, Tls, TlsFiles, TlsHandshakeError};
+use synod_tls::{
+    Credentials, FIRST_BYTE, PeerCredential, SUBJECT_BYTES_MAX, Tls, TlsError, TlsFiles,
+    TlsHandshakeError,
+};
 use synod_wire::{FrameReader, FrameWriter, OUR_VERSIONS, PeerMessage};
 
 fn load(files: &TlsFiles) -> Tls {
@@ -391,6 +394,34 @@ fn both_ends_learn_the_subject_of_the_other() {
     assert_eq!(
         introduce(&version_1, &version_1)[0],
         subject("O=Synod tests,CN=version 1")
+    );
+}
+
+#[test]
+fn certificate_of_another_subject_does_not_replace_the_one_in_use() {
+    let authority = Authority::new("ca");
+    let files = authority.issue("one", Kind::Good);
+    let in_use = load(&files);
+    let credentials = Credentials::Certificates(files);
+    authority.issue("one", Kind::Good);
+    let renewed = credentials.load_again(&in_use).unwrap();
+    assert_eq!(renewed.subject(), Some("CN=one"));
+    let other = authority.issue("two", Kind::Good);
+    for (from, to) in [
+        (
+            &other.certificate,
+            authority.file().with_file_name("one.pem"),
+        ),
+        (&other.key, authority.file().with_file_name("one.key")),
+    ] {
+        fs::copy(from, to).unwrap();
+    }
+    let error = credentials.load_again(&in_use).unwrap_err();
+    assert!(matches!(error, TlsError::OtherSubject { .. }), "{error}");
+    let text = error.to_string();
+    assert!(
+        text.contains("'CN=one'") && text.contains("'CN=two'"),
+        "{text}"
     );
 }
 

@@ -73,8 +73,8 @@ impl KnownPeers {
         };
         Some(format!(
             "member {member} joined with the certificate of '{bound}', and this connection shows \
-             {shown}: give the server a certificate of the subject that it joined with, or delete \
-             its synod-*.log files, so that it joins as a new member"
+             {shown}: give the server a certificate of the subject that it joined with; or, to \
+             join as a new member, another name too, and move its synod-*.log files away"
         ))
     }
 }

@@ -86,9 +86,16 @@ impl Security {
     }
 
     /// Reads the credentials again, for connections opened from now on, and closes those that they
-    /// refuse; gives the number of those. On an error the credentials in use stay.
+    /// refuse; gives the number of those. On an error the credentials in use stay; a certificate
+    /// with another subject is one.
     pub(crate) fn reload(&self) -> Result<usize, TlsError> {
         self.tls.as_ref().map_or(Ok(0), Encryption::reload)
+    }
+
+    /// The subject of this member's certificate, if it has one.
+    pub(crate) fn subject(&self) -> Option<String> {
+        let tls = self.tls.as_ref()?.current();
+        tls.subject().map(str::to_owned)
     }
 
     /// What is in use, in a line for the log.
@@ -165,7 +172,8 @@ impl Encryption {
     }
 
     fn reload(&self) -> Result<usize, TlsError> {
-        let fresh = Arc::new(self.config.credentials.load()?);
+        let fresh = self.config.credentials.load_again(&self.current())?;
+        let fresh = Arc::new(fresh);
         *self.current.write().unwrap_or_else(PoisonError::into_inner) = fresh.clone();
         Ok(self.open.close_unless(|proof| fresh.accepts(proof)))
     }

@@ -130,6 +130,27 @@ fn expired_certificate_is_refused_until_a_new_one_is_loaded() {
 }
 
 #[test]
+fn member_keeps_the_subject_that_it_joined_with() {
+    let authority = Authority::new("ca");
+    let mut group = Group::prepared_by(2, "subject", encrypt(&authority)).begin();
+    let other = authority.issue("other", Kind::Good);
+    for (from, to) in [(&other.certificate, "node2.pem"), (&other.key, "node2.key")] {
+        fs::copy(from, from.with_file_name(to)).unwrap();
+    }
+    let error = group.members[1].node().reload_tls().unwrap_err();
+    assert!(error.to_string().contains("'CN=other'"), "{error}");
+
+    group.members[1].stop();
+    let error = group.members[1].start(StartMode::Join).unwrap_err();
+    assert!(matches!(error, NodeError::OtherSubject { .. }), "{error}");
+    authority.issue("node2", Kind::Good);
+    group.members[1].start(StartMode::Join).unwrap();
+    group.members[1].take_part();
+    group.wait_complete();
+    seqno_of(group.members[0].order("k", "v"));
+}
+
+#[test]
 fn group_changes_from_clear_to_encrypted_one_member_at_a_time() {
     let authority = Authority::new("ca");
     let mut group = Group::of(3, "rolling");
