@@ -149,7 +149,6 @@ fn random_seeds_break_no_rule() {
         "misdirected write",
         "upgrade",
         "downgrade",
-        "program version refused",
         "configuration of version 2",
         "forced leadership",
         "entries lost to a forced primary",
@@ -304,7 +303,7 @@ fn groups_of_3_5_and_7_with_loggers_and_learners_are_drawn() {
     assert!(drawn.iter().any(|o| o.loggers > 0) && drawn.iter().any(|o| o.learners > 0));
     for fault in Fault::ALL {
         let on = drawn.iter().filter(|o| o.has(fault)).count();
-        assert!(on > 25 && on < 160, "{} is on in {on} of 199", fault.name());
+        assert!(on > 20 && on < 160, "{} is on in {on} of 199", fault.name());
     }
 }
 

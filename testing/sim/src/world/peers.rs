@@ -222,7 +222,7 @@ impl World {
         for other in self.up().into_iter().filter(|other| *other != id) {
             let blocked = self.net.is_blocked(id, other) || self.net.is_blocked(other, id);
             let is_paused = self.node(other).paused_until_us > self.now_us;
-            if blocked || is_paused || self.net.is_connected(id, other) {
+            if blocked || is_paused {
                 continue;
             }
             let (member, address) = (other, self.node(other).name.clone());
