@@ -52,8 +52,8 @@ pub(super) enum Admit {
 /// A member is bound to the certificate of its first join. That holds for a member that has lost
 /// its log, too: it comes back as a new one in the place of the former, and would otherwise be a
 /// way to take the place of any member that is silent for a moment. A connection that shows no
-/// certificate is one from which the transport requires none; it leaves the binding as it is. Nor does one certificate make
-/// many members, except in a group whose members share it.
+/// certificate is one from which the transport requires none; it leaves the binding as it is. Nor
+/// does one certificate make many members, except in a group whose members share it.
 pub(super) fn admit(
     config: &Config,
     from: MemberId,
