@@ -6,6 +6,8 @@ use synod_log::Space;
 const WARN_AT: u64 = 90;
 /// Percentage below which a later warning may be due again.
 const WELL_BELOW: u64 = 85;
+/// With more room than this no warning is due: by default a log takes that much at most. Bytes.
+const AMPLE: u64 = 8 << 30;
 
 /// Says once that the disk is nearly full, and again only if it had room in between.
 #[derive(Debug, Default)]
@@ -21,7 +23,7 @@ impl DiskSpaceWatch {
         if used < WELL_BELOW {
             self.is_warned = false;
         }
-        if used < WARN_AT || std::mem::replace(&mut self.is_warned, true) {
+        if used < WARN_AT || free > AMPLE || std::mem::replace(&mut self.is_warned, true) {
             return None;
         }
         Some(format!(
@@ -50,6 +52,11 @@ mod tests {
         let expected = [false, false, true, false, false, false, false, true];
         assert_eq!(seen, expected);
         assert_eq!(watch.warning(None), None);
+        let large = Space {
+            total: 1000 * AMPLE,
+            free: 2 * AMPLE,
+        };
+        assert_eq!(DiskSpaceWatch::default().warning(Some(large)), None);
         let none = Space { total: 0, free: 0 };
         assert_eq!(watch.warning(Some(none)), None);
     }

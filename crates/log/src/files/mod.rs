@@ -21,7 +21,7 @@ pub use crate::testing::{Fault, FaultKind, FaultyFiles, MemoryFiles, Op};
 /// The space of a file system, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Space {
-    /// Its size.
+    /// What is used, and what this process may still use.
     pub total: u64,
     /// What this process may still use.
     pub free: u64,

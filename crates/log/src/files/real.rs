@@ -50,8 +50,11 @@ impl Files for RealFiles {
 
     fn space(&self, dir: &Path) -> io::Result<Option<Space>> {
         let found = statvfs(dir)?;
+        let used = found.f_blocks.saturating_sub(found.f_bfree);
+        let usable = used.saturating_add(found.f_bavail);
         Ok(Some(Space {
-            total: found.f_blocks.saturating_mul(found.f_frsize),
+            // As 'df' counts: what is reserved for others is not part of it.
+            total: usable.saturating_mul(found.f_frsize),
             free: found.f_bavail.saturating_mul(found.f_frsize),
         }))
     }
