@@ -129,8 +129,14 @@ impl Driver {
                 .to_owned(),
         };
         let name = self.name_of(from);
+        // A member that has not joined knows few others: a refusal is normal then.
+        let level = if self.membership.join.is_completed() {
+            Level::Warning
+        } else {
+            Level::Info
+        };
         self.log(
-            Level::Warning,
+            level,
             format!("refusing messages of {name} (the first is {kind:?}): {why}"),
         );
     }
