@@ -129,11 +129,13 @@ impl Driver {
                 .to_owned(),
         };
         let name = self.name_of(from);
-        // A member that has not joined knows few others: a refusal is normal then.
-        let level = if self.membership.join.is_completed() {
-            Level::Warning
-        } else {
+        // Normal: a member that has not joined knows few others, and a member without a leader
+        // introduces itself to all that it knows, also if it was removed.
+        let is_normal = !self.membership.join.is_completed() || kind == Kind::Introduction;
+        let level = if is_normal {
             Level::Info
+        } else {
+            Level::Warning
         };
         self.log(
             level,
