@@ -14,7 +14,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use mysql::prelude::Queryable;
-use synod_e2e::{Outcome, TestCluster, Why};
+use synod_e2e::{Outcome, TestCluster, Why, exit_code, place};
 
 /// What is compared: a name, its first port, and the provider's options.
 const CANDIDATES: [(&str, u16, &str); 2] = [
@@ -37,18 +37,12 @@ struct Rate {
 }
 
 fn main() -> ExitCode {
-    match run() {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => {
-            eprintln!("{failure:?}");
-            ExitCode::FAILURE
-        }
-    }
+    exit_code(run())
 }
 
 fn run() -> Outcome {
-    let rounds = number("SYNOD_BENCH_ROUNDS", 4);
-    let time = Duration::from_secs(number("SYNOD_BENCH_SECONDS", 3));
+    let rounds = place::number("SYNOD_BENCH_ROUNDS", 4);
+    let time = Duration::from_secs(place::number("SYNOD_BENCH_SECONDS", 3));
     let mut candidates = Vec::new();
     for (name, port, options) in CANDIDATES {
         candidates.push(Candidate::start(name, port, options)?);
@@ -67,11 +61,6 @@ fn run() -> Outcome {
         candidate.cluster.destroy().why("removing the cluster")?;
     }
     Ok(())
-}
-
-fn number(variable: &str, default: u64) -> u64 {
-    let text = std::env::var(variable).ok();
-    text.and_then(|text| text.parse().ok()).unwrap_or(default)
 }
 
 impl Candidate {

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use mysql::Conn;
 use mysql::prelude::Queryable;
-use synod_e2e::{Failure, Outcome, TestCluster, Why, place, usage};
+use synod_e2e::{Failure, Outcome, TestCluster, Why, exit_code, place, usage};
 
 /// Numbers of clients measured.
 const THREADS: [usize; 2] = [1, 32];
@@ -33,18 +33,12 @@ struct Candidate {
 }
 
 fn main() -> ExitCode {
-    match run() {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => {
-            eprintln!("{failure:?}");
-            ExitCode::FAILURE
-        }
-    }
+    exit_code(run())
 }
 
 fn run() -> Outcome {
-    let rounds = number("SYNOD_BENCH_ROUNDS", 2);
-    let time = Duration::from_secs(number("SYNOD_BENCH_SECONDS", 10));
+    let rounds = place::number("SYNOD_BENCH_ROUNDS", 2);
+    let time = Duration::from_secs(place::number("SYNOD_BENCH_SECONDS", 10));
     let mut candidates = vec![Candidate::new("synod", 26306, place::provider()?)?];
     let galera =
         std::env::var_os("SYNOD_BENCH_GALERA").map_or(PathBuf::from(GALERA), PathBuf::from);
@@ -64,13 +58,6 @@ fn run() -> Outcome {
         candidate.cluster.destroy().why("removing the cluster")?;
     }
     Ok(())
-}
-
-fn number(variable: &str, default: u64) -> u64 {
-    std::env::var(variable)
-        .ok()
-        .and_then(|text| text.parse().ok())
-        .unwrap_or(default)
 }
 
 impl Candidate {

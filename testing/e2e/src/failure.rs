@@ -3,6 +3,7 @@
 //! Scenarios return [`Outcome`]; [`Why`] adds to an error what the scenario was doing.
 
 use std::fmt;
+use std::process::ExitCode;
 
 /// A failed expectation or a tool that did not work.
 #[derive(Clone, PartialEq, Eq)]
@@ -26,6 +27,17 @@ pub trait Why<T> {
 impl<T, E: fmt::Display> Why<T> for Result<T, E> {
     fn why(self, what: impl fmt::Display) -> Outcome<T> {
         self.map_err(|error| Failure(format!("{what}: {error}")))
+    }
+}
+
+/// The end of a program that ran a scenario: a failure is printed.
+pub fn exit_code(outcome: Outcome) -> ExitCode {
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("{failure:?}");
+            ExitCode::FAILURE
+        }
     }
 }
 

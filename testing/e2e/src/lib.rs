@@ -28,11 +28,12 @@ pub mod failure;
 pub mod harness;
 pub mod monitor;
 pub mod place;
+pub mod programs;
 pub mod read_your_writes;
 pub mod small_disk;
 pub mod sysbench;
 pub mod tpcc;
 pub mod usage;
 
-pub use failure::{Failure, Outcome, Why, ensure};
+pub use failure::{Failure, Outcome, Why, ensure, exit_code};
 pub use harness::{Shared, TestCluster};

@@ -43,16 +43,18 @@ pub fn is_galera() -> bool {
 
 /// How long a standard load runs.
 pub fn load_time() -> Duration {
-    Duration::from_secs(number("SYNOD_E2E_SECONDS").unwrap_or(60))
+    Duration::from_secs(number("SYNOD_E2E_SECONDS", 60))
 }
 
 /// How often a server fails in each way.
 pub fn rounds() -> u64 {
-    number("SYNOD_E2E_ROUNDS").unwrap_or(1)
+    number("SYNOD_E2E_ROUNDS", 1)
 }
 
-fn number(variable: &str) -> Option<u64> {
-    std::env::var(variable).ok()?.parse().ok()
+/// The number in a variable of the environment; `default` if there is none.
+pub fn number(variable: &str, default: u64) -> u64 {
+    let text = std::env::var(variable).ok();
+    text.and_then(|text| text.parse().ok()).unwrap_or(default)
 }
 
 /// The directory for the cluster called `name`; its parents exist.

@@ -6,10 +6,10 @@
 //! answers must not lack those writes. The same clients without `wsrep_sync_wait` are counted
 //! beside, and must have been seen stale: otherwise this test could not see a stale read at all.
 
-use std::process::Command;
 use std::sync::Barrier;
 use std::time::Duration;
 
+use synod_e2e::programs::signal;
 use synod_e2e::read_your_writes::{Clients, Reader, Reading};
 use synod_e2e::{Failure, Outcome, TestCluster, Why, agreement, ensure, place};
 use synod_local_cluster::wait_for;
@@ -118,11 +118,4 @@ fn await_rows(clients: &Clients) -> Outcome {
     let goal = clients.acknowledged() + ROWS;
     let reached = wait_for(PATIENCE, || (clients.acknowledged() >= goal).then_some(()));
     reached.ok_or_else(|| Failure("nothing is acknowledged".into()))
-}
-
-fn signal(cluster: &TestCluster, node: u8, name: &str) -> Outcome {
-    let pid = cluster.pid(node).map(|pid| pid.to_string());
-    let args = [name.to_owned(), pid.unwrap_or_default()];
-    let status = Command::new("kill").args(args).status().why(name)?;
-    ensure(status.success(), || format!("kill {name} node{node}"))
 }

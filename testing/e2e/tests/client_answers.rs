@@ -9,11 +9,11 @@
 //! other servers. The victim falls behind before each failure: it is applying a large transaction,
 //! so its clients have transactions that are ordered and wait for their turn.
 
-use std::process::Command;
 use std::time::Duration;
 
 use mysql::prelude::Queryable;
 use synod_e2e::acknowledged_writes::{Style, Writers};
+use synod_e2e::programs::signal;
 use synod_e2e::small_disk::SmallDisk;
 use synod_e2e::{Failure, Outcome, TestCluster, Why, agreement, ensure, place};
 use synod_local_cluster::wait_for;
@@ -146,12 +146,16 @@ fn fail_under_load(
             await_left(cluster)?;
         }
         Way::CutOff => {
-            signal(cluster, &SURVIVORS, "-STOP")?;
+            SURVIVORS
+                .iter()
+                .try_for_each(|node| signal(cluster, *node, "-STOP"))?;
             // Statements that hang are what an operator ends first.
             end_statements(cluster)?;
             // This tests the time.
             std::thread::sleep(ABSENCE);
-            signal(cluster, &SURVIVORS, "-CONT")?;
+            SURVIVORS
+                .iter()
+                .try_for_each(|node| signal(cluster, *node, "-CONT"))?;
             cluster.await_synced(&ALL, &|_, _| ()).why("synced")?;
         }
         Way::Stopped => {
@@ -209,16 +213,6 @@ fn end_statements(cluster: &TestCluster) -> Outcome {
     for id in ids {
         // It may have ended by itself.
         let _ = operator.query_drop(format!("KILL QUERY {id}"));
-    }
-    Ok(())
-}
-
-fn signal(cluster: &TestCluster, nodes: &[u8], name: &str) -> Outcome {
-    for node in nodes {
-        let pid = cluster.pid(*node).map(|pid| pid.to_string());
-        let args = [name.to_owned(), pid.unwrap_or_default()];
-        let status = Command::new("kill").args(args).status().why(name)?;
-        ensure(status.success(), || format!("kill {name} node{node}"))?;
     }
     Ok(())
 }

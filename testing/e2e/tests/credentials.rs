@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use synod_e2e::acknowledged_writes::Writers;
+use synod_e2e::programs::new_group_secret;
 use synod_e2e::{Outcome, TestCluster, Why, ensure, place};
 use synod_local_cluster::ports::Ports;
 use synod_local_cluster::wait_for;
@@ -14,20 +15,6 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const BASE_PORT: u16 = 28706;
 /// Commits under load between two steps.
 const COMMITS: u64 = 50;
-
-fn keygen() -> Outcome<String> {
-    let made = std::process::Command::new(place::program()?)
-        .arg("keygen")
-        .output()
-        .why("starting synod")?;
-    ensure(made.status.success(), || {
-        format!(
-            "synod keygen fails: {}",
-            String::from_utf8_lossy(&made.stderr)
-        )
-    })?;
-    Ok(String::from_utf8_lossy(&made.stdout).into_owned())
-}
 
 fn secret_file(cluster: &TestCluster, node: u8) -> PathBuf {
     cluster.settings().dir.join(format!("secret-of-node{node}"))
@@ -71,7 +58,7 @@ fn secret_is_replaced_under_load_and_another_one_is_refused() -> Outcome {
     if place::is_galera() {
         return Ok(());
     }
-    let (old, new) = (keygen()?, keygen()?);
+    let (old, new) = (new_group_secret()?, new_group_secret()?);
     let mut cluster = with_secret(&old)?;
     await_line(&cluster, 1, "encrypted by TLS 1.3: group secret")?;
     cluster.create_account()?;

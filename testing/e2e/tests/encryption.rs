@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
+use synod_e2e::programs::output_of;
 use synod_e2e::{Outcome, TestCluster, Why, ensure, place};
 use synod_local_cluster::ports::Ports;
 use synod_local_cluster::wait_for;
@@ -30,17 +31,9 @@ fn documented_commands() -> Outcome<String> {
 fn make_certificates(cluster: &TestCluster) -> Outcome<PathBuf> {
     let dir = cluster.settings().dir.join("tls");
     std::fs::create_dir_all(&dir).why(dir.display())?;
-    let made = Command::new("sh")
-        .args(["-e", "-c", &documented_commands()?])
-        .current_dir(&dir)
-        .output()
-        .why("running the manual's commands")?;
-    ensure(made.status.success(), || {
-        format!(
-            "the manual's commands fail: {}",
-            String::from_utf8_lossy(&made.stderr)
-        )
-    })?;
+    let mut shell = Command::new("sh");
+    shell.args(["-e", "-c", &documented_commands()?]);
+    output_of(shell.current_dir(&dir), "the manual's commands")?;
     for entry in std::fs::read_dir(&dir).why(dir.display())? {
         let path = entry.why(dir.display())?.path();
         cluster.user().give(&path).why(path.display())?;

@@ -6,6 +6,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use synod_e2e::acknowledged_writes::Writers;
+use synod_e2e::programs::signal;
 use synod_e2e::{Failure, Outcome, TestCluster, Why, agreement, ensure, place};
 use synod_local_cluster::wait_for;
 
@@ -19,16 +20,11 @@ const LEFT: &str = "Server status change disconnecting -> disconnected";
 
 /// Ends a node in order, and kills it as soon as it has left the group. False if it was faster.
 fn cut_stop_short(cluster: &mut TestCluster, node: u8) -> Outcome<bool> {
-    let Some(pid) = cluster.pid(node) else {
+    if cluster.pid(node).is_none() {
         return Ok(false);
-    };
+    }
     let log = cluster.files(node).error_log;
-    let asked = Command::new("kill")
-        .args(["-TERM", &pid.to_string()])
-        .status();
-    ensure(asked.is_ok_and(|status| status.success()), || {
-        "kill -TERM failed".into()
-    })?;
+    signal(cluster, node, "-TERM")?;
     // No pause between two looks: the server needs some milliseconds to close its engines.
     let end = std::time::Instant::now() + PATIENCE;
     while std::time::Instant::now() < end {

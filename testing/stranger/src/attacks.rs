@@ -242,17 +242,22 @@ fn full_copy(cluster: &mut TestCluster, credentials: &Credentials) -> Outcome<St
     Ok(calls.text())
 }
 
+/// Calls every server, and stays connected for a while.
+fn call_all_and_linger(cluster: &TestCluster, name: &Name) {
+    let calls = cluster
+        .nodes()
+        .map(|node| name.call(address(cluster, node), Lane::Control));
+    let open: Vec<_> = calls.collect();
+    std::thread::park_timeout(LINGER);
+    drop(open);
+}
+
 /// Calls every server, and answers each call back: this very member runs here.
 fn you_run_elsewhere(cluster: &mut TestCluster, credentials: &Credentials) -> Outcome<String> {
     let mut name = insider(cluster, credentials);
     let denier = Denier::start(name.tls.clone())?;
     name.address = denier.address.to_string();
-    let open: Vec<_> = cluster
-        .nodes()
-        .map(|node| name.call(address(cluster, node), Lane::Control))
-        .collect();
-    std::thread::park_timeout(LINGER);
-    drop(open);
+    call_all_and_linger(cluster, &name);
     Ok(format!("called back and denied {} times", denier.stop()))
 }
 
@@ -319,12 +324,7 @@ fn third_host(cluster: &mut TestCluster, credentials: &Credentials) -> Outcome<S
     let listener = TcpListener::bind("127.0.0.2:0").why("listening")?;
     let mut name = insider(cluster, credentials);
     name.address = listener.local_addr().why("listening")?.to_string();
-    let open: Vec<_> = cluster
-        .nodes()
-        .map(|node| name.call(address(cluster, node), Lane::Control))
-        .collect();
-    std::thread::park_timeout(LINGER);
-    drop(open);
+    call_all_and_linger(cluster, &name);
     listener.set_nonblocking(true).why("a socket")?;
     let called = listener.accept().is_ok();
     ensure(!called, || "a server called the third host".to_owned())?;

@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
-use synod_e2e::{Outcome, TestCluster, Why, ensure, place};
+use synod_e2e::programs::{new_group_secret, output_of};
+use synod_e2e::{Outcome, TestCluster, Why};
 use synod_tls::{Credentials as TlsCredentials, SecretFile, Tls, TlsFiles, TlsSettingNames};
 
 /// How the group's connections are secured.
@@ -103,14 +104,7 @@ fn share_secret(cluster: &mut TestCluster) -> Outcome<Credentials> {
     let dir = cluster.settings().dir.clone();
     let secret = |name: &str| -> Outcome<PathBuf> {
         let path = dir.join(name);
-        let made = Command::new(place::program()?)
-            .arg("keygen")
-            .output()
-            .why("synod keygen")?;
-        ensure(made.status.success(), || {
-            format!("synod keygen: {}", String::from_utf8_lossy(&made.stderr))
-        })?;
-        std::fs::write(&path, made.stdout).why(path.display())?;
+        std::fs::write(&path, new_group_secret()?).why(path.display())?;
         std::fs::set_permissions(&path, Permissions::from_mode(0o600)).why(path.display())?;
         Ok(path)
     };
@@ -137,14 +131,9 @@ fn make_certificates(dir: &Path, names: &[&str]) -> Outcome {
              -keyout {name}.key -out {name}.pem\n"
         );
     }
-    let made = Command::new("sh")
-        .args(["-e", "-c", &script])
-        .current_dir(dir)
-        .output()
-        .why("running openssl")?;
-    ensure(made.status.success(), || {
-        format!("openssl: {}", String::from_utf8_lossy(&made.stderr))
-    })
+    let mut shell = Command::new("sh");
+    shell.args(["-e", "-c", &script]).current_dir(dir);
+    output_of(&mut shell, "openssl").map(|_| ())
 }
 
 fn load_secret(path: &Path) -> Outcome<Arc<Tls>> {

@@ -154,19 +154,7 @@ fn member_keeps_the_subject_that_it_joined_with() {
 fn group_changes_from_clear_to_encrypted_one_member_at_a_time() {
     let authority = Authority::new("ca");
     let mut group = Group::of(3, "rolling");
-    for accept_plain in [true, false] {
-        for at in 0..3 {
-            let member = &mut group.members[at];
-            member.stop();
-            let mut tls = encrypted(&authority, &member.config.name, Kind::Good);
-            tls.as_mut().unwrap().accept_plain = accept_plain;
-            member.config.tls = tls;
-            member.start(StartMode::Join).unwrap();
-            member.take_part();
-            group.wait_complete();
-            seqno_of(group.members[at].order(&format!("{accept_plain}{at}"), "v"));
-        }
-    }
+    group.encrypt_one_by_one(|name| encrypted(&authority, name, Kind::Good));
     group.check_same_history();
     let mut late = stray(&group, "rolling");
     late.start(StartMode::Join).unwrap();

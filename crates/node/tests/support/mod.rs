@@ -15,7 +15,7 @@ use synod_node::{
     Action, Class, DataState, DatabasePosition, Delivery, DonorRequest, GroupId, Host, KeySet,
     KeyType, Level, Limits, LogOptions, MemberId, Node, NodeConfig, NodeError, OUR_VERSIONS,
     Origin, OutcomeDecision, ProposalResult, Remedy, RoleName, Seqno, StartMode,
-    StateTransferEvent, Timing, View,
+    StateTransferEvent, Timing, TlsConfig, View,
 };
 use tempfile::TempDir;
 
@@ -407,6 +407,23 @@ pub(crate) struct Group {
 impl Group {
     pub(crate) fn of(size: usize, name: &str) -> Group {
         Group::prepared(size, name).begin()
+    }
+
+    /// Changes a group in clear to encryption without a stop: each member accepts both at first.
+    pub(crate) fn encrypt_one_by_one(&mut self, tls_of: impl Fn(&str) -> Option<TlsConfig>) {
+        for accept_plain in [true, false] {
+            for at in 0..self.members.len() {
+                let member = &mut self.members[at];
+                member.stop();
+                let mut tls = tls_of(&member.config.name);
+                tls.as_mut().unwrap().accept_plain = accept_plain;
+                member.config.tls = tls;
+                member.start(StartMode::Join).unwrap();
+                member.take_part();
+                self.wait_complete();
+                seqno_of(self.members[at].order(&format!("{accept_plain}{at}"), "v"));
+            }
+        }
     }
 
     pub(crate) fn begin(mut self) -> Group {

@@ -1,0 +1,40 @@
+//! Programs that scenarios run to their end.
+
+use std::process::Command;
+
+use crate::failure::{Outcome, Why, ensure};
+use crate::harness::TestCluster;
+use crate::place;
+
+/// Runs a program that must succeed; gives what it printed. Errors begin with `what`.
+///
+/// # Errors
+/// When it cannot be started, or fails: with what it wrote to standard error.
+pub fn output_of(command: &mut Command, what: &str) -> Outcome<Vec<u8>> {
+    let made = command.output().why(what)?;
+    ensure(made.status.success(), || {
+        format!("{what} fails: {}", String::from_utf8_lossy(&made.stderr))
+    })?;
+    Ok(made.stdout)
+}
+
+/// A new group secret, as a file holds it.
+///
+/// # Errors
+/// When `synod keygen` does not work.
+pub fn new_group_secret() -> Outcome<String> {
+    let mut keygen = Command::new(place::program()?);
+    let printed = output_of(keygen.arg("keygen"), "synod keygen")?;
+    Ok(String::from_utf8_lossy(&printed).into_owned())
+}
+
+/// Sends a node's server a signal, as `kill` names it: `-STOP`.
+///
+/// # Errors
+/// When the node does not run.
+pub fn signal(cluster: &TestCluster, node: u8, name: &str) -> Outcome {
+    let pid = cluster.pid(node).map(|pid| pid.to_string());
+    let what = format!("kill {name} node{node}");
+    let mut kill = Command::new("kill");
+    output_of(kill.arg(name).arg(pid.unwrap_or_default()), &what).map(|_| ())
+}
