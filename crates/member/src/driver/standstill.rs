@@ -29,7 +29,7 @@ struct RefusedEntries {
 }
 
 impl RefusedEntries {
-    /// Entries of a leader came. Answers how long they have been refused, if that is to be told.
+    /// Entries of a leader came. Answers how long they have been refused, if that is to be logged.
     fn came(&mut self, now: Time, from: MemberId, taken: bool) -> Option<Duration> {
         if taken || self.from != Some(from) {
             self.lasting.ends();
@@ -59,7 +59,7 @@ struct Standing {
 
 impl StandingMembers {
     /// Looks at the members' progress; `last` is the end of the leader's log. Answers what is to be
-    /// told. A member that sent nothing within `limit` is absent, which is another matter.
+    /// logged. A member that sent nothing within `limit` is absent, which is another matter.
     fn look(
         &mut self,
         now: Time,
@@ -68,7 +68,7 @@ impl StandingMembers {
         progress: impl Iterator<Item = Progress>,
     ) -> Vec<Standing> {
         let before = std::mem::take(&mut self.members);
-        let mut told = Vec::new();
+        let mut due = Vec::new();
         for Progress {
             member,
             match_index: at,
@@ -85,11 +85,11 @@ impl StandingMembers {
                 .map(|(_, lasting)| lasting.clone())
                 .unwrap_or_default();
             if let Some(lasted) = lasting.holds(now) {
-                told.push(Standing { member, at, lasted });
+                due.push(Standing { member, at, lasted });
             }
             self.members.insert(member, (at, lasting));
         }
-        told
+        due
     }
 }
 
@@ -115,7 +115,7 @@ impl Driver {
         self.log(Level::Warning, text);
     }
 
-    /// As the leader: tells which members' logs stand still.
+    /// As the leader: logs which members' logs stand still.
     pub(super) fn watch_standstill(&mut self) {
         let (now, suspect) = (self.turns.now, self.identity.config.suspect);
         let last = self.core.last_id().index;
@@ -156,12 +156,12 @@ mod tests {
     }
 
     #[test]
-    fn refusals_are_told_if_nothing_else_comes_from_the_leader() {
+    fn refusals_are_logged_if_nothing_else_comes_from_the_leader() {
         let mut refused = RefusedEntries::default();
         let leader = MemberId(2);
         assert_eq!(refused.came(at(0), leader, false), None);
         assert_eq!(refused.came(at(5), leader, false), Some(LIMIT));
-        assert_eq!(refused.came(at(6), leader, false), None, "just told");
+        assert_eq!(refused.came(at(6), leader, false), None, "just logged");
         assert_eq!(refused.came(at(70), leader, true), None);
         assert_eq!(refused.came(at(71), leader, false), None, "it begins again");
         assert_eq!(refused.came(at(75), MemberId(3), false), None, "another");
@@ -169,12 +169,14 @@ mod tests {
     }
 
     #[test]
-    fn member_that_answers_and_takes_nothing_is_told() {
+    fn member_that_answers_and_takes_nothing_is_logged() {
         let mut standing = StandingMembers::default();
         let mut look = |second, matched, heard: Option<Time>| {
             let one = [progress(matched, heard)].into_iter();
-            let told = standing.look(at(second), LIMIT, LogIndex(9), one);
-            told.into_iter().map(|told| told.at.0).collect::<Vec<_>>()
+            let due = standing.look(at(second), LIMIT, LogIndex(9), one);
+            due.into_iter()
+                .map(|standing| standing.at.0)
+                .collect::<Vec<_>>()
         };
         assert!(look(0, 3, Some(at(0))).is_empty());
         assert_eq!(look(5, 3, Some(at(5))), [3]);

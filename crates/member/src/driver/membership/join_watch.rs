@@ -1,4 +1,4 @@
-//! What a member that has not joined yet waits for, told from time to time.
+//! What a member that has not joined yet waits for: a line in the log, each minute.
 //!
 //! A server may wait for its group without end, so its error log has to say which servers it lacks.
 //! See `driver/lasting.rs` for when.
@@ -13,7 +13,7 @@ use crate::driver::lasting::{Lasting, seconds};
 use crate::host::Level;
 use crate::setting::Setting;
 
-/// The component that tells how long a join has lasted.
+/// The component that says when to log how long a join has lasted.
 #[derive(Default)]
 pub(in crate::driver) struct JoinWatch {
     lasting: Lasting,
@@ -32,7 +32,7 @@ impl JoinWatch {
         self.linked.remove(&member);
     }
 
-    /// How long this member has waited to join, if that is to be told now.
+    /// How long this member has waited to join, if that is to be logged now.
     fn look(&mut self, now: Time, has_joined: bool) -> Option<Duration> {
         if has_joined {
             self.lasting.ends();
@@ -43,7 +43,7 @@ impl JoinWatch {
 }
 
 impl Driver {
-    /// Tells what the join waits for, if it has lasted.
+    /// Logs what the join waits for, if it has lasted.
     pub(in crate::driver) fn watch_join(&mut self) {
         let has_joined =
             self.membership.join.is_completed() || self.membership.leave.is_under_way();
@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn wait_is_told_until_the_member_has_joined() {
+    fn wait_is_logged_until_the_member_has_joined() {
         let mut watch = JoinWatch::default();
         let at = |seconds| Time(7).plus(Duration::from_secs(seconds));
         assert_eq!(watch.look(at(0), false), None);

@@ -3,7 +3,7 @@
 //! [`Membership`] has one part for each question, and none of them knows another:
 //!
 //! - [`Join`]: how does this member get into the group, and when does it give up?
-//! - [`JoinWatch`]: how long has that taken, and is it to be told?
+//! - [`JoinWatch`]: how long has that taken, and is that to be logged?
 //! - [`Admission`]: as the leader, what is to be done for a member that asks to join?
 //! - [`Presence`]: as the leader, which members are present, and what did they report?
 //! - [`Views`]: which views are in the log, and which one is committed?

@@ -10,10 +10,10 @@ use synod_consensus::Time;
 
 /// A clock that stands still with the process.
 ///
-/// It is told the time at each slow tick. A tick that comes late may have been kept by a busy
+/// It learns the time at each slow tick. A tick that comes late may have been kept by a busy
 /// machine, or by a pause: only the first part of the time since the tick before it counts.
 ///
-/// Invariant: it is never ahead of the clock it is told.
+/// Invariant: it is never ahead of the times that it has learned.
 pub(super) struct AwakeTime {
     last: Time,
     awake: Time,
