@@ -6,7 +6,7 @@ use rustls::client::AlwaysResolvesClientRawPublicKeys;
 use rustls::server::AlwaysResolvesServerRawPublicKeys;
 
 use super::error::TlsError;
-use super::peer::PeerProof;
+use super::peer::PeerCredential;
 use super::processor;
 use super::secret_file::SecretFile;
 use super::secret_key::{SecretKey, SecretVerifier};
@@ -51,24 +51,26 @@ fn summary(file: &SecretFile, keys: &[SecretKey]) -> String {
     let own = keys[0].short_name();
     let mut others: Vec<String> = keys[1..].iter().map(SecretKey::short_name).collect();
     others.retain(|other| *other != own);
-    let accepted = match others.is_empty() {
-        true => String::new(),
-        false => format!(
+    let accepted = if others.is_empty() {
+        String::new()
+    } else {
+        format!(
             "; members with secret {} are accepted too",
             others.join(", ")
-        ),
+        )
     };
     format!("group secret {own} of {path}{accepted}")
 }
 
 impl Acceptance {
     /// See [`Tls::accepts`].
-    pub(super) fn accepts(&self, proof: &PeerProof) -> bool {
-        match (self, proof) {
-            (Acceptance::Secrets(verifier), PeerProof::Key(public)) => verifier.accepts(public),
-            (Acceptance::Authorities, PeerProof::Certificate) => true,
-            (Acceptance::Secrets(_), PeerProof::Certificate)
-            | (Acceptance::Authorities, PeerProof::Key(_)) => false,
+    pub(super) fn accepts(&self, peer: &PeerCredential) -> bool {
+        match (self, peer) {
+            (Acceptance::Secrets(verifier), PeerCredential::Secret { key }) => {
+                verifier.accepts(key)
+            }
+            (Acceptance::Authorities, PeerCredential::Certificate { .. }) => true,
+            (Acceptance::Secrets(_) | Acceptance::Authorities, _) => false,
         }
     }
 }

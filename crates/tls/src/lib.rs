@@ -52,7 +52,7 @@ use rustls::{ClientConfig, ClientConnection, ServerConfig, ServerConnection};
 pub use certificate::DatesError;
 pub use cipher::names_tls13_suite;
 pub use error::{TlsError, TlsHandshakeError};
-pub use peer::{PeerCredential, PeerProof, SUBJECT_BYTES_MAX};
+pub use peer::{PeerCredential, SUBJECT_BYTES_MAX};
 pub use secret::{GroupSecret, SECRET_BYTES, SecretLineError};
 pub use secret_file::{SecretFile, SecretFileError};
 pub use session::{FIRST_BYTE, TlsStream};
@@ -96,8 +96,8 @@ impl Tls {
 
     /// Whether a connection that earlier credentials have accepted may stay open: with a secret,
     /// only if the peer's secret is one of those accepted now. Certificates are not checked again.
-    pub fn accepts(&self, proof: &PeerProof) -> bool {
-        self.acceptance.accepts(proof)
+    pub fn accepts(&self, peer: &PeerCredential) -> bool {
+        self.acceptance.accepts(peer)
     }
 
     /// The caller's side of the handshake, on a connected socket. Bounds in time are the socket's.

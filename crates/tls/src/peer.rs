@@ -18,7 +18,10 @@ pub enum PeerCredential {
     #[default]
     None,
     /// A secret of the group. Any member may have opened or answered this connection.
-    Secret,
+    Secret {
+        /// The public key that follows from the secret (SubjectPublicKeyInfo, DER).
+        key: Vec<u8>,
+    },
     /// The key of a certificate that one of this member's authorities has signed.
     Certificate {
         /// The certificate's subject in the syntax of RFC 4514, in the certificate's order, at most
@@ -26,15 +29,6 @@ pub enum PeerCredential {
         /// key (`key-sha256=`), one with a longer subject by that subject (`subject-sha256=`).
         subject: String,
     },
-}
-
-/// What an accepted peer has shown, kept with its connection.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum PeerProof {
-    /// A certificate.
-    Certificate,
-    /// The public key of a group secret.
-    Key(Vec<u8>),
 }
 
 impl PeerCredential {

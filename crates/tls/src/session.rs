@@ -8,7 +8,7 @@ use std::io::{self, BufReader, ErrorKind, IoSlice, Read, Write};
 use rustls::Connection;
 
 use super::error::{TlsHandshakeError, explain};
-use super::peer::{PeerCredential, PeerProof};
+use super::peer::PeerCredential;
 use super::settings::CredentialNames;
 
 /// The first byte that a TLS caller sends (a record of type "handshake", RFC 8446, section 5.1). A
@@ -26,7 +26,6 @@ pub struct TlsStream<S> {
     connection: Connection,
     socket: Socket<S>,
     peer: PeerCredential,
-    proof: PeerProof,
     /// How texts call the settings.
     names: CredentialNames,
 }
@@ -68,12 +67,11 @@ impl<S: Read + Write> TlsStream<S> {
                 .complete_io(&mut socket)
                 .map_err(|error| TlsHandshakeError::from_io(error, &names))?;
         }
-        let (peer, proof) = proven(&connection, &names)?;
+        let peer = proven(&connection, &names)?;
         Ok(TlsStream {
             connection,
             socket,
             peer,
-            proof,
             names,
         })
     }
@@ -81,11 +79,6 @@ impl<S: Read + Write> TlsStream<S> {
     /// What the peer has proven in the handshake. Never [`PeerCredential::None`].
     pub fn peer(&self) -> &PeerCredential {
         &self.peer
-    }
-
-    /// What [`Tls::accepts`](super::Tls::accepts) judges by when credentials have changed.
-    pub fn proof(&self) -> &PeerProof {
-        &self.proof
     }
 
     /// The transport.
@@ -111,21 +104,21 @@ impl<S: Read + Write> TlsStream<S> {
 fn proven(
     connection: &Connection,
     names: &CredentialNames,
-) -> Result<(PeerCredential, PeerProof), TlsHandshakeError> {
+) -> Result<PeerCredential, TlsHandshakeError> {
     let shown = connection
         .peer_certificates()
         .and_then(|chain| chain.first())
         .ok_or_else(|| TlsHandshakeError::Failed("it shows no credential".to_owned()))?;
     match names {
         CredentialNames::Secret { .. } => {
-            let proof = PeerProof::Key(shown.to_vec());
-            Ok((PeerCredential::Secret, proof))
+            let key = shown.to_vec();
+            Ok(PeerCredential::Secret { key })
         }
-        CredentialNames::Certificates(_) => PeerCredential::of_certificate(shown)
-            .map(|peer| (peer, PeerProof::Certificate))
-            .map_err(|reason| {
+        CredentialNames::Certificates(_) => {
+            PeerCredential::of_certificate(shown).map_err(|reason| {
                 TlsHandshakeError::Failed(format!("its certificate is refused: {reason}"))
-            }),
+            })
+        }
     }
 }
 

@@ -10,16 +10,11 @@ use std::time::Duration;
 use synod_tls::{PeerCredential, TlsStream};
 
 use super::dial::TimedSocket;
-use super::open_channels::Listed;
 
 /// A connection, used by one thread.
 pub(super) enum Channel {
     Plain(TimedSocket),
-    Encrypted {
-        stream: Box<TlsStream<TimedSocket>>,
-        /// For as long as the channel lives.
-        _listed: Listed,
-    },
+    Encrypted(Box<TlsStream<TimedSocket>>),
 }
 
 impl Channel {
@@ -27,18 +22,15 @@ impl Channel {
         Channel::Plain(socket)
     }
 
-    pub(super) fn encrypted(stream: TlsStream<TimedSocket>, listed: Listed) -> Channel {
-        Channel::Encrypted {
-            stream: Box::new(stream),
-            _listed: listed,
-        }
+    pub(super) fn encrypted(stream: TlsStream<TimedSocket>) -> Channel {
+        Channel::Encrypted(Box::new(stream))
     }
 
     /// What the peer has proven in the handshake.
     pub(super) fn peer(&self) -> &PeerCredential {
         match self {
             Channel::Plain(_) => &PeerCredential::None,
-            Channel::Encrypted { stream, .. } => stream.peer(),
+            Channel::Encrypted(stream) => stream.peer(),
         }
     }
 
@@ -46,7 +38,7 @@ impl Channel {
     pub(super) fn stream(&self) -> &TcpStream {
         match self {
             Channel::Plain(socket) => socket.stream(),
-            Channel::Encrypted { stream, .. } => stream.get_ref().stream(),
+            Channel::Encrypted(stream) => stream.get_ref().stream(),
         }
     }
 
@@ -64,14 +56,14 @@ impl Channel {
     pub(super) fn is_too_late(&self) -> bool {
         match self {
             Channel::Plain(socket) => socket.is_too_late(),
-            Channel::Encrypted { stream, .. } => stream.get_ref().is_too_late(),
+            Channel::Encrypted(stream) => stream.get_ref().is_too_late(),
         }
     }
 
     fn socket_mut(&mut self) -> &mut TimedSocket {
         match self {
             Channel::Plain(socket) => socket,
-            Channel::Encrypted { stream, .. } => stream.get_mut(),
+            Channel::Encrypted(stream) => stream.get_mut(),
         }
     }
 }
@@ -80,7 +72,7 @@ impl Read for Channel {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self {
             Channel::Plain(socket) => socket.read(buffer),
-            Channel::Encrypted { stream, .. } => stream.read(buffer),
+            Channel::Encrypted(stream) => stream.read(buffer),
         }
     }
 }
@@ -89,21 +81,21 @@ impl Write for Channel {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
             Channel::Plain(socket) => socket.write(bytes),
-            Channel::Encrypted { stream, .. } => stream.write(bytes),
+            Channel::Encrypted(stream) => stream.write(bytes),
         }
     }
 
     fn write_vectored(&mut self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
         match self {
             Channel::Plain(socket) => socket.write_vectored(parts),
-            Channel::Encrypted { stream, .. } => stream.write_vectored(parts),
+            Channel::Encrypted(stream) => stream.write_vectored(parts),
         }
     }
 
     fn flush(&mut self) -> io::Result<()> {
         match self {
             Channel::Plain(socket) => socket.flush(),
-            Channel::Encrypted { stream, .. } => stream.flush(),
+            Channel::Encrypted(stream) => stream.flush(),
         }
     }
 }

@@ -44,7 +44,7 @@ fn call(transport: &Arc<Transport>, seed: &str) {
     transport.answers.call_ends(answering_process(&answer));
     match answer {
         Ok((channel, HelloReply::Welcome { member, group, .. })) => {
-            match transport.binding_objection(member, channel.peer()) {
+            match transport.objection(member, channel.peer()) {
                 None => transport.send_event(Event::MemberFound {
                     member,
                     address: seed.to_owned(),

@@ -42,7 +42,7 @@ impl AdmittedCaller {
     pub(super) fn certificate(&self) -> Option<Arc<str>> {
         match self.reader.get_ref().peer() {
             PeerCredential::Certificate { subject } => Some(Arc::from(subject.as_str())),
-            PeerCredential::None | PeerCredential::Secret => None,
+            PeerCredential::None | PeerCredential::Secret { .. } => None,
         }
     }
 }
@@ -97,7 +97,7 @@ fn judge(
         return Err(Refusal::of(RefuseReason::NotAllowed, text));
     }
     let reply = answer?;
-    if let Some(text) = transport.binding_objection(hello.member, shown) {
+    if let Some(text) = transport.objection(hello.member, shown) {
         return Err(Refusal::of(RefuseReason::NotAllowed, text));
     }
     let version = match &reply {

@@ -25,32 +25,20 @@ pub(super) enum Admission {
 }
 
 impl KnownPeers {
-    /// Replaces all of them.
-    pub(super) fn set(&self, known: &BTreeMap<MemberId, KnownPeer>) {
+    /// Replaces all of them. False if they are the same as before.
+    pub(super) fn set(&self, known: &BTreeMap<MemberId, KnownPeer>) -> bool {
         let mut current = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        known.clone_into(&mut current);
+        let is_other = *current != *known;
+        if is_other {
+            known.clone_into(&mut current);
+        }
+        is_other
     }
 
     /// Whether the driver names this member.
     pub(super) fn has(&self, member: MemberId) -> bool {
         let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
         known.contains_key(&member)
-    }
-
-    /// What a connection in a member's name counts as now, by what it shows.
-    pub(super) fn judge(
-        &self,
-        member: MemberId,
-        shown: &PeerCredential,
-        takes_clear: bool,
-    ) -> Admission {
-        if !self.has(member) {
-            Admission::Stranger
-        } else if self.objection(member, shown, takes_clear).is_some() {
-            Admission::Refused
-        } else {
-            Admission::Known
-        }
     }
 
     /// Why a connection in a member's name is not the member's, by what it shows. `takes_clear`:
@@ -67,7 +55,7 @@ impl KnownPeers {
             PeerCredential::Certificate { subject } if subject == bound => return None,
             PeerCredential::Certificate { subject } => format!("that of '{subject}'"),
             // The operator gave this member the secret, so its holders are the group.
-            PeerCredential::Secret => return None,
+            PeerCredential::Secret { .. } => return None,
             PeerCredential::None if takes_clear => return None,
             PeerCredential::None => "none".to_owned(),
         };
@@ -113,7 +101,10 @@ mod tests {
         let clear = known.objection(BOUND, &PeerCredential::None, false);
         assert!(clear.is_some_and(|text| text.contains("shows none")));
         assert_eq!(known.objection(BOUND, &PeerCredential::None, true), None);
-        assert_eq!(known.objection(BOUND, &PeerCredential::Secret, false), None);
+        assert_eq!(
+            known.objection(BOUND, &PeerCredential::Secret { key: vec![1] }, false),
+            None
+        );
     }
 
     #[test]

@@ -100,12 +100,15 @@ impl LaneQueue {
     }
 
     /// Ends the present connection, or the pause before the next, if `condition` holds for it.
-    pub(super) fn reset_if(&self, condition: impl FnOnce(Option<&OpenLane>) -> bool) {
+    /// Whether it did.
+    pub(super) fn reset_if(&self, condition: impl FnOnce(Option<&OpenLane>) -> bool) -> bool {
         let mut state = lock(&self.state);
-        if condition(state.open.as_ref()) {
+        let holds = condition(state.open.as_ref());
+        if holds {
             state.give_up();
             self.wake(state);
         }
+        holds
     }
 
     /// Has the thread check whether the connection is over.

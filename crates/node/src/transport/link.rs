@@ -142,11 +142,11 @@ impl Link {
         }
     }
 
-    /// Connects again if the process at the other end has proven this.
-    pub(super) fn reset_if_shown(&self, is_wrong: impl Fn(&PeerCredential) -> bool) {
-        for lane in &self.lanes {
-            lane.reset_if(|open| open.is_some_and(|open| is_wrong(&open.shown)));
-        }
+    /// Connects again where the process at the other end has proven this; how many lanes.
+    pub(super) fn reset_if_shown(&self, is_wrong: impl Fn(&PeerCredential) -> bool) -> usize {
+        let is_open_to = |open: Option<&OpenLane>| open.is_some_and(|open| is_wrong(&open.shown));
+        let lanes = self.lanes.iter();
+        lanes.filter(|lane| lane.reset_if(is_open_to)).count()
     }
 
     /// Connects both lanes again.
@@ -204,7 +204,7 @@ pub(super) fn run(transport: &Transport, link: &Link, lane: Lane) {
     while !link.lane(lane).is_closed() && !transport.is_stopping() {
         let target = lock(&link.target).clone();
         let address = &target.address;
-        match dial(transport, &target, lane) {
+        let obstacle = match dial(transport, &target, lane) {
             Ok((
                 channel,
                 HelloReply::Welcome {
@@ -217,63 +217,46 @@ pub(super) fn run(transport: &Transport, link: &Link, lane: Lane) {
             )) if member == link.member => {
                 if let Some(reason) = objection(transport, member, session, &channel) {
                     pause = RETRY_MAX;
-                    log_obstacle(
-                        transport,
-                        link,
-                        Level::Info,
-                        address,
-                        &mut logged,
-                        Some(reason),
-                    );
-                    link.lane(lane).pause(pause);
-                    continue;
-                }
-                logged = None;
-                let greeted = GreetedConnection {
-                    channel,
-                    version,
-                    session,
-                    group,
-                };
-                let begun = Instant::now();
-                serve(transport, link, lane, greeted);
-                pause = if begun.elapsed() < FRESH {
-                    (pause * 2).min(RETRY_MAX)
+                    Some((Level::Info, reason))
                 } else {
-                    RETRY_MIN
-                };
+                    let greeted = GreetedConnection {
+                        channel,
+                        version,
+                        session,
+                        group,
+                    };
+                    let begun = Instant::now();
+                    serve(transport, link, lane, greeted);
+                    pause = if begun.elapsed() < FRESH {
+                        (pause * 2).min(RETRY_MAX)
+                    } else {
+                        RETRY_MIN
+                    };
+                    None
+                }
             }
-            Ok((_, HelloReply::Welcome { .. })) => pause = RETRY_MAX,
+            Ok((_, HelloReply::Welcome { .. })) => {
+                pause = RETRY_MAX;
+                link.lane(lane).pause(pause);
+                continue;
+            }
             Ok((channel, HelloReply::Refused { reason, text })) => {
                 pause = RETRY_MAX;
-                let objection = transport.binding_objection(link.member, channel.peer());
+                let objection = transport.objection(link.member, channel.peer());
                 // Neither a stranger nor a process in a member's place has a say.
                 if link.is_ordered() && objection.is_none() && reason != RefuseReason::Busy {
                     transport.refused_by_member(link.member, address, reason, &text);
                 }
-                log_obstacle(
-                    transport,
-                    link,
-                    Level::Warning,
-                    address,
-                    &mut logged,
-                    objection,
-                );
+                objection.map(|reason| (Level::Warning, reason))
             }
             Err(error) => {
                 pause = (pause * 2).min(RETRY_MAX);
                 // A member that does not answer is normal. Members that do not trust each other
                 // need their operator.
-                log_obstacle(
-                    transport,
-                    link,
-                    Level::Warning,
-                    address,
-                    &mut logged,
-                    error.for_operator(),
-                );
+                error.for_operator().map(|reason| (Level::Warning, reason))
             }
-        }
+        };
+        log_obstacle(transport, link, address, &mut logged, obstacle);
         link.lane(lane).pause(pause);
     }
 }
@@ -292,23 +275,26 @@ fn objection(
     if !transport.deals_with(member, session, at) {
         return Some(format!("{at} is not in the allowlist"));
     }
-    transport.binding_objection(member, channel.peer())
+    transport.objection(member, channel.peer())
 }
 
 /// Logs why there is no connection, unless that was the last reason logged.
 fn log_obstacle(
     transport: &Transport,
     link: &Link,
-    level: Level,
     address: &str,
     logged: &mut Option<String>,
-    reason: Option<String>,
+    obstacle: Option<(Level, String)>,
 ) {
-    if let Some(why) = reason.as_ref().filter(|_| reason != *logged) {
+    let Some((level, why)) = obstacle else {
+        *logged = None;
+        return;
+    };
+    if logged.as_ref() != Some(&why) {
         let text = || format!("cannot call {address}: {why}");
-        transport.log_of_link(link, level, why, text);
+        transport.log_of_link(link, level, &why, text);
     }
-    *logged = reason;
+    *logged = Some(why);
 }
 
 /// A connection after its handshake.
@@ -343,7 +329,7 @@ fn serve(transport: &Transport, link: &Link, lane: Lane, greeted: GreetedConnect
     // closes the connections that it finds in the queue.
     let own = lock(&transport.identity).group;
     let is_foreign = own != GroupId::NONE && group != GroupId::NONE && group != own;
-    let objection = transport.binding_objection(link.member, channel.peer());
+    let objection = transport.objection(link.member, channel.peer());
     if is_foreign || objection.is_some() || transport.is_isolated() {
         queue.shut();
         return;

@@ -21,7 +21,6 @@ mod lane_queue;
 mod link;
 mod log_rate_limit;
 mod network;
-mod open_channels;
 mod open_connections;
 mod outbound_answers;
 mod security;
@@ -232,28 +231,48 @@ impl Transport {
         self.host.allows(&ip.to_string()) || self.answers.has_answered(peer, ANSWER_LIMIT)
     }
 
-    /// Why a connection in a member's name is not the member's, by what it shows.
-    fn binding_objection(&self, member: MemberId, shown: &PeerCredential) -> Option<String> {
+    /// Why a connection in a member's name is refused, by what it shows.
+    fn objection(&self, member: MemberId, shown: &PeerCredential) -> Option<String> {
+        if !self.security.accepts(shown) {
+            return Some(
+                "the secret that it was opened with has been removed meanwhile".to_owned(),
+            );
+        }
         let takes_clear = self.security.takes_clear();
         self.known.objection(member, shown, takes_clear)
     }
 
     /// What a connection in a member's name counts as now, by what it shows.
     fn admission(&self, member: MemberId, shown: &PeerCredential) -> Admission {
-        let takes_clear = self.security.takes_clear();
-        self.known.judge(member, shown, takes_clear)
+        if self.objection(member, shown).is_some() {
+            Admission::Refused
+        } else if self.known.has(member) {
+            Admission::Known
+        } else {
+            Admission::Stranger
+        }
     }
 
     /// The members that may exchange messages with this one from now on. All others are strangers.
     /// Open connections are judged again: one may have been opened in a member's name before this
     /// member knew what that one is bound to.
     pub(crate) fn set_known(&self, known: &BTreeMap<MemberId, KnownPeer>) {
-        self.known.set(known);
-        self.connections
-            .known_changed(|member, shown| self.admission(member, shown));
-        for link in lock(&self.links).values() {
-            link.reset_if_shown(|shown| self.binding_objection(link.member(), shown).is_some());
+        // The driver names them often, and seldom others.
+        if self.known.set(known) {
+            self.judge_again();
         }
+    }
+
+    /// Judges the open connections of both directions; how many it closes.
+    fn judge_again(&self) -> usize {
+        let inbound = self
+            .connections
+            .judge_again(|member, shown| self.admission(member, shown));
+        let outbound = lock(&self.links)
+            .values()
+            .map(|link| link.reset_if_shown(|shown| self.objection(link.member(), shown).is_some()))
+            .sum::<usize>();
+        inbound + outbound
     }
 
     /// Keeps connections to this member from now on, at this address.
@@ -320,7 +339,8 @@ impl Transport {
 
     /// See [`Security::reload`].
     pub(crate) fn reload_tls(&self) -> Result<(), TlsError> {
-        let closed = self.security.reload()?;
+        self.security.reload()?;
+        let closed = self.judge_again();
         let summary = self.security.summary();
         let text = match closed {
             0 => summary,
@@ -342,8 +362,8 @@ impl Transport {
     }
 
     /// Whether this member exchanges nothing with others, by order of an operator or because its
-    /// host has cut itself off. The host may do so in a signal handler, so
-    /// this is asked before each message.
+    /// host has cut itself off. The host may do so in a signal handler, so this is asked before each
+    /// message.
     fn is_isolated(&self) -> bool {
         self.isolated.load(Ordering::SeqCst) || self.host.is_isolated()
     }

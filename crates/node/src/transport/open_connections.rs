@@ -150,19 +150,25 @@ impl OpenConnections {
         })
     }
 
-    /// Other members are known from now on: moves the connections of each that changes to its pool,
-    /// and closes those that are not their member's.
-    pub(super) fn known_changed(&self, judge: impl Fn(MemberId, &PeerCredential) -> Admission) {
+    /// Other members are known from now on, or other credentials count: moves the connections of
+    /// each member that changes to its pool, and closes those that are refused; how many.
+    pub(super) fn judge_again(
+        &self,
+        judge: impl Fn(MemberId, &PeerCredential) -> Admission,
+    ) -> usize {
         let mut state = lock(&self.state);
+        let mut refused = 0;
         for open in state.open.values_mut() {
             if let Pool::Stranger(member) | Pool::Known(member) = open.pool {
                 let admission = judge(member, &open.shown);
+                refused += usize::from(admission == Admission::Refused);
                 open.belongs_to(member, admission);
             }
         }
         while state.count(|pool| matches!(pool, Pool::Stranger(_))) > STRANGERS_MAX {
             state.make_room(STRANGERS_MAX, |pool| matches!(pool, Pool::Stranger(_)));
         }
+        refused
     }
 
     /// Closes the connections of callers that are in another group, or in none.
@@ -318,6 +324,10 @@ mod tests {
         }
     }
 
+    fn secret() -> PeerCredential {
+        PeerCredential::Secret { key: vec![1] }
+    }
+
     fn known_if(is_known: bool) -> Admission {
         if is_known {
             Admission::Known
@@ -327,7 +337,7 @@ mod tests {
     }
 
     fn welcome(slot: &ConnectionSlot, member: u64, admission: Admission) -> bool {
-        let shown = &PeerCredential::Secret;
+        let shown = &secret();
         slot.welcomed(MemberId(member), GroupId::NONE, shown, |_, _| admission)
     }
 
@@ -379,11 +389,11 @@ mod tests {
             .collect();
         pools
             .table
-            .known_changed(|member, _| known_if(member == MemberId(1)));
+            .judge_again(|member, _| known_if(member == MemberId(1)));
         assert!(slot.is_known());
         let more = pools.welcome(99, false);
         assert!(others.iter().all(|(_, slot)| !slot.is_known()));
-        pools.table.known_changed(|_, _| Admission::Stranger);
+        pools.table.judge_again(|_, _| Admission::Stranger);
         assert!(!slot.is_known());
         assert!(is_closed(near), "the pool was full");
         drop(more);
@@ -403,8 +413,8 @@ mod tests {
         let pools = Pools::new();
         let (near, slot) = pools.welcome(1, false);
         let other = pools.welcome(2, false);
-        pools.table.known_changed(|member, shown| {
-            assert_eq!(*shown, PeerCredential::Secret);
+        pools.table.judge_again(|member, shown| {
+            assert_eq!(*shown, secret());
             if member == MemberId(1) {
                 Admission::Refused
             } else {

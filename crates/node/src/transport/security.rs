@@ -10,13 +10,12 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use synod_member::{Host, Setting};
-use synod_tls::{FIRST_BYTE, Tls, TlsError, TlsHandshakeError, TlsStream};
+use synod_tls::{FIRST_BYTE, PeerCredential, Tls, TlsError, TlsHandshakeError, TlsStream};
 use synod_wire::handshake::HANDSHAKE_FRAME_MAX;
 use synod_wire::{FrameWriter, HelloReply, RefuseReason, write_reply};
 
 use super::channel::Channel;
 use super::dial::TimedSocket;
-use super::open_channels::OpenChannels;
 use crate::config::TlsConfig;
 
 /// How long a refused caller may take to close its connection.
@@ -36,7 +35,6 @@ struct Encryption {
     config: TlsConfig,
     /// What new connections use.
     current: RwLock<Arc<Tls>>,
-    open: Arc<OpenChannels>,
 }
 
 /// How the host spells the settings that texts name.
@@ -85,11 +83,19 @@ impl Security {
         Ok(Security { tls, names })
     }
 
-    /// Reads the credentials again, for connections opened from now on, and closes those that they
-    /// refuse; gives the number of those. On an error the credentials in use stay; a certificate
-    /// with another subject is one.
-    pub(crate) fn reload(&self) -> Result<usize, TlsError> {
-        self.tls.as_ref().map_or(Ok(0), Encryption::reload)
+    /// Reads the credentials again; [`Security::accepts`] goes by the new ones then. On an error the
+    /// credentials in use stay; a certificate with another subject is one.
+    pub(crate) fn reload(&self) -> Result<(), TlsError> {
+        self.tls.as_ref().map_or(Ok(()), Encryption::reload)
+    }
+
+    /// Whether an encrypted connection may stay open by the credentials in use: not if the secret
+    /// that its peer has shown was removed. One in clear is judged when it is opened.
+    pub(super) fn accepts(&self, shown: &PeerCredential) -> bool {
+        match (&self.tls, shown) {
+            (_, PeerCredential::None) | (None, _) => true,
+            (Some(tls), shown) => tls.current().accepts(shown),
+        }
     }
 
     /// The subject of this member's certificate, if it has one.
@@ -131,7 +137,7 @@ impl Security {
     ) -> Result<Channel, TlsHandshakeError> {
         match &self.tls {
             None => Ok(Channel::plain(socket)),
-            Some(tls) => Ok(tls.channel(tls.current().connect(socket)?)?),
+            Some(tls) => Ok(Channel::encrypted(tls.current().connect(socket)?)),
         }
     }
 
@@ -141,7 +147,7 @@ impl Security {
         let encrypts = socket.peek()? == Some(FIRST_BYTE);
         match (&self.tls, encrypts) {
             (None, false) => Ok(Channel::plain(socket)),
-            (Some(tls), true) => Ok(tls.channel(accept(&tls.current(), socket)?)?),
+            (Some(tls), true) => Ok(Channel::encrypted(accept(&tls.current(), socket)?)),
             (Some(_), false) if self.may_fall_back() => Ok(Channel::plain(socket)),
             (None, true) => Err(refuse(socket, self.not_encrypted_here())),
             (Some(_), false) => Err(refuse(socket, self.not_encrypted_there())),
@@ -164,31 +170,13 @@ impl Security {
 impl Encryption {
     fn load(config: TlsConfig) -> Result<Encryption, TlsError> {
         let current = RwLock::new(Arc::new(config.credentials.load()?));
-        Ok(Encryption {
-            config,
-            current,
-            open: Arc::default(),
-        })
+        Ok(Encryption { config, current })
     }
 
-    fn reload(&self) -> Result<usize, TlsError> {
+    fn reload(&self) -> Result<(), TlsError> {
         let fresh = self.config.credentials.load_again(&self.current())?;
-        let fresh = Arc::new(fresh);
-        *self.current.write().unwrap_or_else(PoisonError::into_inner) = fresh.clone();
-        Ok(self.open.close_unless(|proof| fresh.accepts(proof)))
-    }
-
-    /// Makes a channel of a connection after its handshake.
-    fn channel(&self, stream: TlsStream<TimedSocket>) -> io::Result<Channel> {
-        let listed = self
-            .open
-            .list(stream.get_ref().stream(), stream.proof().clone())?;
-        // A reload during the handshake either finds the connection in the list, or is seen here.
-        if !self.current().accepts(stream.proof()) {
-            let text = "the secret that it was opened with has been removed meanwhile";
-            return Err(io::Error::other(text));
-        }
-        Ok(Channel::encrypted(stream, listed))
+        *self.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(fresh);
+        Ok(())
     }
 
     fn current(&self) -> Arc<Tls> {
