@@ -362,8 +362,8 @@ impl Transport {
     }
 
     /// Whether this member exchanges nothing with others, by order of an operator or because its
-    /// host has cut itself off. The host may do so in a signal handler, so this is asked before each
-    /// message.
+    /// host has cut itself off. The host may do so in a signal handler, so this is asked before
+    /// each message.
     fn is_isolated(&self) -> bool {
         self.isolated.load(Ordering::SeqCst) || self.host.is_isolated()
     }

@@ -83,8 +83,8 @@ impl Security {
         Ok(Security { tls, names })
     }
 
-    /// Reads the credentials again; [`Security::accepts`] goes by the new ones then. On an error the
-    /// credentials in use stay; a certificate with another subject is one.
+    /// Reads the credentials again; [`Security::accepts`] goes by the new ones then. On an error
+    /// the credentials in use stay; a certificate with another subject is one.
     pub(crate) fn reload(&self) -> Result<(), TlsError> {
         self.tls.as_ref().map_or(Ok(()), Encryption::reload)
     }
