@@ -137,6 +137,21 @@ impl LogReader {
         }
     }
 
+    /// Index of the last action that a database at this seqno has: that of the ordered entry with
+    /// the seqno, or of the base if the log begins right after it.
+    ///
+    /// # Errors
+    /// Those of [`LogReader::seek_seqno`].
+    pub fn seek_database(&self, seqno: Seqno) -> Result<LogIndex, LogError> {
+        {
+            let state = self.shared.state();
+            if seqno == state.base.seqno {
+                return Ok(state.base.last.index);
+            }
+        }
+        self.seek_seqno(seqno)
+    }
+
     /// Index of the ordered entry with this seqno.
     ///
     /// # Errors

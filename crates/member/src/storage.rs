@@ -338,12 +338,9 @@ impl Storage {
         let Some(after) = purge.compares_after else {
             return up_to;
         };
-        let base = self.reader.first_index().prev();
-        let applied = match after.next() == self.reader.first_seqno_available() {
-            true => Ok(base),
-            false => self.reader.seek_seqno(after),
+        let Ok(applied) = self.reader.seek_database(after) else {
+            return up_to;
         };
-        let Ok(applied) = applied else { return up_to };
         let mut last = applied.max(self.shared.delivered_index());
         while last < up_to
             && let Ok(header) = self.reader.header(last.next())

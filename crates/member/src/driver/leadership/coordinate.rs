@@ -215,7 +215,8 @@ impl Driver {
     /// The core asks for a reset only if this log does not hold the base.
     fn may_reset(&mut self, base: &LogBase) -> bool {
         let applied = self.database_seqno();
-        let Some(at) = self.index_of_applied(applied) else {
+        let at = self.links.reader.seek_database(applied);
+        let Some(at) = at.ok().filter(|at| *at > LogIndex(0)) else {
             // This log never had what the database has: it proves nothing.
             return true;
         };
@@ -241,16 +242,6 @@ impl Driver {
                 .store(true, Ordering::Release);
         }
         true
-    }
-
-    /// The index of the last action in the database, as far as this member's log shows it.
-    fn index_of_applied(&self, applied: Seqno) -> Option<LogIndex> {
-        let reader = &self.links.reader;
-        let base = reader.first_index().prev();
-        if applied.next() == reader.first_seqno_available() && base > LogIndex(0) {
-            return Some(base);
-        }
-        reader.seek_seqno(applied).ok()
     }
 
     /// The group has another history: what this log has from `index` on, and the database up to
