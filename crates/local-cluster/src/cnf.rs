@@ -80,23 +80,10 @@ wsrep_sst_auth = {SST_USER}:{password}
         text.push('\n');
     }
     if settings.encrypts_copies && settings.sst_method == SstMethod::Mariabackup {
-        text.push_str(&sst_section(&SstFiles::of(&settings.dir)));
+        text.push('\n');
+        text.push_str(&SstFiles::of(&settings.dir).section());
     }
     text
-}
-
-/// What the script `mariabackup` reads, at either end of a copy.
-fn sst_section(files: &SstFiles) -> String {
-    let (certificate, key) = (files.certificate.display(), files.key.display());
-    format!(
-        "
-[sst]
-ssl-mode = VERIFY_CA
-ssl-ca = {certificate}
-ssl-cert = {certificate}
-ssl-key = {key}
-"
-    )
 }
 
 /// `synod://127.0.0.1:p1,127.0.0.1:p2,…`, the same on every node.

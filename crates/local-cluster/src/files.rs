@@ -92,7 +92,7 @@ impl NodeFiles {
     }
 }
 
-/// The files that encrypt full copies, the same for all nodes.
+/// The files that encrypt full copies (SST), the same for all nodes.
 #[derive(Debug, Clone)]
 pub struct SstFiles {
     /// The directory of both.
@@ -106,12 +106,29 @@ pub struct SstFiles {
 impl SstFiles {
     /// The files of the cluster in `dir`.
     pub fn of(dir: &Path) -> SstFiles {
-        let dir = dir.join("sst");
+        SstFiles::in_dir(dir.join("sst"))
+    }
+
+    /// The files in this directory.
+    pub fn in_dir(dir: PathBuf) -> SstFiles {
         SstFiles {
             certificate: dir.join("synod-sst.pem"),
             key: dir.join("synod-sst.key"),
             dir,
         }
+    }
+
+    /// What the server's script `mariabackup` reads of its configuration, at either end of a copy.
+    pub fn section(&self) -> String {
+        let (certificate, key) = (self.certificate.display(), self.key.display());
+        format!(
+            "[sst]
+ssl-mode = VERIFY_CA
+ssl-ca = {certificate}
+ssl-cert = {certificate}
+ssl-key = {key}
+"
+        )
     }
 
     /// Makes the directory, owned by the user that servers run as.

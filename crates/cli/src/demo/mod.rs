@@ -279,7 +279,7 @@ fn create(mut settings: Settings) -> Result<Cluster> {
     let cluster = Cluster::create(settings)?;
     let files = SstFiles::of(&cluster.settings().dir);
     files.create(cluster.user())?;
-    sst_config::write_files(&secret, &files.dir, &files.certificate, &files.key)
+    sst_config::write_files(&secret, &files.dir, &files)
         .map_err(|error| failed(&files.dir, error.to_string()))?;
     Ok(cluster)
 }

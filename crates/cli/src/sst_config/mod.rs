@@ -12,6 +12,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use synod_local_cluster::SstFiles;
 use synod_tls::{GroupSecret, SecretFile, SecretFileError};
 use thiserror::Error;
 
@@ -80,10 +81,9 @@ pub fn run(arguments: &SstConfigArgs) -> Result<u8, SstConfigError> {
         setting: "--secret-file",
     };
     let secret = &file.read()?[0];
-    let path = |name| arguments.dir.join(name);
-    let (certificate, key) = (path("synod-sst.pem"), path("synod-sst.key"));
-    write_files(secret, &file.path, &certificate, &key)?;
-    let text = configuration(secret, &certificate, &key);
+    let files = SstFiles::in_dir(arguments.dir.clone());
+    write_files(secret, &file.path, &files)?;
+    let text = configuration(secret, &files);
     io::stdout().lock().write_all(text.as_bytes())?;
     Ok(0)
 }
@@ -95,12 +95,11 @@ pub fn run(arguments: &SstConfigArgs) -> Result<u8, SstConfigError> {
 pub fn write_files(
     secret: &GroupSecret,
     like: &Path,
-    certificate: &Path,
-    key: &Path,
+    files: &SstFiles,
 ) -> Result<(), SstConfigError> {
     let derived = SstCredentials::derive(secret)?;
-    write_for_owner_of(like, certificate, &derived.certificate)?;
-    write_for_owner_of(like, key, &derived.key)
+    write_for_owner_of(like, &files.certificate, &derived.certificate)?;
+    write_for_owner_of(like, &files.key, &derived.key)
 }
 
 /// Writes a file that only the owner of `like` may read, over an older one.
@@ -131,8 +130,8 @@ fn write_for_owner_of(like: &Path, path: &Path, text: &str) -> Result<(), SstCon
 }
 
 /// What belongs into the server's configuration, and the statements for its account.
-fn configuration(secret: &GroupSecret, certificate: &Path, key: &Path) -> String {
-    let (certificate, key) = (certificate.display(), key.display());
+fn configuration(secret: &GroupSecret, files: &SstFiles) -> String {
+    let section = files.section();
     let password: String = secret.derive(PASSWORD_PURPOSE)[..PASSWORD_BYTES]
         .iter()
         .map(|byte| format!("{byte:02x}"))
@@ -144,12 +143,7 @@ fn configuration(secret: &GroupSecret, certificate: &Path, key: &Path) -> String
 wsrep_sst_method = mariabackup
 wsrep_sst_auth = {ACCOUNT}:{password}
 
-[sst]
-ssl-mode = VERIFY_CA
-ssl-ca = {certificate}
-ssl-cert = {certificate}
-ssl-key = {key}
-
+{section}
 # Once, on any member:
 #   CREATE OR REPLACE USER '{ACCOUNT}'@'localhost' IDENTIFIED BY '{password}';
 #   GRANT RELOAD, PROCESS, LOCK TABLES, BINLOG MONITOR, REPLICA MONITOR ON *.*
