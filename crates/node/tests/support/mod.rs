@@ -5,7 +5,7 @@ pub(crate) mod gate;
 
 use std::net::{IpAddr, Ipv4Addr, TcpListener};
 use std::ops::ControlFlow;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
@@ -206,10 +206,17 @@ pub(crate) fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     }
 }
 
-/// Where a member can listen on this machine, as `host:port`.
+/// Where a member can listen on this machine, as `host:port`. The system gives the port to no
+/// outbound connection: those have ports above these.
 pub(crate) fn free_address(ip: IpAddr) -> String {
-    let listener = TcpListener::bind((ip, 0)).unwrap();
-    listener.local_addr().unwrap().to_string()
+    static GIVEN: AtomicU64 = AtomicU64::new(0);
+    loop {
+        let given = GIVEN.fetch_add(1, Ordering::Relaxed) + u64::from(std::process::id()) * 97;
+        let port = 11_000 + (given % 9_000) as u16;
+        if let Ok(listener) = TcpListener::bind((ip, port)) {
+            return listener.local_addr().unwrap().to_string();
+        }
+    }
 }
 
 /// One member: its disk, its database, and its node while it runs.
