@@ -39,9 +39,10 @@ impl Files for RealFiles {
         fs::create_dir_all(dir)?;
         // POSIX does not promise that a new name is durable with what is synced below it.
         for parent in parents.into_iter().rev() {
-            let parent = match parent.as_os_str().is_empty() {
-                true => Path::new("."),
-                false => parent,
+            let parent = if parent.as_os_str().is_empty() {
+                Path::new(".")
+            } else {
+                parent
             };
             self.sync_dir(parent)?;
         }

@@ -98,9 +98,10 @@ impl Driver {
         );
         // The only voter of a group would not start.
         let me = self.identity.me.member;
-        let remedy = match self.core.config().config.voters().any(|id| id != me) {
-            true => Remedy::Restart,
-            false => Remedy::Operator,
+        let remedy = if self.core.config().config.voters().any(|id| id != me) {
+            Remedy::Restart
+        } else {
+            Remedy::Operator
         };
         self.stop_for(&why, remedy);
     }

@@ -52,9 +52,7 @@ impl Connection {
                 manager.extend_start(EXTENSION, self.start_status());
                 tell_at = now + TELL;
             }
-            let over = |state: &mut super::State| {
-                (self.is_closing() || state.lifecycle.has_place()).then_some(())
-            };
+            let over = |state: &mut super::State| self.is_over_in(state).then_some(());
             self.wait_for(Some(now + LOOK), over);
         }
     }
@@ -71,7 +69,11 @@ impl Connection {
     }
 
     fn is_start_over(&self) -> bool {
-        self.is_closing() || self.state().lifecycle.has_place()
+        self.is_over_in(&self.state())
+    }
+
+    fn is_over_in(&self, state: &super::State) -> bool {
+        self.is_closing() || state.lifecycle.has_place()
     }
 
     /// What the start waits for, in the words that `systemctl status` shows.

@@ -77,9 +77,10 @@ impl PositionKeeper {
         recover: impl FnOnce() -> Option<Gtid>,
     ) -> Result<PositionKeeper, GrastateError> {
         let saved = grastate::read(&data_dir)?;
-        let start = match must_recover(start, saved) {
-            true => recover().unwrap_or(start),
-            false => start,
+        let start = if must_recover(start, saved) {
+            recover().unwrap_or(start)
+        } else {
+            start
         };
         let may_bootstrap =
             saved.is_some_and(|saved| saved.safe_to_bootstrap && !saved.last_member);

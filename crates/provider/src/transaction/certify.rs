@@ -102,9 +102,10 @@ impl Connection {
             gathered.depends_on = depends_on.0;
             gathered.phase = Phase::Ordered(seqno.0);
             return CertifyOutcome {
-                status: match gathered.must_abort {
-                    true => Status::BfAbort,
-                    false => Status::Ok,
+                status: if gathered.must_abort {
+                    Status::BfAbort
+                } else {
+                    Status::Ok
                 },
                 meta: Some(self.local_meta(transaction, &gathered, seqno.0)),
             };

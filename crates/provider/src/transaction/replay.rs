@@ -34,13 +34,11 @@ impl Connection {
         if self.place_unless_rolled_back(&transaction, seqno).is_none() {
             return Status::TrxFail;
         }
-        match self.apply_again(handle, ctx, &transaction, seqno) {
-            true => {
-                self.shared.counters.local_replays.one();
-                Status::Ok
-            }
-            false => self.leave_to_the_group(&transaction),
+        if !self.apply_again(handle, ctx, &transaction, seqno) {
+            return self.leave_to_the_group(&transaction);
         }
+        self.shared.counters.local_replays.one();
+        Status::Ok
     }
 
     /// Whether it is in the database now. If not, this server leaves the group.
