@@ -8,3 +8,4 @@
 #![forbid(unsafe_code)]
 
 pub mod results;
+pub mod statistics;

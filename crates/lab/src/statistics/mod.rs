@@ -1,0 +1,14 @@
+//! Figures from measurements: medians, percentiles, spreads, and ratios of what was measured in
+//! turn. Pure functions of numbers.
+//!
+//! - [`sample`]: one list of numbers.
+//! - [`ratio`]: two systems that were measured in turn.
+//! - [`distribution`]: the usual figures of a list of times.
+
+pub mod distribution;
+pub mod ratio;
+pub mod sample;
+
+pub use distribution::Distribution;
+pub use ratio::{Ratio, ratio_of_runs};
+pub use sample::{coefficient_of_variation, mean, median, percentile, spread};
