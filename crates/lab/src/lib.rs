@@ -9,3 +9,4 @@
 
 pub mod results;
 pub mod statistics;
+pub mod workload;
