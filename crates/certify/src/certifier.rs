@@ -9,7 +9,7 @@
 //! ```
 //!
 //! Invariants: `window_start <= committed <= last`. For every action above `committed` there is an
-//! undo record. Nothing at or below `window_start` has any influence, whether it is still in memory
+//! undo record. Every action in the window has its keys in the index, or in a run if it is large. Nothing at or below `window_start` has any influence, whether it is still in memory
 //! or not: a write set that has not seen it is refused, any other depends on `window_start` anyway.
 //!
 //! The rules are those of the provider contract, sections 7.2 to 7.4.
@@ -24,6 +24,7 @@ use crate::key_set::KeySet;
 use crate::mark::{Mark, NEVER};
 use crate::request::{Class, Request, Source, Verdict};
 use crate::rules::{Relation, relation};
+use crate::runs::{OrderedRun, Runs};
 use crate::source::{SourceId, Sources};
 
 /// Slots cleaned per key added or removed. Four keep the index below 4/3 of its live keys.
@@ -41,6 +42,14 @@ pub struct CertLimits {
     pub entries_max: usize,
     /// Upper bound on the seqnos in the window. Each costs 4 bytes.
     pub span_max: i64,
+    /// A write set with more keys than this is kept as a sorted run beside the index, and does not
+    /// count for `entries_max`. Below it, the keys go into the index in one step, about 20 ms.
+    pub run_above: usize,
+    /// Upper bound on the runs in the window: every later key is searched in each of them.
+    pub runs_max: usize,
+    /// Upper bound on the keys of all runs in the window, 17 bytes each. A single run may be
+    /// larger: it is in memory anyway, and would make everybody too old who has not seen it.
+    pub run_keys_max: usize,
 }
 
 impl Default for CertLimits {
@@ -48,6 +57,9 @@ impl Default for CertLimits {
         CertLimits {
             entries_max: 1_000_000,
             span_max: 1_000_000,
+            run_above: 1 << 16,
+            runs_max: 32,
+            run_keys_max: 1 << 24,
         }
     }
 }
@@ -57,6 +69,8 @@ impl Default for CertLimits {
 pub struct Certifier {
     limits: CertLimits,
     index: Index,
+    /// The write sets that are too large for the index.
+    runs: Runs,
     sources: Sources,
     /// Everything at or below this seqno is unknown.
     window_start: i64,
@@ -100,6 +114,7 @@ impl Certifier {
         Certifier {
             limits,
             index: Index::default(),
+            runs: Runs::default(),
             sources: Sources::default(),
             window_start,
             committed: window_start,
@@ -146,9 +161,9 @@ impl Certifier {
                 let source = self
                     .sources
                     .number(request.source, seqno, self.window_start);
-                self.record(seqno, source, request.keys)
+                self.hold(seqno, source, request.keys)
             }
-            Class::TotalOrder => self.record(seqno, SourceId::TOTAL_ORDER, request.keys),
+            Class::TotalOrder => self.hold(seqno, SourceId::TOTAL_ORDER, request.keys),
             Class::Barrier => self.record(seqno, SourceId::TOTAL_ORDER, &KeySet::new()),
         };
         self.clean(marks.len());
@@ -181,6 +196,7 @@ impl Certifier {
                 .into_iter()
                 .rev()
                 .for_each(|old| self.put_back(old));
+            self.runs.rollback(self.last);
             let left = self.newest_keys.pop_back();
             debug_assert_eq!(left, Some(0), "keys still counted for {}", self.last);
             self.last -= 1;
@@ -220,9 +236,10 @@ impl Certifier {
         self.last
     }
 
-    /// Keys held by actions in the window.
+    /// Keys held by actions in the window. A key counts once, and again for each write set kept as
+    /// a run.
     pub fn key_count(&self) -> usize {
-        self.live_keys
+        self.live_keys + self.runs.keys()
     }
 
     /// Approximate memory held, in bytes.
@@ -230,7 +247,8 @@ impl Certifier {
         let undo = self.undo.capacity() * size_of::<Undo>();
         let old_marks = self.undo_marks * size_of::<OldMark>();
         let spans = self.newest_keys.capacity() * size_of::<u32>();
-        self.index.memory_bytes() + self.sources.memory_bytes() + undo + old_marks + spans
+        let runs = self.runs.memory_bytes();
+        self.index.memory_bytes() + self.sources.memory_bytes() + runs + undo + old_marks + spans
     }
 
     fn certify_write_set(&self, seqno: i64, request: &Request<'_>, pa_unsafe: bool) -> Verdict {
@@ -271,14 +289,31 @@ impl Certifier {
             foreign_conflict: NEVER,
         };
         for key in keys {
-            let Some(marks) = self.index.marks(key.fingerprint) else {
-                continue;
-            };
-            for found in KeyType::ALL {
-                touched.add(relation(found, key.kind), marks.get(found), source);
+            if let Some(marks) = self.index.marks(key.fingerprint) {
+                for found in KeyType::ALL {
+                    touched.add(relation(found, key.kind), marks.get(found), source);
+                }
+            }
+            for (found, mark) in self.runs.marks(key.fingerprint) {
+                touched.add(relation(found, key.kind), mark, source);
             }
         }
         touched
+    }
+
+    /// Keeps the holds of an action, in the index or as a run; returns the marks that they
+    /// replaced.
+    fn hold(&mut self, seqno: i64, source: SourceId, keys: &KeySet) -> Vec<OldMark> {
+        if keys.len() <= self.limits.run_above {
+            return self.record(seqno, source, keys);
+        }
+        self.newest_keys.push_back(0);
+        self.runs.push(OrderedRun {
+            seqno,
+            source,
+            keys: keys.to_run(),
+        });
+        Vec::new()
     }
 
     /// Records the holds of an action; returns the marks that they replaced.
@@ -337,9 +372,14 @@ impl Certifier {
         let CertLimits {
             entries_max,
             span_max,
+            run_above: _,
+            runs_max,
+            run_keys_max,
         } = self.limits;
         while self.window_start < self.committed
-            && (self.live_keys > entries_max || self.last - self.window_start > span_max)
+            && (self.live_keys > entries_max
+                || self.last - self.window_start > span_max
+                || self.runs.exceed(runs_max, run_keys_max))
         {
             self.shrink_window();
         }
@@ -359,6 +399,7 @@ impl Certifier {
         let keys = self.newest_keys.pop_front().unwrap_or(0);
         self.live_keys -= keys as usize;
         self.window_start += 1;
+        self.runs.window_starts_at(self.window_start);
     }
 }
 

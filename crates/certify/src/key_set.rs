@@ -3,14 +3,16 @@
 //! The origin collects them while the transaction runs; the encoded set travels in the action. The
 //! encoding is frozen: members of different versions read it.
 
+use bytes::Bytes;
 use hashbrown::HashTable;
 
 use crate::key::{Fingerprint, Key, KeyType, push_part};
+use crate::key_run::KeyRun;
 
 /// Bytes of the count in front of an encoded key set.
 const COUNT_BYTES: usize = 4;
 /// Bytes of one encoded key: fingerprint and type.
-const KEY_BYTES: usize = 17;
+pub(crate) const KEY_BYTES: usize = 17;
 
 /// Collects the keys of one transaction in whatever order the server appends them: each key once,
 /// with the strongest type it was given.
@@ -131,6 +133,11 @@ impl KeySet {
         })
     }
 
+    /// The keys, sorted.
+    pub(crate) fn to_run(&self) -> KeyRun {
+        KeyRun::of_checked(Bytes::from(self.encode()).split_off(COUNT_BYTES))
+    }
+
     fn insert(&mut self, fingerprint: Fingerprint, kind: KeyType) {
         let hash = fingerprint.table_hash();
         let keys = &mut self.keys;
@@ -219,6 +226,12 @@ pub enum DecodeKeysError {
         /// The key's position in the set, from zero.
         position: usize,
     },
+}
+
+/// The key at a position of encoded keys that were checked before.
+pub(crate) fn key_at(records: &[u8], position: usize) -> Key {
+    let at = position * KEY_BYTES;
+    decode_key(position, &records[at..at + KEY_BYTES]).expect("these keys were checked")
 }
 
 fn decode_key(position: usize, bytes: &[u8]) -> Result<Key, DecodeKeysError> {

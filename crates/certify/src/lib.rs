@@ -49,16 +49,19 @@
 //! | [`Request`], [`Verdict`] | the question, and the answer |
 //! | [`Certifier`] | the certification window, and verdicts from it |
 //! | `Index`, `Mark` | inside the certifier: who held a key last, and how |
+//! | `Runs`, `KeyRun` | inside the certifier: the keys of large write sets, sorted |
 //! | `Sources` | inside the certifier: origins by small numbers |
 #![forbid(unsafe_code)]
 
 mod certifier;
 mod index;
 mod key;
+mod key_run;
 mod key_set;
 mod mark;
 mod request;
 mod rules;
+mod runs;
 mod source;
 
 pub use certifier::{CertLimits, Certifier};

@@ -29,6 +29,11 @@ impl Mark {
         source: SourceId::TOTAL_ORDER,
     };
 
+    /// The mark of one hold, before which nothing is known.
+    pub(crate) fn of(seqno: i64, source: SourceId) -> Mark {
+        Mark::NONE.followed_by(seqno, source)
+    }
+
     /// The latest hold of another source than `source`, which is `None` if it never held a key.
     pub(crate) fn latest_foreign_to(&self, source: Option<SourceId>) -> i64 {
         // No write set has the source TOTAL_ORDER: such holds are foreign to all.

@@ -269,6 +269,58 @@ fn limit_of_keys_holds_without_help_from_the_low_water_mark() {
     assert!(c.memory_bytes() < 300_000, "{} bytes", c.memory_bytes());
 }
 
+#[test]
+fn giant_does_not_move_the_window() {
+    let limits = CertLimits {
+        entries_max: 50,
+        run_above: 20,
+        ..CertLimits::default()
+    };
+    let mut c = Certifier::new(0, limits);
+    let mut giant = KeySet::new();
+    for row in 0..500u32 {
+        giant.append(&[b"db", b"giant", &row.to_le_bytes()], KeyType::Update);
+    }
+    c.ingest(1, &request(A, 0, &giant, WRITE));
+    c.committed(1);
+    assert_eq!(c.window_start(), 0);
+    let verdict = c.certify(2, &request(B, 0, &row("1"), WRITE));
+    assert_eq!(verdict, Verdict::Pass { depends_on: 0 }, "another table");
+    let row = keys(&[(&["db", "giant", "\x07\0\0\0"], KeyType::Update)]);
+    let verdict = c.certify(2, &request(B, 0, &row, WRITE));
+    assert_eq!(verdict, Verdict::Conflict { with: 1 });
+    let verdict = c.certify(2, &request(A, 0, &row, WRITE));
+    assert_eq!(verdict, Verdict::Pass { depends_on: 1 });
+    c.ingest(2, &request(B, 1, &giant, WRITE));
+    assert_eq!(c.window_start(), 0);
+    c.rollback(2);
+    let verdict = c.certify(2, &request(B, 1, &row, WRITE));
+    assert_eq!(verdict, Verdict::Pass { depends_on: 1 });
+}
+
+#[test]
+fn runs_are_bounded_and_one_is_always_kept() {
+    let limits = CertLimits {
+        run_above: 0,
+        runs_max: 3,
+        run_keys_max: 20,
+        ..CertLimits::default()
+    };
+    let mut c = Certifier::new(0, limits);
+    feed(&mut c, 5, 100);
+    assert_eq!((c.window_start(), c.key_count()), (2, 12), "three runs");
+    let mut giant = KeySet::new();
+    for row in 0..500u32 {
+        giant.append(&[b"db", b"giant", &row.to_le_bytes()], KeyType::Update);
+    }
+    c.ingest(6, &request(A, 5, &giant, WRITE));
+    assert_eq!(c.window_start(), 5, "not committed yet");
+    c.committed(6);
+    assert_eq!((c.window_start(), c.key_count()), (5, 503));
+    c.advance_window(6);
+    assert_eq!(c.key_count(), 0);
+}
+
 /// `cargo test --release -p synod-certify -- --ignored --nocapture`
 #[test]
 #[ignore = "prints speed; asserts nothing"]

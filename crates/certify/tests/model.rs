@@ -212,7 +212,8 @@ proptest! {
         span_max in 1..40i64,
     ) {
         let mut model = Model::default();
-        let mut real = Certifier::new(0, CertLimits { entries_max, span_max });
+        let limits = CertLimits { entries_max, span_max, ..CertLimits::default() };
+        let mut real = Certifier::new(0, limits);
         for step in &steps {
             perform(step, &mut model, &mut real)?;
             prop_assert!(real.window_start() >= model.window_start);
@@ -222,6 +223,22 @@ proptest! {
             let span = model.last() - real.window_start();
             let kept = real.key_count() <= entries_max && span <= span_max;
             prop_assert!(kept || real.window_start() == model.committed);
+        }
+    }
+
+    /// Whether a write set is kept in the index or as a run makes no difference.
+    #[test]
+    fn runs_change_no_verdict(
+        steps in proptest::collection::vec(any_step(), 1..300),
+        run_above in 0..8usize,
+    ) {
+        let mut model = Model::default();
+        let limits = CertLimits { run_above, runs_max: usize::MAX, ..CertLimits::default() };
+        let mut real = Certifier::new(0, limits);
+        for step in &steps {
+            perform(step, &mut model, &mut real)?;
+            prop_assert_eq!(real.window_start(), model.window_start);
+            prop_assert_eq!(real.last_seqno(), model.last());
         }
     }
 
