@@ -40,6 +40,9 @@ pub struct Node {
     pub(crate) transport: Arc<Transport>,
     /// Bytes of this member's actions that have no proposal result yet.
     pub(crate) pending_budget: Arc<ByteBudget>,
+    /// The same for the chunks of large actions, and much smaller: what waits here need not be
+    /// split yet.
+    pub(crate) chunk_budget: Arc<ByteBudget>,
     /// Number of the next action that is split into chunks.
     pub(crate) next_action: AtomicU64,
     /// Number of the next question to other members: a read, or a request for a state transfer.
@@ -56,12 +59,13 @@ impl Node {
         body: impl FnOnce() + Send + 'static,
     ) -> Result<(), NodeError> {
         let (host, log_moved) = (self.host.clone(), self.log_moved.clone());
-        let (events, budget) = (self.events.clone(), self.pending_budget.clone());
+        let events = self.events.clone();
+        let budgets = [self.pending_budget.clone(), self.chunk_budget.clone()];
         let on_panic = move |why: String| {
             host.log(Level::Error, &why);
             host.failed(&why, Remedy::Restart);
             log_moved.stop();
-            budget.close();
+            budgets.iter().for_each(|budget| budget.close());
             // Ends the core thread, if it is not the one that panicked.
             let _ = events.send(Event::Stop.into());
         };
@@ -105,12 +109,12 @@ impl Node {
         let (kind, payload) = piece.into_proposal();
         let waiter = Waiter::new(pending.clone());
         // Large actions leave room for small ones.
-        let (budget, bytes) = (&self.pending_budget, payload.len());
-        let taken = match kind {
-            EntryKind::Chunk => budget.take_from_half(bytes),
-            _ => budget.take(bytes),
+        let budget = match kind {
+            EntryKind::Chunk => &self.chunk_budget,
+            _ => &self.pending_budget,
         };
-        if taken {
+        let bytes = payload.len();
+        if budget.take(bytes) {
             let submission = Submission {
                 kind,
                 payload,
@@ -338,6 +342,7 @@ impl Node {
         self.send_event(Event::Stop);
         self.log_moved.stop();
         self.pending_budget.close();
+        self.chunk_budget.close();
         self.transport.stop();
         for thread in std::mem::take(&mut *lock(&self.threads)) {
             // A thread that panicked has logged the reason.

@@ -97,6 +97,7 @@ impl Node {
             host,
             transport,
             pending_budget: queues.pending_budget.clone(),
+            chunk_budget: queues.chunk_budget.clone(),
             next_action: AtomicU64::new(1),
             next_question: AtomicU64::new(first_question(me.session)),
             threads: Mutex::new(Vec::new()),
@@ -138,6 +139,7 @@ impl Node {
             events: queues.events.1,
             log_moved: self.log_moved.clone(),
             pending_budget: queues.pending_budget,
+            chunk_budget: queues.chunk_budget,
             inbound_budget: queues.inbound_budget,
         };
         let catch_up = CatchUpThread {
@@ -243,28 +245,36 @@ impl Identity {
     }
 }
 
+/// Chunks of large actions that are split off ahead of their way to the leader: as many as may be
+/// on their way, and as many more.
+const CHUNKS_SPLIT_MAX: usize = 8;
+
 /// A queue's two ends.
 type Queue<T> = (Sender<T>, Receiver<T>);
 
 /// The queues between the threads, and the budgets that bound them.
 struct Queues {
-    /// To the core thread. The two budgets bound the payloads in it.
+    /// To the core thread. The budgets bound the payloads in it.
     events: Queue<Incoming>,
     /// To the log thread: writes and purges, in the driver's order.
     jobs: Queue<Job>,
     /// To the catch-up thread: ranges of entries to read.
     catch_up: Queue<CatchUp>,
     pending_budget: Arc<ByteBudget>,
+    chunk_budget: Arc<ByteBudget>,
     inbound_budget: Arc<ByteBudget>,
 }
 
 impl Queues {
     fn new(config: &NodeConfig) -> Queues {
+        let chunk_bytes = CHUNKS_SPLIT_MAX.saturating_mul(config.chunk_bytes);
+        let chunk_bytes = chunk_bytes.min(config.pending_bytes / 2);
         Queues {
             events: unbounded(),
             jobs: unbounded(),
             catch_up: unbounded(),
             pending_budget: Arc::new(ByteBudget::new(config.pending_bytes)),
+            chunk_budget: Arc::new(ByteBudget::new(chunk_bytes)),
             inbound_budget: Arc::new(ByteBudget::new(INBOUND_BYTES_MAX)),
         }
     }

@@ -48,6 +48,8 @@ pub(crate) struct CoreThread {
     pub(crate) log_moved: Arc<EventCount>,
     /// Bytes of this member's actions that have no proposal result yet.
     pub(crate) pending_budget: Arc<ByteBudget>,
+    /// The same for the chunks of large actions.
+    pub(crate) chunk_budget: Arc<ByteBudget>,
     /// Bytes of received messages not handled yet.
     pub(crate) inbound_budget: Arc<ByteBudget>,
 }
@@ -65,6 +67,7 @@ impl CoreThread {
         // No bytes are given back from now on; events that are still queued end when they are
         // dropped.
         self.pending_budget.close();
+        self.chunk_budget.close();
         self.inbound_budget.close();
     }
 

@@ -1,8 +1,9 @@
 //! A bound in bytes on what is under way between threads.
 //!
-//! There are two: one on received messages that the core thread has not handled yet, one on this
-//! member's own actions that have no proposal result yet. A thread that wants to add bytes waits
-//! for room, so a slow consumer slows its producers down instead of filling the memory.
+//! There are three: one on received messages that the core thread has not handled yet, one on this
+//! member's own actions that have no proposal result yet, and one on the chunks of its large ones.
+//! A thread that wants to add bytes waits for room, so a slow consumer slows its producers down
+//! instead of filling the memory.
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
@@ -39,17 +40,8 @@ impl ByteBudget {
     /// Waits until `bytes` are free and takes them. A taker may exceed the total while no other
     /// bytes are taken, so that a single large item passes. False if the budget is closed.
     pub(crate) fn take(&self, bytes: usize) -> bool {
-        self.take_below(bytes, self.total)
-    }
-
-    /// As [`ByteBudget::take`], within half of the total: the other half is left to takers of all.
-    pub(crate) fn take_from_half(&self, bytes: usize) -> bool {
-        self.take_below(bytes, self.total / 2)
-    }
-
-    fn take_below(&self, bytes: usize, bound: usize) -> bool {
         let mut state = lock(&self.state);
-        while !state.closed && state.used > 0 && state.used + bytes > bound {
+        while !state.closed && state.used > 0 && state.used + bytes > self.total {
             state = self
                 .freed
                 .wait(state)
@@ -134,14 +126,6 @@ mod tests {
         assert_eq!(used(&budget), 8);
         drop(share);
         assert_eq!(used(&budget), 0);
-    }
-
-    #[test]
-    fn half_is_left_to_takers_of_all() {
-        let budget = ByteBudget::new(10);
-        assert!(budget.take_from_half(5));
-        assert!(budget.take(5));
-        assert_eq!(used(&budget), 10);
     }
 
     #[test]

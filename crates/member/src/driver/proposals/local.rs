@@ -2,9 +2,13 @@
 //!
 //! The consensus core's outbox says when a proposal may be sent; payloads, waiters and connections
 //! are here. Every proposal ends once: committed, refused, or withdrawn with an unknown result.
+//!
+//! The pieces of large actions wait here for *credit*: a few chunks of this member are on their way
+//! at a time. They get their numbers only then, so small actions that come later go first. Without
+//! that, a small action would wait for all chunks before it: in the connection, and in the log.
 
 use std::any::Any;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -12,6 +16,7 @@ use synod_consensus::{EntryHeader, EntryKind, MemberId, Origin, Outbox, Term};
 use synod_wire::Propose;
 
 use super::connections::Connections;
+use super::deferred::ActionSize;
 use crate::client::{WaitPolicy, Waiter};
 use crate::driver::{Me, Submission};
 use crate::snapshots::Snapshot;
@@ -20,6 +25,12 @@ use crate::snapshots::Snapshot;
 /// bound is sent whole. With it, what waits for one connection stays below the bound at which the
 /// transport gives a connection up (128 MiB in the crate `node`).
 const SENT_BYTES_MAX: usize = 32 << 20;
+
+/// Most chunks that are on their way at a time, from their number to their commit. More than one
+/// keeps a connection busy while acknowledgements travel.
+const CHUNKS_MAX: usize = 4;
+/// Most bytes of them, unless a single one is larger.
+const CHUNK_BYTES_MAX: usize = 8 << 20;
 
 /// A proposal without a result.
 pub(super) struct Submitted {
@@ -43,8 +54,8 @@ pub(super) struct Outgoing {
 
 /// The component that knows this session's proposals.
 ///
-/// Invariant: the outbox and `submitted` have the same numbers, and `sent_bytes` counts those that
-/// are on their way.
+/// Invariants: the outbox and `submitted` have the same numbers; `sent_bytes` counts those that are
+/// on their way; `chunks` and `chunk_bytes` count the chunks among `submitted`.
 pub(in crate::driver) struct LocalProposals {
     me: Me,
     outbox: Outbox,
@@ -52,6 +63,10 @@ pub(in crate::driver) struct LocalProposals {
     term: Term,
     submitted: BTreeMap<u64, Submitted>,
     sent_bytes: usize,
+    /// Pieces of large actions that wait for credit, without numbers, in order.
+    without_credit: VecDeque<Submitted>,
+    chunks: usize,
+    chunk_bytes: usize,
     connections: Connections,
 }
 
@@ -66,13 +81,16 @@ impl LocalProposals {
             term: Term(0),
             submitted: BTreeMap::new(),
             sent_bytes: 0,
+            without_credit: VecDeque::new(),
+            chunks: 0,
+            chunk_bytes: 0,
             connections: Connections::default(),
         }
     }
 
     /// Proposals without a result.
     pub(in crate::driver) fn len(&self) -> usize {
-        self.submitted.len()
+        self.submitted.len() + self.without_credit.len()
     }
 
     pub(super) fn submit(&mut self, submission: Submission) {
@@ -90,11 +108,40 @@ impl LocalProposals {
             waiter,
             _held: (snapshot, held),
         };
+        match ActionSize::of(submitted.kind, &submitted.payload) {
+            ActionSize::Small => self.give_number(submitted),
+            ActionSize::Large => self.without_credit.push_back(submitted),
+        }
+    }
+
+    fn give_number(&mut self, submitted: Submitted) {
+        if submitted.kind == EntryKind::Chunk {
+            self.chunks += 1;
+            self.chunk_bytes += submitted.payload.len();
+        }
         self.submitted.insert(self.outbox.submit(), submitted);
+    }
+
+    /// Gives numbers to pieces of large actions, as far as the credit reaches. An action that has a
+    /// result already is not continued: without its last piece it is never ordered.
+    fn spend_credit(&mut self) {
+        while let Some(next) = self.without_credit.front() {
+            let bytes = self.chunk_bytes + next.payload.len();
+            let has_credit = self.chunks < CHUNKS_MAX && bytes <= CHUNK_BYTES_MAX;
+            let is_over = next.waiter.is_decided();
+            if next.kind == EntryKind::Chunk && !is_over && self.chunks > 0 && !has_credit {
+                return;
+            }
+            let next = self.without_credit.pop_front();
+            if let Some(next) = next.filter(|_| !is_over) {
+                self.give_number(next);
+            }
+        }
     }
 
     /// The next proposal to send, if one may be sent now.
     pub(super) fn next_send(&mut self) -> Option<Outgoing> {
+        self.spend_credit();
         loop {
             if self.sent_bytes >= SENT_BYTES_MAX {
                 return None;
@@ -178,21 +225,28 @@ impl LocalProposals {
     #[must_use = "their clients wait"]
     pub(super) fn log_reset(&mut self, base: Term) -> Vec<Submitted> {
         let numbers = self.outbox.log_reset(base);
-        self.take(&numbers)
+        let mut withdrawn = self.take(&numbers);
+        withdrawn.extend(self.without_credit.drain(..));
+        withdrawn
     }
 
     /// The group is lost: withdraws the proposals that are not to wait for it. The others are sent
     /// again once there is a leader. A proposal that is withdrawn may still be ordered.
     #[must_use = "their clients wait"]
     pub(super) fn group_lost(&mut self) -> Vec<Submitted> {
-        let ends = |(number, submitted): (&u64, &Submitted)| {
-            (submitted.waiter.patience() == WaitPolicy::UntilGroupLost).then_some(*number)
-        };
-        let numbers: Vec<u64> = self.submitted.iter().filter_map(ends).collect();
+        let ends =
+            |submitted: &Submitted| submitted.waiter.patience() == WaitPolicy::UntilGroupLost;
+        let numbered = self.submitted.iter().filter(|(_, s)| ends(s));
+        let numbers: Vec<u64> = numbered.map(|(number, _)| *number).collect();
         for number in &numbers {
             self.outbox.forget(*number);
         }
-        self.take(&numbers)
+        let mut withdrawn = self.take(&numbers);
+        let waiting = std::mem::take(&mut self.without_credit);
+        let (ending, staying): (Vec<_>, Vec<_>) = waiting.into_iter().partition(ends);
+        withdrawn.extend(ending);
+        self.without_credit = staying.into();
+        withdrawn
     }
 
     fn take(&mut self, numbers: &[u64]) -> Vec<Submitted> {
@@ -203,6 +257,10 @@ impl LocalProposals {
         let submitted = self.submitted.remove(&number)?;
         if submitted.is_sent {
             self.sent_bytes -= submitted.payload.len();
+        }
+        if submitted.kind == EntryKind::Chunk {
+            self.chunks -= 1;
+            self.chunk_bytes -= submitted.payload.len();
         }
         Some(submitted)
     }
@@ -233,6 +291,17 @@ mod tests {
         }
         fn decide(&self, _result: ProposalResult) -> bool {
             true
+        }
+    }
+
+    struct Decided;
+
+    impl Client for Decided {
+        fn is_decided(&self) -> bool {
+            true
+        }
+        fn decide(&self, _result: ProposalResult) -> bool {
+            false
         }
     }
 
@@ -310,6 +379,48 @@ mod tests {
         assert_eq!(sent(&mut proposals), [(4, None)]);
         assert!(proposals.committed(&entry(4)).is_some());
         assert_eq!(proposals.sent_bytes, 0);
+    }
+
+    #[test]
+    fn small_proposals_overtake_the_chunks_of_a_large_action() {
+        let mut proposals = LocalProposals::new(ME, TERM);
+        let chunk = Bytes::from(vec![0; 1 << 20]);
+        for _ in 0..128 {
+            proposals.submit(Submission {
+                kind: EntryKind::Chunk,
+                payload: chunk.clone(),
+                ..submission(WaitPolicy::UntilGroupLost)
+            });
+        }
+        proposals.leader_changed(TERM, Some(LEADER));
+        let kinds = |proposals: &mut LocalProposals| -> Vec<EntryKind> {
+            std::iter::from_fn(|| proposals.next_send())
+                .map(|outgoing| outgoing.propose.kind)
+                .collect()
+        };
+        assert_eq!(kinds(&mut proposals), [EntryKind::Chunk; CHUNKS_MAX]);
+        proposals.submit(submission(WaitPolicy::UntilGroupLost));
+        assert_eq!(kinds(&mut proposals), [EntryKind::Action]);
+        assert!(proposals.committed(&entry(1)).is_some());
+        assert_eq!(kinds(&mut proposals), [EntryKind::Chunk]);
+        assert_eq!(proposals.len(), 128);
+        assert_eq!(proposals.group_lost().len(), 128);
+        assert_eq!((proposals.chunks, proposals.chunk_bytes), (0, 0));
+        assert_eq!(proposals.len(), 0);
+    }
+
+    #[test]
+    fn action_that_has_a_result_is_not_continued() {
+        let mut proposals = LocalProposals::new(ME, TERM);
+        proposals.leader_changed(TERM, Some(LEADER));
+        let decided = Waiter::new(Arc::new(Decided));
+        proposals.submit(Submission {
+            kind: EntryKind::Chunk,
+            waiter: decided,
+            ..submission(WaitPolicy::UntilKnown)
+        });
+        assert_eq!(sent(&mut proposals), []);
+        assert_eq!(proposals.len(), 0);
     }
 
     #[test]
