@@ -9,8 +9,9 @@
 //! ```
 //!
 //! Invariants: `window_start <= committed <= last`. For every action above `committed` there is an
-//! undo record. Every action in the window has its keys in the index, or in a run if it is large. Nothing at or below `window_start` has any influence, whether it is still in memory
-//! or not: a write set that has not seen it is refused, any other depends on `window_start` anyway.
+//! undo record. Every action in the window has its keys in the index, or in a run if it is large.
+//! Nothing at or below `window_start` has any influence, whether it is still in memory or not: a
+//! write set that has not seen it is refused, any other depends on `window_start` anyway.
 //!
 //! The rules are those of the provider contract, sections 7.2 to 7.4.
 

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use crate::key::{Fingerprint, Key};
 use crate::key_set::{KEY_BYTES, key_at};
 
-/// Guesses before a search only halves. Uniform keys need two or three; keys that somebody has made
+/// Guesses before a search only halves. Uniform keys need two or three; keys that a client has made
 /// up need not be uniform.
 const GUESSES: usize = 4;
 /// Records that are as well halved as guessed.
@@ -23,7 +23,7 @@ pub(crate) struct KeyRun {
 }
 
 impl KeyRun {
-    /// The run of these records, which somebody has checked: they ascend, their types are known,
+    /// The run of these records, which the caller has checked: they ascend, their types are known,
     /// and none is cut.
     pub(crate) fn of_checked(records: Bytes) -> KeyRun {
         debug_assert_eq!(records.len() % KEY_BYTES, 0, "a record is cut");
