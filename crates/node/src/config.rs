@@ -12,6 +12,8 @@ use synod_log::{Files, LogOptions, Opened};
 use synod_member::{DatabasePosition, Host, MemberConfig, OpenError, StartError, open_log};
 use synod_tls::{Credentials, TlsError};
 
+use crate::transport::CompressionChoice;
+
 /// Settings of a node. The host validates them when it parses its options.
 #[derive(Clone, Debug)]
 pub struct NodeConfig {
@@ -46,6 +48,8 @@ pub struct NodeConfig {
     pub certification_span: u64,
     /// How connections between members are encrypted; `None`: they are in clear.
     pub tls: Option<TlsConfig>,
+    /// When what is sent to other members is compressed.
+    pub compression: CompressionChoice,
     /// Whether this member has a database. A member without one (a logger) keeps the log and votes.
     ///
     /// Its host must not call [`Node::deliver_after`](crate::Node::deliver_after) or

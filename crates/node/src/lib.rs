@@ -48,6 +48,7 @@ mod wait;
 pub use admin::{ChangeConfigError, TransferLeadershipError};
 pub use config::{NodeConfig, NodeError, TlsConfig};
 pub use node::Node;
+pub use transport::{CompressionChoice, CompressionStatus};
 pub use wait::{Pending, WaitResult};
 
 pub use synod_certify::{Class, KeySet, KeyType};

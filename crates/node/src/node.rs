@@ -23,7 +23,7 @@ use crate::config::{NodeConfig, NodeError};
 use crate::threads::core::Incoming;
 use crate::threads::delivery::{deliver, skip_deliveries};
 use crate::threads::spawn_vital;
-use crate::transport::Transport;
+use crate::transport::{CompressionStatus, Transport};
 use crate::wait::{BudgetShare, ByteBudget, EventCount, Pending};
 
 /// A running member of a group. Dropping the handle does not stop it: see [`Node::stop`].
@@ -311,6 +311,11 @@ impl Node {
         let mut status = self.shared.status();
         status.first_seqno = self.shared.first_seqno(&self.reader);
         status
+    }
+
+    /// What compression does for the connections to other members.
+    pub fn compression(&self) -> CompressionStatus {
+        self.transport.compression_status()
     }
 
     /// Leaves the group in an orderly shutdown: hands leadership over, and leaves the voters and

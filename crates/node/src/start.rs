@@ -199,6 +199,7 @@ impl Endpoint {
             events: queues.events.0.clone(),
             inbound_budget: queues.inbound_budget.clone(),
             host: host.clone(),
+            compression: config.compression,
         })?;
         if let Err(error) = refuse_duplicate(config, start, &transport) {
             transport.stop();

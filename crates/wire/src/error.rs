@@ -190,6 +190,12 @@ pub enum FrameError {
         /// The flags.
         flags: u8,
     },
+    /// The body is marked as compressed and is not, or not to the length that it says.
+    #[error("frame of kind {kind} cannot be decompressed")]
+    NotCompressed {
+        /// The frame's kind.
+        kind: u8,
+    },
 }
 
 /// Reading or writing frames failed.

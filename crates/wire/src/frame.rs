@@ -14,6 +14,7 @@
 
 use bytes::{Bytes, BytesMut};
 
+use crate::compression::{self, COMPRESSED};
 use crate::error::FrameError;
 use crate::message::Lane;
 
@@ -71,6 +72,7 @@ impl Default for FrameLimits {
 /// `len` is their total length.
 pub(crate) fn header<'a>(
     kind: u8,
+    flags: u8,
     len: u32,
     segments: impl Iterator<Item = &'a [u8]>,
 ) -> [u8; HEADER_LEN] {
@@ -78,6 +80,7 @@ pub(crate) fn header<'a>(
     let mut header = [0; HEADER_LEN];
     header[..2].copy_from_slice(&MARK);
     header[2] = kind;
+    header[3] = flags;
     header[4..8].copy_from_slice(&len.to_le_bytes());
     header[8..12].copy_from_slice(&body_crc.to_le_bytes());
     let header_crc = crc32c::crc32c(&header[..12]);
@@ -89,12 +92,13 @@ pub(crate) fn header<'a>(
 #[derive(Clone, Copy, Debug)]
 struct Header {
     kind: u8,
+    is_compressed: bool,
     len: u32,
     body_crc: u32,
 }
 
 impl Header {
-    fn parse(bytes: &[u8; HEADER_LEN], max: u32) -> Result<Header, FrameError> {
+    fn parse(bytes: &[u8; HEADER_LEN], known_flags: u8, max: u32) -> Result<Header, FrameError> {
         let [m0, m1, kind, flags, rest @ ..] = *bytes;
         if [m0, m1] != MARK {
             return Err(FrameError::NotAFrame { found: [m0, m1] });
@@ -105,7 +109,7 @@ impl Header {
         if found != expected {
             return Err(FrameError::HeaderDamaged { expected, found });
         }
-        if flags != 0 {
+        if flags & !known_flags != 0 {
             return Err(FrameError::UnknownFlags { kind, flags });
         }
         let len = u32::from_le_bytes([l0, l1, l2, l3]);
@@ -114,6 +118,7 @@ impl Header {
         }
         Ok(Header {
             kind,
+            is_compressed: flags & COMPRESSED != 0,
             len,
             body_crc: u32::from_le_bytes([b0, b1, b2, b3]),
         })
@@ -123,10 +128,13 @@ impl Header {
 /// Splits a stream of bytes into frames, in whatever portions the bytes arrive.
 ///
 /// Memory: at most one frame under construction (never more than twice what has arrived of it, plus
-/// 64 KiB, nor more than its length) and the bytes fed but not yet asked for.
+/// 64 KiB, nor more than its length) and the bytes fed but not yet asked for; while a compressed
+/// body is taken apart, the plain one beside it.
 #[derive(Debug)]
 pub struct FrameDecoder {
     max: u32,
+    /// Flags that a frame may have.
+    known_flags: u8,
     state: State,
     /// Bytes that were fed and are not yet decoded.
     pending: BytesMut,
@@ -157,6 +165,7 @@ impl FrameDecoder {
     pub fn new(max: u32) -> FrameDecoder {
         FrameDecoder {
             max,
+            known_flags: 0,
             state: State::START,
             pending: BytesMut::new(),
         }
@@ -170,6 +179,12 @@ impl FrameDecoder {
     /// Another limit from the next frame on (after the handshake).
     pub fn set_max(&mut self, max: u32) {
         self.max = max;
+    }
+
+    /// Takes compressed bodies, too, from the next frame on (after a handshake that agreed on a
+    /// version that has them). The limit holds for the plain body as well.
+    pub fn take_compressed(&mut self) {
+        self.known_flags = COMPRESSED;
     }
 
     /// Takes bytes that have arrived. Call [`FrameDecoder::next_frame`] until it gives no frame
@@ -227,7 +242,7 @@ impl FrameDecoder {
                     if *have < HEADER_LEN {
                         return Ok(None);
                     }
-                    let header = Header::parse(bytes, self.max)?;
+                    let header = Header::parse(bytes, self.known_flags, self.max)?;
                     let body = Vec::with_capacity(FIRST_RESERVE.min(header.len as usize));
                     self.state = State::Body { header, body };
                 }
@@ -242,7 +257,7 @@ impl FrameDecoder {
                     }
                     let (header, body) = (*header, std::mem::take(body));
                     self.state = State::START;
-                    return check_body(header, body.into()).map(Some);
+                    return take_body(header, body.into(), self.max).map(Some);
                 }
             }
         }
@@ -259,7 +274,8 @@ fn grow(body: &mut Vec<u8>, chunk: usize, len: usize) {
     }
 }
 
-fn check_body(header: Header, body: Bytes) -> Result<Frame, FrameError> {
+/// The frame, once the checksum of its body has proved itself.
+fn take_body(header: Header, body: Bytes, max: u32) -> Result<Frame, FrameError> {
     let expected = crc32c::crc32c(&body);
     if expected != header.body_crc {
         let (kind, found) = (header.kind, header.body_crc);
@@ -269,10 +285,13 @@ fn check_body(header: Header, body: Bytes) -> Result<Frame, FrameError> {
             found,
         });
     }
-    Ok(Frame {
-        kind: header.kind,
-        body,
-    })
+    let kind = header.kind;
+    let body = if header.is_compressed {
+        compression::decompress(kind, &body, max)?
+    } else {
+        body
+    };
+    Ok(Frame { kind, body })
 }
 
 /// Moves as many bytes as fit; returns how many.

@@ -193,7 +193,7 @@ fn write<W: Write>(
 ) -> Result<(), HandshakeError> {
     let body = Bytes::from(body);
     // A hello is bounded far below 4 GiB by the lengths of its fields.
-    let header = frame::header(kind, body.len() as u32, std::iter::once(&body[..]));
+    let header = frame::header(kind, 0, body.len() as u32, std::iter::once(&body[..]));
     writer.push_segments(vec![Bytes::copy_from_slice(&header), body]);
     Ok(writer.flush()?)
 }

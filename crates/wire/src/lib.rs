@@ -50,6 +50,7 @@
 #![forbid(unsafe_code)]
 
 mod codec;
+mod compression;
 mod consensus_codec;
 mod error;
 pub mod frame;
@@ -61,6 +62,7 @@ mod message_codec;
 pub mod stream;
 mod version;
 
+pub use compression::has_compression;
 pub use error::{DecodeError, EncodeError, FrameError, HandshakeError, StreamError};
 pub use frame::{BULK_FRAME_MAX_DEFAULT, CONTROL_FRAME_MAX, Frame, FrameDecoder, FrameLimits};
 pub use handshake::{LocalIdentity, Refusal, read_hello, read_reply, write_hello, write_reply};
@@ -70,5 +72,5 @@ pub use message::{
     PeerMessage, ProposalRefusal, Propose, Report, StateOffer, StateRequest, StateResult,
     StatusBroadcast,
 };
-pub use stream::{FrameReader, FrameWriter};
+pub use stream::{Compression, FrameReader, FrameWriter};
 pub use version::{OUR_VERSIONS, choose_version};

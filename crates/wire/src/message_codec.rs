@@ -99,7 +99,7 @@ impl PeerMessage {
             max,
         };
         let len = u32::try_from(bytes).map_err(|_| too_long)?;
-        let header = frame::header(self.kind(), len, segments.iter().map(|s| s.as_slice()));
+        let header = frame::header(self.kind(), 0, len, segments.iter().map(|s| s.as_slice()));
         out.push(Bytes::copy_from_slice(&header));
         out.extend(segments.into_iter().map(|segment| segment.freeze()));
         Ok(())

@@ -8,6 +8,7 @@ use std::io::{self, IoSlice, Read, Write};
 
 use bytes::{Buf, Bytes};
 
+use crate::compression;
 use crate::error::StreamError;
 use crate::frame::{Frame, FrameDecoder, HEADER_LEN};
 use crate::message::PeerMessage;
@@ -42,6 +43,12 @@ impl<R: Read> FrameReader<R> {
     /// Another limit from the next frame on (after the handshake).
     pub fn set_max(&mut self, max: u32) {
         self.decoder.set_max(max);
+    }
+
+    /// Takes compressed bodies, too, from the next frame on; see
+    /// [`FrameDecoder::take_compressed`].
+    pub fn take_compressed(&mut self) {
+        self.decoder.take_compressed();
     }
 
     /// The transport.
@@ -105,6 +112,22 @@ impl<R: Read> FrameReader<R> {
     }
 }
 
+/// What compression made of a message, header included.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Compression {
+    /// Bytes that it has without.
+    pub plain: usize,
+    /// Bytes that are sent.
+    pub sent: usize,
+}
+
+impl std::ops::AddAssign for Compression {
+    fn add_assign(&mut self, other: Compression) {
+        self.plain += other.plain;
+        self.sent += other.sent;
+    }
+}
+
 /// Writes frames: gathers messages, then sends them together.
 #[derive(Debug)]
 pub struct FrameWriter<W> {
@@ -144,7 +167,49 @@ impl<W: Write> FrameWriter<W> {
     ///
     /// # Errors
     /// If the message cannot be encoded or is too large; the queue is as before.
-    pub fn push(&mut self, version: u16, message: &PeerMessage) -> Result<(), StreamError> {
+    pub fn push(
+        &mut self,
+        version: u16,
+        message: &PeerMessage,
+    ) -> Result<Compression, StreamError> {
+        let segments = self.encode(version, message)?;
+        let plain = segments.iter().map(Bytes::len).sum();
+        self.push_segments(segments);
+        Ok(Compression { plain, sent: plain })
+    }
+
+    /// Queues a message as [`FrameWriter::push`] does, compressed if that makes it shorter. The
+    /// peer must take compressed bodies.
+    ///
+    /// # Errors
+    /// As [`FrameWriter::push`].
+    pub fn push_compressed(
+        &mut self,
+        version: u16,
+        message: &PeerMessage,
+    ) -> Result<Compression, StreamError> {
+        let segments = self.encode(version, message)?;
+        let plain = segments.iter().map(Bytes::len).sum();
+        // Nearly all of it is payloads, which the message holds apart from each other.
+        let body = || segments[1..].concat();
+        let compressed = if plain < compression::BODY_BYTES_MIN {
+            None
+        } else {
+            compression::compressed_frame(message.kind(), &body())
+        };
+        let sent = if let Some(frame) = compressed {
+            let sent = frame.len();
+            self.push_segments(vec![frame]);
+            sent
+        } else {
+            self.push_segments(segments);
+            plain
+        };
+        Ok(Compression { plain, sent })
+    }
+
+    /// The message's frame as segments: the header, then the body.
+    fn encode(&self, version: u16, message: &PeerMessage) -> Result<Vec<Bytes>, StreamError> {
         let mut segments = Vec::new();
         message.encode(version, &mut segments)?;
         let bytes: usize = segments.iter().map(Bytes::len).sum();
@@ -156,8 +221,7 @@ impl<W: Write> FrameWriter<W> {
                 max: self.max,
             });
         }
-        self.push_segments(segments);
-        Ok(())
+        Ok(segments)
     }
 
     /// Queues an encoded frame.

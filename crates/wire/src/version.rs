@@ -8,8 +8,11 @@ use synod_consensus::VersionRange;
 /// First version whose configurations name certificates, and whose heartbeat replies promise.
 pub(crate) const VERSION_2: u16 = 2;
 
+/// First version whose frames may be compressed.
+pub(crate) const VERSION_3: u16 = 3;
+
 /// The versions that this program speaks.
-pub const OUR_VERSIONS: VersionRange = VersionRange { min: 1, max: 2 };
+pub const OUR_VERSIONS: VersionRange = VersionRange { min: 1, max: 3 };
 
 /// The newest version that both sides speak; `None` if there is none.
 pub fn choose_version(ours: VersionRange, theirs: VersionRange) -> Option<u16> {

@@ -12,7 +12,8 @@ use synod_member::{Level, lock};
 use synod_tls::PeerCredential;
 use synod_wire::handshake::HANDSHAKE_FRAME_MAX;
 use synod_wire::{
-    FrameReader, FrameWriter, Hello, HelloReply, Refusal, RefuseReason, read_hello, write_reply,
+    FrameReader, FrameWriter, Hello, HelloReply, Refusal, RefuseReason, has_compression,
+    read_hello, write_reply,
 };
 
 use super::Transport;
@@ -63,6 +64,9 @@ pub(super) fn greet(
     match judge(transport, &hello, ip, reader.get_ref().peer()) {
         Ok((version, reply, presence)) => {
             send_reply(reader.get_mut(), &reply)?;
+            if has_compression(version) {
+                reader.take_compressed();
+            }
             Ok(Some(AdmittedCaller {
                 hello,
                 version,

@@ -13,13 +13,17 @@ use std::time::{Duration, Instant};
 use synod_consensus::{GroupId, MemberId, SessionId};
 use synod_member::{Event, Level, lock};
 use synod_tls::PeerCredential;
-use synod_wire::{FrameWriter, HelloReply, Lane, PeerMessage, RefuseReason, StreamError};
+use synod_wire::{
+    Compression, FrameWriter, HelloReply, Lane, PeerMessage, RefuseReason, StreamError,
+    has_compression,
+};
 
 use super::Transport;
 use super::channel::Channel;
 use super::crowd::Source;
 use super::dial::dial;
 use super::lane_queue::{LaneEnd, LaneQueue, OpenLane, PushResult};
+use super::link_speed::{LinkSpeed, Sent};
 
 /// A peer outside the configuration that has not been connected for this time is no longer called.
 const STRANGER_LIMIT: Duration = Duration::from_secs(5);
@@ -56,6 +60,8 @@ pub(super) struct Link {
     source: Option<Source>,
     begun: Instant,
     lanes: [LaneQueue; 2],
+    /// Whether what is sent is compressed at the moment.
+    compresses: AtomicBool,
     /// How many connections the peer has open to this member.
     inbound: AtomicUsize,
     /// When the peer last closed a connection; at first, when it was found.
@@ -81,6 +87,7 @@ impl Link {
             source,
             begun: Instant::now(),
             lanes: Default::default(),
+            compresses: AtomicBool::new(false),
             inbound: AtomicUsize::new(0),
             alone_since: Mutex::new(Instant::now()),
         }
@@ -118,6 +125,11 @@ impl Link {
 
     pub(super) fn member(&self) -> MemberId {
         self.member
+    }
+
+    /// Whether what is sent to the member is compressed at the moment.
+    pub(super) fn compresses(&self) -> bool {
+        self.compresses.load(Ordering::Relaxed)
     }
 
     pub(super) fn is_ordered(&self) -> bool {
@@ -340,60 +352,118 @@ fn serve(transport: &Transport, link: &Link, lane: Lane, greeted: GreetedConnect
             connection,
         });
     }
-    let mut writer = FrameWriter::new(channel, transport.limits.of(lane));
-    if let Some(reason) = send_all(transport, link, lane, version, &mut writer) {
+    let mut sender = Sender {
+        transport,
+        link,
+        version,
+        writer: FrameWriter::new(channel, transport.limits.of(lane)),
+        // What the control lane carries is small, and must not wait.
+        speed: (lane == Lane::Bulk && has_compression(version))
+            .then(|| LinkSpeed::new(transport.compression, Instant::now())),
+    };
+    if let Some(reason) = sender.send_all(link.lane(lane)) {
         let member = link.member;
         let text = || format!("connection to member {member} ({lane:?}) broke: {reason}");
         transport.log_of_link(link, Level::Info, &reason, text);
     }
     queue.shut();
-    let _ = writer.get_ref().stream().shutdown(Shutdown::Both);
+    sender.end();
     transport.send_event(Event::LinkDown {
         member: link.member,
     });
 }
 
-/// Sends what is queued until the connection is over. Returns the reason, unless this member closed
-/// it.
-fn send_all(
-    transport: &Transport,
-    link: &Link,
-    lane: Lane,
+/// The sending end of a lane's connection.
+struct Sender<'a> {
+    transport: &'a Transport,
+    link: &'a Link,
     version: u16,
-    writer: &mut FrameWriter<Channel>,
-) -> Option<String> {
-    loop {
-        match link.lane(lane).take(writer.get_ref().stream()) {
-            Ok(_) if transport.is_isolated() => return None,
-            Ok(messages) => {
-                if let Err(error) = write_all(transport, link, writer, version, &messages) {
-                    return Some(error.to_string());
-                }
-            }
-            Err(LaneEnd::ByPeer) => return Some("it was closed at the other end".to_owned()),
-            Err(LaneEnd::GivenUp) => return None,
-        }
-    }
+    writer: FrameWriter<Channel>,
+    /// Of a lane that may compress.
+    speed: Option<LinkSpeed>,
 }
 
-fn write_all(
-    transport: &Transport,
-    link: &Link,
-    writer: &mut FrameWriter<Channel>,
-    version: u16,
-    messages: &VecDeque<PeerMessage>,
-) -> Result<(), StreamError> {
-    for message in messages.iter().filter(|m| m.is_carried_by(version)) {
-        match writer.push(version, message) {
-            Ok(()) => {}
-            Err(error @ StreamError::Io(_)) => return Err(error),
+impl Sender<'_> {
+    /// Sends what is queued until the connection is over. Returns the reason, unless this member
+    /// closed it.
+    fn send_all(&mut self, queue: &LaneQueue) -> Option<String> {
+        loop {
+            match queue.take(self.writer.get_ref().stream()) {
+                Ok(_) if self.transport.is_isolated() => return None,
+                Ok(messages) => {
+                    if let Err(error) = self.write_all(&messages) {
+                        return Some(error.to_string());
+                    }
+                }
+                Err(LaneEnd::ByPeer) => return Some("it was closed at the other end".to_owned()),
+                Err(LaneEnd::GivenUp) => return None,
+            }
+        }
+    }
+
+    fn write_all(&mut self, messages: &VecDeque<PeerMessage>) -> Result<(), StreamError> {
+        let Some(mut speed) = self.speed.take() else {
+            for message in messages {
+                self.push(message, false)?;
+            }
+            return self.writer.flush();
+        };
+        let begun = Instant::now();
+        let mut bytes = Compression::default();
+        for message in messages {
+            bytes += self.push(message, speed.compresses())?;
+        }
+        let encoded = Instant::now();
+        self.writer.flush()?;
+        let written = Instant::now();
+        let sent = Sent {
+            bytes,
+            compressing: if speed.compresses() {
+                encoded - begun
+            } else {
+                Duration::ZERO
+            },
+            writing: written - encoded,
+        };
+        self.transport.compression_totals.add(bytes);
+        speed.note(written, &sent);
+        let compresses = speed.compresses();
+        self.link.compresses.store(compresses, Ordering::Relaxed);
+        self.speed = Some(speed);
+        Ok(())
+    }
+
+    /// Queues a message, if the connection's version has it.
+    fn push(
+        &mut self,
+        message: &PeerMessage,
+        compressed: bool,
+    ) -> Result<Compression, StreamError> {
+        if !message.is_carried_by(self.version) {
+            return Ok(Compression::default());
+        }
+        let pushed = if compressed {
+            self.writer.push_compressed(self.version, message)
+        } else {
+            self.writer.push(self.version, message)
+        };
+        match pushed {
+            Err(error @ StreamError::Io(_)) => Err(error),
             // Only this message cannot be sent.
             Err(error) => {
                 let why = error.to_string();
                 let text = || format!("message not sent: {why}");
-                transport.log_of_link(link, Level::Error, &why, text);
+                self.transport
+                    .log_of_link(self.link, Level::Error, &why, text);
+                Ok(Compression::default())
             }
+            pushed => pushed,
         }
     }
-    writer.flush()
+
+    fn end(&mut self) {
+        self.link.compresses.store(false, Ordering::Relaxed);
+        // The other end may have closed it.
+        let _ = self.writer.get_ref().stream().shutdown(Shutdown::Both);
+    }
 }

@@ -11,6 +11,7 @@
 mod allowance;
 mod call_back;
 mod channel;
+mod compression_totals;
 mod crowd;
 mod dial;
 mod discovery;
@@ -19,6 +20,7 @@ mod inbound;
 mod known_peers;
 mod lane_queue;
 mod link;
+mod link_speed;
 mod log_rate_limit;
 mod network;
 mod open_connections;
@@ -48,9 +50,12 @@ use crate::threads::core::Incoming;
 use crate::threads::spawn;
 use crate::wait::{BudgetShare, ByteBudget};
 use call_back::CallBacks;
+pub use compression_totals::CompressionStatus;
+use compression_totals::CompressionTotals;
 use known_peers::{Admission, KnownPeers};
 use lane_queue::PushResult;
 use link::{Link, Target};
+pub use link_speed::CompressionChoice;
 use log_rate_limit::LogRateLimit;
 pub(crate) use network::DriverNetwork;
 use open_connections::OpenConnections;
@@ -83,6 +88,8 @@ pub(crate) struct Transport {
     inbound_budget: Arc<ByteBudget>,
     stranger_budget: Arc<ByteBudget>,
     host: Arc<dyn Host>,
+    compression: CompressionChoice,
+    compression_totals: CompressionTotals,
     known: KnownPeers,
     links: Mutex<HashMap<MemberId, Arc<Link>>>,
     call_backs: Mutex<CallBacks>,
@@ -112,6 +119,7 @@ pub(crate) struct TransportStart {
     pub(crate) events: Sender<Incoming>,
     pub(crate) inbound_budget: Arc<ByteBudget>,
     pub(crate) host: Arc<dyn Host>,
+    pub(crate) compression: CompressionChoice,
 }
 
 impl Transport {
@@ -126,12 +134,15 @@ impl Transport {
             events,
             inbound_budget,
             host,
+            compression,
         } = start;
         let transport = Arc::new(Transport {
             identity: Mutex::new(identity),
             address,
             limits: FrameLimits::default(),
             security,
+            compression,
+            compression_totals: CompressionTotals::default(),
             log_limit: Mutex::default(),
             link_log_limit: Mutex::default(),
             events,

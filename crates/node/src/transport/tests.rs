@@ -101,6 +101,7 @@ impl Peer {
             events,
             inbound_budget: Arc::new(ByteBudget::new(1 << 20)),
             host: host.clone(),
+            compression: CompressionChoice::Auto,
         });
         Peer {
             transport: transport.unwrap(),

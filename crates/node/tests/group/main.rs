@@ -6,6 +6,7 @@ mod certificates;
 mod support;
 
 mod addresses;
+mod compression;
 mod copies;
 mod crashes;
 mod duplicate_identity;

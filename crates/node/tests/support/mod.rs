@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use gate::Gate;
 use synod_node::{
-    Action, Class, DataState, DatabasePosition, Delivery, DonorRequest, GroupId, Host, KeySet,
-    KeyType, Level, Limits, LogOptions, MemberId, Node, NodeConfig, NodeError, OUR_VERSIONS,
-    Origin, OutcomeDecision, ProposalResult, Remedy, RoleName, Seqno, StartMode,
+    Action, Class, CompressionChoice, DataState, DatabasePosition, Delivery, DonorRequest, GroupId,
+    Host, KeySet, KeyType, Level, Limits, LogOptions, MemberId, Node, NodeConfig, NodeError,
+    OUR_VERSIONS, Origin, OutcomeDecision, ProposalResult, Remedy, RoleName, Seqno, StartMode,
     StateTransferEvent, Timing, TlsConfig, View,
 };
 use tempfile::TempDir;
@@ -256,6 +256,7 @@ impl Member {
             suspect: SUSPECT,
             pending_bytes: 8 << 20,
             certification_span: 100_000,
+            compression: CompressionChoice::Auto,
             wants_vote: true,
             has_data: true,
             tls: None,

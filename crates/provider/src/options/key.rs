@@ -41,6 +41,8 @@ key_type! {
     DurationKey = Kind::Duration,
     /// Name of an address.
     AddressKey = Kind::Address,
+    /// Name of a choice of words.
+    WordKey = Kind::Word(_),
     /// Name of a text.
     TextKey = Kind::Text,
 }
@@ -118,6 +120,8 @@ keys! {
     CERTIFICATION_SPAN: IntKey = "synod.certification_span";
     /// `synod.chunk_size`
     CHUNK_SIZE: IntKey = "synod.chunk_size";
+    /// `synod.compression`
+    COMPRESSION: WordKey = "synod.compression";
     /// `synod.election_timeout`
     ELECTION_TIMEOUT: DurationKey = "synod.election_timeout";
     /// `synod.heartbeat_period`

@@ -40,7 +40,7 @@ pub use timing::Period;
 pub use url::{ClusterUrl, UrlError};
 pub use value::{Kind, Value};
 
-use key::{AddressKey, BoolKey, DurationKey, IntKey, Key, TextKey};
+use key::{AddressKey, BoolKey, DurationKey, IntKey, Key, TextKey, WordKey};
 
 const RELOAD: &str = "socket.ssl_reload";
 
@@ -170,6 +170,14 @@ impl Options {
     /// A duration in milliseconds.
     pub fn duration_ms(&self, key: DurationKey) -> u64 {
         u64::try_from(self.duration(key).as_millis()).unwrap_or(u64::MAX)
+    }
+
+    /// A choice of words.
+    pub fn word(&self, key: WordKey) -> &'static str {
+        match self.value(key) {
+            Value::Word(word) => word,
+            other => unreachable!("a word has the value {other:?}"),
+        }
     }
 
     /// A text; empty if not set.

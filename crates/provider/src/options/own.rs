@@ -5,11 +5,11 @@
 
 use synod_node::{LeaderWeight, PAYLOAD_BYTES_MAX, SEGMENT_BYTES_MAX};
 
-use super::table::{DefaultValue, OptionSpec, address, bool, duration, int, text};
+use super::table::{DefaultValue, OptionSpec, address, bool, duration, int, text, word};
 use super::timing::Period;
 
 /// Synod's own options, in alphabetical order.
-pub(super) const OWN: [OptionSpec; 21] = [
+pub(super) const OWN: [OptionSpec; 22] = [
     int("synod.apply_queue_size", "64M", 1 << 20, i64::MAX)
         .dynamic()
         .unit("bytes")
@@ -29,6 +29,13 @@ pub(super) const OWN: [OptionSpec; 21] = [
         .works(
             "Actions larger than this travel and are stored in chunks of this size. Other \
              actions can pass between the chunks.",
+        ),
+    word("synod.compression", "auto", &["auto", "always", "never"])
+        .unit("auto/always/never")
+        .works(
+            "When row data and keys are compressed on their way to other members: with auto, \
+             for a member whose link is slower than the load, while more gets through with it. \
+             Use always where traffic is paid for, never to spare the processor.",
         ),
     duration("synod.election_timeout", "")
         .default(DefaultValue::Timing(Period::ElectionTimeout))

@@ -171,6 +171,14 @@ pub(super) const fn address(name: &'static str, default: &'static str) -> Option
     spec(name, default, Kind::Address, "address")
 }
 
+pub(super) const fn word(
+    name: &'static str,
+    default: &'static str,
+    words: &'static [&'static str],
+) -> OptionSpec {
+    spec(name, default, Kind::Word(words), "word")
+}
+
 pub(super) const fn text(name: &'static str, default: &'static str) -> OptionSpec {
     spec(name, default, Kind::Text, "text")
 }

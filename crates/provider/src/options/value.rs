@@ -30,6 +30,8 @@ pub enum Kind {
     Duration,
     /// `host:port`, perhaps with `tcp://` before it; or empty.
     Address,
+    /// One of these words, any case.
+    Word(&'static [&'static str]),
     /// Any text.
     Text,
 }
@@ -47,6 +49,8 @@ pub enum Value {
     Duration(Duration),
     /// See [`Kind::Address`].
     Address(Option<Address>),
+    /// See [`Kind::Word`]; as the table spells it.
+    Word(&'static str),
     /// See [`Kind::Text`].
     Text(String),
 }
@@ -60,6 +64,7 @@ pub(super) fn parse(kind: Kind, text: &str) -> Result<Value, String> {
         Kind::Duration => parse_duration(text).map(Value::Duration),
         Kind::Address if text.is_empty() => Ok(Value::Address(None)),
         Kind::Address => Address::parse(text).map(|a| Value::Address(Some(a))),
+        Kind::Word(words) => parse_word(text, words).map(Value::Word),
         Kind::Text => Ok(Value::Text(text.to_owned())),
     }
 }
@@ -70,6 +75,12 @@ fn parse_bool(text: &str) -> Result<bool, String> {
         "0" | "n" | "off" | "no" | "false" | "none" => Ok(false),
         _ => Err("expected yes or no".to_owned()),
     }
+}
+
+fn parse_word(text: &str, words: &[&'static str]) -> Result<&'static str, String> {
+    let word = words.iter().find(|word| word.eq_ignore_ascii_case(text));
+    word.copied()
+        .ok_or_else(|| format!("expected one of {}", words.join(", ")))
 }
 
 fn parse_int(text: &str) -> Result<i64, String> {

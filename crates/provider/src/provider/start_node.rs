@@ -9,7 +9,8 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use synod_node::{
-    GroupId, Limits, LogOptions, Node, NodeConfig, NodeStatus, OUR_VERSIONS, StartMode,
+    CompressionChoice, GroupId, Limits, LogOptions, Node, NodeConfig, NodeStatus, OUR_VERSIONS,
+    StartMode,
 };
 
 use super::{FIRST_SERIAL, Provider};
@@ -42,6 +43,7 @@ impl Provider {
             suspect: options.duration(key::EVS_SUSPECT_TIMEOUT),
             pending_bytes: to_usize(options.unsigned(key::MAX_PENDING_SIZE)),
             certification_span: options.unsigned(key::CERTIFICATION_SPAN),
+            compression: compression(&options),
             has_data: true,
             wants_vote: options.bool(key::VOTER),
             tls: options.tls(),
@@ -233,6 +235,15 @@ impl Patience {
             "the group was not reached within {limit:?} ({name}): is a majority of its members \
              running, and is wsrep_cluster_address right?{last_resort}"
         )
+    }
+}
+
+/// When messages to other members are compressed.
+fn compression(options: &Options) -> CompressionChoice {
+    match options.word(key::COMPRESSION) {
+        "always" => CompressionChoice::Always,
+        "never" => CompressionChoice::Never,
+        _ => CompressionChoice::Auto,
     }
 }
 

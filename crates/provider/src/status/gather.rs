@@ -4,7 +4,7 @@
 
 use std::time::Instant;
 
-use synod_node::{DatabasePosition, NodeStatus, RoleName};
+use synod_node::{CompressionStatus, DatabasePosition, MemberId, NodeStatus, RoleName};
 
 use crate::api::Gtid;
 use crate::connection::Connection;
@@ -74,11 +74,11 @@ pub(crate) fn gather(
         member: connection.own_uuid(),
         segment,
     });
-    inputs.consensus = consensus(&status);
+    inputs.consensus = consensus(&status, &node.compression());
     inputs
 }
 
-fn consensus(status: &NodeStatus) -> ConsensusStatus {
+fn consensus(status: &NodeStatus, compression: &CompressionStatus) -> ConsensusStatus {
     let role = match status.role {
         Some(RoleName::Leader) => "leader",
         Some(_) if !status.voter => "learner",
@@ -96,7 +96,18 @@ fn consensus(status: &NodeStatus) -> ConsensusStatus {
         voters: status.members.iter().filter(|m| m.voter).count() as u64,
         leader_weight: status.leader_weight.get(),
         refused_messages: status.refused_messages,
+        compression_saved_bytes: compression
+            .plain_bytes
+            .saturating_sub(compression.sent_bytes),
+        compressed_to: names_of(&compression.members, status),
     }
+}
+
+fn names_of(members: &[MemberId], status: &NodeStatus) -> String {
+    let known = status.members.iter();
+    let named = known.filter(|member| members.contains(&member.member));
+    let names: Vec<&str> = named.map(|member| member.name.as_str()).collect();
+    names.join(",")
 }
 
 fn to_i64(count: usize) -> i64 {

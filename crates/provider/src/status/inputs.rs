@@ -121,6 +121,10 @@ pub struct ConsensusStatus {
     pub leader_weight: u8,
     /// Messages refused because their senders have no right to them.
     pub refused_messages: u64,
+    /// Bytes that compression has saved since the node's start.
+    pub compression_saved_bytes: u64,
+    /// Names of the members to which messages are compressed at the moment, with commas.
+    pub compressed_to: String,
 }
 
 /// Counters since the server's start, or since the last `FLUSH STATUS`.

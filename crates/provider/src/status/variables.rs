@@ -167,7 +167,7 @@ fn signed(number: u64) -> i64 {
 }
 
 /// All variables, in the order in which they are shown.
-pub const VARIABLES: [Variable; 65] = [
+pub const VARIABLES: [Variable; 67] = [
     // Position and versions.
     Variable {
         section: Section::Position,
@@ -598,6 +598,21 @@ pub const VARIABLES: [Variable; 65] = [
         text: "Messages refused since the start, because their senders have no right to them \
          ([rights.md](rights.md)). A few are normal when members come and go; if it grows, the \
          error log names the senders.",
+    },
+    Variable {
+        section: Section::Own,
+        name: "synod_compressed_to",
+        reading: Reading::Text(|s| s.consensus.compressed_to.clone()),
+        text: "Names of the members to which messages are compressed at the moment \
+         (`synod.compression`), separated by commas. With `auto`, a member here has a link that is \
+         slower than the load.",
+    },
+    Variable {
+        section: Section::Own,
+        name: "synod_compression_saved_bytes",
+        reading: Reading::Int(|s| signed(s.consensus.compression_saved_bytes)),
+        text: "Bytes that compression has kept off the network since this server connected, over \
+         all members. Zero if no link was slow.",
     },
 ];
 

@@ -20,6 +20,7 @@ fn extremes(spec: &OptionSpec) -> Vec<String> {
             let longest = format!("PT{}S", u64::MAX);
             vec!["PT0S".to_owned(), "PT1H".to_owned(), longest]
         }
+        Kind::Word(words) => words.iter().map(ToString::to_string).collect(),
         Kind::Bool | Kind::Real { .. } | Kind::Address | Kind::Text => Vec::new(),
     }
 }

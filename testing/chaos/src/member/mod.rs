@@ -14,8 +14,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use synod_node::{
-    DatabasePosition, GroupId, Limits, LogOptions, Node, NodeConfig, OUR_VERSIONS, Seqno,
-    StartMode, Timing,
+    CompressionChoice, DatabasePosition, GroupId, Limits, LogOptions, Node, NodeConfig,
+    OUR_VERSIONS, Seqno, StartMode, Timing,
 };
 
 use crate::database::Database;
@@ -148,6 +148,7 @@ fn config(options: &Options, log_dir: PathBuf, database: DatabasePosition) -> No
         suspect: Duration::from_secs(2),
         pending_bytes: 8 << 20,
         certification_span: 100_000,
+        compression: CompressionChoice::Auto,
         has_data: true,
         wants_vote: true,
         database,
