@@ -39,6 +39,13 @@ impl Snapshots {
     }
 }
 
+impl Snapshot {
+    /// The position held.
+    pub fn seqno(&self) -> Seqno {
+        self.seqno
+    }
+}
+
 impl Drop for Snapshot {
     fn drop(&mut self) {
         let mut held = lock(&self.all.held);

@@ -87,25 +87,44 @@ impl Node {
     /// Proposes an action to the group. Waits while too many bytes of this member's actions have no
     /// result yet ([`NodeConfig::pending_bytes`]).
     pub fn submit(&self, action: &Action) -> Arc<Pending> {
-        self.submit_with(action, WaitPolicy::default())
+        self.submit_with(action, WaitPolicy::default(), || Seqno(action.last_seen))
     }
 
-    /// As [`Node::submit`], with another policy of waiting for the result.
-    pub fn submit_with(&self, action: &Action, policy: WaitPolicy) -> Arc<Pending> {
+    /// As [`Node::submit`], with another policy of waiting for the result. `last_seen` is asked for
+    /// the action's snapshot position as late as possible: when its last piece is made. It must be
+    /// at or above what [`Node::set_applied`] was told before.
+    pub fn submit_with(
+        &self,
+        action: &Action,
+        policy: WaitPolicy,
+        last_seen: impl FnOnce() -> Seqno,
+    ) -> Arc<Pending> {
         let pending = Arc::new(Pending::new(self.shared.epoch().clone(), policy));
         let epoch = self.shared.epoch().load(Ordering::Acquire);
-        let snapshot = self.shared.hold_snapshot(Seqno(action.last_seen));
         let number = self.next_action.fetch_add(1, Ordering::Relaxed);
-        for piece in split_into_chunks(action, epoch, self.config.chunk_bytes, number) {
-            if pending.result().is_some() {
-                break;
-            }
-            self.submit_piece(piece, &pending, &snapshot);
+        let mut pieces = split_into_chunks(action, epoch, self.config.chunk_bytes, number);
+        while !pieces.is_at_last() {
+            let Some(chunk) = pieces.next().filter(|_| pending.result().is_none()) else {
+                return pending;
+            };
+            self.submit_piece(chunk, &pending, None);
+        }
+        let snapshot = self.hold_snapshot(last_seen);
+        pieces.see(snapshot.seqno());
+        if let Some(last) = pieces.next().filter(|_| pending.result().is_none()) {
+            self.submit_piece(last, &pending, Some(snapshot));
         }
         pending
     }
 
-    fn submit_piece(&self, piece: Piece, pending: &Arc<Pending>, snapshot: &Arc<Snapshot>) {
+    /// Asks for a snapshot position and holds it. Something at or below the answer is held before,
+    /// so that no report of this member lets the group forget what is after the answer.
+    fn hold_snapshot(&self, last_seen: impl FnOnce() -> Seqno) -> Arc<Snapshot> {
+        let _meanwhile = self.shared.hold_snapshot(self.shared.applied());
+        self.shared.hold_snapshot(last_seen())
+    }
+
+    fn submit_piece(&self, piece: Piece, pending: &Arc<Pending>, snapshot: Option<Arc<Snapshot>>) {
         let (kind, payload) = piece.into_proposal();
         let waiter = Waiter::new(pending.clone());
         // Large actions leave room for small ones.
@@ -119,7 +138,7 @@ impl Node {
                 kind,
                 payload,
                 waiter,
-                snapshot: snapshot.clone(),
+                snapshot,
                 held: Some(Box::new(BudgetShare::of(budget.clone(), bytes))),
             };
             // If it is dropped on its way, the wait ends.

@@ -29,8 +29,8 @@ pub struct Submission {
     pub payload: Bytes,
     /// The client that waits for the action; with every piece, so that a lost chunk ends the wait.
     pub waiter: Waiter,
-    /// The snapshot that the reads of the action are based on; with every piece.
-    pub snapshot: Arc<Snapshot>,
+    /// Holds the action's snapshot position, which is in its last piece; `None` with a chunk.
+    pub snapshot: Option<Arc<Snapshot>>,
     /// Anything that the host wants kept as long as the piece is on its way.
     pub held: Option<Box<dyn Any + Send>>,
 }

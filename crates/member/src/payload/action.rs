@@ -15,7 +15,7 @@
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use synod_certify::{Class, KeySet};
-use synod_consensus::EntryKind;
+use synod_consensus::{EntryKind, Seqno};
 use synod_log::PAYLOAD_BYTES_MAX;
 
 use super::version::Versions;
@@ -36,8 +36,8 @@ pub struct Action {
     pub class: Class,
     /// The keys that it touches.
     pub keys: KeySet,
-    /// Snapshot position: everything up to this seqno was applied at the origin when the action was
-    /// handed over.
+    /// Snapshot position: what was ordered up to this seqno cannot conflict with the action, because
+    /// the origin's locks have kept them apart. See [`ChunkSplitter::see`].
     pub last_seen: i64,
     /// Data for the hosts that apply it.
     pub data: Bytes,
@@ -277,6 +277,24 @@ pub struct ChunkSplitter {
     chunk_bytes: usize,
 }
 
+impl ChunkSplitter {
+    /// Whether the next piece is the last one, which carries the snapshot position.
+    pub fn is_at_last(&self) -> bool {
+        self.rest.as_ref().is_some_and(|rest| {
+            let half = self.chunk_bytes / 2;
+            rest.action_no == 0 || (rest.keys.len() <= half && rest.data.len() <= half)
+        })
+    }
+
+    /// Replaces the snapshot position. The later it is asked for, the fewer actions come between it
+    /// and the action's place, so this is for the moment before the last piece is made.
+    pub fn see(&mut self, last_seen: Seqno) {
+        if let Some(rest) = &mut self.rest {
+            rest.last_seen = last_seen.0;
+        }
+    }
+}
+
 impl Iterator for ChunkSplitter {
     type Item = Piece;
 
@@ -366,6 +384,23 @@ mod tests {
         }
         assert_eq!(data, action.data);
         assert_eq!(keys, action.keys.encode());
+    }
+
+    #[test]
+    fn snapshot_position_is_the_one_set_before_the_last_piece() {
+        for data_len in [100, 10_000] {
+            let action = action(data_len);
+            let mut pieces = split_into_chunks(&action, 3, 1000, 11);
+            while !pieces.is_at_last() {
+                assert!(matches!(pieces.next(), Some(Piece::Chunk(_))));
+            }
+            pieces.see(Seqno(9));
+            let Some(Piece::Last(payload)) = pieces.next() else {
+                panic!("it was announced as the last one");
+            };
+            assert_eq!(ActionPiece::decode(payload).unwrap().last_seen, 9);
+            assert!(pieces.next().is_none() && !pieces.is_at_last());
+        }
     }
 
     #[test]

@@ -210,7 +210,9 @@ fn losing_the_quorum_ends_what_is_pending_and_its_return_restores_the_group() {
     let patient = {
         let member = &group.members[survivor];
         let action = crate::support::action("p", member.last(), "patient");
-        member.node().submit_with(&action, WaitPolicy::UntilKnown)
+        member
+            .node()
+            .submit_with(&action, WaitPolicy::UntilKnown, || member.last())
     };
     group.members[survivor]
         .host

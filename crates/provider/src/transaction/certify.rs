@@ -6,7 +6,7 @@
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use synod_node::{Action, Class, ProposalResult, WaitResult};
+use synod_node::{Action, Class, ProposalResult, Seqno, WaitResult};
 
 use crate::api::{CertifyOutcome, LogLevel, Status, TrxHandle, TrxMeta, WsFlags};
 use crate::connection::Connection;
@@ -41,7 +41,8 @@ impl Connection {
             return outcome(Status::ConnFail);
         };
         let submitted = Instant::now();
-        let pending = node.submit_with(&action, streaming::wait_policy(&transaction.lock()));
+        let policy = streaming::wait_policy(&transaction.lock());
+        let pending = node.submit_with(&action, policy, || Seqno(self.sequencer.left()));
         let is_fragment = {
             let mut gathered = transaction.lock();
             gathered.submitted = action.data;
@@ -150,6 +151,13 @@ impl Connection {
 
     /// The transaction as it travels. From here on it is in flight, until its release.
     ///
+    /// Its snapshot position is set again when its last piece is sent. That is what has left the
+    /// order, not what is released: a client that waited for a row gets it when the one before
+    /// commits in the engine, which is before its release. No action that has left can be one that
+    /// this transaction has not seen: where both change a row, or insert the same key, the one that
+    /// had the lock first is finished, or was to be aborted before this point. An abort from here on
+    /// waits for this transaction's fate, so its aborter does not leave.
+    ///
     /// # Errors
     /// It was aborted before it got here, is too large, or nothing can be proposed at present.
     fn make_action(
@@ -158,7 +166,6 @@ impl Connection {
         transaction: &Transaction,
         flags: WsFlags,
     ) -> Result<Action, Status> {
-        let last_seen = self.sequencer.released();
         let mut gathered = transaction.lock();
         if gathered.must_abort || self.has_lost(&gathered) {
             return Err(Status::TrxFail);
@@ -197,7 +204,7 @@ impl Connection {
         Ok(Action {
             class: Class::WriteSet { pa_unsafe },
             keys,
-            last_seen,
+            last_seen: self.sequencer.left(),
             data,
         })
     }

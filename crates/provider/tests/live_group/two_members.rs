@@ -121,6 +121,31 @@ fn conflict_is_refused_without_a_place_in_the_order() {
     );
 }
 
+/// The applier has committed the row in the engine. Its bookkeeping waits for another client's.
+#[test]
+fn client_that_got_a_row_after_an_applier_does_not_conflict_with_it() {
+    let (one, two) = pair(2);
+    let mut slow = two.begin("slow");
+    assert_eq!((slow.certify(), slow.enter(), slow.leave()), (0, 0, 0));
+    let before = one.write("contended");
+    let mut next = two.begin("next");
+    assert_eq!((next.certify(), next.enter()), (0, 0));
+    assert_eq!(
+        next.seqno(),
+        before + 1,
+        "the row before it has left the order"
+    );
+    assert!(two.inner.last_committed().seqno < before);
+    let mut after = two.begin("contended");
+    assert_eq!(after.certify(), WSREP_OK);
+    slow.release();
+    assert_eq!(next.leave(), WSREP_OK);
+    next.release();
+    assert_eq!((after.enter(), after.leave()), (0, 0));
+    after.release();
+    one.wait_applied("contended");
+}
+
 #[test]
 fn applier_aborts_a_local_transaction_that_is_ordered_later() {
     let (one, two) = pair(2);

@@ -210,7 +210,7 @@ impl World {
                 kind,
                 payload,
                 waiter: Waiter::new(known.caller.clone()),
-                snapshot: known.snapshot.clone(),
+                snapshot: Some(known.snapshot.clone()),
                 held: None,
             };
             let waits = known.is_hesitant && !known.rest.is_empty();

@@ -40,7 +40,7 @@ pub(super) struct Submitted {
     is_sent: bool,
     pub(super) waiter: Waiter,
     /// Held as long as the proposal is on its way.
-    _held: (Arc<Snapshot>, Option<Box<dyn Any + Send>>),
+    _held: (Option<Arc<Snapshot>>, Option<Box<dyn Any + Send>>),
 }
 
 /// A proposal to send.
@@ -310,7 +310,7 @@ mod tests {
             kind: EntryKind::Action,
             payload: Bytes::from_static(b"payload"),
             waiter: Waiter::new(Arc::new(Waiting(policy))),
-            snapshot: Arc::new(Snapshots::default()).hold(Seqno(0)),
+            snapshot: Some(Arc::new(Snapshots::default()).hold(Seqno(0))),
             held: None,
         }
     }

@@ -59,6 +59,8 @@ pub(crate) struct Sequencer {
     paused: Condvar,
     /// A copy of the state's, to be read without its lock.
     released: AtomicI64,
+    /// As `released`; never behind it.
+    left: AtomicI64,
     /// See [`Sequencer::alone`].
     alone: AtomicI64,
     queue_bytes_max: AtomicUsize,
@@ -72,6 +74,7 @@ impl Sequencer {
             room: Condvar::new(),
             paused: Condvar::new(),
             released: AtomicI64::new(position),
+            left: AtomicI64::new(position),
             alone: AtomicI64::new(position),
             queue_bytes_max: AtomicUsize::new(queue_bytes_max),
         }
@@ -133,6 +136,7 @@ impl Sequencer {
             "the order is moved while something is under way"
         );
         state.set_position(position);
+        self.left.store(position, Ordering::Release);
         self.released.store(position, Ordering::Release);
     }
 
@@ -141,9 +145,11 @@ impl Sequencer {
         self.released.load(Ordering::Acquire)
     }
 
-    /// Everything up to here has left the order.
+    /// Everything up to here has left the order, so its rows have been changed here under their
+    /// locks: a local transaction that holds one of these locks now got it after that, or is marked
+    /// to be aborted.
     pub(crate) fn left(&self) -> i64 {
-        self.lock().left
+        self.left.load(Ordering::Acquire)
     }
 
     /// Waits for the turn of `seqno`. `interrupt`: a flag that [`Sequencer::interrupt`] sets.
@@ -246,6 +252,7 @@ impl Sequencer {
     /// After something has left the order, or may enter it again.
     fn move_on(&self, state: &mut State) {
         state.wake_next();
+        self.left.store(state.left, Ordering::Release);
         self.released.store(state.released, Ordering::Release);
         self.wake_pauses(state);
     }
