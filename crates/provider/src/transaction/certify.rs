@@ -14,8 +14,10 @@ use crate::transaction::streaming;
 use crate::transaction::write_set::WriteSet;
 use crate::transaction::{Gathered, Phase, Transaction};
 
-/// How long a transaction waits for an action that it conflicts with. It holds locks meanwhile.
-const CONFLICT_WAIT: Duration = Duration::from_millis(100);
+/// How long a transaction waits, with its locks, for a statement that executes alone.
+const ALONE_WAIT: Duration = Duration::from_millis(100);
+/// How long a refused transaction waits, without locks, for what it has lost to.
+const REFUSED_WAIT: Duration = Duration::from_secs(3);
 
 impl Connection {
     /// Has the group order a transaction, or a fragment of one.
@@ -29,7 +31,7 @@ impl Connection {
         // Nothing new leaves a paused server: it could not take its place, and what others order
         // meanwhile would only make it a conflict.
         self.sequencer.wait_resumed(&transaction.interrupted);
-        self.wait_for_conflicting_action(self.sequencer.alone(), &transaction);
+        self.wait_for_statement_alone(&transaction);
         let action = match self.make_action(conn, &transaction, flags) {
             Ok(action) => action,
             Err(status) => {
@@ -66,21 +68,45 @@ impl Connection {
         self.certified(&transaction, result)
     }
 
-    /// Spares a client a deadlock error where a short wait can:
-    ///
-    /// - Before a transaction is sent, for a statement that executes alone. It may have let go of
-    ///   its locks, so that the transaction got them, while it is not released: to the group, the
-    ///   transaction would be older than it. Nothing else commits during such a statement anyway.
-    /// - After it was refused, for what it is in conflict with: the verdict may come sooner than
-    ///   that. A retry before it (`wsrep_retry_autocommit`) would only be refused again, or
-    ///   aborted.
-    ///
-    /// An action that needs the transaction's locks meanwhile aborts it.
-    fn wait_for_conflicting_action(&self, seqno: i64, transaction: &Transaction) {
-        let deadline = Instant::now() + CONFLICT_WAIT;
+    /// Spares a client a deadlock error where a short wait can: a statement that executes alone may
+    /// have let go of its locks, so that the transaction got them, while it has not left the order.
+    /// To the group, the transaction would be older than it. Nothing else commits during such a
+    /// statement anyway. An action that needs the transaction's locks meanwhile aborts it.
+    fn wait_for_statement_alone(&self, transaction: &Transaction) {
+        let (alone, deadline) = (self.sequencer.alone(), Instant::now() + ALONE_WAIT);
         let interrupted = &transaction.interrupted;
         self.sequencer
-            .wait_released_unless(seqno, Some(deadline), interrupted);
+            .wait_left_unless(alone, Some(deadline), interrupted);
+    }
+
+    /// Waits for what a refused transaction has lost to. Until that has left the order here, a
+    /// retry would only be refused again, or aborted, and would keep appliers busy meanwhile. The
+    /// server does not let know whether it repeats the statement itself (`wsrep_retry_autocommit`)
+    /// or answers error 1213, after which the client repeats its transaction: either gains.
+    ///
+    /// Called when the server has rolled the transaction back: it holds no locks.
+    pub(super) fn wait_for_winner(&self, transaction: &Transaction) {
+        let Some(winner) = transaction.lock().lost_to.take() else {
+            return;
+        };
+        let deadline = Instant::now() + REFUSED_WAIT;
+        let interrupted = &transaction.interrupted;
+        self.sequencer
+            .wait_left_unless(winner, Some(deadline), interrupted);
+    }
+
+    /// The position that a refused transaction has to see before its retry can succeed.
+    fn winner_over(&self, result: ProposalResult) -> Option<i64> {
+        match result {
+            ProposalResult::Conflict { with } => Some(with.0),
+            // The history begins somewhere before this.
+            ProposalResult::TooOld => self.node().map(|node| node.commit_seqno().0),
+            ProposalResult::Ordered { .. }
+            | ProposalResult::GivenUp
+            | ProposalResult::Rejected
+            | ProposalResult::Unknown
+            | ProposalResult::NotProposed => None,
+        }
     }
 
     /// Notes how long an action took from `submitted` until now, if it was ordered.
@@ -114,15 +140,12 @@ impl Connection {
         gathered.phase = Phase::Failed;
         let conn = gathered.conn;
         let is_streamed = gathered.stream.is_some();
-        let bf_abort_requested = gathered.must_abort;
+        if !gathered.must_abort {
+            gathered.lost_to = self.winner_over(result);
+        }
         drop(gathered);
         if is_streamed && result == ProposalResult::Unknown {
             self.fail_unknown_stream_commit(transaction.trx_id);
-        }
-        if let ProposalResult::Conflict { with } = result
-            && !bf_abort_requested
-        {
-            self.wait_for_conflicting_action(with.0, transaction);
         }
         outcome(self.refused(transaction.trx_id, conn, result))
     }

@@ -109,6 +109,7 @@ impl Connection {
             self.finish_transaction(&transaction, phase);
             self.end_flight();
         }
+        self.wait_for_winner(&transaction);
         self.shared.transactions.remove(handle);
         Status::Ok
     }

@@ -84,6 +84,8 @@ pub(crate) struct Gathered {
     pub(crate) depends_on: i64,
     /// An action of higher priority has requested its abort (BF abort).
     pub(crate) must_abort: bool,
+    /// It was refused, and its retry cannot win before this seqno has left the order here.
+    pub(crate) lost_to: Option<i64>,
     /// Serial number of the connection it was submitted on; its place in the order means nothing to
     /// any other.
     pub(crate) serial: Option<u64>,
@@ -123,6 +125,7 @@ impl Transaction {
                 conn: u64::MAX,
                 depends_on: -1,
                 must_abort: false,
+                lost_to: None,
                 serial: None,
                 stream: None,
             }),

@@ -122,28 +122,65 @@ fn victim_that_is_ordered_before_its_aborter_stays() {
     assert_eq!(outcome.status, Status::Ok);
 }
 
-#[test]
-fn refused_transaction_waits_for_what_it_conflicts_with_until_that_needs_it_gone() {
-    let connection = Arc::new(connection());
-    let (_, transaction, _) = certifying(&connection);
-    let refused = {
-        let (connection, transaction) = (connection.clone(), transaction.clone());
-        std::thread::spawn(move || {
-            let with = synod_node::Seqno(i64::MAX);
-            let result = ProposalResult::Conflict { with };
-            connection.certified(&transaction, result).status
-        })
-    };
-    while !matches!(transaction.lock().phase, Phase::Failed) {
+/// The client of a transaction that lost to the action at `with`, in its release.
+fn releasing_loser(
+    connection: &Arc<Connection>,
+    result: ProposalResult,
+) -> (Arc<Transaction>, std::thread::JoinHandle<i64>) {
+    let (mut handle, transaction, _) = certifying(connection);
+    assert_eq!(
+        connection.certified(&transaction, result).status,
+        Status::TrxFail
+    );
+    let client = connection.clone();
+    let released = std::thread::spawn(move || {
+        client.release_transaction(&mut handle);
+        client.sequencer.left()
+    });
+    while connection.sequencer.position_waiters() == 0 {
         std::thread::yield_now();
     }
+    (transaction, released)
+}
+
+fn conflict(with: i64) -> ProposalResult {
+    ProposalResult::Conflict {
+        with: synod_node::Seqno(with),
+    }
+}
+
+#[test]
+fn refused_transaction_waits_in_its_release_until_the_winner_has_left_the_order() {
+    let connection = Arc::new(connection());
+    let (_, released) = releasing_loser(&connection, conflict(6));
+    connection.sequencer.enter(6, None);
+    connection.sequencer.leave(6);
+    assert_eq!(released.join().unwrap(), 6);
+}
+
+#[test]
+fn wait_for_the_winner_ends_with_an_abort_or_with_the_order() {
+    let connection = Arc::new(connection());
+    let (transaction, released) = releasing_loser(&connection, conflict(i64::MAX));
     assert_eq!(answer(connection.abort(9, TRX)), (Status::NotAllowed, -1));
-    assert_eq!(refused.join().unwrap(), Status::TrxFail);
-    assert!(
-        transaction
-            .interrupted
-            .load(std::sync::atomic::Ordering::Acquire)
-    );
+    assert_eq!(released.join().unwrap(), 5);
+    let interrupted = &transaction.interrupted;
+    assert!(interrupted.load(std::sync::atomic::Ordering::Acquire));
+
+    let (_, released) = releasing_loser(&connection, conflict(i64::MAX));
+    connection.sequencer.abort();
+    assert_eq!(released.join().unwrap(), 5);
+}
+
+#[test]
+fn refused_victim_does_not_wait_for_its_aborter() {
+    let connection = Arc::new(connection());
+    let (mut handle, transaction, _) = certifying(&connection);
+    connection.abort(9, TRX);
+    let outcome = connection.certified(&transaction, conflict(i64::MAX));
+    assert_eq!(outcome.status, Status::TrxFail);
+    assert_eq!(transaction.lock().lost_to, None);
+    connection.release_transaction(&mut handle);
 }
 
 #[test]

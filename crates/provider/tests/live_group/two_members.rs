@@ -111,8 +111,8 @@ fn conflict_is_refused_without_a_place_in_the_order() {
         "cert.log_conflicts"
     );
     assert_eq!(two.status("local_cert_failures"), "1");
-    loser.release();
     go.send(()).unwrap();
+    loser.release();
     two.wait_applied("contended");
     assert_eq!(
         two.write("next"),

@@ -37,7 +37,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use state::{Course, State};
+use state::{Course, Milestone, State};
 
 /// How a wait ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -277,29 +277,43 @@ impl Sequencer {
         deadline: Option<Instant>,
         interrupt: &AtomicBool,
     ) -> bool {
-        if self.released() >= seqno {
-            return true;
-        }
+        self.released() >= seqno || self.wait_for(Milestone::Released, seqno, deadline, interrupt)
+    }
+
+    /// As [`Sequencer::wait_released_unless`], until everything up to `seqno` has left the order.
+    pub(crate) fn wait_left_unless(
+        &self,
+        seqno: i64,
+        deadline: Option<Instant>,
+        interrupt: &AtomicBool,
+    ) -> bool {
+        self.left() >= seqno || self.wait_for(Milestone::Left, seqno, deadline, interrupt)
+    }
+
+    fn wait_for(
+        &self,
+        milestone: Milestone,
+        seqno: i64,
+        deadline: Option<Instant>,
+        interrupt: &AtomicBool,
+    ) -> bool {
         let mut state = self.lock();
         let ticket = state.next_ticket();
         let reached = loop {
-            if state.released >= seqno {
+            if state.reached(milestone) >= seqno {
                 break true;
             }
             let late = deadline.is_some_and(|at| Instant::now() >= at);
             if late || interrupt.load(Ordering::Acquire) || state.never_released(seqno) {
                 break false;
             }
-            let waiter = state
-                .release_waiters
-                .entry((seqno, ticket))
-                .or_default()
-                .clone();
+            let waiters = state.waiters(milestone);
+            let waiter = waiters.entry((seqno, ticket)).or_default().clone();
             drop(state);
             waiter.wait_until(deadline);
             state = self.lock();
         };
-        state.release_waiters.remove(&(seqno, ticket));
+        state.waiters(milestone).remove(&(seqno, ticket));
         reached
     }
 
@@ -329,14 +343,21 @@ impl Sequencer {
         }
     }
 
-    /// Ends the waits with this flag for a release, or for the end of a pause.
+    /// Ends the waits with this flag: for a release, for what has to leave, or for the end of a
+    /// pause.
     pub(crate) fn interrupt_waits(&self, flag: &AtomicBool) {
         let state = self.lock();
         flag.store(true, Ordering::Release);
-        for waiter in state.release_waiters.values() {
+        for waiter in state.position_waiters() {
             waiter.wake();
         }
         self.wake_pauses(&state);
+    }
+
+    /// How many threads wait for an action to be released, or to leave the order.
+    #[cfg(test)]
+    pub(crate) fn position_waiters(&self) -> usize {
+        self.lock().position_waiters().count()
     }
 
     /// Ends a pause.

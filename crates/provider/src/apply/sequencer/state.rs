@@ -23,6 +23,18 @@ pub(super) enum Course {
     Aborted,
 }
 
+/// What threads wait for an action to reach.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Milestone {
+    /// It has left the order, and everything before it.
+    Left,
+    /// It is finished, and everything before it.
+    Released,
+}
+
+/// Threads that wait for a milestone, by the seqno waited for and a number of their own.
+type PositionWaiters = BTreeMap<(i64, u64), Gate>;
+
 /// Everything that the sequencer's lock guards.
 ///
 /// ```text
@@ -39,8 +51,8 @@ pub(super) struct State {
     pub(super) entered: i64,
     /// Who waits to enter; one thread per seqno.
     pub(super) enter_waiters: HashMap<i64, Gate>,
-    /// Who waits for a release, by the seqno waited for.
-    pub(super) release_waiters: BTreeMap<(i64, u64), Gate>,
+    pub(super) leave_waiters: PositionWaiters,
+    pub(super) release_waiters: PositionWaiters,
     tickets: u64,
     /// Nothing after this may begin.
     pub(super) pause_at: Option<i64>,
@@ -75,6 +87,7 @@ impl State {
             left: position,
             entered: position,
             enter_waiters: HashMap::new(),
+            leave_waiters: BTreeMap::new(),
             release_waiters: BTreeMap::new(),
             tickets: 0,
             pause_at: None,
@@ -109,6 +122,28 @@ impl State {
             && self.running.is_empty()
             && self.locals.is_empty()
             && self.void.is_empty()
+    }
+
+    /// The highest seqno that has reached it, with everything before.
+    pub(super) fn reached(&self, milestone: Milestone) -> i64 {
+        match milestone {
+            Milestone::Left => self.left,
+            Milestone::Released => self.released,
+        }
+    }
+
+    pub(super) fn waiters(&mut self, milestone: Milestone) -> &mut PositionWaiters {
+        match milestone {
+            Milestone::Left => &mut self.leave_waiters,
+            Milestone::Released => &mut self.release_waiters,
+        }
+    }
+
+    /// All who wait for a milestone.
+    pub(super) fn position_waiters(&self) -> impl Iterator<Item = &Gate> {
+        self.leave_waiters
+            .values()
+            .chain(self.release_waiters.values())
     }
 
     pub(super) fn next_ticket(&mut self) -> u64 {
@@ -173,6 +208,7 @@ impl State {
         if let Some(gate) = self.enter_waiters.get(&(self.left + 1)) {
             gate.wake();
         }
+        self.wake_waiters(Milestone::Left);
     }
 
     pub(super) fn release(&mut self, seqno: i64) {
@@ -184,7 +220,7 @@ impl State {
             self.released = seqno;
             self.close_gap();
             self.queue.released(self.released);
-            self.wake_release_waiters();
+            self.wake_waiters(Milestone::Released);
         } else {
             self.released_ahead.insert(seqno);
         }
@@ -198,9 +234,10 @@ impl State {
         }
     }
 
-    fn wake_release_waiters(&mut self) {
-        while let Some(first) = self.release_waiters.first_entry() {
-            if first.key().0 > self.released {
+    fn wake_waiters(&mut self, milestone: Milestone) {
+        let reached = self.reached(milestone);
+        while let Some(first) = self.waiters(milestone).first_entry() {
+            if first.key().0 > reached {
                 break;
             }
             first.remove().wake();
@@ -220,11 +257,7 @@ impl State {
 
     /// Everyone looks again.
     pub(super) fn wake_all(&mut self) {
-        for gate in self
-            .enter_waiters
-            .values()
-            .chain(self.release_waiters.values())
-        {
+        for gate in self.enter_waiters.values().chain(self.position_waiters()) {
             gate.wake();
         }
         for gate in self.idle.drain(..) {
