@@ -292,6 +292,7 @@ impl Core {
             } => {
                 self.handle_heartbeat_reply(from, sent_at, read_round, promised_us);
             }
+            Body::CommitNotice { commit } => self.handle_commit_notice(from, commit),
             Body::InstallBase { base, sent_at } => self.handle_install_base(from, base, sent_at),
             Body::TimeoutNow => self.handle_timeout_now(from),
             Body::Read { id } => self.handle_read(from, id),

@@ -102,6 +102,7 @@
 //!   the entry before those sent.
 //! - [`Body::Heartbeat`]: the leader is alive; carries the commit index and the latest read round.
 //! - [`Body::HeartbeatReply`]: echoes the heartbeat; renews the lease and confirms the read round.
+//! - [`Body::CommitNotice`]: the commit index has risen, and no append carries it. No answer.
 //! - [`Body::InstallBase`]: the leader orders a member to begin its log at a committed position.
 //! - [`Body::TimeoutNow`]: the leader orders a voter to become a candidate (leader transfer).
 //! - [`Body::Read`]: a member asks the leader for the group's position.

@@ -53,7 +53,7 @@ pub enum Body {
     AppendReply(AppendReply),
     /// Proof that the leader is alive; carries the commit index and the read round.
     Heartbeat {
-        /// Leader's commit index, at most the receiver's match index.
+        /// Leader's commit index, as far as the receiver is expected to hold the log.
         commit: LogIndex,
         /// Sender's clock when it sent this; the reply echoes it. The lease starts here.
         sent_at: Time,
@@ -69,6 +69,12 @@ pub enum Body {
         /// For how long the sender of this reply votes for no other leader, in microseconds of its
         /// clock from when it received the heartbeat. Zero: it promises nothing.
         promised_us: u64,
+    },
+    /// The leader's commit index has risen, and no append carries it. Asks for no answer: if it is
+    /// lost, the next heartbeat makes up for it.
+    CommitNotice {
+        /// Leader's commit index, as far as the receiver is expected to hold the log.
+        commit: LogIndex,
     },
     /// Orders the receiver to start its log at a base. The receiver lacks entries that the leader
     /// has purged, or is new and need not have them.

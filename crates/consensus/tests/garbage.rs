@@ -82,7 +82,7 @@ fn body(rng: &mut SmallRng, last: EntryId) -> Body {
         LogIndex(number(rng)),
         Time(number(rng).saturating_mul(1000) % 5_000_000),
     );
-    match rng.random_range(0..13) {
+    match rng.random_range(0..14) {
         0 => Body::PreVote {
             last: entry_id(rng),
         },
@@ -151,6 +151,7 @@ fn body(rng: &mut SmallRng, last: EntryId) -> Body {
         }
         10 => Body::TimeoutNow,
         11 => Body::Read { id: number(rng) },
+        12 => Body::CommitNotice { commit: index },
         _ => Body::ReadReply {
             id: number(rng),
             index,

@@ -11,7 +11,7 @@ use synod_consensus::{
 use crate::codec::{Reader, Writer};
 use crate::error::{DecodeError, EncodeError};
 use crate::member_codec::{read_config_at, write_config_at};
-use crate::version::VERSION_2;
+use crate::version::{VERSION_2, VERSION_3};
 
 /// Bytes of an entry header.
 const ENTRY_BYTES: usize = 65;
@@ -33,6 +33,7 @@ mod code {
     pub(super) const TIMEOUT_NOW: u8 = 11;
     pub(super) const READ: u8 = 12;
     pub(super) const READ_REPLY: u8 = 13;
+    pub(super) const COMMIT_NOTICE: u8 = 14;
 }
 
 pub(crate) fn write_message(w: &mut Writer, message: &Message) -> Result<(), EncodeError> {
@@ -76,12 +77,7 @@ fn write_body(w: &mut Writer, body: &Body) -> Result<(), EncodeError> {
             commit,
             sent_at,
             read_round,
-        } => {
-            w.u8(code::HEARTBEAT);
-            w.u64(commit.0);
-            w.u64(sent_at.0);
-            w.u64(*read_round);
-        }
+        } => write_heartbeat(w, *commit, *sent_at, *read_round),
         Body::HeartbeatReply {
             sent_at,
             read_round,
@@ -94,6 +90,13 @@ fn write_body(w: &mut Writer, body: &Body) -> Result<(), EncodeError> {
                 w.u64(*promised_us);
             }
         }
+        Body::CommitNotice { commit } if w.version() >= VERSION_3 => {
+            w.u8(code::COMMIT_NOTICE);
+            w.u64(commit.0);
+        }
+        // Older programs know no notice. The answer to a heartbeat of time zero renews no lease,
+        // and confirms no round of reads.
+        Body::CommitNotice { commit } => write_heartbeat(w, *commit, Time(0), 0),
         Body::InstallBase { base, sent_at } => {
             w.u8(code::INSTALL_BASE);
             write_entry_id(w, base.last);
@@ -154,6 +157,9 @@ fn read_body(r: &mut Reader) -> Result<Body, DecodeError> {
             read_round: r.u64()?,
             promised_us: read_promise(r)?,
         },
+        code::COMMIT_NOTICE if r.version() >= VERSION_3 => Body::CommitNotice {
+            commit: LogIndex(r.u64()?),
+        },
         code::INSTALL_BASE => {
             let last = read_entry_id(r)?;
             let seqno = Seqno(r.i64()?);
@@ -190,6 +196,13 @@ fn read_promise(r: &mut Reader) -> Result<u64, DecodeError> {
         return Ok(0);
     }
     r.u64()
+}
+
+fn write_heartbeat(w: &mut Writer, commit: LogIndex, sent_at: Time, read_round: u64) {
+    w.u8(code::HEARTBEAT);
+    w.u64(commit.0);
+    w.u64(sent_at.0);
+    w.u64(read_round);
 }
 
 fn write_append(w: &mut Writer, append: &Append) -> Result<(), EncodeError> {

@@ -8,7 +8,7 @@ use synod_consensus::VersionRange;
 /// First version whose configurations name certificates, and whose heartbeat replies promise.
 pub(crate) const VERSION_2: u16 = 2;
 
-/// First version whose frames may be compressed.
+/// First version whose frames may be compressed, and with commit notices.
 pub(crate) const VERSION_3: u16 = 3;
 
 /// The versions that this program speaks.

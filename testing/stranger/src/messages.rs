@@ -86,6 +86,7 @@ impl Ends {
                 read_round: number,
                 promised_us: number,
             },
+            Body::CommitNotice { commit: index },
             Body::InstallBase { base, sent_at },
             Body::TimeoutNow,
             Body::Read { id: number },
@@ -342,6 +343,7 @@ mod tests {
             Body::AppendReply(_) => "AppendReply",
             Body::Heartbeat { .. } => "Heartbeat",
             Body::HeartbeatReply { .. } => "HeartbeatReply",
+            Body::CommitNotice { .. } => "CommitNotice",
             Body::InstallBase { .. } => "InstallBase",
             Body::TimeoutNow => "TimeoutNow",
             Body::Read { .. } => "Read",
@@ -358,6 +360,6 @@ mod tests {
             group: GroupId::NONE,
         };
         let kinds: BTreeSet<&str> = ends.all().iter().map(kind).collect();
-        assert_eq!(kinds.len(), 14 + 13, "{kinds:?}");
+        assert_eq!(kinds.len(), 14 + 14, "{kinds:?}");
     }
 }

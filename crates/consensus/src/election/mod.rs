@@ -64,6 +64,7 @@ impl Core {
             | Body::AppendReply(_)
             | Body::Heartbeat { .. }
             | Body::HeartbeatReply { .. }
+            | Body::CommitNotice { .. }
             | Body::InstallBase { .. }
             | Body::TimeoutNow
             | Body::Read { .. }
@@ -109,6 +110,7 @@ impl Core {
             | Body::VoteReply { .. }
             | Body::AppendReply(_)
             | Body::HeartbeatReply { .. }
+            | Body::CommitNotice { .. }
             | Body::TimeoutNow
             | Body::Read { .. }
             | Body::ReadReply { .. } => return,

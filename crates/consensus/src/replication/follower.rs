@@ -186,7 +186,8 @@ impl Core {
     }
 
     /// Takes over the leader's commit index, as far as the logs are known to agree (Raft, figure 2,
-    /// receiver's step 5).
+    /// receiver's step 5). A notice may overtake the entries that it is about, and this member may
+    /// hold others at their positions.
     fn note_leader_commit(&mut self, commit: LogIndex) {
         self.leader_commit = self.leader_commit.max(commit);
         self.commit_to(self.leader_commit.min(self.matched));
@@ -211,6 +212,13 @@ impl Core {
                 promised_us: self.timing.promise_us,
             },
         );
+    }
+
+    /// Handles a commit index that no append carried.
+    pub(crate) fn handle_commit_notice(&mut self, from: MemberId, commit: LogIndex) {
+        if self.heard_leader(from) {
+            self.note_leader_commit(commit);
+        }
     }
 
     /// Handles a base: the leader names a committed position to start from (Raft, section 7).

@@ -276,20 +276,20 @@ impl Core {
             Outgoing::Install(base) => self.send(to, Body::InstallBase { base, sent_at }),
         }
         if let Some(peer) = self.leading_mut().and_then(|l| l.peers.get_mut(&to)) {
-            peer.note_commit_sent(commit);
+            peer.note_append_sent(commit);
         }
     }
 
-    /// Sends a commit index that no append carries with a heartbeat at once. Otherwise followers
-    /// would have to wait for the next regular one before they deliver.
+    /// Sends a commit index that no append carries at once. Otherwise followers would have to wait
+    /// for the next heartbeat before they deliver.
     fn send_commit(&mut self, id: MemberId) {
         let commit = self.commit;
         let Some(peer) = self.leading_mut().and_then(|l| l.peers.get_mut(&id)) else {
             return;
         };
-        let usable = commit.min(peer.match_index);
-        if usable > peer.commit_sent {
-            self.send_heartbeat(id);
+        if peer.lacks_commit(commit) {
+            let commit = peer.usable_commit(commit);
+            self.send(id, Body::CommitNotice { commit });
         }
     }
 
@@ -314,8 +314,7 @@ impl Core {
         let Some(peer) = leading.peers.get_mut(&to) else {
             return;
         };
-        let commit = own_commit.min(peer.match_index);
-        peer.commit_sent = peer.commit_sent.max(commit);
+        let commit = peer.usable_commit(own_commit);
         self.send(
             to,
             Body::Heartbeat {

@@ -67,10 +67,10 @@ pub(crate) struct Peer {
     /// Invariant: at most the leader's latest round.
     pub(crate) read_round: u64,
     /// Highest commit index that was sent when the member was expected to hold the entries. A
-    /// higher one is sent at once, with a heartbeat.
+    /// higher one is sent at once.
     ///
     /// Invariant: below `next`.
-    pub(crate) commit_sent: LogIndex,
+    commit_sent: LogIndex,
     /// When the latest acknowledgement arrived; `None`: none in this term.
     acknowledged_at: Option<Time>,
     /// When the latest acknowledgement arrived, or the latest probe of an idle stream was sent. At
@@ -282,17 +282,34 @@ impl Peer {
         Some(Outgoing::Install(base))
     }
 
-    /// An append was sent that carried this commit index.
-    pub(crate) fn note_commit_sent(&mut self, commit: LogIndex) {
+    /// How far the member is expected to hold the leader's log when it reads what is sent now.
+    fn expected_end(&self) -> LogIndex {
         match self.mode {
-            // The member will hold everything before `next` when it reads the message, unless a
-            // message is lost.
-            Mode::Stream { .. } => {
-                self.commit_sent = self.commit_sent.max(commit.min(self.next.prev()));
-            }
-            // The member may refuse the message.
-            Mode::Probe { .. } | Mode::CatchUp { .. } | Mode::Install { .. } => {}
+            // It will hold everything before `next`, unless a message is lost.
+            Mode::Stream { .. } => self.next.prev(),
+            // It may refuse what is under way.
+            Mode::Probe { .. } | Mode::CatchUp { .. } | Mode::Install { .. } => self.match_index,
         }
+    }
+
+    /// An append was sent that carried this commit index.
+    pub(crate) fn note_append_sent(&mut self, commit: LogIndex) {
+        // Otherwise the member may refuse it.
+        if matches!(self.mode, Mode::Stream { .. }) {
+            self.usable_commit(commit);
+        }
+    }
+
+    /// Whether the member has use for a message with this commit index.
+    pub(crate) fn lacks_commit(&self, commit: LogIndex) -> bool {
+        commit.min(self.expected_end()) > self.commit_sent
+    }
+
+    /// The part of the commit index that the member can use. It counts as sent.
+    pub(crate) fn usable_commit(&mut self, commit: LogIndex) -> LogIndex {
+        let usable = commit.min(self.expected_end());
+        self.commit_sent = self.commit_sent.max(usable);
+        usable
     }
 
     /// The member has acknowledged "durable up to `index`".

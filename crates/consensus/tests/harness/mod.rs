@@ -776,6 +776,7 @@ impl Sim {
             | Body::PreVoteReply { .. }
             | Body::Append(_)
             | Body::Heartbeat { .. }
+            | Body::CommitNotice { .. }
             | Body::InstallBase { .. }
             | Body::TimeoutNow
             | Body::Read { .. }

@@ -22,6 +22,7 @@ pub const KINDS: &[&str] = &[
     "append-reply",
     "heartbeat",
     "heartbeat-reply",
+    "notice",
     "base",
     "stand-now",
     "read",
@@ -75,6 +76,7 @@ fn kind(body: &Body) -> &'static str {
         Body::AppendReply(_) => "append-reply",
         Body::Heartbeat { .. } => "heartbeat",
         Body::HeartbeatReply { .. } => "heartbeat-reply",
+        Body::CommitNotice { .. } => "notice",
         Body::InstallBase { .. } => "base",
         Body::TimeoutNow => "stand-now",
         Body::Read { .. } => "read",
@@ -185,6 +187,7 @@ impl Names {
                 format!("commit {commit} {}", round(*read_round))
             }
             Body::HeartbeatReply { read_round, .. } => round(*read_round),
+            Body::CommitNotice { commit } => format!("commit {commit}"),
             Body::InstallBase { base, .. } => self.base(base),
             Body::TimeoutNow | Body::Read { .. } => String::new(),
             Body::ReadReply { index, seqno, .. } => format!("index {index} seqno {seqno}"),

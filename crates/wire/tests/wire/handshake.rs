@@ -149,11 +149,11 @@ fn caller_that_does_not_fit_is_refused_with_a_reason_that_names_it() {
         ),
         (
             Hello {
-                versions: VersionRange { min: 3, max: 9 },
+                versions: VersionRange { min: 4, max: 9 },
                 ..caller()
             },
             RefuseReason::UnknownVersion,
-            "3 to 9",
+            "4 to 9",
         ),
         (
             Hello {
@@ -289,7 +289,7 @@ fn version_that_was_not_offered_is_refused() {
     let offered = VersionRange { min: 1, max: 1 };
     let error = read_reply(&mut reader(&bytes), offered).unwrap_err();
     assert!(
-        matches!(error, HandshakeError::WrongVersion { version: 2, .. }),
+        matches!(error, HandshakeError::WrongVersion { version: 3, .. }),
         "{error}"
     );
 }

@@ -27,8 +27,23 @@ fn frame_bytes_of(version: u16, message: &PeerMessage) -> Vec<u8> {
     segments.concat()
 }
 
+/// What is left of a message that travels in version 2.
+fn in_version_2(mut message: PeerMessage) -> PeerMessage {
+    if let PeerMessage::Consensus(Message { body, .. }) = &mut message
+        && let Body::CommitNotice { commit } = *body
+    {
+        *body = Body::Heartbeat {
+            commit,
+            sent_at: Time(0),
+            read_round: 0,
+        };
+    }
+    message
+}
+
 /// What is left of a message that travels in version 1.
-fn in_version_1(mut message: PeerMessage) -> PeerMessage {
+fn in_version_1(message: PeerMessage) -> PeerMessage {
+    let mut message = in_version_2(message);
     let unbind = |config: &mut ConfigAt| {
         let members = config.config.members.values_mut();
         members.for_each(|member| member.certificate = None);
@@ -133,6 +148,13 @@ proptest! {
     fn version_1_lacks_what_version_2_adds_and_nothing_else(message in peer_message()) {
         let frame = parse(&frame_bytes_of(1, &message));
         prop_assert_eq!(PeerMessage::decode(1, frame), Ok(in_version_1(message)));
+    }
+
+    /// Version 2 has no commit notices: they travel as heartbeats.
+    #[test]
+    fn version_2_lacks_what_version_3_adds_and_nothing_else(message in peer_message()) {
+        let frame = parse(&frame_bytes_of(2, &message));
+        prop_assert_eq!(PeerMessage::decode(2, frame), Ok(in_version_2(message)));
     }
 
     #[test]
@@ -339,11 +361,11 @@ fn overlong_names_are_not_sent_and_overlong_texts_are_cut() {
 #[test]
 fn unknown_versions_and_kinds_are_refused() {
     let message = PeerMessage::LeaveReply;
-    let unknown = EncodeError::UnknownVersion { version: 3 };
-    assert_eq!(message.encode(3, &mut Vec::new()), Err(unknown));
+    let unknown = EncodeError::UnknownVersion { version: 4 };
+    assert_eq!(message.encode(4, &mut Vec::new()), Err(unknown));
     let frame = parse(&frame_bytes(&message));
-    let unknown = DecodeError::UnknownVersion { version: 3 };
-    assert_eq!(PeerMessage::decode(3, frame), Err(unknown));
+    let unknown = DecodeError::UnknownVersion { version: 4 };
+    assert_eq!(PeerMessage::decode(4, frame), Err(unknown));
     let frame = Frame {
         kind: 99,
         body: Bytes::new(),
@@ -457,7 +479,7 @@ fn bytes_of_a_version_never_change() {
         wants_vote: true,
     };
     let append = append_of(Bytes::from_static(b"payload"));
-    for version in [1, 2] {
+    for version in [1, 2, 3] {
         let bytes = |message: &PeerMessage| hex(&frame_bytes_of(version, message));
         assert_eq!(bytes(&leave), LEAVE);
         assert_eq!(bytes(&PeerMessage::Report(report.clone())), REPORT);
@@ -518,10 +540,49 @@ fn bytes_that_version_2_changed_never_change_again() {
     let bytes = |version, message: &PeerMessage| hex(&frame_bytes_of(version, message));
     assert_eq!(bytes(1, &heartbeat_reply()), HEARTBEAT_REPLY_1);
     assert_eq!(bytes(2, &heartbeat_reply()), HEARTBEAT_REPLY_2);
+    assert_eq!(bytes(3, &heartbeat_reply()), HEARTBEAT_REPLY_2);
     assert_eq!(bytes(1, &install_base()), INSTALL_BASE_1);
     assert_eq!(bytes(2, &install_base()), INSTALL_BASE_2);
+    assert_eq!(bytes(3, &install_base()), INSTALL_BASE_2);
 }
 
+fn commit_notice() -> PeerMessage {
+    PeerMessage::Consensus(Message {
+        from: MemberId(1),
+        to: MemberId(2),
+        term: Term(3),
+        body: Body::CommitNotice {
+            commit: LogIndex(7),
+        },
+    })
+}
+
+#[test]
+fn commit_notice_is_short_and_travels_as_a_heartbeat_in_version_2() {
+    let bytes = |version, message: &PeerMessage| hex(&frame_bytes_of(version, message));
+    assert_eq!(bytes(3, &commit_notice()), COMMIT_NOTICE_3);
+    assert_eq!(
+        bytes(2, &commit_notice()),
+        bytes(2, &in_version_2(commit_notice()))
+    );
+    let Frame { kind, body } = parse(&frame_bytes(&commit_notice()));
+    let code = 14;
+    let what = "consensus message";
+    let unknown = DecodeError::UnknownCode { what, code };
+    assert_eq!(
+        PeerMessage::decode(2, Frame { kind, body }),
+        Err(unknown),
+        "version 2 never had it"
+    );
+}
+
+/// Header, sender to term, code, commit index.
+const COMMIT_NOTICE_3: &str = concat!(
+    "5379100021000000cc68570cc6d949ff",
+    "010000000000000002000000000000000300000000000000",
+    "0e",
+    "0700000000000000",
+);
 /// Header, sender to term, code, time of the heartbeat, read round.
 const HEARTBEAT_REPLY_1: &str = concat!(
     "537910002900000073ce26447a195ce2",

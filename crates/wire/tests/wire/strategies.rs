@@ -186,6 +186,7 @@ fn bare_body() -> impl Strategy<Value = Body> {
                 promised_us,
             }
         }),
+        index().prop_map(|commit| Body::CommitNotice { commit }),
         (log_base(), time()).prop_map(|(base, sent_at)| Body::InstallBase { base, sent_at }),
         Just(Body::TimeoutNow),
         any::<u64>().prop_map(|id| Body::Read { id }),

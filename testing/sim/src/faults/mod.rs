@@ -21,7 +21,7 @@ pub(crate) mod scenes;
 mod stated_floors;
 pub(crate) mod strangers;
 mod two_histories;
-mod versions;
+pub(crate) mod versions;
 
 use std::sync::Arc;
 

@@ -48,6 +48,7 @@ pub(crate) fn may_leave(message: &Message, written: &LogImage, durable: &LogImag
         | Body::VoteReply { granted: false }
         | Body::Append(_)
         | Body::Heartbeat { .. }
+        | Body::CommitNotice { .. }
         | Body::InstallBase { .. }
         | Body::TimeoutNow
         | Body::Read { .. }

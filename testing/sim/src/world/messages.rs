@@ -22,6 +22,7 @@ pub(crate) fn kind_of(message: &PeerMessage) -> MessageKind {
                 Body::AppendReply(_) => (7, "append reply"),
                 Body::Heartbeat { .. } => (8, "heartbeat"),
                 Body::HeartbeatReply { .. } => (9, "heartbeat reply"),
+                Body::CommitNotice { .. } => (28, "commit notice"),
                 Body::InstallBase { .. } => (10, "install base"),
                 Body::TimeoutNow => (11, "timeout now"),
                 Body::Read { .. } => (12, "read"),
@@ -62,7 +63,7 @@ pub(crate) fn index_of(message: &PeerMessage) -> LogIndex {
             AppendOutcome::Durable { index } => index,
             AppendOutcome::Rejected { hint, .. } => hint.index,
         },
-        Some(Body::Heartbeat { commit, .. }) => *commit,
+        Some(Body::Heartbeat { commit, .. } | Body::CommitNotice { commit }) => *commit,
         Some(Body::InstallBase { base, .. }) => base.last.index,
         _ => LogIndex(0),
     }

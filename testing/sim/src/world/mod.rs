@@ -15,11 +15,12 @@ use std::sync::Arc;
 
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
-use synod_consensus::{Core, GroupId, LogIndex, MemberId, Seqno, Time};
+use synod_consensus::{Core, GroupId, LogIndex, MemberId, Seqno, Time, VersionRange};
 
 use crate::clients::Transaction;
 use crate::faults::scenes::{LateCandidate, SceneStep};
 use crate::faults::strangers::Strangers;
+use crate::faults::versions::old_versions;
 use crate::invariants::{Checked, Invariants, Violation};
 use crate::member::{Node, Process};
 use crate::options::{Fault, Options};
@@ -115,6 +116,8 @@ pub(crate) struct World {
     pub(crate) now_us: u64,
     pub(crate) rng: SmallRng,
     pub(crate) options: Options,
+    /// Protocol versions that the old program speaks, if there is one.
+    pub(crate) old_versions: VersionRange,
     pub(crate) nodes: BTreeMap<MemberId, Node>,
     pub(crate) net: Network,
     pub(crate) checks: Invariants,
@@ -151,6 +154,7 @@ impl World {
             // A different stream from the one that drew the options.
             rng: SmallRng::seed_from_u64(seed ^ 0x5eed_0f5e_ed00),
             options,
+            old_versions: old_versions(seed),
             nodes: BTreeMap::new(),
             net: Network::default(),
             checks: Invariants::default(),

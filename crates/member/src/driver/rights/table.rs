@@ -106,6 +106,7 @@ pub(super) enum Kind {
     AppendReply,
     Heartbeat,
     HeartbeatReply,
+    CommitNotice,
     InstallBase,
     TimeoutNow,
     Read,
@@ -164,6 +165,7 @@ impl Kind {
             Body::AppendReply(_) => Kind::AppendReply,
             Body::Heartbeat { .. } => Kind::Heartbeat,
             Body::HeartbeatReply { .. } => Kind::HeartbeatReply,
+            Body::CommitNotice { .. } => Kind::CommitNotice,
             Body::InstallBase { .. } => Kind::InstallBase,
             Body::TimeoutNow => Kind::TimeoutNow,
             Body::Read { .. } => Kind::Read,
@@ -188,6 +190,7 @@ impl Kind {
             | Kind::Vote
             | Kind::Append
             | Kind::Heartbeat
+            | Kind::CommitNotice
             | Kind::InstallBase
             | Kind::TimeoutNow
             | Kind::ReadReply
@@ -210,7 +213,7 @@ mod tests {
     /// The page that operators and auditors read.
     const DOCUMENT: &str = include_str!("../../../../../docs/rights.md");
 
-    const KINDS: [Kind; 27] = [
+    const KINDS: [Kind; 28] = [
         Kind::PreVote,
         Kind::PreVoteReply,
         Kind::Vote,
@@ -219,6 +222,7 @@ mod tests {
         Kind::AppendReply,
         Kind::Heartbeat,
         Kind::HeartbeatReply,
+        Kind::CommitNotice,
         Kind::InstallBase,
         Kind::TimeoutNow,
         Kind::Read,
