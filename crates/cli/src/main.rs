@@ -24,6 +24,8 @@ enum Command {
     Demo(demo::DemoArgs),
     /// Make a group secret
     Keygen(keygen::KeygenArgs),
+    /// Measure groups of real servers on emulated networks
+    Lab(synod_lab::command::LabArgs),
     /// Read a durable log offline
     Log(log_tool::LogArgs),
     /// Make what encrypted full copies (SST) need, from the group secret
@@ -36,6 +38,9 @@ fn main() -> ExitCode {
             demo::run(&arguments).map_err(|e| (e.exit_code(), e.to_string()))
         }
         Command::Keygen(arguments) => keygen::run(&arguments).map_err(|e| (1, e.to_string())),
+        Command::Lab(arguments) => {
+            synod_lab::command::run(&arguments).map_err(|e| (e.exit_code(), e.to_string()))
+        }
         Command::Log(arguments) => {
             log_tool::run(&arguments).map_err(|e| (e.exit_code(), e.to_string()))
         }

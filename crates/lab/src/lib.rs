@@ -1,12 +1,24 @@
 //! The lab: groups of real servers on emulated networks, measured beside other systems.
 //!
-//! Everything runs on this machine. What is measured, and everything that is needed to judge it,
-//! is one document: [`results`].
+//! Everything runs on this machine. Hosts are network namespaces ([`hosts`]); a process between
+//! them delays, limits and cuts packets ([`router`], [`topology`]). What is measured, and everything
+//! that is needed to judge it, is one document: [`results`].
 //!
-//! The lab is not part of `libsynod.so`. Clocks, threads and waiting are allowed here.
+//! The lab is not part of `libsynod.so`. Clocks, threads and waiting are allowed here. Whatever it
+//! makes carries its name, and is removed by that name: [`hosts::place`].
 
 #![forbid(unsafe_code)]
 
+pub mod command;
+mod error;
+pub mod hosts;
+mod interrupt;
+pub mod network;
 pub mod results;
+pub mod router;
 pub mod statistics;
+mod tools;
+pub mod topology;
 pub mod workload;
+
+pub use error::{LabError, Result};

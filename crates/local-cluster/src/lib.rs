@@ -38,6 +38,9 @@
 //! DIR/nodeN/recover.log     of the last `mariadbd --wsrep-recover`
 //! ```
 //!
+//! Nodes run on the loopback address, or each on a host of its own ([`NodeHost`]: network
+//! namespaces, for the lab). They are a group, or each a server of its own ([`Replication`]).
+//!
 //! Rules:
 //!
 //! - Nothing outside the directory is written.
@@ -75,7 +78,7 @@ pub use files::{NodeFiles, SstFiles};
 pub use lifecycle::Started;
 pub use lock::ClusterLock;
 pub use process::{find_program, is_alive};
-pub use settings::{NODES_MAX, NodeOverrides, Settings, SstMethod};
+pub use settings::{NODES_MAX, NodeHost, NodeOverrides, Replication, Settings, SstMethod};
 pub use status::NodeStatus;
 pub use user::ServerUser;
 pub use wait::wait_for;

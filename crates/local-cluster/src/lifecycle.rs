@@ -20,7 +20,7 @@ use crate::error::{ClusterError, IoContext, Result};
 use crate::ports::Ports;
 use crate::process::{self, find_program};
 use crate::settings::SstMethod;
-use crate::{Cluster, Progress, cnf, error_log, files, galera, recover, wait};
+use crate::{Cluster, NodeStatus, Progress, cnf, error_log, files, galera, recover, wait};
 
 /// Shutdown writes dirty pages (128 MiB at most) and leaves the group.
 const STOP_TIMEOUT: Duration = Duration::from_secs(90);
@@ -69,7 +69,7 @@ impl Cluster {
             .filter(|node| self.pid(*node).is_none())
             .collect();
         for node in &down {
-            self.ports(*node).check_free(*node)?;
+            self.check_ports(*node)?;
         }
         let (with_data, without): (Vec<u8>, Vec<u8>) = down
             .into_iter()
@@ -212,10 +212,11 @@ impl Cluster {
         let log = fs::OpenOptions::new().append(true).open(&files.error_log);
         let log = log.context("open", &files.error_log)?;
         let both = log.try_clone().context("open", &files.error_log)?;
-        let mut command = process::command(&program, self.settings.die_with_parent);
+        let mut command = process::node_command(&self.settings, node, &self.user, &program);
+        let founds_group = bootstrap && self.settings.is_group();
         command
             .arg(format!("--defaults-file={}", files.cnf.display()))
-            .args(bootstrap.then_some("--wsrep-new-cluster"))
+            .args(founds_group.then_some("--wsrep-new-cluster"))
             .args(position.map(|position| format!("--wsrep-start-position={position}")))
             .env("PATH", process::search_path())
             .env("TMPDIR", &files.tmp)
@@ -224,7 +225,6 @@ impl Cluster {
             .stdout(Stdio::from(both))
             .stderr(Stdio::from(log))
             .process_group(0);
-        self.user.apply(&mut command);
         self.log_starts
             .insert(node, error_log::end(&files.error_log));
         let child = process::spawn(command, self.settings.die_with_parent)?;
@@ -252,13 +252,22 @@ impl Cluster {
                 }
                 let status = self.node_status(node);
                 last = status.member_state.clone();
-                status.is_synced().then_some(Ok(()))
+                self.is_ready(node, &status).then_some(Ok(()))
             });
             outcome.unwrap_or_else(|| Err(self.timed_out(node, "synced", timeout, last)))?;
             progress(node, "is synced");
             open.remove(0);
         }
         Ok(())
+    }
+
+    /// Whether clients may use the node: as a full member, or as a server of its own.
+    fn is_ready(&self, node: u8, status: &NodeStatus) -> bool {
+        if self.settings.is_group() {
+            status.is_synced()
+        } else {
+            status.pid.is_some() && self.query(node, "SELECT 1", SQL_TIMEOUT).is_ok()
+        }
     }
 
     /// How a node's server ended; none while it runs. A server started by an earlier process
@@ -281,8 +290,12 @@ impl Cluster {
         usize::from(self.settings.nodes) / 2 + 1
     }
 
-    fn ports(&self, node: u8) -> Ports {
-        Ports::of(self.settings.base_port, node)
+    /// A host of its own has no other program on it.
+    fn check_ports(&self, node: u8) -> Result<()> {
+        if self.settings.hosts.contains_key(&node) {
+            return Ok(());
+        }
+        Ports::of(self.settings.base_port, node).check_free(node)
     }
 
     fn formed_file(&self) -> PathBuf {
@@ -293,26 +306,37 @@ impl Cluster {
         self.formed_file().exists() && self.nodes().any(|node| self.files(node).has_data())
     }
 
-    /// Creates the group with node 1 alone. What an interrupted attempt left is removed.
+    /// Creates the group with node 1 alone, or all servers of their own. What an interrupted attempt left is removed.
     fn form(&mut self, progress: Progress<'_>) -> Result<()> {
         self.kill_all()?;
         for node in self.nodes() {
             self.wipe(node)?;
-            self.ports(node).check_free(node)?;
+            self.check_ports(node)?;
         }
-        progress(
-            1,
-            "creating an empty database, starting as the first member",
-        );
-        self.spawn(1, true)?;
-        self.await_synced(&[1], progress)?;
-        self.create_accounts()?;
+        let alone = [1];
+        let all: Vec<u8> = self.nodes().collect();
+        let (first, how): (&[u8], _) = if self.settings.is_group() {
+            (
+                &alone,
+                "creating an empty database, starting as the first member",
+            )
+        } else {
+            (&all, "creating an empty database, starting")
+        };
+        for node in first {
+            progress(*node, how);
+            self.spawn(*node, true)?;
+        }
+        self.await_synced(first, progress)?;
+        for node in first {
+            self.create_accounts(*node)?;
+        }
         fs::write(self.formed_file(), "").context("create", self.formed_file())
     }
 
     /// Creates the account for full copies, and one for experiments. The latter may use its own
     /// database only, because every user of this machine knows its password.
-    fn create_accounts(&self) -> Result<()> {
+    fn create_accounts(&self, node: u8) -> Result<()> {
         let sst = cnf::SST_USER;
         let password = &self.settings.sst_password;
         let sql = format!(
@@ -327,7 +351,7 @@ impl Cluster {
              CREATE OR REPLACE USER 'demo'@'localhost' IDENTIFIED BY 'demo';
              GRANT ALL ON demo.* TO 'demo'@'127.0.0.1', 'demo'@'localhost';"
         );
-        self.query(1, &sql, SQL_TIMEOUT).map(|_| ())
+        self.query(node, &sql, SQL_TIMEOUT).map(|_| ())
     }
 
     fn start_together(&mut self, nodes: &[u8], progress: Progress<'_>) -> Result<()> {
@@ -370,7 +394,7 @@ impl Cluster {
 
     /// Everything before the server's start; gives its start position.
     fn prepare(&self, node: u8, bootstrap: bool) -> Result<Option<String>> {
-        self.ports(node).check_free(node)?;
+        self.check_ports(node)?;
         let files = self.files(node);
         files.create(&self.user)?;
         let provider = self.readable_provider()?;
@@ -386,7 +410,7 @@ impl Cluster {
             self.user.give(&files.error_log)?;
         }
         if files.has_data() {
-            if !self.settings.recovers {
+            if !self.settings.recovers || !self.settings.is_group() {
                 return Ok(None);
             }
             return recover::recovered_position(&self.settings, node, &self.user);
@@ -401,6 +425,9 @@ impl Cluster {
     /// home directory.
     fn readable_provider(&self) -> Result<PathBuf> {
         let original = &self.settings.provider;
+        if !self.settings.is_group() {
+            return Ok(original.clone()); // no server loads it
+        }
         if !original.is_file() {
             return Err(ClusterError::ProviderMissing {
                 path: original.clone(),

@@ -15,6 +15,8 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::error::{ClusterError, IoContext, Result};
+use crate::settings::Settings;
+use crate::user::ServerUser;
 use crate::wait::wait_for;
 
 /// How long a process may take to end after SIGKILL; longer means that it hangs in the kernel.
@@ -221,6 +223,32 @@ pub(crate) fn command(program: &Path, die_with_parent: bool) -> Command {
     }
     let mut command = Command::new("setpriv");
     command.args(["--pdeathsig", "KILL"]).arg(program);
+    command
+}
+
+/// A command for a program of node `node`, run as `user`, on the node's host if it has one.
+pub(crate) fn node_command(
+    settings: &Settings,
+    node: u8,
+    user: &ServerUser,
+    program: &Path,
+) -> Command {
+    let host = settings.hosts.get(&node);
+    let Some((first, rest)) = host.and_then(|host| host.enter.split_first()) else {
+        let mut command = command(program, settings.die_with_parent);
+        user.apply(&mut command);
+        return command;
+    };
+    // Only root enters a host, so the user changes after that; a change would undo the signal.
+    let mut command = Command::new(first);
+    command
+        .args(rest)
+        .arg("setpriv")
+        .args(user.setpriv_arguments());
+    if settings.die_with_parent {
+        command.args(["--pdeathsig", "KILL"]);
+    }
+    command.arg(program);
     command
 }
 

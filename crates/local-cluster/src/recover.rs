@@ -69,7 +69,7 @@ pub(crate) fn recovered_position(
     if log.exists() {
         fs::remove_file(log).context("remove", log)?;
     }
-    let mut command = process::command(&program, settings.die_with_parent);
+    let mut command = process::node_command(settings, node, user, &program);
     command
         .arg(format!("--defaults-file={}", files.cnf.display()))
         .arg("--wsrep-recover")
@@ -78,7 +78,6 @@ pub(crate) fn recovered_position(
         .current_dir(&files.root)
         .stdout(Stdio::null())
         .stderr(Stdio::null());
-    user.apply(&mut command);
     let status = process::run_bounded(command, TIMEOUT)?;
     let text = error_log::text_since(log, 0);
     match parse_position(&text) {

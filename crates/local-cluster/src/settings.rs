@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -36,6 +37,27 @@ impl SstMethod {
             SstMethod::Mariabackup => "mariabackup",
         }
     }
+}
+
+/// How the servers of a cluster replicate.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Replication {
+    /// As members of a group, by the wsrep provider.
+    #[default]
+    Group,
+    /// Each server has a database of its own and no provider. The maker of the cluster connects
+    /// them, or not.
+    Own,
+}
+
+/// Where a node runs if not on this machine's loopback address.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeHost {
+    /// Its address, which the other nodes and the clients use.
+    pub address: IpAddr,
+    /// The command that enters the host and then runs what is appended, as root.
+    pub enter: Vec<String>,
 }
 
 /// Deviations of one node from what is generated for all; tests of bad input use them.
@@ -88,6 +110,12 @@ pub struct Settings {
     /// Otherwise the server is started as in a container. Not stored.
     #[serde(skip, default = "default_recovers")]
     pub recovers: bool,
+    /// How the servers replicate.
+    #[serde(default)]
+    pub replication: Replication,
+    /// Hosts by node number; the others run here, on the loopback address.
+    #[serde(default)]
+    pub hosts: BTreeMap<u8, NodeHost>,
     /// Deviations by node number.
     #[serde(default)]
     pub overrides: BTreeMap<u8, NodeOverrides>,
@@ -122,6 +150,8 @@ impl Settings {
             start_timeout: default_start_timeout(),
             die_with_parent: false,
             recovers: default_recovers(),
+            replication: Replication::Group,
+            hosts: BTreeMap::new(),
             overrides: BTreeMap::new(),
         })
     }
@@ -190,12 +220,25 @@ impl Settings {
         Ok(())
     }
 
+    /// The address of a node.
+    pub fn address(&self, node: u8) -> IpAddr {
+        let host = self.hosts.get(&node);
+        host.map_or(IpAddr::V4(Ipv4Addr::LOCALHOST), |host| host.address)
+    }
+
+    /// Whether the servers are members of a group.
+    pub fn is_group(&self) -> bool {
+        self.replication == Replication::Group
+    }
+
     /// Whether the provider is Galera's library: other address scheme, and a bootstrap after
     /// every full stop.
     pub fn is_galera(&self) -> bool {
-        self.provider
-            .file_name()
-            .is_some_and(|name| name.to_string_lossy().contains("galera"))
+        self.is_group()
+            && self
+                .provider
+                .file_name()
+                .is_some_and(|name| name.to_string_lossy().contains("galera"))
     }
 }
 

@@ -56,6 +56,18 @@ impl ServerUser {
         }
     }
 
+    /// The same for the program `setpriv`, as its arguments.
+    pub(crate) fn setpriv_arguments(&self) -> Vec<String> {
+        match self.change_to {
+            Some((uid, gid)) => vec![
+                format!("--reuid={uid}"),
+                format!("--regid={gid}"),
+                "--clear-groups".into(),
+            ],
+            None => Vec::new(),
+        }
+    }
+
     /// Makes this user the owner of `path`.
     ///
     /// # Errors

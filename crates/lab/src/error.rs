@@ -1,0 +1,135 @@
+//! What can go wrong in the lab.
+//!
+//! Every text names the thing and the remedy, as a command that the reader can type.
+
+use std::path::PathBuf;
+
+use synod_local_cluster::ClusterError;
+use thiserror::Error;
+
+/// An error of any command of the lab.
+#[derive(Debug, Error)]
+pub enum LabError {
+    /// Namespaces and devices need the administrator's rights.
+    #[error(
+        "the lab makes network namespaces and devices, which only root may: run it as root, or \
+         with 'sudo'"
+    )]
+    NotRoot,
+    /// The kernel gives no TUN devices.
+    #[error(
+        "there is no /dev/net/tun, which the emulated network is made of: 'modprobe tun' loads \
+         it; a container needs '--device /dev/net/tun --cap-add NET_ADMIN --cap-add SYS_ADMIN'"
+    )]
+    NoTun,
+    /// Another lab of this name runs.
+    #[error(
+        "another lab named '{name}' is running (it holds {lock}); wait until it has ended, or \
+         choose another --name",
+        lock = lock.display()
+    )]
+    NameTaken {
+        /// The name.
+        name: String,
+        /// The lock that it holds.
+        lock: PathBuf,
+    },
+    /// An argument cannot be used.
+    #[error("{name} {value}: {reason}")]
+    BadArgument {
+        /// The option, as on the command line.
+        name: &'static str,
+        /// The value given.
+        value: String,
+        /// What is wrong with it, and what is right.
+        reason: String,
+    },
+    /// A file or process operation failed.
+    #[error("cannot {action} {path}: {source}", path = path.display())]
+    Io {
+        /// What was attempted, as a verb ("create", "read", "start").
+        action: &'static str,
+        /// The file concerned.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// A program that was run failed.
+    #[error("'{command}' failed ({status}): {said}")]
+    Failed {
+        /// The command.
+        command: String,
+        /// How it ended.
+        status: String,
+        /// The end of what it printed.
+        said: String,
+    },
+    /// The router did not start.
+    #[error("the router, which emulates the network, ended while starting: {said}")]
+    RouterEnded {
+        /// What it printed.
+        said: String,
+    },
+    /// The router refuses a request.
+    #[error("the router refuses: {0}")]
+    Refused(String),
+    /// A condition did not come true in time.
+    #[error("{what}: not within {seconds} s ({now})")]
+    Timeout {
+        /// What was waited for.
+        what: String,
+        /// How long.
+        seconds: u64,
+        /// The state at the end.
+        now: String,
+    },
+    /// What a program printed cannot be understood.
+    #[error("cannot understand what {program} printed: no {missing} in:\n{text}")]
+    NotUnderstood {
+        /// The program.
+        program: &'static str,
+        /// What was looked for.
+        missing: &'static str,
+        /// What it printed.
+        text: String,
+    },
+    /// Something with the servers failed.
+    #[error(transparent)]
+    Cluster(#[from] ClusterError),
+}
+
+/// Shorthand for results in the lab.
+pub type Result<T> = std::result::Result<T, LabError>;
+
+impl LabError {
+    /// The exit code of a command that ends with this error; see `synod lab --help`.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            LabError::BadArgument { .. } => 2,
+            LabError::NameTaken { .. } => 4,
+            LabError::NotRoot | LabError::NoTun => 5,
+            LabError::RouterEnded { .. } | LabError::Timeout { .. } => 6,
+            LabError::Io { .. }
+            | LabError::Failed { .. }
+            | LabError::Refused(_)
+            | LabError::NotUnderstood { .. } => 1,
+            LabError::Cluster(error) => error.exit_code(),
+        }
+    }
+}
+
+/// Turns an I/O result into one of the lab, with the verb and the path that a reader needs.
+pub(crate) trait IoContext<T> {
+    /// Adds what was attempted, and on which file.
+    fn context(self, action: &'static str, path: impl Into<PathBuf>) -> Result<T>;
+}
+
+impl<T> IoContext<T> for std::io::Result<T> {
+    fn context(self, action: &'static str, path: impl Into<PathBuf>) -> Result<T> {
+        self.map_err(|source| LabError::Io {
+            action,
+            path: path.into(),
+            source,
+        })
+    }
+}

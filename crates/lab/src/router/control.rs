@@ -1,0 +1,80 @@
+//! Requests to the running router: one line of JSON each way, over its Unix socket.
+
+use std::io::{self, BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::queue::{LinkCounters, LinkSettings};
+use super::stalls::StallsRead;
+
+/// The router answers at once; longer means that it hangs.
+const TIMEOUT: Duration = Duration::from_secs(5);
+
+/// What the router can be asked for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Request {
+    /// Change links, one direction each.
+    Set(Vec<LinkChange>),
+    /// Tell the counters.
+    Read,
+}
+
+/// The new settings of one direction of a link.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LinkChange {
+    /// The sending host's name.
+    pub from: String,
+    /// The receiving host's name.
+    pub to: String,
+    /// How it behaves from now on.
+    pub settings: LinkSettings,
+}
+
+/// What the router answers.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Answer {
+    /// The links are changed.
+    Done,
+    /// The request names a host that does not exist, or cannot be read.
+    Refused(String),
+    /// The counters.
+    Counters(Counters),
+}
+
+/// Counters of the router, since it began.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counters {
+    /// By direction of a link.
+    pub links: Vec<(LinkName, LinkCounters)>,
+    /// The times that cores stood still.
+    pub stalls: StallsRead,
+}
+
+/// The two ends of one direction of a link.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LinkName {
+    /// The sending host's name.
+    pub from: String,
+    /// The receiving host's name.
+    pub to: String,
+}
+
+/// Asks the router at this socket.
+///
+/// # Errors
+/// When there is no router, or it does not answer.
+pub fn ask(socket: &Path, request: &Request) -> io::Result<Answer> {
+    let mut stream = UnixStream::connect(socket)?;
+    stream.set_read_timeout(Some(TIMEOUT))?;
+    stream.set_write_timeout(Some(TIMEOUT))?;
+    let line = serde_json::to_string(request)? + "\n";
+    stream.write_all(line.as_bytes())?;
+    let mut answer = String::new();
+    BufReader::new(stream).read_line(&mut answer)?;
+    Ok(serde_json::from_str(&answer)?)
+}

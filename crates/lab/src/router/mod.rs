@@ -1,0 +1,27 @@
+//! The emulated network: a process that delays, limits and cuts packets between hosts.
+//!
+//! Each host is a network namespace with one TUN device. The router owns the other end of all of
+//! them. What a host sends, the router reads, keeps until it is due, and writes to the device of
+//! the receiver. The kernel needs no queueing discipline for it.
+//!
+//! ```text
+//!   db1 ──lab0──┐ read                          write ┌──lab0── db2
+//!   db3 ──lab0──┤──────► link db1→db2: due at ───────►├──lab0── db3
+//!   ...         │        now + bandwidth + delay      │  ...
+//!               └─────────── one process ─────────────┘
+//! ```
+//!
+//! - [`queue`]: what is under way and when it is due. Pure: time is an argument.
+//! - [`packet`]: the only thing that matters in a packet, its receiver.
+//! - [`process`]: the process: devices, waiting, writing. It gets a real-time priority, so that
+//!   servers that use all cores do not add to the delays.
+//! - [`stalls`]: notices that a core stood still.
+//! - [`control`]: requests to the running router, over a Unix socket.
+//! - [`handle`]: starts the router, speaks to it, ends it.
+
+pub mod control;
+pub mod handle;
+pub mod packet;
+pub mod process;
+pub mod queue;
+pub mod stalls;
