@@ -13,6 +13,7 @@ pub mod command;
 mod error;
 pub mod hosts;
 mod interrupt;
+pub mod meters;
 pub mod network;
 pub mod results;
 pub mod router;

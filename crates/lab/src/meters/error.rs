@@ -1,0 +1,95 @@
+//! What can go wrong while a group is observed.
+
+use thiserror::Error;
+
+/// An error of a meter. The text says what to do.
+#[derive(Debug, Error)]
+pub enum MeterError {
+    /// A server does not take a connection.
+    #[error(
+        "cannot connect to {server} at {address} as '{user}': {source}; check that the server \
+         runs, and that the account may connect from here"
+    )]
+    Connect {
+        /// The server's name.
+        server: String,
+        /// Host and port.
+        address: String,
+        /// The account.
+        user: String,
+        /// What the client library said. Boxed: it is large.
+        source: Box<mysql::Error>,
+    },
+    /// A statement of the meter itself failed; what clients are refused is counted instead.
+    #[error("{server} refuses '{statement}': {source}")]
+    Statement {
+        /// The server's name.
+        server: String,
+        /// The statement, or its beginning.
+        statement: String,
+        /// What the server said. Boxed: it is large.
+        source: Box<mysql::Error>,
+    },
+    /// An argument cannot be used.
+    #[error("{name} {value}: {reason}")]
+    BadArgument {
+        /// The option, as on the command line.
+        name: &'static str,
+        /// The value given.
+        value: String,
+        /// What is wrong with it, and what is right.
+        reason: String,
+    },
+    /// A file could not be read or written.
+    #[error("cannot {action} {path}: {source}")]
+    Io {
+        /// What was attempted, as a verb.
+        action: &'static str,
+        /// The file concerned.
+        path: String,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// Only a server on this machine can be slowed down.
+    #[error(
+        "{server} does not run on this machine (its process was not found), so it cannot get a \
+         tenth of a core; use '--slow applier', or run the meter on its machine"
+    )]
+    NotHere {
+        /// The server's name.
+        server: String,
+    },
+    /// A condition did not come true in time.
+    #[error("{what}: not within {seconds} s")]
+    Timeout {
+        /// What was waited for.
+        what: String,
+        /// For how long.
+        seconds: u64,
+    },
+    /// A signal came.
+    #[error("interrupted; what was changed is put back")]
+    Interrupted,
+    /// A client thread ended by a mistake of this program.
+    #[error("a client thread panicked; its message is above")]
+    Panicked,
+}
+
+/// The result of observing.
+pub type Result<T> = std::result::Result<T, MeterError>;
+
+/// Adds to an error of the system what was attempted.
+pub(super) trait IoContext<T> {
+    /// Turns the error into a [`MeterError`].
+    fn context(self, action: &'static str, path: impl std::fmt::Display) -> Result<T>;
+}
+
+impl<T> IoContext<T> for std::io::Result<T> {
+    fn context(self, action: &'static str, path: impl std::fmt::Display) -> Result<T> {
+        self.map_err(|source| MeterError::Io {
+            action,
+            path: path.to_string(),
+            source,
+        })
+    }
+}

@@ -1,0 +1,40 @@
+//! Meters: commands that observe running servers by SQL.
+//!
+//! | command | question |
+//! |---|---|
+//! | [`delay`] | does a read on another server show what was just acknowledged, and if not, when? |
+//! | [`apply`] | how long do the others still apply when a load has ended? |
+//! | [`giant`] | what does a statement that changes millions of rows do to everything else? |
+//! | [`lag`] | what does one slow server do to the group, and does it come back? |
+//! | [`fair`] | what does each server get when all are written to? |
+//!
+//! They take any servers that speak MariaDB's protocol and have wsrep: those of the lab, or a test
+//! group of a DBA (`--servers`). Clients are threads of this process; all times are by one clock.
+//!
+//! - [`group`]: the servers and connections to them; the meters' own database.
+//! - [`clients`]: clients that run transactions and write down what came of each.
+//! - [`watch`]: looks at servers' status all the time.
+//! - [`timeline`], [`visibility`]: what follows from what was written down. Pure.
+//! - [`memory`], [`throttle`]: a server's process: what it uses, and how it gets less.
+//! - [`interrupt`]: Ctrl-C.
+//! - [`record`]: what was found, as JSON.
+
+pub mod apply;
+pub mod clients;
+pub mod delay;
+pub mod error;
+pub mod fair;
+pub mod giant;
+pub mod group;
+pub mod interrupt;
+pub mod lag;
+pub mod memory;
+pub mod record;
+pub mod throttle;
+pub mod timeline;
+pub mod visibility;
+pub mod watch;
+
+pub use error::MeterError;
+pub use group::{Group, Server};
+pub use record::{Findings, MeterRecord};

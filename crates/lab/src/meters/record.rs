@@ -1,0 +1,274 @@
+//! What a meter found, as its JSON file holds it.
+//!
+//! Meters write them, the report reads them. Times are milliseconds.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::results::Machine;
+use crate::statistics::Distribution;
+
+/// Version of the file's format: changes when a reader of the old one would misunderstand.
+pub const FORMAT: u32 = 1;
+
+/// One run of one meter on one group.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct MeterRecord {
+    /// [`FORMAT`] of the program that wrote the file.
+    pub format: u32,
+    /// The command, as it can be typed again.
+    pub command: String,
+    /// When it began: UTC, as `2026-11-22T23:45:00Z`.
+    pub date: String,
+    /// The machine it ran on.
+    pub machine: Machine,
+    /// Version of each program and library, by name.
+    pub versions: BTreeMap<String, String>,
+    /// `synod`, `galera`, ...
+    pub system: String,
+    /// Name of the emulated network. None: the servers' own.
+    pub topology: Option<String>,
+    /// The servers' names, in their order.
+    pub servers: Vec<String>,
+    /// Processes that could run but did not (load average over a minute) before the meter began,
+    /// per core: above 0.5 the machine was busy with other things.
+    pub busy_before: f64,
+    /// What was found.
+    pub findings: Findings,
+}
+
+/// What each meter finds.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Findings {
+    /// `delay`: from OK on one server to visible on another.
+    Delay(DelayFindings),
+    /// `apply`: how long others apply after a load has ended.
+    Apply(ApplyFindings),
+    /// `giant`: what one huge transaction does to others.
+    Giant(Vec<GiantFindings>),
+    /// `lag`: what one slow server does to the group.
+    Lag(LagFindings),
+    /// `fair`: commits and refusals of each server when all are written to.
+    Fair(Vec<FairFindings>),
+}
+
+impl Findings {
+    /// The meter's name, as on the command line.
+    pub fn meter(&self) -> &'static str {
+        match self {
+            Findings::Delay(_) => "delay",
+            Findings::Apply(_) => "apply",
+            Findings::Giant(_) => "giant",
+            Findings::Lag(_) => "lag",
+            Findings::Fair(_) => "fair",
+        }
+    }
+}
+
+/// Found by `delay`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct DelayFindings {
+    /// Server that was written to.
+    pub writer: String,
+    /// Server that was read from.
+    pub reader: String,
+    /// Clients of the load, where there was one.
+    pub load_clients: u32,
+    /// The parts of the run.
+    pub phases: Vec<DelayPhase>,
+}
+
+/// Which server had a load beside writes and reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LoadOn {
+    /// None.
+    Nothing,
+    /// The one that was written to.
+    Writer,
+    /// The one that was read from.
+    Reader,
+}
+
+/// A part of `delay`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct DelayPhase {
+    /// Where the load was.
+    pub load_on: LoadOn,
+    /// Whether readers asked to see all commits (`wsrep_sync_wait=1`).
+    pub sync_wait: bool,
+    /// Writes that were looked for.
+    pub samples: usize,
+    /// Of these, how many the first read after the OK did not show.
+    pub stale: usize,
+    /// Of these, how many no read showed within the time limit.
+    pub never: usize,
+    /// From the OK to the beginning of the first read that showed the write; 0 if the first did.
+    pub delay: Distribution,
+    /// The same of stale reads alone.
+    pub stale_delay: Distribution,
+    /// How long the first reads took.
+    pub read: Distribution,
+    /// How long the writes took.
+    pub write: Distribution,
+    /// Commits per second of the load.
+    pub load_tps: f64,
+}
+
+impl DelayPhase {
+    /// The share of first reads that missed the write, 0 to 1.
+    #[allow(clippy::cast_precision_loss)]
+    pub fn stale_share(&self) -> f64 {
+        self.stale as f64 / (self.samples.max(1) as f64)
+    }
+}
+
+/// Found by `apply`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct ApplyFindings {
+    /// Server that was written to.
+    pub origin: String,
+    /// Clients of the load.
+    pub clients: u32,
+    /// How long the load ran, seconds.
+    pub seconds: u64,
+    /// Commits per second of the load.
+    pub tps: f64,
+    /// The others.
+    pub others: Vec<ApplyLag>,
+}
+
+/// How one server applied what another one committed.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct ApplyLag {
+    /// The server.
+    pub server: String,
+    /// How many actions it was behind at most during the load.
+    pub most_behind: i64,
+    /// From the end of the load until it had applied everything.
+    pub finished_after_ms: f64,
+}
+
+/// Found by `giant`, at one rate of small transactions.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct GiantFindings {
+    /// Rows that one statement changed.
+    pub rows: u64,
+    /// `wsrep_trx_fragment_size` of the session, bytes; 0: no fragments.
+    pub fragment_bytes: u64,
+    /// Server that ran the statement.
+    pub origin: String,
+    /// Small transactions per second that were to be made, all servers.
+    pub rate: f64,
+    /// How long the statement took until its answer, seconds.
+    pub seconds: f64,
+    /// Why it was refused. None: it succeeded.
+    pub refused: Option<String>,
+    /// Elections meanwhile: how much the term has grown. None: the system has no terms.
+    pub elections: Option<i64>,
+    /// Each server.
+    pub servers: Vec<GiantServer>,
+}
+
+/// What a huge transaction did to one server.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct GiantServer {
+    /// The server.
+    pub server: String,
+    /// Small transactions committed there.
+    pub commits: u64,
+    /// The longest that one of its clients waited for an answer.
+    pub longest_wait_ms: f64,
+    /// The longest time without any commit of its clients.
+    pub longest_gap_ms: f64,
+    /// How far its clients fell behind their pace.
+    pub longest_behind_ms: f64,
+    /// Failed small transactions by error.
+    pub errors: BTreeMap<String, u64>,
+    /// How late small transactions of other servers became visible here.
+    pub late: Distribution,
+    /// Small transactions of other servers that were never seen here.
+    pub never_seen: u64,
+    /// From the statement's OK until its rows were visible here. None: it was refused, or was
+    /// not seen in time.
+    pub visible_after_ms: Option<f64>,
+    /// Resident memory before, bytes. None: the server is elsewhere.
+    pub resident_before_bytes: Option<u64>,
+    /// The most resident memory meanwhile, bytes.
+    pub peak_bytes: Option<u64>,
+    /// Status variables of the library that tell bytes: their greatest values meanwhile.
+    pub library_bytes: BTreeMap<String, i64>,
+}
+
+/// Found by `lag`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct LagFindings {
+    /// The slow server.
+    pub slow_server: String,
+    /// How it was slowed down, in words.
+    pub slowed_by: String,
+    /// Server that was written to.
+    pub origin: String,
+    /// Clients of the load.
+    pub clients: u32,
+    /// The group before, with the server as fast as the others.
+    pub before: Pace,
+    /// The group while the server was slow.
+    pub slowed: Pace,
+    /// The group afterwards, when the server had caught up.
+    pub after: Pace,
+    /// How many actions the slow server was behind at most.
+    pub most_behind: i64,
+    /// States that the slow server showed (`wsrep_local_state_comment`), with how often.
+    pub states: BTreeMap<String, u64>,
+    /// The fewest members that another server counted (`wsrep_cluster_size`).
+    pub fewest_members: i64,
+    /// From its processors given back until it had applied everything, with the load running.
+    /// None: it did not before the load ended.
+    pub caught_up_under_load_ms: Option<f64>,
+    /// If it did not: from the end of the load. None: not within the time limit either.
+    pub caught_up_without_load_ms: Option<f64>,
+}
+
+/// The pace of a group.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Pace {
+    /// Commits per second.
+    pub tps: f64,
+    /// Commits of each second.
+    pub tps_by_second: Vec<f64>,
+    /// Failed transactions by error.
+    pub errors: BTreeMap<String, u64>,
+}
+
+/// Found by `fair`, with one number of rows.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct FairFindings {
+    /// Rows that all clients change.
+    pub rows: u32,
+    /// Clients of each server.
+    pub clients: u32,
+    /// How long they ran, seconds.
+    pub seconds: u64,
+    /// Each server.
+    pub servers: Vec<FairServer>,
+}
+
+/// One server of `fair`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct FairServer {
+    /// The server.
+    pub server: String,
+    /// Whether it led.
+    pub leads: bool,
+    /// Commits per second.
+    pub tps: f64,
+    /// Commits of each second.
+    pub tps_by_second: Vec<f64>,
+    /// Failed transactions per second.
+    pub refused_per_second: f64,
+    /// Failed transactions by error.
+    pub errors: BTreeMap<String, u64>,
+}
