@@ -15,6 +15,7 @@ pub mod hosts;
 mod interrupt;
 pub mod meters;
 pub mod network;
+pub mod report;
 pub mod results;
 pub mod router;
 pub mod statistics;

@@ -18,9 +18,11 @@
 //! - [`memory`], [`throttle`]: a server's process: what it uses, and how it gets less.
 //! - [`interrupt`]: Ctrl-C.
 //! - [`record`]: what was found, as JSON.
+//! - [`command`]: the command lines.
 
 pub mod apply;
 pub mod clients;
+pub mod command;
 pub mod delay;
 pub mod error;
 pub mod fair;
@@ -30,11 +32,13 @@ pub mod interrupt;
 pub mod lag;
 pub mod memory;
 pub mod record;
+mod surroundings;
 pub mod throttle;
 pub mod timeline;
 pub mod visibility;
 pub mod watch;
 
+pub use command::MeterCommand;
 pub use error::MeterError;
 pub use group::{Group, Server};
 pub use record::{Findings, MeterRecord};

@@ -1,0 +1,384 @@
+//! The command lines of the meters.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueEnum};
+
+use super::apply::{self, ApplyPlan};
+use super::delay::{self, DelayPlan};
+use super::error::{IoContext, MeterError, Result};
+use super::fair::{self, FairPlan};
+use super::giant::{self, GiantPlan};
+use super::group::{Group, Server};
+use super::lag::{self, LagPlan, Slowness};
+use super::record::{FORMAT, Findings, MeterRecord};
+use super::{interrupt, surroundings};
+use crate::report::{self, Report};
+
+/// The meters, as commands.
+#[derive(Debug, Subcommand)]
+pub enum MeterCommand {
+    /// Write on one server, read at once on another: stale reads, and when writes get visible
+    Delay(DelayArgs),
+    /// Load one server: how long do the others apply when it has ended?
+    Apply(ApplyArgs),
+    /// Change millions of rows by one statement beside small transactions on all servers
+    Giant(GiantArgs),
+    /// Make one server slow: the group's pace with and without it, and how it catches up
+    Lag(LagArgs),
+    /// Write to the same rows on all servers: commits and refusals of each
+    Fair(FairArgs),
+}
+
+/// What all meters take.
+#[derive(Debug, Clone, Args)]
+pub struct MeterArgs {
+    /// The servers of a group that runs: HOST:PORT, or NAME=HOST:PORT, separated by commas. The
+    /// database 'synod_lab' on them is replaced, and dropped at the end
+    #[arg(long, value_delimiter = ',', value_parser = parse_server, required = true)]
+    servers: Vec<Address>,
+    /// Account on these servers that may make databases and set global variables
+    #[arg(long, default_value = "root")]
+    user: String,
+    /// Its password
+    #[arg(long, default_value = "")]
+    password: String,
+    /// Write what was found to this file
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Write a page with tables and plots to this file
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+}
+
+/// Where a server is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Address {
+    name: String,
+    host: String,
+    port: u16,
+}
+
+/// Arguments of `delay`.
+#[derive(Debug, Args)]
+pub struct DelayArgs {
+    #[command(flatten)]
+    common: MeterArgs,
+    /// Server to write to, by its place in the list from 1 [default: the leader]
+    #[arg(long, value_name = "N")]
+    writer: Option<usize>,
+    /// Server to read from [default: the one after the writer]
+    #[arg(long, value_name = "N")]
+    reader: Option<usize>,
+    /// How long each of the six parts runs
+    #[arg(long, default_value_t = 10)]
+    seconds: u64,
+    /// Clients of the load beside it
+    #[arg(long, default_value_t = 16)]
+    load_clients: u32,
+}
+
+/// Arguments of `apply`.
+#[derive(Debug, Args)]
+pub struct ApplyArgs {
+    #[command(flatten)]
+    common: MeterArgs,
+    /// Server to write to, by its place in the list from 1 [default: the leader]
+    #[arg(long, value_name = "N")]
+    writer: Option<usize>,
+    /// How long the load runs
+    #[arg(long, default_value_t = 20)]
+    seconds: u64,
+    /// Clients of the load
+    #[arg(long, default_value_t = 16)]
+    clients: u32,
+}
+
+/// Arguments of `giant`.
+#[derive(Debug, Args)]
+pub struct GiantArgs {
+    #[command(flatten)]
+    common: MeterArgs,
+    /// Rows that the statement changes, about 400 bytes of events each
+    #[arg(long, default_value_t = 1_000_000)]
+    rows: u64,
+    /// Server that runs it, by its place in the list from 1 [default: the leader]
+    #[arg(long, value_name = "N")]
+    writer: Option<usize>,
+    /// Small transactions per second on all servers; several: one after the other
+    #[arg(long, value_delimiter = ',', default_values_t = [200.0, 2000.0])]
+    rate: Vec<f64>,
+    /// Clients of each server that make them
+    #[arg(long, default_value_t = 8)]
+    clients: u32,
+    /// wsrep_trx_fragment_size for the statement, bytes; 0: no fragments
+    #[arg(long, default_value_t = 0)]
+    fragment_bytes: u64,
+}
+
+/// Arguments of `lag`.
+#[derive(Debug, Args)]
+pub struct LagArgs {
+    #[command(flatten)]
+    common: MeterArgs,
+    /// How the server is made slow
+    #[arg(long, value_enum, default_value_t = Slow::Core)]
+    slow: Slow,
+    /// Share of one core that it gets, with '--slow core'
+    #[arg(long, default_value_t = 0.1)]
+    share: f64,
+    /// The slow server, by its place in the list from 1 [default: the last that does not lead]
+    #[arg(long, value_name = "N")]
+    server: Option<usize>,
+    /// Server to write to [default: the leader]
+    #[arg(long, value_name = "N")]
+    writer: Option<usize>,
+    /// How long each part runs: before, slow, after
+    #[arg(long, default_value_t = 20)]
+    seconds: u64,
+    /// Clients of the load
+    #[arg(long, default_value_t = 16)]
+    clients: u32,
+}
+
+/// How a server is made slow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Slow {
+    /// A share of one core
+    Core,
+    /// One applier thread
+    Applier,
+}
+
+/// Arguments of `fair`.
+#[derive(Debug, Args)]
+pub struct FairArgs {
+    #[command(flatten)]
+    common: MeterArgs,
+    /// Rows that all clients change; several: one after the other
+    #[arg(long, value_delimiter = ',', default_values_t = [100, 10_000, 100_000])]
+    rows: Vec<u32>,
+    /// Clients of each server
+    #[arg(long, default_value_t = 8)]
+    clients: u32,
+    /// How long each part runs
+    #[arg(long, default_value_t = 20)]
+    seconds: u64,
+}
+
+impl MeterCommand {
+    /// Observes, prints what was found, and writes the files asked for.
+    ///
+    /// # Errors
+    /// Any [`MeterError`].
+    pub fn run(&self) -> Result<()> {
+        let common = self.common();
+        interrupt::watch_signals()?;
+        let mut group = common.group()?;
+        group.find_processes();
+        let busy_before = surroundings::load_per_core();
+        let date = surroundings::utc_now();
+        let findings = self.observe(&group)?;
+        let record = MeterRecord {
+            format: FORMAT,
+            command: surroundings::command_line(),
+            date,
+            machine: surroundings::machine(),
+            versions: surroundings::versions(&group)?,
+            system: group.system.clone(),
+            topology: group.topology.clone(),
+            servers: group.servers.iter().map(|s| s.name.clone()).collect(),
+            busy_before,
+            findings,
+        };
+        common.deliver(record)
+    }
+
+    fn common(&self) -> &MeterArgs {
+        match self {
+            MeterCommand::Delay(own) => &own.common,
+            MeterCommand::Apply(own) => &own.common,
+            MeterCommand::Giant(own) => &own.common,
+            MeterCommand::Lag(own) => &own.common,
+            MeterCommand::Fair(own) => &own.common,
+        }
+    }
+
+    fn observe(&self, group: &Group) -> Result<Findings> {
+        match self {
+            MeterCommand::Delay(own) => own.observe(group).map(Findings::Delay),
+            MeterCommand::Apply(own) => own.observe(group).map(Findings::Apply),
+            MeterCommand::Giant(own) => own.observe(group).map(Findings::Giant),
+            MeterCommand::Lag(own) => own.observe(group).map(Findings::Lag),
+            MeterCommand::Fair(own) => own.observe(group).map(Findings::Fair),
+        }
+    }
+}
+
+impl MeterArgs {
+    fn group(&self) -> Result<Group> {
+        let server = |address: &Address| Server {
+            name: address.name.clone(),
+            host: address.host.clone(),
+            port: address.port,
+            user: self.user.clone(),
+            password: self.password.clone(),
+            pid: None,
+        };
+        let servers: Vec<Server> = self.servers.iter().map(server).collect();
+        if servers.len() < 2 {
+            return Err(MeterError::BadArgument {
+                name: "--servers",
+                value: servers[0].name.clone(),
+                reason: "a group has two servers at least".into(),
+            });
+        }
+        Ok(Group {
+            system: surroundings::system(&servers[0])?,
+            topology: None,
+            servers,
+        })
+    }
+
+    fn deliver(&self, record: MeterRecord) -> Result<()> {
+        if let Some(path) = &self.json {
+            let text = serde_json::to_string_pretty(&record).map_err(std::io::Error::from);
+            text.and_then(|text| std::fs::write(path, text + "\n"))
+                .context("write", path.display())?;
+        }
+        let report = Report {
+            meters: vec![record],
+            ..Report::default()
+        };
+        print!("{}", report::markdown(&report));
+        if let Some(path) = &self.html {
+            std::fs::write(path, report::html(&report)).context("write", path.display())?;
+        }
+        Ok(())
+    }
+}
+
+impl DelayArgs {
+    fn observe(&self, group: &Group) -> Result<super::record::DelayFindings> {
+        let writer = place(group, "--writer", self.writer)?.unwrap_or_else(|| group.leader());
+        let next = (writer + 1) % group.servers.len();
+        let plan = DelayPlan {
+            writer,
+            reader: place(group, "--reader", self.reader)?.unwrap_or(next),
+            seconds: self.seconds,
+            load_clients: self.load_clients,
+        };
+        delay::run(group, &plan)
+    }
+}
+
+impl ApplyArgs {
+    fn observe(&self, group: &Group) -> Result<super::record::ApplyFindings> {
+        let plan = ApplyPlan {
+            origin: place(group, "--writer", self.writer)?.unwrap_or_else(|| group.leader()),
+            seconds: self.seconds,
+            clients: self.clients,
+        };
+        apply::run(group, &plan)
+    }
+}
+
+impl GiantArgs {
+    fn observe(&self, group: &Group) -> Result<Vec<super::record::GiantFindings>> {
+        let plan = GiantPlan {
+            rows: self.rows,
+            origin: place(group, "--writer", self.writer)?.unwrap_or_else(|| group.leader()),
+            rates: self.rate.clone(),
+            clients: self.clients,
+            fragment_bytes: self.fragment_bytes,
+        };
+        if let Some(rate) = plan.rates.iter().find(|rate| !(0.1..1e6).contains(*rate)) {
+            return Err(MeterError::BadArgument {
+                name: "--rate",
+                value: rate.to_string(),
+                reason: "it must be from 0.1 to 1000000".into(),
+            });
+        }
+        giant::run(group, &plan)
+    }
+}
+
+impl LagArgs {
+    fn observe(&self, group: &Group) -> Result<super::record::LagFindings> {
+        let leader = group.leader();
+        let origin = place(group, "--writer", self.writer)?.unwrap_or(leader);
+        let others = (0..group.servers.len()).rev();
+        let last = others.filter(|at| *at != leader && *at != origin).next();
+        let plan = LagPlan {
+            slow: place(group, "--server", self.server)?.or(last).unwrap_or(0),
+            slowness: match self.slow {
+                Slow::Core => Slowness::Share(self.share),
+                Slow::Applier => Slowness::OneApplier,
+            },
+            origin,
+            clients: self.clients,
+            seconds: self.seconds,
+        };
+        lag::run(group, &plan)
+    }
+}
+
+impl FairArgs {
+    fn observe(&self, group: &Group) -> Result<Vec<super::record::FairFindings>> {
+        let plan = FairPlan {
+            rows: self.rows.clone(),
+            clients: self.clients,
+            seconds: self.seconds,
+        };
+        fair::run(group, &plan)
+    }
+}
+
+/// The place in the list, from 0, of a number from 1.
+fn place(group: &Group, name: &'static str, number: Option<usize>) -> Result<Option<usize>> {
+    match number {
+        None => Ok(None),
+        Some(number) if (1..=group.servers.len()).contains(&number) => Ok(Some(number - 1)),
+        Some(number) => Err(MeterError::BadArgument {
+            name,
+            value: number.to_string(),
+            reason: format!("it must be from 1 to {}", group.servers.len()),
+        }),
+    }
+}
+
+/// Reads `HOST:PORT` or `NAME=HOST:PORT`.
+fn parse_server(text: &str) -> std::result::Result<Address, String> {
+    let (name, address) = text.split_once('=').unwrap_or((text, text));
+    let wanted = || format!("'{text}' is not HOST:PORT or NAME=HOST:PORT");
+    let (host, port) = address.rsplit_once(':').ok_or_else(wanted)?;
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    if host.is_empty() || name.is_empty() {
+        return Err(wanted());
+    }
+    Ok(Address {
+        name: name.to_owned(),
+        host: host.to_owned(),
+        port: port.parse().map_err(|_| wanted())?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn servers_are_named_by_their_addresses_or_as_wished() {
+        let address = |name: &str, host: &str, port| Address {
+            name: name.into(),
+            host: host.into(),
+            port,
+        };
+        let plain = address("db:3306", "db", 3306);
+        assert_eq!(parse_server("db:3306"), Ok(plain));
+        assert_eq!(parse_server("a=[::1]:33"), Ok(address("a", "::1", 33)));
+        for wrong in ["db", "db:", "db:99999", ":3306", "=db:1"] {
+            assert!(parse_server(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,456 @@
+//! Tables of what meters found. Runs of the same meter share tables, one line per system.
+
+use super::plot::lines::{Lines, Series};
+use super::table::Table;
+use super::{Block, Section, bench, figure};
+use crate::meters::record::{
+    ApplyFindings, DelayFindings, FairFindings, Findings, GiantFindings, LagFindings, LoadOn,
+    MeterRecord, Pace,
+};
+use crate::statistics::coefficient_of_variation;
+
+/// From this load per core on, a machine was busy with other things.
+const BUSY_FROM: f64 = 0.5;
+
+/// One section per meter that was run.
+pub(super) fn sections(records: &[MeterRecord]) -> Vec<Section> {
+    let all = [delay, apply, giant, lag, fair];
+    let sections = all.into_iter().filter_map(|section| section(records));
+    sections
+        .filter(|section| !section.blocks.is_empty())
+        .collect()
+}
+
+/// A section of the records for which `of` finds something: with notes about each run.
+fn section<'a, T: 'a>(
+    records: &'a [MeterRecord],
+    title: &str,
+    explanation: &str,
+    of: impl Fn(&'a Findings) -> Option<&'a T>,
+    blocks: impl FnOnce(&[(String, &'a T)]) -> Vec<Block>,
+) -> Option<Section> {
+    let mut notes = vec![explanation.to_owned()];
+    let mut found = Vec::new();
+    for record in records {
+        if let Some(findings) = of(&record.findings) {
+            found.push((system(record), findings));
+            notes.push(run(record));
+        }
+    }
+    if found.is_empty() {
+        return None;
+    }
+    Some(Section {
+        title: title.to_owned(),
+        notes,
+        blocks: blocks(&found),
+    })
+}
+
+/// The system, with its network if that is emulated.
+fn system(record: &MeterRecord) -> String {
+    match &record.topology {
+        Some(topology) => format!("{}, {topology}", record.system),
+        None => record.system.clone(),
+    }
+}
+
+/// When and where a run was made.
+fn run(record: &MeterRecord) -> String {
+    let busy = if record.busy_before >= BUSY_FROM {
+        format!(
+            " The machine was busy with other things: a load of {} per core before it began.",
+            figure::number(record.busy_before)
+        )
+    } else {
+        String::new()
+    };
+    format!(
+        "{}: {}, by: {}. {}. {}.{busy}",
+        system(record),
+        record.date,
+        record.command,
+        bench::machine(&record.machine),
+        bench::versions(&record.versions)
+    )
+}
+
+fn delay(records: &[MeterRecord]) -> Option<Section> {
+    let explanation = "A client writes on one server and reads on another one as soon as it is \
+                       told OK. Stale: the first read did not show the write. Delay: from the OK \
+                       to the beginning of the first read that showed it; 0 if the first did.";
+    section(
+        records,
+        "Delay: reads on another server right after a write",
+        explanation,
+        |findings| match findings {
+            Findings::Delay(delay) => Some(delay),
+            _ => None,
+        },
+        |found| vec![Block::Table(delays(found))],
+    )
+}
+
+fn delays(found: &[(String, &DelayFindings)]) -> Table {
+    let columns = [
+        "system",
+        "load on",
+        "sync_wait",
+        "samples",
+        "stale",
+        "never",
+        "delay, mean",
+        "p50",
+        "p99",
+        "read, p50",
+        "p99",
+        "write, p50",
+        "load, TPS",
+    ];
+    let mut table = Table::new("Stale reads and delays, ms", &columns);
+    for (system, delay) in found {
+        for phase in &delay.phases {
+            let load_on = match phase.load_on {
+                LoadOn::Nothing => "nothing",
+                LoadOn::Writer => "the one written to",
+                LoadOn::Reader => "the one read from",
+            };
+            table.rows.push(vec![
+                system.clone(),
+                load_on.to_owned(),
+                if phase.sync_wait { "1" } else { "0" }.to_owned(),
+                phase.samples.to_string(),
+                figure::percent(phase.stale_share()),
+                phase.never.to_string(),
+                figure::number(phase.delay.mean_ms),
+                figure::number(phase.delay.p50_ms),
+                figure::number(phase.delay.p99_ms),
+                figure::number(phase.read.p50_ms),
+                figure::number(phase.read.p99_ms),
+                figure::number(phase.write.p50_ms),
+                figure::number(phase.load_tps),
+            ]);
+        }
+    }
+    table
+}
+
+fn apply(records: &[MeterRecord]) -> Option<Section> {
+    section(
+        records,
+        "Apply: what is left when a load has ended",
+        "Clients load one server. When they stop, how long do the others still apply?",
+        |findings| match findings {
+            Findings::Apply(apply) => Some(apply),
+            _ => None,
+        },
+        |found| vec![Block::Table(applies(found))],
+    )
+}
+
+fn applies(found: &[(String, &ApplyFindings)]) -> Table {
+    let columns = [
+        "system",
+        "load, TPS",
+        "server",
+        "behind at most",
+        "finished after",
+    ];
+    let mut table = Table::new("Applying, behind in actions", &columns);
+    for (system, apply) in found {
+        for other in &apply.others {
+            table.rows.push(vec![
+                system.clone(),
+                figure::number(apply.tps),
+                other.server.clone(),
+                other.most_behind.to_string(),
+                figure::time(other.finished_after_ms),
+            ]);
+        }
+    }
+    table
+}
+
+fn giant(records: &[MeterRecord]) -> Option<Section> {
+    let explanation = "One statement changes many rows while clients of all servers make small \
+                       transactions at a steady pace, each on a row of its own. Wait: the longest \
+                       that a client waited for one answer. Gap: the longest time without a \
+                       commit on that server. Late: from the OK of a small transaction on another \
+                       server until it was visible here. Peak: resident memory of the server.";
+    section(
+        records,
+        "Giant: one huge transaction beside small ones",
+        explanation,
+        |findings| match findings {
+            Findings::Giant(giants) => Some(giants),
+            _ => None,
+        },
+        |found| {
+            vec![
+                Block::Table(giant_statements(found)),
+                Block::Table(giant_servers(found)),
+            ]
+        },
+    )
+}
+
+fn giant_statements(found: &[(String, &Vec<GiantFindings>)]) -> Table {
+    let columns = [
+        "system",
+        "rows",
+        "beside",
+        "statement",
+        "elections",
+        "longest wait",
+        "latest",
+        "result",
+    ];
+    let mut table = Table::new("The statement, and the worst of all servers", &columns);
+    for (system, giants) in found {
+        for giant in *giants {
+            let worst = |of: fn(&crate::meters::record::GiantServer) -> f64| {
+                giant.servers.iter().map(of).fold(0.0, f64::max)
+            };
+            table.rows.push(vec![
+                system.clone(),
+                giant.rows.to_string(),
+                format!("{}/s", figure::number(giant.rate)),
+                figure::time(giant.seconds * 1000.0),
+                giant
+                    .elections
+                    .map_or("-".to_owned(), |count| count.to_string()),
+                figure::time(worst(|server| server.longest_wait_ms)),
+                figure::time(worst(|server| server.late.max_ms)),
+                giant
+                    .refused
+                    .clone()
+                    .unwrap_or_else(|| "succeeded".to_owned()),
+            ]);
+        }
+    }
+    table
+}
+
+fn giant_servers(found: &[(String, &Vec<GiantFindings>)]) -> Table {
+    let columns = [
+        "system",
+        "beside",
+        "server",
+        "commits",
+        "wait",
+        "gap",
+        "late, p50",
+        "p99",
+        "longest",
+        "rows visible after",
+        "memory before",
+        "peak",
+        "errors",
+    ];
+    let mut table = Table::new("Each server", &columns);
+    for (system, giants) in found {
+        for giant in *giants {
+            for server in &giant.servers {
+                let memory = |bytes: Option<u64>| bytes.map_or("-".into(), figure::mebibytes);
+                let here = if server.server == giant.origin {
+                    " (origin)"
+                } else {
+                    ""
+                };
+                table.rows.push(vec![
+                    system.clone(),
+                    format!("{}/s", figure::number(giant.rate)),
+                    format!("{}{here}", server.server),
+                    server.commits.to_string(),
+                    figure::time(server.longest_wait_ms),
+                    figure::time(server.longest_gap_ms),
+                    figure::time(server.late.p50_ms),
+                    figure::time(server.late.p99_ms),
+                    figure::time(server.late.max_ms),
+                    server.visible_after_ms.map_or("-".to_owned(), figure::time),
+                    memory(server.resident_before_bytes),
+                    memory(server.peak_bytes),
+                    figure::kinds(&server.errors),
+                ]);
+            }
+        }
+    }
+    table
+}
+
+fn lag(records: &[MeterRecord]) -> Option<Section> {
+    let explanation = "One server is slow for a while. A group that waits only for its majority \
+                       keeps its pace. The slow server falls behind, stays a member, and catches \
+                       up when it can.";
+    section(
+        records,
+        "Lag: one slow server",
+        explanation,
+        |findings| match findings {
+            Findings::Lag(lag) => Some(lag),
+            _ => None,
+        },
+        |found| vec![Block::Table(lags(found)), lag_plot(found)],
+    )
+}
+
+fn lags(found: &[(String, &LagFindings)]) -> Table {
+    let columns = [
+        "system",
+        "slow server",
+        "slowed by",
+        "TPS before",
+        "while slow",
+        "after",
+        "ratio",
+        "variation while slow",
+        "behind at most",
+        "fewest members",
+        "caught up",
+        "states",
+    ];
+    let mut table = Table::new(
+        "Pace of the group with a slow server; ratio to the mean of before and after",
+        &columns,
+    );
+    for (system, lag) in found {
+        let usual = (lag.before.tps + lag.after.tps) / 2.0;
+        let caught_up = match (lag.caught_up_under_load_ms, lag.caught_up_without_load_ms) {
+            (Some(ms), _) => format!("{} under load", figure::time(ms)),
+            (None, Some(ms)) => format!("{} after the load", figure::time(ms)),
+            (None, None) => "not in time".to_owned(),
+        };
+        table.rows.push(vec![
+            system.clone(),
+            lag.slow_server.clone(),
+            lag.slowed_by.clone(),
+            figure::number(lag.before.tps),
+            figure::number(lag.slowed.tps),
+            figure::number(lag.after.tps),
+            figure::number(lag.slowed.tps / usual),
+            figure::optional(coefficient_of_variation(&lag.slowed.tps_by_second)),
+            lag.most_behind.to_string(),
+            lag.fewest_members.to_string(),
+            caught_up,
+            figure::kinds(&lag.states),
+        ]);
+    }
+    table
+}
+
+fn lag_plot(found: &[(String, &LagFindings)]) -> Block {
+    let title = "Commits in each second: before, while slow, and after".to_owned();
+    let series = |(system, lag): &(String, &LagFindings)| {
+        let parts: [&Pace; 3] = [&lag.before, &lag.slowed, &lag.after];
+        let values = parts.into_iter().flat_map(|part| part.tps_by_second.iter());
+        Series {
+            name: system.clone(),
+            points: (1..).map(f64::from).zip(values.copied()).collect(),
+        }
+    };
+    let svg = Lines {
+        title: title.clone(),
+        unit: "per second".into(),
+        across: "seconds of the three parts".into(),
+        series: found.iter().map(series).collect(),
+        by_rank: false,
+    }
+    .svg();
+    Block::Plot { title, svg }
+}
+
+fn fair(records: &[MeterRecord]) -> Option<Section> {
+    let explanation = "Clients on all servers change two random rows of one table per \
+                       transaction. Refused: the client was told to try again, because another \
+                       server's transaction was ordered first.";
+    section(
+        records,
+        "Fair: all servers written to",
+        explanation,
+        |findings| match findings {
+            Findings::Fair(fair) => Some(fair),
+            _ => None,
+        },
+        |found| {
+            vec![
+                Block::Table(fairs(found)),
+                Block::Table(fair_servers(found)),
+            ]
+        },
+    )
+}
+
+fn fairs(found: &[(String, &Vec<FairFindings>)]) -> Table {
+    let columns = [
+        "system",
+        "rows",
+        "clients",
+        "commits/s",
+        "refused/s",
+        "slowest/fastest",
+        "refused, most/least",
+        "variation",
+    ];
+    let mut table = Table::new("All servers together", &columns);
+    for (system, parts) in found {
+        for part in *parts {
+            let rates: Vec<f64> = part.servers.iter().map(|s| s.tps).collect();
+            let refused: Vec<f64> = part.servers.iter().map(|s| s.refused_per_second).collect();
+            let ratio = |values: &[f64]| {
+                let (low, high) = crate::statistics::spread(values)?;
+                (high > 0.0).then_some((low, high))
+            };
+            table.rows.push(vec![
+                system.clone(),
+                part.rows.to_string(),
+                format!("{} x {}", part.servers.len(), part.clients),
+                figure::number(rates.iter().sum()),
+                figure::number(refused.iter().sum()),
+                figure::optional(ratio(&rates).map(|(low, high)| low / high)),
+                figure::optional(ratio(&refused).map(|(low, high)| high / low)),
+                figure::optional(coefficient_of_variation(&by_second(part))),
+            ]);
+        }
+    }
+    table
+}
+
+/// Commits of all servers in each second.
+fn by_second(part: &FairFindings) -> Vec<f64> {
+    let mut sum = Vec::new();
+    for server in &part.servers {
+        sum.resize(sum.len().max(server.tps_by_second.len()), 0.0);
+        for (sum, commits) in sum.iter_mut().zip(&server.tps_by_second) {
+            *sum += commits;
+        }
+    }
+    sum
+}
+
+fn fair_servers(found: &[(String, &Vec<FairFindings>)]) -> Table {
+    let columns = [
+        "system",
+        "rows",
+        "server",
+        "commits/s",
+        "refused/s",
+        "errors",
+    ];
+    let mut table = Table::new("Each server", &columns);
+    for (system, parts) in found {
+        for part in *parts {
+            for server in &part.servers {
+                let leads = if server.leads { " (leader)" } else { "" };
+                table.rows.push(vec![
+                    system.clone(),
+                    part.rows.to_string(),
+                    format!("{}{leads}", server.server),
+                    figure::number(server.tps),
+                    figure::number(server.refused_per_second),
+                    figure::kinds(&server.errors),
+                ]);
+            }
+        }
+    }
+    table
+}

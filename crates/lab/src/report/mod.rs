@@ -1,0 +1,82 @@
+//! The report: what the bench and the meters found, as one HTML page and as Markdown tables.
+//!
+//! Both come from the same tables ([`table`]), so they never disagree. The page is one file: no
+//! script, nothing that is fetched; plots are SVG in it. It follows the reader's choice of dark or
+//! light, and fits a phone: wide things scroll by themselves.
+//!
+//! - [`bench`]: tables and plots of a [`Results`].
+//! - [`meters`]: tables of a [`MeterRecord`].
+//! - [`table`], [`plot`]: a table, a plot.
+//! - [`page`]: the page around them.
+//! - [`figure`]: how numbers are written.
+
+mod bench;
+mod figure;
+mod meters;
+mod page;
+mod plot;
+mod table;
+
+use crate::meters::MeterRecord;
+use crate::results::Results;
+
+/// What a report shows.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Report {
+    /// Runs of the bench.
+    pub benches: Vec<Results>,
+    /// Runs of meters; those of the same meter are shown side by side.
+    pub meters: Vec<MeterRecord>,
+}
+
+/// A part of the report, under a heading.
+#[derive(Debug, Clone, Default, PartialEq)]
+struct Section {
+    title: String,
+    /// What the reader must know: paragraphs.
+    notes: Vec<String>,
+    /// What it shows, in this order.
+    blocks: Vec<Block>,
+}
+
+/// What a section shows.
+#[derive(Debug, Clone, PartialEq)]
+enum Block {
+    Table(table::Table),
+    /// A plot: its title, and the SVG. Markdown has none.
+    Plot {
+        title: String,
+        svg: String,
+    },
+}
+
+/// The whole report as one HTML page.
+pub fn html(report: &Report) -> String {
+    page::render(&sections(report))
+}
+
+/// The report's tables as Markdown.
+pub fn markdown(report: &Report) -> String {
+    let mut text = String::new();
+    for section in sections(report) {
+        text += &format!("### {}\n\n", section.title);
+        for note in &section.notes {
+            text += &format!("{note}\n\n");
+        }
+        for block in &section.blocks {
+            if let Block::Table(table) = block {
+                text += &table.markdown();
+            }
+        }
+    }
+    text
+}
+
+fn sections(report: &Report) -> Vec<Section> {
+    let mut sections = Vec::new();
+    for results in &report.benches {
+        sections.extend(bench::sections(results));
+    }
+    sections.extend(meters::sections(&report.meters));
+    sections
+}

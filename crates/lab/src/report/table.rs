@@ -1,0 +1,90 @@
+//! A table, as HTML and as Markdown.
+
+use super::page::escape;
+
+/// A table with one line of column names.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Table {
+    /// What it shows, with units.
+    pub(super) caption: String,
+    /// Names of the columns. The first column names the rows.
+    pub(super) columns: Vec<String>,
+    /// The rows; each has as many cells as there are columns.
+    pub(super) rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    /// An empty table.
+    pub(super) fn new(caption: impl Into<String>, columns: &[&str]) -> Table {
+        Table {
+            caption: caption.into(),
+            columns: columns.iter().map(|&name| name.to_owned()).collect(),
+            rows: Vec::new(),
+        }
+    }
+
+    /// The table as HTML. Wide ones scroll by themselves.
+    pub(super) fn html(&self) -> String {
+        let cells = |tag: &str, row: &[String]| -> String {
+            let cell = |text: &String| format!("<{tag}>{}</{tag}>", escape(text));
+            row.iter().map(cell).collect()
+        };
+        let row = |row: &Vec<String>| match row.split_first() {
+            Some((name, rest)) => format!(
+                "<tr><th scope=\"row\">{}</th>{}</tr>\n",
+                escape(name),
+                cells("td", rest)
+            ),
+            None => String::new(),
+        };
+        let rows: String = self.rows.iter().map(row).collect();
+        format!(
+            "<div class=\"wide\"><table>\n<caption>{}</caption>\n\
+             <thead><tr>{}</tr></thead>\n<tbody>\n{rows}</tbody>\n</table></div>\n",
+            escape(&self.caption),
+            cells("th", &self.columns)
+        )
+    }
+
+    /// The table as Markdown, with an empty line after it.
+    pub(super) fn markdown(&self) -> String {
+        let line = |row: &[String]| {
+            let cells: Vec<String> = row.iter().map(|cell| cell.replace('|', "\\|")).collect();
+            format!("| {} |\n", cells.join(" | "))
+        };
+        let rule = "|---".repeat(self.columns.len());
+        let rows: String = self.rows.iter().map(|row| line(row)).collect();
+        format!(
+            "{}:\n\n{}{rule}|\n{rows}\n",
+            self.caption,
+            line(&self.columns)
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table() -> Table {
+        Table {
+            rows: vec![vec!["a<b".into(), "1|2".into()]],
+            ..Table::new("Rates", &["system", "TPS"])
+        }
+    }
+
+    #[test]
+    fn markdown_has_a_rule_and_keeps_bars_in_their_cells() {
+        let expected = "Rates:\n\n| system | TPS |\n|---|---|\n| a<b | 1\\|2 |\n\n";
+        assert_eq!(table().markdown(), expected);
+    }
+
+    #[test]
+    fn html_cells_cannot_become_tags() {
+        let html = table().html();
+        assert!(
+            html.contains("<th scope=\"row\">a&lt;b</th><td>1|2</td>"),
+            "{html}"
+        );
+    }
+}
