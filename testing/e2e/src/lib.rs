@@ -13,7 +13,7 @@
 //! - [`read_your_writes`]: clients that read right after answers to others; how many reads missed
 //!   what was acknowledged before.
 //! - [`agreement`]: a check that all nodes hold the same tables, definitions and accounts.
-//! - [`sysbench`], [`tpcc`]: loads made by others.
+//! - [`sysbench`]: the standard load. [`checked_loads`]: the lab's loads, with their checks.
 //! - [`small_disk`]: a file system that a test may fill.
 //! - [`usage`]: processor time and memory of a server.
 //!
@@ -24,6 +24,7 @@
 
 pub mod acknowledged_writes;
 pub mod agreement;
+pub mod checked_loads;
 pub mod failure;
 pub mod harness;
 pub mod monitor;
@@ -32,7 +33,6 @@ pub mod programs;
 pub mod read_your_writes;
 pub mod small_disk;
 pub mod sysbench;
-pub mod tpcc;
 pub mod usage;
 
 pub use failure::{Failure, Outcome, Why, ensure, exit_code};
