@@ -7,6 +7,8 @@ use std::path::PathBuf;
 use synod_local_cluster::ClusterError;
 use thiserror::Error;
 
+use crate::meters::MeterError;
+
 /// An error of any command of the lab.
 #[derive(Debug, Error)]
 pub enum LabError {
@@ -96,6 +98,9 @@ pub enum LabError {
     /// Something with the servers failed.
     #[error(transparent)]
     Cluster(#[from] ClusterError),
+    /// A meter failed.
+    #[error(transparent)]
+    Meter(#[from] MeterError),
 }
 
 /// Shorthand for results in the lab.
@@ -114,6 +119,7 @@ impl LabError {
             | LabError::Refused(_)
             | LabError::NotUnderstood { .. } => 1,
             LabError::Cluster(error) => error.exit_code(),
+            LabError::Meter(error) => error.exit_code(),
         }
     }
 }

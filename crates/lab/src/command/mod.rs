@@ -3,9 +3,12 @@
 //! - `network` brings an emulated network up, to look at it.
 //! - `link` changes a link of a running lab.
 //! - `clean` removes what a killed lab left.
+//! - `delay`, `apply`, `giant`, `lag`, `fair` observe running servers ([`crate::meters`]).
+//! - `report` makes one page of several files.
 //! - `router` is the process that emulates the network, started by the others.
 
 mod network;
+mod report;
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -14,6 +17,7 @@ use clap::{Args, Subcommand};
 
 use crate::error::{IoContext, Result};
 use crate::hosts::place::{OwnPlace, Place};
+use crate::meters::MeterCommand;
 use crate::router::handle::parse_argument;
 use crate::router::process::{self, RouterHost};
 
@@ -61,6 +65,10 @@ enum LabCommand {
     Network(network::NetworkArgs),
     /// Change a link of a running lab
     Link(network::LinkArgs),
+    #[command(flatten)]
+    Meter(MeterCommand),
+    /// Make one page from the files of several runs
+    Report(report::ReportArgs),
     /// Remove what a killed lab left behind
     Clean,
     /// The process that emulates the network
@@ -85,6 +93,8 @@ pub fn run(arguments: &LabArgs) -> Result<u8> {
     match &arguments.command {
         LabCommand::Network(network) => network::run(place, network),
         LabCommand::Link(link) => network::change_link(place, link),
+        LabCommand::Meter(meter) => Ok(meter.run().map(|()| 0)?),
+        LabCommand::Report(report) => report::run(report),
         LabCommand::Clean => clean(place),
         LabCommand::Router(router) => run_router(router),
     }

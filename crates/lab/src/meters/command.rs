@@ -223,6 +223,7 @@ impl MeterArgs {
             port: address.port,
             user: self.user.clone(),
             password: self.password.clone(),
+            namespace: None,
             pid: None,
         };
         let servers: Vec<Server> = self.servers.iter().map(server).collect();

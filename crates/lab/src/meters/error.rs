@@ -75,6 +75,19 @@ pub enum MeterError {
     Panicked,
 }
 
+impl MeterError {
+    /// The exit code of a command that ends with this error; see `synod lab --help`.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            MeterError::BadArgument { .. } => 2,
+            MeterError::Connect { .. } | MeterError::NotHere { .. } => 5,
+            MeterError::Timeout { .. } => 6,
+            MeterError::Interrupted => 130,
+            MeterError::Statement { .. } | MeterError::Io { .. } | MeterError::Panicked => 1,
+        }
+    }
+}
+
 /// The result of observing.
 pub type Result<T> = std::result::Result<T, MeterError>;
 

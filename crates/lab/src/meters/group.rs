@@ -1,6 +1,7 @@
 //! The servers that are observed, and connections to them.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use mysql::prelude::Queryable;
@@ -9,6 +10,7 @@ use mysql::{Conn, OptsBuilder};
 use super::error::{MeterError, Result};
 use super::interrupt::pause;
 use super::memory;
+use crate::hosts;
 
 /// The database that meters make, fill, and drop at their end.
 pub const DATABASE: &str = "synod_lab";
@@ -41,6 +43,8 @@ pub struct Server {
     pub user: String,
     /// Its password.
     pub password: String,
+    /// Network namespace that its clients connect from. None: this process's own.
+    pub namespace: Option<PathBuf>,
     /// Process id, if it runs on this machine. [`Group::find_processes`] finds it.
     pub pid: Option<i32>,
 }
@@ -87,7 +91,13 @@ impl Server {
             .tcp_connect_timeout(Some(CONNECT_TIMEOUT))
             .read_timeout(Some(timeout))
             .write_timeout(Some(timeout));
-        Conn::new(options).map_err(|source| MeterError::Connect {
+        let connected = match &self.namespace {
+            None => Conn::new(options),
+            // The socket stays in the namespace that it was made in.
+            Some(file) => hosts::in_namespace(file, || Ok(Conn::new(options)))
+                .unwrap_or_else(|error| Err(error.into())),
+        };
+        connected.map_err(|source| MeterError::Connect {
             server: self.name.clone(),
             address: format!("{}:{}", self.host, self.port),
             user: self.user.clone(),
