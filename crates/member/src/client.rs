@@ -38,6 +38,8 @@ pub enum ProposalResult {
     /// The group was lost before the result was known. The action may still be ordered; it is then
     /// delivered like one of another member.
     Unknown,
+    /// Withdrawn by its client before its last piece was handed over: it will never be ordered.
+    Withdrawn,
     /// There was no group to propose it to. The action was not sent and will never be ordered.
     NotProposed,
 }

@@ -87,34 +87,47 @@ impl Node {
     /// Proposes an action to the group. Waits while too many bytes of this member's actions have no
     /// result yet ([`NodeConfig::pending_bytes`]).
     pub fn submit(&self, action: &Action) -> Arc<Pending> {
-        self.submit_with(action, WaitPolicy::default(), || Seqno(action.last_seen))
+        self.submit_with(action, WaitPolicy::default())
     }
 
-    /// As [`Node::submit`], with another policy of waiting for the result. `last_seen` is asked for
-    /// the action's snapshot position as late as possible: when its last piece is made. It must be
-    /// at or above what [`Node::set_applied`] was told before.
-    pub fn submit_with(
+    /// As [`Node::submit`], with another policy of waiting for the result.
+    pub fn submit_with(&self, action: &Action, policy: WaitPolicy) -> Arc<Pending> {
+        let pending = self.pending(policy);
+        self.hand_over(action, &pending, || Seqno(action.last_seen));
+        pending
+    }
+
+    /// The place for the result of an action that is about to be handed over. It can be withdrawn
+    /// from now on.
+    pub fn pending(&self, policy: WaitPolicy) -> Arc<Pending> {
+        let (epoch, room) = (self.shared.epoch().clone(), self.chunk_budget.clone());
+        Arc::new(Pending::new(epoch, policy, room))
+    }
+
+    /// Proposes an action piece by piece, as [`Node::submit`] does. Ends early once the action has
+    /// a result, or is withdrawn. `last_seen` is asked for the action's snapshot position as late
+    /// as possible: when its last piece is made. It must be at or above what [`Node::set_applied`]
+    /// was told before.
+    pub fn hand_over(
         &self,
         action: &Action,
-        policy: WaitPolicy,
+        pending: &Arc<Pending>,
         last_seen: impl FnOnce() -> Seqno,
-    ) -> Arc<Pending> {
-        let pending = Arc::new(Pending::new(self.shared.epoch().clone(), policy));
+    ) {
         let epoch = self.shared.epoch().load(Ordering::Acquire);
         let number = self.next_action.fetch_add(1, Ordering::Relaxed);
         let mut pieces = split_into_chunks(action, epoch, self.config.chunk_bytes, number);
         while !pieces.is_at_last() {
             let Some(chunk) = pieces.next().filter(|_| pending.result().is_none()) else {
-                return pending;
+                return;
             };
-            self.submit_piece(chunk, &pending, None);
+            self.submit_piece(chunk, pending, None);
         }
         let snapshot = self.hold_snapshot(last_seen);
         pieces.see(snapshot.seqno());
-        if let Some(last) = pieces.next().filter(|_| pending.result().is_none()) {
-            self.submit_piece(last, &pending, Some(snapshot));
+        if let Some(last) = pieces.next().filter(|_| pending.begin_last_piece()) {
+            self.submit_piece(last, pending, Some(snapshot));
         }
-        pending
     }
 
     /// Asks for a snapshot position and holds it. Something at or below the answer is held before,
@@ -133,7 +146,8 @@ impl Node {
             _ => &self.pending_budget,
         };
         let bytes = payload.len();
-        if budget.take(bytes) {
+        let is_withdrawn = || kind == EntryKind::Chunk && pending.result().is_some();
+        if budget.take_unless(bytes, is_withdrawn) {
             let submission = Submission {
                 kind,
                 payload,

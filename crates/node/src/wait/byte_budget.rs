@@ -40,8 +40,20 @@ impl ByteBudget {
     /// Waits until `bytes` are free and takes them. A taker may exceed the total while no other
     /// bytes are taken, so that a single large item passes. False if the budget is closed.
     pub(crate) fn take(&self, bytes: usize) -> bool {
+        self.take_unless(bytes, || false)
+    }
+
+    /// As [`ByteBudget::take`], but false, with nothing taken, if `unwanted` holds. Who makes it
+    /// hold calls [`ByteBudget::look_again`].
+    pub(crate) fn take_unless(&self, bytes: usize, unwanted: impl Fn() -> bool) -> bool {
         let mut state = lock(&self.state);
-        while !state.closed && state.used > 0 && state.used + bytes > self.total {
+        loop {
+            if unwanted() {
+                return false;
+            }
+            if state.closed || state.used == 0 || state.used + bytes <= self.total {
+                break;
+            }
             state = self
                 .freed
                 .wait(state)
@@ -49,6 +61,13 @@ impl ByteBudget {
         }
         state.used += bytes;
         !state.closed
+    }
+
+    /// Makes those who wait for room look whether they still want it.
+    pub(crate) fn look_again(&self) {
+        // Whoever has looked before this holds the lock until it waits.
+        drop(lock(&self.state));
+        self.freed.notify_all();
     }
 
     /// Gives bytes back.
@@ -116,6 +135,23 @@ mod tests {
         budget.give_back(8);
         assert!(waiting.join().unwrap());
         assert_eq!(used(&budget), 5);
+    }
+
+    #[test]
+    fn taker_that_does_not_want_room_any_more_takes_none() {
+        let budget = Arc::new(ByteBudget::new(10));
+        assert!(budget.take(8));
+        let unwanted = Arc::new(std::sync::atomic::AtomicBool::new(false));
+        let waiting = {
+            let (budget, unwanted) = (budget.clone(), unwanted.clone());
+            thread::spawn(move || {
+                budget.take_unless(5, || unwanted.load(std::sync::atomic::Ordering::SeqCst))
+            })
+        };
+        unwanted.store(true, std::sync::atomic::Ordering::SeqCst);
+        budget.look_again();
+        assert!(!waiting.join().unwrap());
+        assert_eq!(used(&budget), 8);
     }
 
     #[test]

@@ -3,11 +3,15 @@
 //! [`crate::Node::submit`] returns a [`Pending`]; the driver decides it, from its own thread, with
 //! a [`ProposalResult`]. The first result is final. A wait ends with the result, or by an
 //! interruption that the host may order at any time, even before the wait begins.
+//!
+//! Until its last piece is handed over, the action can be withdrawn: it is then never ordered.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
 use synod_member::{Client, ProposalResult, ResultSlot, WaitPolicy, lock};
+
+use super::ByteBudget;
 
 /// How a [`Pending::wait`] ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +26,8 @@ pub enum WaitResult {
 struct State {
     slot: ResultSlot,
     interrupted: bool,
+    /// The last piece is handed over: only the group knows what becomes of the action.
+    is_with_group: bool,
 }
 
 /// A proposed action that may have no result yet.
@@ -30,19 +36,45 @@ pub struct Pending {
     state: Mutex<State>,
     changed: Condvar,
     policy: WaitPolicy,
+    /// What the submission of a piece may be waiting for.
+    room: Option<Arc<ByteBudget>>,
 }
 
 impl Pending {
-    pub(crate) fn new(epoch: Arc<AtomicU64>, policy: WaitPolicy) -> Pending {
+    pub(crate) fn new(epoch: Arc<AtomicU64>, policy: WaitPolicy, room: Arc<ByteBudget>) -> Pending {
         let state = State {
             slot: ResultSlot::new(epoch),
-            interrupted: false,
+            ..State::default()
         };
         Pending {
             state: Mutex::new(state),
             changed: Condvar::new(),
             policy,
+            room: Some(room),
         }
+    }
+
+    /// The last piece is about to be handed over; false if the action has a result already.
+    pub fn begin_last_piece(&self) -> bool {
+        let mut state = lock(&self.state);
+        state.is_with_group = true;
+        state.slot.result().is_none()
+    }
+
+    /// Ends the submission of an action of which the last piece is not handed over yet, with
+    /// [`ProposalResult::Withdrawn`]. False if it is too late: the action is with the group, or has
+    /// another result. Never blocks.
+    pub fn withdraw(&self) -> bool {
+        let mut state = lock(&self.state);
+        if state.is_with_group || !state.slot.decide(ProposalResult::Withdrawn) {
+            return false;
+        }
+        drop(state);
+        self.changed.notify_all();
+        if let Some(room) = &self.room {
+            room.look_again();
+        }
+        true
     }
 
     /// Waits for the result or an interruption. A result that is known wins.
@@ -117,6 +149,20 @@ mod tests {
         );
         assert_eq!(pending.wait_for_result(), ProposalResult::TooOld);
         assert_eq!(pending.give_up(), Some(ProposalResult::TooOld));
+    }
+
+    #[test]
+    fn action_can_be_withdrawn_until_its_last_piece_is_handed_over() {
+        let pending = Pending::default();
+        assert!(pending.withdraw());
+        assert_eq!(pending.wait_for_result(), ProposalResult::Withdrawn);
+        assert!(!pending.begin_last_piece(), "it is not sent");
+        assert!(!pending.withdraw());
+
+        let pending = Pending::default();
+        assert!(pending.begin_last_piece());
+        assert!(!pending.withdraw());
+        assert_eq!(pending.result(), None);
     }
 
     #[test]

@@ -210,9 +210,7 @@ fn losing_the_quorum_ends_what_is_pending_and_its_return_restores_the_group() {
     let patient = {
         let member = &group.members[survivor];
         let action = crate::support::action("p", member.last(), "patient");
-        member
-            .node()
-            .submit_with(&action, WaitPolicy::UntilKnown, || member.last())
+        member.node().submit_with(&action, WaitPolicy::UntilKnown)
     };
     group.members[survivor]
         .host

@@ -5,7 +5,8 @@
 //! A victim that is with the group is not told to the server as aborted: the server would answer
 //! error 1213 for it whatever becomes of it, and its client would repeat what the group may commit.
 //! The aborter waits for its locks until the fate is known, which depends on no applier. If the
-//! victim is ordered, `certify` then has it rolled back and replayed.
+//! victim is ordered, `certify` then has it rolled back and replayed. A victim of which the last
+//! piece is not sent is withdrawn instead: it lets go of its locks at once, however large it is.
 
 use synod_node::{Pending, ProposalResult};
 
@@ -29,7 +30,7 @@ impl Connection {
                 self.sequencer.interrupt_waits(&transaction.interrupted);
                 abort_outcome(Status::Ok, -1)
             }
-            Phase::Submitting => {
+            Phase::Certifying(pending) if pending.withdraw() => {
                 gathered.must_abort = true;
                 abort_outcome(Status::NotAllowed, -1)
             }

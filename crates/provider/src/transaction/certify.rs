@@ -3,10 +3,11 @@
 //! The action is made here, submitted to the node, and its result answered to the server. The
 //! leader certifies; a refused client gets a deadlock error.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use synod_node::{Action, Class, ProposalResult, Seqno, WaitResult};
+use synod_node::{Action, Class, Pending, ProposalResult, Seqno, WaitResult};
 
 use crate::api::{CertifyOutcome, LogLevel, Status, TrxHandle, TrxMeta, WsFlags};
 use crate::connection::Connection;
@@ -32,29 +33,23 @@ impl Connection {
         // meanwhile would only make it a conflict.
         self.sequencer.wait_resumed(&transaction.interrupted);
         self.wait_for_statement_alone(&transaction);
-        let action = match self.make_action(conn, &transaction, flags) {
+        let Some(node) = self.node() else {
+            return outcome(Status::ConnFail);
+        };
+        let policy = streaming::wait_policy(&transaction.lock(), flags);
+        let pending = node.pending(policy);
+        let action = match self.make_action(conn, &transaction, flags, &pending) {
             Ok(action) => action,
             Err(status) => {
                 transaction.lock().phase = Phase::Failed;
                 return outcome(status);
             }
         };
-        let Some(node) = self.node() else {
-            return outcome(Status::ConnFail);
-        };
         let submitted = Instant::now();
-        let policy = streaming::wait_policy(&transaction.lock());
-        let pending = node.submit_with(&action, policy, || Seqno(self.sequencer.left()));
-        let is_fragment = {
-            let mut gathered = transaction.lock();
-            gathered.submitted = action.data;
-            gathered.phase = Phase::Certifying(pending.clone());
-            let is_fragment = gathered.is_fragment();
-            if gathered.must_abort && is_fragment {
-                pending.interrupt();
-            }
-            is_fragment
-        };
+        node.hand_over(&action, &pending, || Seqno(self.sequencer.left()));
+        // Its keys and its copy of the data are not needed any more.
+        drop(action);
+        let is_fragment = transaction.lock().is_fragment();
         if is_fragment {
             let waited = pending.wait();
             if let WaitResult::ProposalResult(result) = waited {
@@ -104,6 +99,7 @@ impl Connection {
             ProposalResult::Ordered { .. }
             | ProposalResult::GivenUp
             | ProposalResult::Rejected
+            | ProposalResult::Withdrawn
             | ProposalResult::Unknown
             | ProposalResult::NotProposed => None,
         }
@@ -159,6 +155,8 @@ impl Connection {
             ProposalResult::GivenUp => {
                 "the group has discarded the first part of it, see the leader's error log"
             }
+            // By an action of higher priority, as if that had come before.
+            ProposalResult::Withdrawn => return Status::TrxFail,
             ProposalResult::Rejected => return Status::NodeFail,
             ProposalResult::Unknown
             | ProposalResult::NotProposed
@@ -188,6 +186,7 @@ impl Connection {
         conn: u64,
         transaction: &Transaction,
         flags: WsFlags,
+        pending: &Arc<Pending>,
     ) -> Result<Action, Status> {
         let mut gathered = transaction.lock();
         if gathered.must_abort || self.has_lost(&gathered) {
@@ -203,7 +202,7 @@ impl Connection {
             return Err(Status::ConnFail);
         }
         gathered.serial = Some(self.serial);
-        gathered.phase = Phase::Submitting;
+        gathered.phase = Phase::Certifying(pending.clone());
         gathered.flags = flags;
         gathered.conn = conn;
         let write_set = WriteSet {
@@ -220,6 +219,7 @@ impl Connection {
         counters.repl_keys_bytes.add(keys.encoded_len() as u64);
         counters.repl_data_bytes.add(write_set.data.len() as u64);
         let data = write_set.encode();
+        transaction.lock().submitted = data.clone();
         counters
             .replicated_bytes
             .add((keys.encoded_len() + data.len()) as u64);

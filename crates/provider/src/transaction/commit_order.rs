@@ -131,7 +131,7 @@ impl Connection {
                     self.hand_to_applier(transaction, seqno.0);
                 }
             }
-            Phase::Executing | Phase::Submitting | Phase::Failed => {}
+            Phase::Executing | Phase::Failed => {}
         }
     }
 

@@ -1,9 +1,9 @@
 //! Local transactions: what the provider knows of each, from its first key to its release.
 //!
 //! ```text
-//! Executing ─certify─► Submitting ──► Certifying ─ordered─► Ordered ─enter─► Entered ─leave─► Left
-//!     │                     │             │                    │ abort        (release ends it)
-//!     └────── abort: must_abort ──────────┘                    └─replay─► Replaying ─► Left
+//! Executing ─certify─► Certifying ─ordered─► Ordered ─enter─► Entered ─leave─► Left
+//!     │                    │                    │ abort        (release ends it)
+//!     └─ abort: must_abort ┘                    └─replay─► Replaying ─► Left
 //! ```
 //! A streamed transaction goes round: after each of its fragments but the last, its release leads
 //! from Left back to Executing. An aborted fragment is not replayed, see `streaming.rs`.
@@ -40,9 +40,7 @@ use crate::api::{OpaqueId, TrxHandle, WsFlags};
 pub(crate) enum Phase {
     /// Collects keys and data.
     Executing,
-    /// Being handed to the node.
-    Submitting,
-    /// In the group's hands.
+    /// In the group's hands, or being handed to the node piece by piece.
     Certifying(Arc<Pending>),
     /// Has a place; waits for its turn, or for its replay if it was aborted.
     Ordered(i64),

@@ -46,9 +46,9 @@ const KEY_SPACE: &[u8] = b"\0stream";
 /// The flags that mean something for a fragment. The server takes no other for one.
 const FRAGMENT_FLAGS: u32 = WsFlags::TRX_START.0 | WsFlags::TRX_END.0 | WsFlags::PA_UNSAFE.0;
 
-/// Until when to wait for what is submitted now.
-pub(crate) fn wait_policy(gathered: &Gathered) -> WaitPolicy {
-    if gathered.stream.is_some() && !gathered.is_fragment() {
+/// Until when to wait for what is submitted now with these flags.
+pub(crate) fn wait_policy(gathered: &Gathered, flags: WsFlags) -> WaitPolicy {
+    if gathered.stream.is_some() && flags.contains(WsFlags::TRX_END) {
         WaitPolicy::UntilKnown
     } else {
         WaitPolicy::UntilGroupLost
@@ -201,7 +201,7 @@ impl Connection {
     pub(crate) fn finish_stream(&self, transaction: &Transaction, phase: Phase) {
         let is_fragment = transaction.lock().is_fragment();
         match phase {
-            Phase::Executing | Phase::Submitting | Phase::Failed => {}
+            Phase::Executing | Phase::Failed => {}
             Phase::Left(seqno) => {
                 self.shared.counters.local_commits.one();
                 self.release(seqno);
@@ -275,13 +275,14 @@ impl Connection {
         mut gathered: MutexGuard<'_, Gathered>,
     ) -> AbortOutcome {
         let seqno = match &gathered.phase {
-            Phase::Executing | Phase::Submitting => {
+            Phase::Executing => {
                 // It may be waiting for the very statement that aborts it.
                 self.sequencer.interrupt_waits(&transaction.interrupted);
                 -1
             }
             Phase::Certifying(pending) => {
                 pending.interrupt();
+                pending.withdraw();
                 match pending.result() {
                     Some(ProposalResult::Ordered { seqno, .. }) => seqno.0,
                     _ => -1,

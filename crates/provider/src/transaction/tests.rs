@@ -39,6 +39,13 @@ fn connection() -> Arc<Connection> {
 
 /// A transaction whose result is not known.
 fn certifying(connection: &Connection) -> (TrxHandle, Arc<Transaction>, Arc<Pending>) {
+    let (handle, transaction, pending) = being_sent(connection);
+    assert!(pending.begin_last_piece());
+    (handle, transaction, pending)
+}
+
+/// A transaction of which the last piece is not sent yet.
+fn being_sent(connection: &Connection) -> (TrxHandle, Arc<Transaction>, Arc<Pending>) {
     let mut handle = TrxHandle {
         trx_id: TRX,
         opaque: None,
@@ -91,6 +98,16 @@ fn victim_with_an_unknown_fate_is_not_told_to_try_again() {
         let outcome = connection.certified(&transaction, fate);
         assert_eq!((outcome.status, outcome.meta), (Status::ConnFail, None));
     }
+}
+
+#[test]
+fn victim_that_is_being_sent_is_withdrawn() {
+    let connection = connection();
+    let (_, transaction, pending) = being_sent(&connection);
+    assert_eq!(answer(connection.abort(9, TRX)), (Status::NotAllowed, -1));
+    assert_eq!(pending.wait_for_result(), ProposalResult::Withdrawn);
+    let outcome = connection.certified(&transaction, ProposalResult::Withdrawn);
+    assert_eq!((outcome.status, outcome.meta), (Status::TrxFail, None));
 }
 
 #[test]

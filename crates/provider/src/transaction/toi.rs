@@ -86,6 +86,7 @@ impl Connection {
             ProposalResult::Conflict { .. }
             | ProposalResult::TooOld
             | ProposalResult::GivenUp
+            | ProposalResult::Withdrawn
             | ProposalResult::Rejected => {
                 return Err(Status::TrxFail);
             }

@@ -178,6 +178,27 @@ fn applier_aborts_a_local_transaction_that_is_ordered_later() {
     one.wait_applied("victim");
 }
 
+/// An applier needs a row of a large transaction whose pieces do not get to the leader.
+#[test]
+fn large_transaction_lets_go_of_its_locks_while_it_is_being_sent() {
+    let (one, two) = pair_with("synod.chunk_size=64K;evs.suspect_timeout=PT60S");
+    assert_eq!(one.set_options("gmcast.isolate=1"), WSREP_OK);
+    let mut victim = two.begin("large");
+    assert_eq!(victim.append_data(&vec![b'x'; 32 << 20]), WSREP_OK);
+    let id = victim.id();
+    let certified = std::thread::spawn(move || {
+        let status = victim.certify();
+        victim.release();
+        status
+    });
+    eventually("the first piece", || two.status("local_send_queue") != "0");
+    assert_eq!(two.inner.abort(9, id), (WSREP_NOT_ALLOWED, -1));
+    assert_eq!(certified.join().unwrap(), WSREP_TRX_FAIL);
+    assert_eq!(one.set_options("gmcast.isolate=0"), WSREP_OK);
+    two.write("next");
+    one.wait_applied("next");
+}
+
 #[test]
 fn appliers_work_in_parallel_where_nothing_depends() {
     let (one, two) = pair(4);

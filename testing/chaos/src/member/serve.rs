@@ -110,6 +110,7 @@ impl Server {
             ProposalResult::TooOld => refused("snapshot too old"),
             ProposalResult::GivenUp => refused("given up"),
             ProposalResult::Rejected => refused("rejected"),
+            ProposalResult::Withdrawn => refused("withdrawn"),
             ProposalResult::Unknown | ProposalResult::NotProposed => Reply::Unknown,
         };
         self.host.release(rows);

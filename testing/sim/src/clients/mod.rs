@@ -258,6 +258,7 @@ impl World {
             | ProposalResult::TooOld
             | ProposalResult::GivenUp
             | ProposalResult::Rejected
+            | ProposalResult::Withdrawn
             | ProposalResult::NotProposed => {
                 let name = match result {
                     ProposalResult::Conflict { .. } => "conflict",
