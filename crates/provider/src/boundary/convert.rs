@@ -110,6 +110,32 @@ pub(super) unsafe fn keys<'a>(
         .collect()
 }
 
+/// Parts of a key that the server passes at most: schema, table, row.
+const KEY_PARTS: usize = 3;
+
+/// Runs `then` with the parts of a key; `None` if one of them is impossible. Allocates nothing for a
+/// key of the usual form: this is called for each row that a client changes.
+///
+/// # Safety
+/// As [`array()`] and [`bytes()`], for the parts and their bytes.
+pub(super) unsafe fn with_key_parts<T>(
+    key: &sys::wsrep_key_t,
+    then: impl FnOnce(&[&[u8]]) -> T,
+) -> Option<T> {
+    // SAFETY: by contract of this function.
+    let bufs = unsafe { array(key.key_parts, key.key_parts_num) }?;
+    let mut usual: [&[u8]; KEY_PARTS] = [&[]; KEY_PARTS];
+    let Some(parts) = usual.get_mut(..bufs.len()) else {
+        // SAFETY: by contract of this function.
+        return unsafe { buffers(key.key_parts, key.key_parts_num) }.map(|parts| then(&parts));
+    };
+    for (part, buf) in parts.iter_mut().zip(bufs) {
+        // SAFETY: by contract of this function.
+        *part = unsafe { bytes(buf) }?;
+    }
+    Some(then(parts))
+}
+
 /// The error of a failed action: `None` if NULL or empty.
 ///
 /// # Safety

@@ -332,13 +332,18 @@ unsafe extern "C" fn append_key(
     _copy: sys::wsrep_bool_t,
 ) -> wsrep_status_t {
     // SAFETY: interface.
-    let Some(keys) = (unsafe { convert::keys(keys, count) }) else {
+    let Some(keys) = (unsafe { convert::array(keys, count) }) else {
         return sys::WSREP_NODE_FAIL;
     };
     let append = |handle: &mut TrxHandle| {
-        // SAFETY: interface.
-        first_failure(&keys, |key| unsafe {
-            call(w, Status::NodeFail, |p| p.append_key(handle, key, kind))
+        first_failure(keys, |key| {
+            // SAFETY: interface.
+            let appended = unsafe {
+                convert::with_key_parts(key, |parts| {
+                    call(w, Status::NodeFail, |p| p.append_key(handle, parts, kind))
+                })
+            };
+            appended.unwrap_or(Status::NodeFail)
         })
     };
     // SAFETY: interface.
@@ -354,13 +359,17 @@ unsafe extern "C" fn append_data(
     _copy: sys::wsrep_bool_t,
 ) -> wsrep_status_t {
     // SAFETY: interface.
-    let Some(data) = (unsafe { convert::buffers(data, count) }) else {
+    let Some(data) = (unsafe { convert::array(data, count) }) else {
         return sys::WSREP_NODE_FAIL;
     };
     let append = |handle: &mut TrxHandle| {
-        // SAFETY: interface.
-        first_failure(&data, |piece| unsafe {
-            call(w, Status::NodeFail, |p| p.append_data(handle, piece, kind))
+        first_failure(data, |piece| {
+            // SAFETY: interface.
+            let Some(piece) = (unsafe { convert::bytes(piece) }) else {
+                return Status::NodeFail;
+            };
+            // SAFETY: interface.
+            unsafe { call(w, Status::NodeFail, |p| p.append_data(handle, piece, kind)) }
         })
     };
     // SAFETY: interface.

@@ -281,7 +281,7 @@ impl ProviderApi for Provider {
             return Status::SizeExceeded;
         }
         if !gathered.must_abort {
-            gathered.data.extend_from_slice(data);
+            gathered.data.extend(data);
         }
         Status::Ok
     }

@@ -6,13 +6,11 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
 use synod_node::{Action, Class, Pending, ProposalResult, Seqno, WaitResult};
 
 use crate::api::{CertifyOutcome, LogLevel, Status, TrxHandle, TrxMeta, WsFlags};
 use crate::connection::Connection;
 use crate::transaction::streaming;
-use crate::transaction::write_set::WriteSet;
 use crate::transaction::{Gathered, Phase, Transaction};
 
 /// How long a transaction waits, with its locks, for a statement that executes alone.
@@ -47,7 +45,7 @@ impl Connection {
         };
         let submitted = Instant::now();
         node.hand_over(&action, &pending, || Seqno(self.sequencer.left()));
-        // Its keys and its copy of the data are not needed any more.
+        // Its keys are not needed any more; they may be many.
         drop(action);
         let is_fragment = transaction.lock().is_fragment();
         if is_fragment {
@@ -188,6 +186,7 @@ impl Connection {
         flags: WsFlags,
         pending: &Arc<Pending>,
     ) -> Result<Action, Status> {
+        let counters = &self.shared.counters;
         let mut gathered = transaction.lock();
         if gathered.must_abort || self.has_lost(&gathered) {
             return Err(Status::TrxFail);
@@ -205,21 +204,15 @@ impl Connection {
         gathered.phase = Phase::Certifying(pending.clone());
         gathered.flags = flags;
         gathered.conn = conn;
-        let write_set = WriteSet {
-            flags,
-            trx: transaction.trx_id,
-            conn,
-            data: Bytes::from(std::mem::take(&mut gathered.data)),
-        };
+        let draft = std::mem::take(&mut gathered.data);
         let keys = std::mem::take(&mut gathered.keys);
+        counters.repl_data_bytes.add(draft.len() as u64);
+        let data = draft.finish(flags, transaction.trx_id, conn);
+        gathered.submitted = data.clone();
         drop(gathered);
-        let counters = &self.shared.counters;
         counters.replicated.one();
         counters.repl_keys.add(keys.len() as u64);
         counters.repl_keys_bytes.add(keys.encoded_len() as u64);
-        counters.repl_data_bytes.add(write_set.data.len() as u64);
-        let data = write_set.encode();
-        transaction.lock().submitted = data.clone();
         counters
             .replicated_bytes
             .add((keys.encoded_len() + data.len()) as u64);

@@ -34,6 +34,7 @@ use bytes::Bytes;
 use synod_node::{KeySet, Pending};
 
 use crate::api::{OpaqueId, TrxHandle, WsFlags};
+use crate::transaction::write_set::Draft;
 
 /// How far a transaction is.
 #[derive(Clone, Debug)]
@@ -71,7 +72,7 @@ pub(crate) struct Gathered {
     /// Keys it touched.
     pub(crate) keys: KeySet,
     /// Its write set.
-    pub(crate) data: Vec<u8>,
+    pub(crate) data: Draft,
     /// The write set as it was submitted; kept for a replay.
     pub(crate) submitted: Bytes,
     /// Flags it was certified with.
@@ -117,7 +118,7 @@ impl Transaction {
             gathered: Mutex::new(Gathered {
                 phase: Phase::Executing,
                 keys: KeySet::new(),
-                data: Vec::new(),
+                data: Draft::default(),
                 submitted: Bytes::new(),
                 flags: WsFlags::default(),
                 conn: u64::MAX,
@@ -136,24 +137,27 @@ impl Transaction {
     }
 }
 
-/// All local transactions.
-#[derive(Default)]
+/// All local transactions. Clients look theirs up for each row that they change, so the table is in
+/// parts with a lock each.
 pub(crate) struct Transactions {
     next: AtomicU64,
-    table: Mutex<Table>,
+    /// By the number in the handle.
+    by_id: Sharded<NonZeroU64>,
+    /// By the server's number.
+    by_trx: Sharded<u64>,
 }
 
-#[derive(Default)]
-struct Table {
-    by_id: HashMap<NonZeroU64, Arc<Transaction>>,
-    by_trx: HashMap<u64, NonZeroU64>,
+impl Default for Transactions {
+    fn default() -> Transactions {
+        Transactions {
+            next: AtomicU64::new(0),
+            by_id: Sharded::default(),
+            by_trx: Sharded::default(),
+        }
+    }
 }
 
 impl Transactions {
-    fn table(&self) -> MutexGuard<'_, Table> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// The transaction of a handle; a new one if the handle has none yet.
     pub(crate) fn open(&self, handle: &mut TrxHandle) -> Arc<Transaction> {
         if let Some(known) = self.get(handle) {
@@ -162,22 +166,23 @@ impl Transactions {
         let number = self.next.fetch_add(1, Ordering::Relaxed) + 1;
         let id = NonZeroU64::new(number).expect("counts up from one");
         let transaction = Arc::new(Transaction::new(handle.trx_id));
-        let mut table = self.table();
-        table.by_id.insert(id, transaction.clone());
-        table.by_trx.insert(handle.trx_id, id);
+        self.by_id.part(id.get()).insert(id, transaction.clone());
+        self.by_trx
+            .part(handle.trx_id)
+            .insert(handle.trx_id, transaction.clone());
         handle.opaque = Some(OpaqueId(id));
         transaction
     }
 
     /// The transaction of a handle.
     pub(crate) fn get(&self, handle: &TrxHandle) -> Option<Arc<Transaction>> {
-        self.table().by_id.get(&handle.opaque?.0).cloned()
+        let OpaqueId(id) = handle.opaque?;
+        self.by_id.part(id.get()).get(&id).cloned()
     }
 
     /// The transaction with the server's number.
     pub(crate) fn by_trx(&self, trx_id: u64) -> Option<Arc<Transaction>> {
-        let table = self.table();
-        table.by_id.get(table.by_trx.get(&trx_id)?).cloned()
+        self.by_trx.part(trx_id).get(&trx_id).cloned()
     }
 
     /// Forgets a transaction.
@@ -185,16 +190,46 @@ impl Transactions {
         let Some(OpaqueId(id)) = handle.opaque.take() else {
             return;
         };
-        let mut table = self.table();
-        table.by_id.remove(&id);
-        if table.by_trx.get(&handle.trx_id) == Some(&id) {
-            table.by_trx.remove(&handle.trx_id);
+        let removed = self.by_id.part(id.get()).remove(&id);
+        let mut by_trx = self.by_trx.part(handle.trx_id);
+        // The server's number may be another one's by now.
+        let is_same = |known: &Arc<Transaction>| {
+            removed
+                .as_ref()
+                .is_some_and(|removed| Arc::ptr_eq(known, removed))
+        };
+        if by_trx.get(&handle.trx_id).is_some_and(is_same) {
+            by_trx.remove(&handle.trx_id);
         }
     }
 
     /// How many there are.
     pub(crate) fn len(&self) -> usize {
-        self.table().by_id.len()
+        self.by_id.len()
+    }
+}
+
+/// Parts of a table; a power of two.
+const PARTS: usize = 64;
+
+/// A table of transactions, in parts by the low bits of their numbers.
+struct Sharded<K>([Mutex<HashMap<K, Arc<Transaction>>>; PARTS]);
+
+impl<K> Default for Sharded<K> {
+    fn default() -> Sharded<K> {
+        Sharded(std::array::from_fn(|_| Mutex::default()))
+    }
+}
+
+impl<K> Sharded<K> {
+    /// The part of this number.
+    fn part(&self, number: u64) -> MutexGuard<'_, HashMap<K, Arc<Transaction>>> {
+        let part = &self.0[number as usize % PARTS]; // any bits will do
+        part.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn len(&self) -> usize {
+        (0..PARTS as u64).map(|part| self.part(part).len()).sum()
     }
 }
 

@@ -7,7 +7,7 @@
 
 use std::ops::RangeInclusive;
 
-use bytes::{Buf, BufMut, Bytes, BytesMut};
+use bytes::{Buf, BufMut, Bytes};
 
 use crate::api::WsFlags;
 
@@ -27,6 +27,50 @@ pub(crate) struct WriteSet {
     pub(crate) conn: u64,
     /// The server's bytes.
     pub(crate) data: Bytes,
+}
+
+/// A write set in the making: the server's bytes, with room for the header before them, so that
+/// they travel from where they were gathered, without a copy.
+#[derive(Debug, Default)]
+pub(crate) struct Draft {
+    /// Empty, or the header's bytes and the server's.
+    bytes: Vec<u8>,
+}
+
+impl Draft {
+    /// Adds bytes of the server.
+    pub(crate) fn extend(&mut self, data: &[u8]) {
+        if self.bytes.is_empty() {
+            self.bytes.reserve(HEADER_BYTES + data.len());
+            self.bytes.resize(HEADER_BYTES, 0);
+        }
+        self.bytes.extend_from_slice(data);
+    }
+
+    /// How many bytes the server has added.
+    pub(crate) fn len(&self) -> usize {
+        self.bytes.len().saturating_sub(HEADER_BYTES)
+    }
+
+    /// The write set as it travels.
+    pub(crate) fn finish(mut self, flags: WsFlags, trx: u64, conn: u64) -> Bytes {
+        self.bytes.resize(self.bytes.len().max(HEADER_BYTES), 0);
+        if let Some(header) = self.bytes.first_chunk_mut() {
+            *header = encode_header(flags, trx, conn);
+        }
+        Bytes::from(self.bytes)
+    }
+}
+
+fn encode_header(flags: WsFlags, trx: u64, conn: u64) -> [u8; HEADER_BYTES] {
+    let mut header = [0; HEADER_BYTES];
+    let mut out = &mut header[..];
+    out.put_u8(*VERSIONS.end());
+    out.put_bytes(0, 3);
+    out.put_u32_le(flags.0);
+    out.put_u64_le(trx);
+    out.put_u64_le(conn);
+    header
 }
 
 /// An action that is no write set of this program.
@@ -49,14 +93,9 @@ pub(crate) struct WriteSetError {
 impl WriteSet {
     /// As it travels. Copies the data once.
     pub(crate) fn encode(&self) -> Bytes {
-        let mut out = BytesMut::with_capacity(HEADER_BYTES + self.data.len());
-        out.put_u8(*VERSIONS.end());
-        out.put_bytes(0, 3);
-        out.put_u32_le(self.flags.0);
-        out.put_u64_le(self.trx);
-        out.put_u64_le(self.conn);
-        out.put_slice(&self.data);
-        out.freeze()
+        let mut draft = Draft::default();
+        draft.extend(&self.data);
+        draft.finish(self.flags, self.trx, self.conn)
     }
 
     /// # Errors
@@ -96,6 +135,23 @@ mod tests {
             data: Bytes::from_static(b"rows"),
         };
         assert_eq!(WriteSet::decode(1, write_set.encode()).unwrap(), write_set);
+    }
+
+    #[test]
+    fn draft_is_sent_from_where_it_was_gathered() {
+        let mut draft = Draft::default();
+        assert_eq!(draft.len(), 0);
+        draft.extend(b"ro");
+        draft.extend(b"ws");
+        assert_eq!(draft.len(), 4);
+        let gathered = draft.bytes.as_ptr();
+        let encoded = draft.finish(WsFlags(0x41), 7, 9);
+        assert_eq!(encoded.as_ptr(), gathered);
+        let write_set = WriteSet::decode(1, encoded).unwrap();
+        assert_eq!((write_set.flags, write_set.trx), (WsFlags(0x41), 7));
+        assert_eq!((write_set.conn, &write_set.data[..]), (9, &b"rows"[..]));
+        let empty = Draft::default().finish(WsFlags(0x09), 7, 9);
+        assert!(WriteSet::decode(1, empty).unwrap().data.is_empty());
     }
 
     #[test]
