@@ -8,6 +8,7 @@
 
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::time::Instant;
 
 use synod_member::{Client, ProposalResult, ResultSlot, WaitPolicy, lock};
 
@@ -28,6 +29,8 @@ struct State {
     interrupted: bool,
     /// The last piece is handed over: only the group knows what becomes of the action.
     is_with_group: bool,
+    /// When the result came; none for one that is not the driver's.
+    decided_at: Option<Instant>,
 }
 
 /// A proposed action that may have no result yet.
@@ -110,6 +113,11 @@ impl Pending {
         lock(&self.state).slot.result()
     }
 
+    /// When the group's result came; `None` while there is none.
+    pub fn decided_at(&self) -> Option<Instant> {
+        lock(&self.state).decided_at
+    }
+
     /// Ends the wait: without a result yet, the action gets [`ProposalResult::Unknown`]. Returns
     /// the result.
     pub fn give_up(&self) -> Option<ProposalResult> {
@@ -129,7 +137,12 @@ impl Client for Pending {
     }
 
     fn decide(&self, result: ProposalResult) -> bool {
-        let is_first = lock(&self.state).slot.decide(result);
+        let mut state = lock(&self.state);
+        let is_first = state.slot.decide(result);
+        if is_first {
+            state.decided_at = Some(Instant::now());
+        }
+        drop(state);
         self.changed.notify_all();
         is_first
     }

@@ -1,6 +1,9 @@
 //! The server's applier threads, in `recv`: the first one takes the server into the group, all of
 //! them apply what others did.
 
+use std::cell::Cell;
+use std::time::Instant;
+
 use bytes::Bytes;
 use synod_node::{Origin, View as GroupView};
 
@@ -21,6 +24,16 @@ pub(crate) enum Stop {
     Broken(String),
     /// The server refused a callback, but the data are good.
     Refused(String),
+}
+
+thread_local! {
+    /// When this thread began to apply the action that it is at.
+    static BEGAN: Cell<Option<Instant>> = const { Cell::new(None) };
+}
+
+/// When this thread began to apply its action; forgets it.
+pub(crate) fn take_beginning() -> Option<Instant> {
+    BEGAN.take()
 }
 
 /// Counts an applier as present, even if it unwinds.
@@ -139,6 +152,7 @@ impl Connection {
         if flags.contains(WsFlags::ISOLATION) {
             self.sequencer.begin_alone(seqno);
         }
+        BEGAN.set(Some(Instant::now()));
         let exit = match self
             .shared
             .callbacks

@@ -4,6 +4,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::status::commit_steps::CommitSteps;
 use crate::status::latency::LatencyMeter;
 
 /// A counter.
@@ -58,6 +59,8 @@ pub(crate) struct Counters {
     pub(crate) causal_reads: Counter,
     /// How long own actions take to be ordered.
     pub(crate) latency: LatencyMeter,
+    /// How long each step of a commit takes.
+    pub(crate) steps: CommitSteps,
     /// Ordered actions for the average below.
     pub(crate) certified: Counter,
     /// Sum of the distances of ordered actions to what they depend on.
@@ -85,6 +88,7 @@ impl Counters {
             counter.clear();
         }
         self.latency.reset();
+        self.steps.reset();
     }
 
     /// As the status shows them.

@@ -29,6 +29,10 @@ pub(crate) fn gather(
         open_transactions: to_i64(transactions.len()),
         ..StatusInputs::default()
     };
+    if let Some(connection) = connection {
+        let period = connection.shared.options.stats_period();
+        inputs.steps = counters.steps.shown(Instant::now(), period);
+    }
     let Some((connection, node)) = connection.and_then(|c| c.node().map(|node| (c, node))) else {
         return inputs;
     };

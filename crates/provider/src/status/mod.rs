@@ -3,8 +3,9 @@
 //! - [`variables`]: the table of all status variables, with the text of each. A new variable goes
 //!   there; `docs/status.md` is written from it;
 //! - [`inputs`], `gather`: the values of one `SHOW STATUS`, and how they are collected;
-//! - `counters`, `latency`: what is counted and measured in this crate.
+//! - `counters`, `latency`, `commit_steps`: what is counted and measured in this crate.
 
+pub mod commit_steps;
 pub(crate) mod counters;
 mod document;
 pub(crate) mod gather;

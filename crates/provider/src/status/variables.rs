@@ -5,6 +5,7 @@
 //! a counterpart here is a constant zero. Synod's own follow under `synod_`, so that nothing
 //! clashes. The server puts `wsrep_` before each name and appends variables of its own.
 
+use super::commit_steps::Step;
 use super::inputs::{GroupStatus, StatusInputs};
 use crate::api::{StatValue, StatVar};
 
@@ -167,7 +168,7 @@ fn signed(number: u64) -> i64 {
 }
 
 /// All variables, in the order in which they are shown.
-pub const VARIABLES: [Variable; 67] = [
+pub const VARIABLES: [Variable; 75] = [
     // Position and versions.
     Variable {
         section: Section::Position,
@@ -613,6 +614,67 @@ pub const VARIABLES: [Variable; 67] = [
         reading: Reading::Int(|s| signed(s.consensus.compression_saved_bytes)),
         text: "Bytes that compression has kept off the network since this server connected, over \
          all members. Zero if no link was slow.",
+    },
+    Variable {
+        section: Section::Own,
+        name: "synod_commit_queue",
+        reading: Reading::Text(|s| s.steps[Step::Queue as usize].text()),
+        text: "Time from the commit of a local transaction until it is handed over whole. \
+         Microseconds, as p50/p95/p99/samples over the present and the last \
+         `evs.stats_report_period`.",
+    },
+    Variable {
+        section: Section::Own,
+        name: "synod_commit_order",
+        reading: Reading::Text(|s| s.steps[Step::Order as usize].text()),
+        text: "Time from there until the transaction is known to be ordered: the way to the \
+         leader and back, certification, the disks of a majority. Microseconds, as \
+         p50/p95/p99/samples over the present and the last `evs.stats_report_period`.",
+    },
+    Variable {
+        section: Section::Own,
+        name: "synod_commit_wake",
+        reading: Reading::Text(|s| s.steps[Step::Wake as usize].text()),
+        text: "Time from there until the client's thread runs. Microseconds, as \
+         p50/p95/p99/samples over the present and the last `evs.stats_report_period`.",
+    },
+    Variable {
+        section: Section::Own,
+        name: "synod_commit_turn",
+        reading: Reading::Text(|s| s.steps[Step::Turn as usize].text()),
+        text: "Time that an ordered local transaction waits for those before it. \
+         Microseconds, as p50/p95/p99/samples over the present and the last \
+         `evs.stats_report_period`.",
+    },
+    Variable {
+        section: Section::Own,
+        name: "synod_commit_engine",
+        reading: Reading::Text(|s| s.steps[Step::Engine as usize].text()),
+        text: "Time of the commit in the engine, from its turn in the order to its end. \
+         Microseconds, as p50/p95/p99/samples over the present and the last \
+         `evs.stats_report_period`.",
+    },
+    Variable {
+        section: Section::Own,
+        name: "synod_commit_release",
+        reading: Reading::Text(|s| s.steps[Step::Release as usize].text()),
+        text: "Time from there until the server is done with the transaction. Microseconds, \
+         as p50/p95/p99/samples over the present and the last \
+         `evs.stats_report_period`.",
+    },
+    Variable {
+        section: Section::Own,
+        name: "synod_commit_apply",
+        reading: Reading::Text(|s| s.steps[Step::Apply as usize].text()),
+        text: "Time in which an applier changes the rows of an action. Microseconds, as \
+         p50/p95/p99/samples over the present and the last `evs.stats_report_period`.",
+    },
+    Variable {
+        section: Section::Own,
+        name: "synod_commit_apply_turn",
+        reading: Reading::Text(|s| s.steps[Step::ApplyTurn as usize].text()),
+        text: "Time that an applier then waits for those before it. Microseconds, as \
+         p50/p95/p99/samples over the present and the last `evs.stats_report_period`.",
     },
 ];
 

@@ -10,6 +10,7 @@ use synod_node::{Action, Class, Pending, ProposalResult, Seqno, WaitResult};
 
 use crate::api::{CertifyOutcome, LogLevel, Status, TrxHandle, TrxMeta, WsFlags};
 use crate::connection::Connection;
+use crate::status::commit_steps::Step;
 use crate::transaction::streaming;
 use crate::transaction::{Gathered, Phase, Transaction};
 
@@ -26,6 +27,7 @@ impl Connection {
         handle: &mut TrxHandle,
         flags: WsFlags,
     ) -> CertifyOutcome {
+        let asked = Instant::now();
         let transaction = self.shared.transactions.open(handle);
         // Nothing new leaves a paused server: it could not take its place, and what others order
         // meanwhile would only make it a conflict.
@@ -45,6 +47,7 @@ impl Connection {
         };
         let submitted = Instant::now();
         node.hand_over(&action, &pending, || Seqno(self.sequencer.left()));
+        let handed_over = Instant::now();
         // Its keys are not needed any more; they may be many.
         drop(action);
         let is_fragment = transaction.lock().is_fragment();
@@ -58,7 +61,18 @@ impl Connection {
         // Until the fate is known, even if it is to be aborted, see `abort.rs`.
         let result = pending.wait_for_result();
         self.note_latency(submitted, result);
+        if let Some(decided) = pending.decided_at() {
+            self.note_step(Step::Queue, asked, handed_over);
+            self.note_step(Step::Order, handed_over, decided);
+            self.note_step(Step::Wake, decided, Instant::now());
+        }
         self.certified(&transaction, result)
+    }
+
+    /// Notes how long a step of a commit took.
+    pub(crate) fn note_step(&self, step: Step, since: Instant, until: Instant) {
+        let period = self.shared.options.stats_period();
+        self.shared.counters.steps.note(step, since, until, period);
     }
 
     /// Spares a client a deadlock error where a short wait can: a statement that executes alone may

@@ -4,21 +4,30 @@
 //! and `release` when it is done with the transaction. A transaction that was ordered and that its
 //! client does not finish is given to an applier: the other members have it.
 
+use std::time::Instant;
+
 use bytes::Bytes;
 use synod_node::{Origin, ProposalResult};
 
 use crate::api::{Status, TrxHandle, TrxMeta};
+use crate::apply::applier;
 use crate::apply::sequencer::{Entered, NoApplier, Queued};
 use crate::connection::Connection;
-use crate::transaction::{Phase, Transaction, is_applied};
+use crate::status::commit_steps::Step;
+use crate::transaction::{Gathered, Phase, Transaction, is_applied};
 
 impl Connection {
     /// Waits for a transaction's turn. The server commits whatever is answered here, unless that is
     /// [`Status::BfAbort`] (or, for a fragment, [`Status::TrxFail`]).
     pub(crate) fn commit_order_enter(&self, handle: &TrxHandle, meta: &TrxMeta) -> Status {
-        let seqno = meta.gtid.seqno;
+        let (seqno, asked) = (meta.gtid.seqno, Instant::now());
         if is_applied(handle) {
-            return entered(self.sequencer.enter(seqno, None));
+            let result = entered(self.sequencer.enter(seqno, None));
+            if let Some(began) = applier::take_beginning() {
+                self.note_step(Step::Apply, began, asked);
+                self.note_step(Step::ApplyTurn, asked, Instant::now());
+            }
+            return result;
         }
         let Some(transaction) = self.shared.transactions.get(handle) else {
             return Status::BfAbort;
@@ -40,7 +49,12 @@ impl Connection {
         let result = self.sequencer.enter(seqno, interrupt);
         let mut gathered = transaction.lock();
         match result {
-            Entered::Yes if !is_replaying => gathered.phase = Phase::Entered(seqno),
+            Entered::Yes if !is_replaying => {
+                let now = Instant::now();
+                self.note_step(Step::Turn, asked, now);
+                gathered.step_ended = Some(now);
+                gathered.phase = Phase::Entered(seqno);
+            }
             Entered::Yes => {}
             Entered::Interrupted | Entered::Stopped => {
                 gathered.must_abort = true;
@@ -74,11 +88,20 @@ impl Connection {
         let mut gathered = transaction.lock();
         if self.is_of_this_order(&gathered) {
             self.sequencer.leave(seqno);
+            self.end_step(&mut gathered, Step::Engine);
             gathered.phase = Phase::Left(seqno);
             drop(gathered);
             self.check_outcome(seqno);
         }
         Status::Ok
+    }
+
+    /// A step of a commit ends that began at the end of the one before.
+    fn end_step(&self, gathered: &mut Gathered, step: Step) {
+        let now = Instant::now();
+        if let Some(began) = gathered.step_ended.replace(now) {
+            self.note_step(step, began, now);
+        }
     }
 
     /// Lets the next seqno have its turn.
@@ -122,6 +145,7 @@ impl Connection {
             Phase::Left(seqno) => {
                 self.shared.counters.local_commits.one();
                 self.release(seqno);
+                self.end_step(&mut transaction.lock(), Step::Release);
             }
             Phase::Ordered(seqno) | Phase::Entered(seqno) | Phase::Replaying(seqno) => {
                 self.hand_to_applier(transaction, seqno);

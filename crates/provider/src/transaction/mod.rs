@@ -29,6 +29,7 @@ use std::collections::HashMap;
 use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use bytes::Bytes;
 use synod_node::{KeySet, Pending};
@@ -83,6 +84,8 @@ pub(crate) struct Gathered {
     pub(crate) depends_on: i64,
     /// An action of higher priority has requested its abort (BF abort).
     pub(crate) must_abort: bool,
+    /// When the last step of its commit ended, see [`crate::status::commit_steps`].
+    pub(crate) step_ended: Option<Instant>,
     /// It was refused, and its retry cannot win before this seqno has left the order here.
     pub(crate) lost_to: Option<i64>,
     /// Serial number of the connection it was submitted on; its place in the order means nothing to
@@ -124,6 +127,7 @@ impl Transaction {
                 conn: u64::MAX,
                 depends_on: -1,
                 must_abort: false,
+                step_ended: None,
                 lost_to: None,
                 serial: None,
                 stream: None,

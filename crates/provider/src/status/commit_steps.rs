@@ -1,0 +1,244 @@
+//! How long each step of a commit takes on this server, for `wsrep_synod_commit_*`.
+//!
+//! ```text
+//! certify ──queue──► handed over ──order──► ordered ──wake──► certify returns
+//!     commit_order_enter ──turn──► entered ──engine──► left ──release──► released
+//! appliers:  apply begins ──apply──► commit_order_enter ──apply_turn──► entered
+//! ```
+//! Always on: a note is a few atomic additions, without a lock. Each step has a histogram whose
+//! buckets are an eighth of their value wide, for the present and for the last period of
+//! `evs.stats_report_period`; what is shown covers both.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::status::inputs::StepTimes;
+
+/// A step of a commit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// From `certify` until the last piece is handed to the node.
+    Queue,
+    /// Until the action is known to be ordered: the way to the leader, certification, the disks of a
+    /// majority, the way back.
+    Order,
+    /// Until the client's thread runs again.
+    Wake,
+    /// The wait for the turn in the commit order.
+    Turn,
+    /// From there until the order is left: the commit in the engine.
+    Engine,
+    /// Until the transaction is released.
+    Release,
+    /// An applier changes the rows of an action.
+    Apply,
+    /// An applier waits for the turn of its action.
+    ApplyTurn,
+}
+
+impl Step {
+    /// How many there are.
+    pub const COUNT: usize = Step::ApplyTurn as usize + 1;
+}
+
+/// Values below this have a bucket each; above, each power of two has as many.
+const STEPS_PER_OCTAVE: u64 = 8;
+/// Enough for an hour in microseconds.
+const BUCKETS: usize = 240;
+
+/// Counts of values in microseconds.
+#[derive(Debug)]
+struct Histogram([AtomicU32; BUCKETS]);
+
+impl Default for Histogram {
+    fn default() -> Histogram {
+        Histogram(std::array::from_fn(|_| AtomicU32::new(0)))
+    }
+}
+
+impl Histogram {
+    fn add(&self, micros: u64) {
+        if let Some(bucket) = self.0.get(bucket_of(micros)) {
+            bucket.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn clear(&self) {
+        for bucket in &self.0 {
+            bucket.store(0, Ordering::Relaxed);
+        }
+    }
+}
+
+fn bucket_of(micros: u64) -> usize {
+    if micros < STEPS_PER_OCTAVE {
+        return micros as usize; // below eight
+    }
+    let shift = micros.ilog2() - STEPS_PER_OCTAVE.ilog2();
+    let within = (micros >> shift) - STEPS_PER_OCTAVE;
+    let bucket = (u64::from(shift) + 1) * STEPS_PER_OCTAVE + within;
+    (bucket as usize).min(BUCKETS - 1) // below 512
+}
+
+/// The largest value of a bucket.
+fn largest_in(bucket: usize) -> u64 {
+    let bucket = bucket as u64;
+    if bucket < STEPS_PER_OCTAVE {
+        return bucket;
+    }
+    let shift = bucket / STEPS_PER_OCTAVE - 1;
+    let within = bucket % STEPS_PER_OCTAVE;
+    ((STEPS_PER_OCTAVE + within + 1) << shift) - 1
+}
+
+/// Histograms of all steps in one period.
+type Window = [Histogram; Step::COUNT];
+
+/// Times of all steps.
+#[derive(Debug)]
+pub(crate) struct CommitSteps {
+    /// Since when times are counted.
+    origin: Instant,
+    /// When the present period began, in microseconds since `origin`.
+    begun: AtomicU64,
+    /// Which window is the present one; the other one is the last.
+    present: AtomicUsize,
+    windows: [Window; 2],
+    /// Held by the thread that begins a period.
+    turning: Mutex<()>,
+}
+
+impl Default for CommitSteps {
+    fn default() -> CommitSteps {
+        CommitSteps {
+            origin: Instant::now(),
+            begun: AtomicU64::new(0),
+            present: AtomicUsize::new(0),
+            windows: Default::default(),
+            turning: Mutex::default(),
+        }
+    }
+}
+
+impl CommitSteps {
+    /// A step took from `since` to `now`.
+    pub(crate) fn note(&self, step: Step, since: Instant, now: Instant, period: Duration) {
+        self.turn_to(now, period);
+        let window = &self.windows[self.present.load(Ordering::Relaxed) & 1];
+        window[step as usize].add(micros(now.saturating_duration_since(since)));
+    }
+
+    /// What is shown of each step.
+    pub(crate) fn shown(&self, now: Instant, period: Duration) -> [StepTimes; Step::COUNT] {
+        self.turn_to(now, period);
+        std::array::from_fn(|step| self.times(step))
+    }
+
+    /// `FLUSH STATUS`.
+    pub(crate) fn reset(&self) {
+        self.windows.iter().flatten().for_each(Histogram::clear);
+    }
+
+    /// Begins a period if one is over. Notes of that moment may be counted in either, or be lost.
+    fn turn_to(&self, now: Instant, period: Duration) {
+        let (now, period) = (
+            micros(now.saturating_duration_since(self.origin)),
+            micros(period),
+        );
+        let age = now.saturating_sub(self.begun.load(Ordering::Relaxed));
+        if age < period {
+            return;
+        }
+        let Ok(_turning) = self.turning.try_lock() else {
+            return;
+        };
+        let begun = self.begun.load(Ordering::Relaxed);
+        let age = now.saturating_sub(begun);
+        if age < period {
+            return;
+        }
+        let present = self.present.load(Ordering::Relaxed) & 1;
+        let is_next = age - period < period;
+        if !is_next {
+            self.windows[present].iter().for_each(Histogram::clear);
+        }
+        self.windows[1 - present].iter().for_each(Histogram::clear);
+        self.present.store(1 - present, Ordering::Relaxed);
+        let begins = if is_next { begun + period } else { now };
+        self.begun.store(begins, Ordering::Relaxed);
+    }
+
+    fn times(&self, step: usize) -> StepTimes {
+        let [one, two] = &self.windows;
+        let (one, two) = (&one[step].0, &two[step].0);
+        let counts: Vec<u64> = (one.iter().zip(two))
+            .map(|(a, b)| {
+                u64::from(a.load(Ordering::Relaxed)) + u64::from(b.load(Ordering::Relaxed))
+            })
+            .collect();
+        let samples: u64 = counts.iter().sum();
+        let quantile = |percent: u64| {
+            let rank = (samples * percent).div_ceil(100);
+            let mut seen = 0;
+            let reaches = |count: &u64| {
+                seen += count;
+                samples > 0 && seen >= rank
+            };
+            counts.iter().position(reaches).map_or(0, largest_in)
+        };
+        StepTimes {
+            p50: quantile(50),
+            p95: quantile(95),
+            p99: quantile(99),
+            samples,
+        }
+    }
+}
+
+fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PERIOD: Duration = Duration::from_secs(60);
+
+    #[test]
+    fn every_value_is_in_the_bucket_that_ends_at_or_just_above_it() {
+        let values = (0..4096).chain((12..32).flat_map(|e| [(1 << e) - 1, 1 << e, 3 << (e - 1)]));
+        for value in values {
+            let largest = largest_in(bucket_of(value));
+            assert!(largest >= value && largest - value <= value / 8, "{value}");
+        }
+        assert_eq!(bucket_of(u64::MAX), BUCKETS - 1);
+    }
+
+    #[test]
+    fn shown_are_the_quantiles_of_the_present_and_the_last_period() {
+        let steps = CommitSteps::default();
+        let start = steps.origin;
+        let note = |at: Duration, took: u64| {
+            let now = start + at;
+            steps.note(Step::Turn, now - Duration::from_micros(took), now, PERIOD);
+        };
+        for _ in 0..98 {
+            note(Duration::from_secs(1), 5);
+        }
+        note(Duration::from_secs(1), 100);
+        note(Duration::from_secs(61), 1000);
+        let shown = |secs| steps.shown(start + Duration::from_secs(secs), PERIOD);
+        let times = shown(62)[Step::Turn as usize];
+        assert_eq!((times.p50, times.p95, times.p99), (5, 5, 103));
+        assert_eq!(times.samples, 100);
+        assert_eq!(shown(62)[Step::Order as usize], StepTimes::default());
+        assert_eq!(
+            shown(125)[Step::Turn as usize].samples,
+            1,
+            "the first are forgotten"
+        );
+        assert_eq!(shown(3600)[Step::Turn as usize].samples, 0);
+    }
+}
