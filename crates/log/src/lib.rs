@@ -55,6 +55,7 @@
 //! contact with the operating system. `testing` holds disks in memory for tests and the simulator.
 #![forbid(unsafe_code)]
 
+mod control_keeper;
 mod entry;
 mod error;
 pub mod files;

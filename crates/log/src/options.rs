@@ -7,6 +7,7 @@ use std::time::Duration;
 use synod_consensus::MemberId;
 
 use crate::LogError;
+use crate::format::segment::SEGMENT_HEADER_BYTES;
 
 /// Largest payload of one entry, in bytes. The format's limit; the node's chunks are far smaller.
 pub const PAYLOAD_BYTES_MAX: u32 = 64 << 20;
@@ -21,8 +22,9 @@ pub const SEGMENT_BYTES_MAX: u64 = 1 << 30;
 /// Sizes and bounds of a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogOptions {
-    /// Size of a segment file in bytes, 64 KiB to 1 GiB. An entry that does not fit gets a segment
-    /// of its own size. Applies to segments made from now on.
+    /// Size of a segment file in bytes, 64 KiB to 1 GiB; the segments of a member are up to an
+    /// eighth smaller. An entry that does not fit gets a segment of its own size. Applies to
+    /// segments made from now on.
     pub segment_bytes: u64,
     /// Bytes of payload kept in memory for readers. Zero keeps only entries that are not yet
     /// written.
@@ -69,6 +71,14 @@ impl LogOptions {
         self.retain_bytes - self.retain_bytes / 8 / 16 * (member.0 % 16)
     }
 
+    /// The size of segments on one member. It differs between members by up to an eighth, so that
+    /// they do not all change segments at the same entry.
+    pub(crate) fn spread_segment_bytes(&self, member: MemberId) -> u64 {
+        // Ids are random.
+        let smaller = self.segment_bytes / 8 / 16 * (member.0 % 16);
+        (self.segment_bytes - smaller).next_multiple_of(SEGMENT_HEADER_BYTES)
+    }
+
     /// Refuses values the format cannot hold.
     pub(crate) fn check(&self) -> Result<(), LogError> {
         if !(SEGMENT_BYTES_MIN..=SEGMENT_BYTES_MAX).contains(&self.segment_bytes) {
@@ -103,6 +113,15 @@ mod tests {
         let smallest = size(15);
         assert!(smallest >= (4 << 30) / 8 * 7, "{smallest}");
         assert!(smallest < size(14));
+    }
+
+    #[test]
+    fn members_change_segments_at_different_entries() {
+        let options = LogOptions::default();
+        let size = |member| options.spread_segment_bytes(MemberId(member));
+        assert_eq!(size(16), options.segment_bytes);
+        assert!((0..15).all(|member| size(member + 1) < size(member)));
+        assert!(size(15) >= options.segment_bytes / 8 * 7);
     }
 
     #[test]

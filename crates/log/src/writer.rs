@@ -4,20 +4,24 @@
 //! them as one batch (several, if they are many or a segment ends) and waits for the disk once.
 //!
 //! Invariants: *durable* (a sync returned) <= *written* <= *appended*. The writer leaves a segment
-//! only when all of it is durable, so only the newest segment can have a torn tail. After any
+//! only when all of it is durable, so only the newest segment can have a torn tail. Between the last
+//! batch of one segment and the first of the next there is no other file operation, if the next one
+//! is ready. After any
 //! failed write or sync the writer refuses everything: what is on disk is unknown then.
 
 use std::sync::Arc;
 
 use synod_consensus::{Config, EntryKind, GroupId, HardState, LogBase, LogIndex};
 
+use crate::control_keeper::ControlKeeper;
 use crate::files::{FileLock, Files, write_all_at};
 use crate::format::control::{Control, StreamPosition, TERMS_NOTED};
 use crate::format::names::{segment_path, set_aside_files};
 use crate::format::record::{BATCH_HEADER_BYTES, BatchHeader, Place, Promises, Record};
 use crate::format::segment::{Predecessor, SEGMENT_HEADER_BYTES, SegmentHeader, unix_ms};
 use crate::reader::LogReader;
-use crate::retention::spare::{SpareMaker, install_segment};
+use crate::retention::removal::Removals;
+use crate::retention::spare::SegmentMaker;
 use crate::shared::{Segment, Shared, Tip};
 use crate::{Entry, LogError, LogOptions};
 
@@ -33,12 +37,13 @@ pub struct LogWriter {
     pub(crate) options: LogOptions,
     pub(crate) shared: Arc<Shared>,
     pub(crate) reader: LogReader,
-    pub(crate) control: Control,
+    pub(crate) control: Arc<ControlKeeper>,
     pub(crate) active: ActiveSegment,
     pub(crate) stream: Stream,
     pending: Vec<PendingRecord>,
     buffer: Vec<u8>,
-    spare: SpareMaker,
+    next: SegmentMaker,
+    pub(crate) removals: Removals,
     failed: Option<Arc<LogError>>,
     /// The last sync ended before a new segment, because the disk is full. Nothing is unknown: what
     /// is written is durable, the rest is pending.
@@ -54,6 +59,8 @@ pub(crate) struct ActiveSegment {
     pub(crate) floor: u64,
     /// Highest floor that some header or the control file states.
     pub(crate) stated_floor: u64,
+    /// The complete header, until the first batch has written it.
+    header_due: Option<Box<SegmentHeader>>,
 }
 
 /// State of the log at the end of what was written of the stream.
@@ -89,13 +96,16 @@ pub(crate) struct WriterParts {
 
 impl LogWriter {
     pub(crate) fn new(parts: WriterParts) -> LogWriter {
+        let (files, dir) = (parts.files.clone(), parts.shared.dir());
+        let control = Arc::new(ControlKeeper::new(files.clone(), dir, parts.control));
         LogWriter {
-            spare: SpareMaker::new(parts.files.clone(), parts.shared.dir()),
+            next: SegmentMaker::new(files.clone(), dir, control.clone()),
+            removals: Removals::new(files, dir, control.clone()),
             reader: LogReader::new(parts.shared.clone()),
             files: parts.files,
             options: parts.options,
             shared: parts.shared,
-            control: parts.control,
+            control,
             active: parts.active,
             stream: parts.stream,
             pending: Vec::new(),
@@ -112,7 +122,7 @@ impl LogWriter {
     /// [`LogError::OtherGroup`] if it is bound to another.
     pub fn set_group(&mut self, group: GroupId) -> Result<(), LogError> {
         self.check_usable()?;
-        let found = self.control.identity.group;
+        let found = self.control.values().identity.group;
         if found == group {
             return Ok(());
         }
@@ -124,7 +134,7 @@ impl LogWriter {
                 wanted: group,
             });
         }
-        self.control.identity.group = group;
+        self.control.values().identity.group = group;
         let done = self.write_control();
         self.poison_on_error(done)
     }
@@ -198,9 +208,10 @@ impl LogWriter {
     /// Only [`LogError::Poisoned`].
     pub fn save_vote(&mut self, vote: HardState) -> Result<(), LogError> {
         self.check_usable()?;
-        let noted = self.control.noted_term.0.saturating_add(TERMS_NOTED);
+        let noted = self.control.values().noted_term;
+        let noted = noted.0.saturating_add(TERMS_NOTED);
         if vote.term.0 >= noted {
-            self.control.noted_term = vote.term;
+            self.control.values().noted_term = vote.term;
             let done = self.write_control();
             self.poison_on_error(done)?;
         }
@@ -332,11 +343,8 @@ impl LogWriter {
             self.purge_segments_before_reset()?;
         }
         self.note_repaired()?;
-        let active = &self.active.segment;
-        if active.end > active.size / 2 {
-            self.spare.start(self.options.segment_bytes);
-        }
-        Ok(())
+        self.prepare_next();
+        self.removals.check()
     }
 
     /// How many pending records go into the next batch; zero if the segment is full.
@@ -360,11 +368,17 @@ impl LogWriter {
     fn write_batch(&mut self, count: usize) -> Result<(), LogError> {
         let start = self.active.segment.end;
         let segment_id = self.active.segment.id;
+        // The first batch of a segment is written together with the segment's header.
+        let page = match &self.active.header_due {
+            Some(_) => SEGMENT_HEADER_BYTES as usize, // a page
+            None => 0,
+        };
+        let batch_at = start - page as u64; // the buffer begins here
         self.buffer.clear();
-        self.buffer.resize(BATCH_HEADER_BYTES, 0);
+        self.buffer.resize(page + BATCH_HEADER_BYTES, 0);
         let mut offsets = Vec::with_capacity(count);
         for pending in &self.pending[..count] {
-            let offset = start + self.buffer.len() as u64;
+            let offset = batch_at + self.buffer.len() as u64;
             offsets.push(offset);
             pending
                 .record
@@ -373,7 +387,7 @@ impl LogWriter {
         let header = BatchHeader {
             number: self.stream.next_batch,
             floor: self.active.floor,
-            records_bytes: (self.buffer.len() - BATCH_HEADER_BYTES) as u64,
+            records_bytes: (self.buffer.len() - page - BATCH_HEADER_BYTES) as u64,
             records: count as u32, // at most 4 MiB of records of 24 bytes
             after: self.promises_after(count),
         };
@@ -381,12 +395,16 @@ impl LogWriter {
             segment_id,
             offset: start,
         });
-        self.buffer[..BATCH_HEADER_BYTES].copy_from_slice(&header_bytes);
-        write_all_at(&*self.active.segment.file, &self.buffer, start)
+        self.buffer[page..page + BATCH_HEADER_BYTES].copy_from_slice(&header_bytes);
+        if let Some(header) = self.active.header_due.take() {
+            let bytes = header.encode();
+            self.buffer[..bytes.len()].copy_from_slice(&bytes);
+        }
+        write_all_at(&*self.active.segment.file, &self.buffer, batch_at)
             .map_err(|error| self.io("write to", error))?;
         self.active.stated_floor = self.active.stated_floor.max(header.floor);
         self.stream.next_batch += 1;
-        self.written(count, &offsets);
+        self.written(count, &offsets, batch_at + self.buffer.len() as u64);
         Ok(())
     }
 
@@ -407,11 +425,12 @@ impl LogWriter {
         }
     }
 
-    /// Notes that the first `count` pending records are in the segment at these offsets.
-    fn written(&mut self, count: usize, offsets: &[u64]) {
+    /// Notes that the first `count` pending records are in the segment at these offsets, in a batch
+    /// that ends at `batch_end`.
+    fn written(&mut self, count: usize, offsets: &[u64], batch_end: u64) {
         let mut state = self.shared.state();
         let segment = &mut self.active.segment;
-        segment.end += self.buffer.len() as u64;
+        segment.end = batch_end;
         for (pending, offset) in self.pending.drain(..count).zip(offsets) {
             match pending.record {
                 Record::Entry(entry) => state.index.push(segment.number, *offset, &entry.header),
@@ -442,22 +461,17 @@ impl LogWriter {
         Ok(())
     }
 
-    /// Starts a new segment with room for a record of this size. All of the old one is durable.
+    /// Begins the next segment with room for a record of this size. All of the old one is durable.
     fn next_segment(&mut self, record_bytes: usize) -> Result<(), LogError> {
-        let size = segment_size(self.options.segment_bytes, record_bytes);
-        let old = &self.active.segment;
-        let file = self.spare.take(size).inspect_err(|error| {
+        let wanted = SegmentHeader {
+            size: segment_size(self.segment_bytes(), record_bytes),
+            ..self.next_open_header()
+        };
+        let ready = self.next.take(wanted).inspect_err(|error| {
             self.needs_space = matches!(error, LogError::NoSpace { .. });
         })?;
+        let old = &self.active.segment;
         let header = SegmentHeader {
-            number: old.number + 1,
-            id: self
-                .files
-                .random_u64()
-                .map_err(|error| self.io("draw an id for", error))?,
-            size,
-            member: self.control.identity.member,
-            group: self.control.identity.group,
             predecessor: Some(Predecessor {
                 number: old.number,
                 id: old.id,
@@ -468,32 +482,71 @@ impl LogWriter {
             vote: self.stream.vote,
             first_batch: self.stream.next_batch,
             created_ms: unix_ms(self.files.now()),
+            open: false,
+            ..ready.header
         };
-        let segment = install_segment(&*self.files, self.shared.dir(), file, &header)?;
+        let segment = Segment::new(&header, ready.file);
         self.shared
             .state()
             .segments
             .insert(segment.number, segment.clone());
-        self.active = ActiveSegment::new(segment);
-        // The control file now names this segment: a start notices if its file is lost.
-        self.write_control()
+        self.active = ActiveSegment {
+            header_due: Some(Box::new(header)),
+            ..ActiveSegment::new(segment)
+        };
+        Ok(())
+    }
+
+    /// Has the next segment made in time.
+    fn prepare_next(&mut self) {
+        let Segment { end, size, .. } = self.active.segment;
+        if end > size / 4 {
+            self.next.start(self.next_open_header());
+        }
+        if end > size / 4 * 3 {
+            self.next.hurry();
+        }
+    }
+
+    /// What is known of the next segment while this one is written.
+    fn next_open_header(&self) -> SegmentHeader {
+        let active = &self.active.segment;
+        let identity = self.control.values().identity;
+        SegmentHeader {
+            number: active.number + 1,
+            size: self.segment_bytes(),
+            member: identity.member,
+            group: identity.group,
+            predecessor: Some(Predecessor {
+                number: active.number,
+                id: active.id,
+                end: 0,
+            }),
+            open: true,
+            ..SegmentHeader::default()
+        }
+    }
+
+    fn segment_bytes(&self) -> u64 {
+        let member = self.control.values().identity.member;
+        self.options.spread_segment_bytes(member)
     }
 
     /// Ends a repair if the durable log has reached the entry it needs: the log again has
     /// everything that the segments set aside had.
     pub(crate) fn note_repaired(&mut self) -> Result<(), LogError> {
-        let until = self.control.repair_until;
+        let until = self.control.values().repair_until;
         if until.is_none_or(|until| self.stream.tip.id < until) {
             return Ok(());
         }
-        self.control.repair_until = None;
+        self.control.values().repair_until = None;
         self.write_control()?;
         self.remove_set_aside()
     }
 
     /// Removes the segments that repairs have set aside, unless a repair is under way.
     pub(crate) fn remove_set_aside(&self) -> Result<(), LogError> {
-        if self.control.repair_until.is_some() {
+        if self.control.values().repair_until.is_some() {
             return Ok(());
         }
         for path in set_aside_files(&*self.files, self.shared.dir())? {
@@ -506,14 +559,19 @@ impl LogWriter {
 
     /// Replaces the control file, stating the present floor.
     pub(crate) fn write_control(&mut self) -> Result<(), LogError> {
-        let floor = self.active.floor;
-        self.control.floor = StreamPosition {
-            segment: self.active.segment.number,
-            offset: floor,
-        };
-        self.control.write(&*self.files, self.shared.dir())?;
-        self.active.stated_floor = self.active.stated_floor.max(floor);
+        let floor = self.durable_position();
+        self.control.values().floor = floor;
+        self.control.write()?;
+        self.active.stated_floor = self.active.stated_floor.max(floor.offset);
         Ok(())
+    }
+
+    /// The place before which everything is durable.
+    pub(crate) fn durable_position(&self) -> StreamPosition {
+        StreamPosition {
+            segment: self.active.segment.number,
+            offset: self.active.floor,
+        }
     }
 
     /// Whether a record waits that removes entries.
@@ -561,6 +619,7 @@ impl ActiveSegment {
             segment,
             floor,
             stated_floor: floor,
+            header_due: None,
         }
     }
 }

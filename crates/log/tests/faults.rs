@@ -362,12 +362,16 @@ fn newest_segment_missing_is_noticed() {
         opened.writer.sync().unwrap();
     }
     drop(opened);
-    assert!(files.content(&segment(3)).is_none());
-    files.remove(&segment(2)).unwrap();
-    assert!(matches!(
-        try_open(&files).map(drop),
-        Err(LogError::Damaged { .. })
-    ));
+    // The third is ready, and not used.
+    assert!(files.content(&segment(4)).is_none());
+    for lost in [2, 3] {
+        let image = files.crash(u64::MAX);
+        image.remove(&segment(lost)).unwrap();
+        match try_open(&image).map(drop) {
+            Err(LogError::Damaged { path, .. }) => assert_eq!(path, segment(lost)),
+            other => panic!("{other:?}"),
+        }
+    }
 }
 
 #[test]
@@ -397,7 +401,7 @@ fn another_format_version_is_refused_by_name() {
                 found: 9,
                 known: Some(known),
                 ..
-            }) => assert_eq!((named, known), (path, 2..=2)),
+            }) => assert_eq!((named, known), (path, 2..=3)),
             other => panic!("{other:?}"),
         }
     }

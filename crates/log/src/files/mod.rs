@@ -12,7 +12,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 pub use real::RealFiles;
 
@@ -75,6 +75,8 @@ pub trait Files: Send + Sync {
     fn random_u64(&self) -> io::Result<u64>;
     /// Wall-clock time; the only clock in this crate, used for retention by age.
     fn now(&self) -> SystemTime;
+    /// Waits, so that others have the disk. Deterministic files return at once.
+    fn rest(&self, time: Duration);
     /// Runs a job beside the caller; deterministic files run it at once. The caller joins the
     /// handle.
     fn run_aside(

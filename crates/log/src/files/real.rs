@@ -9,7 +9,7 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use rustix::fs::{FlockOperation, flock, statvfs};
 use rustix::io::Errno;
@@ -132,6 +132,10 @@ impl Files for RealFiles {
 
     fn now(&self) -> SystemTime {
         SystemTime::now()
+    }
+
+    fn rest(&self, time: Duration) {
+        std::thread::sleep(time);
     }
 
     fn run_aside(

@@ -2,7 +2,8 @@
 //!
 //! Replacing it takes four steps: write a new file, sync it, rename it over the old one, sync the
 //! directory. After a crash there is the old state or the new one. It is never on the commit path:
-//! the writer replaces it for a new segment, a purge, a group, a jump of the term, and a clean end.
+//! threads of their own replace it when the next segment is ready and for a purge, the writer for a
+//! reset, a group, a jump of the term, and a clean end.
 
 use std::path::Path;
 
@@ -13,7 +14,10 @@ use crate::files::{Files, OpenMode, read_full_at, write_all_at};
 use crate::format::codec::{Fields, OtherVersion, PutFields, Unreadable, put_base, take_base};
 use crate::format::names::{control_path, control_temp_path};
 use crate::format::record::Mismatch;
-use crate::format::segment::{FORMAT_NEWEST, FORMATS, SegmentHeader, USED_BYTES};
+use crate::format::segment::{FORMAT_NEWEST, FORMATS, SegmentHeader, USED_BYTES, checksum};
+
+/// The oldest format whose control file names the segment that is ready.
+const NAMES_READY_SEGMENT: u32 = 3;
 
 const MAGIC: &[u8; 8] = b"SYNODCTL";
 /// Magic, version, checksum, body length.
@@ -52,6 +56,9 @@ pub(crate) struct Control {
     pub(crate) first_segment: u64,
     /// Everything before this was durable when the file was written.
     pub(crate) floor: StreamPosition,
+    /// The highest segment that was made, used or not: a start notices if its file is lost. Zero:
+    /// none.
+    pub(crate) newest_segment: u64,
     /// Start of the log, unless the stream holds a reset: the base of a reset is as new or newer.
     /// (A purge that moves the base beyond that of a reset removes the segment with the reset.)
     pub(crate) base: LogBase,
@@ -81,6 +88,7 @@ impl Control {
         body.put_u64(self.first_segment);
         body.put_u64(self.floor.segment);
         body.put_u64(self.floor.offset);
+        body.put_u64(self.newest_segment);
         put_base(&mut body, &self.base)?;
         body.put_id(self.repair_until.unwrap_or_default());
         if self.noted_term != Term(0) {
@@ -89,12 +97,12 @@ impl Control {
         if let Some(segment) = &self.repair_segment {
             body.extend_from_slice(&segment.encode());
         }
-        let len = u32::try_from(body.len()).ok()?.to_le_bytes();
+        let mut rest = u32::try_from(body.len()).ok()?.to_le_bytes().to_vec();
+        rest.append(&mut body);
         let mut out = MAGIC.to_vec();
         out.put_u32(FORMAT_NEWEST);
-        out.put_u32(crc32c::crc32c_append(crc32c::crc32c(&len), &body));
-        out.extend_from_slice(&len);
-        out.extend_from_slice(&body);
+        out.put_u32(checksum(FORMAT_NEWEST, &rest));
+        out.append(&mut rest);
         Some(out)
     }
 
@@ -115,11 +123,11 @@ impl Control {
         if body.len() as u64 != u64::from(len) {
             return mismatch("another length");
         }
-        let found = crc32c::crc32c(&bytes[PREFIX_BYTES - 4..]);
+        let found = checksum(version, &bytes[PREFIX_BYTES - 4..]);
         if found != crc {
             return mismatch(&format!("checksum {found:08x} instead of {crc:08x}"));
         }
-        match decode_body(&mut fields) {
+        match decode_body(&mut fields, version) {
             Ok(control) if fields.is_empty() => ControlFile::Valid(control),
             Err(Unreadable::Version(other)) => ControlFile::OtherVersion(other),
             Ok(_) | Err(Unreadable::Fields) => mismatch("fields that do not fit"),
@@ -131,6 +139,7 @@ impl Control {
     pub(crate) fn is_unstarted(&self) -> bool {
         self.first_segment == 0
             && self.floor == StreamPosition::default()
+            && self.newest_segment == 0
             && self.base == LogBase::default()
             && self.repair_until.is_none()
             && self.repair_segment.is_none()
@@ -175,14 +184,21 @@ impl Control {
     }
 }
 
-fn decode_body(fields: &mut Fields<'_>) -> Result<Control, Unreadable> {
-    let start = decode_start(fields).ok_or(Unreadable::Fields)?;
+fn decode_body(fields: &mut Fields<'_>, version: u32) -> Result<Control, Unreadable> {
+    let start = decode_start(fields, version).ok_or(Unreadable::Fields)?;
     let base = take_base(fields)?;
-    decode_end(fields, start, base).ok_or(Unreadable::Fields)
+    decode_end(fields, version, start, base).ok_or(Unreadable::Fields)
 }
 
 /// What comes before the base.
-fn decode_start(fields: &mut Fields<'_>) -> Option<(Identity, u64, StreamPosition)> {
+struct Start {
+    identity: Identity,
+    first_segment: u64,
+    floor: StreamPosition,
+    newest_segment: u64,
+}
+
+fn decode_start(fields: &mut Fields<'_>, version: u32) -> Option<Start> {
     let identity = Identity {
         member: MemberId(fields.u64()?),
         group: fields.group()?,
@@ -192,13 +208,24 @@ fn decode_start(fields: &mut Fields<'_>) -> Option<(Identity, u64, StreamPositio
         segment: fields.u64()?,
         offset: fields.u64()?,
     };
-    Some((identity, first_segment, floor))
+    let newest_segment = if version >= NAMES_READY_SEGMENT {
+        fields.u64()?
+    } else {
+        floor.segment
+    };
+    Some(Start {
+        identity,
+        first_segment,
+        floor,
+        newest_segment,
+    })
 }
 
 /// What comes after the base.
 fn decode_end(
     fields: &mut Fields<'_>,
-    (identity, first_segment, floor): (Identity, u64, StreamPosition),
+    version: u32,
+    start: Start,
     base: LogBase,
 ) -> Option<Control> {
     let until = fields.id()?;
@@ -217,12 +244,19 @@ fn decode_end(
     let repair_segment = if rest.is_empty() {
         None
     } else {
-        Some(Box::new(take_segment_header(rest)?))
+        Some(Box::new(take_segment_header(rest, version)?))
     };
+    let Start {
+        identity,
+        first_segment,
+        floor,
+        newest_segment,
+    } = start;
     Some(Control {
         identity,
         first_segment,
         floor,
+        newest_segment,
         base,
         repair_until: (until != EntryId::default()).then_some(until),
         noted_term: Term(noted_term),
@@ -231,9 +265,9 @@ fn decode_end(
 }
 
 /// A segment header that takes all of these bytes.
-fn take_segment_header(bytes: &[u8]) -> Option<SegmentHeader> {
+fn take_segment_header(bytes: &[u8], version: u32) -> Option<SegmentHeader> {
     let header = SegmentHeader::decode(bytes).ok()?;
-    (header.encode() == bytes).then_some(header)
+    (header.encode_in(version) == bytes).then_some(header)
 }
 
 #[cfg(test)]
@@ -252,6 +286,7 @@ mod tests {
             },
             first_segment: 0,
             floor: StreamPosition::default(),
+            newest_segment: 0,
             base: LogBase::default(),
             repair_until: None,
             noted_term: Term(0),
@@ -309,6 +344,7 @@ mod tests {
                 segment: 4,
                 offset: 5000,
             },
+            newest_segment: 5,
             base,
             repair_until: None,
             noted_term: Term(0),
@@ -316,10 +352,10 @@ mod tests {
         };
         let bytes = control.encode().unwrap();
         assert_eq!(Control::decode(&bytes), ControlFile::Valid(control.clone()));
-        // The configuration follows the identity, three numbers and the position of the base.
+        // The configuration follows the identity, four numbers and the position of the base.
         let mut newer = bytes.clone();
-        newer[PREFIX_BYTES + 48 + 36] = 9;
-        let crc = crc32c::crc32c(&newer[16..]);
+        newer[PREFIX_BYTES + 56 + 36] = 9;
+        let crc = checksum(FORMAT_NEWEST, &newer[16..]);
         newer[12..16].copy_from_slice(&crc.to_le_bytes());
         let ControlFile::OtherVersion(other) = Control::decode(&newer) else {
             panic!("a configuration of another version is not damage");
@@ -337,6 +373,7 @@ mod tests {
             vote: Default::default(),
             first_batch: 1,
             created_ms: 0,
+            open: false,
         };
         let control = Control {
             repair_until: Some(EntryId {

@@ -2,6 +2,11 @@
 //!
 //! A segment gets its name only after its header is durable. So a file that bears a segment's name
 //! and has no valid header is damaged, never torn.
+//!
+//! A segment is made ahead of need, when it is not yet known where the one before it ends. Until
+//! then its header is *open*. The write of the first batch completes it: header and batch are one
+//! write, and the used bytes of a header are in one sector, so it is found open or complete. A
+//! segment whose header is open was not used, or nothing of it was durable.
 
 use std::ops::RangeInclusive;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -14,7 +19,9 @@ use crate::format::record::Mismatch;
 /// The oldest disk format that this program reads.
 pub(crate) const FORMAT_OLDEST: u32 = 2;
 /// The disk format that this program writes, the newest that it reads.
-pub(crate) const FORMAT_NEWEST: u32 = 2;
+pub(crate) const FORMAT_NEWEST: u32 = 3;
+/// The oldest disk format whose checksums cover the version.
+const CHECKS_VERSION: u32 = 3;
 /// The disk formats that this program reads.
 pub(crate) const FORMATS: RangeInclusive<u32> = FORMAT_OLDEST..=FORMAT_NEWEST;
 /// Room for the header; the stream starts here, in another page.
@@ -51,6 +58,9 @@ pub(crate) struct SegmentHeader {
     /// When the segment was made, in milliseconds since 1970: all entries of the predecessor are
     /// older.
     pub(crate) created_ms: u64,
+    /// No batch has completed the header. The predecessor's end and all fields from `last` on are
+    /// zero.
+    pub(crate) open: bool,
 }
 
 /// Where the stream continues from. Everything in the predecessor up to `end` was durable before
@@ -73,6 +83,11 @@ pub(crate) enum HeaderError {
 impl SegmentHeader {
     /// The header's bytes, to be written at offset zero.
     pub(crate) fn encode(&self) -> Vec<u8> {
+        self.encode_in(FORMAT_NEWEST)
+    }
+
+    /// The header's bytes in this version of the format.
+    pub(crate) fn encode_in(&self, version: u32) -> Vec<u8> {
         let mut fields = Vec::with_capacity(FIELDS_BYTES);
         fields.put_u64(self.number);
         fields.put_u64(self.id);
@@ -92,10 +107,11 @@ impl SegmentHeader {
         fields.put_vote(self.vote);
         fields.put_u64(self.first_batch);
         fields.put_u64(self.created_ms);
+        fields.push(u8::from(self.open));
         fields.resize(FIELDS_BYTES, 0);
         let mut out = MAGIC.to_vec();
-        out.put_u32(FORMAT_NEWEST);
-        out.put_u32(crc32c::crc32c(&fields));
+        out.put_u32(version);
+        out.put_u32(checksum(version, &fields));
         out.extend_from_slice(&fields);
         out
     }
@@ -116,7 +132,7 @@ impl SegmentHeader {
             return Err(HeaderError::Version(version));
         }
         let crc = fields.u32().ok_or_else(|| mismatch("a shorter file"))?;
-        let found = crc32c::crc32c(&bytes[16..]);
+        let found = checksum(version, &bytes[16..]);
         if found != crc {
             let mismatch =
                 Mismatch::new(format!("header checksum {crc:08x}"), format!("{found:08x}"));
@@ -124,6 +140,15 @@ impl SegmentHeader {
         }
         decode_fields(&mut fields).ok_or_else(|| mismatch("impossible fields"))
     }
+}
+
+/// The checksum of a header or a control file: of what follows it, and of the version since that
+/// may be one of several.
+pub(crate) fn checksum(version: u32, rest: &[u8]) -> u32 {
+    if version < CHECKS_VERSION {
+        return crc32c::crc32c(rest);
+    }
+    crc32c::crc32c_append(crc32c::crc32c(&version.to_le_bytes()), rest)
 }
 
 fn decode_fields(fields: &mut Fields<'_>) -> Option<SegmentHeader> {
@@ -146,6 +171,11 @@ fn decode_fields(fields: &mut Fields<'_>) -> Option<SegmentHeader> {
         vote: fields.vote()?,
         first_batch: fields.counter()?,
         created_ms: fields.u64()?,
+        open: match fields.u8()? {
+            0 => false,
+            1 => true,
+            _ => return None,
+        },
     })
 }
 
@@ -183,6 +213,7 @@ mod tests {
             },
             first_batch: 30,
             created_ms: 1234,
+            open: false,
         }
     }
 

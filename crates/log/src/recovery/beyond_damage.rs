@@ -16,7 +16,7 @@ use crate::format::record::{BATCH_HEADER_BYTES, BatchHeader, Promises, Record};
 use crate::format::segment::SEGMENT_HEADER_BYTES;
 use crate::recovery::decisions::{EndDecision, EndFacts, decide_end};
 use crate::recovery::replay::{SegmentFile, check_owner, last_segment, open_segment};
-use crate::recovery::scan::{BlockReader, read_batch, scan_tail, search_batches};
+use crate::recovery::scan::{BlockReader, read_batch, search_batches};
 
 const BLOCK_BYTES: usize = 1 << 20;
 
@@ -56,10 +56,18 @@ impl BeyondDamage<'_> {
             exact: None,
             highest_term: self.control.repair_until.unwrap_or_default().term,
         };
-        let last = last_segment(self.control, self.numbers);
-        let Some(segment) = self.newest_segment()? else {
+        let mut last = last_segment(self.control, self.numbers);
+        let Some(mut segment) = self.newest_segment(last)? else {
             return Ok(evidence);
         };
+        if segment.header.number == last && segment.is_blank()? {
+            // Made ahead, and not used: nothing was promised in it.
+            last -= 1;
+            let Some(before) = self.newest_segment(last)? else {
+                return Ok(evidence);
+            };
+            segment = before;
+        }
         let (stated, floor) = self.newest_statement(&segment)?;
         if let Some(stated) = stated {
             let Promises { vote, last } = stated.promises;
@@ -95,13 +103,13 @@ impl BeyondDamage<'_> {
         Ok(newest)
     }
 
-    /// The last segment with a valid header.
-    fn newest_segment(&self) -> Result<Option<SegmentFile>, LogError> {
+    /// The last segment with a valid header, up to this one.
+    fn newest_segment(&self, last: u64) -> Result<Option<SegmentFile>, LogError> {
         for number in self
             .numbers
             .iter()
             .rev()
-            .filter(|n| **n >= self.start.segment)
+            .filter(|n| (self.start.segment..=last).contains(*n))
         {
             if let Some(segment) = self.open(*number)? {
                 return Ok(Some(segment));
@@ -128,7 +136,7 @@ impl BeyondDamage<'_> {
         segment: &SegmentFile,
     ) -> Result<(Option<Statement>, u64), LogError> {
         let header = &segment.header;
-        let begins_here = header.number > self.start.segment;
+        let begins_here = header.number > self.start.segment && !header.open;
         let mut newest = begins_here.then_some(Statement {
             number: 0,
             promises: Promises {
@@ -165,11 +173,7 @@ impl BeyondDamage<'_> {
         let Some(stated) = stated else {
             return Ok(false);
         };
-        let header = &segment.header;
-        let mut blocks = BlockReader::new(segment.file.clone(), header.size, BLOCK_BYTES);
-        scan_tail(&mut blocks, header.id, stated.end)
-            .map(|tail| tail.blank)
-            .map_err(|error| LogError::io("read", &segment.path, 0, error))
+        segment.tail_from(stated.end).map(|tail| tail.blank)
     }
 
     /// Visits every valid batch header of a segment that is beyond the good part.
@@ -188,6 +192,13 @@ impl BeyondDamage<'_> {
         search_batches(&mut blocks, header.id, from, visit)
             .map(drop)
             .map_err(|error| LogError::io("read", &segment.path, 0, error))
+    }
+}
+
+impl SegmentFile {
+    /// Whether its header is open, and only zeros follow.
+    fn is_blank(&self) -> Result<bool, LogError> {
+        Ok(self.header.open && self.tail_from(SEGMENT_HEADER_BYTES)?.blank)
     }
 }
 

@@ -15,7 +15,7 @@ use crate::format::control::{Control, StreamPosition};
 use crate::format::names::{list_segments, lock_path, segment_path};
 use crate::format::record::Record;
 use crate::recovery::open::{DirectoryState, TornTail, classify_directory};
-use crate::recovery::replay::{Event, ReplayResult, SegmentFile, Watch, open_segments, replay};
+use crate::recovery::replay::{Event, ReplayResult, Watch, open_segments, replay};
 use crate::{Identity, LogError};
 
 /// What an offline check found.
@@ -207,8 +207,8 @@ fn walk(
     };
     *found = Some(control.clone());
     numbers.retain(|number| *number >= control.first_segment);
-    let segments: Vec<SegmentFile> = open_segments(files, dir, &control, &numbers)?;
-    replay(&segments, &control, 1, watch).map(Some)
+    let chain = open_segments(files, dir, &control, &numbers)?;
+    replay(&chain.segments, &control, 1, watch).map(Some)
 }
 
 fn text_line(segment: u64, event: &Event<'_>) -> String {

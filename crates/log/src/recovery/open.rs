@@ -24,7 +24,7 @@ use crate::recovery::decisions::{
 use crate::recovery::repair::{self, RepairPlan, RepairReport};
 use crate::recovery::replay::{ReplayResult, open_segments, replay};
 use crate::retention::cache::Cache;
-use crate::retention::spare::{SpareMaker, install_segment, zero};
+use crate::retention::spare::{install_segment, make_spare, zero};
 use crate::shared::{Shared, State, Tip};
 use crate::writer::{ActiveSegment, Stream, WriterParts};
 use crate::{Identity, LogError, LogOptions, LogReader, LogWriter};
@@ -213,6 +213,14 @@ pub(crate) enum DirectoryState {
     Replay(Control),
 }
 
+/// A log whose stream was read and is good.
+struct Found {
+    control: Control,
+    replayed: ReplayResult,
+    /// The segment that was made to follow.
+    unused: Option<u64>,
+}
+
 /// The course of one start.
 struct Opener {
     files: Arc<dyn Files>,
@@ -245,14 +253,14 @@ impl Opener {
         opening.fit_to_file_system();
         opening.carry_out_repair()?;
         let created = opening.prepare()?;
-        let (control, replayed) = match opening.replay() {
+        let found = match opening.replay() {
             Ok(found) => found,
             Err(error) => {
                 opening.begin_repair(error, consent)?;
                 opening.replay()?
             }
         };
-        opening.finish(control, replayed, lock, created)
+        opening.finish(found, lock, created)
     }
 
     /// Bounds the log by the size of its file system.
@@ -272,16 +280,20 @@ impl Opener {
             return Ok(());
         };
         let numbers = list_segments(&*self.files, &self.dir)?;
-        let size = self.options.segment_bytes;
+        let size = self.options.spread_segment_bytes(control.identity.member);
         repair::carry_out(&*self.files, &self.dir, control, &numbers, size)
     }
 
-    fn replay(&self) -> Result<(Control, ReplayResult), LogError> {
+    fn replay(&self) -> Result<Found, LogError> {
         let (control, numbers) = self.read_directory()?;
-        let segments = open_segments(&*self.files, &self.dir, &control, &numbers)?;
+        let chain = open_segments(&*self.files, &self.dir, &control, &numbers)?;
         let tail_max = self.options.tail_headers_max;
-        let replayed = replay(&segments, &control, tail_max, &mut |_| Ok(()))?;
-        Ok((control, replayed))
+        let replayed = replay(&chain.segments, &control, tail_max, &mut |_| Ok(()))?;
+        Ok(Found {
+            control,
+            replayed,
+            unused: chain.unused,
+        })
     }
 
     fn begin_repair(
@@ -347,6 +359,7 @@ impl Opener {
             identity,
             first_segment: 0,
             floor: StreamPosition::default(),
+            newest_segment: 0,
             base: LogBase::default(),
             repair_until: None,
             noted_term: Term(0),
@@ -366,13 +379,14 @@ impl Opener {
     }
 
     fn create_first_segment(&self, mut control: Control) -> Result<(), LogError> {
-        let size = self.options.segment_bytes;
-        let file = SpareMaker::new(self.files.clone(), &self.dir).take(size)?;
+        let member = control.identity.member;
+        let size = self.options.spread_segment_bytes(member);
+        let file = make_spare(&*self.files, &self.dir, size)?;
         let header = SegmentHeader {
             number: 1,
             id: self.random()?,
             size,
-            member: control.identity.member,
+            member,
             group: control.identity.group,
             predecessor: None,
             last: Default::default(),
@@ -380,9 +394,11 @@ impl Opener {
             vote: Default::default(),
             first_batch: 1,
             created_ms: unix_ms(self.files.now()),
+            open: false,
         };
         install_segment(&*self.files, &self.dir, file, &header)?;
         control.first_segment = 1;
+        control.newest_segment = 1;
         control.floor = StreamPosition {
             segment: 1,
             offset: SEGMENT_HEADER_BYTES,
@@ -393,13 +409,17 @@ impl Opener {
     /// Hands out the log. Everything was read and is good, so the directory may be changed now.
     fn finish(
         self,
-        control: Control,
-        mut replayed: ReplayResult,
+        found: Found,
         lock: Box<dyn FileLock>,
         created: bool,
     ) -> Result<Opened, LogError> {
+        let Found {
+            mut control,
+            mut replayed,
+            unused,
+        } = found;
         self.secure_tail(&mut replayed)?;
-        self.remove_leftovers(control.first_segment)?;
+        self.remove_leftovers(&mut control, unused)?;
         let report = self.report(&replayed);
         let identity = control.identity;
         let (shared, active) = self.share(&replayed)?;
@@ -455,9 +475,15 @@ impl Opener {
             return Ok(());
         };
         let path = segment_path(&self.dir, segment.number);
+        // The header was completed by the first batch.
+        let from = if end.floor > SEGMENT_HEADER_BYTES {
+            end.floor
+        } else {
+            0
+        };
         let secured = (|| {
             let file = self.files.open(&path, OpenMode::Write)?;
-            rewrite(&*file, end.floor.min(end.offset), end.offset)?;
+            rewrite(&*file, from.min(end.offset), end.offset)?;
             if end.torn {
                 zero(&*file, end.offset, segment.size)?;
             }
@@ -469,9 +495,18 @@ impl Opener {
         Ok(())
     }
 
-    fn remove_leftovers(&self, first_segment: u64) -> Result<(), LogError> {
+    /// Removes what purges have left, and the segment that was made ahead. The control file does
+    /// not name that segment any more when it is removed.
+    fn remove_leftovers(&self, control: &mut Control, unused: Option<u64>) -> Result<(), LogError> {
+        if let Some(unused) = unused {
+            control.newest_segment = unused - 1; // it is not the first
+            control.write(&*self.files, &self.dir)?;
+        }
         let numbers = list_segments(&*self.files, &self.dir)?;
-        let old = numbers.iter().filter(|number| **number < first_segment);
+        let is_leftover = |number: &&u64| {
+            **number < control.first_segment || unused.is_some_and(|unused| **number >= unused)
+        };
+        let old = numbers.iter().filter(is_leftover);
         let mut paths: Vec<PathBuf> = old.map(|number| segment_path(&self.dir, *number)).collect();
         paths.extend([spare_path(&self.dir), control_temp_path(&self.dir)]);
         for path in paths {

@@ -327,6 +327,7 @@ pub(crate) fn carry_out(
         segment: header.number,
         offset: SEGMENT_HEADER_BYTES,
     };
+    control.newest_segment = header.number;
     control.write(files, dir)
 }
 

@@ -82,6 +82,8 @@ pub(crate) struct StreamEnd {
 /// The segments of a log as far as they form one chain.
 pub(crate) struct Chain {
     pub(crate) segments: Vec<SegmentFile>,
+    /// Number of the segment that was made to follow them, and of which nothing was durable yet.
+    pub(crate) unused: Option<u64>,
     /// Why the chain ends before the last segment.
     pub(crate) broken: Option<LogError>,
 }
@@ -92,9 +94,9 @@ pub(crate) fn open_segments(
     dir: &Path,
     control: &Control,
     numbers: &[u64],
-) -> Result<Vec<SegmentFile>, LogError> {
-    let Chain { segments, broken } = open_chain(files, dir, control, numbers)?;
-    broken.map_or(Ok(segments), Err)
+) -> Result<Chain, LogError> {
+    let mut chain = open_chain(files, dir, control, numbers)?;
+    chain.broken.take().map_or(Ok(chain), Err)
 }
 
 /// Opens the segments up to the first that is damaged or missing.
@@ -106,25 +108,59 @@ pub(crate) fn open_chain(
 ) -> Result<Chain, LogError> {
     let first = first_segment(control);
     let last = last_segment(control, numbers);
-    let mut segments: Vec<SegmentFile> = Vec::new();
+    let mut chain = Chain {
+        segments: Vec::new(),
+        unused: None,
+        broken: None,
+    };
     for (i, number) in (first..=last).enumerate() {
         let opened = if numbers.get(i) == Some(&number) {
-            open_next(files, dir, control, number, segments.last())
+            open_next(files, dir, control, number, chain.segments.last())
         } else {
             let mismatch = Mismatch::new("this segment file", "no such file");
             Err(mismatch.at(&segment_path(dir, number), 0, None))
         };
         match opened {
-            Ok(segment) => segments.push(segment),
+            Ok(segment) if !segment.header.open => chain.segments.push(segment),
+            Ok(segment) if number == last && number > first && !segment.was_used(control)? => {
+                chain.unused = Some(number);
+            }
+            Ok(segment) => {
+                chain.broken = Some(segment.header_is_lost());
+                break;
+            }
             Err(error @ LogError::Damaged { .. }) => {
-                let broken = Some(error);
-                return Ok(Chain { segments, broken });
+                chain.broken = Some(error);
+                break;
             }
             Err(error) => return Err(error),
         }
     }
-    let broken = None;
-    Ok(Chain { segments, broken })
+    Ok(chain)
+}
+
+impl SegmentFile {
+    /// Whether anything of a segment with an open header was durable. Its first batch completes the
+    /// header. So if some floor is stated above the header, the complete header was lost.
+    fn was_used(&self, control: &Control) -> Result<bool, LogError> {
+        let header = &self.header;
+        let tail = self.tail_from(SEGMENT_HEADER_BYTES)?;
+        let noted = control.floor.segment >= header.number;
+        Ok(noted || tail.floor > SEGMENT_HEADER_BYTES)
+    }
+
+    /// What follows a place in the file.
+    pub(crate) fn tail_from(&self, offset: u64) -> Result<TailScan, LogError> {
+        let header = &self.header;
+        let mut blocks = BlockReader::new(self.file.clone(), header.size, BLOCK_BYTES);
+        scan_tail(&mut blocks, header.id, offset)
+            .map_err(|error| LogError::io("read", &self.path, 0, error))
+    }
+
+    fn header_is_lost(&self) -> LogError {
+        let expected = "the header that the first batch of this segment has completed";
+        Mismatch::new(expected, "a header that is open").at(&self.path, 0, None)
+    }
 }
 
 /// Number of the log's first segment.
@@ -137,6 +173,7 @@ pub(crate) fn last_segment(control: &Control, numbers: &[u64]) -> u64 {
     let existing = numbers.last().copied().unwrap_or_default();
     existing
         .max(control.floor.segment)
+        .max(control.newest_segment)
         .max(first_segment(control))
 }
 

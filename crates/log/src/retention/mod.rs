@@ -2,10 +2,12 @@
 //!
 //! - [`cache`]: the newest entries, in memory.
 //! - [`index`]: where every other live entry is on disk.
-//! - [`spare`]: the next segment's file, made ahead of need.
-//! - [`purge`]: whole segments removed from the old end. The caller decides up to where.
+//! - [`spare`]: the next segment, made ahead of need.
+//! - [`purge`]: whole segments purged from the old end. The caller decides up to where.
+//! - [`removal`]: their files removed, beside the writer.
 
 pub(crate) mod cache;
 pub(crate) mod index;
 pub(crate) mod purge;
+pub(crate) mod removal;
 pub(crate) mod spare;

@@ -1,16 +1,14 @@
 //! Purging: removes an old prefix of the log, in whole segments.
 //!
 //! [`LogWriter::retention_point`] says how far the sizes and ages of segments ask for a purge.
-//! [`LogWriter::purge`] does it. The caller decides; no rule about members is known here. The
-//! control file is replaced before any segment is removed, so a crash in between leaves only
-//! leftovers, which the next start removes.
+//! [`LogWriter::purge`] does it. The caller decides; no rule about members is known here. Readers
+//! see a purge at once; the files are removed beside the writer (`removal`).
 
 use std::time::{Duration, SystemTime};
 
 use synod_consensus::{ConfigAt, LogBase, LogIndex};
 
 use crate::files::Space;
-use crate::format::names::segment_path;
 use crate::format::segment::unix_ms;
 use crate::{LogError, LogWriter};
 
@@ -46,11 +44,12 @@ impl LogWriter {
     /// Removes the oldest segments all of whose live entries are at or below `up_to`. `base_config`
     /// gives the configuration in force at an index. Answers the log's new base if it changed.
     ///
-    /// How far to purge is the caller's decision alone. Syncs first.
+    /// How far to purge is the caller's decision alone. Syncs first. The files are removed later; a
+    /// crash until then may undo the purge.
     ///
     /// # Errors
     /// [`LogError::NoConfig`] if `base_config` has no answer (nothing is removed), and those of
-    /// [`LogWriter::sync`].
+    /// [`LogWriter::sync`]. If the files cannot be removed, a later call fails.
     pub fn purge(
         &mut self,
         up_to: LogIndex,
@@ -64,8 +63,8 @@ impl LogWriter {
         self.purge_durable(up_to, base_config)
     }
 
-    /// As [`LogWriter::purge`], when [`LogWriter::needs_space`]: what is pending stays pending.
-    /// Removes nothing if entries are to be truncated.
+    /// As [`LogWriter::purge`], when [`LogWriter::needs_space`]: what is pending stays pending, and
+    /// the files are removed on return. Removes nothing if entries are to be truncated.
     ///
     /// # Errors
     /// As [`LogWriter::purge`].
@@ -78,7 +77,11 @@ impl LogWriter {
         if self.has_pending_removal() {
             return Ok(None);
         }
-        self.purge_durable(up_to, base_config)
+        let purged = self.purge_durable(up_to, base_config)?;
+        self.removals.wait();
+        let removed = self.removals.check();
+        self.poison_on_error(removed)?;
+        Ok(purged)
     }
 
     fn purge_durable(
@@ -140,7 +143,7 @@ impl LogWriter {
 
     /// The target size of this log in bytes.
     pub fn retain_bytes(&self) -> u64 {
-        let member = self.control.identity.member;
+        let member = self.control.values().identity.member;
         self.options.spread_retain_bytes(member)
     }
 
@@ -152,7 +155,8 @@ impl LogWriter {
     /// After a reset: removes the segments before it, which hold no live entries.
     pub(crate) fn purge_segments_before_reset(&mut self) -> Result<(), LogError> {
         let base = self.shared.state().base.clone();
-        let first_kept = self.stream.reset_in.unwrap_or(self.control.first_segment);
+        let first_kept = self.control.values().first_segment;
+        let first_kept = self.stream.reset_in.unwrap_or(first_kept);
         self.remove_segments_below(first_kept, base)
     }
 
@@ -189,11 +193,14 @@ impl LogWriter {
         })
     }
 
-    /// Replaces the control file first: segments below its first one are leftovers from then on.
+    /// Segments below the first one of the control file are leftovers.
     fn remove_segments_below(&mut self, first_kept: u64, base: LogBase) -> Result<(), LogError> {
-        self.control.base = base.clone();
-        self.control.first_segment = first_kept;
-        self.write_control()?;
+        {
+            let mut control = self.control.values();
+            control.base = base.clone();
+            control.first_segment = first_kept;
+            control.floor = self.durable_position();
+        }
         self.stream.reset_in = None;
         let purged = {
             let mut state = self.shared.state();
@@ -203,16 +210,8 @@ impl LogWriter {
             state.base = base;
             std::mem::replace(&mut state.segments, kept)
         };
-        let dir = self.shared.dir();
-        for number in purged.keys() {
-            let path = segment_path(dir, *number);
-            self.files
-                .remove(&path)
-                .map_err(|error| LogError::io("remove", &path, 0, error))?;
-        }
-        self.files
-            .sync_dir(dir)
-            .map_err(|error| LogError::io("sync", dir, 0, error))
+        self.removals.start(purged.into_keys().collect());
+        self.removals.check()
     }
 }
 

@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use crate::files::{EIO, File, FileLock, Files, LockError, OpenMode, Space};
 
@@ -201,6 +201,10 @@ impl Files for FaultyFiles {
 
     fn now(&self) -> SystemTime {
         self.inner.now()
+    }
+
+    fn rest(&self, time: Duration) {
+        self.inner.rest(time);
     }
 
     fn run_aside(

@@ -377,6 +377,8 @@ impl Files for MemoryFiles {
         locked(&self.disk).now
     }
 
+    fn rest(&self, _time: Duration) {}
+
     fn run_aside(
         &self,
         _name: &str,

@@ -11,7 +11,9 @@ use rand::Rng;
 use synod_consensus::MemberId;
 use synod_log::MemoryFiles;
 
-use crate::faults::stated_floors::{count_batches, is_segment, lasting_writes, takes_end};
+use crate::faults::stated_floors::{
+    FIRST_BATCH_AT, OPEN_AT, count_batches, is_segment, lasting_writes, takes_end,
+};
 use crate::invariants::repair;
 use crate::member::Node;
 use crate::member::recorded_effects::RecordedEffects;
@@ -111,11 +113,10 @@ impl World {
         if (&to, offset) == (&from, start) {
             return;
         }
-        // Every write goes to a place that was blank before.
         let missing = Damage {
+            bytes: before_write(&from, start, &bytes),
             path: from,
             offset: start,
-            bytes: vec![0; bytes.len()],
         };
         let landed = Damage {
             path: to,
@@ -239,4 +240,21 @@ impl World {
         self.flush_databases();
         self.fault_atlas().may_lose_disk(id)
     }
+}
+
+/// What was in the place of a write before it. The first batch of a segment completes the segment's
+/// header, which was open; every other write goes to a place that was blank.
+fn before_write(path: &Path, start: u64, bytes: &[u8]) -> Vec<u8> {
+    let mut before = vec![0; bytes.len()];
+    let is_first_batch = start == 0 && bytes.len() as u64 > FIRST_BATCH_AT && is_segment(path);
+    let Some(complete) = bytes.get(..160).filter(|_| is_first_batch) else {
+        return before;
+    };
+    // Magic, version, and what is known while the segment before is written.
+    before[..12].copy_from_slice(&complete[..12]);
+    before[16..80].copy_from_slice(&complete[16..80]);
+    before[OPEN_AT] = 1;
+    let checksum = crc32c::crc32c_append(crc32c::crc32c(&before[8..12]), &before[16..160]);
+    before[12..16].copy_from_slice(&checksum.to_le_bytes());
+    before
 }

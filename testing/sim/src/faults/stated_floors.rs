@@ -1,11 +1,11 @@
-//! What the bytes of a log state about what is durable: floors in batch headers and in the control
-//! file, by docs/log-format.md.
+//! What the bytes of a log state about what is durable: floors in batch headers, in the header of
+//! the next segment and in the control file, by docs/log-format.md.
 //!
 //! A disk fault asks whether it removes the last statement about the end of a log. This file reads
 //! the bytes itself: a checker does not ask the code under test.
 
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use synod_log::{MemoryFiles, offline};
 
@@ -17,6 +17,12 @@ const RECENT_WRITES: usize = 200;
 const BATCH_HEADER_BYTES: u64 = 80;
 /// Offset of the floor in a batch header.
 const BATCH_FLOOR_AT: usize = 24;
+/// The first batch of a segment is here, and is written together with the segment's header.
+pub(super) const FIRST_BATCH_AT: u64 = 4096;
+/// Offset in a segment of the place where the one before it ends.
+const PREDECESSOR_END_AT: usize = 80;
+/// Offset in a segment of the byte that says whether its header is open.
+pub(super) const OPEN_AT: usize = 144;
 /// Offset in the control file of the segment that its floor belongs to.
 const CONTROL_SEGMENT_AT: usize = 52;
 /// Offset of the floor in the control file.
@@ -47,7 +53,10 @@ struct Batch {
 /// that were read become one write, and the control file states a floor above them.)
 fn newest_batches(files: &MemoryFiles, segment: &Path) -> Vec<Batch> {
     let content = files.content(segment).unwrap_or_default();
-    let batch = |place: Range<u64>| {
+    let batch = |mut place: Range<u64>| {
+        if place.start == 0 {
+            place.start = FIRST_BATCH_AT.min(place.end);
+        }
         let at = usize::try_from(place.start).ok()?;
         let is_batch = content.get(at..at + 4)? == b"SynB";
         let floor = number_at(&content, at + BATCH_FLOOR_AT)?;
@@ -79,28 +88,65 @@ fn number_at(bytes: &[u8], at: usize) -> Option<u64> {
 /// can also land on the only header that stated that its own batch, missing now, was durable. With
 /// `damaged_before`, the removed headers may have been about the earlier damage.
 pub(super) fn takes_end(files: &MemoryFiles, damaged: &MemoryFiles, damaged_before: bool) -> bool {
-    let mut paths = files.paths();
-    paths.retain(|path| is_segment(path));
-    let Some(newest) = paths.last() else {
-        return false;
+    let is_open = |path: &PathBuf| {
+        let content = files.content(path).unwrap_or_default();
+        content.get(OPEN_AT) == Some(&1)
     };
-    let (before, after) = (files.content(newest), damaged.content(newest));
+    let mut used = files.paths();
+    used.retain(|path| is_segment(path) && !is_open(path));
+    let newest_two = used.iter().enumerate().rev().take(2);
+    newest_two.into_iter().any(|(i, path)| {
+        let segment = Segment {
+            path,
+            successor: used.get(i + 1),
+        };
+        segment.takes_end(files, damaged, damaged_before)
+    })
+}
+
+/// One of the segments at the end of a log.
+struct Segment<'a> {
+    path: &'a Path,
+    /// The one after it, if that was used.
+    successor: Option<&'a PathBuf>,
+}
+
+impl Segment<'_> {
+    fn takes_end(&self, files: &MemoryFiles, damaged: &MemoryFiles, damaged_before: bool) -> bool {
+        let differs = |place: Range<u64>| differs(files, damaged, self.path, place);
+        let batches = newest_batches(files, self.path);
+        let control = control_floor(files, self.path);
+        let (stated_after, left_after) = self.stated_by_successor(files, damaged);
+        let header = |batch: &Batch| batch.place.start..batch.place.start + BATCH_HEADER_BYTES;
+        let left = batches.iter().filter(|batch| !differs(header(batch)));
+        let left = left.map(|batch| batch.floor).fold(control, u64::max);
+        let stated = batches.iter().map(|batch| batch.floor);
+        let stated = stated.fold(control, u64::max);
+        let (left, stated) = (left.max(left_after), stated.max(stated_after));
+        let mut hit = batches.iter().filter(|batch| differs(batch.place.clone()));
+        left < stated
+            && (damaged_before || hit.any(|batch| (left..stated).contains(&batch.place.start)))
+    }
+
+    /// The floor that the header of the next segment states for this one, before the damage and
+    /// after it; zero: none.
+    fn stated_by_successor(&self, files: &MemoryFiles, damaged: &MemoryFiles) -> (u64, u64) {
+        let Some(next) = self.successor else {
+            return (0, 0);
+        };
+        let content = files.content(next).unwrap_or_default();
+        let stated = number_at(&content, PREDECESSOR_END_AT).unwrap_or(0);
+        let is_lost = differs(files, damaged, next, 0..FIRST_BATCH_AT);
+        (stated, if is_lost { 0 } else { stated })
+    }
+}
+
+fn differs(files: &MemoryFiles, damaged: &MemoryFiles, path: &Path, place: Range<u64>) -> bool {
+    let (before, after) = (files.content(path), damaged.content(path));
     let (before, after) = (before.unwrap_or_default(), after.unwrap_or_default());
-    let differs = |place: Range<u64>| {
-        let at = |at: u64| usize::try_from(at).unwrap_or(usize::MAX);
-        let range = at(place.start)..at(place.end);
-        before.get(range.clone()) != after.get(range)
-    };
-    let batches = newest_batches(files, newest);
-    let control = control_floor(files, newest);
-    let highest = |floors: &mut dyn Iterator<Item = u64>| floors.fold(control, u64::max);
-    let header = |batch: &Batch| batch.place.start..batch.place.start + BATCH_HEADER_BYTES;
-    let left = batches.iter().filter(|batch| !differs(header(batch)));
-    let left = highest(&mut left.map(|batch| batch.floor));
-    let stated = highest(&mut batches.iter().map(|batch| batch.floor));
-    let mut damaged = batches.iter().filter(|batch| differs(batch.place.clone()));
-    left < stated
-        && (damaged_before || damaged.any(|batch| (left..stated).contains(&batch.place.start)))
+    let at = |at: u64| usize::try_from(at).unwrap_or(usize::MAX);
+    let range = at(place.start)..at(place.end);
+    before.get(range.clone()) != after.get(range)
 }
 
 pub(super) fn is_segment(path: &Path) -> bool {
@@ -125,7 +171,6 @@ pub(super) fn count_batches(files: &MemoryFiles) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use std::path::PathBuf;
     use std::sync::Arc;
 
     use super::*;
