@@ -78,6 +78,7 @@ pub use recovery::offline;
 pub use recovery::open::{Consent, Log, Opened, RecoveryReport, TornTail};
 pub use recovery::repair::{RepairPlan, RepairReport};
 pub use retention::purge::RetentionPoint;
+pub use retention::summaries::EntrySummary;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub use testing::fuzzing;

@@ -17,7 +17,7 @@ use crate::format::record::{
 use crate::recovery::scan::{BlockReader, read_outline};
 use crate::retention::index::Spot;
 use crate::shared::{Segment, Shared, State, Tip};
-use crate::{Entry, LogError};
+use crate::{Entry, EntrySummary, LogError};
 
 /// Bytes read at a time for one header.
 const HEADER_BLOCK_BYTES: usize = 64 << 10;
@@ -137,6 +137,11 @@ impl LogReader {
         }
     }
 
+    /// What the entry at this index is, if the log holds it. Reads no disk.
+    pub fn summary(&self, index: LogIndex) -> Option<EntrySummary> {
+        self.shared.state().summaries.at(index)
+    }
+
     /// Index of the last action that a database at this seqno has: that of the ordered entry with
     /// the seqno, or of the base if the log begins right after it.
     ///
@@ -152,13 +157,13 @@ impl LogReader {
         self.seek_seqno(seqno)
     }
 
-    /// Index of the ordered entry with this seqno.
+    /// Index of the ordered entry with this seqno. Reads no disk.
     ///
     /// # Errors
     /// [`LogError::SeqnoPurged`] if it is no longer held, [`LogError::SeqnoNotFound`] if the log
-    /// does not reach it, and those of [`LogReader::read`].
+    /// does not reach it.
     pub fn seek_seqno(&self, seqno: Seqno) -> Result<LogIndex, LogError> {
-        let mut index = {
+        let found = {
             let state = self.shared.state();
             if seqno <= state.base.seqno {
                 return Err(LogError::SeqnoPurged {
@@ -171,27 +176,12 @@ impl LogReader {
                     last: state.last.seqno,
                 });
             }
-            if let Some(entry) = state.cache.find_seqno(seqno) {
-                return Ok(entry.header.index);
-            }
-            state
-                .index
-                .find_seqno(seqno)
-                .unwrap_or(state.base.last.index.next())
+            state.summaries.find_seqno(seqno)
         };
-        // At most one point's distance, so a few headers in one block.
-        loop {
-            for entry in self.read(index, LogIndex(u64::MAX), HEADER_BLOCK_BYTES)? {
-                if entry.header.seqno >= seqno {
-                    return Ok(entry.header.index);
-                }
-                index = entry.header.index.next();
-            }
-            if index > self.last_index() {
-                let last = self.shared.state().last.seqno;
-                return Err(LogError::SeqnoNotFound { seqno, last });
-            }
-        }
+        found.ok_or(LogError::SeqnoNotFound {
+            seqno,
+            last: self.shared.state().last.seqno,
+        })
     }
 
     fn source(&self, wanted: &ReadRequest) -> Result<Source, LogError> {
@@ -310,7 +300,7 @@ impl State {
         }
     }
 
-    fn not_found(&self, index: LogIndex) -> LogError {
+    pub(crate) fn not_found(&self, index: LogIndex) -> LogError {
         LogError::NotFound {
             index,
             last: self.last.id.index,
@@ -328,7 +318,7 @@ impl State {
         entries().take(count).cloned().collect()
     }
 
-    /// Id and seqno of the entry, or of the base, at this index, if it needs no disk.
+    /// Id and seqno of the entry, or of the base, at this index.
     pub(crate) fn tip_at(&self, index: LogIndex) -> Option<Tip> {
         if index == self.base.last.index {
             return Some(Tip {
@@ -336,11 +326,8 @@ impl State {
                 seqno: self.base.seqno,
             });
         }
-        let header = self.cache.get(index)?.header;
-        Some(Tip {
-            id: header.id(),
-            seqno: header.seqno,
-        })
+        let EntrySummary { id, seqno, .. } = self.summaries.at(index)?;
+        Some(Tip { id, seqno })
     }
 }
 

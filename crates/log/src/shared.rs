@@ -15,6 +15,7 @@ use crate::format::names::segment_path;
 use crate::format::record::Mismatch;
 use crate::retention::cache::Cache;
 use crate::retention::index::StreamIndex;
+use crate::retention::summaries::Summaries;
 
 /// An open segment. The file stays readable after a purge removed its name.
 #[derive(Clone)]
@@ -46,6 +47,8 @@ pub(crate) struct State {
     pub(crate) cache: Cache,
     /// Entries written, synced or not.
     pub(crate) index: StreamIndex,
+    /// All entries, written or not.
+    pub(crate) summaries: Summaries,
     /// Segments by number; the last one is being written.
     pub(crate) segments: BTreeMap<u64, Segment>,
     /// Grows whenever entries are truncated: entries read before may be outdated.

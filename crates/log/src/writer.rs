@@ -167,6 +167,7 @@ impl LogWriter {
                 tip: Some(tip),
             });
             state.cache.push(entry.clone());
+            state.summaries.push(&entry.header);
             state.last = tip;
         }
         Ok(())
@@ -195,6 +196,7 @@ impl LogWriter {
         let mut state = self.shared.state();
         state.cache.truncate(from);
         state.index.truncate(from);
+        state.summaries.truncate(from);
         state.last = tip;
         state.durable = state.durable.min(tip.id.index);
         state.generation += 1;
@@ -239,6 +241,7 @@ impl LogWriter {
         let mut state = self.shared.state();
         state.cache.clear();
         state.index.clear();
+        state.summaries.clear();
         state.last = tip;
         state.durable = state.durable.min(base.last.index);
         state.base = base;
@@ -316,15 +319,9 @@ impl LogWriter {
         Ok(())
     }
 
-    fn tip_at(&self, index: LogIndex) -> Result<Tip, LogError> {
-        if let Some(tip) = self.shared.state().tip_at(index) {
-            return Ok(tip);
-        }
-        let header = self.reader.header(index)?;
-        Ok(Tip {
-            id: header.id(),
-            seqno: header.seqno,
-        })
+    pub(crate) fn tip_at(&self, index: LogIndex) -> Result<Tip, LogError> {
+        let state = self.shared.state();
+        state.tip_at(index).ok_or_else(|| state.not_found(index))
     }
 
     fn flush(&mut self) -> Result<(), LogError> {

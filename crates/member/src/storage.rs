@@ -343,10 +343,10 @@ impl Storage {
         };
         let mut last = applied.max(self.shared.delivered_index());
         while last < up_to
-            && let Ok(header) = self.reader.header(last.next())
-            && header.seqno <= after
+            && let Some(next) = self.reader.summary(last.next())
+            && next.seqno <= after
         {
-            if header.kind == EntryKind::Decision {
+            if next.kind == EntryKind::Decision {
                 return last;
             }
             last = last.next();

@@ -558,6 +558,7 @@ impl Opener {
             durable: replayed.last.index,
             cache: Cache::new(self.options.cache_bytes),
             index: replayed.index.clone(),
+            summaries: replayed.summaries.clone(),
             segments,
             generation: 0,
         };

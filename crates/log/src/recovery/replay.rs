@@ -21,6 +21,7 @@ use crate::format::segment::{HeaderError, SEGMENT_HEADER_BYTES, SegmentHeader};
 use crate::recovery::decisions::{StopDecision, StopFacts, Successor, decide_stop};
 use crate::recovery::scan::{BlockReader, MismatchAt, TailScan, read_batch, scan_tail};
 use crate::retention::index::StreamIndex;
+use crate::retention::summaries::Summaries;
 use crate::shared::Segment;
 
 const BLOCK_BYTES: usize = 1 << 20;
@@ -58,6 +59,7 @@ pub(crate) struct ReplayResult {
     pub(crate) term_starts: Vec<(Term, LogIndex)>,
     pub(crate) configs: Vec<ConfigAt>,
     pub(crate) index: StreamIndex,
+    pub(crate) summaries: Summaries,
     /// Newest headers; fewer than asked for if the stream ends with truncations.
     pub(crate) tail: VecDeque<EntryHeader>,
     pub(crate) next_batch: u64,
@@ -317,6 +319,7 @@ impl ReplayResult {
             term_starts: Vec::new(),
             configs: Vec::new(),
             index: StreamIndex::default(),
+            summaries: Summaries::default(),
             tail: VecDeque::new(),
             next_batch: first.map_or(1, |header| header.first_batch),
             segments: Vec::new(),
@@ -494,6 +497,7 @@ impl ReplayResult {
             self.term_starts.push((header.term, header.index));
         }
         self.index.push(at.segment, at.offset, header);
+        self.summaries.push(header);
         self.last = header.id();
         self.tail.push_back(*header);
         if self.tail.len() > self.tail_max {
@@ -513,6 +517,7 @@ impl ReplayResult {
             self.tail.pop_back();
         }
         self.index.truncate(from);
+        self.summaries.truncate(from);
         // Before the first entry held, the term is neither known here nor needed. The base may be
         // of a later moment, and of a later term at this very index; `finish` checks it.
         let term = self.term_starts.last().map_or(Term(0), |(term, _)| *term);
@@ -524,6 +529,7 @@ impl ReplayResult {
         self.configs.clear();
         self.tail.clear();
         self.index.clear();
+        self.summaries.clear();
         self.last = base.last;
         self.base = base.clone();
     }

@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-use synod_consensus::{LogIndex, Seqno};
+use synod_consensus::LogIndex;
 
 use crate::Entry;
 
@@ -97,14 +97,5 @@ impl Cache {
         let first = self.entries.front()?.header.index;
         let at = index.0.checked_sub(first.0)?;
         self.entries.get(usize::try_from(at).ok()?)
-    }
-
-    /// First entry at or above this seqno, if it is certainly the first of the whole log.
-    pub(crate) fn find_seqno(&self, seqno: Seqno) -> Option<&Entry> {
-        let at = self
-            .entries
-            .partition_point(|entry| entry.header.seqno < seqno);
-        // At zero there may be an earlier one on disk.
-        (at > 0).then(|| self.entries.get(at))?
     }
 }

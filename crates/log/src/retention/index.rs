@@ -9,17 +9,16 @@
 
 use std::collections::VecDeque;
 
-use synod_consensus::{EntryHeader, LogIndex, Seqno};
+use synod_consensus::{EntryHeader, LogIndex};
 
 /// Distance of points in bytes; a lookup scans about this much.
 const POINT_DISTANCE_BYTES: u32 = 64 << 10;
 
-/// A place to start scanning. Index and seqno are relative to the extent's first entry, which saves
-/// memory: 12 bytes per 64 KiB of log.
+/// A place to start scanning. The index is relative to the extent's first entry, which saves memory:
+/// 8 bytes per 64 KiB of log.
 #[derive(Clone, Copy, Debug)]
 struct Point {
     index: u32,
-    seqno: u32,
     offset: u32,
 }
 
@@ -28,7 +27,6 @@ struct Extent {
     segment: u64,
     first: LogIndex,
     last: LogIndex,
-    first_seqno: Seqno,
     /// Never empty; the first point is at `first`.
     points: Vec<Point>,
 }
@@ -54,20 +52,11 @@ pub(crate) struct StreamIndex {
 impl Extent {
     fn point(&self, header: &EntryHeader, offset: u32) -> Option<Point> {
         let index = u32::try_from(header.index.0.checked_sub(self.first.0)?).ok()?;
-        let seqno = u32::try_from(header.seqno.0.checked_sub(self.first_seqno.0)?).ok()?;
-        Some(Point {
-            index,
-            seqno,
-            offset,
-        })
+        Some(Point { index, offset })
     }
 
     fn point_index(&self, point: Point) -> LogIndex {
         LogIndex(self.first.0 + u64::from(point.index))
-    }
-
-    fn point_seqno(&self, point: Point) -> Seqno {
-        Seqno(self.first_seqno.0 + i64::from(point.seqno))
     }
 
     /// Adds the entry, if it follows the last one.
@@ -109,12 +98,7 @@ impl StreamIndex {
             segment,
             first: header.index,
             last: header.index,
-            first_seqno: header.seqno,
-            points: vec![Point {
-                index: 0,
-                seqno: 0,
-                offset,
-            }],
+            points: vec![Point { index: 0, offset }],
         });
     }
 
@@ -183,28 +167,12 @@ impl StreamIndex {
             last: extent.last,
         })
     }
-
-    /// An index at or before the first entry with this seqno, close to it. `None` if no entry is
-    /// on disk.
-    pub(crate) fn find_seqno(&self, seqno: Seqno) -> Option<LogIndex> {
-        let count = self
-            .extents
-            .partition_point(|extent| extent.first_seqno < seqno);
-        let Some(extent) = count.checked_sub(1).and_then(|i| self.extents.get(i)) else {
-            return self.first();
-        };
-        let points = extent
-            .points
-            .partition_point(|point| extent.point_seqno(*point) < seqno);
-        let point = extent.points.get(points.saturating_sub(1))?;
-        Some(extent.point_index(*point))
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use synod_consensus::{EntryKind, Origin, Term};
+    use synod_consensus::{EntryKind, Origin, Seqno, Term};
 
     fn header(index: u64) -> EntryHeader {
         EntryHeader {
@@ -267,15 +235,6 @@ mod tests {
         index.push(2, 900_000, &header(18));
         assert_eq!(index.find(LogIndex(17)).unwrap().last, LogIndex(17));
         assert_eq!(index.find(LogIndex(18)).unwrap().offset, 900_000);
-    }
-
-    #[test]
-    fn seqno_lookup_never_starts_after_the_entry() {
-        let index = filled();
-        for i in 1..=20_u64 {
-            let start = index.find_seqno(Seqno(i as i64 * 2)).unwrap();
-            assert!(start.0 <= i && i - start.0 <= 3, "{i} {start}");
-        }
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //!
 //! - [`cache`]: the newest entries, in memory.
 //! - [`index`]: where every other live entry is on disk.
+//! - [`summaries`]: term, kind and seqno of every entry, in memory.
 //! - [`spare`]: the next segment, made ahead of need.
 //! - [`purge`]: whole segments purged from the old end. The caller decides up to where.
 //! - [`removal`]: their files removed, beside the writer.
@@ -11,3 +12,4 @@ pub(crate) mod index;
 pub(crate) mod purge;
 pub(crate) mod removal;
 pub(crate) mod spare;
+pub(crate) mod summaries;

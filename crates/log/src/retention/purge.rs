@@ -184,11 +184,11 @@ impl LogWriter {
         if last_purged <= base.last.index {
             return Ok(base);
         }
-        let header = self.reader.header(last_purged)?;
+        let last = self.tip_at(last_purged)?;
         let config = base_config(last_purged).ok_or(LogError::NoConfig { index: last_purged })?;
         Ok(LogBase {
-            last: header.id(),
-            seqno: header.seqno,
+            last: last.id,
+            seqno: last.seqno,
             config,
         })
     }
@@ -206,6 +206,7 @@ impl LogWriter {
             let mut state = self.shared.state();
             let kept = state.segments.split_off(&first_kept);
             state.index.purge_segments_below(first_kept);
+            state.summaries.purge_to(base.last.index);
             state.cache.purge_to(base.last.index);
             state.base = base;
             std::mem::replace(&mut state.segments, kept)

@@ -72,6 +72,7 @@ struct State {
     faults: Vec<(Fault, u64)>,
     unreadable: Vec<(PathBuf, Range<u64>)>,
     changes: u64,
+    reads: u64,
 }
 
 struct FaultyFile {
@@ -107,6 +108,11 @@ impl FaultyFiles {
         state.unreadable.clear();
     }
 
+    /// How many reads there were.
+    pub fn reads(&self) -> u64 {
+        self.plan.state().reads
+    }
+
     /// How many changing operations there were.
     pub fn changes(&self) -> u64 {
         self.plan.state().changes
@@ -132,7 +138,9 @@ impl Plan {
     /// Counts an operation; answers how many bytes a write may store.
     fn pass(&self, op: Op) -> io::Result<usize> {
         let mut state = self.state();
-        if op != Op::Read {
+        if op == Op::Read {
+            state.reads += 1;
+        } else {
             state.changes += 1;
         }
         for (fault, count) in &mut state.faults {

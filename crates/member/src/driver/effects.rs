@@ -132,7 +132,7 @@ impl Driver {
             }
         }
         self.own_log.commit(index);
-        let seqno = seqno.or_else(|| self.links.reader.header(index).ok().map(|h| h.seqno));
+        let seqno = seqno.or_else(|| self.links.reader.summary(index).map(|s| s.seqno));
         self.links
             .shared
             .publish_commit(index, seqno.unwrap_or(self.core.base().seqno));

@@ -43,7 +43,12 @@ impl World {
     ) {
         let now = self.local(id);
         self.note_window(id);
+        let reads = self.node(id).faulty.reads();
         call(&mut self.process(id).driver, now);
+        let reads = self.node(id).faulty.reads() - reads;
+        self.judge(require(reads == 0, "the driver never reads a disk", || {
+            format!("{id}: {reads} reads in one call")
+        }));
         self.note_window(id);
         self.perform_effects(id);
     }

@@ -201,8 +201,8 @@ impl Driver {
     fn may_truncate(&mut self, from: LogIndex) -> bool {
         let kept = self.core.seqno_at(from.prev());
         let kept = kept.or_else(|| {
-            let header = self.links.reader.header(from.prev());
-            header.ok().map(|header| header.seqno)
+            let entry = self.links.reader.summary(from.prev());
+            entry.map(|entry| entry.seqno)
         });
         let applied = self.database_seqno();
         let is_applied = kept.is_some_and(|kept| applied > kept);
@@ -247,8 +247,8 @@ impl Driver {
     /// The group has another history: what this log has from `index` on, and the database up to
     /// `applied`, may be lost. True if nothing has to be compared, because there are only views.
     fn may_lose(&mut self, index: LogIndex, first: Seqno, applied: Seqno) -> bool {
-        let header = |index| self.links.reader.header(index).ok();
-        if has_action(index, applied, header) {
+        let entry = |index| self.links.reader.summary(index);
+        if has_action(index, applied, entry) {
             self.stop_with_lost_actions(first, applied);
         } else if self.membership.join.is_completed() {
             self.fail(

@@ -4,7 +4,8 @@
 //! majority lives, there are two histories afterwards; [`has_action`] helps a member to find out
 //! whether it holds actions of the lost one.
 
-use synod_consensus::{EntryHeader, EntryKind, LogIndex, MemberId, Seqno};
+use synod_consensus::{EntryKind, LogIndex, MemberId, Seqno};
+use synod_log::EntrySummary;
 
 /// What a member does when the majority is gone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -60,24 +61,24 @@ impl ForcedPrimary {
     }
 }
 
-/// Whether the log has an action of a client from an entry on, up to `last`. An entry that cannot
-/// be read counts as one.
+/// Whether the log has an action of a client from an entry on, up to `last`. An entry that the log
+/// does not hold counts as one.
 pub(super) fn has_action(
     from: LogIndex,
     last: Seqno,
-    header: impl Fn(LogIndex) -> Option<EntryHeader>,
+    entry: impl Fn(LogIndex) -> Option<EntrySummary>,
 ) -> bool {
     let mut index = from;
     loop {
-        let Some(header) = header(index) else {
+        let Some(entry) = entry(index) else {
             return true;
         };
-        if header.seqno > last {
+        if entry.seqno > last {
             return false;
         }
-        match header.kind {
+        match entry.kind {
             EntryKind::Action => return true,
-            EntryKind::View if header.seqno == last => return false,
+            EntryKind::View if entry.seqno == last => return false,
             _ => index = index.next(),
         }
     }
@@ -86,7 +87,7 @@ pub(super) fn has_action(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use synod_consensus::{Origin, Term};
+    use synod_consensus::{EntryId, Term};
 
     fn continues(policy: QuorumLossPolicy, me: u64, seen: &[u64]) -> bool {
         let mut forced = ForcedPrimary::default();
@@ -120,16 +121,12 @@ mod tests {
         let log = |kinds: &'static [(i64, EntryKind)]| {
             move |index: LogIndex| {
                 let (seqno, kind) = *kinds.get(index.0 as usize)?;
-                Some(EntryHeader {
+                let id = EntryId {
                     term: Term(1),
                     index,
-                    seqno: Seqno(seqno),
-                    kind,
-                    origin: Origin::default(),
-                    depends_on: Seqno(0),
-                    payload_len: 0,
-                    payload_crc: 0,
-                })
+                };
+                let seqno = Seqno(seqno);
+                Some(EntrySummary { id, seqno, kind })
             }
         };
         let views = log(&[

@@ -206,21 +206,21 @@ impl Driver {
         {
             index = index.min(before(next.prev()));
         }
-        if let Ok(header) = self.links.reader.header(index) {
+        if let Some(entry) = self.links.reader.summary(index) {
             let log = self.certified_log();
-            if let Some(chunk) = self.retention.first_chunk_after(&log, header.seqno) {
+            if let Some(chunk) = self.retention.first_chunk_after(&log, entry.seqno) {
                 index = index.min(chunk.prev());
             }
         }
         if index <= oldest {
             return self.core.base().clone();
         }
-        let header = self.links.reader.header(index);
+        let entry = self.links.reader.summary(index);
         let config = self.core.config_at(index).cloned();
-        match (header, config) {
-            (Ok(header), Some(config)) => LogBase {
-                last: header.id(),
-                seqno: header.seqno,
+        match (entry, config) {
+            (Some(entry), Some(config)) => LogBase {
+                last: entry.id,
+                seqno: entry.seqno,
                 config,
             },
             _ => self.core.base().clone(),
