@@ -93,6 +93,8 @@ pub struct Core {
     pub(crate) deference: Deference,
     /// Leader weights, this member's and the others'.
     pub(crate) priorities: Priorities,
+    /// This member's disk has stalled, see [`Core::set_disk_stalled`].
+    pub(crate) disk_stalled: bool,
     /// Which writes are durable.
     pub(crate) durability: Durability,
     /// Answers that wait for the disk, in order.
@@ -219,6 +221,7 @@ impl Core {
             may_stand_as_learner: false,
             deference: Deference::default(),
             priorities: Priorities::default(),
+            disk_stalled: false,
             durability: Durability::new(log.last().index),
             waiting: VecDeque::new(),
             effects: VecDeque::new(),

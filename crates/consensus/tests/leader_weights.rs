@@ -273,3 +273,29 @@ fn leader_transfer_without_a_target_prefers_the_heaviest_that_has_everything() {
     let to = sim.with(id(3), |core, now| core.transfer_leadership(now, None));
     assert_eq!(to, Ok(id(4)), "the heavier one lacks entries");
 }
+
+// --- stalled disks ------------------------------------------------------------------------------
+
+#[test]
+fn member_whose_disk_has_stalled_is_no_candidate_until_it_answers() {
+    for seed in 1..10 {
+        let mut sim = group(seed, true, &[50, 50, 50]);
+        let term = sim.core(id(1)).term();
+        for n in [2, 3] {
+            sim.with(id(n), |core, _| core.set_disk_stalled(true));
+        }
+        // Not by the leader's order either.
+        let ordered = sim.with(id(1), |core, now| {
+            core.transfer_leadership(now, Some(id(2)))
+        });
+        assert!(ordered.is_ok());
+        sim.run_for(5 * SECOND);
+        assert!(leads(&sim, id(1)), "seed {seed}");
+        sim.crash(id(1));
+        sim.run_for(20 * SECOND);
+        assert_eq!(sim.leader(), None, "seed {seed}");
+        assert_eq!(sim.core(id(2)).term(), term, "seed {seed}");
+        sim.with(id(3), |core, _| core.set_disk_stalled(false));
+        sim.expect("a leader", 10 * SECOND, |sim| leads(sim, id(3)));
+    }
+}

@@ -28,6 +28,9 @@ pub struct Tuning {
     /// the action. It is shorter, because clients wait for it while a log is full. Databases flush
     /// about once a second.
     pub reported_flush_margin: Duration,
+    /// A write of the log that takes longer means that the disk has stalled: this member then rather
+    /// does not lead.
+    pub disk_patience: Duration,
     /// A partial action that was not continued for this long is discarded.
     pub partial_action_timeout: Duration,
 }
@@ -60,6 +63,7 @@ impl Default for Tuning {
             retention_period: Duration::from_secs(5),
             local_flush_margin: Duration::from_secs(60),
             reported_flush_margin: Duration::from_secs(10),
+            disk_patience: Duration::from_secs(1),
             partial_action_timeout: Duration::from_secs(60),
         }
     }

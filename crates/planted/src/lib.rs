@@ -57,6 +57,8 @@ pub enum Bug {
     BreakPromise,
     /// consensus: entries of older terms are committed by counting copies.
     CommitOlderTerms,
+    /// member: a leader whose disk has stalled keeps leading.
+    KeepStalledLeader,
     /// consensus: half of the voters count as a majority.
     HalfIsMajority,
     /// consensus: the configuration is changed while the last change is not committed.
@@ -127,7 +129,7 @@ pub enum Bug {
 
 impl Bug {
     /// All bugs.
-    pub const ALL: [Bug; 42] = [
+    pub const ALL: [Bug; 43] = [
         Bug::AckBeforeSync,
         Bug::CountOwnDiskEarly,
         Bug::SkipVote,
@@ -137,6 +139,7 @@ impl Bug {
         Bug::NoPromiseAfterRestart,
         Bug::BreakPromise,
         Bug::CommitOlderTerms,
+        Bug::KeepStalledLeader,
         Bug::HalfIsMajority,
         Bug::TwoChangesAtOnce,
         Bug::AppendAnywhere,

@@ -226,6 +226,8 @@ pub struct Options {
     pub scenes: Vec<Scene>,
     /// In the end a primary is forced although the majority lives, and the majority comes back.
     pub two_histories: bool,
+    /// Disks hang one after the other before the faults begin.
+    pub hung_disks: bool,
     /// Share of messages lost, if [`Fault::Loss`] is on.
     pub loss: f64,
     /// Share of messages duplicated, if [`Fault::Duplicates`] is on.
@@ -320,6 +322,7 @@ impl Options {
             faults,
             scenes: Vec::new(),
             two_histories: false,
+            hung_disks: false,
             loss: rng.random_range(0.0..0.15),
             duplicates: rng.random_range(0.0..0.2),
             delay_us,

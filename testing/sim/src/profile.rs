@@ -31,6 +31,8 @@ pub(crate) enum Profile {
     LongActions,
     /// A forced primary, and a majority that lives and comes back.
     TwoHistories,
+    /// Disks that hang, the leader's among them.
+    HungDisks,
 }
 
 impl Profile {
@@ -43,9 +45,10 @@ impl Profile {
             7 => Profile::LeaderTransfers,
             8 => Profile::LateLeaders,
             9 => Profile::ShortLogs,
-            // One of three seeds with this digit stays as drawn.
+            // One of six seeds with this digit stays as drawn.
             1 if (seed / 10).is_multiple_of(3) => Profile::LongActions,
             1 if seed / 10 % 3 == 1 => Profile::TwoHistories,
+            1 if seed / 10 % 6 == 2 => Profile::HungDisks,
             _ => Profile::Plain,
         }
     }
@@ -107,6 +110,15 @@ impl Profile {
                 set_heavy_writes(options);
                 options.chunk_bytes = 400;
                 options.workload.hesitant = (0.1, 200_000);
+            }
+            Profile::HungDisks => {
+                options.hung_disks = true;
+                options.faults.clear();
+                options.safety_us = 500_000;
+                set_heavy_writes(options);
+                options.retain_bytes = 64 << 20;
+                options.entry_cache_bytes = 64 << 10;
+                options.limits.uncommitted_bytes_max = 64 << 10;
             }
             Profile::TwoHistories => {
                 options.two_histories = true;

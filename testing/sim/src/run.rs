@@ -112,6 +112,9 @@ impl World {
         self.note(MemberId::NONE, What::Phase { name: "safety" });
         self.weigh_all();
         self.schedule(1, Event::ClientWork);
+        if self.options.hung_disks {
+            self.hang_disks_in_turn();
+        }
         self.schedule(1, Event::InjectFault);
         let safety_us = self.options.safety_us;
         self.run_for(safety_us);

@@ -21,6 +21,7 @@ fn seed_of(bug: Bug, nth: u64) -> u64 {
     match bug {
         Bug::ResendAfterReset => 10 * nth - 6,
         Bug::ForgetOtherHistory => 30 * nth - 19,
+        Bug::KeepStalledLeader => 60 * nth - 39,
         _ => nth,
     }
 }
@@ -61,6 +62,11 @@ fn are_found(bugs: &[Bug]) {
 fn promises_that_are_not_durable_are_found() {
     are_found(&[Bug::AckBeforeSync, Bug::CountOwnDiskEarly, Bug::SkipVote]);
     are_found(&[Bug::IgnoreFailedSync, Bug::LoseTruncate]);
+}
+
+#[test]
+fn leader_that_keeps_leading_without_its_disk_is_found() {
+    are_found(&[Bug::KeepStalledLeader]);
 }
 
 #[test]

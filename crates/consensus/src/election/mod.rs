@@ -248,7 +248,7 @@ impl Core {
             State::Candidate { own_vote, .. } => !self.durability.covers(*own_vote),
             State::Follower | State::PreCandidate { .. } | State::Leader(_) => false,
         };
-        if unsent {
+        if unsent || self.disk_stalled {
             // Another term would only wait for the same slow disk.
             return self.election_in(self.timing.promise_us, 2 * self.timing.promise_us);
         }

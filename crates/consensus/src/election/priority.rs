@@ -121,6 +121,12 @@ impl Core {
         self.weights_changed();
     }
 
+    /// This member's disk does not finish its writes, or does again. Meanwhile the member is no
+    /// candidate: its vote for itself would not be durable, and it would follow no leader.
+    pub fn set_disk_stalled(&mut self, stalled: bool) {
+        self.disk_stalled = stalled;
+    }
+
     /// What this member wants for itself.
     pub fn leader_preference(&self) -> LeaderPreference {
         self.priorities.own

@@ -129,7 +129,7 @@ impl Core {
     /// that leader's promises would refuse.
     pub(crate) fn handle_timeout_now(&mut self, from: MemberId) {
         let expected = self.leader == Some(from) && self.role() == RoleName::Follower;
-        if expected && self.may_stand() {
+        if expected && self.may_stand() && !self.disk_stalled {
             self.campaign(true);
         }
     }

@@ -69,6 +69,7 @@ impl Driver {
                 Job::Reset { ticket, era, base }
             }
         };
+        self.disk_watch.wrote(self.turns.now, ticket);
         self.links.disk.write(job);
     }
 

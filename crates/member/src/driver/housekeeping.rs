@@ -22,6 +22,8 @@ impl Driver {
         // Before the report: the leader ignores reports of members that are not present.
         self.send_join_if_needed();
         self.watch_join();
+        // Before the report, whose weight depends on it.
+        self.watch_disk();
         // Before the report, which says how far the database has flushed.
         let (state, applied) = (
             self.state_transfers.data_state(),

@@ -78,7 +78,7 @@ use crate::shared::{Shared, lock};
 use crate::start::Start;
 use identity::Identity;
 use inconsistency::Inconsistency;
-use leadership::{ForcedPrimary, LeaderPriority, PrimaryWatch};
+use leadership::{DiskWatch, ForcedPrimary, LeaderPriority, PrimaryWatch};
 use membership::{LEAVE_LIMIT, Membership};
 use own_log::{OwnLog, RepairWatch};
 use proposals::{LocalProposals, Ordering, Reads};
@@ -132,6 +132,7 @@ pub struct Driver {
     inconsistency: Inconsistency,
     forced_primary: ForcedPrimary,
     leader_priority: LeaderPriority,
+    disk_watch: DiskWatch,
     primary: PrimaryWatch,
     standstill: Standstill,
     rights: Rights,
@@ -172,6 +173,7 @@ impl Driver {
             inconsistency: Inconsistency::default(),
             forced_primary: ForcedPrimary::default(),
             leader_priority: LeaderPriority::default(),
+            disk_watch: DiskWatch::new(tuning.disk_patience),
             primary: PrimaryWatch::new(now, step_down),
             standstill: Standstill::default(),
             rights: Rights::default(),
@@ -280,6 +282,7 @@ impl Driver {
             Event::SeedRefused { text, is_final } => self.refused_by_address(&text, is_final),
             Event::DuplicateIdentity { by, text } => self.duplicate_identity(by, &text),
             Event::Persisted(ticket) => {
+                self.disk_watch.persisted(ticket);
                 self.core.persisted(self.now(), ticket);
                 self.trim_cache();
             }

@@ -25,7 +25,7 @@ impl Driver {
             db_flushed: self.retention.db_flushed(),
             incoming: config.incoming.clone(),
             queue: u32::try_from(committed.saturating_sub(applied.0).max(0)).unwrap_or(u32::MAX),
-            weight: self.core.leader_preference().weight,
+            weight: self.reported_weight(),
             wants_vote: config.wants_vote,
         }
     }

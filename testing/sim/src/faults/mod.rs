@@ -11,10 +11,12 @@
 //! * operators: membership, leader transfers, weights, purges, versions (`operators.rs`);
 //! * strangers: processes outside the group that speak its protocol (`strangers.rs`);
 //! * scenes: faults of several steps at the worst moment for one rule (`scenes.rs`);
+//! * at the beginning, sometimes, disks that hang one after the other (`hung_disks.rs`);
 //! * at the end, sometimes, the loss of most voters (`quorum_loss.rs`).
 
 mod disk_faults;
 pub(crate) mod fault_atlas;
+mod hung_disks;
 mod operators;
 mod quorum_loss;
 pub(crate) mod scenes;

@@ -25,6 +25,9 @@ use crate::world::{Event, GROUP, SECOND, World};
 /// Where the log of each member is, within its own files.
 pub(crate) const LOG_DIR: &str = "log";
 
+/// A disk that does not finish a write in so many heartbeat intervals has stalled.
+pub(crate) const DISK_PATIENCE_HEARTBEATS: u64 = 10;
+
 impl World {
     /// The options of every log.
     pub(crate) fn log_options(&self) -> LogOptions {
@@ -188,6 +191,9 @@ impl World {
             // Clocks of members may run at twice the speed.
             local_flush_margin: Duration::from_micros(3 * FLUSH_US),
             reported_flush_margin: Duration::from_micros(3 * FLUSH_US),
+            disk_patience: Duration::from_micros(
+                options.timing.heartbeat_us * DISK_PATIENCE_HEARTBEATS,
+            ),
             partial_action_timeout: Duration::from_micros(options.timing.heartbeat_us * 50),
         }
     }

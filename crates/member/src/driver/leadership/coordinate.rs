@@ -1,5 +1,5 @@
 //! The driver's dealings with leadership: follows changes of role, notices a lost majority, forces
-//! a primary, and keeps leader weights.
+//! a primary, keeps leader weights, and hands over if the disk has stalled.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -13,11 +13,15 @@ use synod_planted::planted;
 use synod_wire::Report;
 
 use super::LeaderPriority;
+use super::disk_watch::DiskNews;
 use super::forced_primary::has_action;
 use crate::config::DatabasePosition;
 use crate::driver::Driver;
 use crate::host::Level;
 use crate::shared::lock;
+
+/// Longest election timeouts between two attempts to hand over because of a disk.
+const HANDOVER_PAUSE: u64 = 4;
 
 impl Driver {
     pub(in crate::driver) fn role_changed(&mut self, change: RoleChange) {
@@ -309,6 +313,61 @@ impl Driver {
         self.links.shared.position_of(self.identity.config.database)
     }
 
+    // --- a disk that has stalled -------------------------------------------------------------
+
+    /// Looks whether this member's disk keeps up. If it does not, this member is no candidate, and
+    /// hands leadership over if it leads.
+    pub(in crate::driver) fn watch_disk(&mut self) {
+        let now = self.turns.now;
+        match self.disk_watch.look(now) {
+            Some(DiskNews::Stalled(oldest)) => {
+                self.core.set_disk_stalled(true);
+                let text = format!(
+                    "a write of this member's log has not finished for {:.1} s: its disk hangs or \
+                     is overloaded. Until it has, this member acknowledges nothing, is no \
+                     candidate, and hands leadership over; the other members keep serving. If this \
+                     lasts or comes again, check that disk (dmesg, iostat), or move the log",
+                    oldest.as_secs_f64()
+                );
+                self.log(Level::Warning, text);
+            }
+            Some(DiskNews::Recovered) => {
+                self.core.set_disk_stalled(false);
+                self.log(Level::Info, "the disk of this member's log answers again");
+            }
+            None => {}
+        }
+        if self.disk_watch.is_stalled() {
+            self.hand_over_for_disk();
+        }
+    }
+
+    /// Hands leadership over, if the others' disks are faster: they have committed what this one
+    /// has not written.
+    fn hand_over_for_disk(&mut self) {
+        let (durable, commit) = (self.core.durable_index(), self.core.commit_index());
+        let is_behind = self.core.is_leader() && durable < commit;
+        if !planted!(KeepStalledLeader, is_behind, else false)
+            || self.core.leader_transfer_target().is_some()
+        {
+            return;
+        }
+        let longest_us = self.identity.config.timing.election_timeout_max_us;
+        let pause = Duration::from_micros(HANDOVER_PAUSE * longest_us);
+        let now = self.turns.now;
+        if self.disk_watch.takes_turn(now, pause) {
+            // Refused if no voter can take over; tried again after the pause.
+            let _ = self.core.transfer_leadership(now, None);
+        }
+    }
+
+    /// The weight that this member reports: zero while its disk has stalled.
+    pub(in crate::driver) fn reported_weight(&self) -> LeaderWeight {
+        let own = self.core.leader_preference().weight;
+        let none = LeaderWeight::new(0).filter(|_| self.disk_watch.is_stalled());
+        none.unwrap_or(own)
+    }
+
     // --- who should lead ---------------------------------------------------------------------
 
     /// This member's own preference.
@@ -351,7 +410,12 @@ impl Driver {
         let weights = heavier.map_or_else(String::new, |weight| {
             format!(", whose weight is {weight}; that of this member is {own}")
         });
-        let text = format!("handing leadership over to {name}{weights}");
+        let disk = if self.disk_watch.is_stalled() {
+            ", because the disk of this member's log has stalled"
+        } else {
+            ""
+        };
+        let text = format!("handing leadership over to {name}{weights}{disk}");
         self.log(Level::Info, text);
     }
 }
