@@ -111,7 +111,8 @@ pub enum Remedy {
 ///
 /// The node calls [`Host::deliver`] and [`Host::deliver_decision`] from a thread of their own,
 /// where they may wait. It calls [`Host::allows`] from connection threads. It may call every other
-/// method from its core thread: they must return at once.
+/// method from any thread that drives, among them the host's own that submits an action: they must
+/// return at once, and take no lock that is held during a submission.
 pub trait Host: Send + Sync {
     /// The name that operators of this host know a setting by, for texts that ask to change it.
     fn setting_name(&self, setting: Setting) -> &'static str {

@@ -1,8 +1,8 @@
 //! The operator's road: orders that change the group, and settings that change while a node runs.
 //!
 //! Commands and the host's own interface for operators call these methods. An order (a change of
-//! the configuration, a leader transfer, a forced primary) is answered by the core thread, with a
-//! typed reason if it is refused. A setting is handed to the core thread and has no answer.
+//! the configuration, a leader transfer, a forced primary) is answered by the driver, with a
+//! typed reason if it is refused. A setting is handed to the driver and has no answer.
 
 use std::time::{Duration, Instant};
 
@@ -131,7 +131,7 @@ enum Unaccepted<E> {
 impl Node {
     /// Changes the configuration. Returns the log index of the change as soon as the leader, which
     /// must be this member, has appended it. The change is in force then, and final once the commit
-    /// index has reached it. Waits up to `limit` for the core thread.
+    /// index has reached it. Waits up to `limit` for the driver.
     ///
     /// # Errors
     /// This member does not lead, the leader refuses the change, the node has stopped, or the
@@ -159,7 +159,7 @@ impl Node {
     /// Hands leadership to the voter `to`, or to the voter with the most complete log. Returns the
     /// target as soon as the leader, which must be this member, has begun; a transfer that has not
     /// ended after the shortest election timeout is abandoned, and this member keeps its
-    /// leadership. Waits up to `limit` for the core thread.
+    /// leadership. Waits up to `limit` for the driver.
     ///
     /// # Errors
     /// This member does not lead, the leader refuses the transfer, the node has stopped, or the
@@ -184,7 +184,7 @@ impl Node {
         })
     }
 
-    /// Hands an order to the core thread and waits for the reply.
+    /// Hands an order to the driver and waits for the reply.
     fn operate<T: Send + 'static, E: Send + 'static>(
         &self,
         limit: Duration,

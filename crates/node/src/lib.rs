@@ -16,19 +16,24 @@
 //!
 //! | thread | does | waits for |
 //! |---|---|---|
-//! | `synod-core` | all protocol state | events, and the driver's timers |
-//! | `synod-log` | writes the log; one sync for all jobs that gathered | jobs of the core thread |
+//! | `synod-core` | drives when a time comes, and when nobody else does | timers, events |
+//! | `synod-log` | writes the log, one sync for all jobs that gathered; drives | jobs |
 //! | `synod-deliver` | hands committed entries to the host, in order | commits, and the host |
-//! | `synod-catchup` | reads old entries for lagging members | requests of the core thread |
+//! | `synod-catchup` | reads old entries for lagging members | requests of the driver |
 //! | `synod-accept` | starts a `synod-in` for each connection | the listening socket |
-//! | `synod-in` | receives from one connection | its socket, and room in bytes |
-//! | `synod-out-*` | sends to one member, one lane each | its queue, and its socket |
+//! | `synod-in` | receives from one connection; drives | its socket, and room in bytes |
+//! | `synod-out-*` | connects one lane to one member; sends what waits | its queue, its socket |
 //! | `synod-seek` | looks for the group until it is found | a pause between rounds |
 //!
 //! # Rules
 //!
-//! - Only the core thread touches the driver. Other threads send it events; it waits for none of
-//!   them.
+//! - One thread at a time touches the driver: whichever brings an event while nobody drives. It
+//!   takes what others bring meanwhile, for a few turns; then the core thread continues
+//!   (`threads/driving.rs`). A host's thread drives two turns at most, in [`Node::submit`].
+//! - A thread that drives waits for nothing: neither for a disk, nor a socket, nor another thread.
+//!   Messages of a turn are written at its end as far as their sockets take them at once.
+//! - A driver that panics is not used again, and the panic ends the core thread, whichever thread
+//!   drove. A vital thread that panics ends the node as a failed disk does.
 //! - Received messages, own actions and each lane's queue are bounded in bytes.
 //! - A host's call returns at once, or takes a limit of time, or waits for the group by its nature
 //!   (a proposal's result, a leave); [`Node::stop`] ends those waits.

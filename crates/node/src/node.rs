@@ -1,7 +1,6 @@
 //! The handle to a running node: what its host asks for and reports, and how it stops.
 //!
-//! Every method hands an event to the core thread, or reads what the driver publishes in
-//! [`Shared`]. How a node starts is in `start.rs`; what operators order is in `admin.rs`.
+//! Every method hands an event to the driver, or reads what that publishes in [`Shared`]. How a node starts is in `start.rs`; what operators order is in `admin.rs`.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Sender, bounded};
+use crossbeam_channel::bounded;
 use synod_consensus::{EntryKind, MemberId, Seqno, SessionId};
 use synod_log::LogReader;
 use synod_member::{
@@ -20,18 +19,23 @@ use synod_member::{
 use synod_wire::{DataState, StateOffer, StateRequest, StateResult};
 
 use crate::config::{NodeConfig, NodeError};
-use crate::threads::core::Incoming;
+use crate::threads::core::Events;
 use crate::threads::delivery::{deliver, skip_deliveries};
 use crate::threads::spawn_vital;
 use crate::transport::{CompressionStatus, Transport};
 use crate::wait::{BudgetShare, ByteBudget, EventCount, Pending};
 
+/// A client's thread drives while no more actions of this member than this are without a result.
+const DRIVING_CLIENTS_MAX: usize = 2;
+/// Turns that a client's thread drives at a time: one for its action, one for what came meanwhile.
+const CLIENT_TURNS_MAX: usize = 2;
+
 /// A running member of a group. Dropping the handle does not stop it: see [`Node::stop`].
 pub struct Node {
     pub(crate) config: NodeConfig,
     pub(crate) me: Me,
-    /// To the core thread.
-    pub(crate) events: Sender<Incoming>,
+    /// To the driver.
+    pub(crate) events: Arc<Events>,
     pub(crate) shared: Arc<Shared>,
     /// Notified when the commit index or the written log has moved.
     pub(crate) log_moved: Arc<EventCount>,
@@ -67,7 +71,7 @@ impl Node {
             log_moved.stop();
             budgets.iter().for_each(|budget| budget.close());
             // Ends the core thread, if it is not the one that panicked.
-            let _ = events.send(Event::Stop.into());
+            events.send(Event::Stop.into());
         };
         let thread = spawn_vital(name, on_panic, body)?;
         lock(&self.threads).push(thread);
@@ -75,8 +79,8 @@ impl Node {
     }
 
     pub(crate) fn send_event(&self, event: Event) {
-        // The core thread may have ended: then the event is dropped, which ends any wait for it.
-        let _ = self.events.send(event.into());
+        // If the driver has stopped, the event is dropped, which ends any wait for it.
+        self.events.send(event.into());
     }
 
     /// The identity of this member, and of its process.
@@ -86,6 +90,9 @@ impl Node {
 
     /// Proposes an action to the group. Waits while too many bytes of this member's actions have no
     /// result yet ([`NodeConfig::pending_bytes`]).
+    ///
+    /// The calling thread may do a turn of the node's work, in which it calls the [`Host`] and
+    /// writes to sockets without a wait: it must hold no lock that the host's methods take.
     pub fn submit(&self, action: &Action) -> Arc<Pending> {
         self.submit_with(action, WaitPolicy::default())
     }
@@ -156,7 +163,17 @@ impl Node {
                 held: Some(Box::new(BudgetShare::of(budget.clone(), bytes))),
             };
             // If it is dropped on its way, the wait ends.
-            self.send_event(Event::Submit(submission));
+            self.submit_event(Event::Submit(submission));
+        }
+    }
+
+    /// Drives, if few actions of this member are under way: this one then leaves without a hop. With
+    /// more of them, the core thread makes one turn of what gathers until it is awake.
+    fn submit_event(&self, event: Event) {
+        if self.pending_budget.takers() <= DRIVING_CLIENTS_MAX {
+            self.events.drive(event.into(), CLIENT_TURNS_MAX);
+        } else {
+            self.send_event(event);
         }
     }
 

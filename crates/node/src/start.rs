@@ -20,12 +20,12 @@ use synod_member::{
 };
 use synod_wire::{LocalIdentity, OUR_VERSIONS};
 
-use crate::clock::{Clock, StandstillWatch};
+use crate::clock::Clock;
 use crate::config::{NodeConfig, NodeError};
 use crate::entropy;
 use crate::node::Node;
 use crate::threads::catch_up::CatchUpThread;
-use crate::threads::core::{CoreThread, DiskQueues, Incoming};
+use crate::threads::core::{CoreThread, DiskQueues, Events};
 use crate::threads::log::LogThread;
 use crate::transport::{DriverNetwork, Security, Transport, TransportStart};
 use crate::wait::{ByteBudget, EventCount};
@@ -90,7 +90,7 @@ impl Node {
         let (written, applied) = (reader.last_index(), config.database.seqno);
         Node {
             me,
-            events: queues.events.0.clone(),
+            events: queues.events.clone(),
             shared: Arc::new(Shared::new(written, applied, move || moved.notify())),
             log_moved,
             reader,
@@ -135,8 +135,8 @@ impl Node {
         let core = CoreThread {
             driver: Driver::new(start, links, clock.now()),
             clock,
-            standstill: StandstillWatch::new(),
-            events: queues.events.1,
+            transport: self.transport.clone(),
+            events: queues.events,
             log_moved: self.log_moved.clone(),
             pending_budget: queues.pending_budget,
             chunk_budget: queues.chunk_budget,
@@ -196,7 +196,7 @@ impl Endpoint {
             listener: self.listener,
             security: self.security,
             seeds: config.seeds.clone(),
-            events: queues.events.0.clone(),
+            events: queues.events.clone(),
             inbound_budget: queues.inbound_budget.clone(),
             host: host.clone(),
             compression: config.compression,
@@ -255,8 +255,8 @@ type Queue<T> = (Sender<T>, Receiver<T>);
 
 /// The queues between the threads, and the budgets that bound them.
 struct Queues {
-    /// To the core thread. The budgets bound the payloads in it.
-    events: Queue<Incoming>,
+    /// To the driver. The budgets bound the payloads in it.
+    events: Arc<Events>,
     /// To the log thread: writes and purges, in the driver's order.
     jobs: Queue<Job>,
     /// To the catch-up thread: ranges of entries to read.
@@ -271,7 +271,7 @@ impl Queues {
         let chunk_bytes = CHUNKS_SPLIT_MAX.saturating_mul(config.chunk_bytes);
         let chunk_bytes = chunk_bytes.min(config.pending_bytes / 2);
         Queues {
-            events: unbounded(),
+            events: Arc::new(Events::new()),
             jobs: unbounded(),
             catch_up: unbounded(),
             pending_budget: Arc::new(ByteBudget::new(config.pending_bytes)),

@@ -81,11 +81,7 @@ impl<R: Read> FrameReader<R> {
         max: impl Fn() -> u32,
     ) -> Result<Option<Frame>, StreamError> {
         loop {
-            self.decoder.set_max(max());
-            let mut input = &self.buffer[self.unread.clone()];
-            let frame = self.decoder.advance(&mut input);
-            self.unread.start = self.unread.end - input.len();
-            if let Some(frame) = frame? {
+            if let Some(frame) = self.buffered_frame(max())? {
                 return Ok(Some(frame));
             }
             if self.fill()? == 0 {
@@ -96,6 +92,18 @@ impl<R: Read> FrameReader<R> {
                 };
             }
         }
+    }
+
+    /// The next frame, of at most this many bytes, if it has been read already. Never blocks.
+    ///
+    /// # Errors
+    /// If the stream is damaged.
+    pub fn buffered_frame(&mut self, max: u32) -> Result<Option<Frame>, StreamError> {
+        self.decoder.set_max(max);
+        let mut input = &self.buffer[self.unread.clone()];
+        let frame = self.decoder.advance(&mut input);
+        self.unread.start = self.unread.end - input.len();
+        Ok(frame?)
     }
 
     fn fill(&mut self) -> io::Result<usize> {

@@ -5,11 +5,11 @@
 
 use std::sync::Arc;
 
-use crossbeam_channel::{Receiver, Sender};
+use crossbeam_channel::Receiver;
 use synod_log::LogReader;
 use synod_member::{CatchUp, Event, Host};
 
-use super::core::Incoming;
+use super::core::Events;
 use crate::transport::Transport;
 
 /// What the catch-up thread runs on.
@@ -19,7 +19,7 @@ pub(crate) struct CatchUpThread {
     pub(crate) transport: Arc<Transport>,
     pub(crate) host: Arc<dyn Host>,
     /// Takes the reports of damage.
-    pub(crate) events: Sender<Incoming>,
+    pub(crate) events: Arc<Events>,
 }
 
 impl CatchUpThread {
@@ -30,8 +30,7 @@ impl CatchUpThread {
                 Ok(Some(message)) => self.transport.send(request.to(), message),
                 Ok(None) => {}
                 Err(damage) => {
-                    // The core thread may have ended; then the node is stopping anyway.
-                    let _ = self.events.send(Event::LogDamaged(damage).into());
+                    self.events.send(Event::LogDamaged(damage).into());
                 }
             }
         }

@@ -1,20 +1,25 @@
-//! The core thread: the only one that touches the driver, and so all protocol state.
+//! The core thread, and the driver as threads drive it: all protocol state.
 //!
-//! One turn: wait for events until the driver wants to be woken, hand it up to [`EVENTS_PER_TURN`]
-//! of them, then let it perform what they led to. Everything else in a node sends events to this
-//! thread.
+//! One turn hands the driver the events that are queued, lets it perform what they led to, and
+//! sends the messages that came of it. Which thread does so: see [`Driving`].
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
+use crossbeam_channel::Sender;
 use synod_consensus::Time;
 use synod_member::{CatchUp, Disk, Driver, Event, Job};
 
+use super::driving::{Driving, Machine};
 use crate::clock::{Clock, StandstillWatch};
+use crate::transport::Transport;
 use crate::wait::{BudgetShare, ByteBudget, EventCount};
 
-/// Events taken in one turn before effects are performed.
-const EVENTS_PER_TURN: usize = 512;
+/// How long messages wait for the others of their turn, if the turn takes long.
+const HOLD_BACK_MAX: Duration = Duration::from_millis(1);
+
+/// Where everything that happens to this member goes.
+pub(crate) type Events = Driving<Incoming>;
 
 /// An event, and the bytes it took from a budget of received messages.
 pub(crate) struct Incoming {
@@ -37,55 +42,20 @@ impl From<Event> for Incoming {
     }
 }
 
-/// What the core thread runs on.
-pub(crate) struct CoreThread {
-    pub(crate) driver: Driver,
-    pub(crate) clock: Clock,
-    pub(crate) standstill: StandstillWatch,
-    /// Everything that happens to this member.
-    pub(crate) events: Receiver<Incoming>,
-    /// Stopped with this thread, which ends delivery.
-    pub(crate) log_moved: Arc<EventCount>,
-    /// Bytes of this member's actions that have no proposal result yet.
-    pub(crate) pending_budget: Arc<ByteBudget>,
-    /// The same for the chunks of large actions.
-    pub(crate) chunk_budget: Arc<ByteBudget>,
-    /// Bytes of received messages not handled yet.
-    pub(crate) inbound_budget: Arc<ByteBudget>,
+/// The driver and its clocks.
+struct DriverMachine {
+    driver: Driver,
+    clock: Clock,
+    standstill: StandstillWatch,
+    transport: Arc<Transport>,
+    /// When the present turn took its first event.
+    turn_began: Option<Time>,
 }
 
-impl CoreThread {
-    /// Runs until the driver stops, or no thread is left that could send an event.
-    pub(crate) fn run(mut self) {
+impl Machine<Incoming> for DriverMachine {
+    fn begin(&mut self) {
         self.driver.begin(self.clock.now());
-        while !self.driver.is_stopped() && self.take_events() {
-            let now = self.look_at_the_clocks();
-            self.driver.turn(now);
-        }
-        self.driver.end();
-        self.log_moved.stop();
-        // No bytes are given back from now on; events that are still queued end when they are
-        // dropped.
-        self.pending_budget.close();
-        self.chunk_budget.close();
-        self.inbound_budget.close();
-    }
-
-    /// Waits for events, at most until a turn is due. False if there will be none.
-    fn take_events(&mut self) -> bool {
-        let timeout = self.clock.until(self.driver.wake_at());
-        match self.events.recv_timeout(timeout) {
-            Ok(first) => {
-                self.handle(first);
-                let events = self.events.clone();
-                for incoming in events.try_iter().take(EVENTS_PER_TURN) {
-                    self.handle(incoming);
-                }
-                true
-            }
-            Err(RecvTimeoutError::Timeout) => true,
-            Err(RecvTimeoutError::Disconnected) => false,
-        }
+        self.transport.end_turn();
     }
 
     fn handle(&mut self, incoming: Incoming) {
@@ -93,6 +63,35 @@ impl CoreThread {
         let now = self.look_at_the_clocks();
         self.driver.handle(now, event);
         drop(share);
+        let began = *self.turn_began.get_or_insert(now);
+        if self.clock.now().since(began) > HOLD_BACK_MAX {
+            self.send_messages();
+        }
+    }
+
+    fn turn(&mut self) {
+        let now = self.look_at_the_clocks();
+        self.driver.turn(now);
+        self.send_messages();
+    }
+
+    fn due(&self) -> Time {
+        self.driver.wake_at()
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.driver.is_stopped()
+    }
+
+    fn end(&mut self) {
+        self.driver.end();
+    }
+}
+
+impl DriverMachine {
+    fn send_messages(&mut self) {
+        self.turn_began = None;
+        self.transport.end_turn();
     }
 
     /// This node's time, which may have stood still: then no lease counts any more, before anything
@@ -106,6 +105,43 @@ impl CoreThread {
     }
 }
 
+/// What the core thread runs on.
+pub(crate) struct CoreThread {
+    pub(crate) driver: Driver,
+    pub(crate) clock: Clock,
+    pub(crate) transport: Arc<Transport>,
+    /// Everything that happens to this member.
+    pub(crate) events: Arc<Events>,
+    /// Stopped with this thread, which ends delivery.
+    pub(crate) log_moved: Arc<EventCount>,
+    /// Bytes of this member's actions that have no proposal result yet.
+    pub(crate) pending_budget: Arc<ByteBudget>,
+    /// The same for the chunks of large actions.
+    pub(crate) chunk_budget: Arc<ByteBudget>,
+    /// Bytes of received messages not handled yet.
+    pub(crate) inbound_budget: Arc<ByteBudget>,
+}
+
+impl CoreThread {
+    /// Runs until the driver stops. Panics if the driver did, on whichever thread.
+    pub(crate) fn run(self) {
+        let clock = self.clock;
+        let machine = Box::new(DriverMachine {
+            driver: self.driver,
+            clock,
+            standstill: StandstillWatch::new(),
+            transport: self.transport,
+            turn_began: None,
+        });
+        self.events.run_core(machine, |at| clock.until(at));
+        self.log_moved.stop();
+        // No bytes are given back from now on.
+        self.pending_budget.close();
+        self.chunk_budget.close();
+        self.inbound_budget.close();
+    }
+}
+
 /// The queues to the log thread and to the catch-up thread, as the driver writes to them.
 pub(crate) struct DiskQueues {
     pub(crate) jobs: Sender<Job>,
@@ -114,7 +150,7 @@ pub(crate) struct DiskQueues {
 
 impl Disk for DiskQueues {
     fn write(&self, job: Job) {
-        // A receiver that has ended has reported its failure, which ends this thread.
+        // A receiver that has ended has reported its failure, which ends the driver.
         let _ = self.jobs.send(job);
     }
 

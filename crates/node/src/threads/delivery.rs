@@ -5,11 +5,10 @@
 
 use std::sync::Arc;
 
-use crossbeam_channel::Sender;
 use synod_log::LogError;
 use synod_member::{DeliverError, Delivered, Deliverer, Event, Host, Shared};
 
-use super::core::Incoming;
+use super::core::Events;
 use crate::wait::EventCount;
 
 /// Delivers until stopped.
@@ -17,7 +16,7 @@ pub(crate) fn deliver(
     mut deliverer: Deliverer,
     log_moved: &EventCount,
     host: &Arc<dyn Host>,
-    events: &Sender<Incoming>,
+    events: &Events,
 ) {
     while let Some(seen) = log_moved.count() {
         match deliverer.step(u64::MAX) {
@@ -25,8 +24,8 @@ pub(crate) fn deliver(
             Ok(Delivered::Nothing) => log_moved.wait_beyond(seen),
             Ok(Delivered::Stopped) => return,
             Err(DeliverError::Log(error @ LogError::Damaged { .. })) => {
-                // Ends the whole node. If the core thread has ended, the node has.
-                let _ = events.send(Event::LogDamaged(error).into());
+                // Ends the whole node.
+                events.send(Event::LogDamaged(error).into());
                 return;
             }
             Err(error) => return host.failed(&error.to_string(), error.remedy()),
@@ -35,11 +34,10 @@ pub(crate) fn deliver(
 }
 
 /// For a member without a database: counts everything committed as applied, until stopped.
-pub(crate) fn skip_deliveries(shared: &Shared, log_moved: &EventCount, events: &Sender<Incoming>) {
+pub(crate) fn skip_deliveries(shared: &Shared, log_moved: &EventCount, events: &Events) {
     while let Some(seen) = log_moved.count() {
         if shared.skip_to_commit() {
-            // The core thread may have ended; then the node is stopping anyway.
-            let _ = events.send(Event::Applied.into());
+            events.send(Event::Applied.into());
         }
         log_moved.wait_beyond(seen);
     }

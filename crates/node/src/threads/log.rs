@@ -1,15 +1,21 @@
 //! The log thread: the only one that writes the log.
 //!
-//! It writes the jobs that gathered while the last sync ran, syncs once, and reports to the core
-//! thread what is durable. While it has no job, it writes a durable floor for the last batch.
+//! It writes the jobs that gathered while the last sync ran, syncs once, and reports what is
+//! durable: it drives what follows from that itself, so that an acknowledgement leaves at once.
+//! While it has no job, it writes a durable floor for the last batch.
 
+use std::sync::Arc;
 use std::time::SystemTime;
 
-use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
+use crossbeam_channel::{Receiver, RecvTimeoutError};
 use synod_log::LogError;
 use synod_member::{Event, IDLE, Job, Storage};
 
-use super::core::Incoming;
+use super::core::Events;
+
+/// Turns that this thread drives at a time: one for its report, and one for what came meanwhile.
+/// Writes wait for it.
+const TURNS_MAX: usize = 2;
 
 /// What the log thread runs on.
 pub(crate) struct LogThread {
@@ -17,7 +23,7 @@ pub(crate) struct LogThread {
     /// What the driver wants written, in order.
     pub(crate) jobs: Receiver<Job>,
     /// Takes the reports.
-    pub(crate) events: Sender<Incoming>,
+    pub(crate) events: Arc<Events>,
 }
 
 impl LogThread {
@@ -29,8 +35,7 @@ impl LogThread {
     }
 
     fn report(&self, event: Event) {
-        // The core thread may have ended; then the node is stopping anyway.
-        let _ = self.events.send(event.into());
+        self.events.drive(event.into(), TURNS_MAX);
     }
 
     fn serve(&mut self) -> Result<(), LogError> {

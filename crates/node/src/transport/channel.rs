@@ -11,7 +11,7 @@ use synod_tls::{PeerCredential, TlsStream};
 
 use super::dial::TimedSocket;
 
-/// A connection, used by one thread.
+/// A connection, used by one thread at a time.
 pub(super) enum Channel {
     Plain(TimedSocket),
     Encrypted(Box<TlsStream<TimedSocket>>),
@@ -58,6 +58,11 @@ impl Channel {
             Channel::Plain(socket) => socket.is_too_late(),
             Channel::Encrypted(stream) => stream.get_ref().is_too_late(),
         }
+    }
+
+    /// Whether writes wait for room in the socket, or fail as [`io::ErrorKind::WouldBlock`].
+    pub(super) fn set_waiting_writes(&mut self, wait: bool) {
+        self.socket_mut().set_waiting_writes(wait);
     }
 
     fn socket_mut(&mut self) -> &mut TimedSocket {

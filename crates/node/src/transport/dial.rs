@@ -7,6 +7,7 @@ use std::io::{self, IoSlice, Read, Write};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::time::{Duration, Instant};
 
+use rustix::net::{SendAncillaryBuffer, SendFlags, send, sendmsg};
 use socket2::{SockRef, TcpKeepalive};
 use synod_tls::TlsHandshakeError;
 use synod_wire::handshake::HANDSHAKE_FRAME_MAX;
@@ -155,12 +156,21 @@ pub(super) fn prepare(stream: &TcpStream) -> io::Result<()> {
 pub(super) struct TimedSocket {
     stream: TcpStream,
     deadline: Option<Instant>,
+    /// Writes wait for room.
+    waits_for_room: bool,
 }
+
+/// A write that never waits, nor raises a signal on a connection that is over.
+const AT_ONCE: SendFlags = SendFlags::DONTWAIT.union(SendFlags::NOSIGNAL);
 
 impl TimedSocket {
     pub(super) fn new(stream: TcpStream, limit: Duration) -> TimedSocket {
         let deadline = Instant::now().checked_add(limit);
-        TimedSocket { stream, deadline }
+        TimedSocket {
+            stream,
+            deadline,
+            waits_for_room: true,
+        }
     }
 
     /// The connection.
@@ -179,6 +189,11 @@ impl TimedSocket {
     /// Sets a deadline for all reads from now on.
     pub(super) fn limit(&mut self, limit: Duration) {
         self.deadline = Instant::now().checked_add(limit);
+    }
+
+    /// Whether writes wait for room, or fail as [`io::ErrorKind::WouldBlock`].
+    pub(super) fn set_waiting_writes(&mut self, wait: bool) {
+        self.waits_for_room = wait;
     }
 
     /// Whether the deadline has passed.
@@ -227,11 +242,18 @@ impl Read for TimedSocket {
 
 impl Write for TimedSocket {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.stream.write(bytes)
+        if self.waits_for_room {
+            return self.stream.write(bytes);
+        }
+        Ok(send(&self.stream, bytes, AT_ONCE)?)
     }
 
     fn write_vectored(&mut self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
-        self.stream.write_vectored(parts)
+        if self.waits_for_room {
+            return self.stream.write_vectored(parts);
+        }
+        let mut nothing_else = SendAncillaryBuffer::default();
+        Ok(sendmsg(&self.stream, parts, &mut nothing_else, AT_ONCE)?)
     }
 
     fn flush(&mut self) -> io::Result<()> {

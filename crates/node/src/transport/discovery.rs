@@ -1,4 +1,4 @@
-//! Looking for the group: calls the seeds until the core thread says that the group is found.
+//! Looking for the group: calls the seeds until the driver says that the group is found.
 //!
 //! Each seed that answers becomes [`Event::MemberFound`], each that refuses or does not answer
 //! becomes [`Event::SeedRefused`]. Which member to join is the driver's decision.

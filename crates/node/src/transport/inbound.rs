@@ -127,7 +127,9 @@ fn converse(
         transport.send_event(Event::InboundLink { member });
     }
     let mut received_any = false;
-    if let Err(error) = receive(transport, &mut caller, slot, &mut received_any) {
+    let received = receive(transport, &mut caller, slot, &mut received_any);
+    transport.drive();
+    if let Err(error) = received {
         log_end(transport, &caller.hello, from, &error);
     }
     drop(presence);
@@ -211,6 +213,8 @@ impl Standing<'_> {
     }
 }
 
+/// Queues what comes, and drives whenever the next message has to be waited for: what came
+/// together is handled together. The caller drives once more.
 fn receive(
     transport: &Transport,
     caller: &mut AdmittedCaller,
@@ -241,8 +245,12 @@ fn receive(
         } else {
             &transport.stranger_budget
         };
-        if !budget.take(bytes) {
-            return Ok(());
+        if !budget.take_now(bytes) {
+            // What is queued holds bytes.
+            transport.drive();
+            if !budget.take(bytes) {
+                return Ok(());
+            }
         }
         let event = Event::Peer {
             from: caller.hello.member,
@@ -250,7 +258,7 @@ fn receive(
             group: caller.hello.group,
             message,
         };
-        transport.send_event_with_bytes(event, budget, bytes);
+        transport.queue_event(event, budget, bytes);
     }
     Ok(())
 }
@@ -259,6 +267,10 @@ fn next_frame(
     caller: &mut AdmittedCaller,
     standing: &Standing<'_>,
 ) -> Result<Option<synod_wire::Frame>, InboundError> {
+    if let Some(frame) = caller.reader.buffered_frame(standing.frame_max())? {
+        return Ok(Some(frame));
+    }
+    standing.transport.drive();
     loop {
         standing.await_next(caller.reader.get_mut())?;
         match caller.reader.read_frame_below(|| standing.frame_max()) {

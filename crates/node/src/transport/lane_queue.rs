@@ -1,4 +1,9 @@
-//! The messages that wait to be sent over one lane, and the thread that waits for them.
+//! The messages that wait to be sent over one lane, and who sends them.
+//!
+//! Small messages are written by the thread that drives, at the end of its turn, as far as the
+//! socket takes them at once ([`LaneQueue::send_now`]): no other thread has to wake up for them.
+//! Everything else is the work of the lane's own thread, which waits for the socket. While that one
+//! writes, it has the [`LaneWriter`], and new messages queue up for it.
 //!
 //! On an idle connection only this thread can see that the other end has closed it. Otherwise the
 //! next messages would go into a socket that has no reader any more, and be lost unnoticed. So the
@@ -17,11 +22,16 @@ use synod_member::lock;
 use synod_tls::PeerCredential;
 use synod_wire::PeerMessage;
 
+use super::lane_writer::{LaneWriter, Pushed};
+
 /// Bound on the bytes that wait for one lane. Beyond it the receiver has stopped reading: the
 /// connection is closed, and the protocol repeats what is needed.
 const QUEUE_BYTES_MAX: usize = 128 << 20;
 /// Bytes that a message counts for beside its payload.
 const MESSAGE_BYTES: usize = 256;
+/// Bytes that wait for a lane at which they are left to its thread. A copy of so much into the
+/// socket takes less time than waking that thread, or not much more.
+const SEND_NOW_MAX: usize = 128 << 10;
 /// How often an idle connection is checked.
 const IDLE_CHECK: Duration = Duration::from_secs(1);
 /// The signs of a connection that is over; the system always checks for the last two.
@@ -39,6 +49,12 @@ struct LaneState {
     queue: VecDeque<PeerMessage>,
     bytes: usize,
     open: Option<OpenLane>,
+    /// None while the thread writes, and without a connection.
+    writer: Option<LaneWriter>,
+    /// Bytes are left in the writer, for the thread.
+    unfinished: bool,
+    /// Why the connection is over, as a writer has found that was not the thread.
+    broken: Option<String>,
     /// The thread is to end the present connection, or the pause before the next.
     reset: bool,
     /// The thread is to check whether the connection is over.
@@ -77,10 +93,13 @@ pub(super) enum LaneEnd {
     GivenUp,
     /// The other end has closed it.
     ByPeer,
+    /// A write has failed.
+    Broken(String),
 }
 
 impl LaneQueue {
     /// Queues a message for the present connection, which must be number `over` if that is given.
+    /// Somebody has to call [`LaneQueue::send_now`] or [`LaneQueue::send_by_thread`] then.
     pub(super) fn push(&self, message: PeerMessage, over: Option<u64>) -> PushResult {
         let mut state = lock(&self.state);
         let fits = |open: &OpenLane| over.is_none_or(|connection| connection == open.connection);
@@ -88,14 +107,45 @@ impl LaneQueue {
             return PushResult::NotConnected;
         }
         state.bytes += weight(&message);
-        let pushed = if state.bytes > QUEUE_BYTES_MAX {
+        if state.bytes > QUEUE_BYTES_MAX {
             state.give_up();
-            PushResult::Full
-        } else {
-            state.queue.push_back(message);
-            PushResult::Queued
+            self.wake(state);
+            return PushResult::Full;
+        }
+        state.queue.push_back(message);
+        PushResult::Queued
+    }
+
+    /// Leaves what is queued to the thread.
+    pub(super) fn send_by_thread(&self) {
+        self.wake(lock(&self.state));
+    }
+
+    /// Writes what is queued as far as the socket takes it at once, if it is little and `may_send`
+    /// says yes; leaves the rest to the thread.
+    pub(super) fn send_now(&self, may_send: impl FnOnce() -> bool) -> Pushed {
+        let mut guard = lock(&self.state);
+        let state = &mut *guard;
+        if state.queue.is_empty() || state.reset {
+            return Pushed::default();
+        }
+        let Some(writer) = &mut state.writer else {
+            // The thread writes, and looks into the queue after that.
+            return Pushed::default();
         };
-        self.wake(state);
+        let is_quick = !state.unfinished && state.bytes <= SEND_NOW_MAX && !writer.compresses();
+        if !is_quick || !may_send() {
+            self.wake(guard);
+            return Pushed::default();
+        }
+        state.bytes = 0;
+        let pushed = writer.push(&std::mem::take(&mut state.queue));
+        match writer.flush_now() {
+            Ok(true) => return pushed,
+            Ok(false) => state.unfinished = true,
+            Err(error) => state.broken = Some(error.to_string()),
+        }
+        self.wake(guard);
         pushed
     }
 
@@ -142,13 +192,18 @@ impl LaneQueue {
         state.forget_queue();
         state.reset = false;
         state.suspect = false;
+        state.forget_writer();
         state.open = Some(open);
     }
 
-    /// Notes that the connection has ended; queued messages are lost with it.
+    /// Ends the connection; queued messages are lost with it.
     pub(super) fn shut(&self) {
         let mut state = lock(&self.state);
-        state.open = None;
+        if let Some(open) = state.open.take() {
+            // The peer may have closed it already.
+            let _ = open.stream.shutdown(Shutdown::Both);
+        }
+        state.forget_writer();
         state.forget_queue();
     }
 
@@ -161,27 +216,39 @@ impl LaneQueue {
         state.reset = false;
     }
 
-    /// The queued messages, once there are any.
+    /// The queued messages, once there is something to be written by this thread, with the writer,
+    /// which others use until then.
     ///
     /// # Errors
     ///
-    /// The connection, which is `stream`, is over or to be closed.
-    pub(super) fn take(&self, stream: &TcpStream) -> Result<VecDeque<PeerMessage>, LaneEnd> {
+    /// The connection is over or to be closed.
+    pub(super) fn take(
+        &self,
+        writer: LaneWriter,
+    ) -> Result<(VecDeque<PeerMessage>, LaneWriter), LaneEnd> {
         let mut state = lock(&self.state);
+        state.writer = Some(writer);
         loop {
             if state.reset || state.closed {
                 return Err(LaneEnd::GivenUp);
             }
-            if !state.queue.is_empty() {
+            if let Some(reason) = state.broken.take() {
+                return Err(LaneEnd::Broken(reason));
+            }
+            if (state.unfinished || !state.queue.is_empty())
+                && let Some(writer) = state.writer.take()
+            {
                 state.bytes = 0;
-                return Ok(std::mem::take(&mut state.queue));
+                state.unfinished = false;
+                return Ok((std::mem::take(&mut state.queue), writer));
             }
             let mut idle = false;
             if !state.suspect {
                 (state, idle) = self.wait(state, IDLE_CHECK);
             }
             let suspect = std::mem::take(&mut state.suspect);
-            if (suspect || idle) && is_over(stream) {
+            let is_over = |writer: &LaneWriter| is_over(writer.stream());
+            if (suspect || idle) && state.writer.as_ref().is_some_and(is_over) {
                 return Err(LaneEnd::ByPeer);
             }
         }
@@ -214,6 +281,12 @@ impl LaneState {
         self.forget_queue();
     }
 
+    fn forget_writer(&mut self) {
+        self.writer = None;
+        self.unfinished = false;
+        self.broken = None;
+    }
+
     fn forget_queue(&mut self) {
         self.queue.clear();
         self.bytes = 0;
@@ -241,13 +314,22 @@ fn weight(message: &PeerMessage) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use std::net::TcpListener;
+    use std::sync::Arc;
+
+    use synod_consensus::{EntryKind, MemberId, Origin, Term};
+    use synod_wire::{FrameReader, OUR_VERSIONS, Propose};
+
+    use super::super::channel::Channel;
+    use super::super::dial::TimedSocket;
+    use super::*;
 
     const LEFT: PeerMessage = PeerMessage::LeaveReply;
 
-    /// A lane with a connection, this end of it, and the other.
-    fn open_lane() -> (LaneQueue, TcpStream, TcpStream) {
+    const VERSION: u16 = OUR_VERSIONS.max;
+
+    /// A lane with a connection, the writer to this end of it, and the other end.
+    fn open_lane() -> (LaneQueue, LaneWriter, TcpStream) {
         let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
         let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (other, _) = listener.accept().unwrap();
@@ -259,31 +341,150 @@ mod tests {
             group: GroupId::NONE,
             shown: PeerCredential::None,
         });
-        (lane, stream, other)
+        let channel = Channel::plain(TimedSocket::new(stream, Duration::ZERO));
+        let writer = LaneWriter::new(channel, VERSION, u32::MAX, None);
+        (lane, writer, other)
+    }
+
+    /// Messages that can be told apart.
+    fn numbered(number: u64) -> PeerMessage {
+        let member = MemberId(1);
+        PeerMessage::Propose(Propose {
+            tag: Term(1),
+            origin: Origin {
+                member,
+                session: SessionId(1),
+                number,
+            },
+            kind: EntryKind::Action,
+            oldest_outstanding: 0,
+            payload: vec![7; 20_000].into(),
+        })
+    }
+
+    fn read(reader: &mut FrameReader<TcpStream>) -> PeerMessage {
+        let frame = reader.read_frame().unwrap().unwrap();
+        PeerMessage::decode(VERSION, frame).unwrap()
     }
 
     #[test]
     fn idle_lane_notices_that_its_connection_is_over() {
-        let (lane, stream, other) = open_lane();
+        let (lane, writer, other) = open_lane();
         drop(other);
-        assert_eq!(lane.take(&stream).unwrap_err(), LaneEnd::ByPeer);
+        assert_eq!(lane.take(writer).err(), Some(LaneEnd::ByPeer));
     }
 
     #[test]
     fn check_ends_no_connection_that_is_whole() {
-        let (lane, stream, _other) = open_lane();
+        let (lane, writer, _other) = open_lane();
         lane.suspect();
         assert_eq!(lane.push(LEFT, Some(6)), PushResult::NotConnected);
         assert_eq!(lane.push(LEFT, Some(7)), PushResult::Queued);
-        assert_eq!(lane.take(&stream).unwrap(), [LEFT]);
+        assert_eq!(lane.take(writer).unwrap().0, [LEFT]);
     }
 
     #[test]
     fn queued_messages_are_lost_with_their_connection() {
-        let (lane, stream, _other) = open_lane();
+        let (lane, writer, _other) = open_lane();
         lane.push(LEFT, None);
         lane.reset_if(|open| open.is_some_and(|open| open.session == SessionId(1)));
-        assert_eq!(lane.take(&stream).unwrap_err(), LaneEnd::GivenUp);
+        assert_eq!(lane.take(writer).err(), Some(LaneEnd::GivenUp));
         assert_eq!(lane.push(LEFT, None), PushResult::NotConnected);
+    }
+
+    /// The thread of the lane, until the connection ends.
+    fn writes(lane: &Arc<LaneQueue>, mut writer: LaneWriter) -> std::thread::JoinHandle<LaneEnd> {
+        let lane = lane.clone();
+        std::thread::spawn(move || {
+            loop {
+                match lane.take(writer) {
+                    Ok((messages, taken)) => {
+                        writer = taken;
+                        writer.push(&messages);
+                        if let Err(error) = writer.flush() {
+                            return LaneEnd::Broken(error.to_string());
+                        }
+                    }
+                    Err(end) => return end,
+                }
+            }
+        })
+    }
+
+    #[test]
+    fn message_is_sent_at_once_unless_the_sender_may_not() {
+        let (lane, writer, other) = open_lane();
+        lock(&lane.state).writer = Some(writer);
+        let mut reader = FrameReader::new(other, u32::MAX);
+        lane.push(LEFT, None);
+        assert!(lane.send_now(|| true).errors.is_empty());
+        assert_eq!(read(&mut reader), LEFT);
+        lane.push(LEFT, None);
+        lane.send_now(|| false);
+        assert_eq!(lock(&lane.state).queue, [LEFT], "left to the thread");
+    }
+
+    #[test]
+    fn messages_keep_their_order_whoever_sends_them() {
+        const COUNT: u64 = 2_000;
+        let (lane, writer, other) = open_lane();
+        let lane = Arc::new(lane);
+        let thread = writes(&lane, writer);
+        let reading = std::thread::spawn(move || {
+            let mut reader = FrameReader::new(other, u32::MAX);
+            for number in 0..COUNT {
+                assert_eq!(read(&mut reader), numbered(number));
+            }
+        });
+        for number in 0..COUNT {
+            assert_eq!(lane.push(numbered(number), None), PushResult::Queued);
+            match number % 5 {
+                0 => lane.send_by_thread(),
+                4 => {}
+                _ => assert!(lane.send_now(|| true).errors.is_empty()),
+            }
+        }
+        lane.send_now(|| true);
+        reading.join().unwrap();
+        lane.close();
+        assert_eq!(thread.join().unwrap(), LaneEnd::GivenUp);
+    }
+
+    #[test]
+    fn socket_that_takes_no_more_never_makes_the_sender_wait() {
+        let (lane, writer, other) = open_lane();
+        lock(&lane.state).writer = Some(writer);
+        let mut count = 0;
+        while !lock(&lane.state).unfinished {
+            lane.push(numbered(count), None);
+            lane.send_now(|| true);
+            count += 1;
+        }
+        // The next one waits behind what is unfinished.
+        lane.push(numbered(count), None);
+        lane.send_now(|| true);
+        let lane = Arc::new(lane);
+        let writer = lock(&lane.state).writer.take().unwrap();
+        let thread = writes(&lane, writer);
+        let mut reader = FrameReader::new(other, u32::MAX);
+        for number in 0..=count {
+            assert_eq!(read(&mut reader), numbered(number));
+        }
+        lane.close();
+        assert_eq!(thread.join().unwrap(), LaneEnd::GivenUp);
+    }
+
+    #[test]
+    fn thread_hears_of_a_connection_that_broke_under_another_sender() {
+        let (lane, writer, other) = open_lane();
+        let stream = writer.stream().try_clone().unwrap();
+        lock(&lane.state).writer = Some(writer);
+        stream.shutdown(Shutdown::Both).unwrap();
+        drop(other);
+        lane.push(LEFT, None);
+        lane.send_now(|| true);
+        let writer = lock(&lane.state).writer.take().unwrap();
+        let end = lane.take(writer).err();
+        assert!(matches!(end, Some(LaneEnd::Broken(_))), "{end:?}");
     }
 }

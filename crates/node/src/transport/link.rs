@@ -1,11 +1,10 @@
 //! One member as a receiver: a queue and a thread for each lane.
 //!
-//! Each thread dials until it is welcome, sends what is queued until the connection ends, and dials
-//! again after a pause. Both lanes up make an [`Event::LinkUp`], either one down an
+//! Each thread dials until it is welcome, sends what others leave to it until the connection ends,
+//! and dials again after a pause. Both lanes up make an [`Event::LinkUp`], either one down an
 //! [`Event::LinkDown`].
 
-use std::collections::VecDeque;
-use std::net::{IpAddr, Shutdown};
+use std::net::IpAddr;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -13,17 +12,15 @@ use std::time::{Duration, Instant};
 use synod_consensus::{GroupId, MemberId, SessionId};
 use synod_member::{Event, Level, lock};
 use synod_tls::PeerCredential;
-use synod_wire::{
-    Compression, FrameWriter, HelloReply, Lane, PeerMessage, RefuseReason, StreamError,
-    has_compression,
-};
+use synod_wire::{HelloReply, Lane, PeerMessage, RefuseReason, has_compression};
 
 use super::Transport;
 use super::channel::Channel;
 use super::crowd::Source;
 use super::dial::dial;
 use super::lane_queue::{LaneEnd, LaneQueue, OpenLane, PushResult};
-use super::link_speed::{LinkSpeed, Sent};
+use super::lane_writer::LaneWriter;
+use super::link_speed::LinkSpeed;
 
 /// A peer outside the configuration that has not been connected for this time is no longer called.
 const STRANGER_LIMIT: Duration = Duration::from_secs(5);
@@ -142,8 +139,9 @@ impl Link {
         Some((source, self.begun))
     }
 
-    /// Queues a message. It is lost if there is no connection, or another one than `over`.
-    pub(super) fn send(&self, message: PeerMessage, over: Option<u64>) -> PushResult {
+    /// Queues a message for its lane. It is lost if there is no connection, or another one than
+    /// `over`.
+    pub(super) fn push(&self, message: PeerMessage, over: Option<u64>) -> PushResult {
         self.lane(message.lane()).push(message, over)
     }
 
@@ -198,7 +196,7 @@ impl Link {
             || lock(&self.alone_since).elapsed() < STRANGER_LIMIT
     }
 
-    fn lane(&self, lane: Lane) -> &LaneQueue {
+    pub(super) fn lane(&self, lane: Lane) -> &LaneQueue {
         &self.lanes[lane as usize]
     }
 
@@ -352,118 +350,47 @@ fn serve(transport: &Transport, link: &Link, lane: Lane, greeted: GreetedConnect
             connection,
         });
     }
-    let mut sender = Sender {
-        transport,
-        link,
-        version,
-        writer: FrameWriter::new(channel, transport.limits.of(lane)),
-        // What the control lane carries is small, and must not wait.
-        speed: (lane == Lane::Bulk && has_compression(version))
-            .then(|| LinkSpeed::new(transport.compression, Instant::now())),
-    };
-    if let Some(reason) = sender.send_all(link.lane(lane)) {
+    // What the control lane carries is small, and must not wait.
+    let speed = (lane == Lane::Bulk && has_compression(version))
+        .then(|| LinkSpeed::new(transport.compression, Instant::now()));
+    let writer = LaneWriter::new(channel, version, transport.limits.of(lane), speed);
+    if let Some(reason) = send_all(transport, link, lane, writer) {
         let member = link.member;
         let text = || format!("connection to member {member} ({lane:?}) broke: {reason}");
         transport.log_of_link(link, Level::Info, &reason, text);
     }
     queue.shut();
-    sender.end();
+    link.compresses.store(false, Ordering::Relaxed);
     transport.send_event(Event::LinkDown {
         member: link.member,
     });
 }
 
-/// The sending end of a lane's connection.
-struct Sender<'a> {
-    transport: &'a Transport,
-    link: &'a Link,
-    version: u16,
-    writer: FrameWriter<Channel>,
-    /// Of a lane that may compress.
-    speed: Option<LinkSpeed>,
-}
-
-impl Sender<'_> {
-    /// Sends what is queued until the connection is over. Returns the reason, unless this member
-    /// closed it.
-    fn send_all(&mut self, queue: &LaneQueue) -> Option<String> {
-        loop {
-            match queue.take(self.writer.get_ref().stream()) {
-                Ok(_) if self.transport.is_isolated() => return None,
-                Ok(messages) => {
-                    if let Err(error) = self.write_all(&messages) {
-                        return Some(error.to_string());
-                    }
+/// Sends what is left to this thread until the connection is over. Returns the reason, unless this
+/// member closed it.
+fn send_all(
+    transport: &Transport,
+    link: &Link,
+    lane: Lane,
+    mut writer: LaneWriter,
+) -> Option<String> {
+    loop {
+        match link.lane(lane).take(writer) {
+            Ok(_) if transport.is_isolated() => return None,
+            Ok((messages, taken)) => {
+                writer = taken;
+                transport.note_sent(link, writer.push(&messages));
+                if let Err(error) = writer.flush() {
+                    return Some(error.to_string());
                 }
-                Err(LaneEnd::ByPeer) => return Some("it was closed at the other end".to_owned()),
-                Err(LaneEnd::GivenUp) => return None,
+                if lane == Lane::Bulk {
+                    let compresses = writer.compresses();
+                    link.compresses.store(compresses, Ordering::Relaxed);
+                }
             }
+            Err(LaneEnd::ByPeer) => return Some("it was closed at the other end".to_owned()),
+            Err(LaneEnd::Broken(reason)) => return Some(reason),
+            Err(LaneEnd::GivenUp) => return None,
         }
-    }
-
-    fn write_all(&mut self, messages: &VecDeque<PeerMessage>) -> Result<(), StreamError> {
-        let Some(mut speed) = self.speed.take() else {
-            for message in messages {
-                self.push(message, false)?;
-            }
-            return self.writer.flush();
-        };
-        let begun = Instant::now();
-        let mut bytes = Compression::default();
-        for message in messages {
-            bytes += self.push(message, speed.compresses())?;
-        }
-        let encoded = Instant::now();
-        self.writer.flush()?;
-        let written = Instant::now();
-        let sent = Sent {
-            bytes,
-            compressing: if speed.compresses() {
-                encoded - begun
-            } else {
-                Duration::ZERO
-            },
-            writing: written - encoded,
-        };
-        self.transport.compression_totals.add(bytes);
-        speed.note(written, &sent);
-        let compresses = speed.compresses();
-        self.link.compresses.store(compresses, Ordering::Relaxed);
-        self.speed = Some(speed);
-        Ok(())
-    }
-
-    /// Queues a message, if the connection's version has it.
-    fn push(
-        &mut self,
-        message: &PeerMessage,
-        compressed: bool,
-    ) -> Result<Compression, StreamError> {
-        if !message.is_carried_by(self.version) {
-            return Ok(Compression::default());
-        }
-        let pushed = if compressed {
-            self.writer.push_compressed(self.version, message)
-        } else {
-            self.writer.push(self.version, message)
-        };
-        match pushed {
-            Err(error @ StreamError::Io(_)) => Err(error),
-            // Only this message cannot be sent.
-            Err(error) => {
-                let why = error.to_string();
-                let text = || format!("message not sent: {why}");
-                self.transport
-                    .log_of_link(self.link, Level::Error, &why, text);
-                Ok(Compression::default())
-            }
-            pushed => pushed,
-        }
-    }
-
-    fn end(&mut self) {
-        self.link.compresses.store(false, Ordering::Relaxed);
-        // The other end may have closed it.
-        let _ = self.writer.get_ref().stream().shutdown(Shutdown::Both);
     }
 }

@@ -3,9 +3,10 @@
 //! Every connection carries messages one way, from the member that opened it. To each peer there
 //! are two: the control lane and the bulk lane, so that a vote or an acknowledgement never waits
 //! for data. Each has a thread of its own here ([`link`]) and one at the other side ([`inbound`]).
+//! Small messages do not need the thread here: the thread that drives writes them ([`lane_queue`]).
 //! [`discovery`] looks for members that are not known yet.
 //!
-//! Nothing here decides: messages and changes of connections become events for the core thread. A
+//! Nothing here decides: messages and changes of connections become events for the driver. A
 //! message is lost when its connection breaks; the protocol repeats what it needs.
 
 mod allowance;
@@ -19,6 +20,7 @@ mod greeting;
 mod inbound;
 mod known_peers;
 mod lane_queue;
+mod lane_writer;
 mod link;
 mod link_speed;
 mod log_rate_limit;
@@ -38,7 +40,6 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::Sender;
 use socket2::SockRef;
 use synod_consensus::{GroupId, MemberId, SessionId};
 use synod_member::{Event, Host, KnownPeer, Level, lock};
@@ -46,7 +47,7 @@ use synod_tls::{PeerCredential, TlsError};
 use synod_wire::{FrameLimits, Hello, HelloReply, Lane, LocalIdentity, PeerMessage, RefuseReason};
 
 use crate::config::NodeError;
-use crate::threads::core::Incoming;
+use crate::threads::core::{Events, Incoming};
 use crate::threads::spawn;
 use crate::wait::{BudgetShare, ByteBudget};
 use call_back::CallBacks;
@@ -54,6 +55,7 @@ pub use compression_totals::CompressionStatus;
 use compression_totals::CompressionTotals;
 use known_peers::{Admission, KnownPeers};
 use lane_queue::PushResult;
+use lane_writer::Pushed;
 use link::{Link, Target};
 pub use link_speed::CompressionChoice;
 use log_rate_limit::LogRateLimit;
@@ -70,6 +72,9 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(1);
 /// Members that are called at a time by the driver's order.
 const LINKS_MAX: usize = 256;
 
+/// Turns that a thread drives at a time that has received messages: it reads nothing meanwhile.
+const TURNS_MAX: usize = 4;
+
 /// Bound on the bytes of received messages of strangers that are not handled yet, all together.
 const STRANGER_BYTES_MAX: usize = 1 << 20;
 
@@ -84,7 +89,7 @@ pub(crate) struct Transport {
     log_limit: Mutex<LogRateLimit<IpAddr>>,
     /// About members that the driver has called: room of their own, which no caller uses up.
     link_log_limit: Mutex<LogRateLimit<MemberId>>,
-    events: Sender<Incoming>,
+    events: Arc<Events>,
     inbound_budget: Arc<ByteBudget>,
     stranger_budget: Arc<ByteBudget>,
     host: Arc<dyn Host>,
@@ -92,6 +97,8 @@ pub(crate) struct Transport {
     compression_totals: CompressionTotals,
     known: KnownPeers,
     links: Mutex<HashMap<MemberId, Arc<Link>>>,
+    /// Lanes with messages of the present turn.
+    unsent: Mutex<Vec<(Arc<Link>, Lane)>>,
     call_backs: Mutex<CallBacks>,
     sessions: Arc<SessionRegistry>,
     answers: OutboundAnswers,
@@ -116,7 +123,7 @@ pub(crate) struct TransportStart {
     pub(crate) listener: TcpListener,
     pub(crate) security: Security,
     pub(crate) seeds: Vec<String>,
-    pub(crate) events: Sender<Incoming>,
+    pub(crate) events: Arc<Events>,
     pub(crate) inbound_budget: Arc<ByteBudget>,
     pub(crate) host: Arc<dyn Host>,
     pub(crate) compression: CompressionChoice,
@@ -151,6 +158,7 @@ impl Transport {
             host,
             known: KnownPeers::default(),
             links: Mutex::new(HashMap::new()),
+            unsent: Mutex::default(),
             call_backs: Mutex::default(),
             sessions: Arc::default(),
             answers: OutboundAnswers::default(),
@@ -170,26 +178,62 @@ impl Transport {
         Ok(transport)
     }
 
-    /// Queues a message. It is lost if the member is not known or not connected. Never waits.
+    /// Sends a message, by the thread of its lane. It is lost if the member is not known or not
+    /// connected. Never waits.
     pub(crate) fn send(&self, to: MemberId, message: PeerMessage) {
-        if let Some(link) = self.link(to) {
-            self.send_on(&link, message, None);
+        let lane = message.lane();
+        if let Some(link) = self.push(to, message, None) {
+            link.lane(lane).send_by_thread();
         }
     }
 
-    /// As [`Transport::send`], but only over this connection: a message never overtakes an earlier
-    /// one that was lost with it.
-    pub(crate) fn send_over(&self, to: MemberId, connection: u64, message: PeerMessage) {
-        if let Some(link) = self.link(to) {
-            self.send_on(&link, message, Some(connection));
+    /// As [`Transport::send`], but with the others of this turn, see [`Transport::end_turn`]; only
+    /// over this connection, if one is given: a message never overtakes an earlier one that was
+    /// lost with it.
+    fn send_in_turn(&self, to: MemberId, connection: Option<u64>, message: PeerMessage) {
+        let lane = message.lane();
+        let Some(link) = self.push(to, message, connection) else {
+            return;
+        };
+        let mut unsent = lock(&self.unsent);
+        let is_noted = |(to, at): &(Arc<Link>, Lane)| Arc::ptr_eq(to, &link) && *at == lane;
+        if !unsent.iter().any(is_noted) {
+            unsent.push((link, lane));
         }
     }
 
-    fn send_on(&self, link: &Link, message: PeerMessage, over: Option<u64>) {
-        if link.send(message, over) == PushResult::Full {
-            let why = "does not read its messages: closing its connection";
-            let text = || format!("member {} {why}", link.member());
-            self.log_of_link(link, Level::Warning, why, text);
+    /// Sends the messages of a turn: what the sockets take at once in this thread, the rest by the
+    /// threads of the lanes. Never waits.
+    pub(crate) fn end_turn(&self) {
+        let unsent = std::mem::take(&mut *lock(&self.unsent));
+        for (link, lane) in unsent {
+            let pushed = link.lane(lane).send_now(|| !self.is_isolated());
+            self.note_sent(&link, pushed);
+        }
+    }
+
+    /// Queues a message for its lane; none if it is lost.
+    fn push(&self, to: MemberId, message: PeerMessage, over: Option<u64>) -> Option<Arc<Link>> {
+        let link = self.link(to)?;
+        match link.push(message, over) {
+            PushResult::Queued => return Some(link),
+            PushResult::NotConnected => {}
+            PushResult::Full => {
+                let why = "does not read its messages: closing its connection";
+                let text = || format!("member {} {why}", link.member());
+                self.log_of_link(&link, Level::Warning, why, text);
+            }
+        }
+        None
+    }
+
+    /// Counts what was sent, and logs why messages could not be encoded.
+    fn note_sent(&self, link: &Link, pushed: Pushed) {
+        self.compression_totals.add(pushed.bytes);
+        for error in pushed.errors {
+            let why = error.to_string();
+            let text = || format!("message not sent: {why}");
+            self.log_of_link(link, Level::Error, &why, text);
         }
     }
 
@@ -487,15 +531,20 @@ impl Transport {
         lock(&self.links).get(&member).cloned()
     }
 
-    /// As [`Transport::send_event`], of an event that took bytes from a budget.
-    fn send_event_with_bytes(&self, event: Event, budget: &Arc<ByteBudget>, bytes: usize) {
+    /// Queues an event that took bytes from a budget. The caller owes a [`Transport::drive`].
+    fn queue_event(&self, event: Event, budget: &Arc<ByteBudget>, bytes: usize) {
         let share = BudgetShare::of(budget.clone(), bytes);
-        let _ = self.events.send(Incoming::with_share(event, share));
+        self.events.queue(Incoming::with_share(event, share));
+    }
+
+    /// Drives what is queued, if nobody does.
+    fn drive(&self) {
+        self.events.drive_queued(TURNS_MAX);
     }
 
     fn send_event(&self, event: Event) {
-        // The core thread may have ended; then this thread ends soon.
-        let _ = self.events.send(event.into());
+        // If the driver has stopped, this thread ends soon.
+        self.events.send(event.into());
     }
 }
 

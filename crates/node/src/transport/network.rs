@@ -1,6 +1,7 @@
 //! The transport, as the driver reaches it: the driver's [`Network`].
 //!
-//! Every call returns at once. Messages to members without a connection are lost.
+//! Every call returns at once. Messages leave at the end of the turn ([`Transport::end_turn`]).
+//! Those to members without a connection are lost.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,11 +17,11 @@ pub(crate) struct DriverNetwork(pub(crate) Arc<Transport>);
 
 impl Network for DriverNetwork {
     fn send(&self, to: MemberId, message: PeerMessage) {
-        self.0.send(to, message);
+        self.0.send_in_turn(to, None, message);
     }
 
     fn send_over(&self, to: MemberId, connection: u64, message: PeerMessage) {
-        self.0.send_over(to, connection, message);
+        self.0.send_in_turn(to, Some(connection), message);
     }
 
     fn knows(&self, member: MemberId) -> bool {

@@ -1,5 +1,4 @@
-//! Transports that call each other, without drivers: what reaches the core thread, and what does
-//! not.
+//! Transports that call each other, without drivers: what would reach the driver, and what not.
 
 #[path = "../../../tls/tests/support/certificates.rs"]
 mod certificates;
@@ -7,7 +6,6 @@ mod certificates;
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-use crossbeam_channel::{Receiver, unbounded};
 use synod_consensus::VersionRange;
 use synod_member::{Delivery, DonorRequest, Remedy, StateTransferEvent, View};
 use synod_tls::Credentials;
@@ -79,10 +77,10 @@ fn identity_of(member: MemberId) -> LocalIdentity {
     }
 }
 
-/// A transport, and what it tells the core thread.
+/// A transport, and what it tells the driver.
 struct Peer {
     transport: Arc<Transport>,
-    events: Receiver<Incoming>,
+    events: Arc<Events>,
     host: Arc<TestHost>,
 }
 
@@ -91,21 +89,21 @@ impl Peer {
         let identity = identity_of(member);
         let host = Arc::new(TestHost::default());
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let (events, received) = unbounded();
+        let events = Arc::new(Events::new());
         let transport = Transport::start(TransportStart {
             identity,
             address: listener.local_addr().unwrap().to_string(),
             listener,
             security: Security::new(tls, &*host).unwrap(),
             seeds: Vec::new(),
-            events,
+            events: events.clone(),
             inbound_budget: Arc::new(ByteBudget::new(1 << 20)),
             host: host.clone(),
             compression: CompressionChoice::Auto,
         });
         Peer {
             transport: transport.unwrap(),
-            events: received,
+            events,
             host,
         }
     }
@@ -140,6 +138,10 @@ impl Peer {
         }
     }
 
+    fn has_no_event(&self) -> bool {
+        self.events.recv_timeout(Duration::ZERO).is_none()
+    }
+
     fn wait_link_up(&self) {
         self.wait(|event| matches!(event, Event::LinkUp { .. }).then_some(()));
     }
@@ -161,7 +163,7 @@ impl Peer {
             assert!(Instant::now() < deadline, "no message arrives");
             self.transport.send(member, PeerMessage::LeaveReply);
             let incoming = other.events.recv_timeout(Duration::from_millis(20));
-            if let Ok(Event::Peer { certificate, .. }) = incoming.map(|incoming| incoming.event) {
+            if let Some(Event::Peer { certificate, .. }) = incoming.map(|incoming| incoming.event) {
                 return certificate;
             }
         }
@@ -191,12 +193,7 @@ fn member_in_anothers_name_is_refused_by_the_certificate_that_it_shows() {
     // Nor is it called in that name.
     home.calls(&thief);
     home.wait_line("cannot call");
-    let events: Vec<Event> = home
-        .events
-        .try_iter()
-        .map(|incoming| incoming.event)
-        .collect();
-    assert!(events.is_empty(), "nothing reaches the core thread");
+    assert!(home.has_no_event(), "nothing reaches the driver");
 }
 
 #[test]
@@ -248,7 +245,7 @@ fn word_of_a_stranger_that_is_called_back_is_no_members_word() {
     drop(stream);
     // The driver orders the link: now it counts.
     assert!(
-        home.events.is_empty(),
+        home.has_no_event(),
         "no report of a duplicate, no member found"
     );
     home.transport.connect(OTHER, &other.transport.address);

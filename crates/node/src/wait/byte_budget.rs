@@ -1,9 +1,9 @@
 //! A bound in bytes on what is under way between threads.
 //!
-//! There are three: one on received messages that the core thread has not handled yet, one on this
-//! member's own actions that have no proposal result yet, and one on the chunks of its large ones.
-//! A thread that wants to add bytes waits for room, so a slow consumer slows its producers down
-//! instead of filling the memory.
+//! There are three: one on received messages that are not handled yet, one on this member's own
+//! actions that have no proposal result yet, and one on the chunks of its large ones. A thread that
+//! wants to add bytes waits for room, so a slow consumer slows its producers down instead of filling
+//! the memory.
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
@@ -21,6 +21,8 @@ pub(crate) struct ByteBudget {
 #[derive(Debug)]
 struct BudgetState {
     used: usize,
+    /// How many have taken bytes and not given them back.
+    takers: usize,
     closed: bool,
 }
 
@@ -31,6 +33,7 @@ impl ByteBudget {
             total,
             state: Mutex::new(BudgetState {
                 used: 0,
+                takers: 0,
                 closed: false,
             }),
             freed: Condvar::new(),
@@ -59,7 +62,7 @@ impl ByteBudget {
                 .wait(state)
                 .unwrap_or_else(PoisonError::into_inner);
         }
-        state.used += bytes;
+        state.take(bytes);
         !state.closed
     }
 
@@ -70,10 +73,27 @@ impl ByteBudget {
         self.freed.notify_all();
     }
 
+    /// As [`ByteBudget::take`], but without a wait: false also if there is no room now.
+    pub(crate) fn take_now(&self, bytes: usize) -> bool {
+        let mut state = lock(&self.state);
+        let fits = state.used == 0 || state.used + bytes <= self.total;
+        let takes = fits && !state.closed;
+        if takes {
+            state.take(bytes);
+        }
+        takes
+    }
+
+    /// How many have taken bytes and not given them back.
+    pub(crate) fn takers(&self) -> usize {
+        lock(&self.state).takers
+    }
+
     /// Gives bytes back.
     pub(crate) fn give_back(&self, bytes: usize) {
         let mut state = lock(&self.state);
         state.used = state.used.saturating_sub(bytes);
+        state.takers = state.takers.saturating_sub(1);
         drop(state);
         self.freed.notify_all();
     }
@@ -82,6 +102,13 @@ impl ByteBudget {
     pub(crate) fn close(&self) {
         lock(&self.state).closed = true;
         self.freed.notify_all();
+    }
+}
+
+impl BudgetState {
+    fn take(&mut self, bytes: usize) {
+        self.used += bytes;
+        self.takers += 1;
     }
 }
 
@@ -155,13 +182,26 @@ mod tests {
     }
 
     #[test]
+    fn taker_that_does_not_wait_takes_what_is_free() {
+        let budget = ByteBudget::new(10);
+        assert!(budget.take_now(100), "a single large item passes");
+        assert!(!budget.take_now(1));
+        budget.give_back(95);
+        assert!(budget.take_now(5));
+        assert_eq!(used(&budget), 10);
+        budget.close();
+        budget.give_back(10);
+        assert!(!budget.take_now(1));
+    }
+
+    #[test]
     fn share_is_given_back_when_it_is_dropped() {
         let budget = Arc::new(ByteBudget::new(10));
         assert!(budget.take(8));
         let share = BudgetShare::of(budget.clone(), 8);
-        assert_eq!(used(&budget), 8);
+        assert_eq!((used(&budget), budget.takers()), (8, 1));
         drop(share);
-        assert_eq!(used(&budget), 0);
+        assert_eq!((used(&budget), budget.takers()), (0, 0));
     }
 
     #[test]

@@ -46,6 +46,7 @@ impl Connection {
             }
         };
         let submitted = Instant::now();
+        // No lock is held: this thread may do the node's work now.
         node.hand_over(&action, &pending, || Seqno(self.sequencer.left()));
         let handed_over = Instant::now();
         // Its keys are not needed any more; they may be many.

@@ -1,0 +1,308 @@
+//! Who drives: whichever thread brings an event runs the driver, one at a time.
+//!
+//! A thread with an event puts it into the queue here. If nobody drives at that moment, the thread
+//! takes the driver, handles what is queued, and lets what follows happen at once: the next message
+//! is sent, the next write is ordered, without a hop to another thread. If somebody drives, that
+//! one takes the event before it lets go. (The field calls this flat combining.)
+//!
+//! ```text
+//! send     queue, and wake the core thread if nobody drives
+//! drive    queue, and drive if nobody does, for a few turns at most
+//! ```
+//!
+//! The core thread drives when a time comes at which something is due, when a sender must not
+//! drive, and when a driving thread has done its share and events are left.
+//!
+//! Invariants, all under the one lock of [`State`]:
+//!
+//! - While the queue holds an event, somebody drives, or the core thread is awake, or a thread owes
+//!   a [`Driving::drive_queued`].
+//! - Nobody lets go while the queue holds an event, except to the core thread.
+//! - The core thread sleeps no longer than until the next turn is due.
+//!
+//! A driver that panics is never used again, whichever thread drove: the panic continues in the
+//! core thread, which the node cannot run without.
+
+use std::any::Any;
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use synod_consensus::Time;
+use synod_member::lock;
+
+/// Events taken in one turn before effects are performed.
+const EVENTS_PER_TURN: usize = 512;
+
+/// How many turns the core thread drives at a time: as many as there are events for.
+const CORE_TURNS: usize = usize::MAX;
+
+/// How long the core thread sleeps while another one drives, at most: until that one lets go.
+const WHILE_DRIVEN: Duration = Duration::from_secs(3600);
+
+/// What is driven: the member's driver, or that of a test.
+pub(crate) trait Machine<E>: Send {
+    /// Begins, before anything else. On the core thread.
+    fn begin(&mut self);
+    /// Takes note of an event.
+    fn handle(&mut self, event: E);
+    /// Does what is due, and what the events led to. Waits for nothing.
+    fn turn(&mut self);
+    /// When the next turn is due at the latest, by its own clock.
+    fn due(&self) -> Time;
+    /// Whether it has stopped for good.
+    fn is_stopped(&self) -> bool;
+    /// Ends it, once it has stopped. On the core thread.
+    fn end(&mut self);
+}
+
+/// A machine, its queue of events, and who drives it.
+pub(crate) struct Driving<E> {
+    state: Mutex<State<E>>,
+    /// Wakes the core thread.
+    core: Condvar,
+    /// Locked by the thread that drives; none before the core thread has begun and after it ended.
+    machine: Mutex<Option<Box<dyn Machine<E>>>>,
+}
+
+struct State<E> {
+    events: VecDeque<E>,
+    /// A thread drives. At first nobody may: the core thread begins.
+    is_driven: bool,
+    /// The machine has stopped, or failed: events are dropped.
+    is_over: bool,
+    /// Why the machine failed, until the core thread has noticed.
+    panic: Option<Box<dyn Any + Send>>,
+    /// When the next turn is due, while nobody drives. By the machine's clock: the same time twice
+    /// is no reason to wake the core thread.
+    due: Time,
+    /// The core thread sleeps, until this time at most.
+    asleep_until: Option<Time>,
+}
+
+impl<E> Driving<E> {
+    /// A queue without a machine yet.
+    pub(crate) fn new() -> Driving<E> {
+        Driving {
+            state: Mutex::new(State {
+                events: VecDeque::new(),
+                is_driven: true,
+                is_over: false,
+                panic: None,
+                due: Time(0),
+                asleep_until: None,
+            }),
+            core: Condvar::new(),
+            machine: Mutex::new(None),
+        }
+    }
+
+    /// Queues an event; the core thread is woken for it if nobody drives. For threads that hold a
+    /// lock, or have no time. The event is dropped if the machine has stopped.
+    pub(crate) fn send(&self, event: E) {
+        let state = self.queued(event);
+        if let Some(mut state) = state.filter(|state| !state.is_driven) {
+            self.wake_core(&mut state);
+        }
+    }
+
+    /// Queues an event, for a [`Driving::drive_queued`] that the caller owes.
+    pub(crate) fn queue(&self, event: E) {
+        drop(self.queued(event));
+    }
+
+    /// Queues an event, and drives if nobody does. The caller must hold no lock that the host or
+    /// the machine's surroundings take.
+    pub(crate) fn drive(&self, event: E, turns_max: usize) {
+        if let Some(state) = self.queued(event) {
+            self.drive_from(state, turns_max);
+        }
+    }
+
+    /// Drives if nobody does and events are queued.
+    pub(crate) fn drive_queued(&self, turns_max: usize) {
+        let state = lock(&self.state);
+        if !state.events.is_empty() {
+            self.drive_from(state, turns_max);
+        }
+    }
+
+    /// Runs the core thread: has the machine driven until it has stopped, and ends it. `until` says
+    /// how long it is until a time by the machine's clock.
+    ///
+    /// # Panics
+    /// As the machine did, on whichever thread.
+    pub(crate) fn run_core(
+        &self,
+        mut machine: Box<dyn Machine<E>>,
+        until: impl Fn(Time) -> Duration,
+    ) {
+        let _closing = Closing(self);
+        machine.begin();
+        *lock(&self.machine) = Some(machine);
+        self.turns(CORE_TURNS);
+        let mut state = lock(&self.state);
+        loop {
+            if state.is_driven {
+                // Whoever drives wakes this thread if there is reason.
+                state = self.sleep(state, WHILE_DRIVEN, Time(u64::MAX));
+            } else if let Some(panic) = state.panic.take() {
+                drop(state);
+                resume_unwind(panic);
+            } else if state.is_over {
+                drop(state);
+                if let Some(mut machine) = lock(&self.machine).take() {
+                    machine.end();
+                }
+                return;
+            } else {
+                let (due, left) = (state.due, until(state.due));
+                if state.events.is_empty() && !left.is_zero() {
+                    state = self.sleep(state, left, due);
+                } else {
+                    state.is_driven = true;
+                    drop(state);
+                    self.turns(CORE_TURNS);
+                    state = lock(&self.state);
+                }
+            }
+        }
+    }
+
+    /// Drops what is queued, and what comes from now on.
+    fn close(&self) {
+        let mut state = lock(&self.state);
+        state.is_over = true;
+        let events = std::mem::take(&mut state.events);
+        drop(state);
+        drop(events);
+        let machine = lock(&self.machine).take();
+        drop(machine);
+    }
+
+    /// The state with the event in the queue; none if the event was dropped.
+    fn queued(&self, event: E) -> Option<MutexGuard<'_, State<E>>> {
+        let mut state = lock(&self.state);
+        if state.is_over {
+            // What is dropped with the event may take locks of its own.
+            drop(state);
+            drop(event);
+            return None;
+        }
+        state.events.push_back(event);
+        Some(state)
+    }
+
+    fn drive_from(&self, mut state: MutexGuard<'_, State<E>>, turns_max: usize) {
+        if !state.is_driven && !state.is_over {
+            state.is_driven = true;
+            drop(state);
+            self.turns(turns_max);
+        }
+    }
+
+    /// Drives, having taken the right to. Lets go when nothing is queued, or to the core thread
+    /// after so many turns.
+    fn turns(&self, turns_max: usize) {
+        let mut guard = lock(&self.machine);
+        let Some(machine) = guard.as_mut() else {
+            return;
+        };
+        let mut left = turns_max;
+        loop {
+            let events = lock(&self.state).take_events();
+            let turn = AssertUnwindSafe(|| {
+                for event in events {
+                    machine.handle(event);
+                }
+                machine.turn();
+                (machine.due(), machine.is_stopped())
+            });
+            left -= 1;
+            let ended = match catch_unwind(turn) {
+                Ok((due, is_stopped)) => {
+                    let mut state = lock(&self.state);
+                    state.due = due;
+                    state.is_over |= is_stopped;
+                    state
+                }
+                Err(panic) => {
+                    let mut state = lock(&self.state);
+                    state.panic = Some(panic);
+                    state.is_over = true;
+                    state
+                }
+            };
+            if ended.events.is_empty() || ended.is_over || left == 0 {
+                drop(guard);
+                return self.let_go(ended);
+            }
+        }
+    }
+
+    fn let_go(&self, mut state: MutexGuard<'_, State<E>>) {
+        state.is_driven = false;
+        let is_early = state.asleep_until.is_some_and(|at| state.due < at);
+        if is_early || state.is_over || !state.events.is_empty() {
+            self.wake_core(&mut state);
+        }
+    }
+
+    /// Wakes the core thread if it sleeps.
+    fn wake_core(&self, state: &mut State<E>) {
+        if state.asleep_until.take().is_some() {
+            self.core.notify_one();
+        }
+    }
+
+    /// The core thread sleeps until it is woken, or for this time, which ends at `until`.
+    fn sleep<'a>(
+        &self,
+        mut state: MutexGuard<'a, State<E>>,
+        limit: Duration,
+        until: Time,
+    ) -> MutexGuard<'a, State<E>> {
+        state.asleep_until = Some(until);
+        let waited = self.core.wait_timeout(state, limit);
+        let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        state.asleep_until = None;
+        state
+    }
+
+    /// The next event that nobody has taken, for tests without a machine.
+    #[cfg(test)]
+    pub(crate) fn recv_timeout(&self, limit: Duration) -> Option<E> {
+        let deadline = std::time::Instant::now() + limit;
+        loop {
+            let event = lock(&self.state).events.pop_front();
+            if event.is_some() || std::time::Instant::now() >= deadline {
+                return event;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+impl<E> State<E> {
+    fn take_events(&mut self) -> VecDeque<E> {
+        if self.events.len() <= EVENTS_PER_TURN {
+            std::mem::take(&mut self.events)
+        } else {
+            self.events.drain(..EVENTS_PER_TURN).collect()
+        }
+    }
+}
+
+/// Drops what is queued when the core thread ends, however it does.
+struct Closing<'a, E>(&'a Driving<E>);
+
+impl<E> Drop for Closing<'_, E> {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}
+
+#[cfg(test)]
+#[path = "driving_storm.rs"]
+mod storm;
