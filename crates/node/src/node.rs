@@ -100,6 +100,8 @@ impl Node {
     /// As [`Node::submit`], with another policy of waiting for the result.
     pub fn submit_with(&self, action: &Action, policy: WaitPolicy) -> Arc<Pending> {
         let pending = self.pending(policy);
+        // The position is known from the start: held while the pieces before the last one wait.
+        let _held = self.shared.hold_snapshot(Seqno(action.last_seen));
         self.hand_over(action, &pending, || Seqno(action.last_seen));
         pending
     }
