@@ -115,6 +115,11 @@ impl LogReader {
         Ok(wanted.entries)
     }
 
+    /// Whether this entry and all later ones are read without the disk.
+    pub fn is_in_memory(&self, index: LogIndex) -> bool {
+        self.shared.state().cache.get(index).is_some()
+    }
+
     /// Header of an entry.
     ///
     /// # Errors

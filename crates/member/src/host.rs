@@ -110,7 +110,8 @@ pub enum Remedy {
 /// The program that a member runs in.
 ///
 /// The node calls [`Host::deliver`] and [`Host::deliver_decision`] from a thread of their own,
-/// where they may wait. It calls [`Host::allows`] from connection threads. It may call every other
+/// where they may wait, and the former also from a thread that drives, if [`Host::takes_now`] says
+/// that it will not. It calls [`Host::allows`] from connection threads. It may call every other
 /// method from any thread that drives, among them the host's own that submits an action: they must
 /// return at once, and take no lock that is held during a submission.
 pub trait Host: Send + Sync {
@@ -122,6 +123,11 @@ pub trait Host: Send + Sync {
     fn log(&self, level: Level, text: &str);
     /// Takes the next delivery. Waits for room; returns `Break` once the host has stopped.
     fn deliver(&self, delivery: Delivery) -> ControlFlow<()>;
+    /// Whether the next [`Host::deliver`] returns at once: there is room, and the host has not
+    /// stopped. Asked by the thread that delivers next.
+    fn takes_now(&self) -> bool {
+        false
+    }
     /// This session is in a committed view for the first time since it started.
     fn joined(&self, view: &View);
     /// This member became primary (it hears a leader with a quorum), or is no longer primary.

@@ -18,7 +18,7 @@
 //! |---|---|---|
 //! | `synod-core` | drives when a time comes, and when nobody else does | timers, events |
 //! | `synod-log` | writes the log, one sync for all jobs that gathered; drives | jobs |
-//! | `synod-deliver` | hands committed entries to the host, in order | commits, and the host |
+//! | `synod-deliver` | hands to the host, in order, what a driving thread leaves | the host, the disk |
 //! | `synod-catchup` | reads old entries for lagging members | requests of the driver |
 //! | `synod-accept` | starts a `synod-in` for each connection | the listening socket |
 //! | `synod-in` | receives from one connection; drives | its socket, and room in bytes |

@@ -20,10 +20,10 @@ use synod_wire::{DataState, StateOffer, StateRequest, StateResult};
 
 use crate::config::{NodeConfig, NodeError};
 use crate::threads::core::Events;
-use crate::threads::delivery::{deliver, skip_deliveries};
+use crate::threads::delivery::Delivery;
 use crate::threads::spawn_vital;
 use crate::transport::{CompressionStatus, Transport};
-use crate::wait::{BudgetShare, ByteBudget, EventCount, Pending};
+use crate::wait::{BudgetShare, ByteBudget, Pending};
 
 /// A client's thread drives while no more actions of this member than this are without a result.
 const DRIVING_CLIENTS_MAX: usize = 2;
@@ -37,8 +37,8 @@ pub struct Node {
     /// To the driver.
     pub(crate) events: Arc<Events>,
     pub(crate) shared: Arc<Shared>,
-    /// Notified when the commit index or the written log has moved.
-    pub(crate) log_moved: Arc<EventCount>,
+    /// Hands what is committed to the host.
+    pub(crate) delivery: Arc<Delivery>,
     pub(crate) reader: LogReader,
     pub(crate) host: Arc<dyn Host>,
     pub(crate) transport: Arc<Transport>,
@@ -62,13 +62,13 @@ impl Node {
         name: &'static str,
         body: impl FnOnce() + Send + 'static,
     ) -> Result<(), NodeError> {
-        let (host, log_moved) = (self.host.clone(), self.log_moved.clone());
+        let (host, delivery) = (self.host.clone(), self.delivery.clone());
         let events = self.events.clone();
         let budgets = [self.pending_budget.clone(), self.chunk_budget.clone()];
         let on_panic = move |why: String| {
             host.log(Level::Error, &why);
             host.failed(&why, Remedy::Restart);
-            log_moved.stop();
+            delivery.stop();
             budgets.iter().for_each(|budget| budget.close());
             // Ends the core thread, if it is not the one that panicked.
             events.send(Event::Stop.into());
@@ -205,24 +205,24 @@ impl Node {
     /// If the thread cannot be started.
     pub fn deliver_after(&self, after: Seqno) -> Result<(), NodeError> {
         let (reader, shared) = (self.reader.clone(), self.shared.clone());
-        let (host, log_moved) = (self.host.clone(), self.log_moved.clone());
+        let (host, delivery) = (self.host.clone(), self.delivery.clone());
         let deliverer = Deliverer::new(reader, shared, host.clone(), self.me, after);
         let events = self.events.clone();
         self.run("synod-deliver", move || {
-            deliver(deliverer, &log_moved, &host, &events);
+            delivery.run(deliverer, &host, &events);
         })
     }
 
     /// For a member without a database: states that it is joined, and delivers nothing.
     pub(crate) fn skip_deliveries(&self) -> Result<(), NodeError> {
         self.send_event(Event::DataState(DataState::Joined));
-        let (shared, log_moved, events) = (
+        let (shared, delivery, events) = (
             self.shared.clone(),
-            self.log_moved.clone(),
+            self.delivery.clone(),
             self.events.clone(),
         );
         self.run("synod-deliver", move || {
-            skip_deliveries(&shared, &log_moved, &events);
+            delivery.skip(&shared, &events);
         })
     }
 
@@ -248,7 +248,8 @@ impl Node {
         up_to: Seqno,
     ) -> Result<BTreeSet<(MemberId, SessionId)>, NodeError> {
         let mut committed_at = None;
-        while let Some(seen) = self.log_moved.count() {
+        let log_moved = self.delivery.log_moved();
+        while let Some(seen) = log_moved.count() {
             let (index, seqno) = self.shared.committed();
             if committed_at.is_none() && seqno >= up_to {
                 committed_at = Some(index);
@@ -256,7 +257,7 @@ impl Node {
             if committed_at.is_some_and(|index| self.shared.readable() >= index) {
                 return Ok(sessions_between(&self.reader, after, up_to)?);
             }
-            self.log_moved.wait_beyond(seen);
+            log_moved.wait_beyond(seen);
         }
         Ok(BTreeSet::new())
     }
@@ -397,7 +398,7 @@ impl Node {
     /// [`ProposalResult::Unknown`](crate::ProposalResult::Unknown).
     pub fn stop(&self) {
         self.send_event(Event::Stop);
-        self.log_moved.stop();
+        self.delivery.stop();
         self.pending_budget.close();
         self.chunk_budget.close();
         self.transport.stop();

@@ -26,9 +26,10 @@ use crate::entropy;
 use crate::node::Node;
 use crate::threads::catch_up::CatchUpThread;
 use crate::threads::core::{CoreThread, DiskQueues, Events};
+use crate::threads::delivery::Delivery;
 use crate::threads::log::LogThread;
 use crate::transport::{DriverNetwork, Security, Transport, TransportStart};
-use crate::wait::{ByteBudget, EventCount};
+use crate::wait::ByteBudget;
 
 /// Bound on the bytes of received messages that are not handled yet, all members together.
 const INBOUND_BYTES_MAX: usize = 64 << 20;
@@ -85,14 +86,14 @@ impl Node {
     ) -> Node {
         let me = member.start.me();
         let reader = member.opened.reader.clone();
-        let log_moved = Arc::new(EventCount::default());
-        let moved = log_moved.clone();
+        let delivery = Arc::new(Delivery::default());
+        let moving = delivery.clone();
         let (written, applied) = (reader.last_index(), config.database.seqno);
         Node {
             me,
             events: queues.events.clone(),
-            shared: Arc::new(Shared::new(written, applied, move || moved.notify())),
-            log_moved,
+            shared: Arc::new(Shared::new(written, applied, move || moving.moved())),
+            delivery,
             reader,
             host,
             transport,
@@ -137,7 +138,7 @@ impl Node {
             clock,
             transport: self.transport.clone(),
             events: queues.events,
-            log_moved: self.log_moved.clone(),
+            delivery: self.delivery.clone(),
             pending_budget: queues.pending_budget,
             chunk_budget: queues.chunk_budget,
             inbound_budget: queues.inbound_budget,

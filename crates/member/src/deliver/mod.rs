@@ -1,7 +1,8 @@
 //! Delivery: committed entries are read from the log and handed to the host, in order.
 //!
 //! A node calls [`Deliverer::step`] on a thread of its own, with its own way to the disk, so that a
-//! member that lags far never slows the commit path. Delivery keeps its place in three phases:
+//! member that lags far never slows the commit path. What takes no time may be handed over by the
+//! thread that drives ([`Deliverer::step_now`]). Delivery keeps its place in three phases:
 //!
 //! ```text
 //! Copied(after)          waits until the group has committed `after`: a full copy may be ahead
@@ -37,6 +38,8 @@ use crate::shared::Shared;
 
 /// Bytes read from the log at a time.
 const READ_BYTES: usize = 1 << 20;
+/// Entries that [`Deliverer::step_now`] hands over at a time, at most.
+const NOW_MAX: u64 = 64;
 
 /// Why delivery cannot continue.
 #[derive(Debug, thiserror::Error)]
@@ -181,25 +184,82 @@ impl Deliverer {
             read => read?,
         };
         for entry in entries {
-            let header = &entry.header;
-            assert_eq!(header.index, next, "the log is read without gaps");
-            let is_new = header.seqno > last;
-            if is_new && (header.seqno != last.next() || !header.kind.is_ordered()) {
-                let (expected, found) = (last.next(), header.seqno);
-                return Err(DeliverError::Gap { expected, found });
-            }
-            if (is_new || !header.kind.is_ordered()) && self.deliver(&entry)?.is_break() {
+            if self.hand_over(&entry, next, last)?.is_break() {
                 return Ok(Delivered::Stopped);
             }
-            last = last.max(header.seqno);
-            let delivered = self.delivered_up_to(next);
-            self.shared
-                .delivered
-                .store(delivered.0, atomic::Ordering::Release);
+            last = last.max(entry.header.seqno);
             next = next.next();
-            self.position = Position::At(next, last);
         }
         Ok(Delivered::Some)
+    }
+
+    /// Hands over what can be read, unless that takes time: a wait of the host, a read from the
+    /// disk, many entries. Returns whether nothing is left for [`Deliverer::step`], which also
+    /// finds the reason if something is wrong.
+    pub fn step_now(&mut self) -> bool {
+        let Position::At(mut next, mut last) = self.position else {
+            return false;
+        };
+        let readable = self.shared.readable();
+        if readable < next {
+            return true;
+        }
+        if readable.0 - next.0 >= NOW_MAX || !self.reader.is_in_memory(next) {
+            return false;
+        }
+        let Ok(entries) = self.reader.read(next, readable, READ_BYTES) else {
+            return false;
+        };
+        for entry in &entries {
+            if !self.is_quick(entry) || !self.host.takes_now() {
+                return false;
+            }
+            if !matches!(
+                self.hand_over(entry, next, last),
+                Ok(ControlFlow::Continue(()))
+            ) {
+                return false;
+            }
+            last = last.max(entry.header.seqno);
+            next = next.next();
+        }
+        next > readable
+    }
+
+    /// Whether an entry needs neither other entries nor a host that waits.
+    fn is_quick(&self, entry: &Entry) -> bool {
+        match entry.header.kind {
+            EntryKind::NoOp | EntryKind::Config | EntryKind::View => true,
+            EntryKind::Chunk | EntryKind::Discard | EntryKind::Decision => false,
+            EntryKind::Action => {
+                ActionPiece::decode(entry.payload.clone()).is_ok_and(|piece| piece.action_no == 0)
+            }
+        }
+    }
+
+    /// Hands over the entry at `next`; the last action before it was `last`.
+    fn hand_over(
+        &mut self,
+        entry: &Entry,
+        next: LogIndex,
+        last: Seqno,
+    ) -> Result<ControlFlow<()>, DeliverError> {
+        let header = &entry.header;
+        assert_eq!(header.index, next, "the log is read without gaps");
+        let is_new = header.seqno > last;
+        if is_new && (header.seqno != last.next() || !header.kind.is_ordered()) {
+            let (expected, found) = (last.next(), header.seqno);
+            return Err(DeliverError::Gap { expected, found });
+        }
+        if (is_new || !header.kind.is_ordered()) && self.deliver(entry)?.is_break() {
+            return Ok(ControlFlow::Break(()));
+        }
+        let delivered = self.delivered_up_to(next);
+        self.shared
+            .delivered
+            .store(delivered.0, atomic::Ordering::Release);
+        self.position = Position::At(next.next(), last.max(header.seqno));
+        Ok(ControlFlow::Continue(()))
     }
 
     /// The next index and the last action, once they are known.

@@ -4,6 +4,7 @@ use super::*;
 use crate::host::{DonorRequest, Level, Remedy, StateTransferEvent};
 use crate::payload::action::{Action, Piece, split_into_chunks};
 use std::sync::Mutex;
+use std::sync::atomic::AtomicBool;
 use synod_certify::{Class, KeySet, KeyType};
 use synod_consensus::{ConfigAt, EntryHeader, GroupId, LogBase, Origin, SessionId, Term};
 use synod_log::{Log, LogOptions, LogWriter, MemoryFiles};
@@ -13,6 +14,8 @@ use synod_log::{Log, LogOptions, LogWriter, MemoryFiles};
 pub(crate) struct Sink {
     wanted: usize,
     taken: Mutex<Vec<Delivery>>,
+    /// It would have to wait.
+    is_full: AtomicBool,
     entries_skipped: Mutex<usize>,
 }
 
@@ -35,6 +38,9 @@ impl Host for Sink {
         } else {
             ControlFlow::Break(())
         }
+    }
+    fn takes_now(&self) -> bool {
+        !self.is_full.load(atomic::Ordering::SeqCst)
     }
     fn entries_skipped(&self) {
         *self.entries_skipped.lock().unwrap() += 1;
@@ -219,6 +225,56 @@ fn everything_is_delivered_once_and_in_order() {
     assert_eq!(seqnos(&log.deliver(0, 4).unwrap()), [1, 2, 3, 4]);
     assert_eq!(seqnos(&log.deliver(2, 2).unwrap()), [3, 4]);
     assert_eq!(seqnos(&log.deliver(-1, 4).unwrap()), [1, 2, 3, 4]);
+}
+
+#[test]
+fn what_takes_no_time_is_handed_over_at_once_and_the_rest_in_its_place() {
+    let mut log = Fixture::new(LogBase::default());
+    log.small();
+    let host = Sink::endless();
+    let (mut deliverer, shared) = log.deliverer(&host, 0);
+    let seen = || seqnos(&host.taken.lock().unwrap());
+    let commit = |log: &Fixture| {
+        shared.publish_commit(LogIndex(log.index), Seqno(log.seqno));
+        let era = shared.log_truncated(LogIndex(log.index + 1));
+        shared.log_written(era, LogIndex(log.index));
+    };
+    commit(&log);
+    assert!(!deliverer.step_now(), "it has not found its place yet");
+    log.deliver_on(&mut deliverer, &shared).unwrap();
+    assert!(deliverer.step_now(), "nothing is left");
+    log.small();
+    assert!(deliverer.step_now(), "nothing is committed");
+    commit(&log);
+    log.append(EntryKind::NoOp, Bytes::new());
+    log.small();
+    commit(&log);
+    assert!(deliverer.step_now());
+    assert_eq!(seen(), [1, 2, 3]);
+    log.small();
+    commit(&log);
+    host.is_full.store(true, atomic::Ordering::SeqCst);
+    assert!(!deliverer.step_now());
+    host.is_full.store(false, atomic::Ordering::SeqCst);
+    // A large action is for the thread: its chunks may be on the disk.
+    for piece in split_into_chunks(&action(20_000), 0, 1000, 3) {
+        match piece {
+            Piece::Chunk(payload) => log.append(EntryKind::Chunk, payload),
+            Piece::Last(payload) => log.append(EntryKind::Action, payload),
+        }
+    }
+    log.small();
+    commit(&log);
+    assert!(!deliverer.step_now());
+    assert_eq!(seen(), [1, 2, 3, 4]);
+    log.deliver_on(&mut deliverer, &shared).unwrap();
+    assert_eq!(seen(), [1, 2, 3, 4, 5, 6]);
+    assert!(deliverer.step_now());
+    (0..100).for_each(|_| log.small());
+    commit(&log);
+    assert!(!deliverer.step_now(), "so many are for the thread");
+    log.deliver_on(&mut deliverer, &shared).unwrap();
+    assert_eq!(seen(), (1..=106).collect::<Vec<_>>());
 }
 
 #[test]

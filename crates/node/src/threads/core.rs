@@ -1,7 +1,7 @@
 //! The core thread, and the driver as threads drive it: all protocol state.
 //!
-//! One turn hands the driver the events that are queued, lets it perform what they led to, and
-//! sends the messages that came of it. Which thread does so: see [`Driving`].
+//! One turn hands the driver the events that are queued, lets it perform what they led to, sends
+//! the messages that came of it, and delivers what they have committed. Which thread does so: see [`Driving`].
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,10 +10,11 @@ use crossbeam_channel::Sender;
 use synod_consensus::Time;
 use synod_member::{CatchUp, Disk, Driver, Event, Job};
 
+use super::delivery::Delivery;
 use super::driving::{Driving, Machine};
 use crate::clock::{Clock, StandstillWatch};
 use crate::transport::Transport;
-use crate::wait::{BudgetShare, ByteBudget, EventCount};
+use crate::wait::{BudgetShare, ByteBudget};
 
 /// How long messages wait for the others of their turn, if the turn takes long.
 const HOLD_BACK_MAX: Duration = Duration::from_millis(1);
@@ -48,6 +49,7 @@ struct DriverMachine {
     clock: Clock,
     standstill: StandstillWatch,
     transport: Arc<Transport>,
+    delivery: Arc<Delivery>,
     /// When the present turn took its first event.
     turn_began: Option<Time>,
 }
@@ -61,7 +63,7 @@ impl Machine<Incoming> for DriverMachine {
     fn handle(&mut self, incoming: Incoming) {
         let Incoming { event, share } = incoming;
         let now = self.look_at_the_clocks();
-        self.driver.handle(now, event);
+        self.delivery.in_turn(|| self.driver.handle(now, event));
         drop(share);
         let began = *self.turn_began.get_or_insert(now);
         if self.clock.now().since(began) > HOLD_BACK_MAX {
@@ -71,8 +73,9 @@ impl Machine<Incoming> for DriverMachine {
 
     fn turn(&mut self) {
         let now = self.look_at_the_clocks();
-        self.driver.turn(now);
+        self.delivery.in_turn(|| self.driver.turn(now));
         self.send_messages();
+        self.delivery.end_turn();
     }
 
     fn due(&self) -> Time {
@@ -112,8 +115,8 @@ pub(crate) struct CoreThread {
     pub(crate) transport: Arc<Transport>,
     /// Everything that happens to this member.
     pub(crate) events: Arc<Events>,
-    /// Stopped with this thread, which ends delivery.
-    pub(crate) log_moved: Arc<EventCount>,
+    /// Stopped with this thread.
+    pub(crate) delivery: Arc<Delivery>,
     /// Bytes of this member's actions that have no proposal result yet.
     pub(crate) pending_budget: Arc<ByteBudget>,
     /// The same for the chunks of large actions.
@@ -131,10 +134,11 @@ impl CoreThread {
             clock,
             standstill: StandstillWatch::new(),
             transport: self.transport,
+            delivery: self.delivery.clone(),
             turn_began: None,
         });
         self.events.run_core(machine, |at| clock.until(at));
-        self.log_moved.stop();
+        self.delivery.stop();
         // No bytes are given back from now on.
         self.pending_budget.close();
         self.chunk_budget.close();

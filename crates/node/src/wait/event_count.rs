@@ -1,7 +1,7 @@
 //! An event count: threads wait until something has happened that they have not seen.
 //!
-//! The driver notifies it when the commit index or the written log has moved; the delivery thread
-//! waits on it. A waiter reads the count first, then looks at the state, then waits beyond the
+//! It is notified when the commit index or the written log has moved, which other threads wait for,
+//! and when the delivery thread has something to do. A waiter reads the count first, then looks at the state, then waits beyond the
 //! count that it read: a notification between the look and the wait is never missed.
 
 use std::sync::{Condvar, Mutex, PoisonError};
@@ -12,6 +12,8 @@ use synod_member::lock;
 struct State {
     /// How many notifications there were.
     count: u64,
+    /// Threads that wait.
+    waiting: usize,
     stopped: bool,
 }
 
@@ -25,8 +27,13 @@ pub(crate) struct EventCount {
 impl EventCount {
     /// Counts one more event and wakes all waiters.
     pub(crate) fn notify(&self) {
-        lock(&self.state).count += 1;
-        self.changed.notify_all();
+        let mut state = lock(&self.state);
+        state.count += 1;
+        let somebody_waits = state.waiting > 0;
+        drop(state);
+        if somebody_waits {
+            self.changed.notify_all();
+        }
     }
 
     /// Ends every wait, now and later.
@@ -43,10 +50,12 @@ impl EventCount {
 
     /// Waits until the count exceeds `seen`, or the event count is stopped.
     pub(crate) fn wait_beyond(&self, seen: u64) {
-        let waited = self.changed.wait_while(lock(&self.state), |state| {
-            !state.stopped && state.count <= seen
-        });
-        drop(waited.unwrap_or_else(PoisonError::into_inner));
+        let mut state = lock(&self.state);
+        state.waiting += 1;
+        let waited = self
+            .changed
+            .wait_while(state, |state| !state.stopped && state.count <= seen);
+        waited.unwrap_or_else(PoisonError::into_inner).waiting -= 1;
     }
 }
 

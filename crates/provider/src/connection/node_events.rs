@@ -64,6 +64,10 @@ impl Host for Connection {
         }
     }
 
+    fn takes_now(&self) -> bool {
+        self.sequencer.has_room()
+    }
+
     fn joined(&self, view: &GroupView) {
         self.update(|state| state.joined = Some(view.clone()));
     }

@@ -41,6 +41,13 @@ pub(crate) enum Work {
 pub(crate) struct NoApplier;
 
 impl Sequencer {
+    /// Whether the next [`Sequencer::push`] takes its item without a wait. For the thread that
+    /// delivers. Some room is left to what clients leave behind meanwhile ([`Sequencer::adopt`]).
+    pub(crate) fn has_room(&self) -> bool {
+        let state = self.lock();
+        state.is_open() && state.queue.bytes() <= self.low_mark()
+    }
+
     /// Takes what the node delivers. Waits for room; false once stopped.
     pub(crate) fn push(&self, item: Queued) -> bool {
         let mut state = self.lock();
