@@ -3,6 +3,8 @@
 //! The origin collects them while the transaction runs; the encoded set travels in the action. The
 //! encoding is frozen: members of different versions read it.
 
+use std::num::NonZeroUsize;
+
 use bytes::Bytes;
 use hashbrown::HashTable;
 
@@ -10,7 +12,9 @@ use crate::key::{Fingerprint, Key, KeyType, push_part};
 use crate::key_run::KeyRun;
 
 /// Bytes of the count in front of an encoded key set.
-const COUNT_BYTES: usize = 4;
+pub(crate) const COUNT_BYTES: usize = 4;
+/// Parts of a table's key: schema and table.
+const TABLE_PARTS: usize = 2;
 /// Bytes of one encoded key: fingerprint and type.
 pub(crate) const KEY_BYTES: usize = 17;
 
@@ -20,9 +24,20 @@ pub(crate) const KEY_BYTES: usize = 17;
 /// For a key of n parts every proper prefix is added as REFERENCE: the schema, the table, and
 /// (without any part) the server. So a statement that holds a table EXCLUSIVE conflicts with every
 /// row change in it, while row changes in one table do not conflict there.
+///
+/// A set with too many rows ([`KeySet::bound_rows`]) holds their tables EXCLUSIVE instead: it
+/// then conflicts with whatever changes those tables, and costs nothing more for each row.
 #[derive(Clone, Debug, Default)]
 pub struct KeySet {
     keys: Vec<Key>,
+    /// Positions in `keys` of servers, schemas and tables; empty after decoding.
+    above_rows: Vec<u32>,
+    /// Those of the tables of which a row was added.
+    tables: Vec<u32>,
+    /// Number of rows, of whatever key, from which on their tables are held; none: never.
+    rows_max: Option<NonZeroUsize>,
+    /// Whether the tables are held, and no rows.
+    is_coarse: bool,
     /// Positions in `keys` by fingerprint. Empty after decoding, until the next append.
     positions: HashTable<u32>,
     /// Number of calls of [`KeySet::append`].
@@ -39,19 +54,42 @@ impl KeySet {
         KeySet::default()
     }
 
+    /// From now on more than `rows_max` rows are replaced by their tables. Call it before the first
+    /// row.
+    pub fn bound_rows(&mut self, rows_max: NonZeroUsize) {
+        self.rows_max = Some(rows_max);
+    }
+
     /// Adds a key and its implicit prefixes. No parts: the server as a whole.
     pub fn append(&mut self, parts: &[&[u8]], kind: KeyType) {
         self.index_positions();
         self.appended += 1;
         let mut buffer = std::mem::take(&mut self.scratch);
         buffer.clear();
-        for part in parts {
-            self.insert(Fingerprint::of_prefixed(&buffer), KeyType::Reference);
+        for (above, part) in parts.iter().enumerate() {
+            let is_table_of_row = above == TABLE_PARTS;
+            let held = if is_table_of_row && self.is_coarse {
+                KeyType::Exclusive
+            } else {
+                KeyType::Reference
+            };
+            self.insert_above_rows(Fingerprint::of_prefixed(&buffer), held, is_table_of_row);
             push_part(&mut buffer, part);
             self.appended_bytes += part.len() as u64;
         }
-        self.insert(Fingerprint::of_prefixed(&buffer), kind);
+        let print = Fingerprint::of_prefixed(&buffer);
+        if parts.len() <= TABLE_PARTS {
+            self.insert_above_rows(print, kind, false);
+        } else if !self.is_coarse {
+            self.insert(print, kind);
+            self.hold_tables_if_too_many();
+        }
         self.scratch = buffer;
+    }
+
+    /// Whether the tables of rows are held, because the rows were too many.
+    pub fn is_coarse(&self) -> bool {
+        self.is_coarse
     }
 
     /// Number of different keys, implicit ones included.
@@ -138,7 +176,38 @@ impl KeySet {
         KeyRun::of_checked(Bytes::from(self.encode()).split_off(COUNT_BYTES))
     }
 
-    fn insert(&mut self, fingerprint: Fingerprint, kind: KeyType) {
+    /// Adds a server, a schema or a table.
+    fn insert_above_rows(&mut self, print: Fingerprint, kind: KeyType, is_table_of_row: bool) {
+        let (at, is_new) = self.insert(print, kind);
+        if is_new {
+            self.above_rows.push(at);
+        }
+        let is_known = self.tables.last() == Some(&at) || self.tables.contains(&at);
+        if is_table_of_row && self.rows_max.is_some() && !is_known {
+            self.tables.push(at);
+        }
+    }
+
+    /// Replaces the rows by their tables, if there are too many.
+    fn hold_tables_if_too_many(&mut self) {
+        let rows = self.keys.len() - self.above_rows.len();
+        if self.rows_max.is_none_or(|most| rows <= most.get()) {
+            return;
+        }
+        self.is_coarse = true;
+        for at in &self.tables {
+            self.keys[*at as usize].kind = KeyType::Exclusive;
+        }
+        let kept = self.above_rows.iter().map(|at| self.keys[*at as usize]);
+        self.keys = kept.collect();
+        self.above_rows = (0..self.keys.len() as u32).collect();
+        self.tables.clear();
+        self.positions = HashTable::new();
+        self.index_positions();
+    }
+
+    /// Adds a key. Returns its position, and whether it is new.
+    fn insert(&mut self, fingerprint: Fingerprint, kind: KeyType) -> (u32, bool) {
         let hash = fingerprint.table_hash();
         let keys = &mut self.keys;
         let found = self
@@ -147,12 +216,13 @@ impl KeySet {
         if let Some(&at) = found {
             let known = &mut keys[at as usize].kind;
             *known = kind.max(*known);
-            return;
+            return (at, false);
         }
         let at = keys.len() as u32;
         keys.push(Key { fingerprint, kind });
         self.positions
             .insert_unique(hash, at, |at| keys[*at as usize].fingerprint.table_hash());
+        (at, true)
     }
 
     /// Fills the table of positions, which decoding does not build.
@@ -234,7 +304,7 @@ pub(crate) fn key_at(records: &[u8], position: usize) -> Key {
     decode_key(position, &records[at..at + KEY_BYTES]).expect("these keys were checked")
 }
 
-fn decode_key(position: usize, bytes: &[u8]) -> Result<Key, DecodeKeysError> {
+pub(crate) fn decode_key(position: usize, bytes: &[u8]) -> Result<Key, DecodeKeysError> {
     let wrong = DecodeKeysError::WrongLength {
         count: 1,
         found: bytes.len(),

@@ -222,6 +222,41 @@ fn damaged_key_sets_are_refused_with_the_place() {
     assert_eq!(KeySet::decode(&twice).err(), Some(not_ascending));
 }
 
+#[test]
+fn too_many_rows_are_known_by_their_tables() {
+    let most = std::num::NonZeroUsize::new(3).unwrap();
+    let mut set = KeySet::new();
+    set.bound_rows(most);
+    let kind_of = |set: &KeySet, parts: &[&[u8]]| {
+        let print = Fingerprint::of(parts);
+        let found = set.iter().find(|key| key.fingerprint == print);
+        found.map(|key| key.kind)
+    };
+    for row in [b"1", b"2", b"3"] {
+        set.append(&[b"db", b"t", row], KeyType::Update);
+    }
+    set.append(&[b"db", b"other"], KeyType::Shared);
+    assert!(!set.is_coarse() && set.len() == 7, "{} keys", set.len());
+    set.append(&[b"db", b"t", b"4"], KeyType::Reference);
+    set.append(&[b"db", b"third", b"1"], KeyType::Update);
+    set.append(&[b"db", b"t", b"5"], KeyType::Update);
+    assert!(set.is_coarse());
+    assert_eq!(kind_of(&set, &[b"db", b"t"]), Some(KeyType::Exclusive));
+    assert_eq!(kind_of(&set, &[b"db", b"third"]), Some(KeyType::Exclusive));
+    assert_eq!(kind_of(&set, &[b"db", b"other"]), Some(KeyType::Shared));
+    assert_eq!(kind_of(&set, &[b"db"]), Some(KeyType::Reference));
+    assert_eq!(kind_of(&set, &[]), Some(KeyType::Reference));
+    assert_eq!((set.len(), set.appended()), (5, 7));
+    assert_eq!(KeySet::decode(&set.encode()).unwrap().len(), 5);
+    // It relates to every row of its tables, and to nothing else.
+    let mut c = certifier();
+    c.ingest(1, &request(A, 0, &set, WRITE));
+    let verdict = |keys: &KeySet| c.certify(2, &request(B, 0, keys, WRITE));
+    assert_eq!(verdict(&row("99")), Verdict::Conflict { with: 1 });
+    let elsewhere = keys(&[(&["db", "fourth", "1"], KeyType::Exclusive)]);
+    assert_eq!(verdict(&elsewhere), Verdict::Pass { depends_on: 0 });
+}
+
 /// Feeds `actions` actions of one fresh row each, committed and applied `lag` seqnos later.
 fn feed(c: &mut Certifier, actions: i64, lag: i64) {
     for seqno in c.last_seqno() + 1..=c.last_seqno() + actions {
