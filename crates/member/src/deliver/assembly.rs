@@ -19,11 +19,29 @@ use crate::payload::discard::{Discard, PartialActionId};
 /// Entries read at a time when searching backwards for chunks.
 const BACK_SCAN_ENTRIES: u64 = 512;
 
+/// A chunk of a partial action.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ChunkPlace {
+    index: LogIndex,
+    /// Bytes of data in it; zero if it has keys.
+    data_bytes: usize,
+}
+
+impl ChunkPlace {
+    fn of(index: LogIndex, chunk: &Chunk) -> ChunkPlace {
+        let data_bytes = match chunk.part {
+            Part::Keys => 0,
+            Part::Data => chunk.bytes.len(),
+        };
+        ChunkPlace { index, data_bytes }
+    }
+}
+
 /// Chunks of one partial action that delivery has passed.
 #[derive(Default)]
 struct PassedChunks {
-    /// Their indexes, ascending.
-    chunks: Vec<LogIndex>,
+    /// Ascending by index.
+    chunks: Vec<ChunkPlace>,
     /// Index of the chunk that begins the action; zero if delivery began after it.
     first_chunk: LogIndex,
 }
@@ -42,7 +60,7 @@ impl Assembly {
         if chunk.chunk_index == 0 {
             passed.first_chunk = header.index;
         }
-        passed.chunks.push(header.index);
+        passed.chunks.push(ChunkPlace::of(header.index, chunk));
     }
 
     /// Delivery passes a discard: the actions that it names will not be completed.
@@ -58,8 +76,8 @@ impl Assembly {
         }
     }
 
-    /// Delivery passes the last piece of an action: forgets and returns the indexes of its chunks.
-    pub(super) fn take(&mut self, id: &PartialActionId) -> Vec<LogIndex> {
+    /// Delivery passes the last piece of an action: forgets and returns its chunks.
+    pub(super) fn take(&mut self, id: &PartialActionId) -> Vec<ChunkPlace> {
         let passed = self.partial_actions.remove(id);
         passed.unwrap_or_default().chunks
     }
@@ -72,20 +90,18 @@ impl Assembly {
     /// The first chunk passed of any partial action.
     pub(super) fn oldest_chunk(&self) -> Option<LogIndex> {
         let passed = self.partial_actions.values();
-        passed
-            .filter_map(|passed| passed.chunks.first())
-            .min()
-            .copied()
+        let firsts = passed.filter_map(|passed| passed.chunks.first());
+        firsts.map(|chunk| chunk.index).min()
     }
 }
 
-/// The data of an action whose last piece is `last`: that of its chunks, then that of `piece`.
-/// `chunks` are the chunks that delivery has passed.
+/// The data of an action whose last piece is `last`: that of its chunks, then that of `piece`. It
+/// is in memory once, and beside it one chunk. `chunks` are the chunks that delivery has passed.
 pub(super) fn assemble(
     reader: &LogReader,
     last: &Entry,
     piece: &ActionPiece,
-    mut chunks: Vec<LogIndex>,
+    mut chunks: Vec<ChunkPlace>,
 ) -> Result<Bytes, DeliverError> {
     let expected = piece.chunks as usize;
     let missing = |found| DeliverError::MissingChunks {
@@ -100,8 +116,10 @@ pub(super) fn assemble(
     if planted!(MissingChunks, chunks.len() != expected, else false) {
         return Err(missing(chunks.len()));
     }
-    let mut data = BytesMut::new();
-    for (found, index) in chunks.into_iter().enumerate() {
+    let in_chunks: usize = chunks.iter().map(|chunk| chunk.data_bytes).sum();
+    let mut data = BytesMut::with_capacity(in_chunks + piece.data.len());
+    let numbered = chunks.into_iter().enumerate();
+    for (found, ChunkPlace { index, .. }) in numbered.filter(|(_, chunk)| chunk.data_bytes > 0) {
         let entries = match reader.read(index, index, READ_BYTES) {
             Err(LogError::Purged { .. }) => return Err(missing(found)),
             read => read?,
@@ -124,7 +142,7 @@ fn search_chunks(
     reader: &LogReader,
     last: &Entry,
     piece: &ActionPiece,
-) -> Result<Vec<LogIndex>, DeliverError> {
+) -> Result<Vec<ChunkPlace>, DeliverError> {
     let wanted = PartialActionId::of(&last.header.origin, piece.action_no);
     let first = reader.first_index();
     let mut found = Vec::new();
@@ -139,13 +157,13 @@ fn search_chunks(
     Ok(found)
 }
 
-/// Indexes of the action's chunks from `start` to before `end`.
+/// The action's chunks from `start` to before `end`.
 fn chunks_between(
     reader: &LogReader,
     start: LogIndex,
     end: LogIndex,
     wanted: &PartialActionId,
-) -> Result<Vec<LogIndex>, DeliverError> {
+) -> Result<Vec<ChunkPlace>, DeliverError> {
     let mut chunks = Vec::new();
     let mut next = start;
     while next < end {
@@ -159,20 +177,18 @@ fn chunks_between(
         };
         for entry in entries {
             next = entry.header.index.next();
-            if is_chunk_of(&entry, wanted) {
-                chunks.push(entry.header.index);
-            }
+            chunks.extend(chunk_of(&entry, wanted));
         }
     }
     Ok(chunks)
 }
 
-fn is_chunk_of(entry: &Entry, wanted: &PartialActionId) -> bool {
+fn chunk_of(entry: &Entry, wanted: &PartialActionId) -> Option<ChunkPlace> {
     let origin = &entry.header.origin;
-    entry.header.kind == EntryKind::Chunk
-        && (origin.member, origin.session) == (wanted.member, wanted.session)
-        && Chunk::decode(entry.payload.clone())
-            .is_ok_and(|chunk| chunk.action_no == wanted.action_no)
+    let may_be = entry.header.kind == EntryKind::Chunk
+        && (origin.member, origin.session) == (wanted.member, wanted.session);
+    let chunk = Chunk::decode(may_be.then(|| entry.payload.clone())?).ok()?;
+    (chunk.action_no == wanted.action_no).then(|| ChunkPlace::of(entry.header.index, &chunk))
 }
 
 #[cfg(test)]
@@ -191,6 +207,11 @@ mod tests {
 
     fn id(action_no: u64) -> PartialActionId {
         PartialActionId::of(&origin(), action_no)
+    }
+
+    fn taken(assembly: &mut Assembly, action_no: u64) -> Vec<LogIndex> {
+        let chunks = assembly.take(&id(action_no));
+        chunks.into_iter().map(|chunk| chunk.index).collect()
     }
 
     fn add(assembly: &mut Assembly, index: u64, action_no: u64, chunk_index: u32) {
@@ -220,8 +241,8 @@ mod tests {
             add(&mut assembly, index, action_no, chunk_index);
         }
         assert_eq!(assembly.oldest_chunk(), Some(LogIndex(4)));
-        assert_eq!(assembly.take(&id(1)), [LogIndex(4), LogIndex(6)]);
-        assert_eq!(assembly.take(&id(1)), []);
+        assert_eq!(taken(&mut assembly, 1), [LogIndex(4), LogIndex(6)]);
+        assert_eq!(taken(&mut assembly, 1), []);
         assert_eq!(assembly.oldest_chunk(), Some(LogIndex(5)));
         assembly.clear();
         assert_eq!(assembly.oldest_chunk(), None);
@@ -234,8 +255,8 @@ mod tests {
         add(&mut assembly, 5, 2, 0);
         add(&mut assembly, 6, 3, 7);
         assembly.discard(&Discard::BegunBy(LogIndex(4)));
-        assert_eq!(assembly.take(&id(1)), []);
-        assert_eq!(assembly.take(&id(3)), [], "it began before delivery did");
+        assert_eq!(taken(&mut assembly, 1), []);
+        assert_eq!(taken(&mut assembly, 3), [], "it began before delivery did");
         assert_eq!(assembly.oldest_chunk(), Some(LogIndex(5)));
         assembly.discard(&Discard::Action(id(2)));
         assert_eq!(assembly.oldest_chunk(), None);
@@ -258,7 +279,7 @@ mod tests {
             while let Some((action_no, chunks)) = expected.pop_first() {
                 let others = expected.values().chain([&chunks]);
                 prop_assert_eq!(assembly.oldest_chunk(), others.map(|chunks| chunks[0]).min());
-                prop_assert_eq!(assembly.take(&id(action_no)), chunks);
+                prop_assert_eq!(taken(&mut assembly, action_no), chunks);
             }
             prop_assert_eq!(assembly.oldest_chunk(), None);
         }
