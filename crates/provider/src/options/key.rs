@@ -148,6 +148,8 @@ keys! {
     LOG_SEGMENT_SIZE: IntKey = "synod.log_segment_size";
     /// `synod.max_pending_size`
     MAX_PENDING_SIZE: IntKey = "synod.max_pending_size";
+    /// `synod.max_row_keys`
+    MAX_ROW_KEYS: IntKey = "synod.max_row_keys";
     /// `synod.promise`
     PROMISE: DurationKey = "synod.promise";
     /// `synod.restart_on_failure`

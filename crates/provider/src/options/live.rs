@@ -2,6 +2,7 @@
 //!
 //! The provider copies them here at start and whenever an option is set.
 
+use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -11,6 +12,7 @@ use crate::options::{Options, key};
 #[derive(Debug, Default)]
 pub(crate) struct LiveOptions {
     write_set_bytes_max: AtomicU64,
+    row_keys_max: AtomicU64,
     debug: AtomicBool,
     log_conflicts: AtomicBool,
     restarts_on_failure: AtomicBool,
@@ -22,6 +24,8 @@ impl LiveOptions {
     pub(crate) fn update(&self, options: &Options) {
         let bytes = options.unsigned(key::REPL_MAX_WS_SIZE);
         self.write_set_bytes_max.store(bytes, Ordering::Relaxed);
+        let keys = options.unsigned(key::MAX_ROW_KEYS);
+        self.row_keys_max.store(keys, Ordering::Relaxed);
         self.debug
             .store(options.bool(key::DEBUG), Ordering::Relaxed);
         let log_conflicts = options.bool(key::CERT_LOG_CONFLICTS);
@@ -36,6 +40,12 @@ impl LiveOptions {
     /// `repl.max_ws_size` in bytes.
     pub(crate) fn write_set_bytes_max(&self) -> u64 {
         self.write_set_bytes_max.load(Ordering::Relaxed)
+    }
+
+    /// `synod.max_row_keys`
+    pub(crate) fn row_keys_max(&self) -> NonZeroUsize {
+        let keys = usize::try_from(self.row_keys_max.load(Ordering::Relaxed));
+        NonZeroUsize::new(keys.unwrap_or(usize::MAX)).unwrap_or(NonZeroUsize::MAX)
     }
 
     /// `debug`

@@ -108,6 +108,13 @@ pub(super) const OWN: [OptionSpec; 22] = [
             "Upper bound on the local write sets that wait for their verdict. Further \
              clients wait before their write set is sent.",
         ),
+    int("synod.max_row_keys", "4M", 1000, 1 << 30)
+        .dynamic()
+        .works(
+            "A transaction with more keys of rows than this conflicts with every other \
+             server's changes of its tables, not only of its rows. A key needs about 100 bytes \
+             at the server that commits, and 17 at every member.",
+        ),
     duration("synod.promise", "")
         .default(DefaultValue::Timing(Period::Promise))
         .works(

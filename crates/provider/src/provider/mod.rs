@@ -265,6 +265,7 @@ impl ProviderApi for Provider {
         // Aborted meanwhile: it is refused when it comes to be certified. An error here would make
         // the server write a warning for each victim.
         if !gathered.must_abort {
+            gathered.keys.bound_rows(self.live.row_keys_max());
             gathered.keys.append(parts, kind);
         }
         Status::Ok

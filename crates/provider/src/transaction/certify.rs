@@ -227,6 +227,14 @@ impl Connection {
         drop(gathered);
         counters.replicated.one();
         counters.repl_keys.add(keys.len() as u64);
+        if keys.is_coarse() && self.shared.options.log_conflicts() {
+            let (trx, rows) = (transaction.trx_id, self.shared.options.row_keys_max());
+            let line = format!(
+                "transaction {trx} of connection {conn} has keys of more than {rows} rows \
+                 (synod.max_row_keys): any change of its tables by another server conflicts"
+            );
+            self.log(LogLevel::Info, line);
+        }
         counters.repl_keys_bytes.add(keys.encoded_len() as u64);
         counters
             .replicated_bytes
