@@ -15,17 +15,21 @@
 //!
 //! The rules are those of the provider contract, sections 7.2 to 7.4.
 
+mod parts;
+
 use std::collections::VecDeque;
 
+pub use parts::LastPart;
 use synod_planted::planted;
 
 use crate::index::{Index, SlotId};
 use crate::key::{Key, KeyType};
 use crate::key_set::KeySet;
 use crate::mark::{Mark, NEVER};
+use crate::open_runs::{HitsBefore, OpenRuns};
 use crate::request::{Class, Request, Source, Verdict};
 use crate::rules::{Relation, relation};
-use crate::runs::{OrderedRun, Runs};
+use crate::runs::{OrderedRun, RunKeys, Runs};
 use crate::source::{SourceId, Sources};
 
 /// Slots cleaned per key added or removed. Four keep the index below 4/3 of its live keys.
@@ -51,6 +55,9 @@ pub struct CertLimits {
     /// Upper bound on the keys of all runs in the window, 17 bytes each. A single run may be
     /// larger: it is in memory anyway, and would make everybody too old who has not seen it.
     pub run_keys_max: usize,
+    /// Upper bound on the write sets whose keys come in parts: every key that is ordered meanwhile
+    /// is searched in each of them.
+    pub open_max: usize,
 }
 
 impl Default for CertLimits {
@@ -61,6 +68,7 @@ impl Default for CertLimits {
             run_above: 1 << 16,
             runs_max: 32,
             run_keys_max: 1 << 24,
+            open_max: 32,
         }
     }
 }
@@ -72,6 +80,8 @@ pub struct Certifier {
     index: Index,
     /// The write sets that are too large for the index.
     runs: Runs,
+    /// The write sets that are not ordered yet, and whose keys come in parts.
+    open: OpenRuns,
     sources: Sources,
     /// Everything at or below this seqno is unknown.
     window_start: i64,
@@ -98,6 +108,8 @@ struct Undo {
     barrier: i64,
     /// The marks that the action replaced, in the order of its keys.
     marks: Vec<OldMark>,
+    /// What was known to matter to open write sets that the action touched.
+    hits: HitsBefore,
 }
 
 /// A mark as it was before an action replaced it.
@@ -116,6 +128,7 @@ impl Certifier {
             limits,
             index: Index::default(),
             runs: Runs::default(),
+            open: OpenRuns::default(),
             sources: Sources::default(),
             window_start,
             committed: window_start,
@@ -147,33 +160,29 @@ impl Certifier {
     /// If `seqno` is not the one after the last ingested: a hole in the history would let conflicts
     /// pass.
     pub fn ingest(&mut self, seqno: i64, request: &Request<'_>) {
-        assert_eq!(
-            seqno,
-            self.last + 1,
-            "actions must be ingested without holes"
-        );
-        self.last = seqno;
-        let undo_barrier = self.barrier;
-        if request.class.runs_alone() {
-            self.barrier = seqno;
-        }
-        let marks = match request.class {
+        let barrier = self.begin_ingest(seqno, request.class);
+        let none = KeySet::new();
+        let (source, keys) = match request.class {
             Class::WriteSet { .. } => {
                 let source = self
                     .sources
                     .number(request.source, seqno, self.window_start);
-                self.hold(seqno, source, request.keys)
+                (source, request.keys)
             }
-            Class::TotalOrder => self.hold(seqno, SourceId::TOTAL_ORDER, request.keys),
-            Class::Barrier => self.record(seqno, SourceId::TOTAL_ORDER, &KeySet::new()),
+            Class::TotalOrder => (SourceId::TOTAL_ORDER, request.keys),
+            Class::Barrier => (SourceId::TOTAL_ORDER, &none),
         };
+        let mark = Mark::of(seqno, source);
+        let known = self.sources.source_of(source);
+        let hits = self.open.hit(keys.iter(), mark, known);
+        let marks = self.hold(seqno, source, keys);
         self.clean(marks.len());
         self.undo_marks += marks.len();
-        self.undo.push_back(Undo {
-            barrier: undo_barrier,
+        self.end_ingest(Undo {
+            barrier,
             marks,
+            hits,
         });
-        self.enforce_limits();
     }
 
     /// The log was truncated: forgets every action at or above `from`, as if there had been none.
@@ -197,7 +206,11 @@ impl Certifier {
                 .into_iter()
                 .rev()
                 .for_each(|old| self.put_back(old));
-            self.runs.rollback(self.last);
+            match self.runs.rollback(self.last) {
+                Some(RunKeys::Parts { id, run, parts }) => self.open.put_back(id, run, parts),
+                Some(RunKeys::Whole(_)) | None => {}
+            }
+            self.open.undo(undo.hits);
             let left = self.newest_keys.pop_back();
             debug_assert_eq!(left, Some(0), "keys still counted for {}", self.last);
             self.last -= 1;
@@ -248,21 +261,23 @@ impl Certifier {
         let undo = self.undo.capacity() * size_of::<Undo>();
         let old_marks = self.undo_marks * size_of::<OldMark>();
         let spans = self.newest_keys.capacity() * size_of::<u32>();
-        let runs = self.runs.memory_bytes();
+        let runs = self.runs.memory_bytes() + self.open.memory_bytes();
         self.index.memory_bytes() + self.sources.memory_bytes() + runs + undo + old_marks + spans
     }
 
     fn certify_write_set(&self, seqno: i64, request: &Request<'_>, pa_unsafe: bool) -> Verdict {
-        let Request {
-            last_seen, source, ..
-        } = *request;
+        let touched = self.touched(request.source, request.keys);
+        self.verdict(seqno, request.last_seen, pa_unsafe, &touched)
+    }
+
+    /// The verdict for a write set, by what earlier actions mean for its keys.
+    fn verdict(&self, seqno: i64, last_seen: i64, pa_unsafe: bool, touched: &Touched) -> Verdict {
         if last_seen < self.window_start {
             return Verdict::TooOld {
                 last_seen,
                 window_start: self.window_start,
             };
         }
-        let touched = self.touched(source, request.keys);
         let seen = planted!(WindowOffByOne, last_seen, else last_seen + 1);
         if touched.foreign_conflict > seen {
             return Verdict::Conflict {
@@ -278,6 +293,26 @@ impl Certifier {
         Verdict::Pass {
             depends_on: depends_on.min(seqno - 1),
         }
+    }
+
+    /// The next seqno is an action of this class. Returns the barrier before it.
+    fn begin_ingest(&mut self, seqno: i64, class: Class) -> i64 {
+        assert_eq!(
+            seqno,
+            self.last + 1,
+            "actions must be ingested without holes"
+        );
+        self.last = seqno;
+        let barrier = self.barrier;
+        if class.runs_alone() {
+            self.barrier = seqno;
+        }
+        barrier
+    }
+
+    fn end_ingest(&mut self, undo: Undo) {
+        self.undo.push_back(undo);
+        self.enforce_limits();
     }
 
     /// What earlier actions mean for these keys. It does not matter whether marks at or below the
@@ -312,7 +347,7 @@ impl Certifier {
         self.runs.push(OrderedRun {
             seqno,
             source,
-            keys: keys.to_run(),
+            keys: RunKeys::Whole(keys.to_run()),
         });
         Vec::new()
     }
@@ -376,6 +411,7 @@ impl Certifier {
             run_above: _,
             runs_max,
             run_keys_max,
+            open_max: _,
         } = self.limits;
         while self.window_start < self.committed
             && (self.live_keys > entries_max
@@ -401,6 +437,7 @@ impl Certifier {
         self.live_keys -= keys as usize;
         self.window_start += 1;
         self.runs.window_starts_at(self.window_start);
+        self.open.window_starts_at(self.window_start);
     }
 }
 

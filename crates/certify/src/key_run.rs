@@ -30,6 +30,11 @@ impl KeyRun {
         KeyRun { records }
     }
 
+    /// The keys, ascending.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = Key> + '_ {
+        (0..self.len()).map(|position| key_at(&self.records, position))
+    }
+
     /// Number of keys.
     pub(crate) fn len(&self) -> usize {
         self.records.len() / KEY_BYTES

@@ -49,7 +49,9 @@
 //! | [`Request`], [`Verdict`] | the question, and the answer |
 //! | [`Certifier`] | the certification window, and verdicts from it |
 //! | `Index`, `Mark` | inside the certifier: who held a key last, and how |
+//! | [`LastPart`], [`OpenId`] | write sets so large that their keys come in parts |
 //! | `Runs`, `KeyRun` | inside the certifier: the keys of large write sets, sorted |
+//! | `OpenRuns`, `Touch` | inside the certifier: those not ordered yet, and what matters to them |
 //! | `Sources` | inside the certifier: origins by small numbers |
 #![forbid(unsafe_code)]
 
@@ -58,14 +60,18 @@ mod index;
 mod key;
 mod key_run;
 mod key_set;
+mod key_stream;
 mod mark;
+mod open_runs;
 mod request;
 mod rules;
 mod runs;
 mod source;
+mod touch;
 
-pub use certifier::{CertLimits, Certifier};
+pub use certifier::{CertLimits, Certifier, LastPart};
 pub use key::{Fingerprint, Key, KeyType};
 pub use key_set::{DecodeKeysError, KeySet, KeySetIter};
+pub use open_runs::OpenId;
 pub use request::{Class, Request, Source, Verdict};
 pub use rules::{Relation, relation};

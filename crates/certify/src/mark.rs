@@ -29,6 +29,16 @@ impl Mark {
         source: SourceId::TOTAL_ORDER,
     };
 
+    /// The source of the latest hold.
+    pub(crate) fn source(&self) -> SourceId {
+        self.source
+    }
+
+    /// Seqno of the latest hold of any other source than that.
+    pub(crate) fn other(&self) -> i64 {
+        self.other
+    }
+
     /// The mark of one hold, before which nothing is known.
     pub(crate) fn of(seqno: i64, source: SourceId) -> Mark {
         Mark::NONE.followed_by(seqno, source)

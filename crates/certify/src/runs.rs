@@ -8,17 +8,54 @@
 
 use std::collections::VecDeque;
 
-use crate::key::{Fingerprint, KeyType};
+use crate::key::{Fingerprint, Key, KeyType};
 use crate::key_run::KeyRun;
 use crate::mark::Mark;
+use crate::open_runs::{OpenId, OpenRun};
 use crate::source::SourceId;
+
+/// The keys of a large write set.
+#[derive(Debug)]
+pub(crate) enum RunKeys {
+    /// They came at once.
+    Whole(KeyRun),
+    /// They came in parts: so many before the last piece.
+    Parts {
+        id: OpenId,
+        run: OpenRun,
+        parts: usize,
+    },
+}
+
+impl RunKeys {
+    fn find(&self, key: Fingerprint) -> Option<Key> {
+        match self {
+            RunKeys::Whole(keys) => keys.find(key),
+            RunKeys::Parts { run, .. } => run.find(key),
+        }
+    }
+
+    fn len(&self) -> usize {
+        match self {
+            RunKeys::Whole(keys) => keys.len(),
+            RunKeys::Parts { run, .. } => run.len(),
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        match self {
+            RunKeys::Whole(keys) => keys.bytes(),
+            RunKeys::Parts { run, .. } => run.bytes(),
+        }
+    }
+}
 
 /// A large write set that was ordered.
 #[derive(Debug)]
 pub(crate) struct OrderedRun {
     pub(crate) seqno: i64,
     pub(crate) source: SourceId,
-    pub(crate) keys: KeyRun,
+    pub(crate) keys: RunKeys,
 }
 
 /// The large write sets of the window.
@@ -44,19 +81,19 @@ impl Runs {
         })
     }
 
-    /// The action `seqno`, the last one, is undone.
-    pub(crate) fn rollback(&mut self, seqno: i64) {
-        if self.ordered.back().is_some_and(|run| run.seqno == seqno) {
-            let undone = self.ordered.pop_back();
-            self.forgotten(undone);
-        }
+    /// The action `seqno`, the last one, is undone. Returns its keys if it was one of the runs.
+    pub(crate) fn rollback(&mut self, seqno: i64) -> Option<RunKeys> {
+        self.ordered.back().filter(|run| run.seqno == seqno)?;
+        let undone = self.ordered.pop_back()?;
+        self.keys -= undone.keys.len();
+        Some(undone.keys)
     }
 
     /// Everything at or below this seqno has left the window.
     pub(crate) fn window_starts_at(&mut self, start: i64) {
         while self.ordered.front().is_some_and(|run| run.seqno <= start) {
             let left = self.ordered.pop_front();
-            self.forgotten(left);
+            self.keys -= left.map_or(0, |run| run.keys.len());
         }
     }
 
@@ -75,9 +112,5 @@ impl Runs {
     pub(crate) fn memory_bytes(&self) -> usize {
         let keys: usize = self.ordered.iter().map(|run| run.keys.bytes()).sum();
         keys + self.ordered.capacity() * size_of::<OrderedRun>()
-    }
-
-    fn forgotten(&mut self, run: Option<OrderedRun>) {
-        self.keys -= run.map_or(0, |run| run.keys.len());
     }
 }

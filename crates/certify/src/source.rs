@@ -29,6 +29,8 @@ type FixedState = std::hash::BuildHasherDefault<SourceHasher>;
 #[derive(Debug, Default)]
 pub(crate) struct Sources {
     ids: HashMap<Source, Known, FixedState>,
+    /// The source that each number was given to last; the number zero is none's.
+    sources: Vec<Option<Source>>,
     /// Numbers that may be given to another source.
     free: Vec<u32>,
     /// Highest number ever given.
@@ -51,6 +53,12 @@ impl Sources {
         self.ids.get(&source).map(|known| known.id)
     }
 
+    /// The source with a number, as long as one of its actions is in the window; none for
+    /// [`SourceId::TOTAL_ORDER`].
+    pub(crate) fn source_of(&self, id: SourceId) -> Option<Source> {
+        self.sources.get(id.0 as usize).copied().flatten()
+    }
+
     /// The number of the source of action `seqno`; a new one if it has none.
     pub(crate) fn number(&mut self, source: Source, seqno: i64, window_start: i64) -> SourceId {
         if let Some(known) = self.ids.get_mut(&source) {
@@ -65,12 +73,17 @@ impl Sources {
             self.highest
         }));
         self.ids.insert(source, Known { id, last: seqno });
+        let at = id.0 as usize;
+        self.sources.resize(self.sources.len().max(at + 1), None);
+        self.sources[at] = Some(source);
         id
     }
 
     /// Approximate memory held, in bytes.
     pub(crate) fn memory_bytes(&self) -> usize {
-        self.ids.capacity() * (size_of::<(Source, Known)>() + 1) + self.free.capacity() * 4
+        self.ids.capacity() * (size_of::<(Source, Known)>() + 1)
+            + self.free.capacity() * 4
+            + self.sources.capacity() * size_of::<Option<Source>>()
     }
 
     /// Forgets the sources whose actions have all left the window.

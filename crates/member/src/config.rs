@@ -7,6 +7,8 @@ use std::time::Duration;
 use synod_certify::CertLimits;
 use synod_consensus::{GroupId, Limits, Member, Role, Seqno, Timing, VersionRange};
 
+use crate::tuning::Tuning;
+
 /// Settings of a member. The host that parses them validates them.
 #[derive(Clone, Debug)]
 pub struct MemberConfig {
@@ -52,8 +54,9 @@ impl MemberConfig {
         }
     }
 
-    pub(crate) fn cert_limits(&self) -> CertLimits {
+    pub(crate) fn cert_limits(&self, tuning: &Tuning) -> CertLimits {
         CertLimits {
+            run_above: tuning.run_above,
             span_max: i64::try_from(self.certification_span).unwrap_or(i64::MAX),
             ..CertLimits::default()
         }

@@ -89,6 +89,7 @@ impl Start {
         };
         let recovered = std::mem::take(&mut opened.recovered);
         let warm_entries = warm_entries(&recovered, tuning.warm_entries);
+        let limits = config.cert_limits(&tuning);
         let params = CoreParams {
             id: me.member,
             timing: config.timing.clone(),
@@ -96,7 +97,7 @@ impl Start {
             seed: entropy.seed,
         };
         let core = Core::new(params, recovered, now);
-        let ingest = warm_certification(&config, &core, &opened.reader, warm_entries, host, now);
+        let ingest = warm_certification(limits, &core, &opened.reader, warm_entries, host, now);
         Ok(Start {
             me,
             config,
@@ -156,14 +157,13 @@ fn warm_entries(recovered: &Recovered, entries_max: u64) -> u64 {
 
 /// Certification state that was fed with the last entries of the log.
 fn warm_certification(
-    config: &MemberConfig,
+    limits: CertLimits,
     core: &Core,
     reader: &LogReader,
     warm_entries: u64,
     host: &Arc<dyn Host>,
     now: Time,
 ) -> CertificationState {
-    let limits = config.cert_limits();
     let base = core.base();
     let last = core.last_id().index;
     let start = LogIndex(last.0.saturating_sub(warm_entries).max(base.last.index.0));

@@ -5,6 +5,8 @@
 
 use std::time::Duration;
 
+use synod_certify::CertLimits;
+
 /// Sizes and periods of a member. Production runs with the default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tuning {
@@ -33,6 +35,9 @@ pub struct Tuning {
     pub disk_patience: Duration,
     /// A partial action that was not continued for this long is discarded.
     pub partial_action_timeout: Duration,
+    /// The keys of an action with more of them are compared chunk by chunk, and never put into the
+    /// certification index.
+    pub run_above: usize,
 }
 
 /// The period that the margins of the default are made for.
@@ -65,6 +70,7 @@ impl Default for Tuning {
             reported_flush_margin: Duration::from_secs(10),
             disk_patience: Duration::from_secs(1),
             partial_action_timeout: Duration::from_secs(60),
+            run_above: CertLimits::default().run_above,
         }
     }
 }

@@ -6,6 +6,7 @@
 //!
 //! ```text
 //! leader, before it appends:  check_chunk(chunk)   certify(last piece) -> verdict
+//! leader, after a refusal:    refused(piece)       the partial action to discard
 //! every member:               appended(entry)      for each entry of its log
 //!                             truncated(from)      undoes what the removed entries did
 //!                             committed(entry)     the entry can never be undone
@@ -16,18 +17,29 @@
 //! one record for each uncommitted entry. A truncation that goes back to `start` or further empties
 //! the state, and the next entry says where it begins again.
 
+mod open_keys;
 mod partial_actions;
 
 use std::collections::VecDeque;
 
 use bytes::Bytes;
-use synod_certify::{CertLimits, Certifier, Class, KeySet, KeyType, Request, Source, Verdict};
+use synod_certify::{
+    CertLimits, Certifier, Class, DecodeKeysError, KeySet, KeyType, LastPart, OpenId, Request,
+    Source, Verdict,
+};
 use synod_consensus::{EntryHeader, EntryKind, LogIndex, Origin, Seqno, Time};
 use synod_planted::planted;
 
+use self::open_keys::{OpenKeys, source_member};
 pub(crate) use self::partial_actions::PartialActions;
-use crate::payload::action::{ActionPiece, Chunk, PayloadError};
+use crate::payload::action::{ActionPiece, Chunk, Part, PayloadError};
 use crate::payload::discard::{Discard, PartialActionId};
+
+/// Bytes of an encoded key.
+const KEY_BYTES: usize = 17;
+/// Keys of an action wait if the certifier compares too many actions in parts already. So many
+/// times what its index takes in a step are waited for; then the action is refused.
+const WAITING_PARTS: usize = 4;
 
 /// Why a proposal cannot be certified.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,12 +48,24 @@ pub(crate) enum CertifyError {
     ChunksUnknown,
     /// The payload is not what the entry kind says.
     Malformed(PayloadError),
+    /// The action conflicts with this one for certain: its end would be refused.
+    Doomed {
+        /// The latest action that it conflicts with.
+        with: Seqno,
+    },
+    /// Partial actions would take too much memory: on every member, as long as they are partial.
+    TooMuch(String),
 }
 
 impl From<PayloadError> for CertifyError {
     fn from(error: PayloadError) -> CertifyError {
         CertifyError::Malformed(error)
     }
+}
+
+/// Keys that no certification can read.
+fn malformed_keys(error: DecodeKeysError) -> CertifyError {
+    malformed_action(error.to_string())
 }
 
 /// An error about the payload of an action entry.
@@ -63,6 +87,7 @@ struct UndoPoint {
 pub(crate) struct CertificationState {
     certifier: Certifier,
     partial_actions: PartialActions,
+    open_keys: OpenKeys,
     /// One for each uncommitted entry, ascending by index.
     undo: VecDeque<UndoPoint>,
     /// The last action fed; at first `start_seqno`.
@@ -84,6 +109,7 @@ impl CertificationState {
         CertificationState {
             certifier: Certifier::new(seqno.0, limits),
             partial_actions: PartialActions::default(),
+            open_keys: OpenKeys::default(),
             undo: VecDeque::new(),
             last_seqno: seqno,
             last_index: index,
@@ -104,14 +130,34 @@ impl CertificationState {
         &self.partial_actions
     }
 
-    /// Whether a chunk is the next one of its action.
+    /// Whether a chunk is the next one of its action, and the action may still be ordered.
     ///
     /// # Errors
-    /// If the chunk does not continue what the log has of the action, or cannot be decoded.
+    /// If the chunk does not continue what the log has of the action, or cannot be decoded; if the
+    /// action will be refused anyway; or if partial actions take too much memory.
     pub(crate) fn check_chunk(&self, origin: &Origin, payload: &Bytes) -> Result<(), CertifyError> {
         let chunk = Chunk::decode(payload.clone())?;
         let id = PartialActionId::of(origin, chunk.action_no);
-        self.partial_actions.check_next_chunk(&id, &chunk)
+        self.partial_actions.check_next_chunk(&id, &chunk)?;
+        self.partial_actions.check_room(&id, &chunk)?;
+        let Some(open) = self.open_keys.get(&id) else {
+            return self.partial_actions.check_waiting_keys(
+                &id,
+                &chunk,
+                WAITING_PARTS * self.run_bytes(),
+            );
+        };
+        // What was ordered after its first chunk and needs its rows waits for it at its origin: the
+        // action cannot have seen it.
+        let seen = self.partial_actions.preceding(&id).unwrap_or(Seqno(0));
+        if let Some(with) = self.certifier.doomed(open, seen.0) {
+            return Err(CertifyError::Doomed { with: Seqno(with) });
+        }
+        if chunk.part == Part::Keys {
+            let checked = self.certifier.check_part(open, chunk.bytes);
+            return checked.map_err(malformed_keys);
+        }
+        Ok(())
     }
 
     /// The verdict on an action that would be ordered next.
@@ -124,9 +170,32 @@ impl CertificationState {
         payload: &Bytes,
     ) -> Result<Verdict, CertifyError> {
         let piece = ActionPiece::decode(payload.clone())?;
+        let next = self.last_seqno.next().0;
+        if let Some((open, last)) = self.last_part(origin, &piece)? {
+            let verdict = self.certifier.certify_open(next, open, &last);
+            return verdict.map_err(malformed_keys);
+        }
         let keys = self.keys_of(origin, &piece)?;
         let request = request(origin, &piece, &keys);
-        Ok(self.certifier.certify(self.last_seqno.next().0, &request))
+        Ok(self.certifier.certify(next, &request))
+    }
+
+    /// A piece was refused, so that its action will never be ordered: names the action if the log
+    /// has chunks of it, to be discarded.
+    pub(crate) fn refused(
+        &self,
+        origin: &Origin,
+        kind: EntryKind,
+        payload: &Bytes,
+    ) -> Option<PartialActionId> {
+        let payload = payload.clone();
+        let action_no = if kind == EntryKind::Chunk {
+            Chunk::decode(payload).ok()?.action_no
+        } else {
+            ActionPiece::decode(payload).ok()?.action_no
+        };
+        let id = PartialActionId::of(origin, action_no);
+        self.partial_actions.is_partial(&id).then_some(id)
     }
 
     /// Feeds an entry that was appended to this member's log.
@@ -167,9 +236,10 @@ impl CertificationState {
                 let chunk = Chunk::decode(payload.clone())?;
                 let id = PartialActionId::of(&header.origin, chunk.action_no);
                 let preceding = self.last_seqno;
+                let keys = (chunk.part == Part::Keys).then(|| chunk.bytes.clone());
                 self.partial_actions
                     .add_chunk(now, id, header.index, preceding, chunk);
-                Ok(())
+                keys.map_or(Ok(()), |keys| self.keys_came(&id, header.index, keys))
             }
             EntryKind::Discard => {
                 let discard = Discard::decode(payload.clone())?;
@@ -177,6 +247,37 @@ impl CertificationState {
                 Ok(())
             }
         }
+    }
+
+    /// A chunk brought keys. Once there are more than the index takes in a step, the certifier is
+    /// given them chunk by chunk.
+    fn keys_came(
+        &mut self,
+        id: &PartialActionId,
+        index: LogIndex,
+        keys: Bytes,
+    ) -> Result<(), PayloadError> {
+        let above = self.run_bytes();
+        let (open_keys, certifier) = (&mut self.open_keys, &mut self.certifier);
+        let fed = if open_keys.get(id).is_some() {
+            open_keys.extend(certifier, id, index, keys)
+        } else {
+            match self.partial_actions.waiting_keys(id) {
+                Some((bytes, chunks)) if bytes > above => {
+                    open_keys.begin(certifier, *id, index, chunks)
+                }
+                Some(_) | None => Ok(()),
+            }
+        };
+        fed.map_err(|error| PayloadError {
+            what: "chunk",
+            why: error.to_string(),
+        })
+    }
+
+    /// Bytes of keys that the index takes in one step.
+    fn run_bytes(&self) -> usize {
+        KEY_BYTES.saturating_mul(self.limits.run_above)
     }
 
     /// Feeds an entry as a write set without keys, which hides its conflicts. For the planted bug
@@ -204,7 +305,9 @@ impl CertificationState {
             self.ingest_as(header.seqno, &everything, Class::TotalOrder);
             match error {
                 CertifyError::Malformed(error) => error,
-                CertifyError::ChunksUnknown => PayloadError {
+                CertifyError::ChunksUnknown
+                | CertifyError::Doomed { .. }
+                | CertifyError::TooMuch(_) => PayloadError {
                     what: "action",
                     why: "its chunks are unknown".to_owned(),
                 },
@@ -219,11 +322,19 @@ impl CertificationState {
         payload: &Bytes,
     ) -> Result<(), CertifyError> {
         let piece = ActionPiece::decode(payload.clone())?;
-        let keys = self.keys_of(&header.origin, &piece);
+        let id = PartialActionId::of(&header.origin, piece.action_no);
+        let in_parts = self.last_part(&header.origin, &piece);
+        let keys = match &in_parts {
+            Ok(None) => self.keys_of(&header.origin, &piece),
+            Ok(Some(_)) | Err(_) => Ok(KeySet::new()),
+        };
         if piece.action_no != 0 {
             // Even if some of its chunks are unknown here: this entry ends the action.
-            let id = PartialActionId::of(&header.origin, piece.action_no);
             self.partial_actions.complete(now, id, header.index);
+        }
+        if let Some((open, last)) = in_parts? {
+            let ingested = self.certifier.ingest_open(header.seqno.0, open, &last);
+            return ingested.map_err(malformed_keys);
         }
         let keys = keys?;
         let request = request(&header.origin, &piece, &keys);
@@ -244,6 +355,28 @@ impl CertificationState {
             class,
         };
         self.certifier.ingest(seqno.0, &request);
+    }
+
+    /// The end of an action whose keys the certifier has in parts, and its name for them; `None` if
+    /// it has not.
+    fn last_part(
+        &self,
+        origin: &Origin,
+        piece: &ActionPiece,
+    ) -> Result<Option<(OpenId, LastPart)>, CertifyError> {
+        let id = PartialActionId::of(origin, piece.action_no);
+        let Some(open) = self.open_keys.get(&id) else {
+            return Ok(None);
+        };
+        let expected = piece.chunks as usize;
+        self.partial_actions.check_all_chunks(&id, expected)?;
+        let last = LastPart {
+            source: source(origin, piece),
+            last_seen: piece.last_seen,
+            class: piece.class,
+            keys: piece.keys.clone(),
+        };
+        Ok(Some((open, last)))
     }
 
     /// The keys of an action: those of its chunks, then those of its last piece.
@@ -286,6 +419,7 @@ impl CertificationState {
         self.last_seqno = next_seqno.prev();
         self.last_index = from.prev();
         self.partial_actions.truncate(from);
+        self.open_keys.truncate(&mut self.certifier, from);
     }
 
     /// Entries up to this one can never be truncated. If the entry is the last piece of a chunked
@@ -297,10 +431,10 @@ impl CertificationState {
         }
         self.certifier.committed(header.seqno.0);
         match header.kind {
-            EntryKind::Action => self.partial_actions.forget_ended(index),
+            EntryKind::Action => self.forget_ended(index),
             EntryKind::Discard => {
                 // No member needs the chunks of a discarded action.
-                self.partial_actions.forget_ended(index);
+                self.forget_ended(index);
                 None
             }
             EntryKind::NoOp
@@ -314,7 +448,12 @@ impl CertificationState {
     /// As [`CertificationState::committed`], for entries of which only the index is known. Returns
     /// the first chunk of all actions in chunks that end at or before it.
     pub(crate) fn forget_ended(&mut self, index: LogIndex) -> Option<LogIndex> {
-        self.partial_actions.forget_ended(index)
+        let first_chunk = self.partial_actions.forget_ended(index);
+        if first_chunk.is_some() {
+            let known = |id: &PartialActionId| self.partial_actions.is_known(id);
+            self.open_keys.retain(&mut self.certifier, known);
+        }
+        first_chunk
     }
 
     /// Every live member has applied up to here.
@@ -344,14 +483,16 @@ impl CertificationState {
     }
 }
 
-fn request<'a>(origin: &Origin, piece: &ActionPiece, keys: &'a KeySet) -> Request<'a> {
-    // The session is part of the source: locks end with the process that held them.
-    let source = Source {
-        member: origin.member.0 ^ origin.session.0,
+fn source(origin: &Origin, piece: &ActionPiece) -> Source {
+    Source {
+        member: source_member(&PartialActionId::of(origin, piece.action_no)),
         epoch: piece.epoch,
-    };
+    }
+}
+
+fn request<'a>(origin: &Origin, piece: &ActionPiece, keys: &'a KeySet) -> Request<'a> {
     Request {
-        source,
+        source: source(origin, piece),
         last_seen: piece.last_seen,
         keys,
         class: piece.class,

@@ -26,6 +26,12 @@ use super::{CertifyError, malformed_action};
 use crate::payload::action::{Chunk, Part, PayloadError};
 use crate::payload::discard::{Discard, PartialActionId};
 
+/// Upper bound on the partial actions of one member: each is a small record on every member.
+const ACTIONS_MAX: usize = 4096;
+/// Upper bound on the keys of all partial actions, in bytes, on every member: more than ten actions
+/// of a million rows.
+const KEY_BYTES_MAX: usize = 256 << 20;
+
 /// What the log has of one action in chunks.
 struct PartialAction {
     /// Slices of the encoded keys, each with the index of the chunk that carries it.
@@ -53,6 +59,11 @@ impl PartialAction {
             continued_at: now,
             ended_by: None,
         }
+    }
+
+    /// Bytes of encoded keys in its chunks.
+    fn key_bytes(&self) -> usize {
+        self.keys.iter().map(|(_, bytes)| bytes.len()).sum()
     }
 
     fn has_ended(&self) -> bool {
@@ -95,6 +106,83 @@ impl PartialActions {
         }
     }
 
+    /// Whether there is memory for another chunk on every member.
+    pub(super) fn check_room(
+        &self,
+        id: &PartialActionId,
+        chunk: &Chunk,
+    ) -> Result<(), CertifyError> {
+        if chunk.chunk_index == 0 {
+            let of_member = |other: &&PartialActionId| other.member == id.member;
+            let open = self.actions.keys().filter(of_member).count();
+            if open >= ACTIONS_MAX {
+                let why = format!("{open} other large actions of that member are under way");
+                return Err(CertifyError::TooMuch(why));
+            }
+        }
+        if chunk.part == Part::Keys {
+            let bytes: usize = self.actions.values().map(PartialAction::key_bytes).sum();
+            if bytes + chunk.bytes.len() > KEY_BYTES_MAX {
+                let mib = bytes >> 20;
+                let why = format!("large actions under way have {mib} MiB of keys already");
+                return Err(CertifyError::TooMuch(why));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the keys of an action may wait for its last piece: with this chunk, at most `most`
+    /// bytes of them.
+    pub(super) fn check_waiting_keys(
+        &self,
+        id: &PartialActionId,
+        chunk: &Chunk,
+        most: usize,
+    ) -> Result<(), CertifyError> {
+        let waiting = self.actions.get(id).map_or(0, PartialAction::key_bytes);
+        if chunk.part == Part::Keys && waiting > most {
+            let why = "too many other large actions have keys to be compared".to_owned();
+            return Err(CertifyError::TooMuch(why));
+        }
+        Ok(())
+    }
+
+    /// The encoded keys that an action has in chunks: their bytes, and the chunks. `None` if it is
+    /// not known from its beginning.
+    pub(super) fn waiting_keys(
+        &self,
+        id: &PartialActionId,
+    ) -> Option<(usize, std::slice::Iter<'_, (LogIndex, Bytes)>)> {
+        let known = self.actions.get(id)?;
+        let action = (known.first_chunk != LogIndex(0)).then_some(known)?;
+        Some((action.key_bytes(), action.keys.iter()))
+    }
+
+    /// The last action ordered before an action began.
+    pub(super) fn preceding(&self, id: &PartialActionId) -> Option<Seqno> {
+        self.actions.get(id).map(|action| action.preceding)
+    }
+
+    /// Whether the log has chunks of an action that has not ended.
+    pub(super) fn is_partial(&self, id: &PartialActionId) -> bool {
+        let known = self.actions.get(id);
+        known.is_some_and(|action| !action.has_ended())
+    }
+
+    /// Whether an action is partial, or its end is not committed.
+    pub(super) fn is_known(&self, id: &PartialActionId) -> bool {
+        self.actions.contains_key(id)
+    }
+
+    /// Whether the log has all chunks of an action that has not ended.
+    pub(super) fn check_all_chunks(
+        &self,
+        id: &PartialActionId,
+        expected: usize,
+    ) -> Result<(), CertifyError> {
+        self.complete_action(id, expected).map(|_| ())
+    }
+
     /// The encoded keys that the chunks of an action carry, if the log has all its `expected`
     /// chunks and the action has not ended.
     pub(super) fn keys_of_chunks(
@@ -102,6 +190,17 @@ impl PartialActions {
         id: &PartialActionId,
         expected: usize,
     ) -> Result<Vec<u8>, CertifyError> {
+        let action = self.complete_action(id, expected)?;
+        let slices: Vec<&[u8]> = action.keys.iter().map(|(_, bytes)| &bytes[..]).collect();
+        Ok(slices.concat())
+    }
+
+    /// An action of which the log has all its `expected` chunks, and that has not ended.
+    fn complete_action(
+        &self,
+        id: &PartialActionId,
+        expected: usize,
+    ) -> Result<&PartialAction, CertifyError> {
         let known = self.actions.get(id);
         // Members forget the chunks once the end of the action is committed. A last piece that came
         // after such an end would find none of them.
@@ -110,10 +209,7 @@ impl PartialActions {
             .ok_or(CertifyError::ChunksUnknown)?;
         let found = action.chunks.len();
         match found.cmp(&expected) {
-            Ordering::Equal => {
-                let slices: Vec<&[u8]> = action.keys.iter().map(|(_, bytes)| &bytes[..]).collect();
-                Ok(slices.concat())
-            }
+            Ordering::Equal => Ok(action),
             Ordering::Less => Err(CertifyError::ChunksUnknown),
             Ordering::Greater => Err(malformed_action(format!("{found} of {expected} chunks"))),
         }

@@ -305,3 +305,152 @@ fn action_that_cannot_be_decoded_conflicts_with_everything() {
     assert!(!conflicts(&log, "any", 1), "unless it has been seen");
     assert!(log.verdict(&Bytes::from_static(b"?")).is_err());
 }
+
+/// Keys of a giant with this many rows.
+fn giant(rows: u32) -> Bytes {
+    let mut keys = KeySet::new();
+    for row in 0..rows {
+        keys.append(&[b"db", b"t", row.to_string().as_bytes()], KeyType::Update);
+    }
+    keys.encode().into()
+}
+
+/// A log whose member compares the keys of actions with more than ten of them chunk by chunk.
+fn log_with_giants() -> Log {
+    let limits = CertLimits {
+        run_above: 10,
+        open_max: 1,
+        ..CertLimits::default()
+    };
+    let state = CertificationState::new(LogIndex(0), Seqno(0), limits);
+    Log {
+        state,
+        ..Log::new()
+    }
+}
+
+/// Appends the keys of a giant in chunks of 200 bytes, all but the last of them, and returns the
+/// last piece.
+fn append_chunks(log: &mut Log, rows: u32) -> Bytes {
+    let mut rest = giant(rows);
+    let mut chunks = 0;
+    while rest.len() > 200 {
+        let payload = chunk(Part::Keys, chunks, rest.split_to(200));
+        assert_eq!(log.state.check_chunk(&origin(1), &payload), Ok(()));
+        log.append(EntryKind::Chunk, &payload).unwrap();
+        chunks += 1;
+    }
+    let mut last = piece("", 0, 5, chunks);
+    last.keys = rest;
+    last.encode()
+}
+
+#[test]
+fn giant_is_certified_by_all_its_chunks_and_holds_all_its_keys() {
+    let mut log = log_with_giants();
+    let last = append_chunks(&mut log, 100);
+    let verdict = |log: &Log| log.state.certify(&origin(9), &last).unwrap();
+    assert_eq!(verdict(&log), Verdict::Pass { depends_on: 0 });
+    // The row came with the first chunks or with the last ones: it is found in any case.
+    log.append(EntryKind::Action, &action("nobody's", 0))
+        .unwrap();
+    assert_eq!(verdict(&log), Verdict::Pass { depends_on: 0 });
+    let header = log.append(EntryKind::Action, &last).unwrap();
+    for row in ["0", "50", "99"] {
+        assert!(conflicts(&log, row, 0), "{row}");
+        assert!(!conflicts(&log, row, 2), "{row}");
+    }
+    assert!(!conflicts(&log, "100", 0));
+    assert_eq!(log.state.committed(&header), Some(LogIndex(1)));
+    assert!(conflicts(&log, "50", 0), "it stays in the window");
+    log.state.advance_window(Seqno(2));
+    assert_eq!(log.state.key_count(), 0);
+}
+
+#[test]
+fn giant_is_refused_for_what_was_ordered_between_its_chunks_and_its_end() {
+    let mut log = log_with_giants();
+    let last = append_chunks(&mut log, 100);
+    let before = log
+        .append(EntryKind::Action, &action("unrelated", 0))
+        .unwrap();
+    // By another member: the origin of the log's own actions is that of the giant.
+    let mut header = before;
+    (header.index, header.seqno) = (LogIndex(before.index.0 + 1), Seqno(2));
+    header.origin = other();
+    log.state
+        .appended(Time(1), &header, &action("50", 1))
+        .unwrap();
+    let verdict = log.state.certify(&origin(9), &last);
+    assert_eq!(verdict, Ok(Verdict::Conflict { with: 2 }));
+    // The next chunk, whatever it holds, is refused at once.
+    let next = chunk(Part::Data, 8, Bytes::from_static(b"data"));
+    let doomed = log.state.check_chunk(&origin(9), &next);
+    assert_eq!(doomed, Err(CertifyError::Doomed { with: Seqno(2) }));
+    let refused = log.state.refused(&origin(9), EntryKind::Chunk, &next);
+    assert_eq!(refused.map(|id| id.action_no), Some(5));
+    log.state.truncated(header.index);
+    assert_eq!(log.state.check_chunk(&origin(9), &next), Ok(()));
+    let verdict = log.state.certify(&origin(9), &last);
+    assert_eq!(verdict, Ok(Verdict::Pass { depends_on: 0 }));
+}
+
+#[test]
+fn giant_whose_chunks_are_truncated_continues_from_there() {
+    let mut log = log_with_giants();
+    let last = append_chunks(&mut log, 100);
+    let chunks = log.index;
+    for kept in [0, 1, 4] {
+        log.truncate(kept + 1, 0);
+        let again = giant(100);
+        for at in kept..chunks {
+            let from = at as usize * 200;
+            let part = again.slice(from..from + 200);
+            let payload = chunk(Part::Keys, at as u32, part);
+            assert_eq!(log.state.check_chunk(&origin(9), &payload), Ok(()));
+            log.append(EntryKind::Chunk, &payload).unwrap();
+        }
+        assert!(log.state.certify(&origin(9), &last).is_ok(), "{kept}");
+    }
+    log.append(EntryKind::Action, &last).unwrap();
+    assert!(conflicts(&log, "50", 0));
+}
+
+#[test]
+fn keys_wait_if_too_many_giants_are_compared_and_are_bounded() {
+    let mut log = log_with_giants();
+    append_chunks(&mut log, 100);
+    let encoded = giant(200);
+    let of_second = |at: usize| {
+        let bytes = encoded.slice(at * 200..(at + 1) * 200);
+        let (part, chunk_index, action_no) = (Part::Keys, at as u32, 6);
+        let chunk = Chunk {
+            part,
+            chunk_index,
+            action_no,
+            bytes,
+        };
+        chunk.encode()
+    };
+    let mut refused = None;
+    for at in 0..10 {
+        match log.state.check_chunk(&origin(9), &of_second(at)) {
+            Ok(()) => drop(log.append(EntryKind::Chunk, &of_second(at)).unwrap()),
+            Err(error) => {
+                refused = Some((at, error));
+                break;
+            }
+        }
+    }
+    assert!(
+        matches!(refused, Some((4, CertifyError::TooMuch(_)))),
+        "{refused:?}"
+    );
+    // Once the first has ended, there is a place.
+    let id = PartialActionId::of(&origin(1), 5);
+    let discard = Discard::Action(id).encode();
+    let header = log.append(EntryKind::Discard, &discard).unwrap();
+    log.state.committed(&header);
+    log.append(EntryKind::Chunk, &of_second(4)).unwrap();
+    assert_eq!(log.state.check_chunk(&origin(9), &of_second(5)), Ok(()));
+}

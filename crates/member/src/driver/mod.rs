@@ -163,7 +163,7 @@ impl Driver {
             proposals: LocalProposals::new(me, core.base().last.term),
             ordering: Ordering::new(
                 certification,
-                config.cert_limits(),
+                config.cert_limits(&tuning),
                 tuning.partial_action_timeout,
             ),
             reads: Reads::default(),

@@ -27,6 +27,8 @@ const CHUNK_HEADER_BYTES: usize = 16;
 /// Bytes of keys and data in one piece, at most: with its header a piece must fit into an entry of
 /// the log.
 const PIECE_BYTES_MAX: usize = PAYLOAD_BYTES_MAX as usize - ACTION_HEADER_BYTES;
+/// Bytes of keys in one piece, at most: they are compared with the history in one step.
+const KEY_BYTES_MAX: usize = 1 << 20;
 const _: () = assert!(CHUNK_HEADER_BYTES <= ACTION_HEADER_BYTES);
 
 /// An action as its origin hands it to the group.
@@ -261,7 +263,8 @@ pub fn split_into_chunks(
         keys: Bytes::from(action.keys.encode()),
         data: action.data.clone(),
     };
-    if rest.keys.len() + rest.data.len() > chunk_bytes {
+    let is_large = rest.keys.len() + rest.data.len() > chunk_bytes;
+    if is_large || rest.keys.len() > KEY_BYTES_MAX {
         rest.action_no = number;
     }
     ChunkSplitter {
@@ -301,16 +304,17 @@ impl Iterator for ChunkSplitter {
     fn next(&mut self) -> Option<Piece> {
         let rest = self.rest.as_mut()?;
         if rest.action_no != 0 {
+            let of_keys = self.chunk_bytes.min(KEY_BYTES_MAX);
             // What is left of keys and data together must fit into the last piece.
-            let source = if rest.keys.len() > self.chunk_bytes / 2 {
-                Some((Part::Keys, &mut rest.keys))
+            let source = if rest.keys.len() > of_keys / 2 {
+                Some((Part::Keys, &mut rest.keys, of_keys))
             } else if rest.data.len() > self.chunk_bytes / 2 {
-                Some((Part::Data, &mut rest.data))
+                Some((Part::Data, &mut rest.data, self.chunk_bytes))
             } else {
                 None
             };
-            if let Some((part, source)) = source {
-                let bytes = source.split_to(source.len().min(self.chunk_bytes));
+            if let Some((part, source, most)) = source {
+                let bytes = source.split_to(source.len().min(most));
                 let chunk_index = rest.chunks;
                 rest.chunks += 1;
                 return Some(Piece::Chunk(

@@ -15,6 +15,7 @@ use super::ordering::ProposalAnswer;
 use crate::client::ProposalResult;
 use crate::driver::{Driver, ReadDone, Submission};
 use crate::host::Level;
+use crate::payload::discard::Discard;
 
 impl Driver {
     // --- this member's own proposals ---------------------------------------------------------
@@ -173,6 +174,18 @@ impl Driver {
             }
             ProposalAnswer::Refuse(reason) => {
                 self.refuse(&propose, reason);
+                self.discard_refused(&propose);
+                return true;
+            }
+            ProposalAnswer::TooMuch(why) => {
+                let Origin { member, .. } = propose.origin;
+                let text = format!(
+                    "refusing a large action of member {member}: {why}; commit less at a time, or \
+                     fewer large transactions at once"
+                );
+                self.log(Level::Warning, text);
+                self.refuse(&propose, ProposalRefusal::GivenUp);
+                self.discard_refused(&propose);
                 return true;
             }
             ProposalAnswer::Malformed(error) => {
@@ -194,6 +207,20 @@ impl Driver {
                 false
             }
             Err(ProposeError::NotLeader { .. }) => true,
+        }
+    }
+
+    /// A piece was refused: what the log has of its action is of no use to any member.
+    fn discard_refused(&mut self, propose: &Propose) {
+        let Propose {
+            origin,
+            kind,
+            payload,
+            ..
+        } = propose;
+        if let Some(id) = self.ordering.certification.refused(origin, *kind, payload) {
+            // If that fails, the action is discarded when it has not been continued for a while.
+            self.append_own(EntryKind::Discard, &Discard::Action(id).encode());
         }
     }
 

@@ -27,6 +27,8 @@ pub(super) enum ProposalAnswer {
     Wait,
     /// It is refused, again if it was before.
     Refuse(ProposalRefusal),
+    /// It is refused because partial actions would take too much memory on every member.
+    TooMuch(String),
     /// It is refused because this program cannot read it, or no log takes it.
     Malformed(PayloadError),
     /// It is appended.
@@ -136,7 +138,7 @@ impl Ordering {
         let answer = self.certify(propose);
         if matches!(
             answer,
-            ProposalAnswer::Refuse(_) | ProposalAnswer::Malformed(_)
+            ProposalAnswer::Refuse(_) | ProposalAnswer::TooMuch(_) | ProposalAnswer::Malformed(_)
         ) {
             self.dedup.refused(propose.origin);
         }
@@ -166,6 +168,10 @@ impl Ordering {
             }
             Ok(Verdict::TooOld { .. }) => ProposalAnswer::Refuse(ProposalRefusal::TooOld),
             Err(CertifyError::ChunksUnknown) => ProposalAnswer::Refuse(ProposalRefusal::GivenUp),
+            Err(CertifyError::Doomed { with }) => {
+                ProposalAnswer::Refuse(ProposalRefusal::Conflict { with })
+            }
+            Err(CertifyError::TooMuch(why)) => ProposalAnswer::TooMuch(why),
             Err(CertifyError::Malformed(error)) => ProposalAnswer::Malformed(error),
         }
     }
