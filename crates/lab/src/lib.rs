@@ -1,7 +1,8 @@
 //! The lab: groups of real servers on emulated networks, measured beside other systems.
 //!
 //! Everything runs on this machine. Hosts are network namespaces ([`hosts`]); a process between
-//! them delays, limits and cuts packets ([`router`], [`topology`]). What is measured, and everything
+//! them delays, limits and cuts packets ([`router`], [`topology`]). The servers of each system run
+//! on these hosts ([`systems`]) and take turns ([`bench`]). What is measured, and everything
 //! that is needed to judge it, is one document: [`results`].
 //!
 //! The lab is not part of `libsynod.so`. Clocks, threads and waiting are allowed here. Whatever it
@@ -9,6 +10,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod bench;
 pub mod command;
 mod error;
 pub mod hosts;
@@ -19,6 +21,7 @@ pub mod report;
 pub mod results;
 pub mod router;
 pub mod statistics;
+pub mod systems;
 mod tools;
 pub mod topology;
 pub mod workload;

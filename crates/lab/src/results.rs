@@ -139,6 +139,10 @@ pub struct Measurement {
     pub servers: Vec<ServerUse>,
     /// What the network carried in the measured time.
     pub network: NetworkUse,
+    /// Flush requests that the disks completed in the measured time, those of other programs
+    /// included.
+    #[serde(default)]
+    pub disk_flushes: u64,
     /// What the machine did to this measurement.
     pub disturbance: Disturbance,
 }

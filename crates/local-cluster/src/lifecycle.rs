@@ -306,7 +306,8 @@ impl Cluster {
         self.formed_file().exists() && self.nodes().any(|node| self.files(node).has_data())
     }
 
-    /// Creates the group with node 1 alone, or all servers of their own. What an interrupted attempt left is removed.
+    /// Creates the group with node 1 alone, or all servers of their own. What an interrupted
+    /// attempt left is removed.
     fn form(&mut self, progress: Progress<'_>) -> Result<()> {
         self.kill_all()?;
         for node in self.nodes() {

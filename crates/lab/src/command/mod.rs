@@ -1,5 +1,7 @@
 //! The commands `synod lab …`.
 //!
+//! - `bench` measures systems ([`crate::bench`]).
+//! - `up` holds one system up, to look at and to measure by hand.
 //! - `network` brings an emulated network up, to look at it.
 //! - `link` changes a link of a running lab.
 //! - `clean` removes what a killed lab left.
@@ -7,8 +9,11 @@
 //! - `report` makes one page of several files.
 //! - `router` is the process that emulates the network, started by the others.
 
+mod bench;
 mod network;
 mod report;
+mod servers;
+mod up;
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -61,6 +66,10 @@ pub struct PlaceArgs {
 
 #[derive(Debug, Subcommand)]
 enum LabCommand {
+    /// Measure systems in turns
+    Bench(bench::BenchArgs),
+    /// Hold one system up, to look at and to measure by hand
+    Up(up::UpArgs),
     /// Bring an emulated network up and measure its round trips
     Network(network::NetworkArgs),
     /// Change a link of a running lab
@@ -91,6 +100,8 @@ struct RouterArgs {
 pub fn run(arguments: &LabArgs) -> Result<u8> {
     let place = &arguments.place;
     match &arguments.command {
+        LabCommand::Bench(bench) => bench::run(place, bench),
+        LabCommand::Up(up) => up::run(place, up),
         LabCommand::Network(network) => network::run(place, network),
         LabCommand::Link(link) => network::change_link(place, link),
         LabCommand::Meter(meter) => Ok(meter.run().map(|()| 0)?),

@@ -40,7 +40,7 @@ pub enum Slowness {
 pub struct LagPlan {
     /// Place of the server that gets slow.
     pub slow: usize,
-    /// How.
+    /// How it gets slow.
     pub slowness: Slowness,
     /// Place of the server that is written to.
     pub origin: usize,

@@ -1,0 +1,174 @@
+//! What is measured, and in which order.
+
+use std::fmt;
+use std::str::FromStr;
+
+use super::workload::{Sizes, Workload};
+use crate::systems::kind::SystemKind;
+use crate::topology::Topology;
+
+/// What a bench measures: every combination, each as often.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Plan {
+    /// The command, as it can be typed again.
+    pub command: String,
+    /// The systems, in the order of their turns.
+    pub systems: Vec<SystemKind>,
+    /// The networks; at least one, all with equally many servers.
+    pub topologies: Vec<Topology>,
+    /// The loads.
+    pub workloads: Vec<Workload>,
+    /// Numbers of clients.
+    pub threads: Vec<u32>,
+    /// Measured time of each measurement, seconds.
+    pub seconds: u32,
+    /// Load before that, not counted, seconds.
+    pub warm_up_seconds: u32,
+    /// How often each measurement is made.
+    pub repetitions: u32,
+    /// Which servers are written to.
+    pub write_to: WriteTo,
+    /// How much data there is.
+    pub sizes: Sizes,
+    /// Whether replication is encrypted.
+    pub tls: bool,
+}
+
+/// One turn of one system: all numbers of clients, one after the other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Turn<'a> {
+    /// The how-many-th time, from 1.
+    pub repetition: u32,
+    /// The network.
+    pub topology: &'a Topology,
+    /// The load.
+    pub workload: Workload,
+    /// The system.
+    pub system: SystemKind,
+}
+
+impl Plan {
+    /// The turns in their order. Systems alternate fastest: what is compared is measured within
+    /// minutes.
+    pub fn turns(&self) -> Vec<Turn<'_>> {
+        let mut turns = Vec::new();
+        for repetition in 1..=self.repetitions {
+            for topology in &self.topologies {
+                for workload in self.workloads.iter().copied() {
+                    for system in self.systems.iter().copied() {
+                        turns.push(Turn {
+                            repetition,
+                            topology,
+                            workload,
+                            system,
+                        });
+                    }
+                }
+            }
+        }
+        turns
+    }
+}
+
+/// Which servers are written to. The first server leads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WriteTo {
+    /// The leader, by clients beside it.
+    Leader,
+    /// The follower nearest to the leader, by clients beside that follower.
+    Follower,
+    /// The follower farthest from the leader, by clients beside that follower.
+    Far,
+    /// Each server by clients beside it.
+    All,
+}
+
+/// The names that the command line takes.
+pub const WRITE_TO_NAMES: &str = "leader, follower, far, all";
+
+impl WriteTo {
+    /// The servers that clients write to, numbered from 0.
+    pub fn servers(self, topology: &Topology) -> Vec<usize> {
+        match self {
+            WriteTo::Leader => vec![0],
+            WriteTo::Follower => vec![topology.nearest_to(0)],
+            WriteTo::Far => vec![topology.farthest_from(0)],
+            WriteTo::All => (0..topology.servers).collect(),
+        }
+    }
+
+    /// Whether the system takes such writes.
+    pub fn is_possible(self, system: SystemKind) -> bool {
+        system.is_group() || self == WriteTo::Leader
+    }
+}
+
+impl fmt::Display for WriteTo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            WriteTo::Leader => "leader",
+            WriteTo::Follower => "follower",
+            WriteTo::Far => "far",
+            WriteTo::All => "all",
+        })
+    }
+}
+
+impl FromStr for WriteTo {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<WriteTo, String> {
+        let all = [
+            WriteTo::Leader,
+            WriteTo::Follower,
+            WriteTo::Far,
+            WriteTo::All,
+        ];
+        let named = all.into_iter().find(|one| one.to_string() == text);
+        named.ok_or_else(|| format!("'{text}' is none of {WRITE_TO_NAMES}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn systems_alternate_within_each_repetition() {
+        let systems = vec![SystemKind::Synod, SystemKind::Galera { flush: 0 }];
+        let plan = Plan {
+            command: String::new(),
+            systems,
+            topologies: vec![Topology::named("same-dc").unwrap()],
+            workloads: vec!["oltp_write_only".parse().unwrap()],
+            threads: vec![1],
+            seconds: 1,
+            warm_up_seconds: 0,
+            repetitions: 2,
+            write_to: WriteTo::Leader,
+            sizes: Sizes::default(),
+            tls: false,
+        };
+        let turns = plan.turns();
+        let names: Vec<String> = turns.iter().map(|turn| turn.system.to_string()).collect();
+        assert_eq!(names, ["synod", "galera", "synod", "galera"]);
+        let repetitions: Vec<u32> = turns.iter().map(|turn| turn.repetition).collect();
+        assert_eq!(repetitions, [1, 1, 2, 2]);
+    }
+
+    #[test]
+    fn written_servers_follow_from_the_distances() {
+        let topology = Topology::named("two-region").unwrap();
+        assert_eq!(WriteTo::Follower.servers(&topology), [1]);
+        assert_eq!(WriteTo::Far.servers(&topology), [2]);
+        assert_eq!(WriteTo::All.servers(&topology), [0, 1, 2]);
+        assert!(!WriteTo::Far.is_possible(SystemKind::Async));
+    }
+
+    #[test]
+    fn every_name_is_understood() {
+        for name in WRITE_TO_NAMES.split(", ") {
+            assert_eq!(name.parse::<WriteTo>().unwrap().to_string(), name);
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! The loads, as sysbench knows them: some it brings, some are the lab's own scripts.
+
+use std::ffi::OsString;
+use std::fmt;
+use std::path::Path;
+use std::str::FromStr;
+
+use super::sysbench::Script;
+use crate::error::{IoContext, Result};
+use crate::workload;
+
+/// The loads, by the names that the command line takes.
+pub const NAMES: [&str; 6] = [
+    "oltp_write_only",
+    "oltp_read_write",
+    "oltp_read_only",
+    "oltp_update_index",
+    "hot-rows",
+    "tpcc",
+];
+
+/// A load.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Workload(&'static str);
+
+/// How much data the loads have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sizes {
+    /// Tables of the `oltp_*` loads.
+    pub tables: u32,
+    /// Rows of each of them.
+    pub table_rows: u32,
+    /// Rows of `hot-rows`.
+    pub hot_rows: u32,
+    /// Warehouses of `tpcc`.
+    pub warehouses: u32,
+}
+
+impl Default for Sizes {
+    fn default() -> Sizes {
+        Sizes {
+            tables: 4,
+            table_rows: 100_000,
+            hot_rows: 1_000,
+            warehouses: 2,
+        }
+    }
+}
+
+impl Workload {
+    /// What sysbench is called with; a script of the lab's own is written into `dir`.
+    ///
+    /// # Errors
+    /// When the script cannot be written.
+    pub fn script(self, sizes: &Sizes, dir: &Path) -> Result<Script> {
+        let script = match workload::Script::of(self.0) {
+            Some(own) => own
+                .write_to(dir)
+                .context("write into", dir)?
+                .into_os_string(),
+            None => OsString::from(self.0),
+        };
+        let options = match self.0 {
+            "hot-rows" => vec![format!("--rows={}", sizes.hot_rows)],
+            "tpcc" => vec![format!("--warehouses={}", sizes.warehouses)],
+            _ => vec![
+                format!("--tables={}", sizes.tables),
+                format!("--table-size={}", sizes.table_rows),
+            ],
+        };
+        Ok(Script { script, options })
+    }
+}
+
+impl fmt::Display for Workload {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.0)
+    }
+}
+
+impl FromStr for Workload {
+    type Err = String;
+
+    fn from_str(text: &str) -> std::result::Result<Workload, String> {
+        let known = NAMES.into_iter().find(|name| *name == text);
+        known
+            .map(Workload)
+            .ok_or_else(|| format!("'{text}' is none of {}", NAMES.join(", ")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_load_has_its_sizes_and_own_scripts_are_files() {
+        let dir = tempfile::tempdir().unwrap();
+        for name in NAMES {
+            let workload: Workload = name.parse().unwrap();
+            let script = workload.script(&Sizes::default(), dir.path()).unwrap();
+            assert!(!script.options.is_empty());
+            let is_own = !name.starts_with("oltp_");
+            assert_eq!(Path::new(&script.script).is_file(), is_own, "{name}");
+        }
+        assert!("oltp".parse::<Workload>().is_err());
+    }
+}

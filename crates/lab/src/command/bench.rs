@@ -1,0 +1,207 @@
+//! `synod lab bench`: the command line of the bench.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::servers::ServerArgs;
+use super::{PlaceArgs, say};
+use crate::bench;
+use crate::bench::plan::{Plan, WriteTo};
+use crate::bench::workload::{Sizes, Workload};
+use crate::error::{IoContext, Result};
+use crate::network::Network;
+use crate::report::{self, Report};
+use crate::systems::kind::SystemKind;
+use crate::topology::{Topology, parse_bandwidth};
+
+/// Arguments of `synod lab bench`.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLE)]
+pub(super) struct BenchArgs {
+    /// What is measured, in turns: synod, galera, galera-flush1, galera-flush2, semisync, async,
+    /// standalone
+    #[arg(long = "system", value_delimiter = ',', default_value = "synod")]
+    systems: Vec<SystemKind>,
+    /// innodb_flush_log_at_trx_commit of 'galera': 0, 1, 2; each is a system of its own
+    #[arg(long, value_delimiter = ',', value_parser = clap::value_parser!(u8).range(0..=2))]
+    galera_flush: Vec<u8>,
+    /// same-dc, three-dc, two-region, three-region, or a file
+    #[arg(
+        long = "topology",
+        value_delimiter = ',',
+        value_name = "NAME|FILE",
+        default_value = "same-dc"
+    )]
+    topologies: Vec<String>,
+    /// oltp_write_only, oltp_read_write, oltp_read_only, oltp_update_index, hot-rows, tpcc
+    #[arg(
+        long = "workload",
+        value_delimiter = ',',
+        default_value = "oltp_write_only"
+    )]
+    workloads: Vec<Workload>,
+    /// Numbers of clients, for each server that is written to
+    #[arg(long, value_delimiter = ',', default_value = "1,16,64", value_parser = clap::value_parser!(u32).range(1..=900))]
+    threads: Vec<u32>,
+    /// Servers that are written to, by clients beside each: leader, follower, far, all
+    #[arg(long, default_value = "leader")]
+    write_to: WriteTo,
+    /// Encrypt replication: synod with a group secret, the others with a certificate
+    #[arg(long)]
+    tls: bool,
+    /// Limit every link between hosts: 100M, 1G, 10G bits per second
+    #[arg(long, value_parser = parse_bandwidth)]
+    bandwidth: Option<u64>,
+    /// Measured time of each measurement
+    #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..=86_400))]
+    seconds: u32,
+    /// Load before that, not counted
+    #[arg(long, value_name = "SECONDS", default_value_t = 5, value_parser = clap::value_parser!(u32).range(0..=3600))]
+    warm_up: u32,
+    /// How often each measurement is made
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    repeat: u32,
+    /// Tables of the oltp_* loads
+    #[arg(long, default_value_t = 4)]
+    tables: u32,
+    /// Rows of each of them
+    #[arg(long, default_value_t = 100_000)]
+    table_rows: u32,
+    /// Rows of hot-rows
+    #[arg(long, default_value_t = 1_000)]
+    hot_rows: u32,
+    /// Warehouses of tpcc
+    #[arg(long, default_value_t = 2)]
+    warehouses: u32,
+    /// Write the results to this file, after each measurement
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Write a page with tables and plots to this file
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    #[command(flatten)]
+    servers: ServerArgs,
+}
+
+/// An example for the help text.
+const EXAMPLE: &str = "\
+Synod beside Galera, which syncs nothing at commit, and Galera that syncs:
+
+  synod lab bench --system synod,galera,galera-flush1 --topology same-dc,three-dc \\
+      --threads 1,16,64 --seconds 30 --repeat 3 --html bench.html
+
+docs/performance.md says how it measures, and what to mind when reading the figures.";
+
+/// Runs the bench.
+pub(super) fn run(place: &PlaceArgs, arguments: &BenchArgs) -> Result<u8> {
+    let plan = plan(arguments)?;
+    let lab = place.place()?;
+    let setup = arguments.servers.setup(&lab, arguments.tls)?;
+    bench::check(&plan, &setup)?;
+    let servers = plan.topologies[0].servers;
+    let network = Network::create(place.take()?, servers, &setup.program)?;
+    let results = bench::run(
+        &plan,
+        &setup,
+        &network,
+        arguments.json.as_deref(),
+        &|line| eprintln!("{line}"),
+    )?;
+    drop(network);
+    let failed = results.measurements.iter().any(|m| m.failure.is_some());
+    let report = Report {
+        benches: vec![results],
+        ..Report::default()
+    };
+    if let Some(path) = &arguments.html {
+        std::fs::write(path, report::html(&report)).context("write", path)?;
+    }
+    say(&report::markdown(&report));
+    Ok(u8::from(failed))
+}
+
+fn plan(arguments: &BenchArgs) -> Result<Plan> {
+    let find = |name: &String| Topology::find(name, arguments.bandwidth);
+    Ok(Plan {
+        command: std::env::args().collect::<Vec<_>>().join(" "),
+        systems: systems(arguments),
+        topologies: arguments
+            .topologies
+            .iter()
+            .map(find)
+            .collect::<Result<_>>()?,
+        workloads: arguments.workloads.clone(),
+        threads: arguments.threads.clone(),
+        seconds: arguments.seconds,
+        warm_up_seconds: arguments.warm_up,
+        repetitions: arguments.repeat,
+        write_to: arguments.write_to,
+        sizes: Sizes {
+            tables: arguments.tables,
+            table_rows: arguments.table_rows,
+            hot_rows: arguments.hot_rows,
+            warehouses: arguments.warehouses,
+        },
+        tls: arguments.tls,
+    })
+}
+
+/// The systems of the command line, each once. `--galera-flush` stands for 'galera'.
+fn systems(arguments: &BenchArgs) -> Vec<SystemKind> {
+    let mut systems = Vec::new();
+    for system in &arguments.systems {
+        let is_plain_galera = *system == SystemKind::Galera { flush: 0 };
+        if is_plain_galera && !arguments.galera_flush.is_empty() {
+            let flushes = arguments.galera_flush.iter();
+            systems.extend(flushes.map(|flush| SystemKind::Galera { flush: *flush }));
+        } else {
+            systems.push(*system);
+        }
+    }
+    let mut seen = std::collections::BTreeSet::new();
+    systems.retain(|system| seen.insert(*system));
+    systems
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::bench::plan::WRITE_TO_NAMES;
+    use crate::systems::kind::NAMES;
+
+    #[derive(Debug, Parser)]
+    struct Cli {
+        #[command(flatten)]
+        bench: BenchArgs,
+    }
+
+    fn systems_of(line: &str) -> String {
+        let cli = Cli::try_parse_from(line.split(' ')).unwrap();
+        let names = systems(&cli.bench).into_iter().map(|s| s.to_string());
+        names.collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn flush_settings_are_systems_of_their_own() {
+        let line = "bench --system synod,galera --galera-flush 0,1";
+        assert_eq!(systems_of(line), "synod galera galera-flush1");
+        let line = "bench --system synod --system galera-flush1 --system synod";
+        assert_eq!(systems_of(line), "synod galera-flush1");
+    }
+
+    #[test]
+    fn help_lists_what_is_understood() {
+        let help = <BenchArgs as Args>::augment_args(clap::Command::new("bench"))
+            .render_long_help()
+            .to_string();
+        let words: Vec<&str> = help.split([' ', ',', '\n', ':']).collect();
+        let workloads = crate::bench::workload::NAMES.into_iter();
+        let names = NAMES.split(", ").chain(WRITE_TO_NAMES.split(", "));
+        for name in names.chain(workloads) {
+            assert!(words.contains(&name), "{name} is not in the help");
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! Options that say which servers are started.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::own_program;
+use crate::error::{LabError, Result};
+use crate::hosts::place::Place;
+use crate::systems::Setup;
+
+/// Where Debian's package puts Galera's library.
+const GALERA: &str = "/usr/lib/galera/libgalera_smm.so";
+
+/// The servers' programs and settings.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Servers")]
+pub(super) struct ServerArgs {
+    /// Synod's library [default: libsynod.so beside this program]
+    #[arg(long, value_name = "FILE")]
+    provider: Option<PathBuf>,
+    /// Galera's library
+    #[arg(long, value_name = "FILE", default_value = GALERA)]
+    galera: PathBuf,
+    /// A line for the configuration of every server of every system; may be repeated
+    #[arg(long, value_name = "LINE")]
+    server_option: Vec<String>,
+    /// First port of the servers, on hosts of their own
+    #[arg(long, value_name = "PORT", default_value_t = 13306)]
+    base_port: u16,
+}
+
+impl ServerArgs {
+    /// What systems of this lab are made of.
+    pub(super) fn setup(&self, lab: &Place, tls: bool) -> Result<Setup> {
+        let program = own_program()?;
+        let provider = match &self.provider {
+            Some(path) => path.clone(),
+            None => program.with_file_name("libsynod.so"),
+        };
+        // Servers load it by its absolute path.
+        let synod = std::path::absolute(&provider).map_err(|source| LabError::Io {
+            action: "find",
+            path: provider,
+            source,
+        })?;
+        Ok(Setup {
+            data: lab.data().to_owned(),
+            base_port: self.base_port,
+            synod,
+            galera: self.galera.clone(),
+            tls,
+            program,
+            extra_lines: self.server_option.clone(),
+        })
+    }
+}

@@ -1,0 +1,187 @@
+//! How the servers of each system are set up.
+
+use std::net::IpAddr;
+use std::path::Path;
+use std::process::Command;
+
+use synod_local_cluster::{
+    ClusterError, NodeHost, NodeOverrides, Replication, ServerUser, Settings, find_program,
+};
+
+use super::kind::SystemKind;
+use super::{Setup, node};
+use crate::error::Result;
+use crate::hosts::Host;
+use crate::tools;
+
+/// What every server of every system gets. The data of the loads fit into memory, the redo log
+/// does not run full, and no client waits for a thread.
+const EVERYWHERE: [&str; 5] = [
+    "innodb_buffer_pool_size = 512M",
+    "innodb_log_file_size = 192M",
+    "max_connections = 1000",
+    "thread_cache_size = 300",
+    "innodb_stats_persistent = OFF",
+];
+
+/// A primary and its replicas, any of which may become the primary: each logs what it applies, and
+/// syncs.
+const REPLICATED: [&str; 9] = [
+    "innodb_flush_log_at_trx_commit = 1",
+    "log_bin = binlog",
+    "sync_binlog = 1",
+    "log_slave_updates = ON",
+    "gtid_strict_mode = ON",
+    "slave_parallel_threads = 4",
+    "slave_parallel_mode = optimistic",
+    "expire_logs_days = 1",
+    "skip_slave_start = ON",
+];
+
+/// A transaction is stored by a replica before others see it. The time is long, so that no
+/// transaction is acknowledged without.
+const SEMI_SYNC: [&str; 4] = [
+    "rpl_semi_sync_master_enabled = ON",
+    "rpl_semi_sync_master_wait_point = AFTER_SYNC",
+    "rpl_semi_sync_master_timeout = 60000",
+    "rpl_semi_sync_slave_enabled = ON",
+];
+
+/// The settings of a system's cluster.
+pub(super) fn settings(kind: SystemKind, setup: &Setup, hosts: &[Host]) -> Result<Settings> {
+    let dir = setup.data.join(kind.to_string());
+    let mut settings = Settings::new(dir, library(kind, setup).to_owned())?;
+    settings.cluster_name = "lab".into();
+    settings.base_port = setup.base_port;
+    settings.nodes = u8::try_from(hosts.len()).unwrap_or(u8::MAX);
+    settings.die_with_parent = true;
+    if !kind.is_group() {
+        settings.replication = Replication::Own;
+    }
+    let certificate = match setup.tls && kind != SystemKind::Synod {
+        true => Some(Certificate::make(&setup.data)?),
+        false => None,
+    };
+    settings.provider_options = provider_options(kind, setup.tls, certificate.as_ref());
+    if kind == SystemKind::Synod && setup.tls {
+        let mut keygen = Command::new(&setup.program);
+        let secret = tools::output_of(keygen.arg("keygen"))?;
+        settings.group_secret = Some(secret.trim().to_owned());
+    }
+    for (server, host) in hosts.iter().enumerate() {
+        let place = NodeHost {
+            address: IpAddr::V4(host.address),
+            enter: host.enter(),
+        };
+        settings.hosts.insert(node(server), place);
+        let mut own = overrides(kind, server, certificate.as_ref());
+        own.extra_lines.extend(setup.extra_lines.iter().cloned());
+        settings.overrides.insert(node(server), own);
+    }
+    Ok(settings)
+}
+
+fn library(kind: SystemKind, setup: &Setup) -> &Path {
+    match kind {
+        SystemKind::Galera { .. } => &setup.galera,
+        SystemKind::Synod | SystemKind::SemiSync | SystemKind::Async | SystemKind::Standalone => {
+            &setup.synod
+        }
+    }
+}
+
+/// Options of all members of a group.
+fn provider_options(kind: SystemKind, tls: bool, certificate: Option<&Certificate>) -> String {
+    match (kind, certificate) {
+        (SystemKind::Synod, _) => {
+            // The hosts have addresses that are no loopback ones, so clear must be asked for.
+            let insecure = if tls { "no" } else { "yes" };
+            format!("synod.leader_handover=yes;synod.insecure={insecure}")
+        }
+        (SystemKind::Galera { .. }, Some(certificate)) => {
+            let (certificate, key) = (&certificate.certificate, &certificate.key);
+            format!(
+                "socket.ssl_cert={certificate};socket.ssl_key={key};socket.ssl_ca={certificate}"
+            )
+        }
+        _ => String::new(),
+    }
+}
+
+/// What differs between systems and servers.
+fn overrides(kind: SystemKind, server: usize, certificate: Option<&Certificate>) -> NodeOverrides {
+    let mut own = NodeOverrides::default();
+    let mut add = |lines: &[&str]| {
+        own.extra_lines
+            .extend(lines.iter().map(|l| (*l).to_owned()))
+    };
+    add(&EVERYWHERE);
+    match kind {
+        SystemKind::Synod => {
+            let weight = if server == 0 { 100 } else { 50 };
+            own.provider_options = Some(format!("synod.leader_weight={weight}"));
+        }
+        SystemKind::Galera { flush } => {
+            add(&[&format!("innodb_flush_log_at_trx_commit = {flush}")]);
+        }
+        SystemKind::SemiSync | SystemKind::Async => {
+            add(&REPLICATED);
+            add(&[&format!("server_id = {}", server + 1)]);
+            if kind == SystemKind::SemiSync {
+                add(&SEMI_SYNC);
+            }
+            if let Some(certificate) = certificate {
+                add(&[
+                    &format!("ssl_cert = {}", certificate.certificate),
+                    &format!("ssl_key = {}", certificate.key),
+                ]);
+            }
+        }
+        SystemKind::Standalone => add(&["innodb_flush_log_at_trx_commit = 1", "skip_log_bin"]),
+    }
+    own
+}
+
+/// A certificate for the connections of systems that know no group secret.
+struct Certificate {
+    certificate: String,
+    key: String,
+}
+
+impl Certificate {
+    fn make(dir: &Path) -> Result<Certificate> {
+        let openssl = find_program("openssl", "openssl")?;
+        let (certificate, key) = (dir.join("lab.pem"), dir.join("lab.key"));
+        if !key.exists() {
+            let mut command = Command::new(openssl);
+            command.args([
+                "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "30",
+            ]);
+            command
+                .args(["-subj", "/CN=synod-lab", "-keyout"])
+                .arg(&key);
+            tools::output_of(command.arg("-out").arg(&certificate))?;
+            let user = ServerUser::find()?;
+            user.give(&key)?;
+            user.give(&certificate)?;
+        }
+        Ok(Certificate {
+            certificate: certificate.display().to_string(),
+            key: key.display().to_string(),
+        })
+    }
+}
+
+/// Checks that what a system needs is there.
+///
+/// # Errors
+/// [`ClusterError::ProviderMissing`] with the library, or a missing program.
+pub fn check(kind: SystemKind, setup: &Setup) -> Result<()> {
+    find_program("mariadbd", "mariadb-server")?;
+    let path = library(kind, setup);
+    if kind.is_group() && !path.is_file() {
+        let path = path.to_owned();
+        return Err(ClusterError::ProviderMissing { path }.into());
+    }
+    Ok(())
+}

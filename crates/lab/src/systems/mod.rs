@@ -1,0 +1,230 @@
+//! The systems that are measured, each with real servers on the hosts of a lab.
+//!
+//! - [`kind`]: which there are.
+//! - [`configuration`]: how their servers are set up. Each as a careful user of it would, so that
+//!   acknowledged transactions survive what its manual says they survive.
+//! - [`replicas`]: primary and replicas by MariaDB's own replication.
+//!
+//! A [`System`] is made once, and then started and stopped for each of its turns, so that a system
+//! that waits for its turn uses neither processor nor disk.
+
+pub mod configuration;
+pub mod kind;
+mod replicas;
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use synod_local_cluster::ports::Ports;
+use synod_local_cluster::{Cluster, wait_for};
+
+use crate::error::{LabError, Result};
+use crate::hosts::{Host, Hosts};
+use kind::SystemKind;
+
+/// Account of clients, from any host of the lab.
+pub const USER: &str = "lab";
+/// Its password: no program outside the lab can reach the servers.
+pub const PASSWORD: &str = "lab";
+/// Database of the loads.
+pub const DATABASE: &str = "sbtest";
+
+/// Limit of a statement of the lab itself.
+const SQL_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Dropping large tables takes seconds.
+const EMPTY_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// Leadership is handed over within some election timeouts.
+const LEADER_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// What the lab needs to know to set a system up.
+#[derive(Debug, Clone)]
+pub struct Setup {
+    /// Directory for the data of all systems.
+    pub data: PathBuf,
+    /// First of 400 ports. Hosts have their own, so it need not be free outside.
+    pub base_port: u16,
+    /// Synod's library.
+    pub synod: PathBuf,
+    /// Galera's library.
+    pub galera: PathBuf,
+    /// Whether replication is encrypted.
+    pub tls: bool,
+    /// The program `synod`, which makes group secrets.
+    pub program: PathBuf,
+    /// Lines for the configuration of every server of every system.
+    pub extra_lines: Vec<String>,
+}
+
+/// One system, running or not.
+#[derive(Debug)]
+pub struct System {
+    kind: SystemKind,
+    cluster: Cluster,
+    hosts: Vec<Host>,
+    base_port: u16,
+    tls: bool,
+    /// Whether it has run before: its replicas begin at an empty log then.
+    was_up: bool,
+}
+
+impl System {
+    /// Prepares a system, without starting a server.
+    ///
+    /// # Errors
+    /// When a library or a program is missing.
+    pub fn create(kind: SystemKind, setup: &Setup, hosts: &Hosts) -> Result<System> {
+        let count = if kind.replicates() {
+            hosts.servers.len()
+        } else {
+            1
+        };
+        let servers = hosts.servers[..count].to_vec();
+        let settings = configuration::settings(kind, setup, &servers)?;
+        Ok(System {
+            kind,
+            cluster: Cluster::create(settings)?,
+            hosts: servers,
+            base_port: setup.base_port,
+            tls: setup.tls,
+            was_up: false,
+        })
+    }
+
+    /// Which one it is.
+    pub fn kind(&self) -> SystemKind {
+        self.kind
+    }
+
+    /// The hosts of its servers. Servers are numbered as in this list, from 0.
+    pub fn hosts(&self) -> &[Host] {
+        &self.hosts
+    }
+
+    /// Starts all servers, makes the account at the first start, and waits until the first server
+    /// leads.
+    ///
+    /// # Errors
+    /// When a server does not start, or another one leads.
+    pub fn up(&mut self) -> Result<()> {
+        self.cluster.up(&|_, _| ())?;
+        if !self.was_up {
+            let own_databases = if self.kind.is_group() {
+                1
+            } else {
+                self.hosts.len()
+            };
+            (0..own_databases).try_for_each(|server| self.create_account(server))?;
+        }
+        if self.kind.has_replicas() {
+            if !self.was_up {
+                replicas::forget_own_history(self)?;
+            }
+            replicas::connect(self, self.tls)?;
+        }
+        self.was_up = true;
+        self.await_leader()
+    }
+
+    /// Stops all servers: an orderly shutdown.
+    ///
+    /// # Errors
+    /// When one does not end in time.
+    pub fn down(&mut self) -> Result<()> {
+        Ok(self.cluster.down(&|_, _| ())?)
+    }
+
+    /// Where clients reach a server.
+    pub fn address(&self, server: usize) -> (IpAddr, u16) {
+        let port = Ports::of(self.base_port, node(server)).sql;
+        (self.hosts[server].address.into(), port)
+    }
+
+    /// The process id of a server, if it runs.
+    pub fn pid(&self, server: usize) -> Option<i32> {
+        self.cluster.pid(node(server))
+    }
+
+    /// Runs statements on a server as its administrator; gives the rows.
+    ///
+    /// # Errors
+    /// With what the server said.
+    pub fn query(&self, server: usize, sql: &str) -> Result<Vec<Vec<String>>> {
+        self.query_within(server, sql, SQL_TIMEOUT)
+    }
+
+    /// The same with a limit of one's own.
+    ///
+    /// # Errors
+    /// With what the server said.
+    pub fn query_within(
+        &self,
+        server: usize,
+        sql: &str,
+        limit: Duration,
+    ) -> Result<Vec<Vec<String>>> {
+        Ok(self.cluster.query(node(server), sql, limit)?)
+    }
+
+    /// The value of a status variable; none if the server has no such.
+    pub fn status_value(&self, server: usize, name: &str) -> Option<String> {
+        let sql = format!("SHOW GLOBAL STATUS LIKE '{name}'");
+        let rows = self.query(server, &sql).ok()?;
+        rows.into_iter().next()?.into_iter().nth(1)
+    }
+
+    /// `leader`, `follower`, `primary`, `replica`, `alone`, or `member` where all are equal.
+    pub fn role(&self, server: usize) -> String {
+        match self.kind {
+            SystemKind::Synod => self
+                .status_value(server, "wsrep_synod_role")
+                .unwrap_or_else(|| "unknown".into()),
+            SystemKind::Galera { .. } => "member".into(),
+            SystemKind::Standalone => "alone".into(),
+            SystemKind::SemiSync | SystemKind::Async if server == 0 => "primary".into(),
+            SystemKind::SemiSync | SystemKind::Async => "replica".into(),
+        }
+    }
+
+    /// Drops the database of the loads, and makes it again.
+    ///
+    /// # Errors
+    /// With what the server said.
+    pub fn empty_database(&self) -> Result<()> {
+        let sql = format!("DROP DATABASE IF EXISTS {DATABASE}; CREATE DATABASE {DATABASE}");
+        self.query_within(0, &sql, EMPTY_TIMEOUT).map(|_| ())
+    }
+
+    fn create_account(&self, server: usize) -> Result<()> {
+        let sql = format!(
+            "CREATE USER IF NOT EXISTS '{USER}'@'%' IDENTIFIED BY '{PASSWORD}';
+             GRANT ALL ON *.* TO '{USER}'@'%';
+             CREATE DATABASE IF NOT EXISTS {DATABASE};"
+        );
+        self.query(server, &sql).map(|_| ())
+    }
+
+    /// The first server has the highest weight, and the others hand over to it.
+    fn await_leader(&self) -> Result<()> {
+        if self.kind != SystemKind::Synod {
+            return Ok(());
+        }
+        let mut last = String::new();
+        let leads = wait_for(LEADER_TIMEOUT, || {
+            last = self.role(0);
+            (last == "leader").then_some(())
+        });
+        leads.ok_or(LabError::Timeout {
+            what: format!("{} to become the leader", self.hosts[0].name),
+            seconds: LEADER_TIMEOUT.as_secs(),
+            now: last,
+        })
+    }
+}
+
+/// The number of a server's node in its cluster.
+fn node(server: usize) -> u8 {
+    u8::try_from(server + 1).unwrap_or(u8::MAX)
+}

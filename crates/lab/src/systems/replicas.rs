@@ -1,0 +1,51 @@
+//! Primary and replicas by MariaDB's own replication: the first server is the primary.
+
+use std::time::Duration;
+
+use synod_local_cluster::wait_for;
+
+use super::{PASSWORD, System, USER};
+use crate::error::{LabError, Result};
+
+/// A replica reconnects and catches up with what little was written since its last stop.
+const TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Empties the logs of all servers. Each has made the same accounts by itself, which the replicas
+/// would otherwise get once more.
+pub(super) fn forget_own_history(system: &System) -> Result<()> {
+    let sql = "RESET MASTER; SET GLOBAL gtid_slave_pos = ''";
+    (0..system.hosts().len()).try_for_each(|server| system.query(server, sql).map(|_| ()))
+}
+
+/// Connects the replicas, and waits until they receive.
+pub(super) fn connect(system: &System, tls: bool) -> Result<()> {
+    let (address, port) = system.address(0);
+    for server in 1..system.hosts().len() {
+        let ssl = u8::from(tls);
+        let sql = format!(
+            "STOP SLAVE;
+             CHANGE MASTER TO MASTER_HOST='{address}', MASTER_PORT={port}, MASTER_USER='{USER}',
+               MASTER_PASSWORD='{PASSWORD}', MASTER_USE_GTID=slave_pos, MASTER_CONNECT_RETRY=1,
+               MASTER_SSL={ssl}, MASTER_SSL_VERIFY_SERVER_CERT=0;
+             START SLAVE;"
+        );
+        system.query(server, &sql)?;
+    }
+    for server in 1..system.hosts().len() {
+        await_receiving(system, server)?;
+    }
+    Ok(())
+}
+
+fn await_receiving(system: &System, server: usize) -> Result<()> {
+    let mut last = String::new();
+    let receives = wait_for(TIMEOUT, || {
+        last = system.status_value(server, "Slave_running")?;
+        (last == "ON").then_some(())
+    });
+    receives.ok_or(LabError::Timeout {
+        what: format!("the replica {} to receive", system.hosts()[server].name),
+        seconds: TIMEOUT.as_secs(),
+        now: format!("Slave_running is {last}"),
+    })
+}
