@@ -38,8 +38,8 @@ pub struct Action {
     pub class: Class,
     /// The keys that it touches.
     pub keys: KeySet,
-    /// Snapshot position: what was ordered up to this seqno cannot conflict with the action, because
-    /// the origin's locks have kept them apart. See [`ChunkSplitter::see`].
+    /// Snapshot position: what was ordered up to this seqno cannot conflict with the action,
+    /// because the origin's locks have kept them apart. See [`ChunkSplitter::see`].
     pub last_seen: i64,
     /// Data for the hosts that apply it.
     pub data: Bytes,

@@ -189,8 +189,8 @@ impl Connection {
     /// order, not what is released: a client that waited for a row gets it when the one before
     /// commits in the engine, which is before its release. No action that has left can be one that
     /// this transaction has not seen: where both change a row, or insert the same key, the one that
-    /// had the lock first is finished, or was to be aborted before this point. An abort from here on
-    /// waits for this transaction's fate, so its aborter does not leave.
+    /// had the lock first is finished, or was to be aborted before this point. An abort from here
+    /// on waits for this transaction's fate, so its aborter does not leave.
     ///
     /// # Errors
     /// It was aborted before it got here, is too large, or nothing can be proposed at present.
