@@ -25,9 +25,9 @@
 //!    finished writes ([`Core::persisted`]), time ([`Core::handle_tick`]), connections
 //!    ([`Core::peer_connected`], [`Core::peer_disconnected`]), and commands such as
 //!    [`Core::propose`].
-//! 3. It then polls [`Core::poll_effect`] until `None`, before the next message. Several commands
-//!    or completions may precede one round of polling; they share one write and one message per
-//!    follower.
+//! 3. It then polls [`Core::poll_effect`] until `None`, before the next message. Several commands,
+//!    completions, or answers to a leader may precede one round of polling; they share one write
+//!    and one message per follower.
 //! 4. It performs the effects in the order given:
 //!    - [`Effect::Write`]: writes to the log in ticket order, and reports the latest durable ticket
 //!      with [`Core::persisted`]. It need not wait: writes and messages are concurrent. A failed

@@ -376,6 +376,11 @@ impl Driver {
             Ok(configs) => configs,
             Err(text) => return self.log(Level::Error, text),
         };
+        if self.is_answer_to_this_leader(&message) {
+            // This turn performs what all such answers lead to: one commit, one message for each
+            // follower.
+            return self.core.handle_message(self.now(), message);
+        }
         // The core wants its effects performed before it is given the next message.
         self.perform_core_effects();
         if self.is_stopped() || !self.may_obey(&message) {
@@ -390,6 +395,15 @@ impl Driver {
         // The payloads' entries, if accepted, are in the effects now.
         self.perform_core_effects();
         self.own_log.forget_arrived();
+    }
+
+    /// Whether a member answers what this one has sent it as the leader of the present term.
+    fn is_answer_to_this_leader(&self, message: &Message) -> bool {
+        let is_answer = matches!(
+            message.body,
+            Body::AppendReply(_) | Body::HeartbeatReply { .. }
+        );
+        is_answer && self.core.is_leader() && message.term == self.core.term()
     }
 
     /// Performs effects and sends proposals until there is nothing left to do.
