@@ -85,6 +85,9 @@ pub struct SendEntries {
     pub first: LogIndex,
     /// Last entry to send.
     pub last: LogIndex,
+    /// Whether none of these entries was sent to the receiver before in this term. Only then the
+    /// driver may leave out payloads that the receiver has itself, as the entries' origin.
+    pub is_first_time: bool,
     /// Whether the driver may stop before `last`, to keep the message small, after at least one
     /// entry.
     pub may_shorten: bool,

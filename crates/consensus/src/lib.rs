@@ -44,7 +44,9 @@
 //! 5. It asks [`Core::poll_timeout`] for the time of the next tick, and waits for that or for an
 //!    input.
 //! 6. On receipt of an append it checks payloads against their headers, and decodes the payloads of
-//!    config entries for [`Core::handle_message_with`].
+//!    config entries for [`Core::handle_message_with`]. If the leader has left out a payload that
+//!    it does not have, it hands in the entries before that one, and then asks with
+//!    [`Core::payload_missing`].
 //! 7. It may purge what is committed and durable, and reports that with [`Core::purged`].
 //!
 //! # The loop

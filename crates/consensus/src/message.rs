@@ -133,6 +133,12 @@ pub enum AppendOutcome {
         /// Last index that is durable.
         index: LogIndex,
     },
+    /// The sender took the entries before `index`. It lacks the payload of that one, which the
+    /// append left out.
+    PayloadMissing {
+        /// The first entry without a payload.
+        index: LogIndex,
+    },
     /// `prev` is not in the sender's log.
     Rejected {
         /// `prev.index` of the refused append.

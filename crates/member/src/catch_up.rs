@@ -123,6 +123,7 @@ mod tests {
             },
             first: LogIndex(first),
             last: LogIndex(first),
+            is_first_time: false,
             may_shorten: false,
             commit: LogIndex(0),
             sent_at: Time(sent_at),

@@ -65,6 +65,10 @@ pub enum Bug {
     TwoChangesAtOnce,
     /// consensus: followers append entries that do not continue their logs.
     AppendAnywhere,
+    /// consensus: a follower takes over a commit index beyond what it holds of the leader's log.
+    CommitUnmatched,
+    /// consensus: payloads are left out again in what is sent again.
+    LeaveOutAgain,
     /// consensus: the lease starts when an answer is received, not when it was asked for.
     LeaseFromReceiveTime,
     /// consensus: the lease lasts as long as the leader's own timing says, whatever was promised.
@@ -129,7 +133,7 @@ pub enum Bug {
 
 impl Bug {
     /// All bugs.
-    pub const ALL: [Bug; 43] = [
+    pub const ALL: [Bug; 45] = [
         Bug::AckBeforeSync,
         Bug::CountOwnDiskEarly,
         Bug::SkipVote,
@@ -143,6 +147,8 @@ impl Bug {
         Bug::HalfIsMajority,
         Bug::TwoChangesAtOnce,
         Bug::AppendAnywhere,
+        Bug::CommitUnmatched,
+        Bug::LeaveOutAgain,
         Bug::LeaseFromReceiveTime,
         Bug::LeaseByOwnTiming,
         Bug::LocalRead,

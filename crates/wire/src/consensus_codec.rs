@@ -34,6 +34,7 @@ mod code {
     pub(super) const READ: u8 = 12;
     pub(super) const READ_REPLY: u8 = 13;
     pub(super) const COMMIT_NOTICE: u8 = 14;
+    pub(super) const APPEND_PAYLOAD_MISSING: u8 = 15;
 }
 
 pub(crate) fn write_message(w: &mut Writer, message: &Message) -> Result<(), EncodeError> {
@@ -134,6 +135,13 @@ fn read_body(r: &mut Reader) -> Result<Body, DecodeError> {
         code::APPEND_DURABLE => {
             let sent_at = Time(r.u64()?);
             let outcome = AppendOutcome::Durable {
+                index: LogIndex(r.u64()?),
+            };
+            Body::AppendReply(AppendReply { outcome, sent_at })
+        }
+        code::APPEND_PAYLOAD_MISSING if r.version() >= VERSION_3 => {
+            let sent_at = Time(r.u64()?);
+            let outcome = AppendOutcome::PayloadMissing {
                 index: LogIndex(r.u64()?),
             };
             Body::AppendReply(AppendReply { outcome, sent_at })
@@ -246,6 +254,11 @@ fn write_append_reply(w: &mut Writer, reply: &AppendReply) {
     match reply.outcome {
         AppendOutcome::Durable { index } => {
             w.u8(code::APPEND_DURABLE);
+            w.u64(reply.sent_at.0);
+            w.u64(index.0);
+        }
+        AppendOutcome::PayloadMissing { index } => {
+            w.u8(code::APPEND_PAYLOAD_MISSING);
             w.u64(reply.sent_at.0);
             w.u64(index.0);
         }

@@ -73,4 +73,4 @@ pub use message::{
     StatusBroadcast,
 };
 pub use stream::{Compression, FrameReader, FrameWriter};
-pub use version::{OUR_VERSIONS, choose_version};
+pub use version::{OUR_VERSIONS, choose_version, may_leave_out_payloads};

@@ -6,11 +6,11 @@
 
 use bytes::Bytes;
 use synod_consensus::{
-    Body, EntryId, EntryKind, GroupId, LeaderWeight, LogIndex, MemberId, Message, Origin, Seqno,
-    SessionId, Term, VersionRange,
+    AppendOutcome, Body, EntryId, EntryKind, GroupId, LeaderWeight, LogIndex, MemberId, Message,
+    Origin, Seqno, SessionId, Term, VersionRange,
 };
 
-use crate::version::VERSION_2;
+use crate::version::{OUR_VERSIONS, VERSION_2, VERSION_3};
 
 /// Between two members there are two connections in each direction, so that control traffic never
 /// queues behind bulk data.
@@ -32,8 +32,9 @@ pub enum PeerMessage {
     Append {
         /// The message; its body is [`Body::Append`].
         message: Message,
-        /// One per entry, each of the length that its header says.
-        payloads: Vec<Bytes>,
+        /// One per entry, each of the length that its header says. `None`: the receiver has
+        /// proposed the entry in its present session, and has the payload. Since version 3.
+        payloads: Vec<Option<Bytes>>,
     },
     /// To the leader: the sender asks it to order this.
     Propose(Propose),
@@ -113,8 +114,27 @@ impl PeerMessage {
     /// Whether a connection of this version can carry the message. A message that it cannot carry
     /// is left out: an older program has no use for it.
     pub fn is_carried_by(&self, version: u16) -> bool {
-        !matches!(self, PeerMessage::Introduction(_)) || version >= VERSION_2
+        version >= self.since()
     }
+
+    /// First version that has the message.
+    fn since(&self) -> u16 {
+        match self {
+            PeerMessage::Introduction(_) => VERSION_2,
+            PeerMessage::Append { payloads, .. } if payloads.iter().any(Option::is_none) => {
+                VERSION_3
+            }
+            PeerMessage::Consensus(message) if asks_for_payload(&message.body) => VERSION_3,
+            _ => OUR_VERSIONS.min,
+        }
+    }
+}
+
+fn asks_for_payload(body: &Body) -> bool {
+    let Body::AppendReply(reply) = body else {
+        return false;
+    };
+    matches!(reply.outcome, AppendOutcome::PayloadMissing { .. })
 }
 
 /// An action, or a chunk of one, that a member wants ordered.

@@ -22,7 +22,7 @@ use crate::message::{
     PeerMessage, ProposalRefusal, Propose, Report, StateOffer, StateRequest, StateResult,
     StatusBroadcast,
 };
-use crate::version::{OUR_VERSIONS, VERSION_2};
+use crate::version::{OUR_VERSIONS, VERSION_2, VERSION_3};
 
 /// Frame kinds from 16 on are messages; those below belong to the handshake.
 mod kind {
@@ -259,11 +259,12 @@ fn read_without_payloads(r: &mut Reader) -> Result<Message, DecodeError> {
     }
 }
 
-/// The message, then the payloads one after another; their lengths are in the entry headers.
+/// The message, then the payloads one after another; their lengths are in the entry headers. Since
+/// version 3 a bit for each entry says before the payloads whether its payload is left out.
 fn write_with_payloads(
     w: &mut Writer,
     message: &Message,
-    payloads: &[Bytes],
+    payloads: &[Option<Bytes>],
 ) -> Result<(), EncodeError> {
     let Body::Append(Append { entries, .. }) = &message.body else {
         return Err(EncodeError::NotAnAppend);
@@ -272,13 +273,19 @@ fn write_with_payloads(
         && entries
             .iter()
             .zip(payloads)
-            .all(|(e, p)| e.payload_len as usize == p.len());
+            .all(|(e, p)| p.as_ref().is_none_or(|p| e.payload_len as usize == p.len()));
     if !fits {
         let (entries, payloads) = (entries.len(), payloads.len());
         return Err(EncodeError::PayloadMismatch { entries, payloads });
     }
     write_message(w, message)?;
-    payloads.iter().for_each(|payload| w.payload(payload));
+    if w.version() >= VERSION_3 {
+        write_left_out(w, payloads);
+    }
+    payloads
+        .iter()
+        .flatten()
+        .for_each(|payload| w.payload(payload));
     Ok(())
 }
 
@@ -287,14 +294,48 @@ fn read_with_payloads(r: &mut Reader) -> Result<PeerMessage, DecodeError> {
     let Body::Append(Append { entries, .. }) = &message.body else {
         return Err(DecodeError::NotAnAppend);
     };
-    let payloads: Result<Vec<Bytes>, DecodeError> = entries
-        .iter()
-        .map(|entry| r.take(entry.payload_len as usize))
-        .collect();
-    Ok(PeerMessage::Append {
-        payloads: payloads?,
-        message,
-    })
+    let left_out = if r.version() >= VERSION_3 {
+        read_left_out(r, entries.len())?
+    } else {
+        vec![false; entries.len()]
+    };
+    let mut payloads = Vec::with_capacity(entries.len());
+    for (entry, is_left_out) in entries.iter().zip(left_out) {
+        let payload = if is_left_out {
+            None
+        } else {
+            Some(r.take(entry.payload_len as usize)?)
+        };
+        payloads.push(payload);
+    }
+    Ok(PeerMessage::Append { message, payloads })
+}
+
+/// A bit for each entry, the first in the lowest bit of the first byte: 1 if its payload is left
+/// out.
+fn write_left_out(w: &mut Writer, payloads: &[Option<Bytes>]) {
+    for eight in payloads.chunks(8) {
+        let bits = eight.iter().enumerate();
+        w.u8(bits.fold(0, |byte, (at, payload)| {
+            byte | u8::from(payload.is_none()) << at
+        }));
+    }
+}
+
+fn read_left_out(r: &mut Reader, entries: usize) -> Result<Vec<bool>, DecodeError> {
+    let mut left_out = Vec::with_capacity(entries);
+    while left_out.len() < entries {
+        let byte = r.u8()?;
+        let bits = (entries - left_out.len()).min(8);
+        if u32::from(byte) >> bits > 0 {
+            return Err(DecodeError::UnknownCode {
+                what: "payloads left out",
+                code: byte,
+            });
+        }
+        left_out.extend((0..bits).map(|bit| byte >> bit & 1 == 1));
+    }
+    Ok(left_out)
 }
 
 fn write_propose(w: &mut Writer, propose: &Propose) {

@@ -8,11 +8,17 @@ use synod_consensus::VersionRange;
 /// First version whose configurations name certificates, and whose heartbeat replies promise.
 pub(crate) const VERSION_2: u16 = 2;
 
-/// First version whose frames may be compressed, and with commit notices.
+/// First version whose frames may be compressed, with commit notices, and with appends that leave
+/// out payloads.
 pub(crate) const VERSION_3: u16 = 3;
 
 /// The versions that this program speaks.
 pub const OUR_VERSIONS: VersionRange = VersionRange { min: 1, max: 3 };
+
+/// Whether connections of this version carry appends without some of their payloads.
+pub fn may_leave_out_payloads(version: u16) -> bool {
+    version >= VERSION_3
+}
 
 /// The newest version that both sides speak; `None` if there is none.
 pub fn choose_version(ours: VersionRange, theirs: VersionRange) -> Option<u16> {

@@ -87,6 +87,11 @@ fn wrong_elections_and_commits_are_found() {
 }
 
 #[test]
+fn messages_that_save_too_much_are_found() {
+    are_found(&[Bug::CommitUnmatched, Bug::LeaveOutAgain]);
+}
+
+#[test]
 fn proposals_ordered_twice_and_stale_reads_are_found() {
     are_found(&[Bug::ResendWithoutDedup, Bug::LocalRead]);
     are_found(&[Bug::AcceptStaleProposal, Bug::ResendAfterReset]);

@@ -72,6 +72,7 @@ impl Ends {
             Body::VoteReply { granted: false },
             Body::Append(probe),
             append_reply(AppendOutcome::Durable { index }),
+            append_reply(AppendOutcome::PayloadMissing { index }),
             append_reply(AppendOutcome::Rejected {
                 refused: index,
                 hint: last,
@@ -126,7 +127,7 @@ impl Ends {
         };
         PeerMessage::Append {
             message: self.message(term, Body::Append(append)),
-            payloads: vec![payload],
+            payloads: vec![Some(payload)],
         }
     }
 

@@ -70,6 +70,26 @@ impl Core {
         self.acknowledge(from, LogIndex(end), sent_at);
     }
 
+    /// An append of `leader` in `term`, sent at `sent_at`, left out the payload of entry `index`, and
+    /// this member does not have it: asks for it. To be called after the entries before it were
+    /// handed in.
+    pub fn payload_missing(
+        &mut self,
+        now: Time,
+        (leader, term): (MemberId, Term),
+        index: LogIndex,
+        sent_at: Time,
+    ) {
+        self.observe(now);
+        let follows = self.leader == Some(leader) && self.hard.term == term && !self.is_leader();
+        // An append that did not fit was refused, and is sent again anyway.
+        if follows && index.prev() <= self.matched {
+            let outcome = AppendOutcome::PayloadMissing { index };
+            let reply = AppendReply { outcome, sent_at };
+            self.send_when_term_durable(leader, Body::AppendReply(reply));
+        }
+    }
+
     /// Leaves out what lies before this member's log. `None`: all of it lies there.
     fn skip_base(&self, append: Append) -> Option<AppendRest> {
         let base = self.log.base().last;
@@ -190,7 +210,9 @@ impl Core {
     /// hold others at their positions.
     fn note_leader_commit(&mut self, commit: LogIndex) {
         self.leader_commit = self.leader_commit.max(commit);
-        self.commit_to(self.leader_commit.min(self.matched));
+        let known =
+            planted!(CommitUnmatched, self.matched, else self.log.last().index.max(self.matched));
+        self.commit_to(self.leader_commit.min(known));
     }
 
     pub(crate) fn handle_heartbeat(

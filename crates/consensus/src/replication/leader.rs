@@ -259,8 +259,10 @@ impl Core {
                 prev,
                 first,
                 last,
+                is_first_time,
                 may_shorten,
             } => {
+                let is_first_time = planted!(LeaveOutAgain, is_first_time, else true);
                 let term = self.hard.term;
                 self.emit(Effect::SendEntries(SendEntries {
                     to,
@@ -268,6 +270,7 @@ impl Core {
                     prev,
                     first,
                     last,
+                    is_first_time,
                     may_shorten,
                     commit,
                     sent_at,
@@ -362,7 +365,9 @@ impl Core {
         let now = self.now;
         let AppendReply { outcome, sent_at } = reply;
         let sound = match outcome {
-            AppendOutcome::Durable { index } => index <= last,
+            AppendOutcome::Durable { index } | AppendOutcome::PayloadMissing { index } => {
+                index <= last
+            }
             AppendOutcome::Rejected { refused, hint } => refused <= last && hint.index <= refused,
         };
         if !sound && self.is_leader() {
@@ -386,6 +391,7 @@ impl Core {
                 self.advance_leader_transfer();
                 self.maybe_promote();
             }
+            AppendOutcome::PayloadMissing { index } => peer.payload_missing(index, sent_at),
             AppendOutcome::Rejected { refused, hint } => {
                 peer.rejected(refused, self.log.agreement_below(hint), hint, sent_at);
             }

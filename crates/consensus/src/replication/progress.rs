@@ -49,6 +49,8 @@ pub(crate) struct Peer {
     ///
     /// Invariant: above `match_index`.
     next: LogIndex,
+    /// The last entry that was ever sent in a stream. What is sent again is sent with payloads.
+    sent_until: LogIndex,
     /// How entries are sent.
     mode: Mode,
     /// The member has reported that its log is empty, and nothing was acknowledged since. Only to
@@ -126,6 +128,7 @@ pub(crate) enum Outgoing {
         prev: EntryId,
         first: LogIndex,
         last: LogIndex,
+        is_first_time: bool,
         may_shorten: bool,
     },
     /// An order to start the log at this base.
@@ -139,6 +142,7 @@ impl Peer {
         Peer {
             match_index: LogIndex(0),
             next,
+            sent_until: LogIndex(0),
             mode: Mode::Probe {
                 sent: None,
                 empty: false,
@@ -202,6 +206,7 @@ impl Peer {
                     prev,
                     first: self.next,
                     last,
+                    is_first_time: false,
                     may_shorten: false,
                 })
             }
@@ -229,10 +234,13 @@ impl Peer {
                 *bytes += cost;
                 let first = self.next;
                 self.next = last.next();
+                let is_first_time = first > self.sent_until;
+                self.sent_until = self.sent_until.max(last);
                 Some(Outgoing::Entries {
                     prev,
                     first,
                     last,
+                    is_first_time,
                     may_shorten: false,
                 })
             }
@@ -248,6 +256,7 @@ impl Peer {
                     prev,
                     first: self.next,
                     last,
+                    is_first_time: false,
                     may_shorten: true,
                 })
             }
@@ -387,6 +396,23 @@ impl Peer {
             empty: false,
         };
         true
+    }
+
+    /// The member lacks the payload of entry `index`, which was left out of an append that was sent
+    /// at `sent_at`. It holds the entries before that one.
+    pub(crate) fn payload_missing(&mut self, index: LogIndex, sent_at: Time) {
+        let Mode::Stream { since, .. } = &self.mode else {
+            return;
+        };
+        let is_under_way = self.match_index < index && index < self.next;
+        if !is_under_way || sent_at < *since {
+            return;
+        }
+        self.restart(Mode::Probe {
+            sent: None,
+            empty: false,
+        });
+        self.next = index;
     }
 
     /// Lowers `match_index` if the member lacks entries that it has acknowledged: its log was

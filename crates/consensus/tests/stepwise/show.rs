@@ -177,6 +177,7 @@ impl Names {
             }
             Body::AppendReply(reply) => match reply.outcome {
                 AppendOutcome::Durable { index } => format!("durable {index}"),
+                AppendOutcome::PayloadMissing { index } => format!("lacks the payload of {index}"),
                 AppendOutcome::Rejected { refused, hint } => {
                     format!("not after {refused}; perhaps after {hint}")
                 }

@@ -8,11 +8,11 @@ use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use synod_consensus::{
-    Append, Body, Effect, EntryHeader, EntryKind, LogIndex, Message, Origin, SendEntries, Seqno,
-    WriteOp, WriteTicket,
+    Append, Body, Effect, EntryHeader, EntryKind, LogIndex, MemberId, Message, Origin, SendEntries,
+    Seqno, SessionId, WriteOp, WriteTicket,
 };
 use synod_log::Entry;
-use synod_wire::PeerMessage;
+use synod_wire::{PeerMessage, may_leave_out_payloads};
 
 use super::Driver;
 use super::own_log::Replication;
@@ -112,9 +112,25 @@ impl Driver {
         let me = self.identity.me.member;
         let inflight_max = self.identity.config.limits.inflight_messages_max;
         match self.own_log.replicate(me, range, inflight_max) {
-            Replication::Send(message) => self.send(range.to, message),
+            Replication::Send(message) => self.send_append(&range, message),
             Replication::Read(request) => self.links.disk.read(request),
             Replication::UnderWay => {}
+        }
+    }
+
+    /// Sends entries, without the payloads that the process at the other end has proposed itself: it
+    /// has them, or asks for them ([`AppendOutcome::PayloadMissing`]).
+    ///
+    /// [`AppendOutcome::PayloadMissing`]: synod_consensus::AppendOutcome::PayloadMissing
+    fn send_append(&self, range: &SendEntries, mut message: PeerMessage) {
+        let link = self.proposals.link_to(range.to);
+        let link = link.filter(|link| range.is_first_time && may_leave_out_payloads(link.version));
+        match link {
+            Some(link) if leave_out_payloads(&mut message, range.to, link.session) => {
+                let peers = &self.links.peers;
+                peers.send_over(range.to, link.connection, message);
+            }
+            _ => self.send(range.to, message),
         }
     }
 
@@ -198,7 +214,7 @@ impl Driver {
 
 /// An append with these entries.
 pub(crate) fn append_message(
-    from: synod_consensus::MemberId,
+    from: MemberId,
     range: &SendEntries,
     entries: &[&Entry],
 ) -> PeerMessage {
@@ -215,6 +231,29 @@ pub(crate) fn append_message(
             term: range.term,
             body,
         },
-        payloads: entries.iter().map(|entry| entry.payload.clone()).collect(),
+        payloads: entries
+            .iter()
+            .map(|entry| Some(entry.payload.clone()))
+            .collect(),
     }
+}
+
+/// Leaves out the payloads of entries that this session of this member has proposed; whether there
+/// were any.
+fn leave_out_payloads(message: &mut PeerMessage, member: MemberId, session: SessionId) -> bool {
+    let PeerMessage::Append { message, payloads } = message else {
+        return false;
+    };
+    let Body::Append(append) = &message.body else {
+        return false;
+    };
+    let mut left_out = false;
+    for (header, payload) in append.entries.iter().zip(payloads) {
+        let is_own = header.origin.member == member && header.origin.session == session;
+        if is_own && header.payload_len > 0 {
+            *payload = None;
+            left_out = true;
+        }
+    }
+    left_out
 }

@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use synod_consensus::{
-    EntryKind, ForceError, GroupId, LeaderPreference, LogBase, MemberId, Seqno, WriteTicket,
+    EntryKind, ForceError, GroupId, LeaderPreference, LogBase, MemberId, Seqno, SessionId,
+    WriteTicket,
 };
 use synod_log::LogError;
 use synod_wire::{DataState, PeerMessage, StateOffer, StateRequest, StateResult};
@@ -72,6 +73,10 @@ pub enum Event {
         member: MemberId,
         /// Names the connection, see [`crate::Network::send_over`].
         connection: u64,
+        /// The session of the process at the other end.
+        session: SessionId,
+        /// Version of the encoding on the bulk lane.
+        version: u16,
     },
     /// A member has connected to this one.
     InboundLink {

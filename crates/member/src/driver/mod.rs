@@ -80,8 +80,8 @@ use identity::Identity;
 use inconsistency::Inconsistency;
 use leadership::{DiskWatch, ForcedPrimary, LeaderPriority, PrimaryWatch};
 use membership::{LEAVE_LIMIT, Membership};
-use own_log::{OwnLog, RepairWatch};
-use proposals::{LocalProposals, Ordering, Reads};
+use own_log::{Arrived, Missing, OwnLog, RepairWatch};
+use proposals::{Link, LocalProposals, Ordering, Reads};
 use retention::Retention;
 use rights::Rights;
 use standstill::Standstill;
@@ -258,8 +258,18 @@ impl Driver {
                     self.handle_peer(from, certificate, message);
                 }
             }
-            Event::LinkUp { member, connection } => {
-                self.proposals.link_up(member, connection);
+            Event::LinkUp {
+                member,
+                connection,
+                session,
+                version,
+            } => {
+                let link = Link {
+                    connection,
+                    session,
+                    version,
+                };
+                self.proposals.link_up(member, link);
                 self.membership.join_watch.link_up(member);
                 self.core.peer_connected(self.now(), member);
                 self.repeat_proposals(member);
@@ -360,7 +370,12 @@ impl Driver {
         }
     }
 
-    fn handle_consensus(&mut self, from: MemberId, message: Message, payloads: Vec<Bytes>) {
+    fn handle_consensus(
+        &mut self,
+        from: MemberId,
+        mut message: Message,
+        payloads: Vec<Option<Bytes>>,
+    ) {
         if message.from != from || message.to != self.identity.me.member {
             self.log(
                 Level::Warning,
@@ -372,8 +387,14 @@ impl Driver {
             // Nothing may be written before the log knows which group it is for.
             return;
         }
-        let configs = match self.own_log.arrived(&message, payloads) {
-            Ok(configs) => configs,
+        let (core, proposals) = (&self.core, &self.proposals);
+        let arrived = self
+            .own_log
+            .arrived(core, &mut message, payloads, |header| {
+                proposals.payload_of(header)
+            });
+        let Arrived { configs, missing } = match arrived {
+            Ok(arrived) => arrived,
             Err(text) => return self.log(Level::Error, text),
         };
         if self.is_answer_to_this_leader(&message) {
@@ -388,7 +409,12 @@ impl Driver {
         }
         let has_entries = matches!(message.body, Body::Append(_) | Body::InstallBase { .. });
         let before = self.core.counters().refused_entries();
+        let term = message.term;
         self.core.handle_message_with(self.now(), message, &configs);
+        if let Some(Missing { index, sent_at }) = missing {
+            let now = self.now();
+            self.core.payload_missing(now, (from, term), index, sent_at);
+        }
         if has_entries && self.core.leader() == Some(from) {
             self.entries_came(from, self.core.counters().refused_entries() == before);
         }

@@ -16,6 +16,7 @@ use std::net::{Shutdown, TcpStream};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use bytes::Bytes;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use synod_consensus::{GroupId, SessionId};
 use synod_member::lock;
@@ -68,6 +69,8 @@ pub(super) struct OpenLane {
     pub(super) stream: TcpStream,
     /// Its number among all connections that this member has opened.
     pub(super) connection: u64,
+    /// Version of the encoding.
+    pub(super) version: u16,
     /// The process at the other end.
     pub(super) session: SessionId,
     /// The group of the peer at the other end.
@@ -180,10 +183,11 @@ impl LaneQueue {
         lock(&self.state).closed
     }
 
-    /// The number of the present connection.
-    pub(super) fn connection(&self) -> Option<u64> {
+    /// Number, session and version of the present connection.
+    pub(super) fn connection(&self) -> Option<(u64, SessionId, u16)> {
         let state = lock(&self.state);
-        state.open.as_ref().map(|open| open.connection)
+        let open = state.open.as_ref();
+        open.map(|open| (open.connection, open.session, open.version))
     }
 
     /// Notes a new connection, with an empty queue.
@@ -305,7 +309,8 @@ fn weight(message: &PeerMessage) -> usize {
     MESSAGE_BYTES
         + match message {
             PeerMessage::Append { payloads, .. } => {
-                payloads.iter().map(|p| p.len() + MESSAGE_BYTES).sum()
+                let bytes = payloads.iter().map(|p| p.as_ref().map_or(0, Bytes::len));
+                bytes.map(|bytes| bytes + MESSAGE_BYTES).sum()
             }
             PeerMessage::Propose(propose) => propose.payload.len(),
             _ => 0,
@@ -337,6 +342,7 @@ mod tests {
         lane.opened(OpenLane {
             stream: stream.try_clone().unwrap(),
             connection: 7,
+            version: 3,
             session: SessionId(1),
             group: GroupId::NONE,
             shown: PeerCredential::None,

@@ -200,8 +200,8 @@ impl Link {
         &self.lanes[lane as usize]
     }
 
-    /// The number of the bulk lane's connection, if both lanes have one.
-    fn connection(&self) -> Option<u64> {
+    /// Number, session and version of the bulk lane's connection, if both lanes have one.
+    fn connection(&self) -> Option<(u64, SessionId, u16)> {
         self.lane(Lane::Control).connection()?;
         self.lane(Lane::Bulk).connection()
     }
@@ -331,6 +331,7 @@ fn serve(transport: &Transport, link: &Link, lane: Lane, greeted: GreetedConnect
     queue.opened(OpenLane {
         stream,
         connection,
+        version,
         session,
         group,
         shown: channel.peer().clone(),
@@ -344,10 +345,12 @@ fn serve(transport: &Transport, link: &Link, lane: Lane, greeted: GreetedConnect
         queue.shut();
         return;
     }
-    if let Some(connection) = link.connection() {
+    if let Some((connection, session, version)) = link.connection() {
         transport.send_event(Event::LinkUp {
             member: link.member,
             connection,
+            session,
+            version,
         });
     }
     // What the control lane carries is small, and must not wait.

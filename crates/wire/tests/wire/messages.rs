@@ -101,7 +101,7 @@ fn append_of(payload: Bytes) -> PeerMessage {
     };
     PeerMessage::Append {
         message,
-        payloads: vec![payload],
+        payloads: vec![Some(payload)],
     }
 }
 
@@ -146,13 +146,15 @@ proptest! {
     /// too.
     #[test]
     fn version_1_lacks_what_version_2_adds_and_nothing_else(message in peer_message()) {
+        prop_assume!(message.is_carried_by(1));
         let frame = parse(&frame_bytes_of(1, &message));
         prop_assert_eq!(PeerMessage::decode(1, frame), Ok(in_version_1(message)));
     }
 
-    /// Version 2 has no commit notices: they travel as heartbeats.
+    /// Version 2 has no commit notices: they travel as heartbeats. It can leave out no payload.
     #[test]
     fn version_2_lacks_what_version_3_adds_and_nothing_else(message in peer_message()) {
+        prop_assume!(message.is_carried_by(2));
         let frame = parse(&frame_bytes_of(2, &message));
         prop_assert_eq!(PeerMessage::decode(2, frame), Ok(in_version_2(message)));
     }
@@ -224,7 +226,7 @@ fn large_payloads_are_sent_and_received_without_copying() {
         let frame = parse(&segments.concat());
         let received = frame.body.as_ptr_range();
         let payload = match PeerMessage::decode(NEWEST, frame).unwrap() {
-            PeerMessage::Append { mut payloads, .. } => payloads.remove(0),
+            PeerMessage::Append { mut payloads, .. } => payloads.remove(0).unwrap(),
             PeerMessage::Propose(propose) => propose.payload,
             other => panic!("{other:?}"),
         };
@@ -271,8 +273,8 @@ fn payloads_that_do_not_fit_their_entries_are_not_sent() {
     };
     for payloads in [
         vec![],
-        vec![Bytes::from_static(b"1")],
-        vec![Bytes::from_static(b"12"); 2],
+        vec![Some(Bytes::from_static(b"1"))],
+        vec![Some(Bytes::from_static(b"12")); 2],
     ] {
         let mismatch = EncodeError::PayloadMismatch {
             entries: 1,
@@ -322,7 +324,7 @@ fn count_beyond_the_message_is_refused_before_allocating() {
     let error = DecodeError::ImpossibleCount {
         what: "entries",
         count: u32::MAX,
-        left: 65,
+        left: 66,
     };
     assert_eq!(PeerMessage::decode(NEWEST, frame), Err(error));
 }
@@ -478,13 +480,62 @@ fn bytes_of_a_version_never_change() {
         weight: LeaderWeight::new(70).unwrap(),
         wants_vote: true,
     };
-    let append = append_of(Bytes::from_static(b"payload"));
     for version in [1, 2, 3] {
         let bytes = |message: &PeerMessage| hex(&frame_bytes_of(version, message));
         assert_eq!(bytes(&leave), LEAVE);
         assert_eq!(bytes(&PeerMessage::Report(report.clone())), REPORT);
-        assert_eq!(bytes(&append), APPEND);
     }
+}
+
+#[test]
+fn bytes_of_an_append_never_change() {
+    let append = append_of(Bytes::from_static(b"payload"));
+    let bytes = |version, message: &PeerMessage| hex(&frame_bytes_of(version, message));
+    assert_eq!(bytes(1, &append), APPEND);
+    assert_eq!(bytes(2, &append), APPEND);
+    assert_eq!(bytes(3, &append), APPEND_3);
+    assert_eq!(bytes(3, &without_payload()), APPEND_LEFT_OUT_3);
+}
+
+/// An append of one entry, whose payload of 7 bytes its receiver has.
+fn without_payload() -> PeerMessage {
+    let PeerMessage::Append { message, .. } = append_of(Bytes::from_static(b"payload")) else {
+        unreachable!()
+    };
+    PeerMessage::Append {
+        message,
+        payloads: vec![None],
+    }
+}
+
+#[test]
+fn payload_is_left_out_since_version_3() {
+    let message = without_payload();
+    assert!(!message.is_carried_by(2) && message.is_carried_by(3));
+    let (kind, version) = (17, 2);
+    let refused = message.encode(2, &mut Vec::new());
+    assert_eq!(refused, Err(EncodeError::NotInVersion { kind, version }));
+    let Frame { kind, body } = parse(&frame_bytes(&message));
+    let decoded = PeerMessage::decode(
+        NEWEST,
+        Frame {
+            kind,
+            body: body.clone(),
+        },
+    );
+    assert_eq!(decoded, Ok(message));
+    let mut body = body.to_vec();
+    let bits = body.len() - 1;
+    assert_eq!(std::mem::replace(&mut body[bits], 2), 1, "a second entry?");
+    let error = DecodeError::UnknownCode {
+        what: "payloads left out",
+        code: 2,
+    };
+    let body = body.into();
+    assert_eq!(
+        PeerMessage::decode(NEWEST, Frame { kind, body }),
+        Err(error)
+    );
 }
 
 fn heartbeat_reply() -> PeerMessage {
@@ -633,6 +684,33 @@ const REPORT: &str = concat!(
     "0300613a31",
     "04000000",
     "46",
+    "01",
+);
+/// As in version 2, with a byte of bits before the payload.
+const APPEND_3: &str = concat!(
+    "53791100860000003206b1dc19ca830c",
+    "010000000000000002000000000000000100000000000000",
+    "05",
+    "01000000000000000700000000000000",
+    "07000000000000000900000000000000",
+    "01000000",
+    "01000000000000000800000000000000050000000000000003",
+    "020000000000000003000000000000000400000000000000",
+    "04000000000000000700000006000000",
+    "00",
+    "7061796c6f6164",
+);
+/// The bit is set, and the payload is not there.
+const APPEND_LEFT_OUT_3: &str = concat!(
+    "537911007f000000ae197f269466d1c2",
+    "010000000000000002000000000000000100000000000000",
+    "05",
+    "01000000000000000700000000000000",
+    "07000000000000000900000000000000",
+    "01000000",
+    "01000000000000000800000000000000050000000000000003",
+    "020000000000000003000000000000000400000000000000",
+    "04000000000000000700000006000000",
     "01",
 );
 const LEAVE: &str = "53791600080000001c02f926e92cd2330807060504030201";

@@ -151,6 +151,7 @@ fn log_base() -> impl Strategy<Value = LogBase> {
 fn outcome() -> impl Strategy<Value = AppendOutcome> {
     prop_oneof![
         index().prop_map(|index| AppendOutcome::Durable { index }),
+        index().prop_map(|index| AppendOutcome::PayloadMissing { index }),
         (index(), entry_id()).prop_map(|(refused, hint)| AppendOutcome::Rejected { refused, hint }),
     ]
 }
@@ -209,7 +210,13 @@ fn message(body: impl Strategy<Value = Body>) -> impl Strategy<Value = Message> 
 }
 
 fn append_message() -> impl Strategy<Value = PeerMessage> {
-    (member(), member(), term(), append()).prop_map(|(from, to, term, (append, payloads))| {
+    let parts = (member(), member(), term(), append(), any::<u8>());
+    parts.prop_map(|(from, to, term, (append, payloads), left_out)| {
+        let whole = payloads.into_iter().enumerate();
+        // Mostly none, so that older versions carry most appends.
+        let is_left_out = |at| left_out >= 192 && left_out >> at & 1 == 1;
+        let payloads = whole.map(|(at, payload)| (!is_left_out(at)).then_some(payload));
+        let payloads = payloads.collect();
         let message = Message {
             from,
             to,

@@ -60,7 +60,7 @@ pub(crate) fn index_of(message: &PeerMessage) -> LogIndex {
     match protocol(message).map(|message| &message.body) {
         Some(Body::Append(append)) => append.entries.last().map_or(append.prev.index, |e| e.index),
         Some(Body::AppendReply(reply)) => match reply.outcome {
-            AppendOutcome::Durable { index } => index,
+            AppendOutcome::Durable { index } | AppendOutcome::PayloadMissing { index } => index,
             AppendOutcome::Rejected { hint, .. } => hint.index,
         },
         Some(Body::Heartbeat { commit, .. } | Body::CommitNotice { commit }) => *commit,

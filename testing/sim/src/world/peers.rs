@@ -5,7 +5,7 @@
 //! programs speak, so that a wrong codec breaks a run.
 
 use bytes::{Bytes, BytesMut};
-use synod_consensus::{GroupId, MemberId};
+use synod_consensus::{AppendOutcome, Body, GroupId, MemberId};
 use synod_member::Event as Input;
 use synod_wire::{FrameDecoder, FrameLimits, Lane, PeerMessage, choose_version};
 
@@ -52,6 +52,14 @@ impl World {
             Ok(frame) => frame,
             Err(why) => return self.report_garbled(from, why),
         };
+        if let PeerMessage::Append { payloads, .. } = message {
+            let left_out = payloads.iter().any(Option::is_none);
+            self.coverage.count_if(left_out, "payload left out");
+        }
+        if let Some(Body::AppendReply(reply)) = protocol(message).map(|message| &message.body) {
+            let lacks_one = matches!(reply.outcome, AppendOutcome::PayloadMissing { .. });
+            self.coverage.count_if(lacks_one, "payload missing");
+        }
         let (now_us, bytes) = (self.now_us, frame.bytes.len() as u64);
         let way = (from, to);
         let arrivals = self
@@ -177,9 +185,13 @@ impl World {
                 self.wanted_links.tried(me, other);
             }
             self.feed_without_turn(me, Input::InboundLink { member: other });
+            let versions = [me, other].map(|id| self.node(id).versions);
             let up = Input::LinkUp {
                 member: other,
                 connection,
+                session: self.process(other).session,
+                // Without one no message arrives.
+                version: choose_version(versions[0], versions[1]).unwrap_or_default(),
             };
             self.feed(me, up);
         }

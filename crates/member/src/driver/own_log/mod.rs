@@ -12,7 +12,8 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use synod_consensus::{
-    Body, Config, EntryHeader, EntryKind, LogIndex, MemberId, Message, SendEntries, Term,
+    Body, Config, Core, EntryHeader, EntryKind, LogIndex, MemberId, Message, SendEntries, Term,
+    Time,
 };
 use synod_log::{Entry, PAYLOAD_BYTES_MAX};
 use synod_wire::PeerMessage;
@@ -31,6 +32,23 @@ pub(super) enum Replication {
     Read(CatchUp),
     /// It is being read already, or too much is: the core repeats the request.
     UnderWay,
+}
+
+/// What is known of an append, before the core sees it.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Arrived {
+    /// The configurations among its entries.
+    pub(super) configs: Vec<(LogIndex, Config)>,
+    /// The append was cut before this entry.
+    pub(super) missing: Option<Missing>,
+}
+
+/// An entry whose payload the leader has left out, and this member does not have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Missing {
+    pub(super) index: LogIndex,
+    /// When the append was sent, by the leader's clock.
+    pub(super) sent_at: Time,
 }
 
 /// The component that holds the newest entries.
@@ -93,17 +111,22 @@ impl OwnLog {
     // --- entries that come -------------------------------------------------------------------
 
     /// Keeps the payloads of an append at hand, and decodes the configurations among them.
+    /// `proposed` answers the payload of an entry that this member has proposed, if it has it. The
+    /// append is cut before an entry whose payload is nowhere, unless the core has that entry.
     ///
     /// # Errors
     /// The message is not whole: why, for the log of this member.
     pub(super) fn arrived(
         &mut self,
-        message: &Message,
-        payloads: Vec<Bytes>,
-    ) -> Result<Vec<(LogIndex, Config)>, String> {
+        core: &Core,
+        message: &mut Message,
+        payloads: Vec<Option<Bytes>>,
+        proposed: impl Fn(&EntryHeader) -> Option<Bytes>,
+    ) -> Result<Arrived, String> {
         let mut configs = Vec::new();
-        let Body::Append(append) = &message.body else {
-            return Ok(configs);
+        let mut missing = None;
+        let Body::Append(append) = &mut message.body else {
+            return Ok(Arrived { configs, missing });
         };
         let (from, entries) = (message.from, &append.entries);
         if entries.len() != payloads.len() {
@@ -112,12 +135,24 @@ impl OwnLog {
                 "member {from} sent {entries} entries with {payloads} payloads"
             ));
         }
+        // The core asks for the payloads of what follows the entries that it has.
+        let mut is_held = true;
         for (header, payload) in entries.iter().zip(payloads) {
-            let is_whole = payload.len() == header.payload_len as usize
-                && crc32c::crc32c(&payload) == header.payload_crc;
-            if !is_whole {
-                return Err(format!("entry {} arrived damaged from {from}", header.id()));
-            }
+            is_held &= holds(core, header);
+            let payload = match payload {
+                Some(payload) => checked(header, payload, from)?,
+                None => match self.cached(header).or_else(|| proposed(header)) {
+                    Some(payload) => payload,
+                    None if is_held => continue,
+                    None => {
+                        missing = Some(Missing {
+                            index: header.index,
+                            sent_at: append.sent_at,
+                        });
+                        break;
+                    }
+                },
+            };
             if payload.len() > PAYLOAD_BYTES_MAX as usize {
                 let (id, bytes) = (header.id(), payload.len());
                 return Err(format!(
@@ -132,7 +167,10 @@ impl OwnLog {
             }
             self.arriving.insert((header.term, header.index), payload);
         }
-        Ok(configs)
+        if let Some(missing) = &missing {
+            append.entries.retain(|entry| entry.index < missing.index);
+        }
+        Ok(Arrived { configs, missing })
     }
 
     /// The append was handled.
@@ -162,14 +200,18 @@ impl OwnLog {
         }
     }
 
+    /// The payload of an entry that is among the newest.
+    fn cached(&self, header: &EntryHeader) -> Option<Bytes> {
+        let entry = self.cache.get(header.index)?;
+        (entry.header == *header).then(|| entry.payload.clone())
+    }
+
     fn payload_of(&mut self, header: &EntryHeader, config: impl FnOnce() -> Bytes) -> Bytes {
         if let Some(payload) = self.arriving.remove(&(header.term, header.index)) {
             return payload;
         }
-        if let Some(entry) = self.cache.get(header.index)
-            && entry.header == *header
-        {
-            return entry.payload.clone();
+        if let Some(payload) = self.cached(header) {
+            return payload;
         }
         match header.kind {
             EntryKind::NoOp => Bytes::new(),
@@ -242,10 +284,28 @@ impl OwnLog {
     }
 }
 
+/// The payload that came with this header.
+fn checked(header: &EntryHeader, payload: Bytes, from: MemberId) -> Result<Bytes, String> {
+    let is_whole = payload.len() == header.payload_len as usize
+        && crc32c::crc32c(&payload) == header.payload_crc;
+    if is_whole {
+        Ok(payload)
+    } else {
+        Err(format!("entry {} arrived damaged from {from}", header.id()))
+    }
+}
+
+/// Whether this entry is in the core's log, or lies before it, where all is committed.
+fn holds(core: &Core, header: &EntryHeader) -> bool {
+    header.index <= core.base().last.index || core.term_at(header.index) == Some(header.term)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use synod_consensus::{Append, Origin, Seqno, Time};
+    use synod_consensus::{
+        Append, CoreParams, HardState, Limits, Origin, Recovered, Seqno, Timing,
+    };
 
     const ME: MemberId = MemberId(1);
     const LEADER: MemberId = MemberId(2);
@@ -289,12 +349,60 @@ mod tests {
         panic!("no configuration was asked for")
     }
 
+    /// A core whose log ends with these entries.
+    fn core(tail: Vec<EntryHeader>) -> Core {
+        let params = CoreParams {
+            id: ME,
+            timing: Timing::default(),
+            limits: Limits::default(),
+            seed: 1,
+        };
+        let term_starts = tail.first().map(|entry| (entry.term, entry.index));
+        let recovered = Recovered {
+            vote: HardState {
+                term: Term(1),
+                voted_for: None,
+            },
+            term_starts: term_starts.into_iter().collect(),
+            tail,
+            ..Recovered::default()
+        };
+        Core::new(params, recovered, Time(0))
+    }
+
+    /// What comes of an append with these payloads, where `proposed` is a proposal of this member.
+    fn arrive(
+        log: &mut OwnLog,
+        core: &Core,
+        message: &mut Message,
+        payloads: Vec<Option<Bytes>>,
+        proposed: Option<&Bytes>,
+    ) -> Result<Arrived, String> {
+        log.arrived(core, message, payloads, |header| {
+            proposed
+                .filter(|payload| crc32c::crc32c(payload) == header.payload_crc)
+                .cloned()
+        })
+    }
+
+    const WHOLE: Arrived = Arrived {
+        configs: Vec::new(),
+        missing: None,
+    };
+
     #[test]
     fn payload_that_arrived_is_found_for_its_entry() {
         let (mut log, payload) = (own_log(), Bytes::from_static(b"abc"));
         let header = header(1, &payload);
-        let message = append(vec![header]);
-        assert_eq!(log.arrived(&message, vec![payload.clone()]), Ok(Vec::new()));
+        let (core, mut message) = (core(Vec::new()), append(vec![header]));
+        let arrived = arrive(
+            &mut log,
+            &core,
+            &mut message,
+            vec![Some(payload.clone())],
+            None,
+        );
+        assert_eq!(arrived, Ok(WHOLE));
         assert_eq!(log.entry(&header, no_config).payload, payload);
         log.forget_arrived();
         assert_eq!(log.entry(&header, no_config).payload, payload, "cached");
@@ -302,20 +410,56 @@ mod tests {
     }
 
     #[test]
+    fn payload_that_was_left_out_is_that_of_the_proposal() {
+        let (mut log, payload) = (own_log(), Bytes::from_static(b"abc"));
+        let header = header(1, &payload);
+        let (core, mut message) = (core(Vec::new()), append(vec![header]));
+        let arrived = arrive(&mut log, &core, &mut message, vec![None], Some(&payload));
+        assert_eq!(arrived, Ok(WHOLE));
+        assert_eq!(log.entry(&header, no_config).payload, payload);
+    }
+
+    #[test]
+    fn append_ends_before_a_payload_that_is_nowhere() {
+        let (mut log, payload) = (own_log(), Bytes::from_static(b"abc"));
+        let entries = vec![header(1, &payload), header(2, b"withdrawn"), header(3, b"")];
+        let (core, mut message) = (core(Vec::new()), append(entries.clone()));
+        let payloads = vec![Some(payload.clone()), None, Some(Bytes::new())];
+        let arrived = arrive(&mut log, &core, &mut message, payloads, Some(&payload));
+        let missing = Missing {
+            index: LogIndex(2),
+            sent_at: Time(0),
+        };
+        assert_eq!(arrived.unwrap().missing, Some(missing));
+        assert_eq!(message, append(entries[..1].to_vec()));
+    }
+
+    #[test]
+    fn payload_of_an_entry_that_the_core_has_is_not_needed() {
+        let mut log = own_log();
+        let entries = vec![header(1, b"abc"), header(2, b"abc")];
+        let mut message = append(entries.clone());
+        let core = core(entries);
+        let payloads = vec![None, None];
+        let arrived = arrive(&mut log, &core, &mut message, payloads, None);
+        assert_eq!(arrived, Ok(WHOLE));
+    }
+
+    #[test]
     fn damaged_or_missing_payload_is_refused() {
         let mut log = own_log();
-        let message = append(vec![header(1, b"abc")]);
-        assert!(log.arrived(&message, Vec::new()).is_err());
-        let damaged = Bytes::from_static(b"abd");
-        assert!(log.arrived(&message, vec![damaged]).is_err());
+        let (core, mut message) = (core(Vec::new()), append(vec![header(1, b"abc")]));
+        assert!(arrive(&mut log, &core, &mut message, Vec::new(), None).is_err());
+        let damaged = Some(Bytes::from_static(b"abd"));
+        assert!(arrive(&mut log, &core, &mut message, vec![damaged], None).is_err());
     }
 
     #[test]
     fn entry_that_the_log_would_refuse_is_not_taken() {
         let mut log = own_log();
         let payload = Bytes::from(vec![0; PAYLOAD_BYTES_MAX as usize + 1]);
-        let message = append(vec![header(1, &payload)]);
-        let error = log.arrived(&message, vec![payload]).unwrap_err();
+        let (core, mut message) = (core(Vec::new()), append(vec![header(1, &payload)]));
+        let error = arrive(&mut log, &core, &mut message, vec![Some(payload)], None).unwrap_err();
         assert!(error.contains("the log takes 67108864"), "{error}");
     }
 
@@ -331,6 +475,7 @@ mod tests {
             last: LogIndex(index),
             commit: LogIndex(0),
             sent_at: Time(0),
+            is_first_time: false,
             may_shorten: true,
         };
         assert!(matches!(

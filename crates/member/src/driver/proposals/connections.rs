@@ -1,26 +1,40 @@
-//! The connections over which proposals go, one per member.
+//! The connections over which proposals go, and entries to their origin without their payloads; one
+//! per member.
 //!
-//! A proposal goes over one connection only: what was meant for it must not overtake what was lost
-//! with it.
+//! Such a message goes over one connection only. A proposal that was meant for it must not overtake
+//! what was lost with it. An entry without its payload is meant for the process at its other end.
 
 use std::collections::BTreeMap;
 
-use synod_consensus::MemberId;
+use synod_consensus::{MemberId, SessionId};
+
+/// A connection to a member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::driver) struct Link {
+    /// Its number.
+    pub(in crate::driver) connection: u64,
+    /// The process at the other end.
+    pub(in crate::driver) session: SessionId,
+    /// Version of the encoding.
+    pub(in crate::driver) version: u16,
+}
 
 /// The newest connection to each member. Connections are numbered as they are opened. The news that
 /// they are up may come out of order: a connection has two lanes, and each reports.
 #[derive(Debug, Default)]
-pub(super) struct Connections(BTreeMap<MemberId, u64>);
+pub(super) struct Connections(BTreeMap<MemberId, Link>);
 
 impl Connections {
     /// A connection is up. Late news of an older one changes nothing.
-    pub(super) fn up(&mut self, member: MemberId, connection: u64) {
-        let newest = self.0.entry(member).or_insert(connection);
-        *newest = connection.max(*newest);
+    pub(super) fn up(&mut self, member: MemberId, link: Link) {
+        let newest = self.0.entry(member).or_insert(link);
+        if link.connection > newest.connection {
+            *newest = link;
+        }
     }
 
     /// The connection to this member, if there ever was one.
-    pub(super) fn to(&self, member: MemberId) -> Option<u64> {
+    pub(super) fn to(&self, member: MemberId) -> Option<Link> {
         self.0.get(&member).copied()
     }
 
@@ -37,11 +51,16 @@ mod tests {
     #[test]
     fn late_news_of_an_older_connection_changes_nothing() {
         let (mut connections, member) = (Connections::default(), MemberId(2));
+        let link = |connection| Link {
+            connection,
+            session: SessionId(connection),
+            version: 3,
+        };
         assert_eq!(connections.to(member), None);
-        connections.up(member, 4);
-        connections.up(member, 9);
-        connections.up(member, 4);
-        assert_eq!(connections.to(member), Some(9));
+        connections.up(member, link(4));
+        connections.up(member, link(9));
+        connections.up(member, link(4));
+        assert_eq!(connections.to(member), Some(link(9)));
         connections.retain(|_| false);
         assert_eq!(connections.to(member), None);
     }

@@ -15,7 +15,7 @@ use bytes::Bytes;
 use synod_consensus::{EntryHeader, EntryKind, MemberId, Origin, Outbox, Term};
 use synod_wire::Propose;
 
-use super::connections::Connections;
+use super::connections::{Connections, Link};
 use super::deferred::ActionSize;
 use crate::client::{WaitPolicy, Waiter};
 use crate::driver::{Me, Submission};
@@ -168,15 +168,39 @@ impl LocalProposals {
             };
             return Some(Outgoing {
                 to: send.to,
-                connection: self.connections.to(send.to),
+                connection: self.connections.to(send.to).map(|link| link.connection),
                 propose,
             });
         }
     }
 
+    /// The payload of an entry that the leader sent without it: if it is a proposal of this session
+    /// that has no result yet. The header says which bytes they are; other bytes are refused.
+    pub(in crate::driver) fn payload_of(&self, header: &EntryHeader) -> Option<Bytes> {
+        let Origin {
+            member,
+            session,
+            number,
+        } = header.origin;
+        if (member, session) != (self.me.member, self.me.session) {
+            return None;
+        }
+        let submitted = self.submitted.get(&number)?;
+        let payload = &submitted.payload;
+        let is_it = submitted.kind == header.kind
+            && payload.len() == header.payload_len as usize
+            && crc32c::crc32c(payload) == header.payload_crc;
+        is_it.then(|| payload.clone())
+    }
+
     /// A connection to a member is up, over which proposals go from now on.
-    pub(in crate::driver) fn link_up(&mut self, member: MemberId, connection: u64) {
-        self.connections.up(member, connection);
+    pub(in crate::driver) fn link_up(&mut self, member: MemberId, link: Link) {
+        self.connections.up(member, link);
+    }
+
+    /// The connection to a member, if there ever was one.
+    pub(in crate::driver) fn link_to(&self, member: MemberId) -> Option<Link> {
+        self.connections.to(member)
     }
 
     /// Forgets connections to other members than these.
@@ -353,7 +377,12 @@ mod tests {
         let mut proposals = two_proposals();
         assert_eq!(sent(&mut proposals), [(1, None), (2, None)]);
         assert_eq!(sent(&mut proposals), []);
-        proposals.link_up(LEADER, 8);
+        let link = Link {
+            connection: 8,
+            session: SessionId(1),
+            version: 3,
+        };
+        proposals.link_up(LEADER, link);
         proposals.repeat();
         assert_eq!(sent(&mut proposals), [(1, Some(8)), (2, Some(8))]);
     }
@@ -421,6 +450,38 @@ mod tests {
         });
         assert_eq!(sent(&mut proposals), []);
         assert_eq!(proposals.len(), 0);
+    }
+
+    #[test]
+    fn payload_is_known_until_the_result_and_only_by_all_that_the_header_says() {
+        let mut proposals = two_proposals();
+        let payload = Bytes::from_static(b"payload");
+        let header = EntryHeader {
+            payload_len: 7,
+            payload_crc: crc32c::crc32c(&payload),
+            ..entry(1)
+        };
+        assert_eq!(proposals.payload_of(&header), Some(payload));
+        let chunk = EntryHeader {
+            kind: EntryKind::Chunk,
+            ..header
+        };
+        let damaged = EntryHeader {
+            payload_crc: 0,
+            ..header
+        };
+        let of_another_session = EntryHeader {
+            origin: Origin {
+                session: SessionId(6),
+                ..header.origin
+            },
+            ..header
+        };
+        for other in [chunk, damaged, of_another_session] {
+            assert_eq!(proposals.payload_of(&other), None);
+        }
+        assert!(proposals.committed(&header).is_some());
+        assert_eq!(proposals.payload_of(&header), None);
     }
 
     #[test]

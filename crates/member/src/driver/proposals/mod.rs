@@ -13,6 +13,7 @@ mod local;
 mod ordering;
 mod reads;
 
+pub(super) use connections::Link;
 pub(super) use local::LocalProposals;
 pub(super) use ordering::Ordering;
 pub(super) use reads::Reads;
