@@ -1,6 +1,6 @@
 //! `synod lab up`: one system on an emulated network, to look at and to measure by hand.
 
-use std::path::PathBuf;
+use std::path::Path;
 
 use clap::Args;
 
@@ -47,7 +47,7 @@ pub(super) fn run(place: &PlaceArgs, arguments: &UpArgs) -> Result<u8> {
 }
 
 /// Where the servers are, and how to reach them.
-fn text(network: &Network, system: &System, program: &PathBuf) -> String {
+fn text(network: &Network, system: &System, program: &Path) -> String {
     let mut text = String::from("servers:\n");
     let mut addresses = Vec::new();
     for (server, host) in system.hosts().iter().enumerate() {

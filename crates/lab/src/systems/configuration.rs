@@ -58,9 +58,10 @@ pub(super) fn settings(kind: SystemKind, setup: &Setup, hosts: &[Host]) -> Resul
     if !kind.is_group() {
         settings.replication = Replication::Own;
     }
-    let certificate = match setup.tls && kind != SystemKind::Synod {
-        true => Some(Certificate::make(&setup.data)?),
-        false => None,
+    let certificate = if setup.tls && kind != SystemKind::Synod {
+        Some(Certificate::make(&setup.data)?)
+    } else {
+        None
     };
     settings.provider_options = provider_options(kind, setup.tls, certificate.as_ref());
     if kind == SystemKind::Synod && setup.tls {
