@@ -10,7 +10,7 @@
 //! system that does not have its turn does not run.
 
 mod latency;
-mod machine;
+pub(crate) mod machine;
 pub mod plan;
 mod sysbench;
 mod turn;
@@ -108,7 +108,7 @@ fn empty(plan: &Plan, network: &Network) -> Results {
         format: FORMAT,
         command: plan.command.clone(),
         date: machine::date(),
-        machine: machine::machine(network.place().data()),
+        machine: machine::machine(Some(network.place().data())),
         versions: machine::versions(),
         plan: PlanRecord {
             seconds: plan.seconds,

@@ -10,9 +10,10 @@
 //! - `router` is the process that emulates the network, started by the others.
 
 mod bench;
+mod meter;
 mod network;
 mod report;
-mod servers;
+pub(crate) mod servers;
 mod up;
 
 use std::io::Write;
@@ -104,7 +105,7 @@ pub fn run(arguments: &LabArgs) -> Result<u8> {
         LabCommand::Up(up) => up::run(place, up),
         LabCommand::Network(network) => network::run(place, network),
         LabCommand::Link(link) => network::change_link(place, link),
-        LabCommand::Meter(meter) => Ok(meter.run().map(|()| 0)?),
+        LabCommand::Meter(meter) => meter::run(place, meter),
         LabCommand::Report(report) => report::run(report),
         LabCommand::Clean => clean(place),
         LabCommand::Router(router) => run_router(router),

@@ -13,9 +13,9 @@ use crate::systems::Setup;
 const GALERA: &str = "/usr/lib/galera/libgalera_smm.so";
 
 /// The servers' programs and settings.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Servers")]
-pub(super) struct ServerArgs {
+pub(crate) struct ServerArgs {
     /// Synod's library [default: libsynod.so beside this program]
     #[arg(long, value_name = "FILE")]
     provider: Option<PathBuf>,

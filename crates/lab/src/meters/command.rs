@@ -1,6 +1,6 @@
 //! The command lines of the meters.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand, ValueEnum};
 
@@ -12,8 +12,12 @@ use super::giant::{self, GiantPlan};
 use super::group::{Group, Server};
 use super::lag::{self, LagPlan, Slowness};
 use super::record::{FORMAT, Findings, MeterRecord};
-use super::{interrupt, surroundings};
+use super::surroundings;
+use crate::bench::machine;
+use crate::command::servers::ServerArgs;
 use crate::report::{self, Report};
+use crate::systems::kind::SystemKind;
+use crate::topology::parse_bandwidth;
 
 /// The meters, as commands.
 #[derive(Debug, Subcommand)]
@@ -33,10 +37,10 @@ pub enum MeterCommand {
 /// What all meters take.
 #[derive(Debug, Clone, Args)]
 pub struct MeterArgs {
-    /// The servers of a group that runs: HOST:PORT, or NAME=HOST:PORT, separated by commas. The
+    /// The servers of a group that runs already: HOST:PORT, or NAME=HOST:PORT, separated by commas. The
     /// database 'synod_lab' on them is replaced, and dropped at the end
-    #[arg(long, value_delimiter = ',', value_parser = parse_server, required = true)]
-    servers: Vec<Address>,
+    #[arg(long = "servers", value_name = "SERVERS", value_delimiter = ',', value_parser = parse_server)]
+    running: Vec<Address>,
     /// Account on these servers that may make databases and set global variables
     #[arg(long, default_value = "root")]
     user: String,
@@ -49,6 +53,33 @@ pub struct MeterArgs {
     /// Write a page with tables and plots to this file
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) lab: LabGroupArgs,
+}
+
+/// The group that is started if no servers are named.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "A group of the lab, without --servers")]
+pub(crate) struct LabGroupArgs {
+    /// synod, galera, galera-flush1, galera-flush2
+    #[arg(long, default_value = "synod", conflicts_with = "running")]
+    pub(crate) system: SystemKind,
+    /// same-dc, three-dc, two-region, three-region, or a file
+    #[arg(
+        long,
+        value_name = "NAME|FILE",
+        default_value = "same-dc",
+        conflicts_with = "running"
+    )]
+    pub(crate) topology: String,
+    /// Limit every link between hosts: 100M, 1G, 10G bits per second
+    #[arg(long, value_parser = parse_bandwidth, conflicts_with = "running")]
+    pub(crate) bandwidth: Option<u64>,
+    /// Encrypt replication
+    #[arg(long, conflicts_with = "running")]
+    pub(crate) tls: bool,
+    #[command(flatten)]
+    pub(crate) servers: ServerArgs,
 }
 
 /// Where a server is.
@@ -167,23 +198,21 @@ pub struct FairArgs {
 }
 
 impl MeterCommand {
-    /// Observes, prints what was found, and writes the files asked for.
+    /// Observes, prints what was found, and writes the files asked for. `data` is where the servers
+    /// keep their data, if that is known.
     ///
     /// # Errors
     /// Any [`MeterError`].
-    pub fn run(&self) -> Result<()> {
-        let common = self.common();
-        interrupt::watch_signals()?;
-        let mut group = common.group()?;
+    pub(crate) fn run(&self, mut group: Group, data: Option<&Path>) -> Result<()> {
         group.find_processes();
         let busy_before = surroundings::load_per_core();
-        let date = surroundings::utc_now();
+        let date = machine::date();
         let findings = self.observe(&group)?;
         let record = MeterRecord {
             format: FORMAT,
             command: surroundings::command_line(),
             date,
-            machine: surroundings::machine(),
+            machine: machine::machine(data),
             versions: surroundings::versions(&group)?,
             system: group.system.clone(),
             topology: group.topology.clone(),
@@ -191,10 +220,11 @@ impl MeterCommand {
             busy_before,
             findings,
         };
-        common.deliver(record)
+        self.arguments().deliver(record)
     }
 
-    fn common(&self) -> &MeterArgs {
+    /// What all meters take.
+    pub(crate) fn arguments(&self) -> &MeterArgs {
         match self {
             MeterCommand::Delay(own) => &own.common,
             MeterCommand::Apply(own) => &own.common,
@@ -216,7 +246,11 @@ impl MeterCommand {
 }
 
 impl MeterArgs {
-    fn group(&self) -> Result<Group> {
+    /// The group whose servers are named; none if they are not.
+    ///
+    /// # Errors
+    /// When it is one server only, or does not answer.
+    pub(crate) fn running_group(&self) -> Result<Option<Group>> {
         let server = |address: &Address| Server {
             name: address.name.clone(),
             host: address.host.clone(),
@@ -226,19 +260,20 @@ impl MeterArgs {
             namespace: None,
             pid: None,
         };
-        let servers: Vec<Server> = self.servers.iter().map(server).collect();
-        if servers.len() < 2 {
-            return Err(MeterError::BadArgument {
+        let servers: Vec<Server> = self.running.iter().map(server).collect();
+        match servers.as_slice() {
+            [] => Ok(None),
+            [only] => Err(MeterError::BadArgument {
                 name: "--servers",
-                value: servers[0].name.clone(),
+                value: only.name.clone(),
                 reason: "a group has two servers at least".into(),
-            });
+            }),
+            [first, ..] => Ok(Some(Group {
+                system: surroundings::system(first)?,
+                topology: None,
+                servers,
+            })),
         }
-        Ok(Group {
-            system: surroundings::system(&servers[0])?,
-            topology: None,
-            servers,
-        })
     }
 
     fn deliver(&self, record: MeterRecord) -> Result<()> {

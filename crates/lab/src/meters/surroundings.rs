@@ -1,14 +1,12 @@
-//! What a reader needs to judge a run: when, by what, where.
+//! What a reader needs to judge a run: by what command, on which versions, beside what load.
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use mysql::prelude::Queryable;
 
 use super::error::Result;
 use super::group::{Group, Server};
-use crate::results::Machine;
 
 /// The command that this process was started by.
 pub(super) fn command_line() -> String {
@@ -25,57 +23,6 @@ pub(super) fn command_line() -> String {
         });
     }
     words.join(" ")
-}
-
-/// Now, UTC, as `2026-11-22T23:45:00Z`.
-pub(super) fn utc_now() -> String {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    utc(since.map_or(0, |since| since.as_secs()))
-}
-
-/// Seconds since 1970 as a date. The calendar repeats every 400 years, which begin on 1 March.
-fn utc(seconds: u64) -> String {
-    let (days, second) = (seconds / 86_400 + 719_468, seconds % 86_400);
-    let (era, day) = (days / 146_097, days % 146_097);
-    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
-    let day = day - (365 * year + year / 4 - year / 100);
-    let from_march = (5 * day + 2) / 153;
-    let month = if from_march < 10 {
-        from_march + 3
-    } else {
-        from_march - 9
-    };
-    format!(
-        "{:04}-{month:02}-{:02}T{:02}:{:02}:{:02}Z",
-        era * 400 + year + u64::from(month <= 2),
-        day - (153 * from_march + 2) / 5 + 1,
-        second / 3600,
-        second / 60 % 60,
-        second % 60
-    )
-}
-
-/// This machine.
-pub(super) fn machine() -> Machine {
-    let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
-    let after = |text: &str, field: &str| {
-        let line = text.lines().find(|line| line.starts_with(field));
-        let value = line.and_then(|line| line.split_once(':'));
-        value.map_or(String::new(), |(_, value)| value.trim().to_owned())
-    };
-    let memory = after(&read("/proc/meminfo"), "MemTotal");
-    let kib = memory
-        .split(' ')
-        .next()
-        .and_then(|text| text.parse::<u64>().ok());
-    let kernel = read("/proc/sys/kernel/ostype") + " " + &read("/proc/sys/kernel/osrelease");
-    Machine {
-        processor: after(&read("/proc/cpuinfo"), "model name"),
-        cores: cores(),
-        memory_bytes: kib.unwrap_or_default() * 1024,
-        kernel: kernel.split_whitespace().collect::<Vec<_>>().join(" "),
-        fsync_us: 0,
-    }
 }
 
 fn cores() -> u32 {
@@ -120,16 +67,4 @@ pub(super) fn versions(group: &Group) -> Result<BTreeMap<String, String>> {
         versions.insert(group.system.clone(), library.clone());
     }
     Ok(versions)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::utc;
-
-    #[test]
-    fn dates_have_known_values() {
-        assert_eq!(utc(0), "1970-01-01T00:00:00Z");
-        assert_eq!(utc(951_782_400), "2000-02-29T00:00:00Z");
-        assert_eq!(utc(1_795_391_100), "2026-11-22T23:45:00Z");
-    }
 }

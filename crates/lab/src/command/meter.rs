@@ -1,0 +1,62 @@
+//! `synod lab delay` and the other meters: the group that they observe, which runs already or is
+//! started for them.
+
+use super::PlaceArgs;
+use crate::error::{LabError, Result};
+use crate::meters::{Group, MeterCommand, Server, interrupt};
+use crate::network::Network;
+use crate::systems::{PASSWORD, System, USER, configuration};
+use crate::topology::Topology;
+
+/// Runs a meter, on a group of its own if no servers are named.
+pub(super) fn run(place: &PlaceArgs, meter: &MeterCommand) -> Result<u8> {
+    if let Some(group) = meter.arguments().running_group()? {
+        interrupt::watch_signals()?;
+        meter.run(group, None)?;
+        return Ok(0);
+    }
+    let arguments = &meter.arguments().lab;
+    let kind = arguments.system;
+    if !kind.is_group() {
+        return Err(LabError::BadArgument {
+            name: "--system",
+            value: kind.to_string(),
+            reason: "meters observe groups: synod, galera, galera-flush1, galera-flush2".into(),
+        });
+    }
+    let topology = Topology::find(&arguments.topology, arguments.bandwidth)?;
+    let lab = place.place()?;
+    let setup = arguments.servers.setup(&lab, arguments.tls)?;
+    configuration::check(kind, &setup)?;
+    let network = Network::create(place.take()?, topology.servers, &setup.program)?;
+    let mut system = System::create(kind, &setup, network.hosts())?;
+    system.up()?;
+    network.set(&topology)?;
+    let group = group(&system, &network, &topology);
+    meter.run(group, Some(network.place().data()))?;
+    system.down()?;
+    Ok(0)
+}
+
+/// The servers of a system; their clients are on the hosts beside them.
+fn group(system: &System, network: &Network, topology: &Topology) -> Group {
+    let clients = &network.hosts().clients;
+    let hosts = system.hosts().iter().zip(clients).enumerate();
+    let server = |(place, (host, client)): (usize, (&crate::hosts::Host, &crate::hosts::Host))| {
+        let (address, port) = system.address(place);
+        Server {
+            name: host.name.clone(),
+            host: address.to_string(),
+            port,
+            user: USER.to_owned(),
+            password: PASSWORD.to_owned(),
+            namespace: Some(client.namespace_file()),
+            pid: system.pid(place),
+        }
+    };
+    Group {
+        system: system.kind().to_string(),
+        topology: Some(topology.name.clone()),
+        servers: hosts.map(server).collect(),
+    }
+}
