@@ -255,9 +255,9 @@ impl Log {
     }
 
     /// The certifier of a member that has never seen what was truncated.
-    fn fed_anew(&self, limits: CertLimits) -> (Certifier, Vec<OpenId>) {
-        let mut anew = Certifier::new(0, limits);
-        let open = |known: &Known| anew.open(known.giant.source.member).unwrap();
+    fn fed_again(&self, limits: CertLimits) -> (Certifier, Vec<OpenId>) {
+        let mut second = Certifier::new(0, limits);
+        let open = |known: &Known| second.open(known.giant.source.member).unwrap();
         let ids: Vec<OpenId> = self.giants.iter().map(open).collect();
         let mut parts = vec![0; self.giants.len()];
         let mut seqno = 0;
@@ -267,11 +267,11 @@ impl Log {
                 Entry::Part { giant } => {
                     let part = self.giants[*giant].part(parts[*giant]);
                     parts[*giant] += 1;
-                    anew.extend(ids[*giant], part.into()).unwrap();
+                    second.extend(ids[*giant], part.into()).unwrap();
                 }
                 Entry::Last { giant, last_seen } => {
                     let last = self.giants[*giant].last(*last_seen);
-                    anew.ingest_open(seqno, ids[*giant], &last).unwrap();
+                    second.ingest_open(seqno, ids[*giant], &last).unwrap();
                 }
                 Entry::Small {
                     source,
@@ -280,7 +280,7 @@ impl Log {
                     last_seen,
                 } => {
                     let (source, last_seen, class) = (*source, *last_seen, *class);
-                    anew.ingest(
+                    second.ingest(
                         seqno,
                         &Request {
                             source,
@@ -292,9 +292,9 @@ impl Log {
                 }
             }
         }
-        anew.committed(self.seqno_after(self.committed));
-        anew.advance_window(self.in_parts.window_start());
-        (anew, ids)
+        second.committed(self.seqno_after(self.committed));
+        second.advance_window(self.in_parts.window_start());
+        (second, ids)
     }
 }
 
@@ -369,7 +369,7 @@ proptest! {
         }
         // Truncations have left nothing behind: a member that was never shown what was truncated
         // gives the same verdicts.
-        let (anew, ids) = log.fed_anew(limits);
+        let (second, ids) = log.fed_again(limits);
         for (known, id) in log.giants.iter().zip(&ids).filter(|(known, _)| !known.has_ended) {
             for epoch in 1..3 {
                 let source = Source { epoch, ..known.giant.source };
@@ -379,7 +379,7 @@ proptest! {
                 for last_seen in last_seen..=log.last() {
                     let last = LastPart { last_seen, ..last.clone() };
                     prop_assert_eq!(
-                        anew.certify_open(next, *id, &last),
+                        second.certify_open(next, *id, &last),
                         log.in_parts.certify_open(next, known.id, &last)
                     );
                 }
