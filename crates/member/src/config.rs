@@ -33,6 +33,9 @@ pub struct MemberConfig {
     /// leader for this long is not primary; if voters have different leader weights, not before the
     /// longest ordinary election is over.
     pub suspect: Duration,
+    /// The leader admits actions so that the databases of the majority that keeps up best lag at
+    /// most this much; zero: however much they lag.
+    pub apply_lag_max: Duration,
     /// Upper bound on the certification window, in actions.
     pub certification_span: u64,
     /// The position of the database at start.

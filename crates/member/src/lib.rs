@@ -95,7 +95,7 @@ pub use payload::discard::{Discard, PartialActionId};
 pub use payload::view::{View, ViewMember};
 pub use session_history::sessions_between;
 pub use setting::Setting;
-pub use shared::{NodeStatus, Shared, lock};
+pub use shared::{NodeStatus, PaceStatus, Shared, lock};
 pub use snapshots::Snapshot;
 pub use start::{Start, StartEntropy, StartError};
 pub use storage::{IDLE, Job, PurgeJob, Storage};

@@ -13,6 +13,7 @@
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use synod_consensus::{
     GroupId, LeaderWeight, LogIndex, MemberId, RoleName, Seqno, SessionId, Term,
@@ -70,6 +71,29 @@ pub struct NodeStatus {
     pub protocol: u16,
     /// Messages refused because their senders have no right to them, since the start.
     pub refused_messages: u64,
+    /// How far databases lag, and at which pace actions are admitted.
+    pub pace: PaceStatus,
+}
+
+/// How far databases lag, and at which pace the leader admits actions.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PaceStatus {
+    /// For how long this member's database has lacked a committed action.
+    pub own_lag: Duration,
+    /// Actions per second that are admitted, in thousandths; zero: all are.
+    pub rate: u64,
+    /// The member that lags most of the majority that keeps up best, by name; empty: not known.
+    pub slowest: String,
+    /// That member's lag.
+    pub slowest_lag: Duration,
+    /// Time in which proposals of the group waited for their admission, since this member came.
+    pub paused: Duration,
+    /// How often that began.
+    pub pauses: u64,
+    /// How often it was this member's database that the group waited for.
+    pub caused: u64,
+    /// The databases as the leader knows them: name, committed actions that it lacks, lag.
+    pub lags: Vec<(String, u64, Duration)>,
 }
 
 /// State that the parts of a member share.
@@ -82,6 +106,8 @@ pub struct Shared {
     pub(crate) primary: AtomicBool,
     epoch: Arc<AtomicU64>,
     applied: AtomicI64,
+    /// See [`Shared::left`]; behind `applied` if the host never states it.
+    left: AtomicI64,
     /// The driver wants an event when this seqno is applied; the largest number if it wants none.
     awaited: AtomicI64,
     /// Size of the log on disk.
@@ -145,6 +171,7 @@ impl Shared {
             primary: AtomicBool::default(),
             epoch: Arc::default(),
             applied: AtomicI64::new(applied.0),
+            left: AtomicI64::new(applied.0),
             awaited: AtomicI64::new(i64::MAX),
             log_bytes: AtomicU64::default(),
             log_full: AtomicBool::default(),
@@ -179,6 +206,17 @@ impl Shared {
                 .awaited
                 .compare_exchange(awaited, i64::MAX, Ordering::SeqCst, Ordering::SeqCst)
                 .is_ok()
+    }
+
+    /// Everything up to `seqno` has left the host's commit order: its rows are changed, and threads
+    /// may still be busy with it.
+    pub fn set_left(&self, seqno: Seqno) {
+        self.left.fetch_max(seqno.0, Ordering::AcqRel);
+    }
+
+    /// Everything up to here has left the host's commit order.
+    pub fn left(&self) -> Seqno {
+        self.applied().max(Seqno(self.left.load(Ordering::Acquire)))
     }
 
     /// Makes [`Shared::set_applied`] return true once `seqno` is applied. It may be applied

@@ -226,6 +226,12 @@ impl Node {
         self.send_event(Event::QuorumLossPolicy(policy));
     }
 
+    /// Sets the bound on the best majority's lag, see
+    /// [`NodeConfig::apply_lag_max`](crate::NodeConfig::apply_lag_max).
+    pub fn set_apply_lag_max(&self, limit: Duration) {
+        self.send_event(Event::ApplyLagMax(limit));
+    }
+
     /// Sets how long a member may be silent, see
     /// [`NodeConfig::suspect`](crate::NodeConfig::suspect).
     pub fn set_suspect_timeout(&self, limit: Duration) {

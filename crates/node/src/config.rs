@@ -44,6 +44,9 @@ pub struct NodeConfig {
     pub suspect: Duration,
     /// Bound on the bytes of this member's actions that have no proposal result yet.
     pub pending_bytes: usize,
+    /// The leader admits actions so that the databases of the majority that keeps up best lag at
+    /// most this much; zero: however much they lag.
+    pub apply_lag_max: Duration,
     /// Bound on the length of the certification window, in actions.
     pub certification_span: u64,
     /// How connections between members are encrypted; `None`: they are in clear.
@@ -95,6 +98,7 @@ impl NodeConfig {
             timing: self.timing.clone(),
             limits: self.limits.clone(),
             suspect: self.suspect,
+            apply_lag_max: self.apply_lag_max,
             certification_span: self.certification_span,
             database: if self.has_data {
                 self.database

@@ -66,8 +66,8 @@ pub use synod_log::{LogOptions, PAYLOAD_BYTES_MAX, SEGMENT_BYTES_MAX};
 pub use synod_member::{
     Action, ApplyOutcome, DatabasePosition, DecisionSearch, Delivery, DonorRequest, Host,
     InconsistencyPolicy, LeaderContact, Level, MemberStatus, NodeStatus, OpenError,
-    OutcomeDecision, PayloadError, ProposalResult, QuorumLossPolicy, Remedy, Setting, StartMode,
-    StateTransferEvent, View, ViewMember, WaitPolicy,
+    OutcomeDecision, PaceStatus, PayloadError, ProposalResult, QuorumLossPolicy, Remedy, Setting,
+    StartMode, StateTransferEvent, View, ViewMember, WaitPolicy,
 };
 pub use synod_tls::{
     Credentials, GroupSecret, SecretFile, TlsError, TlsFiles, TlsSettingNames, names_tls13_suite,

@@ -277,6 +277,12 @@ impl Node {
         }
     }
 
+    /// States that every action up to `seqno` has left the host's commit order: its rows are changed,
+    /// and threads may still be busy with it.
+    pub fn set_left(&self, seqno: Seqno) {
+        self.shared.set_left(seqno);
+    }
+
     /// Reports that an action has failed on the database, which then waits for
     /// [`Host::outcome_decided`]. A decision made before this session is found by
     /// [`Node::continue_search`] only.

@@ -68,9 +68,9 @@ pub use frame::{BULK_FRAME_MAX_DEFAULT, CONTROL_FRAME_MAX, Frame, FrameDecoder, 
 pub use handshake::{LocalIdentity, Refusal, read_hello, read_reply, write_hello, write_reply};
 pub use hello::{Hello, HelloReply, RefuseReason};
 pub use message::{
-    DataState, IntroducedMember, Introduction, Join, JoinRefusal, JoinReply, Lane, OutcomeReport,
-    PeerMessage, ProposalRefusal, Propose, Report, StateOffer, StateRequest, StateResult,
-    StatusBroadcast,
+    AppliedPosition, DataState, IntroducedMember, Introduction, Join, JoinRefusal, JoinReply, Lane,
+    MemberLag, OutcomeReport, PaceReport, PeerMessage, ProposalRefusal, Propose, Report,
+    StateOffer, StateRequest, StateResult, StatusBroadcast,
 };
 pub use stream::{Compression, FrameReader, FrameWriter};
 pub use version::{OUR_VERSIONS, choose_version, may_leave_out_payloads};

@@ -82,6 +82,10 @@ pub enum PeerMessage {
     StateResult(StateResult),
     /// Between configured members: whom the sender's configuration names. Since version 2.
     Introduction(Introduction),
+    /// To the leader, beside an acknowledgement: how far the sender's database is. Since version 3.
+    AppliedPosition(AppliedPosition),
+    /// From the leader: at which pace it admits actions. Since version 3.
+    Pace(PaceReport),
 }
 
 impl PeerMessage {
@@ -107,7 +111,9 @@ impl PeerMessage {
             | PeerMessage::StateRequest(_)
             | PeerMessage::StateOffer(_)
             | PeerMessage::StateResult(_)
-            | PeerMessage::Introduction(_) => Lane::Control,
+            | PeerMessage::Introduction(_)
+            | PeerMessage::AppliedPosition(_)
+            | PeerMessage::Pace(_) => Lane::Control,
         }
     }
 
@@ -121,6 +127,7 @@ impl PeerMessage {
     fn since(&self) -> u16 {
         match self {
             PeerMessage::Introduction(_) => VERSION_2,
+            PeerMessage::AppliedPosition(_) | PeerMessage::Pace(_) => VERSION_3,
             PeerMessage::Append { payloads, .. } if payloads.iter().any(Option::is_none) => {
                 VERSION_3
             }
@@ -383,4 +390,51 @@ pub struct IntroducedMember {
     pub address: String,
     /// Subject of the certificate that it is bound to; none if it is bound to none.
     pub certificate: Option<String>,
+}
+
+/// How far a member's database is. It goes beside acknowledgements, so that the leader knows it
+/// within a message's way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AppliedPosition {
+    /// The sender's session.
+    pub session: SessionId,
+    /// What its database does. [`DataState::Donor`] also if operators took it out (desynced).
+    pub state: DataState,
+    /// Everything up to here has left the commit order.
+    pub left: Seqno,
+    /// Everything up to here is finished.
+    pub released: Seqno,
+    /// For how long the database has lacked a committed action, in microseconds of the sender's
+    /// clock; zero if it lacks none.
+    pub lag_us: u64,
+}
+
+/// At which pace the leader admits actions, and why.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PaceReport {
+    /// The leader's term.
+    pub term: Term,
+    /// Actions that are admitted, in thousandths of one per second; zero: all are.
+    pub rate: u64,
+    /// Time in which proposals waited for their admission in this term, in microseconds.
+    pub paused_us: u64,
+    /// How often that began in this term.
+    pub pauses: u64,
+    /// The member that lags most of the majority that keeps up best; zero: none is known.
+    pub slowest: MemberId,
+    /// Its lag, in microseconds.
+    pub slowest_lag_us: u64,
+    /// The database of each member that is known, ascending by member.
+    pub members: Vec<MemberLag>,
+}
+
+/// How far one member's database is, as the leader knows it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MemberLag {
+    /// The member.
+    pub member: MemberId,
+    /// Everything up to here has left its commit order.
+    pub left: Seqno,
+    /// For how long it has lacked a committed action, in microseconds.
+    pub lag_us: u64,
 }

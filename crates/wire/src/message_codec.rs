@@ -18,9 +18,9 @@ use crate::error::{DecodeError, EncodeError};
 use crate::frame::{self, Frame};
 use crate::member_codec::{MEMBERS_MAX, NAME_MAX, read_certificate, write_certificate};
 use crate::message::{
-    DataState, IntroducedMember, Introduction, Join, JoinRefusal, JoinReply, OutcomeReport,
-    PeerMessage, ProposalRefusal, Propose, Report, StateOffer, StateRequest, StateResult,
-    StatusBroadcast,
+    AppliedPosition, DataState, IntroducedMember, Introduction, Join, JoinRefusal, JoinReply,
+    MemberLag, OutcomeReport, PaceReport, PeerMessage, ProposalRefusal, Propose, Report,
+    StateOffer, StateRequest, StateResult, StatusBroadcast,
 };
 use crate::version::{OUR_VERSIONS, VERSION_2, VERSION_3};
 
@@ -42,12 +42,16 @@ mod kind {
     pub(super) const OUTCOME_REPORT: u8 = 29;
     pub(super) const OUTCOME_QUERY: u8 = 30;
     pub(super) const INTRODUCTION: u8 = 31;
+    pub(super) const APPLIED_POSITION: u8 = 32;
+    pub(super) const PACE: u8 = 33;
 }
 
 /// Bytes of a [`Report`] with an empty address.
 const REPORT_BYTES_MIN: usize = 8 + 8 + 1 + 8 + 2 + 4 + 1;
 /// Bytes of an [`IntroducedMember`] without address and certificate.
 const INTRODUCED_BYTES_MIN: usize = 8 + 2 + 1;
+/// Bytes of a [`MemberLag`].
+const MEMBER_LAG_BYTES: usize = 8 + 8 + 8;
 /// Bytes of an empty string.
 const STRING_BYTES_MIN: usize = 2;
 
@@ -71,6 +75,8 @@ impl PeerMessage {
             PeerMessage::OutcomeReport(_) => kind::OUTCOME_REPORT,
             PeerMessage::OutcomeQuery { .. } => kind::OUTCOME_QUERY,
             PeerMessage::Introduction(_) => kind::INTRODUCTION,
+            PeerMessage::AppliedPosition(_) => kind::APPLIED_POSITION,
+            PeerMessage::Pace(_) => kind::PACE,
         }
     }
 
@@ -174,6 +180,8 @@ fn write_peer_message(w: &mut Writer, message: &PeerMessage) -> Result<(), Encod
             w.i64(seqno.0);
         }
         PeerMessage::Introduction(introduction) => write_introduction(w, introduction)?,
+        PeerMessage::AppliedPosition(position) => write_applied_position(w, position),
+        PeerMessage::Pace(pace) => write_pace(w, pace)?,
     }
     Ok(())
 }
@@ -220,6 +228,10 @@ fn read_peer_message(r: &mut Reader, kind: u8) -> Result<PeerMessage, DecodeErro
             term: Term(r.u64()?),
             seqno: Seqno(r.i64()?),
         },
+        kind::APPLIED_POSITION if r.version() >= VERSION_3 => {
+            PeerMessage::AppliedPosition(read_applied_position(r)?)
+        }
+        kind::PACE if r.version() >= VERSION_3 => PeerMessage::Pace(read_pace(r)?),
         kind::INTRODUCTION if r.version() >= VERSION_2 => {
             PeerMessage::Introduction(read_introduction(r)?)
         }
@@ -587,6 +599,60 @@ fn read_state_request(r: &mut Reader) -> Result<StateRequest, DecodeError> {
         any_donor: r.bool()?,
         request: r.take_rest(),
     })
+}
+
+fn write_applied_position(w: &mut Writer, position: &AppliedPosition) {
+    w.u64(position.session.0);
+    w.u8(position.state as u8);
+    w.i64(position.left.0);
+    w.i64(position.released.0);
+    w.u64(position.lag_us);
+}
+
+fn read_applied_position(r: &mut Reader) -> Result<AppliedPosition, DecodeError> {
+    Ok(AppliedPosition {
+        session: SessionId(r.u64()?),
+        state: read_data_state(r)?,
+        left: Seqno(r.i64()?),
+        released: Seqno(r.i64()?),
+        lag_us: r.u64()?,
+    })
+}
+
+fn write_pace(w: &mut Writer, pace: &PaceReport) -> Result<(), EncodeError> {
+    w.u64(pace.term.0);
+    w.u64(pace.rate);
+    w.u64(pace.paused_us);
+    w.u64(pace.pauses);
+    w.u64(pace.slowest.0);
+    w.u64(pace.slowest_lag_us);
+    w.count("lags", pace.members.len(), MEMBERS_MAX)?;
+    for lag in &pace.members {
+        w.u64(lag.member.0);
+        w.i64(lag.left.0);
+        w.u64(lag.lag_us);
+    }
+    Ok(())
+}
+
+fn read_pace(r: &mut Reader) -> Result<PaceReport, DecodeError> {
+    let mut pace = PaceReport {
+        term: Term(r.u64()?),
+        rate: r.u64()?,
+        paused_us: r.u64()?,
+        pauses: r.u64()?,
+        slowest: MemberId(r.u64()?),
+        slowest_lag_us: r.u64()?,
+        members: Vec::new(),
+    };
+    for _ in 0..r.count("lags", MEMBER_LAG_BYTES, MEMBERS_MAX)? {
+        pace.members.push(MemberLag {
+            member: MemberId(r.u64()?),
+            left: Seqno(r.i64()?),
+            lag_us: r.u64()?,
+        });
+    }
+    Ok(pace)
 }
 
 fn write_introduction(w: &mut Writer, introduction: &Introduction) -> Result<(), EncodeError> {

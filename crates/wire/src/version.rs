@@ -8,8 +8,9 @@ use synod_consensus::VersionRange;
 /// First version whose configurations name certificates, and whose heartbeat replies promise.
 pub(crate) const VERSION_2: u16 = 2;
 
-/// First version whose frames may be compressed, with commit notices, and with appends that leave
-/// out payloads.
+/// First version whose frames may be compressed, with commit notices, with appends that leave out
+/// payloads, in which members say how far their databases are, and the leader at which pace it
+/// admits actions.
 pub(crate) const VERSION_3: u16 = 3;
 
 /// The versions that this program speaks.

@@ -240,6 +240,8 @@ pub struct Options {
     pub bytes_per_s: u64,
     /// Mean time between two faults, in microseconds.
     pub fault_interval_us: u64,
+    /// Bound on the lag of the best majority's databases, in microseconds; zero: none.
+    pub apply_lag_max_us: u64,
     /// Share of turns that take several events before effects are performed.
     pub gather: f64,
 }
@@ -330,12 +332,18 @@ impl Options {
             bytes_per_s: pick(rng, &[100_000, 1_000_000]),
             fault_interval_us: pick(rng, &[60_000, 250_000, 1_000_000]),
             gather: pick(rng, &[0.0, 0.3, 0.8]),
+            apply_lag_max_us: pick(rng, &[0, 50_000, 200_000]),
         }
     }
 
     /// A member that has sent nothing for this time leaves the view.
     pub(crate) fn suspect(&self) -> Duration {
         Duration::from_micros(2 * self.timing.election_timeout_max_us)
+    }
+
+    /// The bound on the lag of the best majority.
+    pub(crate) fn apply_lag_max(&self) -> Duration {
+        Duration::from_micros(self.apply_lag_max_us)
     }
 
     /// Whether a fault may happen.

@@ -8,9 +8,9 @@ use synod_consensus::{
 };
 use synod_member::{Action, split_into_chunks};
 use synod_wire::{
-    DataState, IntroducedMember, Introduction, Join, JoinRefusal, JoinReply, OUR_VERSIONS,
-    OutcomeReport, PeerMessage, ProposalRefusal, Propose, Report, StateOffer, StateRequest,
-    StateResult, StatusBroadcast,
+    AppliedPosition, DataState, IntroducedMember, Introduction, Join, JoinRefusal, JoinReply,
+    OUR_VERSIONS, OutcomeReport, PaceReport, PeerMessage, ProposalRefusal, Propose, Report,
+    StateOffer, StateRequest, StateResult, StatusBroadcast,
 };
 
 /// Terms that a young group may be in.
@@ -236,6 +236,19 @@ impl Ends {
                     certificate: None,
                 }],
             }),
+            PeerMessage::AppliedPosition(AppliedPosition {
+                session,
+                state: DataState::Synced,
+                left: seqno,
+                released: seqno,
+                lag_us: number,
+            }),
+            PeerMessage::Pace(PaceReport {
+                term,
+                rate: number,
+                slowest: self.from,
+                ..PaceReport::default()
+            }),
             self.state_request(self.from),
             PeerMessage::StateOffer(StateOffer {
                 id: number,
@@ -327,6 +340,8 @@ mod tests {
             PeerMessage::OutcomeReport(_) => "OutcomeReport",
             PeerMessage::OutcomeQuery { .. } => "OutcomeQuery",
             PeerMessage::Introduction(_) => "Introduction",
+            PeerMessage::AppliedPosition(_) => "AppliedPosition",
+            PeerMessage::Pace(_) => "Pace",
             PeerMessage::StateRequest(_) => "StateRequest",
             PeerMessage::StateOffer(_) => "StateOffer",
             PeerMessage::StateResult(_) => "StateResult",

@@ -39,6 +39,7 @@ impl Driver {
             match effect {
                 Effect::Write { ticket, op } => self.write(ticket, op),
                 Effect::Send(message) => {
+                    self.tell_position_with(&message);
                     self.send(message.to, PeerMessage::Consensus(message));
                 }
                 Effect::SendEntries(range) => self.send_entries(range),
@@ -150,9 +151,9 @@ impl Driver {
         }
         self.own_log.commit(index);
         let seqno = seqno.or_else(|| self.links.reader.summary(index).map(|s| s.seqno));
-        self.links
-            .shared
-            .publish_commit(index, seqno.unwrap_or(self.core.base().seqno));
+        let seqno = seqno.unwrap_or(self.core.base().seqno);
+        self.links.shared.publish_commit(index, seqno);
+        self.pace_committed(seqno);
         self.trim_cache();
         self.view_committed();
         self.decisions_committed();
@@ -209,6 +210,7 @@ impl Driver {
         self.inconsistency.truncated(LogIndex(0));
         self.retention.log_reset();
         self.own_log.reset(index, era);
+        self.pace.log_reset();
     }
 }
 

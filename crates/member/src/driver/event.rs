@@ -154,6 +154,9 @@ pub enum Event {
     QuorumLossPolicy(QuorumLossPolicy),
     /// Another preference of this member for leadership.
     LeaderPreference(LeaderPreference),
+    /// Another bound on the best majority's lag, see
+    /// [`MemberConfig::apply_lag_max`](crate::MemberConfig::apply_lag_max).
+    ApplyLagMax(Duration),
     /// Another suspect timeout, see [`MemberConfig::suspect`](crate::MemberConfig::suspect).
     SuspectTimeout(Duration),
     /// An action has failed on the host, which waits for [`crate::Host::outcome_decided`].

@@ -40,6 +40,8 @@ impl Driver {
         self.leave_tick();
         // After the reports and the status, from which the purge limit follows.
         self.retain_log();
+        // After the leader's work, which announces the pace.
+        self.publish_pace();
         // Last: the steps before may have changed who is in the group.
         self.drop_strangers();
     }

@@ -82,6 +82,7 @@ mod tests {
                 timing: Timing::default(),
                 limits: Limits::default(),
                 suspect: Duration::from_secs(5),
+                apply_lag_max: Duration::ZERO,
                 certification_span: 1000,
                 database: DatabasePosition::NONE,
                 versions: VersionRange { min: 1, max: 1 },

@@ -20,6 +20,7 @@
 //! | [`OwnLog`] | what is in an entry to be written, or to be sent? |
 //! | [`LocalProposals`] | which proposals of this session have no result; what is to be sent? |
 //! | [`Ordering`] | as the leader: is a proposal appended, refused, or does it wait? |
+//! | [`Pace`] | how far do databases lag, and may the leader append another action now? |
 //! | [`Reads`] | which clients wait for the group's position? |
 //! | [`Membership`] | how does this member join and leave, who is present, which view is next? |
 //! | [`Retention`] | how far may the log be purged? |
@@ -47,6 +48,7 @@ mod lasting;
 mod leadership;
 mod membership;
 mod own_log;
+mod pace;
 mod proposals;
 mod reports;
 mod retention;
@@ -81,6 +83,7 @@ use inconsistency::Inconsistency;
 use leadership::{DiskWatch, ForcedPrimary, LeaderPriority, PrimaryWatch};
 use membership::{LEAVE_LIMIT, Membership};
 use own_log::{Arrived, Missing, OwnLog, RepairWatch};
+use pace::Pace;
 use proposals::{Link, LocalProposals, Ordering, Reads};
 use retention::Retention;
 use rights::Rights;
@@ -125,6 +128,7 @@ pub struct Driver {
     own_log: OwnLog,
     proposals: LocalProposals,
     ordering: Ordering,
+    pace: Pace,
     reads: Reads,
     membership: Membership,
     retention: Retention,
@@ -166,6 +170,7 @@ impl Driver {
                 config.cert_limits(&tuning),
                 tuning.partial_action_timeout,
             ),
+            pace: Pace::new(config.apply_lag_max, now),
             reads: Reads::default(),
             membership: Membership::new(mode, &links.reader, &tuning),
             retention: Retention::new(&tuning, now),
@@ -237,7 +242,8 @@ impl Driver {
     /// When the next turn is due at the latest.
     pub fn wake_at(&self) -> Time {
         let (core, slow_tick) = (self.core.poll_timeout(), self.turns.next_slow_tick());
-        core.map_or(slow_tick, |at| at.min(slow_tick))
+        let next = core.map_or(slow_tick, |at| at.min(slow_tick));
+        self.pace.wake_at().map_or(next, |at| at.min(next))
     }
 
     /// Takes note of an event. A turn has to follow, at once or after more events. A member that
@@ -319,6 +325,7 @@ impl Driver {
             }
             Event::QuorumLossPolicy(policy) => self.forced_primary.set_policy(policy),
             Event::LeaderPreference(preference) => self.set_leader_preference(preference),
+            Event::ApplyLagMax(limit) => self.pace.set_lag_max(limit),
             Event::SuspectTimeout(limit) => self.identity.config.suspect = limit,
             Event::ActionFailed { seqno, outcome } => self.action_failed(seqno, outcome),
             Event::Applied => self.answer_outcome_queries(),
@@ -367,6 +374,10 @@ impl Driver {
             PeerMessage::Introduction(introduction) => {
                 self.handle_introduction(from, introduction);
             }
+            PeerMessage::AppliedPosition(position) => {
+                self.handle_applied_position(from, position);
+            }
+            PeerMessage::Pace(report) => self.handle_pace(from, report),
         }
     }
 
@@ -434,6 +445,7 @@ impl Driver {
 
     /// Performs effects and sends proposals until there is nothing left to do.
     fn perform(&mut self) {
+        self.follow_appliers();
         loop {
             self.perform_core_effects();
             let ordered = self.order_waiting();
@@ -442,6 +454,7 @@ impl Driver {
                 break;
             }
         }
+        self.note_throttled();
         self.announce_leader_transfer();
         self.publish_status();
     }

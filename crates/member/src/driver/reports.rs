@@ -40,6 +40,7 @@ impl Driver {
             self.membership.presence.report(report);
         } else {
             self.send(leader, PeerMessage::Report(report));
+            self.repeat_position();
         }
     }
 
@@ -75,6 +76,7 @@ impl Driver {
             };
             self.send(member, PeerMessage::Status(status));
         }
+        self.announce_pace();
     }
 
     /// The leader's status.

@@ -255,6 +255,7 @@ impl Member {
             chunk_bytes: CHUNK_BYTES,
             suspect: SUSPECT,
             pending_bytes: 8 << 20,
+            apply_lag_max: Duration::from_millis(200),
             certification_span: 100_000,
             compression: CompressionChoice::Auto,
             wants_vote: true,

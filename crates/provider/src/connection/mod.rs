@@ -280,6 +280,7 @@ impl Connection {
     pub(crate) fn release(&self, seqno: i64) {
         self.sequencer.release(seqno);
         let Some(node) = self.node() else { return };
+        node.set_left(Seqno(self.sequencer.left()));
         loop {
             let released = self.sequencer.released();
             node.set_applied(Seqno(released));

@@ -10,6 +10,7 @@ use super::table::{DefaultValue, OptionSpec, address, bool, duration, fraction, 
 const LEADER_CERTIFIES: &str = "the leader keeps the certification window";
 const NO_LAYER: &str = "members share a log; there is no group communication layer";
 const LOG_NOT_CACHE: &str = "missed actions come from the log; see synod.log_retain_size";
+const LAG_NOT_COUNTS: &str = "writes are admitted by lag; see synod.max_apply_lag";
 const BYTES_NOT_COUNTS: &str = "queues are bounded in bytes; see synod.apply_queue_size";
 const NO_IST: &str = "missed actions (IST) travel over the connections between members";
 const CHECKSUMS: &str = "messages always have checksums";
@@ -128,16 +129,16 @@ pub(super) const GALERA: [OptionSpec; 94] = [
         .ignored(NO_LAYER),
     int("gcs.fc_debug", "0", 0, i64::MAX)
         .dynamic()
-        .ignored(BYTES_NOT_COUNTS),
+        .ignored(LAG_NOT_COUNTS),
     fraction("gcs.fc_factor", "1.0")
         .dynamic()
-        .ignored(BYTES_NOT_COUNTS),
+        .ignored(LAG_NOT_COUNTS),
     int("gcs.fc_limit", "16", 0, i64::MAX)
         .dynamic()
         .unit("write sets")
-        .ignored(BYTES_NOT_COUNTS),
-    bool("gcs.fc_master_slave", "no").ignored(BYTES_NOT_COUNTS),
-    bool("gcs.fc_single_primary", "no").ignored(BYTES_NOT_COUNTS),
+        .ignored(LAG_NOT_COUNTS),
+    bool("gcs.fc_master_slave", "no").ignored(LAG_NOT_COUNTS),
+    bool("gcs.fc_single_primary", "no").ignored(LAG_NOT_COUNTS),
     int("gcs.max_packet_size", "64500", 1, i64::MAX)
         .unit("bytes")
         .ignored("synod.chunk_size replaces it"),

@@ -146,6 +146,8 @@ keys! {
     LOG_RETAIN_SIZE: IntKey = "synod.log_retain_size";
     /// `synod.log_segment_size`
     LOG_SEGMENT_SIZE: IntKey = "synod.log_segment_size";
+    /// `synod.max_apply_lag`
+    MAX_APPLY_LAG: DurationKey = "synod.max_apply_lag";
     /// `synod.max_pending_size`
     MAX_PENDING_SIZE: IntKey = "synod.max_pending_size";
     /// `synod.max_row_keys`

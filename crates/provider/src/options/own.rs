@@ -102,6 +102,13 @@ pub(super) const OWN: [OptionSpec; 23] = [
     )
     .unit("bytes")
     .works("Size of one log file. The log is purged by whole files."),
+    duration("synod.max_apply_lag", "PT0.2S").dynamic().works(
+        "The leader takes new writes at the pace at which the databases apply, as soon as those \
+         of the majority that keeps up best lag half of this, so that they lag about this long \
+         at most; clients become slower, and never stop. A minority that is slower still, donors \
+         and desynced members slow no client. PT0S takes all writes, however much databases lag. \
+         All members should have the same value.",
+    ),
     int("synod.max_pending_size", "256M", 1 << 20, i64::MAX)
         .unit("bytes")
         .works(

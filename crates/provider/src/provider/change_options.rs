@@ -34,6 +34,9 @@ impl Provider {
         if let Some(Value::Duration(limit)) = update.value(key::EVS_SUSPECT_TIMEOUT) {
             node.set_suspect_timeout(*limit);
         }
+        if let Some(Value::Duration(limit)) = update.value(key::MAX_APPLY_LAG) {
+            node.set_apply_lag_max(*limit);
+        }
         node.set_quorum_loss_policy(self.quorum_loss_policy());
         node.set_leader_preference(self.options().leader_preference());
         if let Some(Value::Bool(true)) = update.value(key::PC_BOOTSTRAP)

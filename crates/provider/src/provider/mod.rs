@@ -11,7 +11,7 @@ mod start_node;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use synod_node::KeyType;
 use wsrep_sys as sys;
@@ -344,7 +344,11 @@ impl ProviderApi for Provider {
     }
 
     fn stats_reset(&self) {
+        let connection = self.connection();
+        let node = connection.as_ref().and_then(|connection| connection.node());
+        let paused = node.map_or(Duration::ZERO, |node| node.status().pace.paused);
         self.counters.reset();
+        self.counters.paused.reset(Instant::now(), paused);
     }
 
     fn pause(&self) -> i64 {

@@ -3,6 +3,8 @@
 //! Any thread may count at any time; no lock is taken. `FLUSH STATUS` sets all of them to zero.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use crate::status::commit_steps::CommitSteps;
 use crate::status::latency::LatencyMeter;
@@ -32,6 +34,33 @@ impl Counter {
     }
 }
 
+/// Since when the share of paused time is counted, and how long writes had waited by then.
+#[derive(Debug)]
+pub(crate) struct PausedShare(Mutex<(Instant, Duration)>);
+
+impl Default for PausedShare {
+    fn default() -> PausedShare {
+        PausedShare(Mutex::new((Instant::now(), Duration::ZERO)))
+    }
+}
+
+impl PausedShare {
+    /// `FLUSH STATUS`: writes have waited for `paused` until now.
+    pub(crate) fn reset(&self, now: Instant, paused: Duration) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = (now, paused);
+    }
+
+    /// The share of the time since then, 0 to 1; writes have waited for `paused` until now.
+    pub(crate) fn share(&self, now: Instant, paused: Duration) -> f64 {
+        let (since, before) = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let passed = now.saturating_duration_since(since).as_secs_f64();
+        if passed == 0.0 {
+            return 0.0;
+        }
+        (paused.saturating_sub(before).as_secs_f64() / passed).min(1.0)
+    }
+}
+
 /// All counts, since start or since `FLUSH STATUS`.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
@@ -57,6 +86,8 @@ pub(crate) struct Counters {
     pub(crate) local_replays: Counter,
     /// Reads that waited for the group's position.
     pub(crate) causal_reads: Counter,
+    /// Share of the time in which the group's writes waited for databases.
+    pub(crate) paused: PausedShare,
     /// How long own actions take to be ordered.
     pub(crate) latency: LatencyMeter,
     /// How long each step of a commit takes.
@@ -120,5 +151,21 @@ impl Counters {
             0 => 0.0,
             count => self.deps_distance_sum.get() as f64 / count as f64,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paused_share_counts_from_the_last_flush() {
+        let share = PausedShare::default();
+        let now = Instant::now();
+        share.reset(now, Duration::from_secs(5));
+        let later = now + Duration::from_secs(10);
+        assert_eq!(share.share(later, Duration::from_secs(10)), 0.5);
+        assert_eq!(share.share(later, Duration::from_secs(90)), 1.0);
+        assert_eq!(share.share(now, Duration::from_secs(5)), 0.0);
     }
 }

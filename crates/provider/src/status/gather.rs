@@ -2,14 +2,14 @@
 //!
 //! Short, and takes leaf locks only: the server calls it with locks of its own held.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use synod_node::{CompressionStatus, DatabasePosition, MemberId, NodeStatus, RoleName};
+use synod_node::{CompressionStatus, DatabasePosition, MemberId, NodeStatus, PaceStatus, RoleName};
 
 use crate::api::Gtid;
 use crate::connection::Connection;
 use crate::status::counters::Counters;
-use crate::status::inputs::{ConsensusStatus, GroupStatus, LocalState, StatusInputs};
+use crate::status::inputs::{ConsensusStatus, GroupStatus, LocalState, PaceInputs, StatusInputs};
 use crate::transaction::Transactions;
 
 /// Everything for one `SHOW STATUS`.
@@ -79,6 +79,7 @@ pub(crate) fn gather(
         segment,
     });
     inputs.consensus = consensus(&status, &node.compression());
+    inputs.pace = pace(&status.pace, &status, counters);
     inputs
 }
 
@@ -112,6 +113,42 @@ fn names_of(members: &[MemberId], status: &NodeStatus) -> String {
     let named = known.filter(|member| members.contains(&member.member));
     let names: Vec<&str> = named.map(|member| member.name.as_str()).collect();
     names.join(",")
+}
+
+fn pace(pace: &PaceStatus, status: &NodeStatus, counters: &Counters) -> PaceInputs {
+    let paused_us = micros(pace.paused);
+    let own = status.members.iter().find(|m| m.member == status.member);
+    let own = own.map_or("", |member| &member.name);
+    let is_active = pace.rate > 0;
+    let reason = format!(
+        "{} lags {} ms and is needed for a majority",
+        pace.slowest,
+        pace.slowest_lag.as_millis()
+    );
+    let lags = pace.lags.iter().map(|(name, actions, lag)| {
+        let lag_ms = lag.as_millis();
+        format!("{name}:{actions}:{lag_ms}")
+    });
+    PaceInputs {
+        lag_ms: micros(pace.own_lag) / 1000,
+        rate: if is_active {
+            pace.rate as f64 / 1000.0
+        } else {
+            -1.0
+        },
+        reason: if is_active { reason } else { String::new() },
+        lags: lags.collect::<Vec<String>>().join(","),
+        paused_ns: paused_us.saturating_mul(1000),
+        paused: counters.paused.share(Instant::now(), pace.paused),
+        sent: pace.caused,
+        received: pace.pauses,
+        active: is_active,
+        requested: is_active && pace.slowest == own,
+    }
+}
+
+fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
 
 fn to_i64(count: usize) -> i64 {

@@ -154,6 +154,31 @@ pub struct ConsensusStatus {
     pub compressed_to: String,
 }
 
+/// How far databases lag, and at which pace the leader takes writes.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PaceInputs {
+    /// For how long this database has lacked a committed action, in milliseconds.
+    pub lag_ms: u64,
+    /// Actions per second that are admitted; negative: all are.
+    pub rate: f64,
+    /// Why not all are; empty: all are.
+    pub reason: String,
+    /// The databases as the leader knows them.
+    pub lags: String,
+    /// Nanoseconds in which writes of the group waited, since this server's start.
+    pub paused_ns: u64,
+    /// Share of the time since `FLUSH STATUS` in which writes of the group waited, 0 to 1.
+    pub paused: f64,
+    /// How often they began to wait because of this database.
+    pub sent: u64,
+    /// How often they began to wait.
+    pub received: u64,
+    /// Whether writes are slowed down now.
+    pub active: bool,
+    /// Whether this database is the one that they wait for.
+    pub requested: bool,
+}
+
 /// Counters since the server's start, or since the last `FLUSH STATUS`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Counters {
@@ -212,6 +237,8 @@ pub struct StatusInputs {
     pub group: Option<GroupStatus>,
     /// The log and the group.
     pub consensus: ConsensusStatus,
+    /// Lag and admission.
+    pub pace: PaceInputs,
 }
 
 impl Default for StatusInputs {
@@ -232,6 +259,10 @@ impl Default for StatusInputs {
             consensus: ConsensusStatus {
                 log_first_seqno: -1,
                 ..ConsensusStatus::default()
+            },
+            pace: PaceInputs {
+                rate: -1.0,
+                ..PaceInputs::default()
             },
         }
     }

@@ -168,7 +168,7 @@ fn signed(number: u64) -> i64 {
 }
 
 /// All variables, in the order in which they are shown.
-pub const VARIABLES: [Variable; 75] = [
+pub const VARIABLES: [Variable; 79] = [
     // Position and versions.
     Variable {
         section: Section::Position,
@@ -347,38 +347,40 @@ pub const VARIABLES: [Variable; 75] = [
     Variable {
         section: Section::FlowControl,
         name: "flow_control_paused_ns",
-        reading: Reading::Constant(Zero::Int),
-        text: "Always 0: no flow control.",
+        reading: Reading::Int(|s| signed(s.pace.paused_ns)),
+        text: "Time in nanoseconds in which writes of any member waited because the databases of \
+         a majority lag (`synod.max_apply_lag`), since this server's start. They are slowed \
+         down, not stopped: while this grows, look at `wsrep_synod_admission_rate`.",
     },
     Variable {
         section: Section::FlowControl,
         name: "flow_control_paused",
-        reading: Reading::Constant(Zero::Double),
-        text: "Always 0: no flow control.",
+        reading: Reading::Double(|s| s.pace.paused),
+        text: "The same as a share of the time since the last `FLUSH STATUS`, 0 to 1.",
     },
     Variable {
         section: Section::FlowControl,
         name: "flow_control_sent",
-        reading: Reading::Constant(Zero::Int),
-        text: "Always 0: no flow control.",
+        reading: Reading::Int(|s| signed(s.pace.sent)),
+        text: "How often writes began to wait because of this server's database.",
     },
     Variable {
         section: Section::FlowControl,
         name: "flow_control_recv",
-        reading: Reading::Constant(Zero::Int),
-        text: "Always 0: no flow control.",
+        reading: Reading::Int(|s| signed(s.pace.received)),
+        text: "How often writes began to wait because of any database.",
     },
     Variable {
         section: Section::FlowControl,
         name: "flow_control_active",
-        reading: Reading::Constant(Zero::Text("false")),
-        text: "Always `false`: no flow control.",
+        reading: Reading::Text(|s| s.pace.active.to_string()),
+        text: "`true` while the leader takes writes at the pace of the databases.",
     },
     Variable {
         section: Section::FlowControl,
         name: "flow_control_requested",
-        reading: Reading::Constant(Zero::Text("false")),
-        text: "Always `false`: no flow control.",
+        reading: Reading::Text(|s| s.pace.requested.to_string()),
+        text: "`true` while this server's database is the one that writes wait for.",
     },
     // Certification and parallel apply.
     Variable {
@@ -591,6 +593,32 @@ pub const VARIABLES: [Variable; 75] = [
         name: "synod_leader_weight",
         reading: Reading::Int(|s| i64::from(s.consensus.leader_weight)),
         text: "This member's `synod.leader_weight`, 0 to 100.",
+    },
+    Variable {
+        section: Section::Own,
+        name: "synod_apply_lag_ms",
+        reading: Reading::Int(|s| signed(s.pace.lag_ms)),
+        text: "For how long, in milliseconds, this server's database has lacked a committed \
+         action; 0: it lacks none. Reads without `wsrep_sync_wait` may be this old.",
+    },
+    Variable {
+        section: Section::Own,
+        name: "synod_apply_lags",
+        reading: Reading::Text(|s| s.pace.lags.clone()),
+        text: "The databases of the group as the leader knows them, with commas: name, committed \
+         actions that it lacks, lag in milliseconds.",
+    },
+    Variable {
+        section: Section::Own,
+        name: "synod_admission_rate",
+        reading: Reading::Double(|s| s.pace.rate),
+        text: "Writes per second that the leader takes; -1: all of them.",
+    },
+    Variable {
+        section: Section::Own,
+        name: "synod_admission_reason",
+        reading: Reading::Text(|s| s.pace.reason.clone()),
+        text: "Why the leader does not take all writes at once; empty: it does.",
     },
     Variable {
         section: Section::Own,

@@ -7,8 +7,9 @@ use synod_consensus::{
     LogIndex, Member, MemberId, Message, Origin, Role, Seqno, SessionId, Term, Time, VersionRange,
 };
 use synod_wire::{
-    DataState, DecodeError, EncodeError, Frame, FrameDecoder, IntroducedMember, Introduction, Lane,
-    OUR_VERSIONS, PeerMessage, Propose, Report, StateResult,
+    AppliedPosition, DataState, DecodeError, EncodeError, Frame, FrameDecoder, IntroducedMember,
+    Introduction, Lane, MemberLag, OUR_VERSIONS, PaceReport, PeerMessage, Propose, Report,
+    StateResult,
 };
 
 use crate::strategies::peer_message;
@@ -456,6 +457,93 @@ fn bytes_of_an_introduction_never_change() {
         "\x07\0\0\0\0\0\0\0\x04\0n7:1\x01\x05\0CN=n7",
     );
     assert_eq!(body, expected.as_bytes());
+}
+
+/// A message of version 3, with its kind.
+fn of_version_3() -> [(u8, PeerMessage); 2] {
+    let position = AppliedPosition {
+        session: SessionId(1),
+        state: DataState::Synced,
+        left: Seqno(3),
+        released: Seqno(2),
+        lag_us: 9,
+    };
+    let lag = |member| MemberLag {
+        member: MemberId(member),
+        left: Seqno(3),
+        lag_us: 9,
+    };
+    let pace = PaceReport {
+        term: Term(4),
+        rate: 1_500_000,
+        paused_us: 7,
+        pauses: 1,
+        slowest: MemberId(2),
+        slowest_lag_us: 9,
+        members: vec![lag(1), lag(2)],
+    };
+    [
+        (32, PeerMessage::AppliedPosition(position)),
+        (33, PeerMessage::Pace(pace)),
+    ]
+}
+
+#[test]
+fn messages_of_version_3_survive_it_and_have_no_place_in_older_ones() {
+    for (kind, message) in of_version_3() {
+        assert!(is_documented(&message));
+        assert_eq!(message.lane(), Lane::Control);
+        assert!(!message.is_carried_by(2) && message.is_carried_by(3));
+        let mut segments = Vec::new();
+        let refused = message.encode(2, &mut segments);
+        assert_eq!(refused, Err(EncodeError::NotInVersion { kind, version: 2 }));
+        message.encode(3, &mut segments).unwrap();
+        let frame = parse(&segments.concat());
+        let unknown = DecodeError::UnknownCode {
+            what: "message",
+            code: kind.into(),
+        };
+        assert_eq!(PeerMessage::decode(2, frame.clone()), Err(unknown));
+        for len in 0..frame.body.len() {
+            let body = frame.body.slice(..len);
+            assert!(PeerMessage::decode(3, Frame { kind, body }).is_err());
+        }
+        assert_eq!(PeerMessage::decode(3, frame), Ok(message));
+    }
+}
+
+#[test]
+fn bytes_of_the_messages_of_version_3_never_change() {
+    let bodies = of_version_3().map(|(_, message)| {
+        let mut segments = Vec::new();
+        message.encode(3, &mut segments).unwrap();
+        hex(&parse(&segments.concat()).body)
+    });
+    let [position, pace] = bodies;
+    let expected = concat!(
+        "0100000000000000",
+        "04",
+        "0300000000000000",
+        "0200000000000000",
+        "0900000000000000",
+    );
+    assert_eq!(position, expected);
+    let expected = concat!(
+        "0400000000000000",
+        "60e3160000000000",
+        "0700000000000000",
+        "0100000000000000",
+        "0200000000000000",
+        "0900000000000000",
+        "02000000",
+        "0100000000000000",
+        "0300000000000000",
+        "0900000000000000",
+        "0200000000000000",
+        "0300000000000000",
+        "0900000000000000",
+    );
+    assert_eq!(pace, expected);
 }
 
 fn hex(bytes: &[u8]) -> String {

@@ -108,6 +108,14 @@ impl Strangers {
                 }
                 PeerMessage::Introduction(introduction)
             }
+            PeerMessage::AppliedPosition(mut position) => {
+                position.lag_us = u64::MAX;
+                PeerMessage::AppliedPosition(position)
+            }
+            PeerMessage::Pace(mut pace) => {
+                (pace.rate, pace.slowest) = (1, name);
+                PeerMessage::Pace(pace)
+            }
             PeerMessage::Leave { .. } if self.rng.random() => PeerMessage::LeaveReply,
             other @ (PeerMessage::ProposalRefused { .. }
             | PeerMessage::Join(_)

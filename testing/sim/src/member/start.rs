@@ -163,6 +163,7 @@ impl World {
             timing: node.timing.clone(),
             limits: self.options.limits.clone(),
             suspect: self.options.suspect(),
+            apply_lag_max: self.options.apply_lag_max(),
             certification_span: self.options.span_max,
             database,
             versions: node.versions,

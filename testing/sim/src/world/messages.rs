@@ -43,6 +43,8 @@ pub(crate) fn kind_of(message: &PeerMessage) -> MessageKind {
         PeerMessage::OutcomeReport(_) => (25, "outcome report"),
         PeerMessage::OutcomeQuery { .. } => (26, "outcome query"),
         PeerMessage::Introduction(_) => (27, "introduction"),
+        PeerMessage::AppliedPosition(_) => (29, "applied position"),
+        PeerMessage::Pace(_) => (30, "pace"),
     };
     MessageKind { number, name }
 }

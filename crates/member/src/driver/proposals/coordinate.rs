@@ -165,7 +165,10 @@ impl Driver {
     /// Orders or refuses a proposal; false if there is no room, and it waits.
     fn order(&mut self, propose: Propose) -> bool {
         let is_disk_behind = self.own_log.is_disk_behind(self.core.durable_index());
-        let has_room = !is_disk_behind && !self.links.shared.is_log_full();
+        // Chunks cost the databases nothing before the last piece comes.
+        let is_admitted =
+            propose.kind == EntryKind::Chunk || self.pace.has_room_for_action(self.turns.now);
+        let has_room = !is_disk_behind && !self.links.shared.is_log_full() && is_admitted;
         let depends_on = match self.ordering.answer(&propose, has_room) {
             ProposalAnswer::Ignore => return true,
             ProposalAnswer::Wait => {
@@ -199,6 +202,9 @@ impl Driver {
         let proposed = self.append(propose.kind, propose.origin, depends_on, &propose.payload);
         match proposed {
             Ok(_) => {
+                if propose.kind == EntryKind::Action {
+                    self.pace.action_appended();
+                }
                 self.ordering.appended(propose.origin);
                 true
             }

@@ -37,12 +37,12 @@ impl ActionSize {
         }
     }
 
-    /// Bytes that a flow may send more at each of its turns. The small actions of a few dozen
-    /// clients fit into one turn; a chunk takes several.
+    /// Bytes that a flow may send more at each of its turns: a few small actions, since the others
+    /// wait meanwhile. A chunk takes many turns.
     fn quantum(self) -> usize {
         match self {
-            ActionSize::Small => 256 << 10,
-            ActionSize::Large => 64 << 10,
+            ActionSize::Small => 8 << 10,
+            ActionSize::Large => 4 << 10,
         }
     }
 }
@@ -258,6 +258,30 @@ mod tests {
             }
             assert!(small_bytes < 50 << 20, "{chunks} chunks so far");
         }
+    }
+
+    #[test]
+    fn member_whose_flow_never_ends_does_not_keep_its_turn() {
+        let mut deferred = Deferred::default();
+        let mut number = 0;
+        let mut push = |deferred: &mut Deferred, member| {
+            number += 1;
+            let kind = EntryKind::Action;
+            deferred.push(of_member(
+                member,
+                1,
+                number,
+                kind,
+                Bytes::from(vec![1; 100]),
+            ));
+        };
+        (0..50).for_each(|_| push(&mut deferred, 1));
+        push(&mut deferred, 2);
+        let passed = (1..).find(|_| {
+            push(&mut deferred, 1);
+            deferred.pop().unwrap().origin.member == MemberId(2)
+        });
+        assert!(passed.is_some_and(|passed| passed < 30), "{passed:?}");
     }
 
     #[test]

@@ -128,6 +128,8 @@ pub(super) enum Kind {
     StateOffer,
     StateResult,
     Introduction,
+    AppliedPosition,
+    Pace,
 }
 
 impl Kind {
@@ -152,6 +154,8 @@ impl Kind {
             PeerMessage::StateOffer(_) => Kind::StateOffer,
             PeerMessage::StateResult(_) => Kind::StateResult,
             PeerMessage::Introduction(_) => Kind::Introduction,
+            PeerMessage::AppliedPosition(_) => Kind::AppliedPosition,
+            PeerMessage::Pace(_) => Kind::Pace,
         }
     }
 
@@ -182,6 +186,7 @@ impl Kind {
             | Kind::Read
             | Kind::Leave
             | Kind::Report
+            | Kind::AppliedPosition
             | Kind::OutcomeReport
             | Kind::OwnStateRequest => Right::Configured,
             Kind::Propose => planted!(StrangerMayPropose, Right::Configured, else Right::Everyone),
@@ -196,9 +201,11 @@ impl Kind {
             | Kind::ReadReply
             | Kind::StateOffer
             | Kind::StateResult => Right::MayLead,
-            Kind::ProposalRefused | Kind::LeaveReply | Kind::Status | Kind::OutcomeQuery => {
-                Right::Leader
-            }
+            Kind::ProposalRefused
+            | Kind::LeaveReply
+            | Kind::Status
+            | Kind::Pace
+            | Kind::OutcomeQuery => Right::Leader,
             Kind::StateRequest => Right::FollowedLeader,
             Kind::JoinReply => Right::Asked,
             Kind::Introduction => Right::Introducer,
@@ -213,7 +220,7 @@ mod tests {
     /// The page that operators and auditors read.
     const DOCUMENT: &str = include_str!("../../../../../docs/rights.md");
 
-    const KINDS: [Kind; 28] = [
+    const KINDS: [Kind; 30] = [
         Kind::PreVote,
         Kind::PreVoteReply,
         Kind::Vote,
@@ -242,6 +249,8 @@ mod tests {
         Kind::StateOffer,
         Kind::StateResult,
         Kind::Introduction,
+        Kind::AppliedPosition,
+        Kind::Pace,
     ];
 
     /// Senders in the order of the document's columns: configured, the leader that is followed,
@@ -304,7 +313,7 @@ mod tests {
     #[test]
     fn every_kind_is_in_the_table_once() {
         assert!(KINDS.is_sorted());
-        assert_eq!(KINDS.len(), Kind::Introduction as usize + 1);
+        assert_eq!(KINDS.len(), Kind::Pace as usize + 1);
     }
 
     #[test]

@@ -1,0 +1,193 @@
+//! How far the databases of the members are, as the leader knows it.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use synod_consensus::{MemberId, Seqno, SessionId, Time};
+use synod_wire::{AppliedPosition, DataState};
+
+use super::FEEDBACK_AGE_MAX;
+
+/// What a member said of its database.
+#[derive(Clone, Copy)]
+struct Applier {
+    heard: Time,
+    position: AppliedPosition,
+}
+
+/// The position and the lag of a majority of databases.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct MajorityPace {
+    /// Everything up to here has left the commit order of each of them.
+    pub(super) left: Seqno,
+    /// None of them lags more.
+    pub(super) lag: Duration,
+    /// Committed actions that some of them lack.
+    pub(super) backlog: u64,
+    /// The one that lags most of them.
+    pub(super) slowest: MemberId,
+}
+
+/// The component's memory of the members' feedback. Only a leader uses it.
+#[derive(Default)]
+pub(super) struct Appliers {
+    known: BTreeMap<MemberId, Applier>,
+}
+
+impl Appliers {
+    pub(super) fn note(&mut self, now: Time, member: MemberId, position: AppliedPosition) {
+        let applier = Applier {
+            heard: now,
+            position,
+        };
+        self.known.insert(member, applier);
+    }
+
+    /// Forgets what was said to another leader, or in another term of this one.
+    pub(super) fn clear(&mut self) {
+        self.known.clear();
+    }
+
+    /// Every database that is known: where it is, and its lag.
+    pub(super) fn lags(
+        &self,
+        now: Time,
+        committed: Seqno,
+    ) -> impl Iterator<Item = (MemberId, Seqno, Duration)> + '_ {
+        self.known.iter().map(move |(member, applier)| {
+            let lag = lag_of(now, committed, applier);
+            (*member, applier.position.left, lag)
+        })
+    }
+
+    /// The majority of `members`, each named with its present session, that keeps up best. Counted
+    /// are databases that follow the group: not those of donors, joiners, and of members whose
+    /// operators have taken them out (desynced).
+    pub(super) fn best_majority(
+        &self,
+        now: Time,
+        committed: Seqno,
+        members: impl Iterator<Item = (MemberId, SessionId)>,
+    ) -> Option<MajorityPace> {
+        let counted = members.filter_map(|(member, session)| {
+            let applier = self.known.get(&member)?;
+            let position = &applier.position;
+            let follows = position.session == session && position.state == DataState::Synced;
+            follows.then(|| (lag_of(now, committed, applier), member, position.left))
+        });
+        let mut counted: Vec<(Duration, MemberId, Seqno)> = counted.collect();
+        counted.sort_unstable();
+        let majority = counted.len() / 2 + 1;
+        let best = counted.get(..majority.min(counted.len()))?;
+        let (lag, slowest, _) = *best.last()?;
+        let left = best.iter().map(|(_, _, left)| *left).min()?;
+        let backlog = u64::try_from(committed.0.saturating_sub(left.0)).unwrap_or(0);
+        Some(MajorityPace {
+            left,
+            lag,
+            backlog,
+            slowest,
+        })
+    }
+}
+
+/// A member that has been silent with work left lags more by now.
+fn lag_of(now: Time, committed: Seqno, applier: &Applier) -> Duration {
+    let position = &applier.position;
+    let lag = Duration::from_micros(position.lag_us);
+    if position.left < committed {
+        lag + now.since(applier.heard).saturating_sub(FEEDBACK_AGE_MAX)
+    } else {
+        lag
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Time = Time(9_000_000);
+
+    fn position(left: i64, lag_ms: u64, state: DataState) -> AppliedPosition {
+        AppliedPosition {
+            session: SessionId(1),
+            state,
+            left: Seqno(left),
+            released: Seqno(left),
+            lag_us: lag_ms * 1000,
+        }
+    }
+
+    fn appliers(known: &[(u64, i64, u64, DataState)]) -> Appliers {
+        let mut appliers = Appliers::default();
+        for (member, left, lag_ms, state) in known {
+            appliers.note(NOW, MemberId(*member), position(*left, *lag_ms, *state));
+        }
+        appliers
+    }
+
+    fn best(appliers: &Appliers, now: Time, members: u64) -> Option<(i64, u64, u64)> {
+        let members = (1..=members).map(|id| (MemberId(id), SessionId(1)));
+        let pace = appliers.best_majority(now, Seqno(100), members)?;
+        let lag_ms = pace.lag.as_millis() as u64;
+        Some((pace.left.0, lag_ms, pace.slowest.0))
+    }
+
+    use DataState::{Donor, Joining, Synced};
+
+    #[test]
+    fn slow_minority_does_not_count() {
+        let three = appliers(&[
+            (1, 90, 3, Synced),
+            (2, 10, 60_000, Synced),
+            (3, 80, 7, Synced),
+        ]);
+        assert_eq!(best(&three, NOW, 3), Some((80, 7, 3)));
+        let five = appliers(&[
+            (1, 90, 3, Synced),
+            (2, 10, 60_000, Synced),
+            (3, 80, 7, Synced),
+            (4, 20, 50_000, Synced),
+            (5, 70, 9, Synced),
+        ]);
+        assert_eq!(best(&five, NOW, 5), Some((70, 9, 5)));
+    }
+
+    #[test]
+    fn slow_majority_counts_and_who_is_away_does_not() {
+        let two_slow = appliers(&[
+            (1, 90, 3, Synced),
+            (2, 10, 6000, Synced),
+            (3, 8, 7000, Synced),
+        ]);
+        assert_eq!(best(&two_slow, NOW, 3), Some((10, 6000, 2)));
+        let away = appliers(&[
+            (1, 90, 3, Synced),
+            (2, 10, 6000, Donor),
+            (3, 8, 7000, Joining),
+        ]);
+        assert_eq!(best(&away, NOW, 3), Some((90, 3, 1)));
+        assert_eq!(best(&Appliers::default(), NOW, 3), None);
+    }
+
+    #[test]
+    fn feedback_of_another_session_does_not_count() {
+        let mut one = appliers(&[(1, 90, 3, Synced)]);
+        let other = AppliedPosition {
+            session: SessionId(2),
+            ..position(50, 900, Synced)
+        };
+        one.note(NOW, MemberId(2), other);
+        assert_eq!(best(&one, NOW, 2), Some((90, 3, 1)));
+    }
+
+    #[test]
+    fn silent_member_with_work_left_lags_more_and_more() {
+        let one = appliers(&[(1, 90, 3, Synced)]);
+        let later = |ms| NOW.plus(Duration::from_millis(ms));
+        assert_eq!(best(&one, later(300), 1), Some((90, 3, 1)));
+        assert_eq!(best(&one, later(1300), 1), Some((90, 1003, 1)));
+        let done = appliers(&[(1, 100, 0, Synced)]);
+        assert_eq!(best(&done, later(1300), 1), Some((100, 0, 1)));
+    }
+}

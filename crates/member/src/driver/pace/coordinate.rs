@@ -1,0 +1,184 @@
+//! The driver's dealings with [`super::Pace`]: how far this member's database is goes to the leader
+//! beside acknowledgements; the leader admits actions at the databases' pace, and says so.
+
+use std::time::Duration;
+
+use synod_consensus::{Body, MemberId, Message, Seqno};
+use synod_wire::{AppliedPosition, MemberLag, PaceReport, PeerMessage};
+
+use crate::driver::Driver;
+use crate::shared::{PaceStatus, lock};
+
+impl Driver {
+    // --- feedback ----------------------------------------------------------------------------
+
+    /// Actions up to `seqno` are committed.
+    pub(in crate::driver) fn pace_committed(&mut self, seqno: Seqno) {
+        let left = self.links.shared.left();
+        self.pace.own_lag.committed(self.turns.now, seqno, left);
+    }
+
+    /// This member's database, as the leader is told of it.
+    fn applied_position(&self) -> AppliedPosition {
+        let shared = &self.links.shared;
+        let (left, released) = (shared.left(), shared.applied());
+        AppliedPosition {
+            session: self.identity.me.session,
+            state: self.state_transfers.data_state(),
+            left,
+            released,
+            lag_us: micros(self.pace.own_lag.lag(self.turns.now, left)),
+        }
+    }
+
+    /// A message is about to be sent. If it acknowledges something to the leader, how far the
+    /// database is goes with it, in the same flush, unless the leader knows that.
+    pub(in crate::driver) fn tell_position_with(&mut self, message: &Message) {
+        let acknowledges = matches!(
+            message.body,
+            Body::AppendReply(_) | Body::HeartbeatReply { .. }
+        );
+        if acknowledges && self.core.leader() == Some(message.to) {
+            self.tell_position(message.to);
+        }
+    }
+
+    fn tell_position(&mut self, leader: MemberId) {
+        let position = self.applied_position();
+        let is_same = |last: &AppliedPosition| {
+            // A lag that only grows says nothing new: the leader counts on by itself.
+            let is_idle = position.lag_us == 0 && last.lag_us == 0;
+            let lag_us = if is_idle { 0 } else { position.lag_us };
+            *last == AppliedPosition { lag_us, ..position }
+        };
+        let told = self.pace.told.filter(|(told, _)| *told == leader);
+        if told.is_none_or(|(_, last)| !is_same(&last)) {
+            self.pace.told = Some((leader, position));
+            self.send(leader, PeerMessage::AppliedPosition(position));
+        }
+    }
+
+    /// Says how far the database is, whether that has changed or not: what was sent may be lost.
+    pub(in crate::driver) fn repeat_position(&mut self) {
+        self.pace.told = None;
+        if let Some(leader) = self.core.leader() {
+            self.tell_position(leader);
+        }
+    }
+
+    /// As the leader: how far the database of a member is.
+    pub(in crate::driver) fn handle_applied_position(
+        &mut self,
+        from: MemberId,
+        position: AppliedPosition,
+    ) {
+        if self.core.is_leader() {
+            self.pace.appliers.note(self.turns.now, from, position);
+        }
+    }
+
+    // --- admission, as the leader ------------------------------------------------------------
+
+    /// Brings the rate of admission up to date.
+    pub(in crate::driver) fn follow_appliers(&mut self) {
+        let now = self.turns.now;
+        if !self.core.is_leader() || !self.pace.is_look_due(now) {
+            return;
+        }
+        let position = self.applied_position();
+        let me = self.identity.me.member;
+        self.pace.appliers.note(now, me, position);
+        let config = &self.core.config().config;
+        let presence = &self.membership.presence;
+        let voters = config.voters().filter(|id| {
+            let member = config.members.get(id);
+            member.is_some_and(|member| member.has_data)
+        });
+        let counted = voters.filter_map(|id| Some((id, presence.session_of(id)?)));
+        let committed = self.links.shared.commit_seqno();
+        let majority = self.pace.appliers.best_majority(now, committed, counted);
+        self.pace.admission.follow(now, majority);
+    }
+
+    /// Whether proposals wait for their admission now.
+    pub(in crate::driver) fn note_throttled(&mut self) {
+        let now = self.turns.now;
+        let waits = self.ordering.waiting() > 0 && !self.pace.admission.has_room(now);
+        self.pace.admission.note_waiting(now, waits);
+    }
+
+    /// As the leader: says to all members at which pace actions are admitted, and why.
+    pub(in crate::driver) fn announce_pace(&mut self) {
+        let admission = &self.pace.admission;
+        let (paused, pauses) = admission.pauses();
+        let (slowest, slowest_lag) = admission.slowest().unwrap_or_default();
+        let committed = self.links.shared.commit_seqno();
+        let lags = self.pace.appliers.lags(self.turns.now, committed);
+        let report = PaceReport {
+            term: self.core.term(),
+            rate: admission.rate().unwrap_or(0),
+            paused_us: micros(paused),
+            pauses,
+            slowest,
+            slowest_lag_us: micros(slowest_lag),
+            members: lags
+                .filter(|(id, _, _)| self.core.config().config.members.contains_key(id))
+                .map(|(member, left, lag)| MemberLag {
+                    member,
+                    left,
+                    lag_us: micros(lag),
+                })
+                .collect(),
+        };
+        let me = self.identity.me.member;
+        let members = self.core.config().config.members.keys();
+        for member in members.filter(|id| **id != me) {
+            self.send(*member, PeerMessage::Pace(report.clone()));
+        }
+        self.pace.announced.note(me, report);
+    }
+
+    /// The leader's pace.
+    pub(in crate::driver) fn handle_pace(&mut self, from: MemberId, report: PaceReport) {
+        if report.term == self.core.term() && self.core.leader() == Some(from) {
+            self.pace.announced.note(self.identity.me.member, report);
+        }
+    }
+
+    // --- status ------------------------------------------------------------------------------
+
+    pub(in crate::driver) fn publish_pace(&mut self) {
+        let own_lag = self
+            .pace
+            .own_lag
+            .lag(self.turns.now, self.links.shared.left());
+        let (paused, pauses, caused) = self.pace.announced.counters();
+        let committed = self.links.shared.commit_seqno();
+        let mut pace = PaceStatus {
+            own_lag,
+            paused,
+            pauses,
+            caused,
+            ..PaceStatus::default()
+        };
+        if let Some(last) = self.pace.announced.last() {
+            pace.rate = last.rate;
+            if last.slowest != MemberId::NONE {
+                pace.slowest = self.name_of(last.slowest);
+            }
+            pace.slowest_lag = Duration::from_micros(last.slowest_lag_us);
+            let lags = last.members.iter().map(|lag| {
+                let actions = committed.0.saturating_sub(lag.left.0).max(0);
+                let actions = u64::try_from(actions).unwrap_or(0);
+                let time = Duration::from_micros(lag.lag_us);
+                (self.name_of(lag.member), actions, time)
+            });
+            pace.lags = lags.collect();
+        }
+        lock(&self.links.shared.status).pace = pace;
+    }
+}
+
+fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}
