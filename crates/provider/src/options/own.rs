@@ -9,7 +9,7 @@ use super::table::{DefaultValue, OptionSpec, address, bool, duration, int, text,
 use super::timing::Period;
 
 /// Synod's own options, in alphabetical order.
-pub(super) const OWN: [OptionSpec; 23] = [
+pub(super) const OWN: [OptionSpec; 24] = [
     int("synod.apply_queue_size", "64M", 1 << 20, i64::MAX)
         .dynamic()
         .unit("bytes")
