@@ -25,7 +25,7 @@ enum Command {
     /// Make a group secret
     Keygen(keygen::KeygenArgs),
     /// Measure groups of real servers on emulated networks
-    Lab(synod_lab::command::LabArgs),
+    Lab(Box<synod_lab::command::LabArgs>),
     /// Read a durable log offline
     Log(log_tool::LogArgs),
     /// Make what encrypted full copies (SST) need, from the group secret

@@ -214,7 +214,7 @@ fn lag() -> Findings {
         tps_by_second: vec![tps; 20],
         errors: BTreeMap::new(),
     };
-    Findings::Lag(LagFindings {
+    Findings::Lag(Box::new(LagFindings {
         slow_server: "db3".into(),
         slowed_by: "10 % of a core, by cgroup v1".into(),
         before: pace(1000.0),
@@ -224,7 +224,7 @@ fn lag() -> Findings {
         fewest_members: 3,
         caught_up_under_load_ms: Some(4200.0),
         ..LagFindings::default()
-    })
+    }))
 }
 
 fn fair() -> Findings {

@@ -157,11 +157,11 @@ impl Place {
             removed.push(format!("{} hosts", namespaces.len()));
         }
         let state = self.state();
-        if let Some(data) = self.noted_data() {
-            if data.exists() {
-                fs::remove_dir_all(&data).context("remove", &data)?;
-                removed.push(data.display().to_string());
-            }
+        if let Some(data) = self.noted_data()
+            && data.exists()
+        {
+            fs::remove_dir_all(&data).context("remove", &data)?;
+            removed.push(data.display().to_string());
         }
         for name in ["data-dir", "router"] {
             let _ = fs::remove_file(state.join(name)); // it need not be there

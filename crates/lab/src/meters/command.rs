@@ -37,8 +37,8 @@ pub enum MeterCommand {
 /// What all meters take.
 #[derive(Debug, Clone, Args)]
 pub struct MeterArgs {
-    /// The servers of a group that runs already: HOST:PORT, or NAME=HOST:PORT, separated by commas. The
-    /// database 'synod_lab' on them is replaced, and dropped at the end
+    /// The servers of a group that runs already: HOST:PORT, or NAME=HOST:PORT, separated by commas.
+    /// The database 'synod_lab' on them is replaced, and dropped at the end
     #[arg(long = "servers", value_name = "SERVERS", value_delimiter = ',', value_parser = parse_server)]
     running: Vec<Address>,
     /// Account on these servers that may make databases and set global variables
@@ -239,7 +239,7 @@ impl MeterCommand {
             MeterCommand::Delay(own) => own.observe(group).map(Findings::Delay),
             MeterCommand::Apply(own) => own.observe(group).map(Findings::Apply),
             MeterCommand::Giant(own) => own.observe(group).map(Findings::Giant),
-            MeterCommand::Lag(own) => own.observe(group).map(Findings::Lag),
+            MeterCommand::Lag(own) => own.observe(group).map(Box::new).map(Findings::Lag),
             MeterCommand::Fair(own) => own.observe(group).map(Findings::Fair),
         }
     }
@@ -343,8 +343,8 @@ impl LagArgs {
     fn observe(&self, group: &Group) -> Result<super::record::LagFindings> {
         let leader = group.leader();
         let origin = place(group, "--writer", self.writer)?.unwrap_or(leader);
-        let others = (0..group.servers.len()).rev();
-        let last = others.filter(|at| *at != leader && *at != origin).next();
+        let mut others = (0..group.servers.len()).rev();
+        let last = others.find(|at| *at != leader && *at != origin);
         let plan = LagPlan {
             slow: place(group, "--server", self.server)?.or(last).unwrap_or(0),
             slowness: match self.slow {

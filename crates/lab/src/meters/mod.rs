@@ -16,7 +16,7 @@
 //! - [`watch`]: looks at servers' status all the time.
 //! - [`timeline`], [`visibility`]: what follows from what was written down. Pure.
 //! - [`memory`], [`throttle`]: a server's process: what it uses, and how it gets less.
-//! - [`interrupt`]: Ctrl-C.
+//! - [`interrupt`] ends them early (Ctrl-C).
 //! - [`record`]: what was found, as JSON.
 //! - [`command`]: the command lines.
 

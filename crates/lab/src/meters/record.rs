@@ -49,7 +49,7 @@ pub enum Findings {
     /// `giant`: what one huge transaction does to others.
     Giant(Vec<GiantFindings>),
     /// `lag`: what one slow server does to the group.
-    Lag(LagFindings),
+    Lag(Box<LagFindings>),
     /// `fair`: commits and refusals of each server when all are written to.
     Fair(Vec<FairFindings>),
 }

@@ -287,7 +287,7 @@ fn lag(records: &[MeterRecord]) -> Option<Section> {
         "Lag: one slow server",
         explanation,
         |findings| match findings {
-            Findings::Lag(lag) => Some(lag),
+            Findings::Lag(lag) => Some(&**lag),
             _ => None,
         },
         |found| vec![Block::Table(lags(found)), lag_plot(found)],

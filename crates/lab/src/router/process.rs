@@ -144,12 +144,15 @@ impl Router {
     fn run(&mut self, wake: &OwnedFd) -> io::Result<()> {
         loop {
             let readable = self.wait(wake)?;
-            for host in 0..self.devices.len() {
-                if readable[host] {
-                    self.read_from(host);
-                }
+            let (devices, request) = readable.split_at(self.devices.len());
+            for (host, _) in devices
+                .iter()
+                .enumerate()
+                .filter(|(_, readable)| **readable)
+            {
+                self.read_from(host);
             }
-            if readable[self.devices.len()] {
+            if request.contains(&true) {
                 self.answer_requests(wake);
             }
             self.hand_over();

@@ -501,7 +501,7 @@ fn messages_of_version_3_survive_it_and_have_no_place_in_older_ones() {
         let frame = parse(&segments.concat());
         let unknown = DecodeError::UnknownCode {
             what: "message",
-            code: kind.into(),
+            code: kind,
         };
         assert_eq!(PeerMessage::decode(2, frame.clone()), Err(unknown));
         for len in 0..frame.body.len() {
