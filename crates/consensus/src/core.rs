@@ -43,8 +43,8 @@ const WAITING_MAX: usize = 4096;
 /// The driver polls all effects before it hands in the next message. Several commands or
 /// completions may precede one round of polling; they then share one write and one message per
 /// follower. So may answers to a leader in its term (an [`AppendReply`], a heartbeat's), which
-/// neither append nor truncate. Time must not go backwards. The crate's documentation has the driver's duties in
-/// order.
+/// neither append nor truncate. Time must not go backwards. The crate's documentation has the
+/// driver's duties in order.
 ///
 /// ```text
 ///             timeout, hint            majority would             majority did

@@ -4,10 +4,10 @@
 //! them as one batch (several, if they are many or a segment ends) and waits for the disk once.
 //!
 //! Invariants: *durable* (a sync returned) <= *written* <= *appended*. The writer leaves a segment
-//! only when all of it is durable, so only the newest segment can have a torn tail. Between the last
-//! batch of one segment and the first of the next there is no other file operation, if the next one
-//! is ready. After any failed write or sync the writer refuses everything: what is on disk is
-//! unknown then.
+//! only when all of it is durable, so only the newest segment can have a torn tail. Between the
+//! last batch of one segment and the first of the next there is no other file operation, if the
+//! next one is ready. After any failed write or sync the writer refuses everything: what is on disk
+//! is unknown then.
 
 use std::sync::Arc;
 

@@ -30,8 +30,8 @@ pub struct Tuning {
     /// the action. It is shorter, because clients wait for it while a log is full. Databases flush
     /// about once a second.
     pub reported_flush_margin: Duration,
-    /// A write of the log that takes longer means that the disk has stalled: this member then rather
-    /// does not lead.
+    /// A write of the log that takes longer means that the disk has stalled: this member then
+    /// rather does not lead.
     pub disk_patience: Duration,
     /// A partial action that was not continued for this long is discarded.
     pub partial_action_timeout: Duration,

@@ -16,9 +16,9 @@
 //!
 //! | thread | does | waits for |
 //! |---|---|---|
-//! | `synod-core` | drives when a time comes, and when nobody else does | timers, events |
+//! | `synod-core` | drives when a time comes, and what others leave | timers, events |
 //! | `synod-log` | writes the log, one sync for all jobs that gathered; drives | jobs |
-//! | `synod-deliver` | hands to the host, in order, what a driving thread leaves | the host, the disk |
+//! | `synod-deliver` | hands to the host, in order, what a driving thread leaves | the host |
 //! | `synod-catchup` | reads old entries for lagging members | requests of the driver |
 //! | `synod-accept` | starts a `synod-in` for each connection | the listening socket |
 //! | `synod-in` | receives from one connection; drives | its socket, and room in bytes |
@@ -27,7 +27,7 @@
 //!
 //! # Rules
 //!
-//! - One thread at a time touches the driver: whichever brings an event while nobody drives. It
+//! - One thread at a time touches the driver: whichever brings an event while none drives. It
 //!   takes what others bring meanwhile, for a few turns; then the core thread continues
 //!   (`threads/driving.rs`). A host's thread drives two turns at most, in [`Node::submit`].
 //! - A thread that drives waits for nothing: neither for a disk, nor a socket, nor another thread.

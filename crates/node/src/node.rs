@@ -1,6 +1,7 @@
 //! The handle to a running node: what its host asks for and reports, and how it stops.
 //!
-//! Every method hands an event to the driver, or reads what that publishes in [`Shared`]. How a node starts is in `start.rs`; what operators order is in `admin.rs`.
+//! Every method hands an event to the driver, or reads what that publishes in [`Shared`]. How a
+//! node starts is in `start.rs`; what operators order is in `admin.rs`.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -169,8 +170,8 @@ impl Node {
         }
     }
 
-    /// Drives, if few actions of this member are under way: this one then leaves without a hop. With
-    /// more of them, the core thread makes one turn of what gathers until it is awake.
+    /// Drives, if few actions of this member are under way: this one then leaves without a hop.
+    /// With more of them, the core thread makes one turn of what gathers until it is awake.
     fn submit_event(&self, event: Event) {
         if self.pending_budget.takers() <= DRIVING_CLIENTS_MAX {
             self.events.drive(event.into(), CLIENT_TURNS_MAX);
@@ -277,8 +278,8 @@ impl Node {
         }
     }
 
-    /// States that every action up to `seqno` has left the host's commit order: its rows are changed,
-    /// and threads may still be busy with it.
+    /// States that every action up to `seqno` has left the host's commit order: its rows are
+    /// changed, and threads may still be busy with it.
     pub fn set_left(&self, seqno: Seqno) {
         self.shared.set_left(seqno);
     }

@@ -88,7 +88,7 @@ mod tests {
     const MAX: u32 = 1 << 20;
 
     fn text(bytes: usize) -> Vec<u8> {
-        b"INSERT INTO accounts VALUES (4711, 'somebody', 100.00);"
+        b"INSERT INTO accounts VALUES (4711, 'one of many', 100.00);"
             .iter()
             .copied()
             .cycle()

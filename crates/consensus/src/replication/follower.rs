@@ -70,9 +70,9 @@ impl Core {
         self.acknowledge(from, LogIndex(end), sent_at);
     }
 
-    /// An append of `leader` in `term`, sent at `sent_at`, left out the payload of entry `index`, and
-    /// this member does not have it: asks for it. To be called after the entries before it were
-    /// handed in.
+    /// An append of `leader` in `term`, sent at `sent_at`, left out the payload of entry `index`,
+    /// and this member does not have it: asks for it. To be called after the entries before it
+    /// were handed in.
     pub fn payload_missing(
         &mut self,
         now: Time,

@@ -14,8 +14,8 @@ use synod_consensus::{EntryHeader, LogIndex};
 /// Distance of points in bytes; a lookup scans about this much.
 const POINT_DISTANCE_BYTES: u32 = 64 << 10;
 
-/// A place to start scanning. The index is relative to the extent's first entry, which saves memory:
-/// 8 bytes per 64 KiB of log.
+/// A place to start scanning. The index is relative to the extent's first entry, which saves
+/// memory: 8 bytes per 64 KiB of log.
 #[derive(Clone, Copy, Debug)]
 struct Point {
     index: u32,

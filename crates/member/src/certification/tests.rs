@@ -352,7 +352,7 @@ fn giant_is_certified_by_all_its_chunks_and_holds_all_its_keys() {
     let verdict = |log: &Log| log.state.certify(&origin(9), &last).unwrap();
     assert_eq!(verdict(&log), Verdict::Pass { depends_on: 0 });
     // The row came with the first chunks or with the last ones: it is found in any case.
-    log.append(EntryKind::Action, &action("nobody's", 0))
+    log.append(EntryKind::Action, &action("unwanted", 0))
         .unwrap();
     assert_eq!(verdict(&log), Verdict::Pass { depends_on: 0 });
     let header = log.append(EntryKind::Action, &last).unwrap();

@@ -119,8 +119,8 @@ impl Driver {
         }
     }
 
-    /// Sends entries, without the payloads that the process at the other end has proposed itself: it
-    /// has them, or asks for them ([`AppendOutcome::PayloadMissing`]).
+    /// Sends entries, without the payloads that the process at the other end has proposed itself:
+    /// it has them, or asks for them ([`AppendOutcome::PayloadMissing`]).
     ///
     /// [`AppendOutcome::PayloadMissing`]: synod_consensus::AppendOutcome::PayloadMissing
     fn send_append(&self, range: &SendEntries, mut message: PeerMessage) {

@@ -1,7 +1,8 @@
 //! The core thread, and the driver as threads drive it: all protocol state.
 //!
 //! One turn hands the driver the events that are queued, lets it perform what they led to, sends
-//! the messages that came of it, and delivers what they have committed. Which thread does so: see [`Driving`].
+//! the messages that came of it, and delivers what they have committed. Which thread does so: see
+//! [`Driving`].
 
 use std::sync::Arc;
 use std::time::Duration;

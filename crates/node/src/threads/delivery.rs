@@ -79,7 +79,7 @@ impl Delivery {
         }
     }
 
-    /// The delivery thread: delivers until stopped what nobody else does.
+    /// The delivery thread: delivers until stopped what no other thread does.
     pub(crate) fn run(&self, deliverer: Deliverer, host: &Arc<dyn Host>, events: &Events) {
         *lock(&self.deliverer) = Some(deliverer);
         self.deliver(host, events);

@@ -1,13 +1,13 @@
 //! Who drives: whichever thread brings an event runs the driver, one at a time.
 //!
-//! A thread with an event puts it into the queue here. If nobody drives at that moment, the thread
+//! A thread with an event puts it into the queue here. If none drives at that moment, the thread
 //! takes the driver, handles what is queued, and lets what follows happen at once: the next message
-//! is sent, the next write is ordered, without a hop to another thread. If somebody drives, that
-//! one takes the event before it lets go. (The field calls this flat combining.)
+//! is sent, the next write is ordered, without a hop to another thread. If one drives, that one
+//! takes the event before it lets go. (The field calls this flat combining.)
 //!
 //! ```text
-//! send     queue, and wake the core thread if nobody drives
-//! drive    queue, and drive if nobody does, for a few turns at most
+//! send     queue, and wake the core thread if none drives
+//! drive    queue, and drive if none does, for a few turns at most
 //! ```
 //!
 //! The core thread drives when a time comes at which something is due, when a sender must not
@@ -15,9 +15,9 @@
 //!
 //! Invariants, all under the one lock of [`State`]:
 //!
-//! - While the queue holds an event, somebody drives, or the core thread is awake, or a thread owes
+//! - While the queue holds an event, a thread drives, or the core thread is awake, or a thread owes
 //!   a [`Driving::drive_queued`].
-//! - Nobody lets go while the queue holds an event, except to the core thread.
+//! - No thread lets go while the queue holds an event, except to the core thread.
 //! - The core thread sleeps no longer than until the next turn is due.
 //!
 //! A driver that panics is never used again, whichever thread drove: the panic continues in the
@@ -68,13 +68,13 @@ pub(crate) struct Driving<E> {
 
 struct State<E> {
     events: VecDeque<E>,
-    /// A thread drives. At first nobody may: the core thread begins.
+    /// A thread drives. At first none may: the core thread begins.
     is_driven: bool,
     /// The machine has stopped, or failed: events are dropped.
     is_over: bool,
     /// Why the machine failed, until the core thread has noticed.
     panic: Option<Box<dyn Any + Send>>,
-    /// When the next turn is due, while nobody drives. By the machine's clock: the same time twice
+    /// When the next turn is due, while none drives. By the machine's clock: the same time twice
     /// is no reason to wake the core thread.
     due: Time,
     /// The core thread sleeps, until this time at most.
@@ -98,7 +98,7 @@ impl<E> Driving<E> {
         }
     }
 
-    /// Queues an event; the core thread is woken for it if nobody drives. For threads that hold a
+    /// Queues an event; the core thread is woken for it if none drives. For threads that hold a
     /// lock, or have no time. The event is dropped if the machine has stopped.
     pub(crate) fn send(&self, event: E) {
         let state = self.queued(event);
@@ -112,7 +112,7 @@ impl<E> Driving<E> {
         drop(self.queued(event));
     }
 
-    /// Queues an event, and drives if nobody does. The caller must hold no lock that the host or
+    /// Queues an event, and drives if none does. The caller must hold no lock that the host or
     /// the machine's surroundings take.
     pub(crate) fn drive(&self, event: E, turns_max: usize) {
         if let Some(state) = self.queued(event) {
@@ -120,7 +120,7 @@ impl<E> Driving<E> {
         }
     }
 
-    /// Drives if nobody does and events are queued.
+    /// Drives if none does and events are queued.
     pub(crate) fn drive_queued(&self, turns_max: usize) {
         let state = lock(&self.state);
         if !state.events.is_empty() {
@@ -145,7 +145,7 @@ impl<E> Driving<E> {
         let mut state = lock(&self.state);
         loop {
             if state.is_driven {
-                // Whoever drives wakes this thread if there is reason.
+                // The thread that drives wakes this thread if there is reason.
                 state = self.sleep(state, WHILE_DRIVEN, Time(u64::MAX));
             } else if let Some(panic) = state.panic.take() {
                 drop(state);
@@ -270,7 +270,7 @@ impl<E> Driving<E> {
         state
     }
 
-    /// The next event that nobody has taken, for tests without a machine.
+    /// The next event that no thread has taken, for tests without a machine.
     #[cfg(test)]
     pub(crate) fn recv_timeout(&self, limit: Duration) -> Option<E> {
         let deadline = std::time::Instant::now() + limit;

@@ -1,4 +1,4 @@
-//! Storms: many threads bring events, and whoever comes first drives.
+//! Storms: many threads bring events, and the first one drives.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -210,7 +210,7 @@ fn every_event_of_a_storm_is_handled_once_and_in_its_senders_order() {
 }
 
 #[test]
-fn single_events_with_pauses_wake_somebody_each_time() {
+fn single_events_with_pauses_wake_a_thread_each_time() {
     let storm = Storm::begin(FAR);
     for count in 0..2000 {
         let event = Step::Event((0, count));
@@ -228,7 +228,7 @@ fn single_events_with_pauses_wake_somebody_each_time() {
 }
 
 #[test]
-fn event_brought_while_nobody_drives_is_handled_by_its_thread() {
+fn event_brought_while_no_thread_drives_is_handled_by_its_thread() {
     let storm = Storm::begin(FAR);
     storm.driving.send(Step::Event((0, 0)));
     storm.wait_handled(1);
@@ -346,7 +346,7 @@ fn machine_that_stops_in_a_storm_ends_on_the_core_thread_and_drops_the_rest() {
 }
 
 #[test]
-fn panic_on_a_sender_ends_the_core_thread_and_nobody_drives_again() {
+fn panic_on_a_sender_ends_the_core_thread_and_none_drives_again() {
     let storm = Storm::begin(FAR);
     storm.driving.send(Step::Event((0, 0)));
     storm.wait_handled(1);

@@ -102,7 +102,7 @@ pub(super) enum LaneEnd {
 
 impl LaneQueue {
     /// Queues a message for the present connection, which must be number `over` if that is given.
-    /// Somebody has to call [`LaneQueue::send_now`] or [`LaneQueue::send_by_thread`] then.
+    /// The caller has [`LaneQueue::send_now`] or [`LaneQueue::send_by_thread`] called then.
     pub(super) fn push(&self, message: PeerMessage, over: Option<u64>) -> PushResult {
         let mut state = lock(&self.state);
         let fits = |open: &OpenLane| over.is_none_or(|connection| connection == open.connection);
@@ -431,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_keep_their_order_whoever_sends_them() {
+    fn messages_keep_their_order_whichever_thread_sends_them() {
         const COUNT: u64 = 2_000;
         let (lane, writer, other) = open_lane();
         let lane = Arc::new(lane);

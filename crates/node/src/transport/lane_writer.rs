@@ -1,8 +1,8 @@
 //! The writing end of a lane's connection.
 //!
-//! It belongs to whoever sends at the moment: the lane's thread, which waits for the socket, or a
-//! thread that drives, which never does ([`LaneWriter::flush_now`]). What did not fit then stays
-//! here, in order, until it is flushed again.
+//! It belongs to the thread that sends at the moment: the lane's thread, which waits for the
+//! socket, or a thread that drives, which never does ([`LaneWriter::flush_now`]). What did not fit
+//! then stays here, in order, until it is flushed again.
 
 use std::io;
 use std::net::TcpStream;

@@ -537,7 +537,7 @@ impl Transport {
         self.events.queue(Incoming::with_share(event, share));
     }
 
-    /// Drives what is queued, if nobody does.
+    /// Drives what is queued, if no other thread does.
     fn drive(&self) {
         self.events.drive_queued(TURNS_MAX);
     }

@@ -2,8 +2,8 @@
 //!
 //! There are three: one on received messages that are not handled yet, one on this member's own
 //! actions that have no proposal result yet, and one on the chunks of its large ones. A thread that
-//! wants to add bytes waits for room, so a slow consumer slows its producers down instead of filling
-//! the memory.
+//! wants to add bytes waits for room, so a slow consumer slows its producers down instead of
+//! filling the memory.
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
@@ -68,7 +68,7 @@ impl ByteBudget {
 
     /// Makes those who wait for room look whether they still want it.
     pub(crate) fn look_again(&self) {
-        // Whoever has looked before this holds the lock until it waits.
+        // A thread that has looked before this holds the lock until it waits.
         drop(lock(&self.state));
         self.freed.notify_all();
     }

@@ -1,8 +1,9 @@
 //! An event count: threads wait until something has happened that they have not seen.
 //!
 //! It is notified when the commit index or the written log has moved, which other threads wait for,
-//! and when the delivery thread has something to do. A waiter reads the count first, then looks at the state, then waits beyond the
-//! count that it read: a notification between the look and the wait is never missed.
+//! and when the delivery thread has something to do. A waiter reads the count first, then looks at
+//! the state, then waits beyond the count that it read: a notification between the look and the
+//! wait is never missed.
 
 use std::sync::{Condvar, Mutex, PoisonError};
 
@@ -29,9 +30,9 @@ impl EventCount {
     pub(crate) fn notify(&self) {
         let mut state = lock(&self.state);
         state.count += 1;
-        let somebody_waits = state.waiting > 0;
+        let has_waiters = state.waiting > 0;
         drop(state);
-        if somebody_waits {
+        if has_waiters {
             self.changed.notify_all();
         }
     }

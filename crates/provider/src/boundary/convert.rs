@@ -113,8 +113,8 @@ pub(super) unsafe fn keys<'a>(
 /// Parts of a key that the server passes at most: schema, table, row.
 const KEY_PARTS: usize = 3;
 
-/// Runs `then` with the parts of a key; `None` if one of them is impossible. Allocates nothing for a
-/// key of the usual form: this is called for each row that a client changes.
+/// Runs `then` with the parts of a key; `None` if one of them is impossible. Allocates nothing for
+/// a key of the usual form: this is called for each row that a client changes.
 ///
 /// # Safety
 /// As [`array()`] and [`bytes()`], for the parts and their bytes.

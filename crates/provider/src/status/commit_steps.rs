@@ -20,8 +20,8 @@ use crate::status::inputs::StepTimes;
 pub enum Step {
     /// From `certify` until the last piece is handed to the node.
     Queue,
-    /// Until the action is known to be ordered: the way to the leader, certification, the disks of a
-    /// majority, the way back.
+    /// Until the action is known to be ordered: the way to the leader, certification, the disks of
+    /// a majority, the way back.
     Order,
     /// Until the client's thread runs again.
     Wake,
