@@ -2,9 +2,9 @@
 //!
 //! - [`plan`]: what is measured, in which order.
 //! - [`workload`]: the loads, as sysbench knows them.
-//! - [`sysbench`], [`latency`]: runs a load, reads its report.
-//! - [`turn`]: one turn of one system: start, load, read the meters, stop.
-//! - [`usage`], [`machine`]: what processes and the machine tell.
+//! - `sysbench`, `latency`: runs a load, reads its report.
+//! - `turn`: one turn of one system: start, load, read the meters, stop.
+//! - `usage`, `machine`: what processes and the machine tell.
 //!
 //! Systems take turns, A B A B, so that a machine that becomes slower makes all of them slower. A
 //! system that does not have its turn does not run.

@@ -1,14 +1,14 @@
 //! The report: what the bench and the meters found, as one HTML page and as Markdown tables.
 //!
-//! Both come from the same tables ([`table`]), so they never disagree. The page is one file: no
+//! Both come from the same tables (`table`), so they never disagree. The page is one file: no
 //! script, nothing that is fetched; plots are SVG in it. It follows the reader's choice of dark or
 //! light, and fits a phone: wide things scroll by themselves.
 //!
-//! - [`bench`]: tables and plots of a [`Results`].
-//! - [`meters`]: tables of a [`MeterRecord`].
-//! - [`table`], [`plot`]: a table, a plot.
-//! - [`page`]: the page around them.
-//! - [`figure`]: how numbers are written.
+//! - `bench`: tables and plots of a [`Results`].
+//! - `meters`: tables of a [`MeterRecord`].
+//! - `table`, `plot`: a table, a plot.
+//! - `page`: the page around them.
+//! - `figure`: how numbers are written.
 
 mod bench;
 mod figure;

@@ -3,7 +3,7 @@
 //! - [`kind`]: which there are.
 //! - [`configuration`]: how their servers are set up. Each as a careful user of it would, so that
 //!   acknowledged transactions survive what its manual says they survive.
-//! - [`replicas`]: primary and replicas by MariaDB's own replication.
+//! - `replicas`: primary and replicas by MariaDB's own replication.
 //!
 //! A [`System`] is made once, and then started and stopped for each of its turns, so that a system
 //! that waits for its turn uses neither processor nor disk.
