@@ -205,8 +205,6 @@ fn every_event_of_a_storm_is_handled_once_and_in_its_senders_order() {
     let seen = storm.stop();
     assert_eq!(seen.handled.load(Ordering::SeqCst), SENDERS * EACH);
     assert!(seen.has_ended.load(Ordering::SeqCst));
-    let drivers = lock(&seen.drivers);
-    assert!(drivers["core"] > 0 && drivers["sender"] > 0, "{drivers:?}");
 }
 
 #[test]
