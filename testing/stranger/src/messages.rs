@@ -376,6 +376,6 @@ mod tests {
             group: GroupId::NONE,
         };
         let kinds: BTreeSet<&str> = ends.all().iter().map(kind).collect();
-        assert_eq!(kinds.len(), 14 + 14, "{kinds:?}");
+        assert_eq!(kinds.len(), 15 + 15, "{kinds:?}");
     }
 }

@@ -427,8 +427,9 @@ fn member_whose_next_action_is_incomplete_learns_that_only_a_copy_helps() {
     group.members[at].stop();
     let had = group.members[at].last();
     assert_eq!(had, group.members[leader].last());
-    seqno_of(group.members[leader].order("large", vec![7; 900_000]));
-    for i in 0..4 {
+    // With what comes after it the log reaches its bound, and not before its last chunk is there.
+    seqno_of(group.members[leader].order("large", vec![7; 700_000]));
+    for i in 0..6 {
         seqno_of(group.members[leader].order(&format!("k{i}"), vec![7; 100_000]));
     }
     for member in group.running() {

@@ -103,11 +103,10 @@ pub(super) const OWN: [OptionSpec; 24] = [
     .unit("bytes")
     .works("Size of one log file. The log is purged by whole files."),
     duration("synod.max_apply_lag", "PT0.2S").dynamic().works(
-        "The leader takes new writes at the pace at which the databases apply, as soon as those \
-         of the majority that keeps up best lag half of this, so that they lag about this long \
-         at most; clients become slower, and never stop. A minority that is slower still, donors \
-         and desynced members slow no client. PT0S takes all writes, however much databases lag. \
-         All members should have the same value.",
+        "Time by which the majority of databases that keeps up best may lag; from half of it on \
+         the leader slows clients down to the pace at which these databases apply, and never \
+         stops them. A slower minority slows no client; PT0S takes all writes, however long the \
+         databases lag.",
     ),
     int("synod.max_pending_size", "256M", 1 << 20, i64::MAX)
         .unit("bytes")

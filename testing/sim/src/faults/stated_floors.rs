@@ -58,7 +58,8 @@ fn newest_batches(files: &MemoryFiles, segment: &Path) -> Vec<Batch> {
             place.start = FIRST_BATCH_AT.min(place.end);
         }
         let at = usize::try_from(place.start).ok()?;
-        let is_batch = content.get(at..at + 4)? == b"SynB";
+        // A header that was written by itself is followed by a batch, and is none.
+        let is_batch = !place.is_empty() && content.get(at..at + 4)? == b"SynB";
         let floor = number_at(&content, at + BATCH_FLOOR_AT)?;
         // A header that states more than what came before it is damaged, and states nothing.
         (is_batch && floor <= place.start).then_some(Batch { place, floor })
