@@ -42,6 +42,10 @@ fn first_found(bug: Bug) -> Option<(u64, String)> {
             // This bug shows only with a forced primary, which few seeds have.
             options.faults.insert(Fault::ForcedPrimary);
         }
+        if bug == Bug::IgnoreVersion {
+            // A member has to be downgraded after its group has risen.
+            options.faults.insert(Fault::Versions);
+        }
         let failed = run(seed, options, false).err()?;
         Some((seed, failed.rule))
     });
