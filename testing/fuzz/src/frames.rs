@@ -1,7 +1,7 @@
 //! Frames with right checksums around any body, which a fuzzer cannot make.
 
 use bytes::Bytes;
-use synod_wire::{Frame, FrameDecoder, PeerMessage};
+use synod_wire::{Frame, FrameDecoder, OUR_VERSIONS, PeerMessage};
 
 /// A frame as it travels; see `docs/wire-protocol.md`.
 ///
@@ -30,12 +30,15 @@ pub fn parse(bytes: &[u8]) -> Frame {
     frame.expect("a whole frame")
 }
 
-/// The kind and the encoded body of a message.
+/// The kind and the encoded body of a message, in the newest version.
 ///
 /// # Panics
 /// If it cannot be sent.
 pub fn message_frame(message: &PeerMessage) -> Frame {
     let mut segments: Vec<Bytes> = Vec::new();
-    message.encode(1, &mut segments).expect("a good message");
+    let newest = OUR_VERSIONS.max;
+    message
+        .encode(newest, &mut segments)
+        .expect("a good message");
     parse(&segments.concat())
 }

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use libfuzzer_sys::fuzz_target;
 use synod_fuzz::frames::message_frame;
 use synod_fuzz::split_byte;
-use synod_wire::{Frame, PeerMessage};
+use synod_wire::{Frame, OUR_VERSIONS, PeerMessage};
 
 fuzz_target!(|input: &[u8]| {
     let (kind, body) = split_byte(input);
@@ -13,7 +13,7 @@ fuzz_target!(|input: &[u8]| {
         kind,
         body: Bytes::copy_from_slice(body),
     };
-    let Ok(message) = PeerMessage::decode(1, frame.clone()) else {
+    let Ok(message) = PeerMessage::decode(OUR_VERSIONS.max, frame.clone()) else {
         return;
     };
     assert_eq!(message_frame(&message), frame);
