@@ -23,7 +23,7 @@ pub(crate) const COMPRESSED: u8 = 0x01;
 /// Bytes of the plain length before the block.
 const LENGTH_BYTES: usize = 4;
 /// Smaller bodies are sent as they are: they fit one packet with their header. Bytes.
-pub(crate) const BODY_BYTES_MIN: usize = 1024;
+const BODY_BYTES_MIN: usize = 1024;
 /// A byte of an LZ4 block stands for at most this many plain ones.
 const EXPANSION_MAX: usize = 255;
 /// A compressed body has at most this many 16ths of the plain one's bytes, or is not worth it.

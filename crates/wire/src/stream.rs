@@ -181,8 +181,7 @@ impl<W: Write> FrameWriter<W> {
         message: &PeerMessage,
     ) -> Result<Compression, StreamError> {
         let segments = self.encode(version, message)?;
-        let plain = segments.iter().map(Bytes::len).sum();
-        self.push_segments(segments);
+        let plain = self.push_segments(segments);
         Ok(Compression { plain, sent: plain })
     }
 
@@ -199,20 +198,9 @@ impl<W: Write> FrameWriter<W> {
         let segments = self.encode(version, message)?;
         let plain = segments.iter().map(Bytes::len).sum();
         // Nearly all of it is payloads, which the message holds apart from each other.
-        let body = || segments[1..].concat();
-        let compressed = if plain < compression::BODY_BYTES_MIN {
-            None
-        } else {
-            compression::compressed_frame(message.kind(), &body())
-        };
-        let sent = if let Some(frame) = compressed {
-            let sent = frame.len();
-            self.push_segments(vec![frame]);
-            sent
-        } else {
-            self.push_segments(segments);
-            plain
-        };
+        let body = segments[1..].concat();
+        let frame = compression::compressed_frame(message.kind(), &body);
+        let sent = self.push_segments(frame.map_or(segments, |frame| vec![frame]));
         Ok(Compression { plain, sent })
     }
 
@@ -232,11 +220,13 @@ impl<W: Write> FrameWriter<W> {
         Ok(segments)
     }
 
-    /// Queues an encoded frame.
-    pub(crate) fn push_segments(&mut self, segments: Vec<Bytes>) {
-        self.queued_bytes += segments.iter().map(Bytes::len).sum::<usize>();
+    /// Queues an encoded frame; its length in bytes.
+    pub(crate) fn push_segments(&mut self, segments: Vec<Bytes>) -> usize {
+        let bytes = segments.iter().map(Bytes::len).sum();
+        self.queued_bytes += bytes;
         self.queue
             .extend(segments.into_iter().filter(|segment| !segment.is_empty()));
+        bytes
     }
 
     /// Bytes that are queued and not yet sent.
