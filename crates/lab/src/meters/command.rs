@@ -296,7 +296,7 @@ impl MeterArgs {
 
 impl DelayArgs {
     fn observe(&self, group: &Group) -> Result<super::record::DelayFindings> {
-        let writer = place(group, "--writer", self.writer)?.unwrap_or_else(|| group.leader());
+        let writer = writer(group, self.writer)?;
         let next = (writer + 1) % group.servers.len();
         let plan = DelayPlan {
             writer,
@@ -311,7 +311,7 @@ impl DelayArgs {
 impl ApplyArgs {
     fn observe(&self, group: &Group) -> Result<super::record::ApplyFindings> {
         let plan = ApplyPlan {
-            origin: place(group, "--writer", self.writer)?.unwrap_or_else(|| group.leader()),
+            origin: writer(group, self.writer)?,
             seconds: self.seconds,
             clients: self.clients,
         };
@@ -323,7 +323,7 @@ impl GiantArgs {
     fn observe(&self, group: &Group) -> Result<Vec<super::record::GiantFindings>> {
         let plan = GiantPlan {
             rows: self.rows,
-            origin: place(group, "--writer", self.writer)?.unwrap_or_else(|| group.leader()),
+            origin: writer(group, self.writer)?,
             rates: self.rate.clone(),
             clients: self.clients,
             fragment_bytes: self.fragment_bytes,
@@ -368,6 +368,11 @@ impl FairArgs {
         };
         fair::run(group, &plan)
     }
+}
+
+/// The server that is written to: the one asked for, or else the leader.
+fn writer(group: &Group, number: Option<usize>) -> Result<usize> {
+    Ok(place(group, "--writer", number)?.unwrap_or_else(|| group.leader()))
 }
 
 /// The place in the list, from 0, of a number from 1.
