@@ -53,7 +53,7 @@ pub struct CertLimits {
     /// Upper bound on the runs in the window: every later key is searched in each of them.
     pub runs_max: usize,
     /// Upper bound on the keys of all runs in the window, 17 bytes each. A single run may be
-    /// larger: it is in memory anyway, and would make everybody too old who has not seen it.
+    /// larger: it is in memory anyway, and write sets that have not seen it would be too old.
     pub run_keys_max: usize,
     /// Upper bound on the write sets whose keys come in parts: every key that is ordered meanwhile
     /// is searched in each of them.
