@@ -195,6 +195,14 @@ mod tests {
         left_percent: u64,
     }
 
+    /// It carries less than half of its load, and bytes that become much shorter.
+    const SLOW_LINK: Lane = Lane {
+        load: 30 * MB,
+        link: 12 * MB,
+        compressor: 400 * MB,
+        left_percent: 30,
+    };
+
     impl Lane {
         /// Sends for `seconds`; how often the choice changed, and whether it compresses at the end.
         fn run(&self, speed: &mut LinkSpeed, now: &mut Instant, seconds: u64) -> (u32, bool) {
@@ -253,13 +261,7 @@ mod tests {
     #[test]
     fn slow_link_is_spared_and_stays_so() {
         let (mut speed, mut now) = begin();
-        let lane = Lane {
-            load: 30 * MB,
-            link: 12 * MB,
-            compressor: 400 * MB,
-            left_percent: 30,
-        };
-        assert_eq!(lane.run(&mut speed, &mut now, 120), (1, true));
+        assert_eq!(SLOW_LINK.run(&mut speed, &mut now, 120), (1, true));
     }
 
     #[test]
@@ -268,8 +270,7 @@ mod tests {
         let lane = Lane {
             load: 80 * MB,
             link: 1_200 * MB,
-            compressor: 400 * MB,
-            left_percent: 30,
+            ..SLOW_LINK
         };
         assert_eq!(lane.run(&mut speed, &mut now, 60), (0, false));
     }
@@ -278,10 +279,8 @@ mod tests {
     fn bytes_that_do_not_get_shorter_are_tried_ever_more_seldom() {
         let (mut speed, mut now) = begin();
         let lane = Lane {
-            load: 30 * MB,
-            link: 12 * MB,
-            compressor: 400 * MB,
             left_percent: 100,
+            ..SLOW_LINK
         };
         let (changes, compresses) = lane.run(&mut speed, &mut now, 600);
         assert!(!compresses);
@@ -295,8 +294,7 @@ mod tests {
         let lane = Lane {
             load: 900 * MB,
             link: 600 * MB,
-            compressor: 400 * MB,
-            left_percent: 30,
+            ..SLOW_LINK
         };
         assert!(!lane.run(&mut speed, &mut now, 60).1);
     }
@@ -304,12 +302,7 @@ mod tests {
     #[test]
     fn compression_ends_when_the_link_would_carry_the_load() {
         let (mut speed, mut now) = begin();
-        let mut lane = Lane {
-            load: 30 * MB,
-            link: 12 * MB,
-            compressor: 400 * MB,
-            left_percent: 30,
-        };
+        let mut lane = SLOW_LINK;
         assert!(lane.run(&mut speed, &mut now, 30).1);
         // A load that the link carries only just: no change for a while yet.
         lane.load = 9 * MB;
@@ -324,12 +317,6 @@ mod tests {
         assert!(LinkSpeed::new(CompressionChoice::Always, now).compresses());
         let (mut speed, mut now) = begin();
         speed.choice = CompressionChoice::Never;
-        let lane = Lane {
-            load: 30 * MB,
-            link: 12 * MB,
-            compressor: 400 * MB,
-            left_percent: 30,
-        };
-        assert_eq!(lane.run(&mut speed, &mut now, 30), (0, false));
+        assert_eq!(SLOW_LINK.run(&mut speed, &mut now, 30), (0, false));
     }
 }
