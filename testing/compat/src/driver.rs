@@ -114,7 +114,7 @@ fn follow(mut command: Command, log: &Path) -> Result<Outcome, CompatError> {
             > 0
         {
             copy.write_all(&line).map_err(failed("write", log))?;
-            if let Some(run) = reader.line(String::from_utf8_lossy(&line).trim_end()) {
+            for run in reader.line(String::from_utf8_lossy(&line).trim_end()) {
                 println!("{run}");
             }
             line.clear();
