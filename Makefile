@@ -6,6 +6,8 @@
 #   make fuzz      every decoder against made-up bytes, FUZZ_SECONDS=30 each
 #   make compat    MariaDB's own Galera suites (COMPAT="--suite wsrep" for one; takes an hour or more)
 #   make trixie    two servers of Debian 13's MariaDB in a directory (needs root and the network)
+#   make performance   the tables of docs/performance.md: hours, as root, on a quiet machine
+#   make pictures  the pictures of the dashboard in docs/images
 #   make bench     commit latency next to Galera's library, on the same servers
 #
 # Options of the demo:  make demo DEMO="--dir /var/tmp/my-demo" UP="--base-port 23306"
@@ -20,13 +22,18 @@ TEST_STAGES = test-packages compat-packages build unit planted e2e stranger comp
 PURE_TARGET = wasm32-unknown-unknown
 CI_STAGES = lint licences doc purity test fuzz
 
-.PHONY: ci demo test unit planted e2e stranger fuzz compat compat-subset trixie bench build lint licences doc purity packages test-packages compat-packages clean
+.PHONY: ci demo test unit planted e2e stranger fuzz compat compat-subset trixie performance bench pictures build build-next-version lint licences doc purity packages test-packages compat-packages clean
 
 demo: packages build
 	$(SYNOD) demo $(DEMO) up $(UP)
 
 build:
 	$(CARGO) build --release -p synod-provider -p synod-cli
+
+# The library with one more version of the wire and of the log, for the test of upgrades: never released. It has a
+# folder of its own, since both libraries have one name.
+build-next-version:
+	$(CARGO) build --release -p synod-provider --features next-version --target-dir target/next-version
 
 # A stage that fails does not keep the later ones from running; the end says which failed.
 test:
@@ -42,7 +49,7 @@ planted:
 	$(CARGO) test -p synod-sim --features planted --test planted
 
 # One test after the other: each uses all cores. The servers and 'synod' are release builds; the tests need not be.
-e2e: build
+e2e: build build-next-version
 	$(CARGO) test -p synod-e2e --no-fail-fast -- --test-threads=1 --nocapture
 
 # Attacks groups of real servers from outside, by their own protocol; STRANGER=clear for one kind of group.
@@ -61,8 +68,16 @@ compat-subset: compat-packages build
 trixie: build
 	scripts/test-trixie
 
+# The tables of docs/performance.md; hours on a machine that does nothing else (root). See the script.
+performance: test-packages build
+	scripts/performance
+
 bench: test-packages build
 	$(CARGO) run --release -p synod-e2e --example commit_latency
+
+# Three servers under load and a browser; look at the pictures before they are committed.
+pictures: test-packages build
+	$(CARGO) run -p synod-e2e --example dashboard_pictures
 
 lint:
 	$(CARGO) fmt --all --check

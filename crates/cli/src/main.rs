@@ -7,8 +7,9 @@
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
-use synod_cli::{demo, keygen, log_tool, sst_config};
+use clap::{CommandFactory, Parser, Subcommand};
+use synod_cli::operate::{self, OperateError};
+use synod_cli::{agent, completion, demo, keygen, log_tool, logger, sst_config};
 
 /// Group replication for MariaDB by consensus: demo cluster and tools
 #[derive(Debug, Parser)]
@@ -20,20 +21,62 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Serve health checks and metrics of a server over HTTP
+    Agent(agent::AgentArgs),
+    /// Print a script that completes commands in a shell
+    Completion(completion::CompletionArgs),
+    /// Show which tables' transactions lose to other servers
+    Conflicts(operate::ConflictsArgs),
     /// A cluster on this machine to try things with
     Demo(demo::DemoArgs),
     /// Make a group secret
     Keygen(keygen::KeygenArgs),
     /// Measure groups of real servers on emulated networks
     Lab(Box<synod_lab::command::LabArgs>),
+    /// Show or change who leads
+    Leader(operate::LeaderArgs),
     /// Read a durable log offline
     Log(log_tool::LogArgs),
+    /// Run a voter with a log and no database
+    Logger(logger::LoggerArgs),
     /// Make what encrypted full copies (SST) need, from the group secret
     SstConfig(sst_config::SstConfigArgs),
+    /// Show or change who is in the group, and who votes
+    Member(operate::MemberArgs),
+    /// Show or change which protocol version the group speaks
+    Protocol(operate::ProtocolArgs),
+    /// A majority is lost for good: show what is left, and continue with it
+    Recover(operate::RecoverArgs),
+    /// Show the group and a server
+    Status(operate::StatusArgs),
+    /// Show the group and a server, live
+    Watch(operate::WatchArgs),
+    /// Change how much a server should lead
+    Weight(operate::WeightArgs),
+    /// Show what has happened lately: elections, refusals, slow writes, servers that left
+    Why(operate::WhyArgs),
 }
 
 fn main() -> ExitCode {
+    let operated = |result: Result<u8, OperateError>| {
+        result.map_err(|error| (error.exit_code(), error.to_string()))
+    };
     let result = match Cli::parse().command {
+        Command::Agent(arguments) => {
+            agent::run(&arguments).map_err(|e| (e.exit_code(), e.to_string()))
+        }
+        Command::Completion(arguments) => {
+            completion::run(&arguments, Cli::command()).map_err(|e| (1, e.to_string()))
+        }
+        Command::Conflicts(arguments) => operated(operate::conflicts(&arguments)),
+        Command::Leader(arguments) => operated(operate::leader(&arguments)),
+        Command::Member(arguments) => operated(operate::member(&arguments)),
+        Command::Protocol(arguments) => operated(operate::protocol(&arguments)),
+        Command::Recover(arguments) => operated(operate::recover(&arguments)),
+        Command::Status(arguments) => operated(operate::status(&arguments)),
+        Command::Watch(arguments) => operated(operate::watch(&arguments)),
+        Command::Weight(arguments) => operated(operate::weight(&arguments)),
+        Command::Why(arguments) => operated(operate::why(&arguments)),
         Command::Demo(arguments) => {
             demo::run(&arguments).map_err(|e| (e.exit_code(), e.to_string()))
         }
@@ -43,6 +86,9 @@ fn main() -> ExitCode {
         }
         Command::Log(arguments) => {
             log_tool::run(&arguments).map_err(|e| (e.exit_code(), e.to_string()))
+        }
+        Command::Logger(arguments) => {
+            logger::run(&arguments).map_err(|e| (e.exit_code(), e.to_string()))
         }
         Command::SstConfig(arguments) => {
             sst_config::run(&arguments).map_err(|e| (1, e.to_string()))

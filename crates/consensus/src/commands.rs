@@ -3,8 +3,9 @@
 //! Commands are the methods that a driver calls on purpose ([`crate::Core::propose`] and so on), as
 //! opposed to its reports of what happened. A command that returns an error has changed nothing.
 
-use crate::membership::config::Member;
+use crate::membership::config::{HOLD_SINCE, Member};
 use crate::membership::version::VersionRange;
+use crate::membership::writers::{WRITERS_SINCE, Writers};
 use crate::types::{EntryId, EntryKind, LogIndex, MemberId, Origin, Seqno, Time};
 
 /// Something to be ordered.
@@ -80,8 +81,14 @@ pub enum ConfigChange {
         /// Subject of the certificate that it is bound to from now on; none leaves that as it is.
         certificate: Option<String>,
     },
-    /// The group speaks this protocol version from now on.
+    /// The group speaks this protocol version from now on. Not while the version is held.
     RaiseProtocol(u16),
+    /// The group speaks this protocol version, its own or a newer one, until an operator raises it.
+    HoldProtocol(u16),
+    /// The group's protocol version is held no more.
+    ReleaseProtocol,
+    /// The group takes the writes of these members from now on.
+    SetWriters(Writers),
 }
 
 /// Why a configuration change was not made.
@@ -135,10 +142,42 @@ pub enum ConfigError {
         spoken: VersionRange,
     },
     /// The group's version never goes down.
-    #[error("the group speaks protocol version {protocol} already")]
+    #[error("the group speaks protocol version {protocol}, and no group goes back to an older one")]
     ProtocolNotNewer {
         /// The group's version.
         protocol: u16,
+    },
+    /// The group's version is held: only an operator raises it.
+    #[error("the group's protocol version is held at {protocol}")]
+    ProtocolHeld {
+        /// The group's version.
+        protocol: u16,
+    },
+    /// The group's version is not held, so it cannot be released.
+    #[error("the group's protocol version rises by itself already")]
+    ProtocolNotHeld,
+    /// In this version a configuration has no place for whether it is held.
+    #[error(
+        "protocol version {protocol} cannot be held: that is possible since version {HOLD_SINCE}"
+    )]
+    HoldUnknown {
+        /// The version that was to be held.
+        protocol: u16,
+    },
+    /// The group's protocol version has no such setting yet: not all members speak a newer one.
+    #[error(
+        "the group speaks protocol version {protocol}, in which all members write: the setting \
+         exists since version {WRITERS_SINCE}"
+    )]
+    WritersUnknown {
+        /// The group's version.
+        protocol: u16,
+    },
+    /// The group takes the writes of these members already.
+    #[error("the group has writers={writers} already")]
+    WritersAlreadySo {
+        /// The setting.
+        writers: Writers,
     },
     /// The group would have no voter.
     #[error("no voter would be left")]
@@ -244,6 +283,9 @@ pub struct Progress {
     pub mode: ProgressMode,
     /// When the leader last received an answer of this term; `None`: not yet.
     pub last_heard: Option<Time>,
+    /// Smoothed time from a heartbeat to its answer, in microseconds; `None`: not measured in this
+    /// term.
+    pub round_trip_us: Option<u64>,
 }
 
 /// How entries are sent to a member.

@@ -152,9 +152,10 @@ pub use commands::{
 pub use effect::{Effect, RoleChange, RoleName, SendEntries, WriteOp, WriteTicket};
 pub use election::priority::{LeaderPreference, LeaderWeight};
 pub use membership::config::{
-    CERTIFICATES_SINCE, Config, ConfigAt, DecodeConfigError, Member, Role,
+    CERTIFICATES_SINCE, Config, ConfigAt, DecodeConfigError, HOLD_SINCE, Member, Role,
 };
 pub use membership::version::VersionRange;
+pub use membership::writers::{WRITERS_SINCE, Writers};
 pub use message::{Append, AppendOutcome, AppendReply, Body, LogBase, Message};
 pub use params::{CoreParams, Limits, Recovered, Timing};
 pub use proposals::dedup::{DedupVerdict, ProposalDedup};

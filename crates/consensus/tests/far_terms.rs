@@ -107,6 +107,7 @@ fn config() -> Config {
     Config {
         protocol: 1,
         members: (1..=3).map(|n| (MemberId(n), member(n))).collect(),
+        ..Config::default()
     }
 }
 

@@ -274,6 +274,89 @@ fn leader_transfer_without_a_target_prefers_the_heaviest_that_has_everything() {
     assert_eq!(to, Ok(id(4)), "the heavier one lacks entries");
 }
 
+// --- members without a database -----------------------------------------------------------------
+
+/// A logger leads, and is the heaviest.
+fn led_by_a_logger(seed: u64, loggers: &'static [u64], weights: &[u8]) -> Sim {
+    let options = Options {
+        loggers,
+        ..Options::default()
+    };
+    let mut sim = Sim::group(seed, weights.len() as u64, options);
+    let logger = id(loggers[0]);
+    let to = sim.with(id(1), |core, now| {
+        core.transfer_leadership(now, Some(logger))
+    });
+    assert_eq!(to, Ok(logger));
+    sim.expect("the logger", SECOND, |sim| leads(sim, logger));
+    for (n, weight) in (1..).zip(weights) {
+        sim.prefer(id(n), preference(*weight, false));
+    }
+    sim
+}
+
+#[test]
+fn logger_hands_over_to_the_heaviest_database_whatever_its_own_weight() {
+    for seed in 1..10 {
+        let mut sim = led_by_a_logger(seed, &[3], &[0, 1, 100]);
+        sim.expect("a database", 3 * SECOND, |sim| leads(sim, id(2)));
+        sim.run_for(60 * SECOND);
+        assert!(leads(&sim, id(2)), "seed {seed}: nothing draws it back");
+    }
+}
+
+#[test]
+fn logger_prolongs_no_election() {
+    let sim = led_by_a_logger(1, &[3], &[50, 50, 0]);
+    assert_eq!(sim.core(id(1)).longest_deferred_election_us(), 0);
+    assert_eq!(sim.core(id(3)).longest_deferred_election_us(), 0);
+}
+
+#[test]
+fn logger_keeps_leading_while_no_database_is_fit() {
+    let mut sim = led_by_a_logger(3, &[3, 2], &[50, 50, 50]);
+    let fit = [2, 3].map(|n| (id(n), LeaderWeight::default()));
+    sim.with(id(3), |core, _| core.set_leader_weights(fit.into()));
+    sim.run_for(60 * SECOND);
+    assert!(
+        leads(&sim, id(3)),
+        "nor does it hand over to another logger"
+    );
+    sim.spread_weights();
+    sim.expect("the database", 3 * SECOND, |sim| leads(sim, id(1)));
+}
+
+#[test]
+fn logger_defers_to_a_database_that_can_be_elected_and_to_no_other() {
+    for seed in 1..40 {
+        let options = || Options {
+            loggers: &[3],
+            ..Options::default()
+        };
+        let mut sim = Sim::group(seed, 3, options());
+        sim.prefer(id(3), preference(100, false));
+        let (next, took) = successor(&mut sim, &[1], 3 * SECOND);
+        assert_eq!(next, id(2), "seed {seed}");
+        assert!(took < 1200 * MS, "seed {seed}: {took} us");
+
+        // The database lacks the last entry, which is committed.
+        let mut sim = Sim::group(seed, 3, options());
+        sim.prefer(id(3), preference(100, false));
+        sim.expect("nothing on its way", SECOND, |sim| sim.queue.is_empty());
+        sim.blocked.insert((id(1), id(2)));
+        sim.submit(id(1));
+        sim.run_for(50 * MS);
+        sim.heal_network();
+        sim.crash(id(1));
+        let since = sim.now;
+        sim.expect("the logger", 2 * SECOND, |sim| leads(sim, id(3)));
+        let took = sim.now - since;
+        assert!(took < 1500 * MS, "seed {seed}: {took} us");
+        sim.spread_weights();
+        sim.expect("the database", 4 * SECOND, |sim| leads(sim, id(2)));
+    }
+}
+
 // --- stalled disks ------------------------------------------------------------------------------
 
 #[test]

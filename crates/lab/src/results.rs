@@ -66,8 +66,6 @@ pub struct Plan {
     pub tables: u32,
     /// Rows of each table.
     pub table_rows: u32,
-    /// Whether replication was encrypted.
-    pub tls: bool,
 }
 
 /// A network, as it was emulated.
@@ -143,6 +141,10 @@ pub struct Measurement {
     /// included.
     #[serde(default)]
     pub disk_flushes: u64,
+    /// Bytes that the disks completed to write in the measured time, those of other programs
+    /// included.
+    #[serde(default)]
+    pub disk_written_bytes: u64,
     /// What the machine did to this measurement.
     pub disturbance: Disturbance,
 }
@@ -205,8 +207,6 @@ pub struct ServerUse {
     pub cpu_user_s: f64,
     /// Processor time in the kernel for it, seconds of one core.
     pub cpu_system_s: f64,
-    /// Bytes that it had written to disks.
-    pub disk_written_bytes: u64,
     /// Syncs of the database's files (`Innodb_data_fsyncs`). None: the server does not tell.
     pub database_fsyncs: Option<u64>,
     /// Syncs of the replication log. None: the system has none, or does not tell.

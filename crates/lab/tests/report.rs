@@ -49,7 +49,6 @@ fn measurement(system: &str, write_to: &str, threads: u32, repetition: u32) -> M
         host: host.into(),
         cpu_user_s: 10.0,
         cpu_system_s: 4.0,
-        disk_written_bytes: 1 << 26,
         database_fsyncs: Some(30),
         log_fsyncs: (system == "synod").then_some(9000),
         voluntary_switches: 100_000,
@@ -115,7 +114,6 @@ fn results() -> Results {
             servers: 3,
             tables: 4,
             table_rows: 100_000,
-            tls: false,
         },
         topologies: vec![TopologyRecord {
             name: "three-dc".into(),

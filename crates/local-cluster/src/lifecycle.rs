@@ -220,6 +220,7 @@ impl Cluster {
             .args(position.map(|position| format!("--wsrep-start-position={position}")))
             .env("PATH", process::search_path())
             .env("TMPDIR", &files.tmp)
+            .envs(self.environment(node))
             .current_dir(&files.root)
             .stdin(Stdio::null())
             .stdout(Stdio::from(both))
@@ -230,6 +231,12 @@ impl Cluster {
         let child = process::spawn(command, self.settings.die_with_parent)?;
         self.children.insert(node, child);
         Ok(())
+    }
+
+    /// The variables that only this node's server gets.
+    fn environment(&self, node: u8) -> impl Iterator<Item = (&String, &String)> {
+        let own = self.settings.overrides.get(&node);
+        own.into_iter().flat_map(|own| &own.environment)
     }
 
     /// Waits until all of these nodes are synced.
@@ -398,11 +405,11 @@ impl Cluster {
         self.check_ports(node)?;
         let files = self.files(node);
         files.create(&self.user)?;
-        let provider = self.readable_provider()?;
+        let provider = self.readable_provider(node)?;
         if self.settings.encrypts_copies {
             // The donor's script reads its own file, and must encrypt as the joiner does.
             for other in self.nodes().filter(|other| self.files(*other).cnf.exists()) {
-                self.write_configuration(other, &provider)?;
+                self.write_configuration(other, &self.readable_provider(other)?)?;
             }
         }
         self.write_configuration(node, &provider)?;
@@ -422,10 +429,12 @@ impl Cluster {
         Ok(None)
     }
 
-    /// The provider, or a copy of it where servers can read it: the original may lie below a closed
-    /// home directory.
-    fn readable_provider(&self) -> Result<PathBuf> {
-        let original = &self.settings.provider;
+    /// A node's provider, or a copy of it where servers can read it: the original may lie below a
+    /// closed home directory.
+    fn readable_provider(&self, node: u8) -> Result<PathBuf> {
+        let own = self.settings.overrides.get(&node);
+        let own = own.and_then(|own| own.provider.as_ref());
+        let original = own.unwrap_or(&self.settings.provider);
         if !self.settings.is_group() {
             return Ok(original.clone()); // no server loads it
         }
@@ -437,7 +446,10 @@ impl Cluster {
         if self.user.can_read(original) {
             return Ok(original.clone());
         }
-        let dir = self.settings.dir.join("lib");
+        let mut dir = self.settings.dir.join("lib");
+        if own.is_some() {
+            dir.push(format!("node{node}"));
+        }
         fs::create_dir_all(&dir).context("create", &dir)?;
         let name = original.file_name().unwrap_or_default();
         let (copy, new) = (dir.join(name), dir.join("provider.new"));

@@ -63,12 +63,18 @@ pub struct NodeHost {
 /// Deviations of one node from what is generated for all; tests of bad input use them.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeOverrides {
+    /// Absolute path of this node's provider library, in place of the cluster's.
+    #[serde(default)]
+    pub provider: Option<PathBuf>,
     /// Appended to `wsrep_provider_options`, after a semicolon.
     pub provider_options: Option<String>,
     /// Replaces `wsrep_cluster_address`.
     pub cluster_address: Option<String>,
     /// Lines added at the end of the `[mariadbd]` group.
     pub extra_lines: Vec<String>,
+    /// Variables of the server's environment, beside those that it inherits.
+    #[serde(default)]
+    pub environment: BTreeMap<String, String>,
 }
 
 /// Everything that defines a cluster.

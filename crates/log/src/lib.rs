@@ -72,6 +72,7 @@ pub use entry::Entry;
 pub use error::LogError;
 pub use files::{FaultyFiles, Files, MemoryFiles, RealFiles, Space};
 pub use format::control::Identity;
+pub use format::version::LogFormat;
 pub use options::{LogOptions, PAYLOAD_BYTES_MAX, SEGMENT_BYTES_MAX};
 pub use reader::LogReader;
 pub use recovery::offline;

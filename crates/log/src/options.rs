@@ -7,6 +7,7 @@ use std::time::Duration;
 use synod_consensus::MemberId;
 
 use crate::LogError;
+use crate::files::Space;
 use crate::format::segment::SEGMENT_HEADER_BYTES;
 
 /// Largest payload of one entry, in bytes. The format's limit; the node's chunks are far smaller.
@@ -33,6 +34,9 @@ pub struct LogOptions {
     /// hard bound, see [`crate::LogWriter::retention_point`]. A log uses up to an eighth less, and
     /// at most an eighth of its file system.
     pub retain_bytes: u64,
+    /// The hard bound is higher as long as at least this share of the file system is free, in
+    /// percent. With 100 it never is.
+    pub free_percent_min: u64,
     /// Segments whose newest entry is older than this are to be purged, at any size of the log.
     pub retain_age: Duration,
     /// How many of the newest headers recovery returns.
@@ -40,13 +44,15 @@ pub struct LogOptions {
 }
 
 impl Default for LogOptions {
-    /// 64 MiB segments, 64 MiB cache, 4 GiB or 7 days retained. Seven days: a member that was down
+    /// 64 MiB segments, 64 MiB cache, 4 GiB or 7 days retained, more while a quarter of the file
+    /// system is free. Seven days: a member that was down
     /// over a long weekend still catches up from the log, if the size allows.
     fn default() -> LogOptions {
         LogOptions {
             segment_bytes: 64 << 20,
             cache_bytes: 64 << 20,
             retain_bytes: 4 << 30,
+            free_percent_min: 25,
             retain_age: Duration::from_secs(7 * 24 * 3600),
             tail_headers_max: 4096,
         }
@@ -62,6 +68,14 @@ impl LogOptions {
     pub(crate) fn retain_that_fits(&self, total: u64) -> Option<u64> {
         let most = total / FILE_SYSTEM_SHARE;
         (self.retain_bytes > most).then_some(most)
+    }
+
+    /// The size that a log of `size` bytes may have, so that the share stays free which this option
+    /// asks for.
+    pub(crate) fn size_beside(&self, space: Space, size: u64) -> u64 {
+        let free_min = u128::from(space.total) * u128::from(self.free_percent_min.min(100)) / 100;
+        let free_min = u64::try_from(free_min).unwrap_or(u64::MAX);
+        size.saturating_add(space.free).saturating_sub(free_min)
     }
 
     /// The target size on one member. It differs between members by up to an eighth: their logs are
@@ -122,6 +136,20 @@ mod tests {
         assert_eq!(size(16), options.segment_bytes);
         assert!((0..15).all(|member| size(member + 1) < size(member)));
         assert!(size(15) >= options.segment_bytes / 8 * 7);
+    }
+
+    #[test]
+    fn share_of_the_file_system_stays_free() {
+        let with = |free_percent_min| LogOptions {
+            free_percent_min,
+            ..LogOptions::default()
+        };
+        let space = |free| Space { total: 1000, free };
+        assert_eq!(with(25).size_beside(space(500), 100), 350);
+        assert_eq!(with(25).size_beside(space(250), 350), 350);
+        assert_eq!(with(25).size_beside(space(100), 100), 0, "others need it");
+        assert_eq!(with(100).size_beside(space(900), 100), 0);
+        assert_eq!(with(0).size_beside(space(500), 100), 600);
     }
 
     #[test]

@@ -14,6 +14,7 @@ use crate::format::names::segment_path;
 use crate::format::record::{
     BATCH_HEADER_BYTES, BatchHeader, ENTRY_FIXED_BYTES, Mismatch, PREFIX_BYTES, Place, Record,
 };
+use crate::format::version::LogFormat;
 use crate::recovery::scan::{BlockReader, read_outline};
 use crate::retention::index::Spot;
 use crate::shared::{Segment, Shared, State, Tip};
@@ -78,6 +79,19 @@ impl LogReader {
     /// The first seqno held: every action with this seqno or a higher one is in the log.
     pub fn first_seqno_available(&self) -> Seqno {
         self.shared.state().base.seqno.next()
+    }
+
+    /// The format in which the log is written; older segments may have an older one.
+    pub fn format(&self) -> LogFormat {
+        self.shared.state().format
+    }
+
+    /// When the oldest file of the log was begun, in milliseconds since 1970, by the wall clock of
+    /// that time.
+    pub fn begins_unix_ms(&self) -> u64 {
+        let state = self.shared.state();
+        let oldest = state.segments.values().next();
+        oldest.map_or(0, |segment| segment.created_ms)
     }
 
     /// Entries from `from` to `to` (both inclusive), in order: at most `max_bytes` of payload, but

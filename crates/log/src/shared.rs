@@ -13,6 +13,7 @@ use crate::LogError;
 use crate::files::File;
 use crate::format::names::segment_path;
 use crate::format::record::Mismatch;
+use crate::format::version::LogFormat;
 use crate::retention::cache::Cache;
 use crate::retention::index::StreamIndex;
 use crate::retention::summaries::Summaries;
@@ -39,6 +40,8 @@ pub(crate) struct Tip {
 }
 
 pub(crate) struct State {
+    /// The format in which the log is written; never newer than that of the control file.
+    pub(crate) format: LogFormat,
     pub(crate) base: LogBase,
     /// Last entry appended, written or not.
     pub(crate) last: Tip,

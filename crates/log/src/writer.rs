@@ -19,6 +19,7 @@ use crate::format::control::{Control, StreamPosition, TERMS_NOTED};
 use crate::format::names::{segment_path, set_aside_files};
 use crate::format::record::{BATCH_HEADER_BYTES, BatchHeader, Place, Promises, Record};
 use crate::format::segment::{Predecessor, SEGMENT_HEADER_BYTES, SegmentHeader, unix_ms};
+use crate::format::version::LogFormat;
 use crate::reader::LogReader;
 use crate::retention::removal::Removals;
 use crate::retention::spare::SegmentMaker;
@@ -45,6 +46,8 @@ pub struct LogWriter {
     next: SegmentMaker,
     pub(crate) removals: Removals,
     failed: Option<Arc<LogError>>,
+    /// How often the stream was synced.
+    syncs: u64,
     /// The last sync ended before a new segment, because the disk is full. Nothing is unknown: what
     /// is written is durable, the rest is pending.
     needs_space: bool,
@@ -111,6 +114,7 @@ impl LogWriter {
             pending: Vec::new(),
             buffer: Vec::new(),
             failed: None,
+            syncs: 0,
             needs_space: false,
             _lock: parts.lock,
         }
@@ -137,6 +141,24 @@ impl LogWriter {
         self.control.values().identity.group = group;
         let done = self.write_control();
         self.poison_on_error(done)
+    }
+
+    /// Writes the log in this format from now on: the control file at once, segments when they are
+    /// made. Programs that do not read the format cannot open the log any more. Without effect if
+    /// the format is not newer than the present one. Durable on return.
+    ///
+    /// # Errors
+    /// [`LogError::NoSpace`] or [`LogError::Io`]; afterwards the writer is poisoned.
+    pub fn raise_format(&mut self, format: LogFormat) -> Result<(), LogError> {
+        self.check_usable()?;
+        if format <= self.control.values().format {
+            return Ok(());
+        }
+        self.control.values().format = format;
+        let done = self.write_control();
+        self.poison_on_error(done)?;
+        self.shared.state().format = format;
+        Ok(())
     }
 
     /// Appends entries; readable at once, durable after the next sync.
@@ -312,6 +334,12 @@ impl LogWriter {
             .sum()
     }
 
+    /// How often the segments of the stream were synced by this writer. Control files and the
+    /// preparation of segments are not counted.
+    pub fn sync_count(&self) -> u64 {
+        self.syncs
+    }
+
     fn push(&mut self, record: Record, tip: Option<Tip>) -> Result<(), LogError> {
         // Only a base can be too large, and `reset` has checked it.
         let bytes = record.encoded_bytes().unwrap_or_default();
@@ -452,6 +480,7 @@ impl LogWriter {
         let done = synod_planted::planted!(AckBeforeSync, file.sync_data(), else Ok(()));
         let done = synod_planted::planted!(IgnoreFailedSync, done, else Ok(()));
         done.map_err(|error| self.io("sync", error))?;
+        self.syncs += 1;
         self.active.floor = self.active.segment.end;
         let mut state = self.shared.state();
         state.durable = self.stream.tip.id.index.min(state.last.id.index);
@@ -508,8 +537,12 @@ impl LogWriter {
     /// What is known of the next segment while this one is written.
     fn next_open_header(&self) -> SegmentHeader {
         let active = &self.active.segment;
-        let identity = self.control.values().identity;
+        let (identity, format) = {
+            let control = self.control.values();
+            (control.identity, control.format)
+        };
         SegmentHeader {
+            format,
             number: active.number + 1,
             size: self.segment_bytes(),
             member: identity.member,

@@ -464,6 +464,7 @@ fn configurations_come_back_and_vanish_with_a_truncation() {
     let config = Config {
         protocol: 1,
         members: [(MemberId(4), member)].into(),
+        ..Config::default()
     };
     let config_entry = |index| {
         let header = entry(1, index, 0, EntryKind::Config, 0).header;

@@ -10,14 +10,14 @@ use synod_consensus::{MemberId, SendEntries};
 use synod_log::{Entry, LogError, LogReader};
 use synod_wire::PeerMessage;
 
-use crate::driver::append_message;
+use crate::driver::{EntrySender, append_message};
 use crate::host::{Host, Level};
 use crate::shared::lock;
 
 /// A range of entries that a follower needs. It counts as outstanding until it is dropped.
 #[derive(Debug)]
 pub struct CatchUp {
-    from: MemberId,
+    sender: EntrySender,
     range: Arc<Mutex<SendEntries>>,
     /// Upper bound on the payload bytes in one message.
     bytes_max: usize,
@@ -37,7 +37,7 @@ impl OutstandingReads {
     /// wait, the request is as good as lost; the core repeats it.
     pub(crate) fn ask(
         &mut self,
-        from: MemberId,
+        sender: EntrySender,
         range: SendEntries,
         bytes_max: usize,
         most: usize,
@@ -58,7 +58,7 @@ impl OutstandingReads {
         let range = Arc::new(Mutex::new(range));
         known.push(Arc::downgrade(&range));
         Some(CatchUp {
-            from,
+            sender,
             range,
             bytes_max,
         })
@@ -90,7 +90,7 @@ impl CatchUp {
         match reader.read(range.first, range.last, self.bytes_max) {
             Ok(entries) if !entries.is_empty() => {
                 let entries: Vec<&Entry> = entries.iter().collect();
-                Ok(Some(append_message(self.from, &range, &entries)))
+                Ok(Some(append_message(self.sender, &range, &entries)))
             }
             Ok(_) => Ok(None),
             Err(error @ LogError::Damaged { .. }) => Err(error),
@@ -131,7 +131,7 @@ mod tests {
     }
 
     fn ask(outstanding: &mut OutstandingReads, range: SendEntries) -> Option<CatchUp> {
-        outstanding.ask(MemberId(9), range, 1000, MOST)
+        outstanding.ask(EntrySender::Leader(MemberId(9)), range, 1000, MOST)
     }
 
     #[test]

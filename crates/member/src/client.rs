@@ -33,6 +33,9 @@ pub enum ProposalResult {
     /// Not ordered: its first chunks were discarded, or the leader does not know them. The client
     /// may try again.
     GivenUp,
+    /// Refused by the leader: the group takes the leader's writes only, and this member does not
+    /// lead; or it does, and its database had not applied what preceded its term.
+    NotWriter,
     /// Refused by the leader for another reason, which was logged.
     Rejected,
     /// The group was lost before the result was known. The action may still be ordered; it is then

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use synod_certify::CertLimits;
 use synod_consensus::{GroupId, Limits, Member, Role, Seqno, Timing, VersionRange};
+use synod_wire::Region;
 
+use crate::driver::VoterPolicy;
 use crate::tuning::Tuning;
 
 /// Settings of a member. The host that parses them validates them.
@@ -20,11 +22,15 @@ pub struct MemberConfig {
     pub address: String,
     /// `host:port` for clients, shown to operators.
     pub incoming: String,
+    /// The region that it is in, for operators and for the choice of a leader; none: not named.
+    pub region: Option<Region>,
     /// Whether it has a database. If not, it is a logger.
     pub has_data: bool,
     /// Whether it becomes a voter once it has caught up. If not, it stays a learner; a member that
     /// is a voter already stays one.
     pub wants_vote: bool,
+    /// How many voters the group keeps while this member leads.
+    pub voter_policy: VoterPolicy,
     /// Timing of the consensus protocol: elections, heartbeats, leases.
     pub timing: Timing,
     /// Bounds of the consensus protocol: messages, bytes in flight.

@@ -5,10 +5,13 @@
 //! ([`Host::setting_name`]).
 
 use std::ops::ControlFlow;
+use std::time::Duration;
 
 use bytes::Bytes;
-use synod_consensus::{LeaderWeight, MemberId, Origin, Seqno, SessionId};
+use synod_consensus::{LeaderWeight, MemberId, Origin, Seqno, SessionId, Term, VersionRange};
+use synod_wire::Region;
 
+use crate::driver::WritePermission;
 use crate::payload::decision::OutcomeDecision;
 use crate::payload::view::View;
 use crate::setting::Setting;
@@ -24,6 +27,32 @@ pub enum Level {
     Warning,
     /// Something failed.
     Error,
+}
+
+/// What an event is about that operators ask for afterwards.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Topic {
+    /// Elections, handovers, a lost or regained majority.
+    Leadership,
+    /// Who is in the group: views, joins, leaves, refusals.
+    Membership,
+    /// The pace at which writes are taken, and databases that commits do not wait for.
+    Pace,
+    /// Databases whose outcomes differ.
+    Consistency,
+    /// The log and its disk.
+    Log,
+}
+
+/// A leader was elected, as this member has heard.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Election {
+    /// The term.
+    pub term: Term,
+    /// The leader's name.
+    pub leader: String,
+    /// Why, in a sentence without its full stop.
+    pub why: String,
 }
 
 /// One delivery to the host, in the order of the log.
@@ -119,8 +148,14 @@ pub trait Host: Send + Sync {
     fn setting_name(&self, setting: Setting) -> &'static str {
         setting.plain_name()
     }
-    /// Writes a line to the host's log.
+    /// Takes a line for the host's log; does not wait for that to be written.
     fn log(&self, level: Level, text: &str);
+    /// As [`Host::log`], of an event that operators ask for afterwards.
+    fn note(&self, _topic: Topic, level: Level, text: &str) {
+        self.log(level, text);
+    }
+    /// A leader was elected. [`Host::note`] is called as well.
+    fn elected(&self, _election: &Election) {}
     /// Takes the next delivery. Waits for room; returns `Break` once the host has stopped.
     fn deliver(&self, delivery: Delivery) -> ControlFlow<()>;
     /// Whether the next [`Host::deliver`] returns at once: there is room, and the host has not
@@ -132,6 +167,13 @@ pub trait Host: Send + Sync {
     fn joined(&self, view: &View);
     /// This member became primary (it hears a leader with a quorum), or is no longer primary.
     fn primary_changed(&self, primary: bool);
+    /// Everything up to `seqno` is applied on all other databases that are waited for; the largest
+    /// number while none is. It falls when a database comes that is further behind, and counts
+    /// from then on. Told only with [`CommitWait::Applied`](crate::CommitWait::Applied).
+    fn applied_everywhere(&self, _seqno: Seqno) {}
+    /// Whether the host may take writes of its clients has changed; at first it may. The leader
+    /// refuses those that a host takes although it may not, so a late call costs nothing but that.
+    fn write_permission(&self, _permission: WritePermission) {}
     /// A joiner asks this member for a full copy. The host answers by `Node::answer_state_request`.
     fn donate(&self, request: DonorRequest);
     /// Progress of the full copy that this member asked for under this id.
@@ -153,6 +195,11 @@ pub trait Host: Send + Sync {
     /// but there may have been decisions. Those that came to the log in this session were reported
     /// by [`Host::outcome_decided`].
     fn entries_skipped(&self) {}
+    /// An action of this session was so long on its way to this member's disk, from its append to
+    /// the log on. Not called for each: a member with very many on their way leaves some out.
+    fn own_action_durable(&self, _took: Duration) {}
+    /// As [`Host::own_action_durable`], until it was known here to be committed.
+    fn own_action_committed(&self, _took: Duration) {}
     /// The node has stopped for good: its disk failed, or the group refused it.
     fn failed(&self, why: &str, remedy: Remedy);
 }
@@ -170,6 +217,12 @@ pub struct MemberStatus {
     pub address: String,
     /// Whether it is a voter.
     pub voter: bool,
+    /// Whether it has a database; a logger has none, and is never in a view.
+    pub has_data: bool,
     /// Its preference for leadership; none if that is not known here, or it cannot lead now.
     pub leader_weight: Option<LeaderWeight>,
+    /// The region that it is in; none if its operator has named none, or it is not known here.
+    pub region: Option<Region>,
+    /// Protocol versions that it speaks.
+    pub versions: VersionRange,
 }

@@ -63,6 +63,7 @@ mod entry_cache;
 pub mod fuzzing;
 mod host;
 mod io;
+mod log_growth;
 mod open;
 mod outcome;
 mod payload;
@@ -79,11 +80,13 @@ pub use client::{Client, ProposalResult, ResultSlot, WaitPolicy, Waiter};
 pub use config::{DatabasePosition, MemberConfig, StartMode};
 pub use deliver::{DeliverError, Delivered, Deliverer};
 pub use driver::{
-    ConfigRequest, Driver, DriverLinks, Event, ForceDone, LeaderContact, LeaderTransferRequest,
-    LeaveDone, Load, Me, OperatorRefusal, OperatorReply, QuorumLossPolicy, ReadDone, Reply,
-    Submission,
+    CommandReply, CommandRequest, CommitWait, Driver, DriverLinks, Event, ForceDone, FullLogPolicy,
+    LeaderPlacement, LeaveDone, Load, Me, QuorumLossPolicy, ReadDone, Reply, Submission,
+    VoterPolicy, WritePermission, WritersRefusal, WritersRequest,
 };
-pub use host::{Delivery, DonorRequest, Host, Level, MemberStatus, Remedy, StateTransferEvent};
+pub use host::{
+    Delivery, DonorRequest, Election, Host, Level, MemberStatus, Remedy, StateTransferEvent, Topic,
+};
 pub use io::{Disk, KnownPeer, Network, Observer};
 pub use open::{OpenError, open_log};
 pub use outcome::{ApplyOutcome, InconsistencyPolicy};
@@ -95,7 +98,9 @@ pub use payload::discard::{Discard, PartialActionId};
 pub use payload::view::{View, ViewMember};
 pub use session_history::sessions_between;
 pub use setting::Setting;
-pub use shared::{NodeStatus, PaceStatus, Shared, lock};
+pub use shared::{
+    CommitWaitStatus, DatabaseStatus, NodeStatus, PaceStatus, Shared, SurvivorStatus, lock,
+};
 pub use snapshots::Snapshot;
 pub use start::{Start, StartEntropy, StartError};
 pub use storage::{IDLE, Job, PurgeJob, Storage};

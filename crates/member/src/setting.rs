@@ -14,8 +14,14 @@ pub enum Setting {
     GroupAddress,
     /// The address that this member listens on.
     ListenAddress,
+    /// The directory of the log.
+    LogDirectory,
     /// The size above which the log is purged.
     LogRetainSize,
+    /// The share of the disk that a log leaves free when it grows for members that need it.
+    LogMinFree,
+    /// What happens when logs are full of what too few databases have.
+    LogFull,
     /// Whether connections between members are encrypted.
     Encryption,
     /// Whether members without encryption are accepted, for the time of a change.
@@ -24,12 +30,15 @@ pub enum Setting {
 
 impl Setting {
     /// All of them, for hosts that check their table of names.
-    pub const ALL: [Setting; 7] = [
+    pub const ALL: [Setting; 10] = [
         Setting::MemberName,
         Setting::MemberAddress,
         Setting::GroupAddress,
         Setting::ListenAddress,
+        Setting::LogDirectory,
         Setting::LogRetainSize,
+        Setting::LogMinFree,
+        Setting::LogFull,
         Setting::Encryption,
         Setting::AcceptUnencrypted,
     ];
@@ -41,7 +50,10 @@ impl Setting {
             Setting::MemberAddress => "member address",
             Setting::GroupAddress => "group address",
             Setting::ListenAddress => "listen address",
+            Setting::LogDirectory => "log directory",
             Setting::LogRetainSize => "log retain size",
+            Setting::LogMinFree => "log min free",
+            Setting::LogFull => "log full",
             Setting::Encryption => "encryption",
             Setting::AcceptUnencrypted => "acceptance of unencrypted connections",
         }

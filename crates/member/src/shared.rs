@@ -16,12 +16,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use synod_consensus::{
-    GroupId, LeaderWeight, LogIndex, MemberId, RoleName, Seqno, SessionId, Term,
+    GroupId, LeaderWeight, LogIndex, MemberId, RoleName, Seqno, SessionId, Term, Writers,
 };
 use synod_log::LogReader;
 use synod_planted::planted;
+use synod_wire::{DataState, SurvivorReport};
 
 use crate::config::DatabasePosition;
+use crate::driver::CommitWait;
 use crate::host::MemberStatus;
 use crate::payload::view::View;
 use crate::snapshots::{Snapshot, Snapshots};
@@ -57,6 +59,10 @@ pub struct NodeStatus {
     pub first_seqno: Seqno,
     /// Size of the log in bytes.
     pub log_bytes: u64,
+    /// How often the log was synced since its start.
+    pub log_syncs: u64,
+    /// When the oldest file of the log was begun, in milliseconds since 1970; zero: not known.
+    pub log_begins_ms: u64,
     /// Configured members.
     pub members: Vec<MemberStatus>,
     /// Keys in the certification index.
@@ -69,10 +75,68 @@ pub struct NodeStatus {
     pub primary: bool,
     /// Protocol version of the group; zero before it is known.
     pub protocol: u16,
+    /// Whether that version stays until an operator raises it.
+    pub protocol_is_held: bool,
+    /// Number of the format in which this member's log is written; zero before it is known.
+    pub log_format: u32,
+    /// Whose writes the group takes, by the newest configuration in this member's log.
+    pub writers: Writers,
     /// Messages refused because their senders have no right to them, since the start.
     pub refused_messages: u64,
     /// How far databases lag, and at which pace actions are admitted.
     pub pace: PaceStatus,
+    /// What commits of this member's clients wait for.
+    pub commit_wait: CommitWaitStatus,
+    /// The last index that is durable on this member's disk.
+    pub durable_index: LogIndex,
+    /// As the leader: up to which index the logs of others are durable. Empty on others.
+    pub durable_elsewhere: Vec<(MemberId, LogIndex)>,
+    /// As the leader: the smoothed time from a heartbeat to its answer. Empty on others.
+    pub round_trips: Vec<(MemberId, Duration)>,
+    /// The databases as their members have reported them, by the leader's last status. Empty while
+    /// no leader is known.
+    pub databases: Vec<DatabaseStatus>,
+    /// All configured members, as survivors: what each has, if it has said so a moment ago.
+    pub survivors: Vec<SurvivorStatus>,
+}
+
+/// What is known of a member when a majority is lost.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SurvivorStatus {
+    /// The member.
+    pub member: MemberId,
+    /// What it has; none if it does not report now.
+    pub report: Option<SurvivorReport>,
+    /// For how long it has sent nothing; none: nothing has come since this process began.
+    pub silent_for: Option<Duration>,
+}
+
+/// A database, as its member has reported it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DatabaseStatus {
+    /// The member.
+    pub member: MemberId,
+    /// What the database does.
+    pub state: DataState,
+    /// The last action in it, with all before it.
+    pub applied: Seqno,
+    /// The last action that it has flushed, by estimate; none while that is unknown.
+    pub flushed: Option<Seqno>,
+    /// Delivered actions that are not applied yet.
+    pub queue: u32,
+    /// Number of the format in which its member's log is written; none while that is unknown.
+    pub log_format: Option<u32>,
+}
+
+/// What commits of this member's clients wait for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CommitWaitStatus {
+    /// What is waited for now. [`CommitWait::Durable`] also while the group cannot do more.
+    pub in_force: CommitWait,
+    /// Names of the members whose databases are not waited for because they were too slow.
+    pub excluded: Vec<String>,
+    /// How often a member was excluded, since this member came.
+    pub exclusions: u64,
 }
 
 /// How far databases lag, and at which pace the leader admits actions.
@@ -112,6 +176,8 @@ pub struct Shared {
     awaited: AtomicI64,
     /// Size of the log on disk.
     pub(crate) log_bytes: AtomicU64,
+    /// How often the log was synced.
+    pub(crate) log_syncs: AtomicU64,
     /// Whether the log is full, see [`Shared::is_log_full`].
     pub(crate) log_full: AtomicBool,
     /// Whether the database diverged, see [`Shared::is_database_diverged`].
@@ -174,6 +240,7 @@ impl Shared {
             left: AtomicI64::new(applied.0),
             awaited: AtomicI64::new(i64::MAX),
             log_bytes: AtomicU64::default(),
+            log_syncs: AtomicU64::default(),
             log_full: AtomicBool::default(),
             database_diverged: AtomicBool::default(),
             delivered: AtomicU64::default(),
@@ -219,10 +286,11 @@ impl Shared {
         self.applied().max(Seqno(self.left.load(Ordering::Acquire)))
     }
 
-    /// Makes [`Shared::set_applied`] return true once `seqno` is applied. It may be applied
+    /// Makes [`Shared::set_applied`] return true once `seqno` is applied, unless an earlier one is
+    /// awaited: then once that is, after which every call has to be repeated. It may be applied
     /// already: the driver has to check [`Shared::applied`] after this call.
     pub(crate) fn call_when_applied(&self, seqno: Seqno) {
-        self.awaited.store(seqno.0, Ordering::SeqCst);
+        self.awaited.fetch_min(seqno.0, Ordering::SeqCst);
     }
 
     /// For a member without a database: counts everything that is committed here as delivered and
@@ -255,6 +323,7 @@ impl Shared {
         let mut status = lock(&self.status).clone();
         status.commit_seqno = self.commit_seqno();
         status.log_bytes = self.log_bytes.load(Ordering::Acquire);
+        status.log_syncs = self.log_syncs.load(Ordering::Relaxed);
         status
     }
 

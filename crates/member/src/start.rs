@@ -125,6 +125,12 @@ impl Start {
         self.configured().map(|me| me.address.as_str())
     }
 
+    /// Name of this member, and whether it has a database, by its own log; none if it was in no
+    /// group.
+    pub fn configured_kind(&self) -> Option<(&str, bool)> {
+        self.configured().map(|me| (me.name.as_str(), me.has_data))
+    }
+
     /// The subject of the certificate that the group has bound this member to, by its own log; none
     /// if it was bound to none.
     pub fn configured_certificate(&self) -> Option<&str> {

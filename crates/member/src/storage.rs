@@ -20,11 +20,12 @@ use std::time::{Duration, SystemTime};
 use synod_consensus::{
     ConfigAt, EntryKind, GroupId, HardState, LogBase, LogIndex, Seqno, WriteTicket,
 };
-use synod_log::{Entry, LogError, LogReader, LogWriter};
+use synod_log::{Entry, LogError, LogFormat, LogReader, LogWriter};
 use synod_planted::planted;
 
 use crate::disk_space::DiskSpaceWatch;
 use crate::host::{Host, Level};
+use crate::log_growth::{LogGrowthWatch, LogSize};
 use crate::setting::Setting;
 use crate::shared::Shared;
 
@@ -72,6 +73,8 @@ pub enum Job {
     },
     /// Notes the group that the log belongs to from now on.
     SetGroup(GroupId),
+    /// Writes the log in this format from now on.
+    RaiseFormat(LogFormat),
     /// Purges what need not be kept.
     Purge(PurgeJob),
 }
@@ -111,6 +114,7 @@ pub struct Storage {
     /// The base after a purge for space, until it is taken.
     purged: Option<LogBase>,
     disk_space: DiskSpaceWatch,
+    growth: LogGrowthWatch,
 }
 
 impl Storage {
@@ -132,6 +136,7 @@ impl Storage {
             last_purge: None,
             purged: None,
             disk_space: DiskSpaceWatch::default(),
+            growth: LogGrowthWatch::default(),
         };
         storage.note_size();
         storage
@@ -179,6 +184,7 @@ impl Storage {
         self.sync_with_room()?;
         self.floor_due = true;
         self.note_size();
+        self.note_syncs();
         Ok(Some(ticket))
     }
 
@@ -245,6 +251,7 @@ impl Storage {
             return Ok(false);
         }
         self.writer.write_floor()?;
+        self.note_syncs();
         Ok(true)
     }
 
@@ -261,6 +268,11 @@ impl Storage {
         self.shared.log_bytes.store(bytes, Ordering::Release);
         let full = self.writer.is_full();
         self.shared.log_full.store(full, Ordering::Release);
+    }
+
+    fn note_syncs(&self) {
+        let syncs = self.writer.sync_count();
+        self.shared.log_syncs.store(syncs, Ordering::Relaxed);
     }
 
     fn write_record(&mut self, job: Job) -> Result<Option<WriteTicket>, LogError> {
@@ -295,6 +307,10 @@ impl Storage {
                 self.writer.set_group(group)?;
                 Ok(None)
             }
+            Job::RaiseFormat(format) => {
+                self.writer.raise_format(format)?;
+                Ok(None)
+            }
             Job::Purge(_) => Ok(None),
         }
     }
@@ -304,6 +320,7 @@ impl Storage {
         if let Some(text) = self.disk_space.warning(self.writer.space()) {
             self.host.log(Level::Warning, &text);
         }
+        self.watch_growth(wall);
         if self.writer.retention_point(purge.keep_from, wall).is_none() {
             return Ok(None);
         }
@@ -320,15 +337,40 @@ impl Storage {
         let purged = base.last.index;
         if point.forced && purged >= keep_from {
             let setting = self.host.setting_name(Setting::LogRetainSize);
+            let min_free = self.host.setting_name(Setting::LogMinFree);
             let text = format!(
-                "the log has reached its disk bound (twice {setting}): entries up to {purged} \
-                 were purged, although a member that lags may need those from {keep_from} on. \
-                 That member takes a full copy (SST) when it comes back. If this happens often, \
-                 raise {setting}"
+                "the log has reached its disk bound (twice {setting}, or what leaves {min_free} of \
+                 the disk free): entries up to {purged} were purged, although a member that lags \
+                 may need those from {keep_from} on. That member takes a full copy (SST) when it \
+                 comes back. If this happens often, raise {setting}"
             );
             self.host.log(Level::Warning, &text);
         }
         Ok(Some(base))
+    }
+
+    /// Warns when half of the room is used that the log has for members that need it.
+    fn watch_growth(&mut self, wall: SystemTime) {
+        let size = LogSize {
+            bytes: self.writer.size_bytes(),
+            target: self.writer.retain_bytes(),
+            bound: self.writer.disk_bound(),
+        };
+        let Some(growth) = self.growth.warning(wall, size) else {
+            return;
+        };
+        let when = growth.time_left.map_or(String::new(), |left| {
+            format!(", in {} minutes at the present rate", left.as_secs() / 60)
+        });
+        let log_full = self.host.setting_name(Setting::LogFull);
+        let text = format!(
+            "the log is kept for members that lag, are absent or are being copied to: {} bytes, \
+             {} percent of the room that it has for them. At {} bytes{when}, it is purged of what \
+             they need, and they take a full copy (SST); if too few databases have flushed it, \
+             {log_full} decides",
+            size.bytes, growth.percent, size.bound,
+        );
+        self.host.log(Level::Warning, &text);
     }
 
     /// Lowers `up_to` below an outcome decision that comes right after what the database has, if it
@@ -377,6 +419,7 @@ fn job_bytes(job: &Job) -> usize {
         | Job::Vote { .. }
         | Job::Reset { .. }
         | Job::SetGroup(_)
+        | Job::RaiseFormat(_)
         | Job::Purge(_) => 128,
     }
 }
@@ -437,6 +480,53 @@ mod tests {
         assert!((1..=130).contains(&purged), "{purged}");
         let purged = purge(250);
         assert!((131..=250).contains(&purged), "{purged}");
+    }
+
+    #[test]
+    fn log_that_members_need_grows_as_long_as_its_disk_has_room() {
+        let files = MemoryFiles::new(1);
+        files.set_size(4 << 20);
+        let options = LogOptions {
+            segment_bytes: 64 << 10,
+            retain_bytes: 64 << 10,
+            ..LogOptions::default()
+        };
+        let opened = Log::open(Arc::new(files.clone()), Path::new("log"), options).unwrap();
+        let shared = Arc::new(Shared::new(LogIndex(0), Seqno(0), || ()));
+        let host = Arc::new(Sink::default());
+        let mut storage = Storage::new(opened.writer, opened.reader, host, shared.clone());
+        let mut first_purge = None;
+        for index in 1..=90 {
+            let now = SystemTime::UNIX_EPOCH + Duration::from_secs(index);
+            storage.write(large_append(index), now).unwrap();
+            storage.sync().unwrap();
+            // A member needs everything.
+            let job = PurgeJob {
+                keep_from: LogIndex(0),
+                keep_after: None,
+                purge_limit: LogIndex(index),
+                compares_after: None,
+                configs: vec![ConfigAt::default()],
+            };
+            let base = storage.write(Job::Purge(job), now).unwrap();
+            first_purge = first_purge.or(base.map(|_| shared.status().log_bytes));
+        }
+        // Without its disk the log would have ended at 128 KiB.
+        let largest = first_purge.expect("a quarter of the disk stays free");
+        assert!((2_800_000..=3 << 20).contains(&largest), "{largest}");
+        assert!(!shared.is_log_full());
+        // Others have taken the space since.
+        files.set_size(3 << 20);
+        let job = PurgeJob {
+            keep_from: LogIndex(0),
+            keep_after: None,
+            purge_limit: LogIndex(90),
+            compares_after: None,
+            configs: vec![ConfigAt::default()],
+        };
+        storage.write(Job::Purge(job), SystemTime::now()).unwrap();
+        let smaller = shared.status().log_bytes;
+        assert!(smaller < largest - (600 << 10), "{smaller}");
     }
 
     /// A job that appends one action of 50,000 bytes.

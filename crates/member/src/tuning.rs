@@ -33,8 +33,17 @@ pub struct Tuning {
     /// A write of the log that takes longer means that the disk has stalled: this member then
     /// rather does not lead.
     pub disk_patience: Duration,
+    /// How often a leader that follows the writers looks at who has written since the look before.
+    pub writers_sample: Duration,
+    /// For how long another region must have made nearly all actions before leadership follows.
+    pub writers_trial: Duration,
+    /// For how long a member leads at least, before it moves leadership to the writers.
+    pub leader_pause: Duration,
     /// A partial action that was not continued for this long is discarded.
     pub partial_action_timeout: Duration,
+    /// A learner of which the leader has heard nothing for this long is taken out of the
+    /// configuration.
+    pub learner_patience: Duration,
     /// The keys of an action with more of them are compared chunk by chunk, and never put into the
     /// certification index.
     pub run_above: usize,
@@ -69,7 +78,11 @@ impl Default for Tuning {
             local_flush_margin: Duration::from_secs(60),
             reported_flush_margin: Duration::from_secs(10),
             disk_patience: Duration::from_secs(1),
+            writers_sample: Duration::from_secs(1),
+            writers_trial: Duration::from_secs(10),
+            leader_pause: Duration::from_secs(30),
             partial_action_timeout: Duration::from_secs(60),
+            learner_patience: Duration::from_secs(7 * 24 * 3600),
             run_above: CertLimits::default().run_above,
         }
     }

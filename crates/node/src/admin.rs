@@ -1,208 +1,97 @@
 //! The operator's road: orders that change the group, and settings that change while a node runs.
 //!
-//! Commands and the host's own interface for operators call these methods. An order (a change of
-//! the configuration, a leader transfer, a forced primary) is answered by the driver, with a
-//! typed reason if it is refused. A setting is handed to the driver and has no answer.
+//! Commands and the host's own interface for operators call these methods. An order
+//! ([`Node::administrate`], a forced primary) is answered, with a typed reason if it is refused. A
+//! setting is handed to the driver and has no answer.
 
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{RecvTimeoutError, bounded};
-use synod_consensus::{
-    ConfigChange, ConfigError, ForceError, LeaderPreference, LeaderTransferError, LogIndex,
-    MemberId,
-};
+use synod_consensus::{ForceError, LeaderPreference, Writers};
 use synod_member::{
-    ConfigRequest, Event, ForceDone, InconsistencyPolicy, LeaderContact, LeaderTransferRequest,
-    OperatorRefusal, OperatorReply, QuorumLossPolicy,
+    CommandRequest, CommitWait, Event, ForceDone, FullLogPolicy, InconsistencyPolicy,
+    LeaderPlacement, QuorumLossPolicy, VoterPolicy, WritersRefusal, WritersRequest,
 };
 use synod_tls::TlsError;
+use synod_wire::{Command, CommandRefusal, Done, RefusalReason};
 
 use crate::node::Node;
 
-/// Why the configuration was not changed, as far as this member knows.
+/// The driver may answer so much later than asked for.
+const DRIVER_PATIENCE: Duration = Duration::from_secs(1);
+
+/// Why the group does not take other members' writes than before, as far as this member knows.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ChangeConfigError {
-    /// Only the leader changes the configuration. Nothing was changed.
-    #[error("the configuration was not changed: {}", ask_leader(.leader.as_ref()))]
-    NotLeader {
-        /// Where to ask instead; none while this member knows no leader.
-        leader: Option<LeaderContact>,
-    },
-    /// The leader refuses the change. Nothing was changed.
-    #[error("the configuration was not changed: {}. {}", .0, config_advice(.0))]
-    Refused(ConfigError),
-    /// The node has stopped, or stopped before it answered.
+pub enum SetWritersError {
+    /// The group cannot do that, or the leader refuses. Nothing was changed.
+    #[error("whose writes are taken was not changed: {0}")]
+    Refused(String),
+    /// The group has not agreed in time. The change may still be made.
     #[error(
-        "the configuration was not changed here: this member has stopped. Start it, or ask the \
-         leader"
+        "the group has not agreed within {} s whose writes are taken, because it has no majority or \
+         is being changed otherwise; it may still do so. Look at the status before you repeat it",
+        .limit.as_secs()
     )]
-    Stopped,
-    /// The node did not answer in time. The change may still be made.
-    #[error(
-        "this member did not answer within {} ms, so the change may still be made. Look at the \
-         members in the status before you repeat it",
-        .limit.as_millis()
-    )]
-    NoAnswer {
+    NotInTime {
         /// How long the caller waited.
         limit: Duration,
     },
-}
-
-/// Why leadership was not handed over, as far as this member knows.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum TransferLeadershipError {
-    /// Only the leader hands leadership over.
-    #[error("leadership was not handed over: {}", ask_leader(.leader.as_ref()))]
-    NotLeader {
-        /// Where to ask instead; none while this member knows no leader.
-        leader: Option<LeaderContact>,
-    },
-    /// The leader refuses, and keeps its leadership.
-    #[error("leadership was not handed over: {}. {}", .0, transfer_advice(.0))]
-    Refused(LeaderTransferError),
-    /// The node has stopped, or stopped before it answered.
-    #[error("leadership was not handed over here: this member has stopped. Ask the leader")]
+    /// The node has stopped, or stopped before it knew the result.
+    #[error("this member has stopped: ask another one whose writes are taken")]
     Stopped,
-    /// The node did not answer in time. The transfer may still begin.
-    #[error(
-        "this member did not answer within {} ms, so leadership may still be handed over. Look at \
-         the leader in the status before you repeat it",
-        .limit.as_millis()
-    )]
-    NoAnswer {
-        /// How long the caller waited.
-        limit: Duration,
-    },
-}
-
-fn ask_leader(leader: Option<&LeaderContact>) -> String {
-    match leader {
-        Some(leader) => format!("this member does not lead. Ask the leader, {leader}"),
-        None => "this member does not lead, and knows no leader. Ask again once the group has one"
-            .to_owned(),
-    }
-}
-
-/// What an operator can do about a refused change.
-fn config_advice(error: &ConfigError) -> &'static str {
-    match error {
-        ConfigError::NotLeader { .. } => "Ask the leader",
-        ConfigError::LeaderTransfer => "Ask the new leader in a few seconds",
-        ConfigError::InProgress { .. } => {
-            "Repeat it when that change is committed; if it stays uncommitted, a majority of the \
-             voters does not answer"
-        }
-        ConfigError::NotReady => {
-            "Repeat it in a few seconds; if that does not help, a majority of the voters does not \
-             answer"
-        }
-        ConfigError::UnknownMember { .. } => "The status lists the members",
-        ConfigError::AlreadySo { .. } => "There is nothing to do",
-        ConfigError::NotCaughtUp { .. } => "Check that it runs and can be reached",
-        ConfigError::Protocol { .. } => "Upgrade that member first",
-        ConfigError::ProtocolNotNewer { .. } => "There is nothing to do",
-        ConfigError::NoVoterLeft => "Promote another member first",
-        ConfigError::SeatTaken { .. } => {
-            "Choose another name or address, or remove that member first"
-        }
-        ConfigError::Invalid { .. } => "Correct the member's identity, name, or address",
-    }
-}
-
-/// What an operator can do about a refused leader transfer.
-fn transfer_advice(error: &LeaderTransferError) -> &'static str {
-    match error {
-        LeaderTransferError::NotLeader { .. } => "Ask the leader",
-        LeaderTransferError::InProgress { .. } => "Wait a few seconds and look at the leader again",
-        LeaderTransferError::NotVoter { .. } => "Promote that member first, or choose a voter",
-        LeaderTransferError::AlreadyLeader { .. } => "There is nothing to do",
-        LeaderTransferError::NoCandidate => "Check that other voters run and can be reached",
-    }
-}
-
-/// Why there is no acceptance.
-enum Unaccepted<E> {
-    Refusal(OperatorRefusal<E>),
-    Stopped,
-    NoAnswer,
 }
 
 impl Node {
-    /// Changes the configuration. Returns the log index of the change as soon as the leader, which
-    /// must be this member, has appended it. The change is in force then, and final once the commit
-    /// index has reached it. Waits up to `limit` for the driver.
+    /// Gives an operator's order to the group, by way of this member: any member will do. Returns
+    /// when the order is carried out: a change of the configuration when it is committed, a
+    /// transfer when another member leads. Waits up to `limit`.
     ///
     /// # Errors
-    /// This member does not lead, the leader refuses the change, the node has stopped, or the
-    /// answer did not come in time. Only in the last case the change may still be made.
-    pub fn change_config(
-        &self,
-        change: ConfigChange,
-        limit: Duration,
-    ) -> Result<LogIndex, ChangeConfigError> {
-        let accepted = self.operate(limit, |reply| {
-            Event::ChangeConfig(ConfigRequest { change, reply })
-        });
-        accepted.map_err(|unaccepted| match unaccepted {
-            Unaccepted::Refusal(OperatorRefusal::NotLeader { leader }) => {
-                ChangeConfigError::NotLeader { leader }
-            }
-            Unaccepted::Refusal(OperatorRefusal::Refused(error)) => {
-                ChangeConfigError::Refused(error)
-            }
-            Unaccepted::Stopped => ChangeConfigError::Stopped,
-            Unaccepted::NoAnswer => ChangeConfigError::NoAnswer { limit },
-        })
-    }
-
-    /// Hands leadership to the voter `to`, or to the voter with the most complete log. Returns the
-    /// target as soon as the leader, which must be this member, has begun; a transfer that has not
-    /// ended after the shortest election timeout is abandoned, and this member keeps its
-    /// leadership. Waits up to `limit` for the driver.
-    ///
-    /// # Errors
-    /// This member does not lead, the leader refuses the transfer, the node has stopped, or the
-    /// answer did not come in time. Only in the last case leadership may still be handed over.
-    pub fn transfer_leadership(
-        &self,
-        to: Option<MemberId>,
-        limit: Duration,
-    ) -> Result<MemberId, TransferLeadershipError> {
-        let accepted = self.operate(limit, |reply| {
-            Event::TransferLeadership(LeaderTransferRequest { to, reply })
-        });
-        accepted.map_err(|unaccepted| match unaccepted {
-            Unaccepted::Refusal(OperatorRefusal::NotLeader { leader }) => {
-                TransferLeadershipError::NotLeader { leader }
-            }
-            Unaccepted::Refusal(OperatorRefusal::Refused(error)) => {
-                TransferLeadershipError::Refused(error)
-            }
-            Unaccepted::Stopped => TransferLeadershipError::Stopped,
-            Unaccepted::NoAnswer => TransferLeadershipError::NoAnswer { limit },
-        })
-    }
-
-    /// Hands an order to the driver and waits for the reply.
-    fn operate<T: Send + 'static, E: Send + 'static>(
-        &self,
-        limit: Duration,
-        order: impl FnOnce(OperatorReply<T, E>) -> Event,
-    ) -> Result<T, Unaccepted<E>> {
+    /// The refusal, with its reason and a sentence for the operator. Only with
+    /// [`RefusalReason::Unsure`] the order may have been carried out, or may still be.
+    pub fn administrate(&self, command: Command, limit: Duration) -> Result<Done, CommandRefusal> {
         let (reply, answer) = bounded(1);
-        self.send_event(order(Box::new(move |accepted| {
-            // The caller may have waited long enough.
-            let _ = reply.send(accepted);
-        })));
-        let answered = match Instant::now().checked_add(limit) {
+        self.send_event(Event::Command(CommandRequest {
+            command,
+            limit,
+            reply: Box::new(move |answered| {
+                // The caller may have waited long enough.
+                let _ = reply.send(answered);
+            }),
+        }));
+        // The driver answers in time; this is for one that stands still.
+        let answered = match Instant::now().checked_add(limit.saturating_add(DRIVER_PATIENCE)) {
             Some(deadline) => answer.recv_deadline(deadline),
             None => answer.recv().map_err(|_| RecvTimeoutError::Disconnected),
         };
-        match answered {
-            Ok(accepted) => accepted.map_err(Unaccepted::Refusal),
-            Err(RecvTimeoutError::Disconnected) => Err(Unaccepted::Stopped),
-            Err(RecvTimeoutError::Timeout) => Err(Unaccepted::NoAnswer),
+        answered.unwrap_or_else(|error| Err(unanswered(error)))
+    }
+
+    /// Sets whose writes the group takes: on all members alike, also on those that join later, and
+    /// after restarts. Any member may be asked. Returns when the group has committed it, and waits
+    /// up to `limit` for that.
+    ///
+    /// # Errors
+    /// Some member does not speak the protocol version that has the setting; the group did not
+    /// agree in time; the node has stopped.
+    pub fn set_writers(&self, writers: Writers, limit: Duration) -> Result<(), SetWritersError> {
+        let (done, answer) = bounded(1);
+        self.send_event(Event::OrderWriters(WritersRequest {
+            writers,
+            limit,
+            reply: Box::new(move |result| {
+                // The caller may have waited long enough.
+                let _ = done.send(result);
+            }),
+        }));
+        // The driver looks at the time limit now and then: it is the one to say that it is over.
+        match answer.recv_timeout(limit.saturating_mul(2)) {
+            Ok(result) => result.map_err(|refusal| match refusal {
+                WritersRefusal::Refused(why) => SetWritersError::Refused(why),
+                WritersRefusal::NotInTime => SetWritersError::NotInTime { limit },
+            }),
+            Err(RecvTimeoutError::Timeout) => Err(SetWritersError::NotInTime { limit }),
+            Err(RecvTimeoutError::Disconnected) => Err(SetWritersError::Stopped),
         }
     }
 
@@ -226,10 +115,29 @@ impl Node {
         self.send_event(Event::QuorumLossPolicy(policy));
     }
 
+    /// Sets how many voters the group keeps while this member leads, from now on.
+    pub fn set_voter_policy(&self, policy: VoterPolicy) {
+        self.send_event(Event::VoterPolicy(policy));
+    }
+
+    /// Sets what this member does as a leader whose log is full of what too few databases have,
+    /// from now on.
+    pub fn set_full_log_policy(&self, policy: FullLogPolicy) {
+        self.send_event(Event::FullLogPolicy(policy));
+    }
+
     /// Sets the bound on the best majority's lag, see
     /// [`NodeConfig::apply_lag_max`](crate::NodeConfig::apply_lag_max).
     pub fn set_apply_lag_max(&self, limit: Duration) {
         self.send_event(Event::ApplyLagMax(limit));
+    }
+
+    /// Sets what the host's clients wait for before they are told that an action is committed. In
+    /// force, for actions submitted after this call, as soon as the group's protocol version
+    /// allows; [`Host::applied_everywhere`](crate::Host::applied_everywhere) then says how far the
+    /// other databases are.
+    pub fn set_commit_wait(&self, wanted: CommitWait) {
+        self.send_event(Event::CommitWait(wanted));
     }
 
     /// Sets how long a member may be silent, see
@@ -241,6 +149,11 @@ impl Node {
     /// Sets how much this member should lead, and whether it hands leadership over, from now on.
     pub fn set_leader_preference(&self, preference: LeaderPreference) {
         self.send_event(Event::LeaderPreference(preference));
+    }
+
+    /// Sets what this member does, while it leads, when writes come from elsewhere.
+    pub fn set_leader_placement(&self, placement: LeaderPlacement) {
+        self.send_event(Event::LeaderPlacement(placement));
     }
 
     /// Sets how outcomes are counted while this member leads.
@@ -261,5 +174,24 @@ impl Node {
     /// and for operators who want to see what a partition does.
     pub fn set_isolated(&self, isolated: bool) {
         self.transport.set_isolated(isolated);
+    }
+}
+
+/// Why there is no answer to an order.
+fn unanswered(error: RecvTimeoutError) -> CommandRefusal {
+    let (reason, text) = match error {
+        RecvTimeoutError::Disconnected => (
+            RefusalReason::Stopped,
+            "this member has stopped, or left its group: give the command to another one",
+        ),
+        RecvTimeoutError::Timeout => (
+            RefusalReason::Unsure,
+            "this member did not answer in time: the command may have been carried out, or may \
+             still be. Look at the members before you repeat it",
+        ),
+    };
+    CommandRefusal {
+        reason,
+        text: text.to_owned(),
     }
 }

@@ -9,8 +9,11 @@ use std::time::Duration;
 
 use synod_consensus::{BootstrapError, GroupId, Limits, Timing, VersionRange};
 use synod_log::{Files, LogOptions, Opened};
-use synod_member::{DatabasePosition, Host, MemberConfig, OpenError, StartError, open_log};
+use synod_member::{
+    DatabasePosition, Host, MemberConfig, OpenError, StartError, VoterPolicy, open_log,
+};
 use synod_tls::{Credentials, TlsError};
+use synod_wire::Region;
 
 use crate::transport::CompressionChoice;
 
@@ -68,8 +71,12 @@ pub struct NodeConfig {
     pub database: DatabasePosition,
     /// How often the database flushes what it has applied. Ignored for a member without one.
     pub flush_period: Duration,
+    /// The region that this member is in; none: not named.
+    pub region: Option<Region>,
     /// Whether this member becomes a voter, once it has caught up.
     pub wants_vote: bool,
+    /// How many voters the group keeps while this member leads.
+    pub voter_policy: VoterPolicy,
     /// Versions of the group's protocol that this member takes part in: [`crate::OUR_VERSIONS`],
     /// unless a test acts as another version.
     pub versions: VersionRange,
@@ -94,7 +101,9 @@ impl NodeConfig {
             address: self.address.clone(),
             incoming: self.incoming.clone(),
             has_data: self.has_data,
+            region: self.region.clone(),
             wants_vote: self.wants_vote,
+            voter_policy: self.voter_policy,
             timing: self.timing.clone(),
             limits: self.limits.clone(),
             suspect: self.suspect,
@@ -191,6 +200,43 @@ pub enum NodeError {
         address: String,
         /// What the operator can do.
         text: String,
+    },
+    /// The log is that of a member with a database, and this one has none; or the reverse.
+    #[error(
+        "the log in {} is that of '{name}', which {}: this member {}, so it must not continue \
+         that log. Give it a directory of its own with {dir_setting}",
+        log_dir.display(),
+        if *has_data { "has a database" } else { "is a logger without a database" },
+        if *has_data { "is a logger without one" } else { "has one" },
+    )]
+    OtherKind {
+        /// Directory of the log.
+        log_dir: PathBuf,
+        /// The member that the log is of.
+        name: String,
+        /// Whether that member has a database.
+        has_data: bool,
+        /// The setting with the directory, as the host spells it.
+        dir_setting: &'static str,
+    },
+    /// The log is that of another member without a database.
+    #[error(
+        "the log in {} is that of '{name}', and this member is '{own_name}': two members must not \
+         continue one log. Give this one a directory of its own with {dir_setting}; if it is \
+         '{name}', set {name_setting} to that",
+        log_dir.display(),
+    )]
+    OtherMember {
+        /// Directory of the log.
+        log_dir: PathBuf,
+        /// The member that the log is of.
+        name: String,
+        /// The name in the settings.
+        own_name: String,
+        /// The setting with the name, as the host spells it.
+        name_setting: &'static str,
+        /// The setting with the directory, as the host spells it.
+        dir_setting: &'static str,
     },
     /// The certificate is not that of the member that the log makes this process.
     #[error(

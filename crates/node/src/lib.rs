@@ -21,7 +21,7 @@
 //! | `synod-deliver` | hands to the host, in order, what a driving thread leaves | the host |
 //! | `synod-catchup` | reads old entries for lagging members | requests of the driver |
 //! | `synod-accept` | starts a `synod-in` for each connection | the listening socket |
-//! | `synod-in` | receives from one connection; drives | its socket, and room in bytes |
+//! | `synod-in` | receives, and drives; or serves a client | its socket, and room in bytes |
 //! | `synod-out-*` | connects one lane to one member; sends what waits | its queue, its socket |
 //! | `synod-seek` | looks for the group until it is found | a pause between rounds |
 //!
@@ -34,7 +34,8 @@
 //!   Messages of a turn are written at its end as far as their sockets take them at once.
 //! - A driver that panics is not used again, and the panic ends the core thread, whichever thread
 //!   drove. A vital thread that panics ends the node as a failed disk does.
-//! - Received messages, own actions and each lane's queue are bounded in bytes.
+//! - Received messages (each lane's apart), own actions and each lane's queue are bounded in bytes.
+//! - What came by a control lane goes before what came by a bulk lane (`threads/event_queue.rs`).
 //! - A host's call returns at once, or takes a limit of time, or waits for the group by its nature
 //!   (a proposal's result, a leave); [`Node::stop`] ends those waits.
 //! - No option of a host is named in texts: the host spells its settings ([`Host::setting_name`]).
@@ -44,32 +45,37 @@ mod admin;
 mod clock;
 mod config;
 mod entropy;
+mod log_queue;
 mod node;
 mod start;
 mod threads;
 mod transport;
 mod wait;
 
-pub use admin::{ChangeConfigError, TransferLeadershipError};
+pub use admin::SetWritersError;
 pub use config::{NodeConfig, NodeError, TlsConfig};
+pub use log_queue::LogQueue;
 pub use node::Node;
-pub use transport::{CompressionChoice, CompressionStatus};
+pub use transport::{CommandConnection, CommandHandler, CompressionChoice, CompressionStatus};
 pub use wait::{Pending, WaitResult};
 
 pub use synod_certify::{Class, KeySet, KeyType};
 pub use synod_consensus::{
-    ConfigChange, ConfigError, ForceError, GroupId, LeaderPreference, LeaderTransferError,
-    LeaderWeight, Limits, LogIndex, MemberId, Origin, RoleName, Seqno, SessionId, Term, Timing,
-    VersionRange,
+    ForceError, GroupId, LeaderPreference, LeaderWeight, Limits, LogIndex, MemberId, Origin,
+    RoleName, Seqno, SessionId, Term, Timing, VersionRange, Writers,
 };
 pub use synod_log::{LogOptions, PAYLOAD_BYTES_MAX, SEGMENT_BYTES_MAX};
 pub use synod_member::{
-    Action, ApplyOutcome, DatabasePosition, DecisionSearch, Delivery, DonorRequest, Host,
-    InconsistencyPolicy, LeaderContact, Level, MemberStatus, NodeStatus, OpenError,
-    OutcomeDecision, PaceStatus, PayloadError, ProposalResult, QuorumLossPolicy, Remedy, Setting,
-    StartMode, StateTransferEvent, View, ViewMember, WaitPolicy,
+    Action, ApplyOutcome, CommitWait, CommitWaitStatus, DatabasePosition, DatabaseStatus,
+    DecisionSearch, Delivery, DonorRequest, Election, FullLogPolicy, Host, InconsistencyPolicy,
+    LeaderPlacement, Level, MemberStatus, NodeStatus, OpenError, OutcomeDecision, PaceStatus,
+    PayloadError, ProposalResult, QuorumLossPolicy, Remedy, Setting, StartMode, StateTransferEvent,
+    SurvivorStatus, Topic, View, ViewMember, VoterPolicy, WaitPolicy, WritePermission,
 };
 pub use synod_tls::{
     Credentials, GroupSecret, SecretFile, TlsError, TlsFiles, TlsSettingNames, names_tls13_suite,
 };
-pub use synod_wire::{DataState, OUR_VERSIONS};
+pub use synod_wire::{
+    Command, CommandRefusal, DataState, Done, OUR_VERSIONS, RefusalReason, Region, RegionError,
+    SurvivorReport,
+};

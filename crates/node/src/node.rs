@@ -13,9 +13,9 @@ use crossbeam_channel::bounded;
 use synod_consensus::{EntryKind, MemberId, Seqno, SessionId};
 use synod_log::LogReader;
 use synod_member::{
-    Action, ApplyOutcome, DatabasePosition, DecisionSearch, Deliverer, Event, Host, LeaveDone,
-    Level, Me, NodeStatus, OutcomeDecision, Piece, ReadDone, Remedy, Shared, Snapshot, Submission,
-    WaitPolicy, Waiter, lock, sessions_between, split_into_chunks,
+    Action, ApplyOutcome, ChunkSplitter, DatabasePosition, DecisionSearch, Deliverer, Event, Host,
+    LeaveDone, Level, Me, NodeStatus, OutcomeDecision, Piece, ReadDone, Remedy, Shared, Snapshot,
+    Submission, WaitPolicy, Waiter, lock, sessions_between, split_into_chunks,
 };
 use synod_wire::{DataState, StateOffer, StateRequest, StateResult};
 
@@ -23,7 +23,7 @@ use crate::config::{NodeConfig, NodeError};
 use crate::threads::core::Events;
 use crate::threads::delivery::Delivery;
 use crate::threads::spawn_vital;
-use crate::transport::{CompressionStatus, Transport};
+use crate::transport::{CommandHandler, CompressionStatus, Transport};
 use crate::wait::{BudgetShare, ByteBudget, Pending};
 
 /// A client's thread drives while no more actions of this member than this are without a result.
@@ -89,6 +89,11 @@ impl Node {
         (self.me.member, self.me.session)
     }
 
+    /// The group's name, as the host configured it.
+    pub fn cluster_name(&self) -> &str {
+        &self.config.cluster_name
+    }
+
     /// Proposes an action to the group. Waits while too many bytes of this member's actions have no
     /// result yet ([`NodeConfig::pending_bytes`]).
     ///
@@ -115,9 +120,9 @@ impl Node {
     }
 
     /// Proposes an action piece by piece, as [`Node::submit`] does. Ends early once the action has
-    /// a result, or is withdrawn. `last_seen` is asked for the action's snapshot position as late
-    /// as possible: when its last piece is made. It must be at or above what [`Node::set_applied`]
-    /// was told before.
+    /// a result, or is withdrawn; what the group has of a withdrawn action is discarded at once.
+    /// `last_seen` is asked for the action's snapshot position as late as possible: when its last
+    /// piece is made. It must be at or above what [`Node::set_applied`] was told before.
     pub fn hand_over(
         &self,
         action: &Action,
@@ -126,7 +131,34 @@ impl Node {
     ) {
         let epoch = self.shared.epoch().load(Ordering::Acquire);
         let number = self.next_action.fetch_add(1, Ordering::Relaxed);
-        let mut pieces = split_into_chunks(action, epoch, self.config.chunk_bytes, number);
+        let pieces = split_into_chunks(action, epoch, self.config.chunk_bytes, number);
+        let withdrawal = pieces.withdrawal();
+        self.hand_over_pieces(pieces, pending, last_seen);
+        if let Some(chunk) = withdrawal.filter(|_| pending.is_withdrawn()) {
+            self.submit_withdrawal(chunk);
+        }
+    }
+
+    /// Takes no room and waits for nothing: the client of a withdrawn action may hold locks that
+    /// others wait for. The result is of no interest.
+    fn submit_withdrawal(&self, chunk: Piece) {
+        let (kind, payload) = chunk.into_proposal();
+        let submission = Submission {
+            kind,
+            payload,
+            waiter: Waiter::new(self.pending(WaitPolicy::default())),
+            snapshot: None,
+            held: None,
+        };
+        self.submit_event(Event::Submit(submission));
+    }
+
+    fn hand_over_pieces(
+        &self,
+        mut pieces: ChunkSplitter,
+        pending: &Arc<Pending>,
+        last_seen: impl FnOnce() -> Seqno,
+    ) {
         while !pieces.is_at_last() {
             let Some(chunk) = pieces.next().filter(|_| pending.result().is_none()) else {
                 return;
@@ -370,12 +402,21 @@ impl Node {
     pub fn status(&self) -> NodeStatus {
         let mut status = self.shared.status();
         status.first_seqno = self.shared.first_seqno(&self.reader);
+        status.durable_index = self.reader.durable_index();
+        status.log_begins_ms = self.reader.begins_unix_ms();
         status
     }
 
     /// What compression does for the connections to other members.
     pub fn compression(&self) -> CompressionStatus {
         self.transport.compression_status()
+    }
+
+    /// Serves clients that give commands from other machines, from now on, by this handler; until
+    /// then they are told to try again. They have proven to hold the group's credentials, so there
+    /// are none while connections are in clear.
+    pub fn serve_commands(&self, handler: Arc<CommandHandler>) {
+        self.transport.serve_commands(handler);
     }
 
     /// Leaves the group in an orderly shutdown: hands leadership over, and leaves the voters and

@@ -29,10 +29,7 @@ use crate::threads::core::{CoreThread, DiskQueues, Events};
 use crate::threads::delivery::Delivery;
 use crate::threads::log::LogThread;
 use crate::transport::{DriverNetwork, Security, Transport, TransportStart};
-use crate::wait::ByteBudget;
-
-/// Bound on the bytes of received messages that are not handled yet, all members together.
-const INBOUND_BYTES_MAX: usize = 64 << 20;
+use crate::wait::{ByteBudget, InboundBudgets};
 
 impl Node {
     /// Opens the log, listens, and takes part. Returns at once; [`Host::joined`] is called when the
@@ -41,7 +38,8 @@ impl Node {
     /// # Errors
     /// If the log cannot be opened or belongs to another history than the database, the address
     /// cannot be listened on, the certificates cannot be used, another process has this member's
-    /// identity, or a member without a database is to begin a group.
+    /// identity, the log is that of a member of another kind, or a member without a database is to
+    /// begin a group.
     pub fn start(
         config: NodeConfig,
         mode: StartMode,
@@ -66,6 +64,7 @@ impl Node {
         // Before the log is opened: a member that should encrypt never takes part without.
         let endpoint = Endpoint::open(&config, &*host)?;
         let member = Identity::establish(files, &mut config, mode, &host)?;
+        refuse_other_member(&member.start, &config, &*host)?;
         refuse_other_subject(&member.start, &endpoint.security, &*host)?;
         let queues = Queues::new(&config);
         let transport = endpoint.start_transport(&config, &member.start, &queues, &host)?;
@@ -141,7 +140,7 @@ impl Node {
             delivery: self.delivery.clone(),
             pending_budget: queues.pending_budget,
             chunk_budget: queues.chunk_budget,
-            inbound_budget: queues.inbound_budget,
+            inbound_budgets: queues.inbound_budgets,
         };
         let catch_up = CatchUpThread {
             requests: queues.catch_up.1,
@@ -198,7 +197,7 @@ impl Endpoint {
             security: self.security,
             seeds: config.seeds.clone(),
             events: queues.events.clone(),
-            inbound_budget: queues.inbound_budget.clone(),
+            inbound_budgets: queues.inbound_budgets.clone(),
             host: host.clone(),
             compression: config.compression,
         })?;
@@ -264,7 +263,7 @@ struct Queues {
     catch_up: Queue<CatchUp>,
     pending_budget: Arc<ByteBudget>,
     chunk_budget: Arc<ByteBudget>,
-    inbound_budget: Arc<ByteBudget>,
+    inbound_budgets: InboundBudgets,
 }
 
 impl Queues {
@@ -277,7 +276,7 @@ impl Queues {
             catch_up: unbounded(),
             pending_budget: Arc::new(ByteBudget::new(config.pending_bytes)),
             chunk_budget: Arc::new(ByteBudget::new(chunk_bytes)),
-            inbound_budget: Arc::new(ByteBudget::new(INBOUND_BYTES_MAX)),
+            inbound_budgets: InboundBudgets::default(),
         }
     }
 }
@@ -309,6 +308,37 @@ fn refuse_duplicate(
         address: address.to_owned(),
         text: transport.duplicate_identity_text(),
     })
+}
+
+/// Refuses the log of another member. A member with a database would take one without for its own
+/// past self, and the reverse. A member without a database has nothing but its name that says whose
+/// log it is, so that is not changed by a start.
+fn refuse_other_member(
+    start: &Start,
+    config: &NodeConfig,
+    host: &dyn Host,
+) -> Result<(), NodeError> {
+    let Some((name, has_data)) = start.configured_kind() else {
+        return Ok(());
+    };
+    if has_data != config.has_data {
+        return Err(NodeError::OtherKind {
+            log_dir: config.log_dir.clone(),
+            name: name.to_owned(),
+            has_data,
+            dir_setting: host.setting_name(Setting::LogDirectory),
+        });
+    }
+    if !has_data && name != config.name {
+        return Err(NodeError::OtherMember {
+            log_dir: config.log_dir.clone(),
+            name: name.to_owned(),
+            own_name: config.name.clone(),
+            name_setting: host.setting_name(Setting::MemberName),
+            dir_setting: host.setting_name(Setting::LogDirectory),
+        });
+    }
+    Ok(())
 }
 
 /// Refuses a certificate by which the other members would not know this one: they would refuse

@@ -59,6 +59,18 @@ pub enum Bug {
     CommitOlderTerms,
     /// member: a leader whose disk has stalled keeps leading.
     KeepStalledLeader,
+    /// consensus: a leader without a database keeps leading, although others could.
+    KeepLoggerLeading,
+    /// member: a newcomer votes although a voter that it may be meant to replace is absent.
+    GrowByReplacement,
+    /// member: a voter that leaves in order loses its vote, whatever their number is.
+    LeaverLosesVote,
+    /// member: a leader that follows the writers does not stay for the pause.
+    FollowAtOnce,
+    /// member: the leader admits actions at the pace of the slowest database.
+    SlowestSetsThePace,
+    /// member: the leader admits everything, however much the databases lag.
+    LagWithoutBound,
     /// consensus: half of the voters count as a majority.
     HalfIsMajority,
     /// consensus: the configuration is changed while the last change is not committed.
@@ -95,6 +107,8 @@ pub enum Bug {
     ServeDamage,
     /// consensus: the group's protocol version rises to the newest that any one member speaks.
     RiseTooHigh,
+    /// consensus: the group's version rises by itself although an operator holds it.
+    RiseThoughHeld,
     /// member: a member keeps running in a group whose protocol version it does not speak.
     IgnoreVersion,
     /// certify: the snapshot position of a write set counts as one action later than it is.
@@ -123,6 +137,12 @@ pub enum Bug {
     UndoApplied,
     /// member: a member gives up the log that shows that its database is of another history.
     ForgetOtherHistory,
+    /// member: a commit waits for one of the other databases, not for all.
+    WaitForOne,
+    /// member: the leader orders writes of all members, although only it is to write.
+    WriteElsewhere,
+    /// member: a new leader orders writes that have not seen what preceded its term.
+    WriteBeforeApplied,
     /// member: a process outside the group may ask for votes, and may lead.
     StrangerMayVote,
     /// member: a process outside the group may propose actions.
@@ -133,7 +153,7 @@ pub enum Bug {
 
 impl Bug {
     /// All bugs.
-    pub const ALL: [Bug; 45] = [
+    pub const ALL: [Bug; 55] = [
         Bug::AckBeforeSync,
         Bug::CountOwnDiskEarly,
         Bug::SkipVote,
@@ -144,6 +164,12 @@ impl Bug {
         Bug::BreakPromise,
         Bug::CommitOlderTerms,
         Bug::KeepStalledLeader,
+        Bug::KeepLoggerLeading,
+        Bug::GrowByReplacement,
+        Bug::LeaverLosesVote,
+        Bug::FollowAtOnce,
+        Bug::SlowestSetsThePace,
+        Bug::LagWithoutBound,
         Bug::HalfIsMajority,
         Bug::TwoChangesAtOnce,
         Bug::AppendAnywhere,
@@ -162,6 +188,7 @@ impl Bug {
         Bug::VoteUnderRepair,
         Bug::ServeDamage,
         Bug::RiseTooHigh,
+        Bug::RiseThoughHeld,
         Bug::IgnoreVersion,
         Bug::WindowOffByOne,
         Bug::NoCertificationRollback,
@@ -176,6 +203,9 @@ impl Bug {
         Bug::RetainForOne,
         Bug::UndoApplied,
         Bug::ForgetOtherHistory,
+        Bug::WaitForOne,
+        Bug::WriteElsewhere,
+        Bug::WriteBeforeApplied,
         Bug::StrangerMayVote,
         Bug::StrangerMayPropose,
         Bug::HeardFromStrangers,

@@ -11,12 +11,15 @@
 //! |---|---|
 //! | [`boundary`] | C pointers to safe values and back; the only unsafe code |
 //! | [`api`] | what a provider must be able to do, in safe Rust |
-//! | [`options`] | `wsrep_provider_options`: names, values, texts; `docs/options.md` |
+//! | [`options`] | `wsrep_provider_options`: the crate `options`; `docs/options.md` |
+//! | `live_options` | options read on hot paths |
 //! | [`provider`] | one per server: connects, changes options, reloads certificates |
 //! | `connection` | one stay in the group: join, SST, disconnect, events of the node |
 //! | `transaction` | this server's clients: certify, commit order, replay, streaming, TOI |
 //! | `apply` | ordered actions: sequencer, applier threads, inconsistency, causal reads |
 //! | [`position`] | where the database is, and `grastate.dat` |
+//! | `commands` | serves the program `synod`: its socket, status, events, orders |
+//! | `log_queue` | lines for the error log, and the thread that waits for its disk |
 //! | `server_program` | runs the server's own program for its settings and its position |
 //! | `service_manager` | what systemd is told during a long start |
 //! | [`status`] | `SHOW STATUS LIKE 'wsrep_%'`: variables, counters; `docs/status.md` |
@@ -44,17 +47,20 @@
 pub mod api;
 mod apply;
 pub mod boundary;
+mod commands;
 mod connection;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
-pub mod options;
+mod live_options;
 pub mod position;
 pub mod provider;
 mod server_program;
 mod service_manager;
 pub mod status;
 mod transaction;
+
+pub use synod_options as options;
 
 // Whatever else is built at the same time: no bug is ever planted in what servers load.
 const _: () = assert!(

@@ -7,6 +7,8 @@ use std::io;
 
 use synod_consensus::VersionRange;
 
+use crate::region::RegionError;
+
 /// A frame's body is not the message that its kind says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
@@ -52,6 +54,9 @@ pub enum DecodeError {
         /// Bytes that are left.
         left: usize,
     },
+    /// A text is no name of a region.
+    #[error(transparent)]
+    Region(#[from] RegionError),
     /// A text is not UTF-8.
     #[error("{what} is not valid UTF-8")]
     NotUtf8 {

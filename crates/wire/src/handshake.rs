@@ -15,6 +15,7 @@ use std::io::{Read, Write};
 use bytes::Bytes;
 use synod_consensus::{GroupId, MemberId, SessionId, VersionRange};
 
+use crate::client_hello::{Caller, ClientHello};
 use crate::error::HandshakeError;
 use crate::frame::{self, Frame};
 use crate::hello::{HELLO_MAX, Hello, HelloReply, RefuseReason};
@@ -88,30 +89,8 @@ impl LocalIdentity {
             );
             return refuse(RefuseReason::DuplicateIdentity, text);
         }
-        let Some(version) = choose_version(self.versions, hello.versions) else {
-            let (ours, theirs) = (self.versions, hello.versions);
-            let text = format!(
-                "protocol versions {} to {} are spoken here, {} to {} by {}; \
-                 upgrade the older of the two",
-                ours.min, ours.max, theirs.min, theirs.max, hello.name
-            );
-            return refuse(RefuseReason::UnknownVersion, text);
-        };
-        if hello.cluster_name != self.cluster_name {
-            let (ours, theirs) = (&self.cluster_name, &hello.cluster_name);
-            let name = &hello.name;
-            return Err(Refusal {
-                reason: RefuseReason::WrongClusterName,
-                for_caller: format!(
-                    "the cluster name here is another one than that of {name}, '{theirs}'; both \
-                     must be the same. The error log here names both"
-                ),
-                for_own_log: format!(
-                    "the cluster name here is '{ours}', that of {name} is '{theirs}'; both must \
-                     be the same"
-                ),
-            });
-        }
+        let version = self.common_version(hello.versions, &hello.name)?;
+        self.compare_cluster_name(&hello.cluster_name, &hello.name)?;
         let both_have_one = hello.group != GroupId::NONE && self.group != GroupId::NONE;
         if both_have_one && hello.group != self.group {
             let text = format!(
@@ -121,13 +100,59 @@ impl LocalIdentity {
             );
             return refuse(RefuseReason::WrongGroup, text);
         }
-        Ok(HelloReply::Welcome {
+        Ok(self.welcome(version))
+    }
+
+    /// Welcomes a client. The node checks in addition what the connection has proven.
+    ///
+    /// # Errors
+    /// If what the hello alone states is reason to refuse the client.
+    pub fn answer_client(&self, hello: &ClientHello) -> Result<HelloReply, Refusal> {
+        let version = self.common_version(hello.versions, &hello.name)?;
+        if !hello.cluster_name.is_empty() {
+            self.compare_cluster_name(&hello.cluster_name, &hello.name)?;
+        }
+        Ok(self.welcome(version))
+    }
+
+    fn common_version(&self, theirs: VersionRange, name: &str) -> Result<u16, Refusal> {
+        let ours = self.versions;
+        choose_version(ours, theirs).ok_or_else(|| {
+            let text = format!(
+                "protocol versions {} to {} are spoken here, {} to {} by {name}; \
+                 upgrade the older of the two",
+                ours.min, ours.max, theirs.min, theirs.max
+            );
+            Refusal::of(RefuseReason::UnknownVersion, text)
+        })
+    }
+
+    fn compare_cluster_name(&self, theirs: &str, name: &str) -> Result<(), Refusal> {
+        let ours = &self.cluster_name;
+        if ours == theirs {
+            return Ok(());
+        }
+        Err(Refusal {
+            reason: RefuseReason::WrongClusterName,
+            for_caller: format!(
+                "the cluster name here is another one than that of {name}, '{theirs}'; both must \
+                 be the same. The error log here names both"
+            ),
+            for_own_log: format!(
+                "the cluster name here is '{ours}', that of {name} is '{theirs}'; both must be \
+                 the same"
+            ),
+        })
+    }
+
+    fn welcome(&self, version: u16) -> HelloReply {
+        HelloReply::Welcome {
             version,
             group: self.group,
             member: self.member,
             session: self.session,
             name: self.name.clone(),
-        })
+        }
     }
 }
 
@@ -140,6 +165,25 @@ pub fn write_hello<W: Write>(
     hello: &Hello,
 ) -> Result<(), HandshakeError> {
     write(writer, KIND_HELLO, hello.encode()?)
+}
+
+/// Sends a client's hello.
+///
+/// # Errors
+/// If it cannot be encoded or the transport fails.
+pub fn write_client_hello<W: Write>(
+    writer: &mut FrameWriter<W>,
+    hello: &ClientHello,
+) -> Result<(), HandshakeError> {
+    write(writer, KIND_HELLO, hello.encode()?)
+}
+
+/// Waits for the hello of a member or of a client.
+///
+/// # Errors
+/// As [`read_hello`].
+pub fn read_caller<R: Read>(reader: &mut FrameReader<R>) -> Result<Caller, HandshakeError> {
+    Ok(Caller::decode(&read(reader, KIND_HELLO)?.body)?)
 }
 
 /// Waits for a hello.

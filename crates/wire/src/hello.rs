@@ -2,6 +2,7 @@
 //! read who calls, and say why it refuses. Later versions may add fields at the end, which older
 //! programs ignore.
 
+use bytes::Bytes;
 use synod_consensus::{GroupId, MemberId, SessionId, VersionRange};
 
 use crate::codec::{Reader, Writer};
@@ -121,26 +122,7 @@ impl Hello {
     /// # Errors
     /// If it is longer than [`HELLO_MAX`], does not begin with Synod's mark, or ends early.
     pub fn decode(bytes: &[u8]) -> Result<Hello, DecodeError> {
-        let mut r = open(bytes)?;
-        let versions = VersionRange {
-            min: r.u16()?,
-            max: r.u16()?,
-        };
-        let lane = match r.u8()? {
-            0 => Lane::Control,
-            1 => Lane::Bulk,
-            code => return Err(DecodeError::UnknownCode { what: "lane", code }),
-        };
-        Ok(Hello {
-            versions,
-            lane,
-            group: GroupId(r.array()?),
-            member: MemberId(r.u64()?),
-            session: SessionId(r.u64()?),
-            cluster_name: r.string("cluster name", NAME_MAX)?,
-            name: r.string("name", NAME_MAX)?,
-            address: r.string("address", NAME_MAX)?,
-        })
+        Ok(read_hello_fields(bytes)?.0)
     }
 }
 
@@ -204,6 +186,31 @@ impl HelloReply {
             }),
         }
     }
+}
+
+/// Reads the fields of a hello; the second value is what comes behind them.
+pub(crate) fn read_hello_fields(bytes: &[u8]) -> Result<(Hello, Bytes), DecodeError> {
+    let mut r = open(bytes)?;
+    let versions = VersionRange {
+        min: r.u16()?,
+        max: r.u16()?,
+    };
+    let lane = match r.u8()? {
+        0 => Lane::Control,
+        1 => Lane::Bulk,
+        code => return Err(DecodeError::UnknownCode { what: "lane", code }),
+    };
+    let hello = Hello {
+        versions,
+        lane,
+        group: GroupId(r.array()?),
+        member: MemberId(r.u64()?),
+        session: SessionId(r.u64()?),
+        cluster_name: r.string("cluster name", NAME_MAX)?,
+        name: r.string("name", NAME_MAX)?,
+        address: r.string("address", NAME_MAX)?,
+    };
+    Ok((hello, r.take_rest()))
 }
 
 /// Checks size and mark.

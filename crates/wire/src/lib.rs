@@ -6,7 +6,8 @@
 //!
 //! * [`frame`]: length, kind and checksums around every message.
 //! * [`stream`]: reading and writing frames; many messages per flush.
-//! * [`hello`], [`handshake`]: the first frame in each direction, and what may refuse a peer.
+//! * [`hello`], [`handshake`]: the first frame in each direction, and what may refuse a peer;
+//!   [`client_hello`]: that of a client, which gives commands and is no member.
 //! * [`message`]: every message after that, with [`PeerMessage::encode`] and
 //!   [`PeerMessage::decode`].
 //!
@@ -49,7 +50,10 @@
 //! ```
 #![forbid(unsafe_code)]
 
+pub mod client_hello;
 mod codec;
+pub mod command;
+mod command_codec;
 mod compression;
 mod consensus_codec;
 mod error;
@@ -59,18 +63,29 @@ pub mod hello;
 mod member_codec;
 pub mod message;
 mod message_codec;
+mod region;
 pub mod stream;
+mod survivor_codec;
 mod version;
 
+pub use client_hello::{CLIENT_VERSIONS, Caller, ClientHello};
+pub use command::{Command, CommandRefusal, Done, RefusalReason};
 pub use compression::has_compression;
 pub use error::{DecodeError, EncodeError, FrameError, HandshakeError, StreamError};
 pub use frame::{BULK_FRAME_MAX_DEFAULT, CONTROL_FRAME_MAX, Frame, FrameDecoder, FrameLimits};
-pub use handshake::{LocalIdentity, Refusal, read_hello, read_reply, write_hello, write_reply};
+pub use handshake::{
+    LocalIdentity, Refusal, read_caller, read_hello, read_reply, write_client_hello, write_hello,
+    write_reply,
+};
 pub use hello::{Hello, HelloReply, RefuseReason};
 pub use message::{
-    AppliedPosition, DataState, IntroducedMember, Introduction, Join, JoinRefusal, JoinReply, Lane,
-    MemberLag, OutcomeReport, PaceReport, PeerMessage, ProposalRefusal, Propose, Report,
-    StateOffer, StateRequest, StateResult, StatusBroadcast,
+    AppliedPosition, DataState, FeedOrder, IntroducedMember, Introduction, Join, JoinRefusal,
+    JoinReply, Lane, MemberLag, OutcomeReport, PaceReport, PeerMessage, ProposalRefusal, Propose,
+    Report, StateOffer, StateRequest, StateResult, StatusBroadcast, SurvivorReport,
 };
+pub use region::{Region, RegionError};
 pub use stream::{Compression, FrameReader, FrameWriter};
-pub use version::{OUR_VERSIONS, choose_version, may_leave_out_payloads};
+pub use version::{
+    OUR_VERSIONS, choose_version, has_commands, has_feeders, may_ask_for_positions,
+    may_leave_out_payloads,
+};

@@ -4,11 +4,11 @@
 
 use std::collections::BTreeMap;
 
-use synod_consensus::{Config, ConfigAt, LogIndex, Member, MemberId, Role, VersionRange};
+use synod_consensus::{Config, ConfigAt, LogIndex, Member, MemberId, Role, VersionRange, Writers};
 
 use crate::codec::{Reader, Writer};
 use crate::error::{DecodeError, EncodeError};
-use crate::version::VERSION_2;
+use crate::version::{VERSION_2, VERSION_5};
 
 /// Longest name or address in bytes.
 pub(crate) const NAME_MAX: usize = 512;
@@ -22,6 +22,10 @@ const MEMBER_BYTES_MIN: usize = 8 + 1 + 1 + 2 + 2 + 4;
 pub(crate) fn write_config_at(w: &mut Writer, at: &ConfigAt) -> Result<(), EncodeError> {
     w.u64(at.index.0);
     w.u16(at.config.protocol);
+    if w.version() >= VERSION_5 {
+        write_writers(w, at.config.writers);
+        w.bool(at.config.protocol_is_held);
+    }
     w.count("members", at.config.members.len(), MEMBERS_MAX)?;
     for (id, member) in &at.config.members {
         w.u64(id.0);
@@ -41,6 +45,12 @@ pub(crate) fn write_config_at(w: &mut Writer, at: &ConfigAt) -> Result<(), Encod
 pub(crate) fn read_config_at(r: &mut Reader) -> Result<ConfigAt, DecodeError> {
     let index = LogIndex(r.u64()?);
     let protocol = r.u16()?;
+    let writers = if r.version() >= VERSION_5 {
+        read_writers(r)?
+    } else {
+        Writers::Any
+    };
+    let protocol_is_held = r.version() >= VERSION_5 && r.bool()?;
     let count = r.count("members", MEMBER_BYTES_MIN, MEMBERS_MAX)?;
     let mut members: BTreeMap<MemberId, Member> = BTreeMap::new();
     for _ in 0..count {
@@ -55,7 +65,24 @@ pub(crate) fn read_config_at(r: &mut Reader) -> Result<ConfigAt, DecodeError> {
     }
     Ok(ConfigAt {
         index,
-        config: Config { protocol, members },
+        config: Config {
+            protocol,
+            protocol_is_held,
+            writers,
+            members,
+        },
+    })
+}
+
+pub(crate) fn write_writers(w: &mut Writer, writers: Writers) {
+    w.u8(writers as u8);
+}
+
+pub(crate) fn read_writers(r: &mut Reader) -> Result<Writers, DecodeError> {
+    let code = r.u8()?;
+    Writers::from_code(code).ok_or(DecodeError::UnknownCode {
+        what: "writers",
+        code,
     })
 }
 

@@ -7,10 +7,12 @@
 use bytes::Bytes;
 use synod_consensus::{
     AppendOutcome, Body, EntryId, EntryKind, GroupId, LeaderWeight, LogIndex, MemberId, Message,
-    Origin, Seqno, SessionId, Term, VersionRange,
+    Origin, Seqno, SessionId, Term, Time, VersionRange, Writers,
 };
 
-use crate::version::{OUR_VERSIONS, VERSION_2, VERSION_3};
+use crate::command::{Command, CommandRefusal, Done};
+use crate::region::Region;
+use crate::version::{OUR_VERSIONS, VERSION_2, VERSION_3, VERSION_4, VERSION_5};
 
 /// Between two members there are two connections in each direction, so that control traffic never
 /// queues behind bulk data.
@@ -82,23 +84,83 @@ pub enum PeerMessage {
     StateResult(StateResult),
     /// Between configured members: whom the sender's configuration names. Since version 2.
     Introduction(Introduction),
-    /// To the leader, beside an acknowledgement: how far the sender's database is. Since version 3.
+    /// To the leader, beside an acknowledgement, and to members that ask: how far the sender's
+    /// database is. Since version 3.
     AppliedPosition(AppliedPosition),
+    /// To any member: asks how far the receiver's database is, now and, for a while, whenever an
+    /// action of the sender's session is finished there. Since version 4.
+    AppliedQuery {
+        /// The sender's session.
+        session: SessionId,
+    },
     /// From the leader: at which pace it admits actions. Since version 3.
     Pace(PaceReport),
+    /// To the leader, or to the member that is to have another weight: an operator's order, which
+    /// was given to the sender. Since version 5.
+    Command {
+        /// The sender's session.
+        session: SessionId,
+        /// The sender's number for it in that session.
+        number: u64,
+        /// The order.
+        command: Command,
+    },
+    /// Answer to [`PeerMessage::Command`]. Since version 5.
+    CommandAnswer {
+        /// The session of the command.
+        session: SessionId,
+        /// Its number.
+        number: u64,
+        /// What it has led to.
+        answer: Result<Done, CommandRefusal>,
+    },
+    /// From the leader: an operator has ordered that the receiver votes, or does not. In force
+    /// until the receiver's process ends. Since version 5.
+    VoteOrder {
+        /// Whether it is to vote.
+        votes: bool,
+    },
+    /// To the leader: an operator of the sender wants the group to take these members' writes.
+    /// Repeated until the sender knows a committed configuration that says so. Since version 5.
+    WritersOrder {
+        /// The setting.
+        writers: Writers,
+    },
+    /// Answer to [`PeerMessage::WritersOrder`]: the setting is not made, and asking again does not
+    /// help. Since version 5.
+    WritersRefused {
+        /// The setting that was asked for.
+        writers: Writers,
+        /// The cause in words, for the operator.
+        text: String,
+    },
+    /// To all configured members, repeatedly, from one that hears no leader; and the answer of one
+    /// that hears one. Since version 5.
+    Survivor(SurvivorReport),
+    /// From the leader: send these entries of the receiver's log on to a learner. Since version 5.
+    Feed(FeedOrder),
+    /// From a feeder to a learner, by the leader's order: an append of the leader, as if it had
+    /// come from there. The answer goes to the leader. Since version 5.
+    Fed {
+        /// The leader's message; its body is [`Body::Append`].
+        message: Message,
+        /// One per entry, each of the length that its header says.
+        payloads: Vec<Option<Bytes>>,
+    },
 }
 
 impl PeerMessage {
     /// The lane on which the message travels. Only entries and proposals are bulk.
     pub fn lane(&self) -> Lane {
         match self {
-            PeerMessage::Consensus(message) | PeerMessage::Append { message, .. } => {
-                match &message.body {
-                    Body::Append(append) if !append.entries.is_empty() => Lane::Bulk,
-                    _ => Lane::Control,
-                }
-            }
-            PeerMessage::Propose(_) => Lane::Bulk,
+            PeerMessage::Consensus(message)
+            | PeerMessage::Append { message, .. }
+            | PeerMessage::Fed { message, .. } => match &message.body {
+                Body::Append(append) if !append.entries.is_empty() => Lane::Bulk,
+                _ => Lane::Control,
+            },
+            // Behind the entries that it names, which travel to the same member.
+            PeerMessage::Feed(_) | PeerMessage::Propose(_) => Lane::Bulk,
             PeerMessage::ProposalRefused { .. }
             | PeerMessage::Join(_)
             | PeerMessage::JoinReply(_)
@@ -113,7 +175,14 @@ impl PeerMessage {
             | PeerMessage::StateResult(_)
             | PeerMessage::Introduction(_)
             | PeerMessage::AppliedPosition(_)
-            | PeerMessage::Pace(_) => Lane::Control,
+            | PeerMessage::AppliedQuery { .. }
+            | PeerMessage::Pace(_)
+            | PeerMessage::Command { .. }
+            | PeerMessage::CommandAnswer { .. }
+            | PeerMessage::VoteOrder { .. }
+            | PeerMessage::WritersOrder { .. }
+            | PeerMessage::WritersRefused { .. }
+            | PeerMessage::Survivor(_) => Lane::Control,
         }
     }
 
@@ -128,10 +197,23 @@ impl PeerMessage {
         match self {
             PeerMessage::Introduction(_) => VERSION_2,
             PeerMessage::AppliedPosition(_) | PeerMessage::Pace(_) => VERSION_3,
+            PeerMessage::AppliedQuery { .. } => VERSION_4,
+            PeerMessage::Command { .. }
+            | PeerMessage::CommandAnswer { .. }
+            | PeerMessage::VoteOrder { .. }
+            | PeerMessage::WritersOrder { .. }
+            | PeerMessage::WritersRefused { .. }
+            | PeerMessage::Survivor(_)
+            | PeerMessage::Feed(_)
+            | PeerMessage::Fed { .. } => VERSION_5,
             PeerMessage::Append { payloads, .. } if payloads.iter().any(Option::is_none) => {
                 VERSION_3
             }
             PeerMessage::Consensus(message) if asks_for_payload(&message.body) => VERSION_3,
+            PeerMessage::ProposalRefused {
+                reason: ProposalRefusal::NotWriter,
+                ..
+            } => VERSION_5,
             _ => OUR_VERSIONS.min,
         }
     }
@@ -160,6 +242,26 @@ pub struct Propose {
     pub payload: Bytes,
 }
 
+/// Which entries a feeder sends on to a learner, in the leader's name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FeedOrder {
+    /// The receiver of the entries.
+    pub learner: MemberId,
+    /// The leader's term: the term of the append.
+    pub term: Term,
+    /// The entry right before the first to send.
+    pub prev: EntryId,
+    /// The last entry to send. Logs that have this entry have the same before it (Raft, section
+    /// 5.3, Log Matching), so the feeder knows that its own are the leader's.
+    pub last: EntryId,
+    /// Whether the feeder may stop before `last`, after at least one entry.
+    pub may_shorten: bool,
+    /// The append's commit index.
+    pub commit: LogIndex,
+    /// The append's `sent_at`, by the leader's clock.
+    pub sent_at: Time,
+}
+
 /// Why a proposal was not ordered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ProposalRefusal {
@@ -174,6 +276,9 @@ pub enum ProposalRefusal {
     Malformed,
     /// Its earlier chunks are not known, or were discarded.
     GivenUp,
+    /// The group takes the leader's writes only, and this is none; or the leader's database has not
+    /// applied yet what preceded its term. Since version 5.
+    NotWriter,
 }
 
 /// A member asks to take part in the group.
@@ -274,7 +379,7 @@ impl DataState {
     }
 }
 
-/// State of one member's database, and its leader weight.
+/// State of one member's database, its leader weight and its region.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     /// The member that the report is about.
@@ -298,6 +403,12 @@ pub struct Report {
     pub weight: LeaderWeight,
     /// Whether it is to become a voter once it has caught up.
     pub wants_vote: bool,
+    /// Number of the format in which its log is written; zero if that is not known: a connection of
+    /// a version before 5 does not carry it.
+    pub log_format: u32,
+    /// The region that it is in; none: its operator has named none, or the report has come by a
+    /// connection of a version before 5.
+    pub region: Option<Region>,
 }
 
 /// The latest reports of all members, and the purge limit. For status tables, and the choice of a
@@ -311,6 +422,9 @@ pub struct StatusBroadcast {
     /// Index up to which logs may be purged: enough databases have flushed everything up to it, so
     /// a minority that loses its disks costs no action.
     pub purge_limit: LogIndex,
+    /// The leader's commit index, whether the receiver has the entries or not. Zero in versions
+    /// before 5, which do not have it.
+    pub commit: LogIndex,
 }
 
 /// How an action ended on a member.
@@ -393,7 +507,7 @@ pub struct IntroducedMember {
 }
 
 /// How far a member's database is. It goes beside acknowledgements, so that the leader knows it
-/// within a message's way.
+/// within a message's way; and to members that ask for it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AppliedPosition {
     /// The sender's session.
@@ -437,4 +551,27 @@ pub struct MemberLag {
     pub left: Seqno,
     /// For how long it has lacked a committed action, in microseconds.
     pub lag_us: u64,
+}
+
+/// What a member has that runs while its group has no majority, for an operator who has to choose
+/// the one that continues.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SurvivorReport {
+    /// The last entry of its log.
+    pub last: EntryId,
+    /// Its log is durable up to here.
+    pub durable: LogIndex,
+    /// Its commit index.
+    pub commit: LogIndex,
+    /// The highest commit index that a leader has stated to its present process; zero: none has.
+    pub stated: LogIndex,
+    /// For how long it is not known whether its log has all that is committed, in microseconds;
+    /// none: since its process began.
+    pub incomplete_us: Option<u64>,
+    /// The last action in its database; [`Seqno::UNDEFINED`] if it has none.
+    pub applied: Seqno,
+    /// Whether its log was damaged, and lacks entries that it has acknowledged.
+    pub is_under_repair: bool,
+    /// The leader that it hears.
+    pub leader: Option<MemberId>,
 }

@@ -6,23 +6,30 @@
 use bytes::Bytes;
 use synod_consensus::{
     Append, Body, EntryKind, GroupId, LeaderWeight, LogIndex, MemberId, Message, Seqno, SessionId,
-    Term, VersionRange,
+    Term, Time, VersionRange,
 };
 
 use crate::codec::{Reader, Writer};
+use crate::command_codec::{read_answer, read_command, write_answer, write_command};
 use crate::consensus_codec::{
     read_entry_id, read_entry_kind, read_message, read_origin, write_entry_id, write_message,
     write_origin,
 };
 use crate::error::{DecodeError, EncodeError};
 use crate::frame::{self, Frame};
-use crate::member_codec::{MEMBERS_MAX, NAME_MAX, read_certificate, write_certificate};
+use crate::member_codec::{
+    MEMBERS_MAX, NAME_MAX, read_certificate, read_writers, write_certificate, write_writers,
+};
 use crate::message::{
-    AppliedPosition, DataState, IntroducedMember, Introduction, Join, JoinRefusal, JoinReply,
-    MemberLag, OutcomeReport, PaceReport, PeerMessage, ProposalRefusal, Propose, Report,
+    AppliedPosition, DataState, FeedOrder, IntroducedMember, Introduction, Join, JoinRefusal,
+    JoinReply, MemberLag, OutcomeReport, PaceReport, PeerMessage, ProposalRefusal, Propose, Report,
     StateOffer, StateRequest, StateResult, StatusBroadcast,
 };
-use crate::version::{OUR_VERSIONS, VERSION_2, VERSION_3};
+use crate::region::Region;
+use crate::survivor_codec::{read_survivor, write_survivor};
+use crate::version::{
+    NEXT_MARK, OUR_VERSIONS, VERSION_2, VERSION_3, VERSION_4, VERSION_5, VERSION_NEXT,
+};
 
 /// Frame kinds from 16 on are messages; those below belong to the handshake.
 mod kind {
@@ -44,6 +51,15 @@ mod kind {
     pub(super) const INTRODUCTION: u8 = 31;
     pub(super) const APPLIED_POSITION: u8 = 32;
     pub(super) const PACE: u8 = 33;
+    pub(super) const APPLIED_QUERY: u8 = 34;
+    pub(super) const COMMAND: u8 = 35;
+    pub(super) const COMMAND_ANSWER: u8 = 36;
+    pub(super) const VOTE_ORDER: u8 = 37;
+    pub(super) const WRITERS_ORDER: u8 = 38;
+    pub(super) const WRITERS_REFUSED: u8 = 39;
+    pub(super) const SURVIVOR: u8 = 40;
+    pub(super) const FEED: u8 = 41;
+    pub(super) const FED: u8 = 42;
 }
 
 /// Bytes of a [`Report`] with an empty address.
@@ -77,6 +93,15 @@ impl PeerMessage {
             PeerMessage::Introduction(_) => kind::INTRODUCTION,
             PeerMessage::AppliedPosition(_) => kind::APPLIED_POSITION,
             PeerMessage::Pace(_) => kind::PACE,
+            PeerMessage::AppliedQuery { .. } => kind::APPLIED_QUERY,
+            PeerMessage::Command { .. } => kind::COMMAND,
+            PeerMessage::CommandAnswer { .. } => kind::COMMAND_ANSWER,
+            PeerMessage::VoteOrder { .. } => kind::VOTE_ORDER,
+            PeerMessage::WritersOrder { .. } => kind::WRITERS_ORDER,
+            PeerMessage::WritersRefused { .. } => kind::WRITERS_REFUSED,
+            PeerMessage::Survivor(_) => kind::SURVIVOR,
+            PeerMessage::Feed(_) => kind::FEED,
+            PeerMessage::Fed { .. } => kind::FED,
         }
     }
 
@@ -129,7 +154,9 @@ impl PeerMessage {
 fn write_peer_message(w: &mut Writer, message: &PeerMessage) -> Result<(), EncodeError> {
     match message {
         PeerMessage::Consensus(message) => write_without_payloads(w, message)?,
-        PeerMessage::Append { message, payloads } => write_with_payloads(w, message, payloads)?,
+        PeerMessage::Append { message, payloads } | PeerMessage::Fed { message, payloads } => {
+            write_with_payloads(w, message, payloads)?;
+        }
         PeerMessage::Propose(propose) => write_propose(w, propose),
         PeerMessage::ProposalRefused {
             term,
@@ -144,7 +171,7 @@ fn write_peer_message(w: &mut Writer, message: &PeerMessage) -> Result<(), Encod
         }
         PeerMessage::Join(join) => write_join(w, join)?,
         PeerMessage::JoinReply(reply) => write_join_reply(w, reply)?,
-        PeerMessage::Leave { session } => w.u64(session.0),
+        PeerMessage::Leave { session } | PeerMessage::AppliedQuery { session } => w.u64(session.0),
         PeerMessage::LeaveReply => {}
         PeerMessage::Report(report) => write_report(w, report)?,
         PeerMessage::Status(status) => {
@@ -155,6 +182,9 @@ fn write_peer_message(w: &mut Writer, message: &PeerMessage) -> Result<(), Encod
                 .iter()
                 .try_for_each(|report| write_report(w, report))?;
             w.u64(status.purge_limit.0);
+            if w.version() >= VERSION_5 {
+                w.u64(status.commit.0);
+            }
         }
         PeerMessage::StateRequest(request) => write_state_request(w, request)?,
         PeerMessage::StateOffer(offer) => {
@@ -182,6 +212,32 @@ fn write_peer_message(w: &mut Writer, message: &PeerMessage) -> Result<(), Encod
         PeerMessage::Introduction(introduction) => write_introduction(w, introduction)?,
         PeerMessage::AppliedPosition(position) => write_applied_position(w, position),
         PeerMessage::Pace(pace) => write_pace(w, pace)?,
+        PeerMessage::Command {
+            session,
+            number,
+            command,
+        } => {
+            w.u64(session.0);
+            w.u64(*number);
+            write_command(w, command)?;
+        }
+        PeerMessage::CommandAnswer {
+            session,
+            number,
+            answer,
+        } => {
+            w.u64(session.0);
+            w.u64(*number);
+            write_answer(w, answer)?;
+        }
+        PeerMessage::VoteOrder { votes } => w.bool(*votes),
+        PeerMessage::WritersOrder { writers } => write_writers(w, *writers),
+        PeerMessage::WritersRefused { writers, text } => {
+            write_writers(w, *writers);
+            w.text(text);
+        }
+        PeerMessage::Survivor(report) => write_survivor(w, report),
+        PeerMessage::Feed(order) => write_feed_order(w, order),
     }
     Ok(())
 }
@@ -189,7 +245,10 @@ fn write_peer_message(w: &mut Writer, message: &PeerMessage) -> Result<(), Encod
 fn read_peer_message(r: &mut Reader, kind: u8) -> Result<PeerMessage, DecodeError> {
     Ok(match kind {
         kind::CONSENSUS => PeerMessage::Consensus(read_without_payloads(r)?),
-        kind::APPEND => read_with_payloads(r)?,
+        kind::APPEND => {
+            let (message, payloads) = read_with_payloads(r)?;
+            PeerMessage::Append { message, payloads }
+        }
         kind::PROPOSE => PeerMessage::Propose(read_propose(r)?),
         kind::PROPOSAL_REFUSED => PeerMessage::ProposalRefused {
             term: Term(r.u64()?),
@@ -232,6 +291,33 @@ fn read_peer_message(r: &mut Reader, kind: u8) -> Result<PeerMessage, DecodeErro
             PeerMessage::AppliedPosition(read_applied_position(r)?)
         }
         kind::PACE if r.version() >= VERSION_3 => PeerMessage::Pace(read_pace(r)?),
+        kind::APPLIED_QUERY if r.version() >= VERSION_4 => PeerMessage::AppliedQuery {
+            session: SessionId(r.u64()?),
+        },
+        kind::COMMAND if r.version() >= VERSION_5 => PeerMessage::Command {
+            session: SessionId(r.u64()?),
+            number: r.u64()?,
+            command: read_command(r)?,
+        },
+        kind::COMMAND_ANSWER if r.version() >= VERSION_5 => PeerMessage::CommandAnswer {
+            session: SessionId(r.u64()?),
+            number: r.u64()?,
+            answer: read_answer(r)?,
+        },
+        kind::VOTE_ORDER if r.version() >= VERSION_5 => PeerMessage::VoteOrder { votes: r.bool()? },
+        kind::WRITERS_ORDER if r.version() >= VERSION_5 => PeerMessage::WritersOrder {
+            writers: read_writers(r)?,
+        },
+        kind::WRITERS_REFUSED if r.version() >= VERSION_5 => PeerMessage::WritersRefused {
+            writers: read_writers(r)?,
+            text: r.text()?,
+        },
+        kind::SURVIVOR if r.version() >= VERSION_5 => PeerMessage::Survivor(read_survivor(r)?),
+        kind::FEED if r.version() >= VERSION_5 => PeerMessage::Feed(read_feed_order(r)?),
+        kind::FED if r.version() >= VERSION_5 => {
+            let (message, payloads) = read_with_payloads(r)?;
+            PeerMessage::Fed { message, payloads }
+        }
         kind::INTRODUCTION if r.version() >= VERSION_2 => {
             PeerMessage::Introduction(read_introduction(r)?)
         }
@@ -301,7 +387,7 @@ fn write_with_payloads(
     Ok(())
 }
 
-fn read_with_payloads(r: &mut Reader) -> Result<PeerMessage, DecodeError> {
+fn read_with_payloads(r: &mut Reader) -> Result<(Message, Vec<Option<Bytes>>), DecodeError> {
     let message = read_message(r)?;
     let Body::Append(Append { entries, .. }) = &message.body else {
         return Err(DecodeError::NotAnAppend);
@@ -320,7 +406,7 @@ fn read_with_payloads(r: &mut Reader) -> Result<PeerMessage, DecodeError> {
         };
         payloads.push(payload);
     }
-    Ok(PeerMessage::Append { message, payloads })
+    Ok((message, payloads))
 }
 
 /// A bit for each entry, the first in the lowest bit of the first byte: 1 if its payload is left
@@ -348,6 +434,28 @@ fn read_left_out(r: &mut Reader, entries: usize) -> Result<Vec<bool>, DecodeErro
         left_out.extend((0..bits).map(|bit| byte >> bit & 1 == 1));
     }
     Ok(left_out)
+}
+
+fn write_feed_order(w: &mut Writer, order: &FeedOrder) {
+    w.u64(order.learner.0);
+    w.u64(order.term.0);
+    write_entry_id(w, order.prev);
+    write_entry_id(w, order.last);
+    w.bool(order.may_shorten);
+    w.u64(order.commit.0);
+    w.u64(order.sent_at.0);
+}
+
+fn read_feed_order(r: &mut Reader) -> Result<FeedOrder, DecodeError> {
+    Ok(FeedOrder {
+        learner: MemberId(r.u64()?),
+        term: Term(r.u64()?),
+        prev: read_entry_id(r)?,
+        last: read_entry_id(r)?,
+        may_shorten: r.bool()?,
+        commit: LogIndex(r.u64()?),
+        sent_at: Time(r.u64()?),
+    })
 }
 
 fn write_propose(w: &mut Writer, propose: &Propose) {
@@ -387,6 +495,7 @@ fn write_proposal_refusal(w: &mut Writer, reason: ProposalRefusal) {
         ProposalRefusal::TooOld => w.u8(1),
         ProposalRefusal::Malformed => w.u8(2),
         ProposalRefusal::GivenUp => w.u8(3),
+        ProposalRefusal::NotWriter => w.u8(4),
     }
 }
 
@@ -398,6 +507,7 @@ fn read_proposal_refusal(r: &mut Reader) -> Result<ProposalRefusal, DecodeError>
         1 => ProposalRefusal::TooOld,
         2 => ProposalRefusal::Malformed,
         3 => ProposalRefusal::GivenUp,
+        4 if r.version() >= VERSION_5 => ProposalRefusal::NotWriter,
         code => {
             return Err(DecodeError::UnknownCode {
                 what: "refusal of a proposal",
@@ -521,11 +631,19 @@ fn write_report(w: &mut Writer, report: &Report) -> Result<(), EncodeError> {
     w.u32(report.queue);
     w.u8(report.weight.get());
     w.bool(report.wants_vote);
+    if w.version() >= VERSION_5 {
+        w.u32(report.log_format);
+        let region = report.region.as_ref().map_or("", Region::as_str);
+        w.string("region", region, Region::LENGTH_MAX)?;
+    }
+    if w.version() >= VERSION_NEXT {
+        w.u8(NEXT_MARK);
+    }
     Ok(())
 }
 
 fn read_report(r: &mut Reader) -> Result<Report, DecodeError> {
-    Ok(Report {
+    let report = Report {
         member: MemberId(r.u64()?),
         session: SessionId(r.u64()?),
         state: read_data_state(r)?,
@@ -536,10 +654,42 @@ fn read_report(r: &mut Reader) -> Result<Report, DecodeError> {
         queue: r.u32()?,
         weight: read_leader_weight(r)?,
         wants_vote: r.bool()?,
-    })
+        log_format: if r.version() >= VERSION_5 {
+            r.u32()?
+        } else {
+            0
+        },
+        region: read_region(r)?,
+    };
+    if r.version() >= VERSION_NEXT {
+        read_next_mark(r)?;
+    }
+    Ok(report)
 }
 
-fn read_leader_weight(r: &mut Reader) -> Result<LeaderWeight, DecodeError> {
+fn read_next_mark(r: &mut Reader) -> Result<(), DecodeError> {
+    match r.u8()? {
+        NEXT_MARK => Ok(()),
+        code => Err(DecodeError::UnknownCode {
+            what: "mark of the next version",
+            code,
+        }),
+    }
+}
+
+/// None if the text is empty, and in versions that have no regions.
+fn read_region(r: &mut Reader) -> Result<Option<Region>, DecodeError> {
+    if r.version() < VERSION_5 {
+        return Ok(None);
+    }
+    let name = r.string("region", Region::LENGTH_MAX)?;
+    match name.as_str() {
+        "" => Ok(None),
+        name => Ok(Some(name.parse()?)),
+    }
+}
+
+pub(crate) fn read_leader_weight(r: &mut Reader) -> Result<LeaderWeight, DecodeError> {
     let code = r.u8()?;
     LeaderWeight::new(code).ok_or(DecodeError::UnknownCode {
         what: "leader weight",
@@ -571,10 +721,17 @@ fn read_status(r: &mut Reader) -> Result<StatusBroadcast, DecodeError> {
     for _ in 0..count {
         members.push(read_report(r)?);
     }
+    let purge_limit = LogIndex(r.u64()?);
+    let commit = if r.version() >= VERSION_5 {
+        LogIndex(r.u64()?)
+    } else {
+        LogIndex(0)
+    };
     Ok(StatusBroadcast {
         term,
         members,
-        purge_limit: LogIndex(r.u64()?),
+        purge_limit,
+        commit,
     })
 }
 

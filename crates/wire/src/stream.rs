@@ -61,6 +61,13 @@ impl<R: Read> FrameReader<R> {
         &mut self.inner
     }
 
+    /// The transport, and the bytes that were read from it behind the last whole frame. For
+    /// connections on which something else than frames follows.
+    pub fn into_parts(self) -> (R, Vec<u8>) {
+        let unread = self.buffer[self.unread].to_vec();
+        (self.inner, unread)
+    }
+
     /// The next frame; `None` if the connection ended after a whole one. Blocks as the transport
     /// does. After a transport error of kind `WouldBlock` or `TimedOut` it may be called again.
     ///

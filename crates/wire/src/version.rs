@@ -3,7 +3,7 @@
 //! The version of a group is another matter: it is part of the configuration in the log, and
 //! `synod-consensus` raises it.
 
-use synod_consensus::VersionRange;
+use synod_consensus::{VersionRange, WRITERS_SINCE};
 
 /// First version whose configurations name certificates, and whose heartbeat replies promise.
 pub(crate) const VERSION_2: u16 = 2;
@@ -13,12 +13,51 @@ pub(crate) const VERSION_2: u16 = 2;
 /// admits actions.
 pub(crate) const VERSION_3: u16 = 3;
 
+/// First version in which members tell others than the leader how far their databases are.
+pub(crate) const VERSION_4: u16 = 4;
+
+/// First version in which members pass on what operators order, and whose configurations say whose
+/// writes the group takes and whether its version is held.
+pub(crate) const VERSION_5: u16 = WRITERS_SINCE;
+
+/// The version after that: its reports end with [`NEXT_MARK`]. It is there for tests of upgrades
+/// only, with the feature `next-version`.
+pub(crate) const VERSION_NEXT: u16 = VERSION_5 + 1;
+
+/// The last byte of a report since [`VERSION_NEXT`].
+pub(crate) const NEXT_MARK: u8 = 0x4e;
+
+/// The newest version that this program speaks.
+const NEWEST: u16 = if cfg!(feature = "next-version") {
+    VERSION_NEXT
+} else {
+    VERSION_5
+};
+
 /// The versions that this program speaks.
-pub const OUR_VERSIONS: VersionRange = VersionRange { min: 1, max: 3 };
+pub const OUR_VERSIONS: VersionRange = VersionRange {
+    min: 1,
+    max: NEWEST,
+};
 
 /// Whether connections of this version carry appends without some of their payloads.
 pub fn may_leave_out_payloads(version: u16) -> bool {
     version >= VERSION_3
+}
+
+/// Whether all members of a group of this version answer an applied query.
+pub fn may_ask_for_positions(version: u16) -> bool {
+    version >= VERSION_4
+}
+
+/// Whether all members of a group of this version pass on what operators order.
+pub fn has_commands(version: u16) -> bool {
+    version >= VERSION_5
+}
+
+/// Whether all members of a group of this version can feed learners, and be fed.
+pub fn has_feeders(version: u16) -> bool {
+    version >= VERSION_5
 }
 
 /// The newest version that both sides speak; `None` if there is none.

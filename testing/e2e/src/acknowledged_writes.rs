@@ -20,18 +20,26 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use mysql::prelude::Queryable;
-use mysql::{Conn, Opts};
+use mysql::{Conn, Opts, OptsBuilder};
 use synod_local_cluster::wait_for;
 
 use crate::failure::{Failure, Outcome, ensure};
 use crate::harness::{TestCluster, client_options};
 
 /// Errors by which the server says that the transaction was rolled back.
-const REFUSALS: [u16; 3] = [1213, 1205, 1020];
-/// Between attempts to connect to a node that is down.
+const REFUSALS: [u16; 4] = [1213, 1205, 1020, NOT_THE_WRITER];
+/// The error of a server that takes no writes.
+pub const NOT_THE_WRITER: u16 = 1290;
+/// Between attempts to connect to a node that is down: it refuses at once, and without a pause the
+/// writer would take the processor from the others.
 const RETRY_AFTER: Duration = Duration::from_millis(20);
 /// Ids of one writer begin at its number times this.
 const IDS_PER_WRITER: u64 = 1 << 32;
+/// What [`Style::Large`] inserts beside its row.
+const LARGE_BYTES: usize = 500_000;
+/// Pause of a writer of [`Style::Large`] after each insert, so that a test writes some hundred
+/// megabytes and not as many gigabytes.
+const LARGE_PAUSE: Duration = Duration::from_millis(50);
 /// Rows that conflicting writers fight for.
 const HOT_ROWS: u64 = 8;
 
@@ -46,6 +54,10 @@ pub enum Style {
     /// Locks a range without changing it, and inserts a row, in one transaction. An insert into the
     /// range aborts it by force on its own server, and is no conflict to the group.
     Locking,
+    /// Changes a row that others change as well, then inserts a row, in one transaction.
+    Hot,
+    /// Inserts a row and half a megabyte beside it, in one transaction.
+    Large,
 }
 
 /// The answers that one writer got.
@@ -59,6 +71,8 @@ pub struct Record {
     pub refused: Vec<u64>,
     /// Ids whose insert had no clear answer.
     pub unknown: Vec<u64>,
+    /// The numbers of the server's errors, and when they came.
+    pub errors: Vec<(u16, Instant)>,
     /// The last error, for the reader of a failed test.
     pub last_error: String,
 }
@@ -71,6 +85,8 @@ pub struct Writers {
     count: Arc<AtomicU64>,
     records: Vec<Arc<Mutex<Record>>>,
     threads: Vec<JoinHandle<()>>,
+    /// How long a writer waits for the answer to a statement; none: as all clients of tests.
+    patience: Option<Duration>,
 }
 
 impl Writers {
@@ -104,6 +120,7 @@ impl Writers {
             format!("CREATE OR REPLACE TABLE {table} ({columns})"),
             format!("CREATE OR REPLACE TABLE {hot} (id INT PRIMARY KEY, changes BIGINT)"),
             format!("CREATE OR REPLACE TABLE {table}_range (id SERIAL)"),
+            format!("CREATE OR REPLACE TABLE {table}_large (id SERIAL, v MEDIUMBLOB)"),
             format!("INSERT INTO {hot} SELECT seq, 0 FROM e2e_data.seq_1_to_{HOT_ROWS}"),
         ] {
             cluster.execute(1, &sql)?;
@@ -114,7 +131,13 @@ impl Writers {
             count: Arc::default(),
             records: Vec::new(),
             threads: Vec::new(),
+            patience: None,
         })
+    }
+
+    /// How long writers that are added from now on wait for the answer to a statement.
+    pub fn set_patience(&mut self, patience: Duration) {
+        self.patience = Some(patience);
     }
 
     /// Starts `count` writers on a node.
@@ -129,8 +152,13 @@ impl Writers {
             node,
             ..Record::default()
         }));
+        let options = OptsBuilder::from_opts(client_options(port));
+        let options = match self.patience {
+            Some(patience) => options.read_timeout(Some(patience)),
+            None => options,
+        };
         let writer = Writer {
-            options: client_options(port),
+            options: options.into(),
             table: self.table.clone(),
             stop: Arc::clone(&self.stop),
             count: Arc::clone(&self.count),
@@ -168,6 +196,13 @@ impl Writers {
         };
         wait_for(timeout, seen)
             .ok_or_else(|| Failure(format!("node{node}: {}", self.too_slow(1, timeout).0)))
+    }
+
+    /// How many inserts have been acknowledged by a node.
+    pub fn acknowledged_by(&self, node: u8) -> usize {
+        let records = self.records.iter().map(|record| read(record));
+        let of_node = records.filter(|record| record.node == node);
+        of_node.map(|record| record.acknowledged.len()).sum()
     }
 
     fn too_slow(&self, more: u64, timeout: Duration) -> Failure {
@@ -234,6 +269,9 @@ impl Writer {
                 Some(open) => self.insert(open),
                 None => self.connect(),
             };
+            if self.style == Style::Large {
+                self.pause(LARGE_PAUSE);
+            }
         }
     }
 
@@ -242,17 +280,16 @@ impl Writer {
             Ok(connection) => Some(connection),
             Err(error) => {
                 read(&self.record).last_error = error.to_string();
-                self.pause();
+                self.pause(RETRY_AFTER);
                 None
             }
         }
     }
 
-    /// A node that is down or not ready refuses at once. Without a pause, the writer would take the
-    /// processor from the others.
-    fn pause(&self) {
+    /// Waits, unless the test ends.
+    fn pause(&self, time: Duration) {
         let stopping = || self.stop.load(Ordering::Relaxed).then_some(());
-        wait_for(RETRY_AFTER, stopping);
+        wait_for(time, stopping);
     }
 
     /// Inserts one row; returns the connection if it can still be used.
@@ -261,6 +298,9 @@ impl Writer {
         self.next_id += 1;
         let outcome = self.write(&mut connection, id);
         let mut record = read(&self.record);
+        if let Err(mysql::Error::MySqlError(error)) = &outcome {
+            record.errors.push((error.code, Instant::now()));
+        }
         match outcome {
             Ok(()) => {
                 record.acknowledged.push((id, Instant::now()));
@@ -270,6 +310,9 @@ impl Writer {
             Err(mysql::Error::MySqlError(error)) if REFUSALS.contains(&error.code) => {
                 record.refused.push(id);
                 drop(record);
+                if error.code == NOT_THE_WRITER {
+                    self.pause(RETRY_AFTER);
+                }
                 // Of some errors only the statement was rolled back.
                 connection.query_drop("ROLLBACK").ok().map(|()| connection)
             }
@@ -277,7 +320,7 @@ impl Writer {
                 record.unknown.push(id);
                 record.last_error = error.to_string();
                 drop(record);
-                self.pause();
+                self.pause(RETRY_AFTER);
                 None
             }
         }
@@ -300,6 +343,17 @@ impl Writer {
                     format!("UPDATE {table}_hot SET changes = changes + 1 WHERE id = {hot}"),
                 ]
             }
+            Style::Hot => {
+                let hot = 1 + id % HOT_ROWS;
+                vec![
+                    format!("UPDATE {table}_hot SET changes = changes + 1 WHERE id = {hot}"),
+                    insert,
+                ]
+            }
+            Style::Large => vec![
+                insert,
+                format!("INSERT INTO {table}_large (v) VALUES (REPEAT('y', {LARGE_BYTES}))"),
+            ],
             Style::Locking => vec![
                 format!("SELECT id FROM {table}_range WHERE id > {IDS_PER_WRITER} FOR UPDATE"),
                 insert,
@@ -351,6 +405,20 @@ impl Report {
         }
         eprintln!("  {}: {}", self.table, self.figures());
         Ok(())
+    }
+
+    /// How often the servers of these nodes gave an error with this number in this time.
+    pub fn errors_on(&self, nodes: &[u8], number: u16, from: Instant, to: Instant) -> usize {
+        let records = self.records.iter().filter(|r| nodes.contains(&r.node));
+        let errors = records.flat_map(|record| &record.errors);
+        let counted = |(code, at): &&(u16, Instant)| *code == number && (from..to).contains(at);
+        errors.filter(counted).count()
+    }
+
+    /// How many inserts of writers to these nodes had no clear answer.
+    pub fn unknown_on(&self, nodes: &[u8]) -> usize {
+        let records = self.records.iter().filter(|r| nodes.contains(&r.node));
+        records.map(|record| record.unknown.len()).sum()
     }
 
     /// How many ids had which answer.

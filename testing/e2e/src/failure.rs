@@ -18,6 +18,12 @@ impl fmt::Debug for Failure {
     }
 }
 
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
 /// Adds to an error what was being done.
 pub trait Why<T> {
     /// Turns an error into a [`Failure`] that begins with `what`.

@@ -14,7 +14,8 @@ use mysql::{Conn, Opts, OptsBuilder};
 use synod_local_cluster::ports::Ports;
 use synod_local_cluster::{Cluster, Settings};
 
-use crate::failure::{Failure, Outcome, Why};
+use crate::failure::{Failure, Outcome, Why, ensure};
+use crate::leftovers;
 use crate::place;
 
 /// Account of the tests' clients on every node.
@@ -24,6 +25,9 @@ pub const PASSWORD: &str = "e2e";
 
 /// Bound for statements of the harness itself.
 const SQL_TIMEOUT: Duration = Duration::from_secs(60);
+/// The 400 ports of a cluster end below those that the system gives to outgoing connections, which
+/// are taken now and then.
+const BASE_PORT_MAX: u16 = 32_768 - 400;
 
 /// A running cluster that dies with this process, and is killed when dropped.
 #[derive(Debug)]
@@ -64,10 +68,16 @@ impl TestCluster {
         nodes: u8,
         provider: std::path::PathBuf,
     ) -> Outcome<TestCluster> {
+        ensure(base_port <= BASE_PORT_MAX, || {
+            format!("base port {base_port} is above {BASE_PORT_MAX}: choose a smaller one")
+        })?;
         let dir = place::cluster_dir(name)?;
         if let Ok(mut old) = Cluster::open(&dir) {
             old.destroy()
                 .why("removing the cluster of an earlier run")?;
+        }
+        if let Some(parent) = dir.parent() {
+            leftovers::remove(parent)?;
         }
         let mut settings = Settings::new(dir, provider).why("settings")?;
         settings.cluster_name = format!("synod-e2e-{name}");
@@ -75,6 +85,7 @@ impl TestCluster {
         settings.nodes = nodes;
         settings.die_with_parent = true;
         let cluster = Cluster::create(settings).why("creating the cluster")?;
+        leftovers::claim(&cluster.settings().dir)?;
         Ok(TestCluster { cluster })
     }
 

@@ -14,8 +14,13 @@
 //!   what was acknowledged before.
 //! - [`agreement`]: a check that all nodes hold the same tables, definitions and accounts.
 //! - [`sysbench`]: the standard load. [`checked_loads`]: the lab's loads, with their checks.
-//! - [`small_disk`]: a file system that a test may fill.
-//! - [`usage`]: processor time and memory of a server.
+//! - [`small_disk`]: a file system that a test may fill. [`hanging_disks`]: directories of servers
+//!   in which nothing can be written for a while.
+//! - `leftovers`: removes the clusters of test programs that have ended.
+//! - [`drill`]: the commands of the manual's drills.
+//! - [`agent_process`]: an agent beside a server. [`browser`]: a browser without a window.
+//!   [`dashboard`]: the agent's page in that browser, with what a group does meanwhile.
+//! - [`logger`]: a logger beside a cluster. [`usage`]: processor time and memory of a process.
 //!
 //! Every wait is for a condition and has a bound. Servers die with the test program, however it
 //! ends.
@@ -23,10 +28,17 @@
 #![forbid(unsafe_code)]
 
 pub mod acknowledged_writes;
+pub mod agent_process;
 pub mod agreement;
+pub mod browser;
 pub mod checked_loads;
+pub mod dashboard;
+pub mod drill;
 pub mod failure;
+pub mod hanging_disks;
 pub mod harness;
+mod leftovers;
+pub mod logger;
 pub mod monitor;
 pub mod place;
 pub mod programs;

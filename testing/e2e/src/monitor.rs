@@ -128,15 +128,28 @@ pub fn balancer_states(stats_port: u16) -> Outcome<Vec<(String, String)>> {
 /// # Errors
 /// When there is none.
 pub fn http_get(port: u16, path: &str) -> Outcome<String> {
+    let (code, body) = http_answer(port, path, "")?;
+    ensure(code == 200, || format!("{path}: {code} {body}"))?;
+    Ok(body)
+}
+
+/// Status and body of the answer of a tool on this machine. Headers are added as they are.
+///
+/// # Errors
+/// When there is no answer.
+pub fn http_answer(port: u16, path: &str, headers: &str) -> Outcome<(u16, String)> {
     let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).why("connecting")?;
     stream
         .set_read_timeout(Some(PAGE_TIMEOUT))
         .why("a time limit")?;
-    let request = format!("GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n");
+    let request = format!("GET {path} HTTP/1.0\r\nHost: localhost\r\n{headers}\r\n");
     stream.write_all(request.as_bytes()).why("asking")?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer).why("reading")?;
     let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
-    ensure(head.contains(" 200 "), || format!("{path}: {head}"))?;
-    Ok(body.to_owned())
+    let code = head.split(' ').nth(1).and_then(|code| code.parse().ok());
+    let code = code
+        .ok_or("no status")
+        .why(format_args!("{path}: {head}"))?;
+    Ok((code, body.to_owned()))
 }

@@ -1,9 +1,13 @@
 //! Where things are. Environment variables change it:
 //!
 //! - `SYNOD_E2E_PROVIDER`: the provider library (default `target/release/libsynod.so`);
+//! - `SYNOD_E2E_NEXT_PROVIDER`: the library of the next version (default
+//!   `target/next-version/release/libsynod.so`);
 //! - `SYNOD_E2E_PROGRAM`: the program `synod` (default `target/release/synod`);
 //! - `SYNOD_E2E_DIR`: where clusters are made (default `target/e2e`, or below `/var/tmp` where
 //!   the servers' user could not reach that);
+//! - `SYNOD_E2E_KEEP`: if it is set, clusters of ended test programs are not removed when another
+//!   one begins;
 //! - `SYNOD_E2E_SECONDS`: how long each standard load runs (default 60);
 //! - `SYNOD_E2E_ROUNDS`: how often a server fails in each way (default 1).
 
@@ -26,6 +30,16 @@ pub fn workspace() -> PathBuf {
 /// When it is not built.
 pub fn provider() -> Outcome<PathBuf> {
     from_environment("SYNOD_E2E_PROVIDER", "target/release/libsynod.so")
+}
+
+/// The provider library with one more version of the wire and of the log, made by
+/// `make build-next-version`.
+///
+/// # Errors
+/// When it is not built.
+pub fn next_provider() -> Outcome<PathBuf> {
+    let default = "target/next-version/release/libsynod.so";
+    from_environment("SYNOD_E2E_NEXT_PROVIDER", default)
 }
 
 /// The program `synod`.

@@ -161,6 +161,11 @@ impl Clients {
         lock(&self.board.acknowledged).values().sum()
     }
 
+    /// How many plain reads were answered.
+    pub fn plain_reads(&self) -> u64 {
+        self.board.tally(Reading::Plain).answered
+    }
+
     /// A reader of its own, connected now, that reads when it is told to.
     ///
     /// # Errors

@@ -322,7 +322,7 @@ fn full_log_disk_stops_one_member_and_not_the_others() -> Outcome {
     cluster.kill_all().why("ending the cluster")
 }
 
-const SMALL_LOG: &str = "synod.log_retain_size=8M;synod.log_segment_size=1M";
+const SMALL_LOG: &str = "synod.log_retain_size=8M;synod.log_segment_size=1M;synod.log_min_free=100";
 
 /// Rows of a megabyte each, in one transaction.
 fn insert_megabytes(

@@ -127,3 +127,36 @@ fn ensure_served_by(cluster: &TestCluster, node: u8) -> Outcome {
         format!("clients are served at port {port:?}, not by node {node}")
     })
 }
+
+/// ProxySQL compares this number with `max_transactions_behind`.
+#[test]
+fn queue_shows_how_many_actions_a_server_lags() {
+    CLUSTER.scenario("the receive queue", |cluster| {
+        const LAGS: i64 = 7;
+        cluster.execute(1, "CREATE TABLE e2e_data.queued (id SERIAL)")?;
+        await_queue(cluster, |queue| queue == 0)?;
+        let mut pausing = cluster.connect(3)?;
+        pausing
+            .query_drop("FLUSH TABLES WITH READ LOCK")
+            .why("pausing node 3")?;
+        for _ in 0..LAGS {
+            cluster.execute(1, "INSERT INTO e2e_data.queued () VALUES ()")?;
+        }
+        await_queue(cluster, |queue| queue == LAGS)?;
+        pausing.query_drop("UNLOCK TABLES").why("going on")?;
+        await_queue(cluster, |queue| queue == 0)
+    });
+}
+
+/// Waits until node 3 shows such a queue.
+fn await_queue(cluster: &TestCluster, wanted: impl Fn(i64) -> bool) -> Outcome {
+    let shown = || {
+        let rows = cluster.rows(3, "SHOW STATUS LIKE 'wsrep_local_recv_queue'");
+        let rows = rows.ok()?;
+        rows.first()?.split('\t').nth(1)?.parse::<i64>().ok()
+    };
+    let is_so = || shown().filter(|queue| wanted(*queue));
+    ensure(wait_for(PATIENCE, is_so).is_some(), || {
+        format!("node 3 shows wsrep_local_recv_queue {:?}", shown())
+    })
+}

@@ -99,6 +99,57 @@ fn big_transactions_commit_or_roll_back_as_a_whole() {
     });
 }
 
+/// Statements that change all rows of a table, with what the table has afterwards: its rows, and
+/// those of them with the value `giant`.
+const GIANTS: [(&str, u32, u32); 3] = [
+    (
+        "INSERT INTO {t} SELECT id + 100000, v FROM {t}",
+        2 * ROWS,
+        0,
+    ),
+    ("UPDATE {t} SET v = CONCAT('giant', v)", 2 * ROWS, 2 * ROWS),
+    ("DELETE FROM {t} WHERE id >= 100000", ROWS, ROWS),
+];
+
+#[test]
+fn small_transactions_are_visible_everywhere_before_a_giant_in_fragments_ends() {
+    CLUSTER.scenario("small ones beside a giant", |cluster| {
+        let giant = table(cluster, "giant")?;
+        let small = table(cluster, "small")?;
+        insert(&mut cluster.connect(1)?, &giant, 0, ROWS)?;
+        for (round, (statement, rows, changed)) in (1..).zip(GIANTS) {
+            let mut conn = streaming(cluster, 1, "bytes", 20_000)?;
+            conn.query_drop(statement.replace("{t}", &giant))
+                .why(statement)?;
+            await_kept(cluster, &[2, 3], |n| n > 10)?;
+            for node in ALL {
+                let id = 10 * round + u32::from(node);
+                cluster.execute(node, &format!("INSERT INTO {small} VALUES ({id}, 'small')"))?;
+            }
+            for node in ALL {
+                let mut reader = cluster.connect(node)?;
+                reader
+                    .query_drop("SET SESSION wsrep_sync_wait = 1")
+                    .why("causal reads")?;
+                let found: Option<u32> = reader
+                    .query_first(format!("SELECT COUNT(*) FROM {small}"))
+                    .why("count")?;
+                ensure(found == Some(3 * round), || {
+                    format!("node{node} shows {found:?} small rows in round {round}")
+                })?;
+            }
+            conn.query_drop("COMMIT").why("commit")?;
+            check_rows(cluster, &giant, rows)?;
+            let sql = format!("SELECT COUNT(*) FROM {giant} WHERE v LIKE 'giant%'");
+            let found = cluster.rows(2, &sql)?;
+            ensure(found == [changed.to_string()], || {
+                format!("{found:?} rows of {rows} are changed after {statement}")
+            })?;
+        }
+        Ok(())
+    });
+}
+
 #[test]
 fn what_a_client_leaves_open_is_rolled_back_everywhere() {
     CLUSTER.scenario("clients that go", |cluster| {

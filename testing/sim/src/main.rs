@@ -29,6 +29,7 @@ and the command that shows it again.
 
 options (in place of what the seed draws):
   --voters N  --loggers N  --learners N   members at the beginning
+  --regions                               they are in two regions, in turn
   --loss RATE  --duplicates RATE          shares of messages, 0 to 1
   --safety-ms N                           length of the phase with faults, simulated milliseconds
   --fault-interval-ms N                   mean time between two faults, simulated milliseconds
@@ -57,6 +58,7 @@ struct Change {
     voters: Option<usize>,
     loggers: Option<usize>,
     learners: Option<usize>,
+    has_regions: bool,
     loss: Option<f64>,
     duplicates: Option<f64>,
     safety_ms: Option<u64>,
@@ -70,6 +72,7 @@ impl Change {
         options.voters = self.voters.unwrap_or(options.voters);
         options.loggers = self.loggers.unwrap_or(options.loggers);
         options.learners = self.learners.unwrap_or(options.learners);
+        options.has_regions |= self.has_regions;
         if let Some(loss) = self.loss {
             options.loss = loss;
             options.faults.insert(Fault::Loss);
@@ -150,6 +153,7 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Arguments, String> {
             "--voters" => change.voters = Some(number(&value()?)?),
             "--loggers" => change.loggers = Some(number(&value()?)?),
             "--learners" => change.learners = Some(number(&value()?)?),
+            "--regions" => change.has_regions = true,
             "--loss" => change.loss = Some(number(&value()?)?),
             "--duplicates" => change.duplicates = Some(number(&value()?)?),
             "--safety-ms" => change.safety_ms = Some(number(&value()?)?),

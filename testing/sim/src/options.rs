@@ -10,9 +10,14 @@ use std::time::Duration;
 
 use rand::Rng;
 use rand::rngs::SmallRng;
-use synod_consensus::{Limits, Timing};
+use synod_consensus::{Limits, MemberId, Timing};
+use synod_member::{Tuning, VoterPolicy};
+use synod_wire::Region;
 
 use crate::faults::scenes::Scene;
+
+/// The regions of members, where they have one.
+const REGIONS: [&str; 2] = ["north", "south"];
 
 /// Most members that a simulated group may begin with.
 const MEMBERS_MAX: usize = 15;
@@ -191,6 +196,8 @@ pub struct Options {
     pub loggers: usize,
     /// Members with a database that do not want to vote.
     pub learners: usize,
+    /// Whether the members are in two regions, in turn.
+    pub has_regions: bool,
     /// Timing of the protocol. Members have shorter promises and leases, too; with a lease of zero
     /// no member has one.
     pub timing: Timing,
@@ -202,6 +209,11 @@ pub struct Options {
     pub cache_bytes: u64,
     /// Target size of a log, in bytes.
     pub retain_bytes: u64,
+    /// Size of the disk of each member, in bytes; zero: it has no bound. A log leaves a quarter of
+    /// it free.
+    pub disk_bytes: u64,
+    /// Whether leaders purge full logs of what too few databases have.
+    pub drops_full_logs: bool,
     /// Most headers that recovery returns.
     pub tail_headers_max: usize,
     /// Entries read at start to warm up certification.
@@ -228,6 +240,18 @@ pub struct Options {
     pub two_histories: bool,
     /// Disks hang one after the other before the faults begin.
     pub hung_disks: bool,
+    /// Databases are slow, one part after the other, before the faults begin.
+    pub lagging_databases: bool,
+    /// Two servers and a logger are lost one after the other before the faults begin.
+    pub lost_beside_logger: bool,
+    /// Leadership follows the writers, who are in one of two regions, and move.
+    pub following_writers: bool,
+    /// Voters are lost, stopped and replaced before the faults begin.
+    pub replaced_voters: bool,
+    /// What operators want of the number of voters.
+    pub voter_policy: VoterPolicy,
+    /// A learner that is silent for so long is forgotten.
+    pub learner_patience: Duration,
     /// Share of messages lost, if [`Fault::Loss`] is on.
     pub loss: f64,
     /// Share of messages duplicated, if [`Fault::Duplicates`] is on.
@@ -303,15 +327,18 @@ impl Options {
         }
         let delay_us = pick(rng, &[(100, 400), (300, 3_000), (1_000, 20_000)]);
         let sync_us = pick(rng, &[(100, 600), (500, 5_000), (2_000, 30_000)]);
-        Options {
+        let mut options = Options {
             voters,
             loggers,
             learners,
+            has_regions: false,
             timing: draw_timing(rng),
             limits: draw_limits(rng),
             segment_bytes: pick(rng, &[64 << 10, 64 << 10, 96 << 10, 256 << 10]),
             cache_bytes: pick(rng, &[0, 4 << 10, 1 << 20]),
             retain_bytes: pick(rng, &[128 << 10, 512 << 10, 64 << 20]),
+            disk_bytes: 0,
+            drops_full_logs: false,
             tail_headers_max: pick(rng, &[1, 7, 50, 4096]),
             warm_entries: pick(rng, &[3, 40, 10_000]),
             span_max: pick(rng, &[20, 200, 100_000]),
@@ -325,6 +352,12 @@ impl Options {
             scenes: Vec::new(),
             two_histories: false,
             hung_disks: false,
+            lagging_databases: false,
+            lost_beside_logger: false,
+            following_writers: false,
+            replaced_voters: false,
+            voter_policy: VoterPolicy::default(),
+            learner_patience: Tuning::default().learner_patience,
             loss: rng.random_range(0.0..0.15),
             duplicates: rng.random_range(0.0..0.2),
             delay_us,
@@ -333,7 +366,11 @@ impl Options {
             fault_interval_us: pick(rng, &[60_000, 250_000, 1_000_000]),
             gather: pick(rng, &[0.0, 0.3, 0.8]),
             apply_lag_max_us: pick(rng, &[0, 50_000, 200_000]),
-        }
+        };
+        // Drawn last: the rest of what a seed draws stays as it was.
+        options.drops_full_logs = !options.has(Fault::ForcedPrimary) && rng.random_bool(0.2);
+        options.has_regions = rng.random_bool(0.3);
+        options
     }
 
     /// A member that has sent nothing for this time leaves the view.
@@ -346,9 +383,47 @@ impl Options {
         Duration::from_micros(self.apply_lag_max_us)
     }
 
+    /// The region of a member, one of two, or none.
+    pub(crate) fn region(&self, member: MemberId) -> Option<Region> {
+        let name = REGIONS[usize::from(member.0.is_multiple_of(2))];
+        let has_region = self.has_regions || self.following_writers;
+        name.parse().ok().filter(|_| has_region)
+    }
+
+    /// The region whose clients write at this time; none: those of all members do. It changes about
+    /// three times in a pause of a leader.
+    pub(crate) fn writing_region(&self, now_us: u64) -> Option<Region> {
+        let name = REGIONS[usize::from(!(now_us / self.writers_stay_us()).is_multiple_of(2))];
+        name.parse().ok().filter(|_| self.following_writers)
+    }
+
+    fn writers_stay_us(&self) -> u64 {
+        20 * self.timing.heartbeat_us
+    }
+
+    /// For how long a member leads at least, before it moves leadership to the writers.
+    pub(crate) fn leader_pause_us(&self) -> u64 {
+        3 * self.writers_stay_us()
+    }
+
     /// Whether a fault may happen.
     pub fn has(&self, fault: Fault) -> bool {
         self.faults.contains(&fault)
+    }
+
+    /// Whether operators change whose writes the group takes: in one seed of 16, unless databases
+    /// or disks are slowed down in turn, or leadership follows the writers: that is about the load
+    /// of all members.
+    pub(crate) fn sets_writers(&self, seed: u64) -> bool {
+        let is_about_load = self.hung_disks || self.lagging_databases || self.two_histories;
+        let is_about_load = is_about_load || self.following_writers;
+        seed % 16 == 13 && !is_about_load
+    }
+
+    /// Whether operators hold the group's protocol version: in one seed of four of those with
+    /// programs of different versions.
+    pub(crate) fn holds_version(&self, seed: u64) -> bool {
+        seed % 4 == 1 && self.has(Fault::Versions)
     }
 
     /// Refuses options with which no run is possible.

@@ -3,9 +3,12 @@
 //! Most seeds have a profile, by their last digit, that makes one such conjunction likely: it sets
 //! options and scenes over what was drawn. The other seeds stay as drawn.
 
+use std::time::Duration;
+
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use synod_consensus::Limits;
+use synod_member::VoterPolicy;
 
 use crate::faults::scenes::Scene;
 use crate::options::{Fault, Options, timing};
@@ -33,6 +36,14 @@ pub(crate) enum Profile {
     TwoHistories,
     /// Disks that hang, the leader's among them.
     HungDisks,
+    /// Databases that are slow, a minority or all of them.
+    LaggingDatabases,
+    /// Two servers and a logger, each of which is lost.
+    LostBesideLogger,
+    /// Leadership that follows the writers, who move from one region to the other.
+    FollowingWriters,
+    /// Voters that are lost for good and replaced, and orderly shutdowns.
+    ReplacedVoters,
 }
 
 impl Profile {
@@ -45,10 +56,14 @@ impl Profile {
             7 => Profile::LeaderTransfers,
             8 => Profile::LateLeaders,
             9 => Profile::ShortLogs,
-            // One of six seeds with this digit stays as drawn.
+            // One of six seeds with this digit, and three of six with the next, stay as drawn.
             1 if (seed / 10).is_multiple_of(3) => Profile::LongActions,
             1 if seed / 10 % 3 == 1 => Profile::TwoHistories,
             1 if seed / 10 % 6 == 2 => Profile::HungDisks,
+            2 if seed / 10 % 6 == 2 => Profile::LaggingDatabases,
+            2 if seed / 10 % 6 == 4 => Profile::LostBesideLogger,
+            2 if seed / 10 % 6 == 3 => Profile::FollowingWriters,
+            2 if seed / 10 % 6 == 5 => Profile::ReplacedVoters,
             _ => Profile::Plain,
         }
     }
@@ -120,8 +135,60 @@ impl Profile {
                 options.entry_cache_bytes = 64 << 10;
                 options.limits.uncommitted_bytes_max = 64 << 10;
             }
+            Profile::LaggingDatabases => {
+                options.lagging_databases = true;
+                options.faults.clear();
+                options.safety_us = 500_000;
+                set_heavy_writes(options);
+                options.voters = [3, 3, 5][rng.random_range(0..3)];
+                // Either logs are large, or they grow for whom they are kept for.
+                (options.retain_bytes, options.disk_bytes) =
+                    [(64 << 20, 0), (128 << 10, 64 << 20)][rng.random_range(0..2)];
+                options.apply_lag_max_us = [50_000, 200_000][rng.random_range(0..2)];
+                options.span_max = 100_000;
+                // What slow databases have not finished with is in no client's way.
+                let workload = &mut options.workload;
+                (workload.rows, workload.rows_per_action) = (60_000, 1);
+                (workload.total_order, workload.filler) = (0.0, (1.0, 500));
+            }
+            Profile::LostBesideLogger => {
+                options.lost_beside_logger = true;
+                options.faults.retain(|fault| *fault == Fault::Weights);
+                options.safety_us = 500_000;
+                set_heavy_writes(options);
+                (options.voters, options.loggers) = (2, 1);
+                options.retain_bytes = 64 << 20;
+            }
+            Profile::FollowingWriters => {
+                options.following_writers = true;
+                // Both make a pause look shorter than it is.
+                options.faults.remove(&Fault::Drift);
+                options.faults.remove(&Fault::Jumps);
+                set_heavy_writes(options);
+                options.voters = [3, 5][rng.random_range(0..2)];
+                options.retain_bytes = 64 << 20;
+                options.fault_interval_us = 1_000_000;
+                let workload = &mut options.workload;
+                (workload.filler, workload.rows) = ((0.1, 500), 60_000);
+            }
+            Profile::ReplacedVoters => {
+                options.replaced_voters = true;
+                options.faults.clear();
+                options.safety_us = 500_000;
+                set_heavy_writes(options);
+                // Nothing is about load, and much time passes.
+                options.workload.period_us = 50_000;
+                options.workload.filler = (0.1, 300);
+                options.retain_bytes = 64 << 20;
+                options.voters = [3, 3, 4, 5][rng.random_range(0..4)];
+                let wanted = [0, 0, options.voters][rng.random_range(0..3)];
+                let dead_after = Duration::from_secs(3);
+                options.voter_policy = VoterPolicy { wanted, dead_after };
+                options.learner_patience = Duration::from_secs(20);
+            }
             Profile::TwoHistories => {
                 options.two_histories = true;
+                options.drops_full_logs = false;
                 options.faults.clear();
                 options.retain_bytes = 128 << 10;
                 options.safety_us = 500_000;

@@ -19,7 +19,7 @@ use synod_member::StartMode;
 use crate::invariants::Violation;
 use crate::member::disk_model::{DiskModel, LogImage};
 use crate::member::start::LOG_DIR;
-use crate::member::{Database, Node};
+use crate::member::{ApplierPace, Database, Node};
 use crate::options::{Fault, Options, OptionsError};
 use crate::profile::Profile;
 use crate::report::{Failed, Passed};
@@ -111,9 +111,24 @@ impl World {
         }
         self.note(MemberId::NONE, What::Phase { name: "safety" });
         self.weigh_all();
+        if self.sets_writers {
+            self.set_writers();
+        }
+        if self.holds_version {
+            self.order_version();
+        }
         self.schedule(1, Event::ClientWork);
         if self.options.hung_disks {
             self.hang_disks_in_turn();
+        }
+        if self.options.lagging_databases {
+            self.slow_databases_in_turn();
+        }
+        if self.options.lost_beside_logger {
+            self.lose_each_beside_logger();
+        }
+        if self.options.replaced_voters {
+            self.replace_voters_in_turn();
         }
         self.schedule(1, Event::InjectFault);
         let safety_us = self.options.safety_us;
@@ -195,6 +210,9 @@ impl World {
     fn new_node(&mut self, name: String, has_data: bool, wants_vote: bool) -> MemberId {
         let seed = self.rng.random();
         let files = MemoryFiles::new(seed);
+        if self.options.disk_bytes > 0 {
+            files.set_size(self.options.disk_bytes);
+        }
         let faulty = FaultyFiles::new(Arc::new(files.clone()));
         let dir = Path::new(LOG_DIR);
         let made = Log::open(Arc::new(faulty.clone()), dir, self.log_options());
@@ -217,8 +235,10 @@ impl World {
             timing: self.options.timing.clone(),
             paused_until_us: 0,
             gone: false,
+            stays_down: false,
             database: Database::default(),
             slow_disk: 0,
+            applies: ApplierPace::Usual,
             disk_fault: false,
             damage_met: None,
             preference: LeaderPreference::default(),
@@ -265,6 +285,7 @@ impl World {
             let node = self.node_mut(*id);
             node.faulty.heal();
             (node.slow_disk, node.paused_until_us) = (0, 0);
+            node.applies = ApplierPace::Usual;
             self.start(*id);
         }
         for a in &core {
@@ -413,7 +434,7 @@ impl World {
         );
         let last_seqno = self.last_seqno();
         config.index <= self.core(leader).commit_index()
-            && config.config.newer_protocol().is_none()
+            && config.config.due_protocol().is_none()
             && core
                 .iter()
                 .filter(|id| config.config.members.contains_key(id))

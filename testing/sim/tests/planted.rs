@@ -22,6 +22,13 @@ fn seed_of(bug: Bug, nth: u64) -> u64 {
         Bug::ResendAfterReset => 10 * nth - 6,
         Bug::ForgetOtherHistory => 30 * nth - 19,
         Bug::KeepStalledLeader => 60 * nth - 39,
+        Bug::KeepLoggerLeading => 60 * nth - 18,
+        Bug::FollowAtOnce => 60 * nth - 28,
+        Bug::GrowByReplacement | Bug::LeaverLosesVote => 60 * nth - 8,
+        Bug::WaitForOne => 16 * nth - 5,
+        Bug::WriteElsewhere | Bug::WriteBeforeApplied => 16 * nth - 3,
+        Bug::RiseThoughHeld => 4 * nth - 3,
+        Bug::SlowestSetsThePace | Bug::LagWithoutBound => 60 * nth - 38,
         _ => nth,
     }
 }
@@ -42,11 +49,12 @@ fn first_found(bug: Bug) -> Option<(u64, String)> {
             // This bug shows only with a forced primary, which few seeds have.
             options.faults.insert(Fault::ForcedPrimary);
         }
-        if bug == Bug::IgnoreVersion {
-            // A member has to be downgraded after its group has risen.
+        if [Bug::IgnoreVersion, Bug::RiseThoughHeld].contains(&bug) {
+            // Members have to be upgraded, or downgraded after their group has risen.
             options.faults.insert(Fault::Versions);
         }
         let failed = run(seed, options, false).err()?;
+        assert_ne!(failed.rule, "options", "{bug:?}: seed {seed} does not run");
         Some((seed, failed.rule))
     });
     plant(None);
@@ -71,6 +79,26 @@ fn promises_that_are_not_durable_are_found() {
 #[test]
 fn leader_that_keeps_leading_without_its_disk_is_found() {
     are_found(&[Bug::KeepStalledLeader]);
+}
+
+#[test]
+fn logger_that_keeps_leading_is_found() {
+    are_found(&[Bug::KeepLoggerLeading]);
+}
+
+#[test]
+fn leadership_that_follows_writers_at_once_is_found() {
+    are_found(&[Bug::FollowAtOnce]);
+}
+
+#[test]
+fn wrong_numbers_of_voters_are_found() {
+    are_found(&[Bug::GrowByReplacement, Bug::LeaverLosesVote]);
+}
+
+#[test]
+fn pace_of_the_wrong_databases_is_found() {
+    are_found(&[Bug::SlowestSetsThePace, Bug::LagWithoutBound]);
 }
 
 #[test]
@@ -129,6 +157,16 @@ fn histories_that_are_mixed_up_are_found() {
 }
 
 #[test]
+fn commits_that_do_not_wait_for_all_are_found() {
+    are_found(&[Bug::WaitForOne]);
+}
+
+#[test]
+fn writes_of_two_writers_are_found() {
+    are_found(&[Bug::WriteElsewhere, Bug::WriteBeforeApplied]);
+}
+
+#[test]
 fn effects_of_a_stopped_driver_are_found() {
     are_found(&[Bug::TurnAfterStop]);
 }
@@ -147,6 +185,11 @@ fn cut_damage_is_found() {
 #[test]
 fn versions_that_a_member_does_not_speak_are_found() {
     are_found(&[Bug::RiseTooHigh, Bug::IgnoreVersion]);
+}
+
+#[test]
+fn version_that_rises_though_an_operator_holds_it_is_found() {
+    are_found(&[Bug::RiseThoughHeld]);
 }
 
 #[test]

@@ -16,6 +16,7 @@ use synod_wire::{
 };
 
 use crate::caller::{Name, address};
+use crate::commands;
 use crate::configuration::{Configuration, Credentials};
 use crate::floods;
 use crate::messages::Ends;
@@ -64,6 +65,7 @@ pub(crate) fn all(configuration: Configuration) -> Vec<Attack> {
             ));
         }
     }
+    all.extend(commands::all());
     all.extend(floods::all());
     all
 }

@@ -5,14 +5,14 @@ use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
 
-use synod_consensus::{GroupId, MemberId, SessionId};
+use synod_consensus::{GroupId, MemberId, SessionId, VersionRange};
 use synod_e2e::{Outcome, TestCluster, Why};
 use synod_local_cluster::ports::Ports;
 use synod_tls::{Tls, TlsStream};
 use synod_wire::handshake::HANDSHAKE_FRAME_MAX;
 use synod_wire::{
-    BULK_FRAME_MAX_DEFAULT, FrameReader, FrameWriter, Hello, HelloReply, Lane, OUR_VERSIONS,
-    PeerMessage, read_reply, write_hello,
+    BULK_FRAME_MAX_DEFAULT, CLIENT_VERSIONS, ClientHello, FrameReader, FrameWriter, Hello,
+    HelloReply, Lane, OUR_VERSIONS, PeerMessage, read_reply, write_client_hello, write_hello,
 };
 
 /// No answer takes longer.
@@ -79,25 +79,53 @@ impl Name {
     /// # Errors
     /// If the server hangs up or is silent.
     pub(crate) fn call(&self, at: SocketAddr, lane: Lane) -> Outcome<(Conversation, HelloReply)> {
-        let stream = connect(at).why("connecting")?;
-        let mut socket = match &self.tls {
-            None => Socket::Clear(stream),
-            Some(tls) => Socket::Encrypted(Box::new(tls.connect(stream).why("TLS")?)),
-        };
+        let mut socket = self.socket(at)?;
         let hello = self.hello(lane);
         write_hello(
             &mut FrameWriter::new(&mut socket, HANDSHAKE_FRAME_MAX),
             &hello,
         )
         .why("the hello")?;
-        let mut reader = FrameReader::new(&mut socket, HANDSHAKE_FRAME_MAX);
-        let reply = read_reply(&mut reader, hello.versions).why("the answer")?;
-        let version = match &reply {
-            HelloReply::Welcome { version, .. } => *version,
-            HelloReply::Refused { .. } => 0,
-        };
-        Ok((Conversation { socket, version }, reply))
+        answered(socket, hello.versions)
     }
+
+    /// Calls a server as a client with commands, to the end of the handshake.
+    ///
+    /// # Errors
+    /// If the server hangs up or is silent.
+    pub(crate) fn call_as_client(&self, at: SocketAddr) -> Outcome<(Conversation, HelloReply)> {
+        let mut socket = self.socket(at)?;
+        let hello = ClientHello {
+            versions: CLIENT_VERSIONS,
+            cluster_name: self.cluster_name.clone(),
+            name: "stranger".to_owned(),
+        };
+        write_client_hello(
+            &mut FrameWriter::new(&mut socket, HANDSHAKE_FRAME_MAX),
+            &hello,
+        )
+        .why("the hello")?;
+        answered(socket, hello.versions)
+    }
+
+    fn socket(&self, at: SocketAddr) -> Outcome<Socket> {
+        let stream = connect(at).why("connecting")?;
+        Ok(match &self.tls {
+            None => Socket::Clear(stream),
+            Some(tls) => Socket::Encrypted(Box::new(tls.connect(stream).why("TLS")?)),
+        })
+    }
+}
+
+/// Reads the answer to a hello.
+fn answered(mut socket: Socket, offered: VersionRange) -> Outcome<(Conversation, HelloReply)> {
+    let mut reader = FrameReader::new(&mut socket, HANDSHAKE_FRAME_MAX);
+    let reply = read_reply(&mut reader, offered).why("the answer")?;
+    let version = match &reply {
+        HelloReply::Welcome { version, .. } => *version,
+        HelloReply::Refused { .. } => 0,
+    };
+    Ok((Conversation { socket, version }, reply))
 }
 
 /// A connection after its handshake.

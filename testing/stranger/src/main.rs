@@ -15,12 +15,13 @@
 //! - [`configuration`]: how the group is secured, and which credentials the stranger holds.
 //! - [`caller`]: one call by the protocol, in any name.
 //! - [`messages`]: every message that there is, with plausible and extreme values.
-//! - [`attacks`]: what is tried.
+//! - [`attacks`]: what is tried; [`commands`]: by the way of commands.
 //! - [`watch`]: what must not give way, and its measurement.
 #![forbid(unsafe_code)]
 
 mod attacks;
 mod caller;
+mod commands;
 mod configuration;
 mod floods;
 mod messages;

@@ -4,13 +4,13 @@ use bytes::Bytes;
 use synod_certify::{Class, KeySet};
 use synod_consensus::{
     Append, AppendOutcome, AppendReply, Body, ConfigAt, EntryHeader, EntryId, EntryKind, GroupId,
-    LogBase, LogIndex, MemberId, Message, Origin, Seqno, SessionId, Term, Time,
+    LogBase, LogIndex, MemberId, Message, Origin, Seqno, SessionId, Term, Time, Writers,
 };
 use synod_member::{Action, split_into_chunks};
 use synod_wire::{
-    AppliedPosition, DataState, IntroducedMember, Introduction, Join, JoinRefusal, JoinReply,
-    OUR_VERSIONS, OutcomeReport, PaceReport, PeerMessage, ProposalRefusal, Propose, Report,
-    StateOffer, StateRequest, StateResult, StatusBroadcast,
+    AppliedPosition, Command, DataState, Done, FeedOrder, IntroducedMember, Introduction, Join,
+    JoinRefusal, JoinReply, OUR_VERSIONS, OutcomeReport, PaceReport, PeerMessage, ProposalRefusal,
+    Propose, Report, StateOffer, StateRequest, StateResult, StatusBroadcast, SurvivorReport,
 };
 
 /// Terms that a young group may be in.
@@ -99,12 +99,16 @@ impl Ends {
         ];
         let messages = bodies.into_iter().map(|body| self.message(term, body));
         let mut all: Vec<PeerMessage> = messages.map(PeerMessage::Consensus).collect();
-        all.push(self.entries(term, number));
+        let (message, payloads) = self.entries(term, number);
+        let fed = (message.clone(), payloads.clone());
+        all.push(PeerMessage::Append { message, payloads });
+        let (message, payloads) = fed;
+        all.push(PeerMessage::Fed { message, payloads });
         all
     }
 
     /// An append of one entry, with its payload.
-    fn entries(&self, term: u64, number: u64) -> PeerMessage {
+    fn entries(&self, term: u64, number: u64) -> (Message, Vec<Option<Bytes>>) {
         let payload = Bytes::from_static(b"not an action");
         let header = EntryHeader {
             term: Term(term),
@@ -125,10 +129,8 @@ impl Ends {
             commit: LogIndex(number),
             sent_at: Time(number),
         };
-        PeerMessage::Append {
-            message: self.message(term, Body::Append(append)),
-            payloads: vec![Some(payload)],
-        }
+        let message = self.message(term, Body::Append(append));
+        (message, vec![Some(payload)])
     }
 
     fn origin(&self, number: u64) -> Origin {
@@ -221,6 +223,7 @@ impl Ends {
                 term,
                 members: vec![report],
                 purge_limit: LogIndex(number),
+                commit: LogIndex(number),
             }),
             PeerMessage::OutcomeReport(OutcomeReport {
                 session,
@@ -242,6 +245,47 @@ impl Ends {
                 left: seqno,
                 released: seqno,
                 lag_us: number,
+            }),
+            PeerMessage::AppliedQuery { session },
+            PeerMessage::Command {
+                session,
+                number,
+                command: Command::Demote {
+                    member: self.from.to_string(),
+                    force: true,
+                },
+            },
+            PeerMessage::CommandAnswer {
+                session,
+                number,
+                answer: Ok(Done::Committed {
+                    index: LogIndex(number),
+                }),
+            },
+            PeerMessage::VoteOrder { votes: false },
+            PeerMessage::WritersOrder {
+                writers: Writers::Leader,
+            },
+            PeerMessage::WritersRefused {
+                writers: Writers::Leader,
+                text: text(),
+            },
+            PeerMessage::Survivor(SurvivorReport {
+                stated: LogIndex(number),
+                leader: Some(self.from),
+                ..SurvivorReport::default()
+            }),
+            PeerMessage::Feed(FeedOrder {
+                learner: self.from,
+                term: Term(number),
+                prev: EntryId::default(),
+                last: EntryId {
+                    term: Term(1),
+                    index: LogIndex(number),
+                },
+                may_shorten: true,
+                commit: LogIndex(number),
+                sent_at: Time(number),
             }),
             PeerMessage::Pace(PaceReport {
                 term,
@@ -341,6 +385,15 @@ mod tests {
             PeerMessage::OutcomeQuery { .. } => "OutcomeQuery",
             PeerMessage::Introduction(_) => "Introduction",
             PeerMessage::AppliedPosition(_) => "AppliedPosition",
+            PeerMessage::AppliedQuery { .. } => "AppliedQuery",
+            PeerMessage::Command { .. } => "Command",
+            PeerMessage::CommandAnswer { .. } => "CommandAnswer",
+            PeerMessage::VoteOrder { .. } => "VoteOrder",
+            PeerMessage::WritersOrder { .. } => "WritersOrder",
+            PeerMessage::WritersRefused { .. } => "WritersRefused",
+            PeerMessage::Survivor(_) => "Survivor",
+            PeerMessage::Feed(_) => "Feed",
+            PeerMessage::Fed { .. } => "Fed",
             PeerMessage::Pace(_) => "Pace",
             PeerMessage::StateRequest(_) => "StateRequest",
             PeerMessage::StateOffer(_) => "StateOffer",
@@ -376,6 +429,6 @@ mod tests {
             group: GroupId::NONE,
         };
         let kinds: BTreeSet<&str> = ends.all().iter().map(kind).collect();
-        assert_eq!(kinds.len(), 15 + 15, "{kinds:?}");
+        assert_eq!(kinds.len(), 14 + 25, "{kinds:?}");
     }
 }

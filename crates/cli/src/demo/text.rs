@@ -9,6 +9,7 @@ use std::time::Instant;
 use synod_local_cluster::{Cluster, NodeStatus, Result, Started};
 
 use super::answer;
+use crate::table::{lay_out, or_dash};
 
 /// Prints progress to standard error, with the seconds since the command began.
 #[derive(Debug)]
@@ -64,20 +65,10 @@ fn table(status: &[NodeStatus]) -> String {
     let head = ["name", "role", "weight", "address", "state", "seqno", "pid"].map(str::to_owned);
     let mut rows = vec![head];
     rows.extend(status.iter().map(row));
-    let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or(0);
-    let widths: [usize; 7] = std::array::from_fn(width);
-    let lines = rows.iter().map(|row| {
-        let cells = row
-            .iter()
-            .zip(widths)
-            .map(|(cell, width)| format!("{cell:<width$}"));
-        cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
-    });
-    lines.collect::<Vec<_>>().join("\n")
+    lay_out(&rows)
 }
 
 fn row(node: &NodeStatus) -> [String; 7] {
-    let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".into());
     let has_no_majority = node.pid.is_some() && node.member_state != "starting" && !node.primary;
     let state = if has_no_majority {
         format!("{} (no majority)", node.member_state)
@@ -87,11 +78,11 @@ fn row(node: &NodeStatus) -> [String; 7] {
     [
         node.name.clone(),
         or_dash(node.role.clone()),
-        or_dash(node.leader_weight.map(|weight| weight.to_string())),
+        or_dash(node.leader_weight),
         format!("127.0.0.1:{}", node.port),
         state,
-        or_dash(node.last_committed.map(|seqno| seqno.to_string())),
-        or_dash(node.pid.map(|pid| pid.to_string())),
+        or_dash(node.last_committed),
+        or_dash(node.pid),
     ]
 }
 

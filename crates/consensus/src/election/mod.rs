@@ -337,6 +337,7 @@ impl Core {
             message.term = term;
         } else {
             self.note_unwinnable_candidate(last);
+            self.stop_deferring_to(from, last);
         }
         self.answer_when_term_durable(message);
     }

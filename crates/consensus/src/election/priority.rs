@@ -7,18 +7,24 @@
 //! preferred members are dead elects another. Neither Raft nor the dissertation has weights; the
 //! handover is the dissertation's leadership transfer (section 3.10).
 //!
+//! A member without a database (a logger) ranks below all that have one, whatever their weights:
+//! see [`Rank`].
+//!
 //! # How long a voter has to keep up before the leader hands over
 //!
 //! The *trial time* is two longest election timeouts at first. A voter may be good until it leads,
 //! and then lose leadership at once, so that the group would hand over again and again. Therefore
 //! each handover doubles the trial time of the next one, at most five times (32-fold). A group that
 //! has made no handover for eight of the latest trial times counts as calm, and the trial time
-//! starts again at two timeouts.
+//! starts again at two timeouts. A leader without a database hands over sooner: its first trial
+//! time is the shortest election timeout.
 
 use std::collections::BTreeMap;
 
+use synod_planted::planted;
+
 use crate::core::{Core, State};
-use crate::types::{LogIndex, MemberId, Time};
+use crate::types::{EntryId, LogIndex, MemberId, Time};
 
 /// Most steps that a member of ordinary weight defers, one for each voter of higher weight. More
 /// would only prolong the time without a leader.
@@ -62,13 +68,28 @@ impl std::fmt::Display for LeaderWeight {
     }
 }
 
+/// How much a voter is preferred: by whether it has a database, then by its weight. What a logger
+/// leads costs every client a way to another machine, and its own machine may be a small one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Rank {
+    has_data: bool,
+    weight: LeaderWeight,
+}
+
+impl Rank {
+    /// Whether a voter of this rank leads only if no voter of a higher one can.
+    fn is_last_choice(self) -> bool {
+        !self.has_data || self.weight.get() == 0
+    }
+}
+
 /// What a member wants for itself. Set by its operator.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LeaderPreference {
     /// The member's weight.
     pub weight: LeaderWeight,
     /// Whether the member, when it leads, hands over to a voter of higher weight that keeps up. A
-    /// leader of weight zero does so anyway.
+    /// leader of weight zero, or without a database, does so anyway.
     pub hands_over: bool,
 }
 
@@ -154,6 +175,14 @@ impl Core {
         }
     }
 
+    /// A voter asks for votes that it cannot get: its log ends at `last`, before this member's. It
+    /// needs no deference until the driver sets its weight again.
+    pub(crate) fn stop_deferring_to(&mut self, candidate: MemberId, last: EntryId) {
+        if last < self.log.last() && !self.is_promised() {
+            self.forget_weight(candidate);
+        }
+    }
+
     /// A delay in progress is computed again at the next tick.
     fn weights_changed(&mut self) {
         if self.deference.delay.is_some() {
@@ -163,9 +192,9 @@ impl Core {
 
     // --- deferring --------------------------------------------------------------------------
 
-    /// Delays this candidacy by up to two steps (four for a member of weight zero) while a voter of
-    /// higher weight may become a candidate. A step is the time within which all voters do that
-    /// defer to none. Returns whether to wait.
+    /// Delays this candidacy by up to two steps (four for a member of weight zero, or without a
+    /// database) while a voter of higher rank may become a candidate. A step is the time within
+    /// which all voters do that defer to none. Returns whether to wait.
     pub(crate) fn defer_to_higher_priority(&mut self) -> bool {
         if !matches!(self.state, State::Follower) {
             return false;
@@ -194,18 +223,22 @@ impl Core {
         waits
     }
 
-    /// How long to defer to voters of higher weight other than the lost leader; zero: not at all.
+    /// How long to defer to voters of higher rank other than the lost leader; zero: not at all.
     fn deference_us(&self, lost_leader: Option<MemberId>) -> u64 {
-        let own = self.priorities.own.weight;
+        let own = self.own_rank();
         let mut voters = self.log.config().config.voters();
+        let ordinary = Rank {
+            has_data: true,
+            weight: LeaderWeight::default(),
+        };
         let steps = match &self.priorities.others {
-            // Right after a start, suppose that the others have the ordinary weight.
-            None => u64::from(own < LeaderWeight::default() && voters.any(|id| id != self.id)),
+            // Right after a start, suppose that the others have a database and ordinary weight.
+            None => u64::from(own < ordinary && voters.any(|id| id != self.id)),
             Some(_) => {
-                let is_preferred = |id| Some(id) != lost_leader && self.weight_of(id) > Some(own);
+                let is_preferred = |id| Some(id) != lost_leader && self.rank_of(id) > Some(own);
                 match voters.filter(|id| is_preferred(*id)).count() as u64 {
                     0 => 0,
-                    _ if own.get() == 0 => STEPS_OF_ZERO,
+                    _ if own.is_last_choice() => STEPS_OF_ZERO,
                     heavier => heavier.min(STEPS_MAX),
                 }
             }
@@ -224,17 +257,19 @@ impl Core {
     /// How long an election may take although nothing but the leader has failed, counted from when
     /// this member no longer hears the leader: another voter may notice that later, may defer as
     /// long as its weight demands, and may have to try twice. Zero if no voter defers.
+    ///
+    /// Voters without a database do not count: they defer to a fit one only, which is a candidate
+    /// at once, or has asked for their votes in vain (`stop_deferring_to`).
     pub fn longest_deferred_election_us(&self) -> u64 {
-        let weights = self.log.config().config.voters().filter_map(|id| {
-            let own = self.priorities.own.weight;
+        let ranks = self.log.config().config.voters().filter_map(|id| {
             let is_own = id == self.id;
-            is_own.then_some(own).or_else(|| self.weight_of(id))
+            is_own.then(|| self.own_rank()).or_else(|| self.rank_of(id))
         });
-        let weights: Vec<LeaderWeight> = weights.collect();
-        let (lightest, heaviest) = (weights.iter().min(), weights.iter().max());
-        let steps = match lightest {
-            _ if lightest == heaviest => return 0,
-            Some(weight) if weight.get() == 0 => STEPS_OF_ZERO,
+        let ranks: Vec<Rank> = ranks.filter(|rank| rank.has_data).collect();
+        let (lowest, highest) = (ranks.iter().min(), ranks.iter().max());
+        let steps = match lowest {
+            _ if lowest == highest => return 0,
+            Some(rank) if rank.is_last_choice() => STEPS_OF_ZERO,
             _ => STEPS_MAX,
         };
         let (shortest, longest) = (
@@ -250,6 +285,24 @@ impl Core {
         others.get(&member).copied().filter(|_| member != self.id)
     }
 
+    fn own_rank(&self) -> Rank {
+        self.rank(self.id, self.priorities.own.weight)
+    }
+
+    /// The rank of another member that is fit to lead.
+    pub(crate) fn rank_of(&self, member: MemberId) -> Option<Rank> {
+        Some(self.rank(member, self.weight_of(member)?))
+    }
+
+    /// A member that is not configured is not known to lack a database.
+    fn rank(&self, member: MemberId, weight: LeaderWeight) -> Rank {
+        let known = self.log.config().config.members.get(&member);
+        Rank {
+            has_data: known.is_none_or(|member| member.has_data),
+            weight,
+        }
+    }
+
     // --- handing over -----------------------------------------------------------------------
 
     /// How many handovers because of a weight this member has begun since its start.
@@ -257,7 +310,7 @@ impl Core {
         self.priorities.handovers
     }
 
-    /// Hands over to the voter of the highest weight that has kept up for the trial time, if this
+    /// Hands over to the voter of the highest rank that has kept up for the trial time, if this
     /// leader should. Looks at the voters once per `promise_us`, when called often enough.
     pub(crate) fn consider_handover(&mut self) {
         let (now, commit) = (self.now, self.commit);
@@ -292,19 +345,21 @@ impl Core {
         self.hand_over_to_one_of(&wanted);
     }
 
-    /// Voters of higher weight that this leader would hand over to.
-    fn preferred_voters(&self) -> BTreeMap<MemberId, LeaderWeight> {
-        let LeaderPreference { weight, hands_over } = self.priorities.own;
-        if !hands_over && weight.get() > 0 {
+    /// Voters of higher rank that this leader would hand over to.
+    fn preferred_voters(&self) -> BTreeMap<MemberId, Rank> {
+        let own = self.own_rank();
+        let is_last_choice = own.is_last_choice();
+        let must = planted!(KeepLoggerLeading, is_last_choice, else own.weight.get() == 0);
+        if !self.priorities.own.hands_over && !must {
             return BTreeMap::new();
         }
         let voters = self.log.config().config.voters();
         voters
-            .filter_map(|id| Some((id, self.weight_of(id).filter(|other| *other > weight)?)))
+            .filter_map(|id| Some((id, self.rank_of(id).filter(|other| *other > own)?)))
             .collect()
     }
 
-    fn hand_over_to_one_of(&mut self, wanted: &BTreeMap<MemberId, LeaderWeight>) {
+    fn hand_over_to_one_of(&mut self, wanted: &BTreeMap<MemberId, Rank>) {
         let (now, trial_us) = (self.now, self.trial_us(self.recent_doublings()));
         // Not during a change of the configuration or a leader transfer.
         if self.may_change_config().is_err() {
@@ -328,10 +383,14 @@ impl Core {
         }
     }
 
-    /// How long a voter of higher weight has to keep up, after so many doublings (section "trial
+    /// How long a voter of higher rank has to keep up, after so many doublings (section "trial
     /// time" of the module's documentation).
     fn trial_us(&self, doublings: u32) -> u64 {
-        (2 * self.timing.election_timeout_max_us) << doublings
+        let first = match self.own_rank().has_data {
+            true => 2 * self.timing.election_timeout_max_us,
+            false => self.timing.election_timeout_min_us,
+        };
+        first << doublings
     }
 
     /// How often the trial time has doubled since the group was calm.

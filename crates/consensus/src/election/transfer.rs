@@ -71,7 +71,7 @@ impl Core {
         Some(self.leading()?.leader_transfer.as_ref()?.to)
     }
 
-    /// Of the other voters that have answered lately: the one of the highest weight that has
+    /// Of the other voters that have answered lately: the one of the highest rank that has
     /// everything committed, or else the one with the most complete log.
     pub(crate) fn best_successor(&self) -> Option<MemberId> {
         let leading = self.leading()?;
@@ -84,8 +84,8 @@ impl Core {
                 .get(&id)
                 .filter(|peer| lately(peer.last_heard))?;
             let has_all = peer.match_index >= self.commit;
-            let weight = self.weight_of(id).filter(|_| has_all);
-            Some((weight, peer.match_index, id))
+            let rank = self.rank_of(id).filter(|_| has_all);
+            Some((rank, peer.match_index, id))
         });
         candidates.max().map(|(_, _, id)| id)
     }

@@ -17,8 +17,9 @@ use crate::commands::{BootstrapError, ConfigChange, ConfigError, ForceError};
 use crate::core::{Core, State};
 use crate::effect::Effect;
 use crate::membership::config::{
-    CERTIFICATES_SINCE, Config, MEMBERS_MAX, Member, Role, TEXT_BYTES_MAX,
+    CERTIFICATES_SINCE, Config, HOLD_SINCE, MEMBERS_MAX, Member, Role, TEXT_BYTES_MAX,
 };
+use crate::membership::writers::{WRITERS_SINCE, Writers};
 use crate::message::Body;
 use crate::replication::progress::Peer;
 use crate::types::{LogIndex, MemberId, Term, Time};
@@ -43,6 +44,8 @@ impl Config {
         let role = Role::Voter;
         Ok(Config {
             protocol,
+            protocol_is_held: false,
+            writers: Writers::default(),
             members: [(id, Member { role, ..me })].into(),
         })
     }
@@ -120,6 +123,13 @@ impl Core {
         Term(self.hard.term.0 + FORCED_TERMS + drawn)
     }
 
+    /// Whether a primary was ever forced in the history that this member follows ([`Core::force`]):
+    /// no election leads to such a term. A group in which the promises of several members had to be
+    /// repaired may count as one, too.
+    pub fn has_forced_history(&self) -> bool {
+        self.hard.term.0 >= FORCED_TERMS
+    }
+
     /// Changes the configuration; at most one change may be uncommitted. Returns the index of its
     /// entry, which is in force at once and final when committed.
     ///
@@ -178,7 +188,10 @@ impl Core {
             ConfigChange::AddLearner { .. }
             | ConfigChange::Promote(_)
             | ConfigChange::Update { .. }
-            | ConfigChange::RaiseProtocol(_) => {}
+            | ConfigChange::RaiseProtocol(_)
+            | ConfigChange::HoldProtocol(_)
+            | ConfigChange::ReleaseProtocol
+            | ConfigChange::SetWriters(_) => {}
         }
     }
 
@@ -211,8 +224,8 @@ impl Core {
         }
     }
 
-    /// Whether this member answers the leader, and lacks few entries.
-    fn is_ready_to_vote(&self, id: MemberId) -> bool {
+    /// As the leader: whether this member answers, and lacks few entries.
+    pub fn is_ready_to_vote(&self, id: MemberId) -> bool {
         let peer = self.leading().and_then(|leading| leading.peers.get(&id));
         peer.is_some_and(|peer| self.answers_closely(peer))
     }
@@ -292,6 +305,9 @@ fn changed(current: &Config, change: &ConfigChange) -> Result<Config, ConfigErro
             ..known
         })?,
         ConfigChange::RaiseProtocol(protocol) => raise_protocol(&mut config, *protocol)?,
+        ConfigChange::HoldProtocol(protocol) => hold_protocol(&mut config, *protocol)?,
+        ConfigChange::ReleaseProtocol => release_protocol(&mut config)?,
+        ConfigChange::SetWriters(writers) => set_writers(&mut config, *writers)?,
     }
     check_protocol(&config)?;
     check_certificates(&config)?;
@@ -367,12 +383,54 @@ fn update(
 }
 
 fn raise_protocol(config: &mut Config, protocol: u16) -> Result<(), ConfigError> {
+    if planted!(RiseThoughHeld, config.protocol_is_held, else false) {
+        return Err(ConfigError::ProtocolHeld {
+            protocol: config.protocol,
+        });
+    }
     if protocol <= config.protocol {
         return Err(ConfigError::ProtocolNotNewer {
             protocol: config.protocol,
         });
     }
     config.protocol = protocol;
+    Ok(())
+}
+
+fn hold_protocol(config: &mut Config, protocol: u16) -> Result<(), ConfigError> {
+    if protocol < config.protocol {
+        return Err(ConfigError::ProtocolNotNewer {
+            protocol: config.protocol,
+        });
+    }
+    if protocol < HOLD_SINCE {
+        return Err(ConfigError::HoldUnknown { protocol });
+    }
+    if config.protocol_is_held && protocol == config.protocol {
+        return Err(ConfigError::ProtocolHeld { protocol });
+    }
+    (config.protocol, config.protocol_is_held) = (protocol, true);
+    Ok(())
+}
+
+fn release_protocol(config: &mut Config) -> Result<(), ConfigError> {
+    if !config.protocol_is_held {
+        return Err(ConfigError::ProtocolNotHeld);
+    }
+    config.protocol_is_held = false;
+    Ok(())
+}
+
+fn set_writers(config: &mut Config, writers: Writers) -> Result<(), ConfigError> {
+    if config.protocol < WRITERS_SINCE {
+        return Err(ConfigError::WritersUnknown {
+            protocol: config.protocol,
+        });
+    }
+    if config.writers == writers {
+        return Err(ConfigError::WritersAlreadySo { writers });
+    }
+    config.writers = writers;
     Ok(())
 }
 

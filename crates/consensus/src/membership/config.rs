@@ -8,14 +8,19 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::membership::version::VersionRange;
+use crate::membership::writers::{WRITERS_SINCE, Writers};
 use crate::types::{LogIndex, MemberId};
 
 /// Oldest encoding that is read: a group that speaks protocol version 1 writes it.
 const ENCODING_OLDEST: u8 = 1;
-/// Newest encoding: a group that speaks protocol version 2 or a later one writes it.
-const ENCODING_NEWEST: u8 = 2;
+/// Encoding of a group that speaks protocol version 2 to 4.
+const ENCODING_2: u8 = 2;
+/// Newest encoding: a group that speaks protocol version 5 or a later one writes it.
+const ENCODING_NEWEST: u8 = 3;
 /// First protocol version whose configurations name certificates.
 pub const CERTIFICATES_SINCE: u16 = 2;
+/// First protocol version whose configurations say whether it is held.
+pub const HOLD_SINCE: u16 = WRITERS_SINCE;
 
 /// Longest name or address, in bytes.
 pub(crate) const TEXT_BYTES_MAX: usize = 1024;
@@ -51,11 +56,16 @@ pub struct Member {
     pub certificate: Option<String>,
 }
 
-/// The members of the group, and the protocol version that they have agreed on.
+/// The members of the group, and what they have agreed on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Config {
     /// Protocol version of the group; every member speaks it. Zero: there is no group.
     pub protocol: u16,
+    /// Whether the protocol version stays until an operator raises it, even if all members speak a
+    /// newer one. Only in groups that speak [`HOLD_SINCE`].
+    pub protocol_is_held: bool,
+    /// Which members' writes the group takes.
+    pub writers: Writers,
     /// The members by id; the order of iteration is the same on all members.
     pub members: BTreeMap<MemberId, Member>,
 }
@@ -93,8 +103,11 @@ impl Config {
     /// The payload of a config entry. All numbers little-endian:
     ///
     /// ```text
-    /// u8  version of this encoding (1; 2 if the group's protocol version is 2 or later)
+    /// u8  version of this encoding (1; 2 if the group's protocol version is 2 or later; 3 if it is
+    ///     5 or later)
     /// u16 protocol version of the group
+    /// version 3: u8 whose writes the group takes (0 any member's, 1 the leader's)
+    ///            u8 whether the protocol version is held (0, 1)
     /// u16 number of members, then for each, ascending by id:
     ///     u64 id (not zero)
     ///     u8  role (0 voter, 1 learner)
@@ -102,7 +115,8 @@ impl Config {
     ///     u16 length of the name, name (UTF-8)
     ///     u16 length of the address, address (UTF-8); with the name, unique
     ///     u16 oldest, u16 newest protocol version it speaks
-    ///     version 2: u8 bound to a certificate (0, 1); if so, u16 length of its subject, subject
+    ///     since version 2: u8 bound to a certificate (0, 1); if so, u16 length of its subject,
+    ///                      subject
     /// ```
     ///
     /// # Panics
@@ -118,6 +132,10 @@ impl Config {
         let encoding = encoding_of(self.protocol);
         let mut out = vec![encoding];
         out.extend_from_slice(&self.protocol.to_le_bytes());
+        if encoding >= ENCODING_NEWEST {
+            out.push(self.writers as u8);
+            out.push(u8::from(self.protocol_is_held));
+        }
         // Cannot truncate: at most 1024.
         out.extend_from_slice(&(self.members.len() as u16).to_le_bytes());
         for (id, member) in &self.members {
@@ -130,7 +148,7 @@ impl Config {
             for version in [member.versions.min, member.versions.max] {
                 out.extend_from_slice(&version.to_le_bytes());
             }
-            if encoding >= ENCODING_NEWEST {
+            if encoding >= ENCODING_2 {
                 out.push(u8::from(member.certificate.is_some()));
                 member
                     .certificate
@@ -159,12 +177,16 @@ impl Config {
                 found: version,
             });
         }
+        let writers = reader.writers(version)?;
+        let is_held = version >= ENCODING_NEWEST && reader.flag("held")?;
         let count = usize::from(reader.u16()?);
         if count > MEMBERS_MAX {
             return Err(DecodeConfigError::TooMany { found: count });
         }
         let mut config = Config {
             protocol,
+            protocol_is_held: is_held,
+            writers,
             ..Config::default()
         };
         let mut seats = BTreeSet::new();
@@ -194,8 +216,10 @@ impl Config {
 
 /// The encoding of configurations of a group that speaks this protocol version.
 fn encoding_of(protocol: u16) -> u8 {
-    if protocol >= CERTIFICATES_SINCE {
+    if protocol >= WRITERS_SINCE {
         ENCODING_NEWEST
+    } else if protocol >= CERTIFICATES_SINCE {
+        ENCODING_2
     } else {
         ENCODING_OLDEST
     }
@@ -316,6 +340,18 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// Before there was the setting, all members wrote.
+    fn writers(&mut self, encoding: u8) -> Result<Writers, DecodeConfigError> {
+        if encoding < ENCODING_NEWEST {
+            return Ok(Writers::Any);
+        }
+        let code = self.u8()?;
+        Writers::from_code(code).ok_or(DecodeConfigError::BadValue {
+            field: "writers",
+            found: code,
+        })
+    }
+
     fn member(&mut self, encoding: u8) -> Result<(MemberId, Member), DecodeConfigError> {
         let id = MemberId(u64::from_le_bytes(self.array()?));
         let role = match self.u8()? {
@@ -335,7 +371,7 @@ impl<'a> Reader<'a> {
         if !versions.is_valid() {
             return Err(DecodeConfigError::BadVersions { min, max });
         }
-        let is_bound = encoding >= ENCODING_NEWEST && self.flag("certificate")?;
+        let is_bound = encoding >= ENCODING_2 && self.flag("certificate")?;
         let certificate = is_bound.then(|| self.text()).transpose()?;
         Ok((
             id,
@@ -401,6 +437,33 @@ mod tests {
     }
 
     #[test]
+    fn encoding_of_version_3_says_who_writes_and_whether_the_version_is_held() {
+        let mut config = two_members();
+        config.protocol = WRITERS_SINCE;
+        config.writers = Writers::Leader;
+        config.protocol_is_held = true;
+        config.members.remove(&MemberId(9));
+        let mut expected =
+            b"\x03\x05\x00\x01\x01\x01\x00\x07\0\0\0\0\0\0\0\x00\x01\x01\x00a\x0e\x00a.example:4567\
+            \x01\x00\x02\x00\x00"
+                .to_vec();
+        assert_eq!(config.encode(), expected);
+        assert_eq!(Config::decode(&expected), Ok(config));
+        expected[3] = 2;
+        let unknown = DecodeConfigError::BadValue {
+            field: "writers",
+            found: 2,
+        };
+        assert_eq!(Config::decode(&expected), Err(unknown));
+        (expected[3], expected[4]) = (1, 2);
+        let unknown = DecodeConfigError::BadValue {
+            field: "held",
+            found: 2,
+        };
+        assert_eq!(Config::decode(&expected), Err(unknown));
+    }
+
+    #[test]
     fn encoding_fits_the_protocol_version_and_a_newer_one_is_named() {
         let mut bytes = two_members().encode();
         bytes[0] = ENCODING_NEWEST;
@@ -411,10 +474,10 @@ mod tests {
                 ..
             })
         ));
-        bytes[0] = 3;
-        let error = Config::decode(&bytes).expect_err("version 3");
-        assert_eq!(error, DecodeConfigError::Version { found: 3 });
-        assert!(error.to_string().contains("reads 1 to 2"), "{error}");
+        bytes[0] = 4;
+        let error = Config::decode(&bytes).expect_err("version 4");
+        assert_eq!(error, DecodeConfigError::Version { found: 4 });
+        assert!(error.to_string().contains("reads 1 to 3"), "{error}");
     }
 
     #[test]

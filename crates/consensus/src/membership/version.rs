@@ -2,8 +2,9 @@
 //!
 //! The group's version is part of the configuration, so an entry of the log brings it. It decides
 //! what entries may contain and what members may rely on. It only ever rises, and only to a version
-//! that every configured member speaks. A member that does not speak it cannot be added. (Two
-//! members agree on the encoding of their connection in the handshake, apart from this.)
+//! that every configured member speaks: by itself, or, while it is *held*, when an operator orders
+//! it. A member that does not speak it cannot be added. (Two members agree on the encoding of their
+//! connection in the handshake, apart from this.)
 
 use crate::membership::config::Config;
 
@@ -39,8 +40,14 @@ impl std::fmt::Display for VersionRange {
 }
 
 impl Config {
-    /// The newest version that every member speaks, if it is newer than the group's. The group may
-    /// rise to it: an upgrade ends when the last member runs the new program.
+    /// The version that the group is to rise to by itself: an upgrade ends when the last member
+    /// runs the new program. None while the version is held.
+    pub fn due_protocol(&self) -> Option<u16> {
+        let is_held = synod_planted::planted!(RiseThoughHeld, self.protocol_is_held, else false);
+        self.newer_protocol().filter(|_| !is_held)
+    }
+
+    /// The newest version that every member speaks, if it is newer than the group's.
     pub fn newer_protocol(&self) -> Option<u16> {
         let members = self.members.values();
         if synod_planted::is(synod_planted::Bug::RiseTooHigh) {

@@ -38,6 +38,8 @@ pub struct Options {
     pub refusals: f64,
     /// Whether broken connections are reported.
     pub hints: bool,
+    /// These members have no database.
+    pub loggers: &'static [u64],
     pub limits: Limits,
     pub timing: Timing,
 }
@@ -50,6 +52,7 @@ impl Default for Options {
             sync_us: (MS, 2 * MS),
             refusals: 0.0,
             hints: true,
+            loggers: &[],
             limits: Limits::default(),
             timing: Timing {
                 lease_us: Timing::default().lease_max_us,
@@ -201,7 +204,10 @@ impl Sim {
     pub fn add_learner(&mut self, leader: MemberId, joiner: MemberId) {
         let change = ConfigChange::AddLearner {
             id: joiner,
-            member: member(joiner.0),
+            member: Member {
+                has_data: !self.options.loggers.contains(&joiner.0),
+                ..member(joiner.0)
+            },
         };
         self.change(leader, change);
     }

@@ -83,7 +83,7 @@ pub fn run(
 pub fn check(plan: &Plan, setup: &Setup) -> Result<()> {
     synod_local_cluster::find_program("sysbench", "sysbench")?;
     for system in &plan.systems {
-        configuration::check(*system, setup)?;
+        configuration::check(system.kind, setup)?;
         if !plan.write_to.is_possible(*system) {
             return Err(LabError::BadArgument {
                 name: "--write-to",
@@ -117,7 +117,6 @@ fn empty(plan: &Plan, network: &Network) -> Results {
             servers: u32::try_from(network.hosts().servers.len()).unwrap_or(u32::MAX),
             tables: plan.sizes.tables,
             table_rows: plan.sizes.table_rows,
-            tls: plan.tls,
         },
         topologies: Vec::new(),
         measurements: Vec::new(),
@@ -138,16 +137,16 @@ impl Bench<'_> {
     /// Makes every system and its tables, one after the other.
     fn set_up(&mut self) -> Result<()> {
         self.network.clear()?;
-        for kind in &self.plan.systems {
-            self.say(&format!("setting up {kind}"));
-            let mut system = System::create(*kind, self.setup, self.network.hosts())?;
+        for measured in &self.plan.systems {
+            self.say(&format!("setting up {measured}"));
+            let mut system = System::create(*measured, self.setup, self.network.hosts())?;
             system.up()?;
             if let [workload] = self.plan.workloads.as_slice() {
                 self.prepare(&system, *workload)?;
             }
             if let Some(version) = system.status_value(0, "wsrep_provider_version") {
                 let version = version.trim().to_owned();
-                self.results.versions.insert(kind.to_string(), version);
+                self.results.versions.insert(measured.to_string(), version);
             }
             system.down()?;
             self.systems.push(system);
@@ -157,7 +156,11 @@ impl Bench<'_> {
 
     /// One turn: a system runs, with each number of clients.
     fn take_turn(&mut self, turn: &Turn<'_>) -> Result<()> {
-        let Some(at) = self.systems.iter().position(|s| s.kind() == turn.system) else {
+        let Some(at) = self
+            .systems
+            .iter()
+            .position(|s| s.measured() == turn.system)
+        else {
             return Ok(());
         };
         let mut system = self.systems.remove(at);
@@ -176,7 +179,8 @@ impl Bench<'_> {
         self.network.set(turn.topology)?;
         for threads in &self.plan.threads {
             let begun_s = self.begun.elapsed().as_secs_f64();
-            let measured = turn::measure(system, self.network, turn, self.plan, &script, *threads);
+            let measured = turn::measure(system, self.network, turn, self.plan, &script, *threads)
+                .and_then(|measured| self.check(system, &script).map(|()| measured));
             let mut measurement = measured.unwrap_or_else(|error| Measurement {
                 failure: Some(error.to_string()),
                 ..Measurement::default()
@@ -205,6 +209,14 @@ impl Bench<'_> {
         system.empty_database()?;
         let target = turn::target(system, self.network, 0);
         sysbench::prepare(&self.script(workload)?, target)
+    }
+
+    /// Fails a measurement after which the load finds an update missing on the first server.
+    fn check(&self, system: &System, script: &Script) -> Result<()> {
+        if !script.checks {
+            return Ok(());
+        }
+        sysbench::check(script, turn::target(system, self.network, 0))
     }
 
     fn script(&self, workload: Workload) -> Result<Script> {

@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use super::workload::{Sizes, Workload};
-use crate::systems::kind::SystemKind;
+use crate::systems::kind::MeasuredSystem;
 use crate::topology::Topology;
 
 /// What a bench measures: every combination, each as often.
@@ -13,7 +13,7 @@ pub struct Plan {
     /// The command, as it can be typed again.
     pub command: String,
     /// The systems, in the order of their turns.
-    pub systems: Vec<SystemKind>,
+    pub systems: Vec<MeasuredSystem>,
     /// The networks; at least one, all with equally many servers.
     pub topologies: Vec<Topology>,
     /// The loads.
@@ -30,8 +30,6 @@ pub struct Plan {
     pub write_to: WriteTo,
     /// How much data there is.
     pub sizes: Sizes,
-    /// Whether replication is encrypted.
-    pub tls: bool,
 }
 
 /// One turn of one system: all numbers of clients, one after the other.
@@ -44,7 +42,7 @@ pub struct Turn<'a> {
     /// The load.
     pub workload: Workload,
     /// The system.
-    pub system: SystemKind,
+    pub system: MeasuredSystem,
 }
 
 impl Plan {
@@ -98,8 +96,8 @@ impl WriteTo {
     }
 
     /// Whether the system takes such writes.
-    pub fn is_possible(self, system: SystemKind) -> bool {
-        system.is_group() || self == WriteTo::Leader
+    pub fn is_possible(self, system: MeasuredSystem) -> bool {
+        system.kind.is_group() || self == WriteTo::Leader
     }
 }
 
@@ -135,10 +133,10 @@ mod tests {
 
     #[test]
     fn systems_alternate_within_each_repetition() {
-        let systems = vec![SystemKind::Synod, SystemKind::Galera { flush: 0 }];
+        let systems = ["synod", "synod-tls"].map(|name| name.parse().unwrap());
         let plan = Plan {
             command: String::new(),
-            systems,
+            systems: systems.to_vec(),
             topologies: vec![Topology::named("same-dc").unwrap()],
             workloads: vec!["oltp_write_only".parse().unwrap()],
             threads: vec![1],
@@ -147,11 +145,10 @@ mod tests {
             repetitions: 2,
             write_to: WriteTo::Leader,
             sizes: Sizes::default(),
-            tls: false,
         };
         let turns = plan.turns();
         let names: Vec<String> = turns.iter().map(|turn| turn.system.to_string()).collect();
-        assert_eq!(names, ["synod", "galera", "synod", "galera"]);
+        assert_eq!(names, ["synod", "synod-tls", "synod", "synod-tls"]);
         let repetitions: Vec<u32> = turns.iter().map(|turn| turn.repetition).collect();
         assert_eq!(repetitions, [1, 1, 2, 2]);
     }
@@ -162,7 +159,7 @@ mod tests {
         assert_eq!(WriteTo::Follower.servers(&topology), [1]);
         assert_eq!(WriteTo::Far.servers(&topology), [2]);
         assert_eq!(WriteTo::All.servers(&topology), [0, 1, 2]);
-        assert!(!WriteTo::Far.is_possible(SystemKind::Async));
+        assert!(!WriteTo::Far.is_possible("async".parse().unwrap()));
     }
 
     #[test]

@@ -23,6 +23,8 @@ pub struct Script {
     pub script: OsString,
     /// Its options.
     pub options: Vec<String>,
+    /// Whether it can check afterwards that no update was lost.
+    pub checks: bool,
 }
 
 /// The server to put a load on, and the host of the clients.
@@ -43,6 +45,15 @@ pub(super) struct Target<'a> {
 pub(super) fn prepare(script: &Script, target: Target<'_>) -> Result<()> {
     let mut command = command(script, target)?;
     tools::output_of(command.arg("prepare")).map(|_| ())
+}
+
+/// Checks what a load has left in a server's tables.
+///
+/// # Errors
+/// With what does not hold.
+pub(super) fn check(script: &Script, target: Target<'_>) -> Result<()> {
+    let mut command = command(script, target)?;
+    tools::output_of(command.arg("check")).map(|_| ())
 }
 
 /// A load that runs; killed when dropped before its end.

@@ -14,6 +14,8 @@ use crate::systems::System;
 
 /// The status variable that counts the syncs of a database's files.
 const DATABASE_FSYNCS: &str = "Innodb_data_fsyncs";
+/// The one that counts the syncs of the replication log; only Synod has it.
+const LOG_FSYNCS: &str = "wsrep_synod_log_syncs";
 
 /// What all meters show at one moment.
 struct Reading {
@@ -28,6 +30,7 @@ struct Reading {
 struct ServerReading {
     process: ProcessUse,
     database_fsyncs: Option<u64>,
+    log_fsyncs: Option<u64>,
 }
 
 /// The server to put a load on, and the clients beside it.
@@ -81,6 +84,8 @@ pub(super) fn measure(
     measurement.servers = servers_between(system, &before, &after);
     measurement.network = network_between(&before, &after);
     measurement.disturbance = disturbance_between(&before, &after, clients_s);
+    measurement.disk_written_bytes =
+        after.machine.disk_written_bytes - before.machine.disk_written_bytes;
     measurement.disk_flushes = after.machine.disk_flushes - before.machine.disk_flushes;
     Ok(measurement)
 }
@@ -109,10 +114,11 @@ fn read_server(system: &System, server: usize) -> Result<ServerReading> {
         now: "it has ended; its error log is in the lab's directory".into(),
     })?;
     let process = ProcessUse::read(pid).context("read", format!("/proc/{pid}"))?;
-    let fsyncs = system.status_value(server, DATABASE_FSYNCS);
+    let number = |variable| system.status_value(server, variable)?.parse().ok();
     Ok(ServerReading {
         process,
-        database_fsyncs: fsyncs.and_then(|text| text.parse().ok()),
+        database_fsyncs: number(DATABASE_FSYNCS),
+        log_fsyncs: number(LOG_FSYNCS),
     })
 }
 
@@ -153,12 +159,8 @@ fn servers_between(system: &System, before: &Reading, after: &Reading) -> Vec<Se
                 role: system.role(server),
                 cpu_user_s: new.user_s - old.user_s,
                 cpu_system_s: new.system_s - old.system_s,
-                disk_written_bytes: new.written_bytes.saturating_sub(old.written_bytes),
-                database_fsyncs: after
-                    .database_fsyncs
-                    .zip(before.database_fsyncs)
-                    .map(|(after, before)| after.saturating_sub(before)),
-                log_fsyncs: None,
+                database_fsyncs: grown(before.database_fsyncs, after.database_fsyncs),
+                log_fsyncs: grown(before.log_fsyncs, after.log_fsyncs),
                 // Of threads that have ended meanwhile, nothing is known.
                 voluntary_switches: new
                     .voluntary_switches
@@ -170,6 +172,12 @@ fn servers_between(system: &System, before: &Reading, after: &Reading) -> Vec<Se
             }
         })
         .collect()
+}
+
+/// By how much a counter has grown, if the server tells.
+fn grown(before: Option<u64>, after: Option<u64>) -> Option<u64> {
+    let (before, after) = before.zip(after)?;
+    Some(after.saturating_sub(before))
 }
 
 fn network_between(before: &Reading, after: &Reading) -> NetworkUse {

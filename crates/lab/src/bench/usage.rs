@@ -7,6 +7,13 @@ use std::path::Path;
 /// Linux counts processor time in hundredths of a second on all machines that matter here.
 const TICKS_PER_SECOND: f64 = 100.0;
 
+/// The place of the sectors written in a line of `/proc/diskstats`, from 0.
+const SECTORS_WRITTEN: usize = 9;
+/// The place of the flush requests.
+const FLUSHES: usize = 18;
+/// A sector of `/proc/diskstats`, whatever those of the disk are.
+const SECTOR_BYTES: u64 = 512;
+
 /// What one process has used since it began.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(super) struct ProcessUse {
@@ -14,8 +21,6 @@ pub(super) struct ProcessUse {
     pub(super) user_s: f64,
     /// Processor time in the kernel, seconds of one core.
     pub(super) system_s: f64,
-    /// Bytes that it had written to disks.
-    pub(super) written_bytes: u64,
     /// How often a thread that still exists waited.
     pub(super) voluntary_switches: u64,
     /// How often the kernel took the processor from a thread that still exists.
@@ -36,8 +41,6 @@ impl ProcessUse {
             system_s,
             ..ProcessUse::default()
         };
-        let io = fs::read_to_string(root.join("io")).unwrap_or_default();
-        used.written_bytes = number_after(&io, "write_bytes:").unwrap_or_default();
         let status = fs::read_to_string(root.join("status"))?;
         used.resident_bytes = number_after(&status, "VmRSS:").unwrap_or_default() * 1024;
         for thread in fs::read_dir(root.join("task"))?.flatten() {
@@ -65,6 +68,10 @@ pub(super) struct MachineUse {
     pub(super) stolen_s: f64,
     /// Flush requests that the disks completed.
     pub(super) disk_flushes: u64,
+    /// Bytes that were written to the disks. What `/proc/PID/io` says would be per process, but it
+    /// counts a whole folio of the page cache, up to some megabytes, each time that a byte of it
+    /// is written after a sync.
+    pub(super) disk_written_bytes: u64,
 }
 
 impl MachineUse {
@@ -76,7 +83,8 @@ impl MachineUse {
         MachineUse {
             busy_s,
             stolen_s,
-            disk_flushes: flushes(&disks),
+            disk_flushes: sum_of_disks(&disks, FLUSHES),
+            disk_written_bytes: sum_of_disks(&disks, SECTORS_WRITTEN) * SECTOR_BYTES,
         }
     }
 }
@@ -100,10 +108,16 @@ fn machine_time(stat: &str) -> Option<(f64, f64)> {
     Some((busy / TICKS_PER_SECOND, steal / TICKS_PER_SECOND))
 }
 
-/// Flushes of all whole disks in `/proc/diskstats`: field 19. A partition has none of its own.
-fn flushes(diskstats: &str) -> u64 {
-    let flushes = |line: &str| line.split_whitespace().nth(18)?.parse::<u64>().ok();
-    diskstats.lines().filter_map(flushes).sum()
+/// One field of all whole disks in `/proc/diskstats`. Only these have flushes; a partition's
+/// sectors are its disk's as well.
+fn sum_of_disks(diskstats: &str, field: usize) -> u64 {
+    let of_disk = |line: &str| {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        let flushes: u64 = fields.get(FLUSHES)?.parse().ok()?;
+        let has_sectors_of_its_own = flushes > 0;
+        has_sectors_of_its_own.then(|| fields.get(field)?.parse::<u64>().ok())?
+    };
+    diskstats.lines().filter_map(of_disk).sum()
 }
 
 /// The number after the first place of a name.
@@ -132,8 +146,11 @@ mod tests {
     }
 
     #[test]
-    fn flushes_of_disks_are_summed() {
-        let line = "254 0 vda 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 42 17";
-        assert_eq!(flushes(&format!("{line}\n{line}\n8 0 old 1 2 3\n")), 84);
+    fn fields_of_disks_are_summed_without_those_of_partitions() {
+        let disk = "254 0 vda 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 42 17";
+        let partition = "254 1 vda1 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 0 0";
+        let stats = format!("{disk}\n{partition}\n{disk}\n8 0 old 1 2 3\n");
+        assert_eq!(sum_of_disks(&stats, FLUSHES), 84);
+        assert_eq!(sum_of_disks(&stats, SECTORS_WRITTEN), 14);
     }
 }

@@ -53,7 +53,9 @@ impl Workload {
     /// # Errors
     /// When the script cannot be written.
     pub fn script(self, sizes: &Sizes, dir: &Path) -> Result<Script> {
-        let script = match workload::Script::of(self.0) {
+        let own = workload::Script::of(self.0);
+        let checks = own.is_some();
+        let script = match own {
             Some(own) => own
                 .write_to(dir)
                 .context("write into", dir)?
@@ -68,7 +70,11 @@ impl Workload {
                 format!("--table-size={}", sizes.table_rows),
             ],
         };
-        Ok(Script { script, options })
+        Ok(Script {
+            script,
+            options,
+            checks,
+        })
     }
 }
 
@@ -102,6 +108,7 @@ mod tests {
             assert!(!script.options.is_empty());
             let is_own = !name.starts_with("oltp_");
             assert_eq!(Path::new(&script.script).is_file(), is_own, "{name}");
+            assert_eq!(script.checks, is_own, "{name}");
         }
         assert!("oltp".parse::<Workload>().is_err());
     }

@@ -12,7 +12,7 @@ use crate::bench::workload::{Sizes, Workload};
 use crate::error::{IoContext, Result};
 use crate::network::Network;
 use crate::report::{self, Report};
-use crate::systems::kind::SystemKind;
+use crate::systems::kind::{MeasuredSystem, SystemKind};
 use crate::topology::{Topology, parse_bandwidth};
 
 /// Arguments of `synod lab bench`.
@@ -20,9 +20,10 @@ use crate::topology::{Topology, parse_bandwidth};
 #[command(after_help = EXAMPLE)]
 pub(super) struct BenchArgs {
     /// What is measured, in turns: synod, galera, galera-flush1, galera-flush2, semisync, async,
-    /// standalone
+    /// standalone; with '-tls' behind it, replication is encrypted: synod's by a group secret, that
+    /// of others by a certificate
     #[arg(long = "system", value_delimiter = ',', default_value = "synod")]
-    systems: Vec<SystemKind>,
+    systems: Vec<MeasuredSystem>,
     /// innodb_flush_log_at_trx_commit of 'galera': 0, 1, 2; each is a system of its own
     #[arg(long, value_delimiter = ',', value_parser = clap::value_parser!(u8).range(0..=2))]
     galera_flush: Vec<u8>,
@@ -47,9 +48,6 @@ pub(super) struct BenchArgs {
     /// Servers that are written to, by clients beside each: leader, follower, far, all
     #[arg(long, default_value = "leader")]
     write_to: WriteTo,
-    /// Encrypt replication: synod with a group secret, the others with a certificate
-    #[arg(long)]
-    tls: bool,
     /// Limit every link between hosts: 100M, 1G, 10G bits per second
     #[arg(long, value_parser = parse_bandwidth)]
     bandwidth: Option<u64>,
@@ -97,7 +95,7 @@ docs/performance.md says how it measures, and what to mind when reading the figu
 pub(super) fn run(place: &PlaceArgs, arguments: &BenchArgs) -> Result<u8> {
     let plan = plan(arguments)?;
     let lab = place.place()?;
-    let setup = arguments.servers.setup(&lab, arguments.tls)?;
+    let setup = arguments.servers.setup(&lab)?;
     bench::check(&plan, &setup)?;
     let servers = plan.topologies[0].servers;
     let network = Network::create(place.take()?, servers, &setup.program)?;
@@ -143,18 +141,20 @@ fn plan(arguments: &BenchArgs) -> Result<Plan> {
             hot_rows: arguments.hot_rows,
             warehouses: arguments.warehouses,
         },
-        tls: arguments.tls,
     })
 }
 
 /// The systems of the command line, each once. `--galera-flush` stands for 'galera'.
-fn systems(arguments: &BenchArgs) -> Vec<SystemKind> {
+fn systems(arguments: &BenchArgs) -> Vec<MeasuredSystem> {
     let mut systems = Vec::new();
     for system in &arguments.systems {
-        let is_plain_galera = *system == SystemKind::Galera { flush: 0 };
+        let is_plain_galera = system.kind == SystemKind::Galera { flush: 0 };
         if is_plain_galera && !arguments.galera_flush.is_empty() {
             let flushes = arguments.galera_flush.iter();
-            systems.extend(flushes.map(|flush| SystemKind::Galera { flush: *flush }));
+            systems.extend(flushes.map(|flush| MeasuredSystem {
+                kind: SystemKind::Galera { flush: *flush },
+                ..*system
+            }));
         } else {
             systems.push(*system);
         }
@@ -197,7 +197,7 @@ mod tests {
         let help = <BenchArgs as Args>::augment_args(clap::Command::new("bench"))
             .render_long_help()
             .to_string();
-        let words: Vec<&str> = help.split([' ', ',', '\n', ':']).collect();
+        let words: Vec<&str> = help.split([' ', ',', '\n', ':', ';']).collect();
         let workloads = crate::bench::workload::NAMES.into_iter();
         let names = NAMES.split(", ").chain(WRITE_TO_NAMES.split(", "));
         for name in names.chain(workloads) {

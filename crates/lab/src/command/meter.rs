@@ -16,20 +16,20 @@ pub(super) fn run(place: &PlaceArgs, meter: &MeterCommand) -> Result<u8> {
         return Ok(0);
     }
     let arguments = &meter.arguments().lab;
-    let kind = arguments.system;
-    if !kind.is_group() {
+    let measured = arguments.system;
+    if !measured.kind.is_group() {
         return Err(LabError::BadArgument {
             name: "--system",
-            value: kind.to_string(),
+            value: measured.to_string(),
             reason: "meters observe groups: synod, galera, galera-flush1, galera-flush2".into(),
         });
     }
     let topology = Topology::find(&arguments.topology, arguments.bandwidth)?;
     let lab = place.place()?;
-    let setup = arguments.servers.setup(&lab, arguments.tls)?;
-    configuration::check(kind, &setup)?;
+    let setup = arguments.servers.setup(&lab)?;
+    configuration::check(measured.kind, &setup)?;
     let network = Network::create(place.take()?, topology.servers, &setup.program)?;
-    let mut system = System::create(kind, &setup, network.hosts())?;
+    let mut system = System::create(measured, &setup, network.hosts())?;
     system.up()?;
     network.set(&topology)?;
     let group = group(&system, &network, &topology);
@@ -39,7 +39,7 @@ pub(super) fn run(place: &PlaceArgs, meter: &MeterCommand) -> Result<u8> {
 }
 
 /// The servers of a system; their clients are on the hosts beside them.
-fn group(system: &System, network: &Network, topology: &Topology) -> Group {
+pub(super) fn group(system: &System, network: &Network, topology: &Topology) -> Group {
     let clients = &network.hosts().clients;
     let hosts = system.hosts().iter().zip(clients).enumerate();
     let server = |(place, (host, client)): (usize, (&crate::hosts::Host, &crate::hosts::Host))| {
@@ -55,7 +55,7 @@ fn group(system: &System, network: &Network, topology: &Topology) -> Group {
         }
     };
     Group {
-        system: system.kind().to_string(),
+        system: system.measured().to_string(),
         topology: Some(topology.name.clone()),
         servers: hosts.map(server).collect(),
     }

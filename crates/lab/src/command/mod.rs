@@ -6,12 +6,14 @@
 //! - `link` changes a link of a running lab.
 //! - `clean` removes what a killed lab left.
 //! - `delay`, `apply`, `giant`, `lag`, `fair` observe running servers ([`crate::meters`]).
+//! - `regions` measures commits of clients of several regions, and a leader that follows them.
 //! - `report` makes one page of several files.
 //! - `router` is the process that emulates the network, started by the others.
 
 mod bench;
 mod meter;
 mod network;
+mod regions;
 mod report;
 pub(crate) mod servers;
 mod up;
@@ -77,6 +79,8 @@ enum LabCommand {
     Link(network::LinkArgs),
     #[command(flatten)]
     Meter(MeterCommand),
+    /// Measure commits from several regions, before and after the leader follows the writer
+    Regions(regions::RegionsArgs),
     /// Make one page from the files of several runs
     Report(report::ReportArgs),
     /// Remove what a killed lab left behind
@@ -106,6 +110,7 @@ pub fn run(arguments: &LabArgs) -> Result<u8> {
         LabCommand::Network(network) => network::run(place, network),
         LabCommand::Link(link) => network::change_link(place, link),
         LabCommand::Meter(meter) => meter::run(place, meter),
+        LabCommand::Regions(regions) => regions::run(place, regions),
         LabCommand::Report(report) => report::run(report),
         LabCommand::Clean => clean(place),
         LabCommand::Router(router) => run_router(router),

@@ -32,7 +32,7 @@ pub(crate) struct ServerArgs {
 
 impl ServerArgs {
     /// What systems of this lab are made of.
-    pub(super) fn setup(&self, lab: &Place, tls: bool) -> Result<Setup> {
+    pub(super) fn setup(&self, lab: &Place) -> Result<Setup> {
         let program = own_program()?;
         let provider = match &self.provider {
             Some(path) => path.clone(),
@@ -49,9 +49,9 @@ impl ServerArgs {
             base_port: self.base_port,
             synod,
             galera: self.galera.clone(),
-            tls,
             program,
             extra_lines: self.server_option.clone(),
+            regions: Vec::new(),
         })
     }
 }

@@ -7,25 +7,23 @@ use clap::Args;
 use super::{PlaceArgs, own_program, say, servers};
 use crate::error::Result;
 use crate::network::Network;
-use crate::systems::kind::SystemKind;
+use crate::systems::kind::MeasuredSystem;
 use crate::systems::{PASSWORD, System, USER, configuration};
 use crate::topology::{Topology, parse_bandwidth};
 
 /// Arguments of `synod lab up`.
 #[derive(Debug, Args)]
 pub(super) struct UpArgs {
-    /// synod, galera, galera-flush1, galera-flush2, semisync, async, standalone
+    /// synod, galera, galera-flush1, galera-flush2, semisync, async, standalone; with '-tls' behind
+    /// it, replication is encrypted
     #[arg(long, default_value = "synod")]
-    system: SystemKind,
+    system: MeasuredSystem,
     /// same-dc, three-dc, two-region, three-region, or a file
     #[arg(long, value_name = "NAME|FILE", default_value = "same-dc")]
     topology: String,
     /// Limit every link between hosts: 100M, 1G, 10G bits per second
     #[arg(long, value_parser = parse_bandwidth)]
     bandwidth: Option<u64>,
-    /// Encrypt replication
-    #[arg(long)]
-    tls: bool,
     #[command(flatten)]
     servers: servers::ServerArgs,
 }
@@ -34,8 +32,8 @@ pub(super) struct UpArgs {
 pub(super) fn run(place: &PlaceArgs, arguments: &UpArgs) -> Result<u8> {
     let topology = Topology::find(&arguments.topology, arguments.bandwidth)?;
     let lab = place.place()?;
-    let setup = arguments.servers.setup(&lab, arguments.tls)?;
-    configuration::check(arguments.system, &setup)?;
+    let setup = arguments.servers.setup(&lab)?;
+    configuration::check(arguments.system.kind, &setup)?;
     let network = Network::create(place.take()?, topology.servers, &own_program()?)?;
     let mut system = System::create(arguments.system, &setup, network.hosts())?;
     system.up()?;
@@ -64,7 +62,7 @@ fn text(network: &Network, system: &System, program: &Path) -> String {
          \x20 ip netns exec {client} mariadb -h{address} -P{port} -u{USER} -p{PASSWORD}\n\
          \x20 ip netns exec {client} {program} lab delay --servers {addresses} --user {USER} \
          --password {PASSWORD}\n\
-         it is up until Ctrl-C"
+         it is up until Ctrl-C, or the end of its standard input"
     );
     text
 }

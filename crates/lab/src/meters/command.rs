@@ -16,7 +16,7 @@ use super::surroundings;
 use crate::bench::machine;
 use crate::command::servers::ServerArgs;
 use crate::report::{self, Report};
-use crate::systems::kind::SystemKind;
+use crate::systems::kind::MeasuredSystem;
 use crate::topology::parse_bandwidth;
 
 /// The meters, as commands.
@@ -61,9 +61,9 @@ pub struct MeterArgs {
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "A group of the lab, without --servers")]
 pub(crate) struct LabGroupArgs {
-    /// synod, galera, galera-flush1, galera-flush2
+    /// synod, galera, galera-flush1, galera-flush2; with '-tls' behind it, replication is encrypted
     #[arg(long, default_value = "synod", conflicts_with = "running")]
-    pub(crate) system: SystemKind,
+    pub(crate) system: MeasuredSystem,
     /// same-dc, three-dc, two-region, three-region, or a file
     #[arg(
         long,
@@ -75,9 +75,6 @@ pub(crate) struct LabGroupArgs {
     /// Limit every link between hosts: 100M, 1G, 10G bits per second
     #[arg(long, value_parser = parse_bandwidth, conflicts_with = "running")]
     pub(crate) bandwidth: Option<u64>,
-    /// Encrypt replication
-    #[arg(long, conflicts_with = "running")]
-    pub(crate) tls: bool,
     #[command(flatten)]
     pub(crate) servers: ServerArgs,
 }

@@ -8,7 +8,7 @@ use synod_local_cluster::{
     ClusterError, NodeHost, NodeOverrides, Replication, ServerUser, Settings, find_program,
 };
 
-use super::kind::SystemKind;
+use super::kind::{MeasuredSystem, SystemKind};
 use super::{Setup, node};
 use crate::error::Result;
 use crate::hosts::Host;
@@ -39,17 +39,18 @@ const REPLICATED: [&str; 9] = [
 ];
 
 /// A transaction is stored by a replica before others see it. The time is long, so that no
-/// transaction is acknowledged without.
-const SEMI_SYNC: [&str; 4] = [
-    "rpl_semi_sync_master_enabled = ON",
+/// transaction is acknowledged without. The primary's part is switched on when its replicas are
+/// connected (`replicas`): before that, the first statement would wait for them.
+const SEMI_SYNC: [&str; 3] = [
     "rpl_semi_sync_master_wait_point = AFTER_SYNC",
     "rpl_semi_sync_master_timeout = 60000",
     "rpl_semi_sync_slave_enabled = ON",
 ];
 
 /// The settings of a system's cluster.
-pub(super) fn settings(kind: SystemKind, setup: &Setup, hosts: &[Host]) -> Result<Settings> {
-    let dir = setup.data.join(kind.to_string());
+pub(super) fn settings(system: MeasuredSystem, setup: &Setup, hosts: &[Host]) -> Result<Settings> {
+    let MeasuredSystem { kind, encrypted } = system;
+    let dir = setup.data.join(system.to_string());
     let mut settings = Settings::new(dir, library(kind, setup).to_owned())?;
     settings.cluster_name = "lab".into();
     settings.base_port = setup.base_port;
@@ -58,13 +59,13 @@ pub(super) fn settings(kind: SystemKind, setup: &Setup, hosts: &[Host]) -> Resul
     if !kind.is_group() {
         settings.replication = Replication::Own;
     }
-    let certificate = if setup.tls && kind != SystemKind::Synod {
+    let certificate = if encrypted && kind != SystemKind::Synod {
         Some(Certificate::make(&setup.data)?)
     } else {
         None
     };
-    settings.provider_options = provider_options(kind, setup.tls, certificate.as_ref());
-    if kind == SystemKind::Synod && setup.tls {
+    settings.provider_options = provider_options(kind, encrypted, certificate.as_ref());
+    if kind == SystemKind::Synod && encrypted {
         let mut keygen = Command::new(&setup.program);
         let secret = tools::output_of(keygen.arg("keygen"))?;
         settings.group_secret = Some(secret.trim().to_owned());
@@ -76,6 +77,11 @@ pub(super) fn settings(kind: SystemKind, setup: &Setup, hosts: &[Host]) -> Resul
         };
         settings.hosts.insert(node(server), place);
         let mut own = overrides(kind, server, certificate.as_ref());
+        if let (Some(options), Some(region)) =
+            (&mut own.provider_options, setup.regions.get(server))
+        {
+            *options += &format!(";synod.region={region}");
+        }
         own.extra_lines.extend(setup.extra_lines.iter().cloned());
         settings.overrides.insert(node(server), own);
     }
@@ -92,11 +98,15 @@ fn library(kind: SystemKind, setup: &Setup) -> &Path {
 }
 
 /// Options of all members of a group.
-fn provider_options(kind: SystemKind, tls: bool, certificate: Option<&Certificate>) -> String {
+fn provider_options(
+    kind: SystemKind,
+    encrypted: bool,
+    certificate: Option<&Certificate>,
+) -> String {
     match (kind, certificate) {
         (SystemKind::Synod, _) => {
             // The hosts have addresses that are no loopback ones, so clear must be asked for.
-            let insecure = if tls { "no" } else { "yes" };
+            let insecure = if encrypted { "no" } else { "yes" };
             format!("synod.leader_handover=yes;synod.insecure={insecure}")
         }
         (SystemKind::Galera { .. }, Some(certificate)) => {

@@ -22,8 +22,10 @@ pub enum SystemKind {
     Standalone,
 }
 
-/// The names that the command line takes.
+/// The names that the command line takes; all but `standalone` also with [`ENCRYPTED`].
 pub const NAMES: &str = "synod, galera, galera-flush1, galera-flush2, semisync, async, standalone";
+/// Ends the name of a system whose servers encrypt what they send each other.
+pub const ENCRYPTED: &str = "-tls";
 
 impl SystemKind {
     /// Whether its servers are members of a group: any of them can be written to.
@@ -78,6 +80,38 @@ impl FromStr for SystemKind {
     }
 }
 
+/// A system, and whether its servers encrypt what they send each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct MeasuredSystem {
+    /// Which system.
+    pub kind: SystemKind,
+    /// Whether replication is encrypted.
+    pub encrypted: bool,
+}
+
+impl fmt::Display for MeasuredSystem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let suffix = if self.encrypted { ENCRYPTED } else { "" };
+        write!(f, "{}{suffix}", self.kind)
+    }
+}
+
+impl FromStr for MeasuredSystem {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<MeasuredSystem, String> {
+        let (name, encrypted) = match text.strip_suffix(ENCRYPTED) {
+            Some(name) => (name, true),
+            None => (text, false),
+        };
+        let kind: SystemKind = name.parse()?;
+        if encrypted && !kind.replicates() {
+            return Err(format!("{kind} sends nothing that could be encrypted"));
+        }
+        Ok(MeasuredSystem { kind, encrypted })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -88,5 +122,17 @@ mod tests {
             assert_eq!(name.parse::<SystemKind>().unwrap().to_string(), name);
         }
         assert!("mysql".parse::<SystemKind>().is_err());
+    }
+
+    #[test]
+    fn every_system_that_replicates_has_an_encrypted_form() {
+        for name in NAMES.split(", ") {
+            let encrypted = format!("{name}{ENCRYPTED}");
+            match encrypted.parse::<MeasuredSystem>() {
+                Ok(system) => assert_eq!(system.to_string(), encrypted),
+                Err(error) => assert_eq!((name, error.is_empty()), ("standalone", false)),
+            }
+        }
+        assert!("-tls".parse::<MeasuredSystem>().is_err());
     }
 }

@@ -21,7 +21,7 @@ use synod_local_cluster::{Cluster, wait_for};
 
 use crate::error::{LabError, Result};
 use crate::hosts::{Host, Hosts};
-use kind::SystemKind;
+use kind::{MeasuredSystem, SystemKind};
 
 /// Account of clients, from any host of the lab.
 pub const USER: &str = "lab";
@@ -50,22 +50,21 @@ pub struct Setup {
     pub synod: PathBuf,
     /// Galera's library.
     pub galera: PathBuf,
-    /// Whether replication is encrypted.
-    pub tls: bool,
     /// The program `synod`, which makes group secrets.
     pub program: PathBuf,
     /// Lines for the configuration of every server of every system.
     pub extra_lines: Vec<String>,
+    /// The region of each server of Synod; empty: they have none.
+    pub regions: Vec<String>,
 }
 
 /// One system, running or not.
 #[derive(Debug)]
 pub struct System {
-    kind: SystemKind,
+    measured: MeasuredSystem,
     cluster: Cluster,
     hosts: Vec<Host>,
     base_port: u16,
-    tls: bool,
     /// Whether it has run before: its replicas begin at an empty log then.
     was_up: bool,
 }
@@ -75,27 +74,31 @@ impl System {
     ///
     /// # Errors
     /// When a library or a program is missing.
-    pub fn create(kind: SystemKind, setup: &Setup, hosts: &Hosts) -> Result<System> {
-        let count = if kind.replicates() {
+    pub fn create(measured: MeasuredSystem, setup: &Setup, hosts: &Hosts) -> Result<System> {
+        let count = if measured.kind.replicates() {
             hosts.servers.len()
         } else {
             1
         };
         let servers = hosts.servers[..count].to_vec();
-        let settings = configuration::settings(kind, setup, &servers)?;
+        let settings = configuration::settings(measured, setup, &servers)?;
         Ok(System {
-            kind,
+            measured,
             cluster: Cluster::create(settings)?,
             hosts: servers,
             base_port: setup.base_port,
-            tls: setup.tls,
             was_up: false,
         })
     }
 
+    /// Which one it is, and whether it encrypts.
+    pub fn measured(&self) -> MeasuredSystem {
+        self.measured
+    }
+
     /// Which one it is.
     pub fn kind(&self) -> SystemKind {
-        self.kind
+        self.measured.kind
     }
 
     /// The hosts of its servers. Servers are numbered as in this list, from 0.
@@ -111,18 +114,21 @@ impl System {
     pub fn up(&mut self) -> Result<()> {
         self.cluster.up(&|_, _| ())?;
         if !self.was_up {
-            let own_databases = if self.kind.is_group() {
+            let own_databases = if self.kind().is_group() {
                 1
             } else {
                 self.hosts.len()
             };
             (0..own_databases).try_for_each(|server| self.create_account(server))?;
         }
-        if self.kind.has_replicas() {
+        if self.kind().has_replicas() {
             if !self.was_up {
                 replicas::forget_own_history(self)?;
             }
-            replicas::connect(self, self.tls)?;
+            replicas::connect(self, self.measured.encrypted)?;
+            if self.kind() == SystemKind::SemiSync {
+                replicas::wait_for_replicas(self)?;
+            }
         }
         self.was_up = true;
         self.await_leader()
@@ -177,7 +183,7 @@ impl System {
 
     /// `leader`, `follower`, `primary`, `replica`, `alone`, or `member` where all are equal.
     pub fn role(&self, server: usize) -> String {
-        match self.kind {
+        match self.kind() {
             SystemKind::Synod => self
                 .status_value(server, "wsrep_synod_role")
                 .unwrap_or_else(|| "unknown".into()),
@@ -208,7 +214,7 @@ impl System {
 
     /// The first server has the highest weight, and the others hand over to it.
     fn await_leader(&self) -> Result<()> {
-        if self.kind != SystemKind::Synod {
+        if self.kind() != SystemKind::Synod {
             return Ok(());
         }
         let mut last = String::new();

@@ -37,15 +37,36 @@ pub(super) fn connect(system: &System, tls: bool) -> Result<()> {
     Ok(())
 }
 
+/// Switches the primary's part of semi-synchronous replication on, and waits until it counts all
+/// replicas. The setting ends with the server, so this is done at each start.
+pub(super) fn wait_for_replicas(system: &System) -> Result<()> {
+    system.query(0, "SET GLOBAL rpl_semi_sync_master_enabled = ON")?;
+    let replicas = (system.hosts().len() - 1).to_string();
+    let what = format!("{replicas} semi-synchronous replicas to be connected");
+    await_status(system, 0, "Rpl_semi_sync_master_clients", &replicas, what)
+}
+
 fn await_receiving(system: &System, server: usize) -> Result<()> {
+    let what = format!("the replica {} to receive", system.hosts()[server].name);
+    await_status(system, server, "Slave_running", "ON", what)
+}
+
+/// Waits until a status variable of a server has a value.
+fn await_status(
+    system: &System,
+    server: usize,
+    name: &str,
+    wanted: &str,
+    what: String,
+) -> Result<()> {
     let mut last = String::new();
-    let receives = wait_for(TIMEOUT, || {
-        last = system.status_value(server, "Slave_running")?;
-        (last == "ON").then_some(())
+    let has_value = wait_for(TIMEOUT, || {
+        last = system.status_value(server, name)?;
+        (last == wanted).then_some(())
     });
-    receives.ok_or(LabError::Timeout {
-        what: format!("the replica {} to receive", system.hosts()[server].name),
+    has_value.ok_or(LabError::Timeout {
+        what,
         seconds: TIMEOUT.as_secs(),
-        now: format!("Slave_running is {last}"),
+        now: format!("{name} is {last}"),
     })
 }

@@ -12,7 +12,7 @@ use synod_consensus::{
 };
 
 use crate::LogError;
-use crate::format::segment::FORMATS;
+use crate::format::version::FORMATS;
 
 /// Largest position or count in the log. No log comes near it, so a larger one is damage. Smaller
 /// ones can be added to without a check for overflow.

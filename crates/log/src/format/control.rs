@@ -14,10 +14,8 @@ use crate::files::{Files, OpenMode, read_full_at, write_all_at};
 use crate::format::codec::{Fields, OtherVersion, PutFields, Unreadable, put_base, take_base};
 use crate::format::names::{control_path, control_temp_path};
 use crate::format::record::Mismatch;
-use crate::format::segment::{FORMAT_NEWEST, FORMATS, SegmentHeader, USED_BYTES, checksum};
-
-/// The oldest format whose control file names the segment that is ready.
-const NAMES_READY_SEGMENT: u32 = 3;
+use crate::format::segment::{SegmentHeader, USED_BYTES};
+use crate::format::version::{LogFormat, NEXT_MARK};
 
 const MAGIC: &[u8; 8] = b"SYNODCTL";
 /// Magic, version, checksum, body length.
@@ -49,6 +47,8 @@ pub(crate) struct StreamPosition {
 /// Content of the control file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Control {
+    /// The format in which the log is written.
+    pub(crate) format: LogFormat,
     /// The member and the group that the log belongs to.
     pub(crate) identity: Identity,
     /// Lowest segment that belongs to the log; lower ones are leftovers of a purge. Zero: the first
@@ -89,6 +89,9 @@ impl Control {
         body.put_u64(self.floor.segment);
         body.put_u64(self.floor.offset);
         body.put_u64(self.newest_segment);
+        if self.format.has_next_mark() {
+            body.extend_from_slice(NEXT_MARK);
+        }
         put_base(&mut body, &self.base)?;
         body.put_id(self.repair_until.unwrap_or_default());
         if self.noted_term != Term(0) {
@@ -100,8 +103,8 @@ impl Control {
         let mut rest = u32::try_from(body.len()).ok()?.to_le_bytes().to_vec();
         rest.append(&mut body);
         let mut out = MAGIC.to_vec();
-        out.put_u32(FORMAT_NEWEST);
-        out.put_u32(checksum(FORMAT_NEWEST, &rest));
+        out.put_u32(self.format.number());
+        out.put_u32(self.format.checksum(&rest));
         out.append(&mut rest);
         Some(out)
     }
@@ -116,18 +119,18 @@ impl Control {
         else {
             return mismatch("a shorter file");
         };
-        if !FORMATS.contains(&version) {
+        let Some(format) = LogFormat::read(version) else {
             return ControlFile::OtherVersion(OtherVersion::of_format(version));
-        }
+        };
         let body = &bytes[PREFIX_BYTES..];
         if body.len() as u64 != u64::from(len) {
             return mismatch("another length");
         }
-        let found = checksum(version, &bytes[PREFIX_BYTES - 4..]);
+        let found = format.checksum(&bytes[PREFIX_BYTES - 4..]);
         if found != crc {
             return mismatch(&format!("checksum {found:08x} instead of {crc:08x}"));
         }
-        match decode_body(&mut fields, version) {
+        match decode_body(&mut fields, format) {
             Ok(control) if fields.is_empty() => ControlFile::Valid(control),
             Err(Unreadable::Version(other)) => ControlFile::OtherVersion(other),
             Ok(_) | Err(Unreadable::Fields) => mismatch("fields that do not fit"),
@@ -184,10 +187,10 @@ impl Control {
     }
 }
 
-fn decode_body(fields: &mut Fields<'_>, version: u32) -> Result<Control, Unreadable> {
-    let start = decode_start(fields, version).ok_or(Unreadable::Fields)?;
+fn decode_body(fields: &mut Fields<'_>, format: LogFormat) -> Result<Control, Unreadable> {
+    let start = decode_start(fields, format).ok_or(Unreadable::Fields)?;
     let base = take_base(fields)?;
-    decode_end(fields, version, start, base).ok_or(Unreadable::Fields)
+    decode_end(fields, format, start, base).ok_or(Unreadable::Fields)
 }
 
 /// What comes before the base.
@@ -198,7 +201,7 @@ struct Start {
     newest_segment: u64,
 }
 
-fn decode_start(fields: &mut Fields<'_>, version: u32) -> Option<Start> {
+fn decode_start(fields: &mut Fields<'_>, format: LogFormat) -> Option<Start> {
     let identity = Identity {
         member: MemberId(fields.u64()?),
         group: fields.group()?,
@@ -208,11 +211,14 @@ fn decode_start(fields: &mut Fields<'_>, version: u32) -> Option<Start> {
         segment: fields.u64()?,
         offset: fields.u64()?,
     };
-    let newest_segment = if version >= NAMES_READY_SEGMENT {
+    let newest_segment = if format.names_ready_segment() {
         fields.u64()?
     } else {
         floor.segment
     };
+    if format.has_next_mark() && fields.bytes(NEXT_MARK.len())? != NEXT_MARK {
+        return None;
+    }
     Some(Start {
         identity,
         first_segment,
@@ -224,7 +230,7 @@ fn decode_start(fields: &mut Fields<'_>, version: u32) -> Option<Start> {
 /// What comes after the base.
 fn decode_end(
     fields: &mut Fields<'_>,
-    version: u32,
+    format: LogFormat,
     start: Start,
     base: LogBase,
 ) -> Option<Control> {
@@ -244,7 +250,7 @@ fn decode_end(
     let repair_segment = if rest.is_empty() {
         None
     } else {
-        Some(Box::new(take_segment_header(rest, version)?))
+        Some(Box::new(take_segment_header(rest)?))
     };
     let Start {
         identity,
@@ -253,6 +259,7 @@ fn decode_end(
         newest_segment,
     } = start;
     Some(Control {
+        format: format.continued(),
         identity,
         first_segment,
         floor,
@@ -265,9 +272,9 @@ fn decode_end(
 }
 
 /// A segment header that takes all of these bytes.
-fn take_segment_header(bytes: &[u8], version: u32) -> Option<SegmentHeader> {
+fn take_segment_header(bytes: &[u8]) -> Option<SegmentHeader> {
     let header = SegmentHeader::decode(bytes).ok()?;
-    (header.encode_in(version) == bytes).then_some(header)
+    (header.encode() == bytes).then_some(header)
 }
 
 #[cfg(test)]
@@ -280,6 +287,7 @@ mod tests {
     #[test]
     fn a_control_file_with_any_history_is_started() {
         let unstarted = Control {
+            format: LogFormat::default(),
             identity: Identity {
                 member: MemberId(7),
                 group: GroupId::NONE,
@@ -322,6 +330,7 @@ mod tests {
         let config = Config {
             protocol: 1,
             members: [(MemberId(7), member)].into(),
+            ..Config::default()
         };
         let base = LogBase {
             last: EntryId {
@@ -335,6 +344,7 @@ mod tests {
             },
         };
         let control = Control {
+            format: LogFormat::default(),
             identity: Identity {
                 member: MemberId(7),
                 group: GroupId([1; 16]),
@@ -355,13 +365,14 @@ mod tests {
         // The configuration follows the identity, four numbers and the position of the base.
         let mut newer = bytes.clone();
         newer[PREFIX_BYTES + 56 + 36] = 9;
-        let crc = checksum(FORMAT_NEWEST, &newer[16..]);
+        let crc = control.format.checksum(&newer[16..]);
         newer[12..16].copy_from_slice(&crc.to_le_bytes());
         let ControlFile::OtherVersion(other) = Control::decode(&newer) else {
             panic!("a configuration of another version is not damage");
         };
         assert_eq!((other.what, other.found), ("configuration", 9));
         let segment = SegmentHeader {
+            format: LogFormat::default(),
             number: 4,
             id: 9,
             size: 65536,

@@ -9,3 +9,4 @@ pub(crate) mod control;
 pub(crate) mod names;
 pub(crate) mod record;
 pub(crate) mod segment;
+pub(crate) mod version;

@@ -8,22 +8,14 @@
 //! write, and the used bytes of a header are in one sector, so it is found open or complete. A
 //! segment whose header is open was not used, or nothing of it was durable.
 
-use std::ops::RangeInclusive;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use synod_consensus::{EntryId, GroupId, HardState, MemberId, Seqno};
 
 use crate::format::codec::{Fields, PutFields};
 use crate::format::record::Mismatch;
+use crate::format::version::{LogFormat, NEXT_MARK};
 
-/// The oldest disk format that this program reads.
-pub(crate) const FORMAT_OLDEST: u32 = 2;
-/// The disk format that this program writes, the newest that it reads.
-pub(crate) const FORMAT_NEWEST: u32 = 3;
-/// The oldest disk format whose checksums cover the version.
-const CHECKS_VERSION: u32 = 3;
-/// The disk formats that this program reads.
-pub(crate) const FORMATS: RangeInclusive<u32> = FORMAT_OLDEST..=FORMAT_NEWEST;
 /// Room for the header; the stream starts here, in another page.
 pub(crate) const SEGMENT_HEADER_BYTES: u64 = 4096;
 
@@ -35,6 +27,8 @@ pub(crate) const USED_BYTES: usize = 16 + FIELDS_BYTES;
 /// The first bytes of every segment file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SegmentHeader {
+    /// The format in which the segment was made.
+    pub(crate) format: LogFormat,
     /// Number of the segment, from 1, increasing by one. Also in the file's name.
     pub(crate) number: u64,
     /// Random; part of every checksum in the segment.
@@ -83,11 +77,6 @@ pub(crate) enum HeaderError {
 impl SegmentHeader {
     /// The header's bytes, to be written at offset zero.
     pub(crate) fn encode(&self) -> Vec<u8> {
-        self.encode_in(FORMAT_NEWEST)
-    }
-
-    /// The header's bytes in this version of the format.
-    pub(crate) fn encode_in(&self, version: u32) -> Vec<u8> {
         let mut fields = Vec::with_capacity(FIELDS_BYTES);
         fields.put_u64(self.number);
         fields.put_u64(self.id);
@@ -108,10 +97,13 @@ impl SegmentHeader {
         fields.put_u64(self.first_batch);
         fields.put_u64(self.created_ms);
         fields.push(u8::from(self.open));
+        if self.format.has_next_mark() {
+            fields.extend_from_slice(NEXT_MARK);
+        }
         fields.resize(FIELDS_BYTES, 0);
         let mut out = MAGIC.to_vec();
-        out.put_u32(version);
-        out.put_u32(checksum(version, &fields));
+        out.put_u32(self.format.number());
+        out.put_u32(self.format.checksum(&fields));
         out.extend_from_slice(&fields);
         out
     }
@@ -128,30 +120,19 @@ impl SegmentHeader {
             return Err(mismatch("other bytes"));
         }
         let version = fields.u32().ok_or_else(|| mismatch("a shorter file"))?;
-        if !FORMATS.contains(&version) {
-            return Err(HeaderError::Version(version));
-        }
+        let format = LogFormat::read(version).ok_or(HeaderError::Version(version))?;
         let crc = fields.u32().ok_or_else(|| mismatch("a shorter file"))?;
-        let found = checksum(version, &bytes[16..]);
+        let found = format.checksum(&bytes[16..]);
         if found != crc {
             let mismatch =
                 Mismatch::new(format!("header checksum {crc:08x}"), format!("{found:08x}"));
             return Err(HeaderError::Mismatch(mismatch));
         }
-        decode_fields(&mut fields).ok_or_else(|| mismatch("impossible fields"))
+        decode_fields(&mut fields, format).ok_or_else(|| mismatch("impossible fields"))
     }
 }
 
-/// The checksum of a header or a control file: of what follows it, and of the version since that
-/// may be one of several.
-pub(crate) fn checksum(version: u32, rest: &[u8]) -> u32 {
-    if version < CHECKS_VERSION {
-        return crc32c::crc32c(rest);
-    }
-    crc32c::crc32c_append(crc32c::crc32c(&version.to_le_bytes()), rest)
-}
-
-fn decode_fields(fields: &mut Fields<'_>) -> Option<SegmentHeader> {
+fn decode_fields(fields: &mut Fields<'_>, format: LogFormat) -> Option<SegmentHeader> {
     let (number, id, size) = (fields.u64()?, fields.u64()?, fields.u64()?);
     let (member, group) = (MemberId(fields.u64()?), fields.group()?);
     let predecessor = Predecessor {
@@ -159,7 +140,8 @@ fn decode_fields(fields: &mut Fields<'_>) -> Option<SegmentHeader> {
         id: fields.u64()?,
         end: fields.u64()?,
     };
-    Some(SegmentHeader {
+    let header = SegmentHeader {
+        format,
         number,
         id,
         size,
@@ -176,7 +158,9 @@ fn decode_fields(fields: &mut Fields<'_>) -> Option<SegmentHeader> {
             1 => true,
             _ => return None,
         },
-    })
+    };
+    let is_marked = !format.has_next_mark() || fields.bytes(NEXT_MARK.len())? == NEXT_MARK;
+    is_marked.then_some(header)
 }
 
 /// Milliseconds since 1970; zero before.
@@ -192,6 +176,7 @@ mod tests {
 
     fn header() -> SegmentHeader {
         SegmentHeader {
+            format: LogFormat::default(),
             number: 2,
             id: 77,
             size: 65536,

@@ -18,6 +18,7 @@ use crate::format::names::{
 };
 use crate::format::record::Mismatch;
 use crate::format::segment::{SEGMENT_HEADER_BYTES, SegmentHeader, unix_ms};
+use crate::format::version::LogFormat;
 use crate::recovery::decisions::{
     ControlFact, DirectoryDecision, DirectoryFacts, decide_directory,
 };
@@ -356,6 +357,7 @@ impl Opener {
             group: GroupId::NONE,
         };
         Ok(Control {
+            format: LogFormat::default(),
             identity,
             first_segment: 0,
             floor: StreamPosition::default(),
@@ -383,6 +385,7 @@ impl Opener {
         let size = self.options.spread_segment_bytes(member);
         let file = make_spare(&*self.files, &self.dir, size)?;
         let header = SegmentHeader {
+            format: control.format,
             number: 1,
             id: self.random()?,
             size,
@@ -422,7 +425,7 @@ impl Opener {
         self.remove_leftovers(&mut control, unused)?;
         let report = self.report(&replayed);
         let identity = control.identity;
-        let (shared, active) = self.share(&replayed)?;
+        let (shared, active) = self.share(control.format, &replayed)?;
         let reader = LogReader::new(shared.clone());
         let tail = self.complete_tail(&replayed, &reader)?;
         let tip = tip_of(&replayed, &tail);
@@ -539,7 +542,11 @@ impl Opener {
         }
     }
 
-    fn share(&self, replayed: &ReplayResult) -> Result<(Arc<Shared>, ActiveSegment), LogError> {
+    fn share(
+        &self,
+        format: LogFormat,
+        replayed: &ReplayResult,
+    ) -> Result<(Arc<Shared>, ActiveSegment), LogError> {
         let Some(active) = replayed.segments.last().cloned() else {
             let mismatch = Mismatch::new("a segment", "none");
             return Err(mismatch.at(&segment_path(&self.dir, 1), 0, None));
@@ -550,6 +557,7 @@ impl Opener {
             .map(|s| (s.number, s.clone()))
             .collect();
         let state = State {
+            format,
             base: replayed.base.clone(),
             last: Tip {
                 id: replayed.last,

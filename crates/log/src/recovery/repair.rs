@@ -119,6 +119,7 @@ pub(crate) fn plan(
         segment_at_base(&part.good.base, control)
     };
     let segment = SegmentHeader {
+        format: control.format,
         id: random(files, dir)?,
         member: control.identity.member,
         group: control.identity.group,
@@ -312,6 +313,7 @@ pub(crate) fn carry_out(
         return Ok(());
     };
     let header = SegmentHeader {
+        format: decided.format.continued(),
         size: segment_bytes,
         ..*decided
     };

@@ -102,13 +102,15 @@ impl LogWriter {
     /// How far size and age ask for a purge, if at all: segments beyond
     /// [`crate::LogOptions::retain_bytes`] or whose newest entry is older than
     /// [`crate::LogOptions::retain_age`]; a jump of the wall clock ages no segment by more than a
-    /// day. Entries at and above `keep_from` stay, unless the log is
-    /// larger than twice `retain_bytes`. The newest segment always stays.
+    /// day. Entries at and above `keep_from` stay, unless the log is larger than its
+    /// [`LogWriter::disk_bound`]. The newest segment always stays.
     pub fn retention_point(&self, keep_from: LogIndex, now: SystemTime) -> Option<RetentionPoint> {
         let state = self.shared.state();
         let segments: Vec<_> = state.segments.values().collect();
         let mut size: u64 = segments.iter().map(|segment| segment.size).sum();
         let retain_bytes = self.retain_bytes();
+        // A purge does not change it: what the log gives up is free then.
+        let bound = self.bound_of(size);
         let created: Vec<u64> = segments.iter().map(|segment| segment.created_ms).collect();
         let ages = ages(&created, unix_ms(now));
         let mut point = None;
@@ -121,7 +123,7 @@ impl LogWriter {
             let live = state.index.last_in_segments_to(pair[0].number);
             let up_to = live.unwrap_or(state.base.last.index);
             let needed = up_to >= keep_from;
-            if needed && size <= retain_bytes.saturating_mul(2) {
+            if needed && size <= bound {
                 break;
             }
             size -= pair[0].size;
@@ -133,12 +135,32 @@ impl LogWriter {
         point
     }
 
-    /// Whether the log is beyond its hard bound, twice [`crate::LogOptions::retain_bytes`], by more
-    /// than the segment that is being written and the one prepared to follow it.
+    /// Whether the log is beyond its [`LogWriter::disk_bound`] by more than the segment that is
+    /// being written and the one prepared to follow it.
     pub fn is_full(&self) -> bool {
-        let bound = self.retain_bytes().saturating_mul(2);
         let current = self.options.segment_bytes.saturating_mul(2);
-        self.size_bytes() > bound.saturating_add(current)
+        let size = self.size_bytes();
+        let is_above = |bound: u64| size > bound.saturating_add(current);
+        // Asked at each sync: the file system need not be, most of the time.
+        is_above(self.retain_bytes().saturating_mul(2)) && is_above(self.bound_of(size))
+    }
+
+    /// The size in bytes up to which entries are kept that members need: twice
+    /// [`crate::LogOptions::retain_bytes`], or more, as long as so much of the file system is free
+    /// as [`crate::LogOptions::free_percent_min`] asks for.
+    pub fn disk_bound(&self) -> u64 {
+        self.bound_of(self.size_bytes())
+    }
+
+    /// The bound of a log of this size.
+    fn bound_of(&self, size: u64) -> u64 {
+        let least = self.retain_bytes().saturating_mul(2);
+        if size <= self.retain_bytes() {
+            // It says nothing yet; the file system need not be asked.
+            return least;
+        }
+        let beside = |space| self.options.size_beside(space, size);
+        self.space().map_or(least, |space| beside(space).max(least))
     }
 
     /// The target size of this log in bytes.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::*;
-use crate::payload::action::Part;
+use crate::payload::action::{Action, Part, split_into_chunks};
 use synod_consensus::{MemberId, SessionId, Term};
 
 const MEMBER: MemberId = MemberId(1);
@@ -265,6 +265,35 @@ fn discard_ends_an_action_that_is_not_continued() {
     );
     log.state.committed(&header);
     assert_eq!(log.state.partial_actions().first_chunk(), None);
+}
+
+#[test]
+fn withdrawal_is_refused_and_names_what_the_log_has_of_its_action() {
+    let action = Action {
+        class: Class::WriteSet { pa_unsafe: false },
+        keys: KeySet::new(),
+        last_seen: 0,
+        data: Bytes::from(vec![1; 4000]),
+    };
+    let mut log = Log::new();
+    let mut pieces = split_into_chunks(&action, 0, 1000, 5);
+    let (kind, withdrawal) = pieces.withdrawal().unwrap().into_proposal();
+    let refused = |log: &Log| {
+        let checked = log.state.check_chunk(&origin(9), &withdrawal);
+        assert_eq!(checked, Err(CertifyError::ChunksUnknown));
+        log.state.refused(&origin(9), kind, &withdrawal)
+    };
+    assert_eq!(refused(&log), None, "nothing of it came");
+    while !pieces.is_at_last() {
+        let (kind, payload) = pieces.next().unwrap().into_proposal();
+        log.append(kind, &payload).unwrap();
+        assert_eq!(refused(&log).map(|id| id.action_no), Some(5));
+    }
+    assert!(
+        split_into_chunks(&action, 0, 5000, 5)
+            .withdrawal()
+            .is_none()
+    );
 }
 
 #[test]

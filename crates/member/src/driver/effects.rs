@@ -82,8 +82,34 @@ impl Driver {
             Bytes::from(config.expect("the core made this entry").config.encode())
         };
         let entry = self.own_log.entry(header, config);
+        if self.is_own_action(header) {
+            self.log_times.appended(header.index, self.turns.now);
+        }
         self.ingest_entry(header, &entry.payload);
         entry
+    }
+
+    /// Whether it ends an action of this session.
+    pub(super) fn is_own_action(&self, header: &EntryHeader) -> bool {
+        let (origin, me) = (&header.origin, &self.identity.me);
+        let is_own = origin.member == me.member && origin.session == me.session;
+        is_own && header.kind == EntryKind::Action
+    }
+
+    /// More of the log may be durable: measures the own actions in it.
+    pub(super) fn note_durable(&mut self) {
+        let (durable, now) = (self.core.durable_index(), self.turns.now);
+        while let Some(took) = self.log_times.next_durable(durable, now) {
+            self.links.host.own_action_durable(took);
+        }
+    }
+
+    /// The same for what is committed.
+    fn note_committed(&mut self, index: LogIndex) {
+        let now = self.turns.now;
+        while let Some(took) = self.log_times.next_committed(index, now) {
+            self.links.host.own_action_committed(took);
+        }
     }
 
     /// Shows an appended entry to the components that follow the log, once.
@@ -110,7 +136,10 @@ impl Driver {
     }
 
     fn send_entries(&mut self, range: SendEntries) {
-        let me = self.identity.me.member;
+        if self.order_feeding(&range) {
+            return;
+        }
+        let me = EntrySender::Leader(self.identity.me.member);
         let inflight_max = self.identity.config.limits.inflight_messages_max;
         match self.own_log.replicate(me, range, inflight_max) {
             Replication::Send(message) => self.send_append(&range, message),
@@ -144,19 +173,24 @@ impl Driver {
                 continue;
             };
             seqno = Some(header.seqno);
+            self.awaited_committed(&header);
             self.proposal_committed(&header);
             if let Some(first_chunk) = self.ordering.certification.committed(&header) {
                 self.retention.chunks_committed(header.seqno, first_chunk);
             }
         }
         self.own_log.commit(index);
+        self.note_committed(index);
         let seqno = seqno.or_else(|| self.links.reader.summary(index).map(|s| s.seqno));
         let seqno = seqno.unwrap_or(self.core.base().seqno);
         self.links.shared.publish_commit(index, seqno);
         self.pace_committed(seqno);
         self.trim_cache();
         self.view_committed();
+        self.raise_log_format();
+        self.look_at_orders();
         self.decisions_committed();
+        self.tell_askers();
     }
 
     /// An entry from before this start is committed. It may have ended an action in chunks, and the
@@ -189,6 +223,7 @@ impl Driver {
 
     /// The log is truncated: the components forget what they know from its entries.
     fn truncate(&mut self, from: LogIndex) {
+        self.log_times.truncated(from);
         self.ordering.certification.truncated(from);
         self.membership.views.truncated(from);
         self.inconsistency.truncated(from);
@@ -204,6 +239,7 @@ impl Driver {
             .shared
             .base_seqno
             .store(seqno.0, Ordering::Release);
+        self.log_times.truncated(LogIndex(0));
         self.withdraw_after_reset();
         self.ordering.log_reset(index, seqno);
         self.membership.views.log_reset();
@@ -211,12 +247,22 @@ impl Driver {
         self.retention.log_reset();
         self.own_log.reset(index, era);
         self.pace.log_reset();
+        self.everywhere.log_reset();
     }
+}
+
+/// In whose name a member sends entries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum EntrySender {
+    /// In its own: it leads.
+    Leader(MemberId),
+    /// In the name of this leader, which has ordered it.
+    FeederOf(MemberId),
 }
 
 /// An append with these entries.
 pub(crate) fn append_message(
-    from: MemberId,
+    sender: EntrySender,
     range: &SendEntries,
     entries: &[&Entry],
 ) -> PeerMessage {
@@ -226,17 +272,23 @@ pub(crate) fn append_message(
         commit: range.commit,
         sent_at: range.sent_at,
     });
-    PeerMessage::Append {
-        message: Message {
-            from,
-            to: range.to,
-            term: range.term,
-            body,
+    let message = |from| Message {
+        from,
+        to: range.to,
+        term: range.term,
+        body,
+    };
+    let payloads = entries.iter().map(|entry| Some(entry.payload.clone()));
+    let payloads = payloads.collect();
+    match sender {
+        EntrySender::Leader(me) => PeerMessage::Append {
+            message: message(me),
+            payloads,
         },
-        payloads: entries
-            .iter()
-            .map(|entry| Some(entry.payload.clone()))
-            .collect(),
+        EntrySender::FeederOf(leader) => PeerMessage::Fed {
+            message: message(leader),
+            payloads,
+        },
     }
 }
 

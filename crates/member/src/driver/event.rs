@@ -16,8 +16,12 @@ use synod_consensus::{
 use synod_log::LogError;
 use synod_wire::{DataState, PeerMessage, StateOffer, StateRequest, StateResult};
 
-use super::leadership::QuorumLossPolicy;
-use super::membership::operator::{ConfigRequest, LeaderTransferRequest};
+use super::commands::CommandRequest;
+use super::everywhere::CommitWait;
+use super::leadership::{LeaderPlacement, QuorumLossPolicy};
+use super::membership::VoterPolicy;
+use super::retention::FullLogPolicy;
+use super::writers::WritersRequest;
 use crate::client::Waiter;
 use crate::outcome::{ApplyOutcome, InconsistencyPolicy};
 use crate::snapshots::Snapshot;
@@ -144,19 +148,29 @@ pub enum Event {
         /// The result, with the position of the copy or the error.
         result: StateResult,
     },
-    /// An operator orders a change of the configuration. Only the leader accepts it.
-    ChangeConfig(ConfigRequest),
-    /// An operator orders a leader transfer. Only the leader accepts it.
-    TransferLeadership(LeaderTransferRequest),
+    /// An operator gives an order to this member, which passes it on if it is for another one.
+    Command(CommandRequest),
     /// An operator orders this member to continue without a majority, now.
     ForcePrimary(ForceDone),
     /// Another policy for the loss of the majority.
     QuorumLossPolicy(QuorumLossPolicy),
+    /// Another policy for the number of voters.
+    VoterPolicy(VoterPolicy),
+    /// Another policy for logs that are full of what too few databases have.
+    FullLogPolicy(FullLogPolicy),
     /// Another preference of this member for leadership.
     LeaderPreference(LeaderPreference),
+    /// What this member does, while it leads, when writes come from elsewhere.
+    LeaderPlacement(LeaderPlacement),
     /// Another bound on the best majority's lag, see
     /// [`MemberConfig::apply_lag_max`](crate::MemberConfig::apply_lag_max).
     ApplyLagMax(Duration),
+    /// What clients wait for before they are told that an action is committed, see
+    /// [`crate::Host::applied_everywhere`].
+    CommitWait(CommitWait),
+    /// An operator wants the group to take the writes of these members. Any member accepts it, and
+    /// asks the leader.
+    OrderWriters(WritersRequest),
     /// Another suspect timeout, see [`MemberConfig::suspect`](crate::MemberConfig::suspect).
     SuspectTimeout(Duration),
     /// An action has failed on the host, which waits for [`crate::Host::outcome_decided`].

@@ -5,7 +5,7 @@
 
 use super::Driver;
 use super::own_log::RepairNews;
-use crate::host::{Level, Remedy};
+use crate::host::{Level, Remedy, Topic};
 use synod_log::LogError;
 
 impl Driver {
@@ -19,6 +19,8 @@ impl Driver {
         self.watch_repair();
         // Before the request to join, which makes more acquaintances.
         self.rights_tick();
+        // Before the request to join, which a removed member does not send.
+        self.watch_removal();
         // Before the report: the leader ignores reports of members that are not present.
         self.send_join_if_needed();
         self.watch_join();
@@ -29,8 +31,10 @@ impl Driver {
             self.state_transfers.data_state(),
             self.links.shared.applied(),
         );
+        let now = self.turns.now;
+        let oldest_write = self.disk_watch.oldest_write(now);
         self.retention
-            .database_is_at(self.turns.now, state, applied);
+            .database_is_at(now, oldest_write, state, applied);
         // Before the leader's work: its own report is among those that it works with.
         self.send_report();
         self.leader_tick();
@@ -38,10 +42,21 @@ impl Driver {
         self.inconsistency_tick();
         // After the leader's work, which lets other leavers go before the leader itself.
         self.leave_tick();
+        // After the leader's work: what it appended may be committed.
+        self.commands_tick();
         // After the reports and the status, from which the purge limit follows.
         self.retain_log();
+        // After the watch on the leader: commits wait for no database while there is none.
+        self.everywhere_tick();
+        // After the leader's work: its own changes of the configuration come first.
+        self.writers_tick();
         // After the leader's work, which announces the pace.
         self.publish_pace();
+        self.watch_throttling();
+        self.publish_commit_wait();
+        self.publish_progress();
+        // After the watch on the leader: only members without one report.
+        self.recovery_tick();
         // Last: the steps before may have changed who is in the group.
         self.drop_strangers();
     }
@@ -56,17 +71,24 @@ impl Driver {
         self.update_view();
         // Its own record, a new protocol version and leavers share the one change of configuration
         // that may be under way. Its own record comes first, since the version follows from the
-        // records; leavers come last, since a change by a leaver is the one that can wait.
+        // records; leavers come after them, since a change by a leaver can wait. The votes of dead
+        // members can wait longer.
         self.correct_own_record();
         self.raise_protocol();
         self.bind_certificates();
         self.continue_leaves();
+        // After the leavers, who wait for it.
+        self.care_for_voters();
         // Partial actions before the status: a discard lets the purge limit rise.
         self.discard_unknown();
         self.discard_stale();
         self.discard_action_in_the_way();
         // Weights before the status, so that the leader uses what it is about to send.
         self.weigh_reports();
+        // After the weights and regions, which decide where to.
+        self.follow_writers();
+        // After the regions, too.
+        self.choose_feeders();
         self.broadcast_status();
         self.watch_standstill();
         // Last: an action in the way is discarded only one tick after the full log was announced.
@@ -79,7 +101,9 @@ impl Driver {
         let until = self.core.repairing_until();
         match self.own_log.repair.news(now, until, is_alone) {
             None => {}
-            Some(RepairNews::Repaired) => self.log(Level::Info, "this member's log is repaired"),
+            Some(RepairNews::Repaired) => {
+                self.note(Topic::Log, Level::Info, "this member's log is repaired");
+            }
             Some(RepairNews::Waiting(until)) => {
                 let text = format!(
                     "this member's log was damaged and lacks entries that may have been \
@@ -88,7 +112,7 @@ impl Driver {
                      logs are running. 'When logs are damaged' in \
                      docs/operating/shutdown-and-recovery.md says what can be done"
                 );
-                self.log(Level::Error, text);
+                self.note(Topic::Log, Level::Error, text);
             }
         }
     }

@@ -62,6 +62,7 @@ impl Identity {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::driver::VoterPolicy;
     use std::time::Duration;
     use synod_consensus::{Limits, MemberId, SessionId, Timing, VersionRange};
 
@@ -78,7 +79,9 @@ mod tests {
                 address: "host:1".to_owned(),
                 incoming: String::new(),
                 has_data: true,
+                region: None,
                 wants_vote: true,
+                voter_policy: VoterPolicy::default(),
                 timing: Timing::default(),
                 limits: Limits::default(),
                 suspect: Duration::from_secs(5),

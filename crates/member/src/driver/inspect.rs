@@ -42,6 +42,11 @@ impl Driver {
         self.ordering.certification.window_start()
     }
 
+    /// Databases that commits of this member's clients do not wait for, because they were too slow.
+    pub fn excluded_databases(&self) -> impl Iterator<Item = MemberId> + '_ {
+        self.everywhere.excluded()
+    }
+
     /// Members of which a message has come, or that have a grace period as the leader knows.
     pub fn heard_members(&self) -> impl Iterator<Item = MemberId> + '_ {
         self.membership.presence.heard_members()
@@ -50,6 +55,11 @@ impl Driver {
     /// Messages refused because their senders have no right to them.
     pub fn refused_messages(&self) -> u64 {
         self.rights.refused.count()
+    }
+
+    /// How often this member has begun to move leadership to the writers.
+    pub fn moves_to_writers(&self) -> u64 {
+        self.follow_writers.moves()
     }
 
     /// What grows with the load, at this moment.

@@ -21,16 +21,25 @@
 //! | [`LocalProposals`] | which proposals of this session have no result; what is to be sent? |
 //! | [`Ordering`] | as the leader: is a proposal appended, refused, or does it wait? |
 //! | [`Pace`] | how far do databases lag, and may the leader append another action now? |
+//! | [`Everywhere`] | up to where have all databases applied; who wants to know it of this one? |
+//! | [`WritersSetting`] | what do operators want the setting to be, and may the host take writes? |
 //! | [`Reads`] | which clients wait for the group's position? |
 //! | [`Membership`] | how does this member join and leave, who is present, which view is next? |
 //! | [`Retention`] | how far may the log be purged? |
 //! | [`StateTransfers`] | which messages about full copies (SST) are to be repeated? |
 //! | [`Inconsistency`] | which outcome of a failed action wins? |
 //! | [`ForcedPrimary`] | does this member continue without a majority? |
+//! | [`Recovery`] | what do the survivors of a lost majority have, and which one may continue? |
 //! | [`LeaderPriority`] | which members are fit to lead, with which weight? |
+//! | [`FollowWriters`] | as the leader: do nearly all writes come from another region? |
+//! | [`Regions`] | which region is each member in? |
+//! | [`Feeding`] | as the leader: who sends entries on to which learner? As a feeder: which wait? |
 //! | [`PrimaryWatch`] | is this member primary, or has it lost the group? |
+//! | [`Elections`] | who led before, and why is another member elected? |
+//! | [`LogTimes`] | how long do own actions take to disk, and to be committed? |
 //! | [`Standstill`] | does a log stand still although members talk to each other? |
 //! | [`Rights`] | who may send which message? |
+//! | [`Commands`] | which orders of operators have no answer yet? |
 //!
 //! The rule: components do not know each other, the driver, or the world outside. The driver
 //! collects the facts that a component needs, asks, and performs the answer. Its methods are in the
@@ -38,18 +47,26 @@
 //! `housekeeping` (the slow tick), `reports` (what members report to each other), `status` and
 //! `inspect` (what others see of it).
 
+mod commands;
+mod commit_times;
 mod effects;
 mod event;
+mod everywhere;
+#[cfg(test)]
+mod example_groups;
+mod feeding;
 mod housekeeping;
 mod identity;
 mod inconsistency;
 mod inspect;
 mod lasting;
 mod leadership;
+mod log_times;
 mod membership;
 mod own_log;
 mod pace;
 mod proposals;
+mod recovery;
 mod reports;
 mod retention;
 mod rights;
@@ -57,6 +74,7 @@ mod standstill;
 mod state_transfer;
 mod status;
 mod turns;
+mod writers;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -66,30 +84,40 @@ use synod_consensus::{Body, Core, GroupId, MemberId, Message, SessionId, Time};
 use synod_log::LogReader;
 use synod_wire::PeerMessage;
 
-pub(crate) use effects::append_message;
+pub use commands::{CommandReply, CommandRequest};
+pub(crate) use effects::{EntrySender, append_message};
 pub use event::{Event, ForceDone, LeaveDone, ReadDone, Reply, Submission};
+pub use everywhere::CommitWait;
 pub use inspect::Load;
-pub use leadership::QuorumLossPolicy;
-pub use membership::operator::{
-    ConfigRequest, LeaderContact, LeaderTransferRequest, OperatorRefusal, OperatorReply,
-};
+pub use leadership::{LeaderPlacement, QuorumLossPolicy};
+pub use membership::VoterPolicy;
+pub use retention::FullLogPolicy;
+pub use writers::{WritePermission, WritersRefusal, WritersRequest};
 
-use crate::host::{Host, Level, Remedy};
+use crate::host::{Host, Level, Remedy, Topic};
 use crate::io::{Disk, Network, Observer};
 use crate::shared::{Shared, lock};
 use crate::start::Start;
+use commands::Commands;
+use everywhere::Everywhere;
+use feeding::Feeding;
 use identity::Identity;
 use inconsistency::Inconsistency;
-use leadership::{DiskWatch, ForcedPrimary, LeaderPriority, PrimaryWatch};
+use leadership::{
+    DiskWatch, Elections, FollowWriters, ForcedPrimary, LeaderPriority, PrimaryWatch, Regions,
+};
+use log_times::LogTimes;
 use membership::{LEAVE_LIMIT, Membership};
 use own_log::{Arrived, Missing, OwnLog, RepairWatch};
 use pace::Pace;
 use proposals::{Link, LocalProposals, Ordering, Reads};
+use recovery::Recovery;
 use retention::Retention;
 use rights::Rights;
 use standstill::Standstill;
 use state_transfer::StateTransfers;
 use turns::Turns;
+use writers::WritersSetting;
 
 /// A member, as the group names it.
 #[derive(Clone, Copy, Debug)]
@@ -129,17 +157,26 @@ pub struct Driver {
     proposals: LocalProposals,
     ordering: Ordering,
     pace: Pace,
+    everywhere: Everywhere,
+    writers: WritersSetting,
     reads: Reads,
     membership: Membership,
     retention: Retention,
     state_transfers: StateTransfers,
     inconsistency: Inconsistency,
     forced_primary: ForcedPrimary,
+    recovery: Recovery,
     leader_priority: LeaderPriority,
+    regions: Regions,
+    feeding: Feeding,
+    follow_writers: FollowWriters,
     disk_watch: DiskWatch,
+    log_times: LogTimes,
     primary: PrimaryWatch,
+    elections: Elections,
     standstill: Standstill,
     rights: Rights,
+    commands: Commands,
 }
 
 impl Driver {
@@ -171,17 +208,26 @@ impl Driver {
                 tuning.partial_action_timeout,
             ),
             pace: Pace::new(config.apply_lag_max, now),
+            everywhere: Everywhere::default(),
+            writers: WritersSetting::default(),
             reads: Reads::default(),
             membership: Membership::new(mode, &links.reader, &tuning),
             retention: Retention::new(&tuning, now),
             state_transfers: StateTransfers::default(),
             inconsistency: Inconsistency::default(),
             forced_primary: ForcedPrimary::default(),
+            recovery: Recovery::default(),
             leader_priority: LeaderPriority::default(),
+            regions: Regions::new(me.member, config.region.clone()),
+            feeding: Feeding::default(),
+            follow_writers: FollowWriters::new(&tuning, now),
             disk_watch: DiskWatch::new(tuning.disk_patience),
+            log_times: LogTimes::default(),
             primary: PrimaryWatch::new(now, step_down),
+            elections: Elections::default(),
             standstill: Standstill::default(),
             rights: Rights::default(),
+            commands: Commands::default(),
             identity: Identity { me, group, config },
             core,
             links,
@@ -197,9 +243,15 @@ impl Driver {
         self.links.host.log(level, text.as_ref());
     }
 
+    /// As [`Driver::log`], of an event that operators ask for afterwards.
+    fn note(&self, topic: Topic, level: Level, text: impl AsRef<str>) {
+        self.links.host.note(topic, level, text.as_ref());
+    }
+
     /// Begins to take part. Once, before anything else.
     pub fn begin(&mut self, now: Time) {
         self.turns.observe(now);
+        self.look_at_database();
         self.start_membership();
         self.perform();
     }
@@ -281,12 +333,14 @@ impl Driver {
                 self.repeat_proposals(member);
                 self.repeat_state_transfer_messages(member);
                 self.introduce_to(member);
+                self.ask_for_position(member);
                 if self.core.leader() == Some(member) {
                     self.send_join_if_needed();
                 }
             }
             Event::InboundLink { member } => self.repeat_proposals(member),
             Event::LinkDown { member } => {
+                self.feeding.feeders.lost(member);
                 self.membership.join_watch.link_down(member);
                 self.core.peer_disconnected(self.now(), member);
             }
@@ -300,6 +354,7 @@ impl Driver {
             Event::Persisted(ticket) => {
                 self.disk_watch.persisted(ticket);
                 self.core.persisted(self.now(), ticket);
+                self.note_durable();
                 self.trim_cache();
             }
             Event::Purged(base) => self.core.purged(base),
@@ -313,22 +368,33 @@ impl Driver {
             Event::DataState(state) => {
                 self.state_transfers.set_data_state(state);
                 self.send_report();
+                self.tell_all_askers();
             }
             Event::RequestState(request) => self.request_state(request),
             Event::StateOffer { joiner, offer } => self.answer_offer(joiner, offer),
             Event::StateResult { joiner, result } => self.answer_result(joiner, result),
-            Event::ChangeConfig(request) => self.operate_config(request),
-            Event::TransferLeadership(request) => self.operate_transfer(request),
+            Event::Command(request) => self.take_command(request),
             Event::ForcePrimary(done) => {
                 let forced = self.force_new_primary();
                 (done.0)(forced);
             }
             Event::QuorumLossPolicy(policy) => self.forced_primary.set_policy(policy),
+            Event::VoterPolicy(policy) => self.identity.config.voter_policy = policy,
+            Event::FullLogPolicy(policy) => self.retention.set_full_log_policy(policy),
             Event::LeaderPreference(preference) => self.set_leader_preference(preference),
+            Event::LeaderPlacement(placement) => {
+                let now = self.turns.now;
+                self.follow_writers.set_placement(now, placement);
+            }
             Event::ApplyLagMax(limit) => self.pace.set_lag_max(limit),
             Event::SuspectTimeout(limit) => self.identity.config.suspect = limit,
             Event::ActionFailed { seqno, outcome } => self.action_failed(seqno, outcome),
-            Event::Applied => self.answer_outcome_queries(),
+            Event::Applied => {
+                self.answer_outcome_queries();
+                self.tell_askers();
+            }
+            Event::CommitWait(wanted) => self.set_commit_wait(wanted),
+            Event::OrderWriters(request) => self.order_writers(request),
             Event::InconsistencyPolicy(policy) => self.inconsistency.set_policy(policy),
             Event::Leave(done) => self.begin_leave(done, Some(LEAVE_LIMIT)),
             Event::LeaveWhenNotNeeded(done) => self.begin_leave(done, None),
@@ -347,6 +413,8 @@ impl Driver {
             PeerMessage::Append { message, payloads } => {
                 self.handle_consensus(from, message, payloads);
             }
+            PeerMessage::Feed(order) => self.handle_feed(from, order),
+            PeerMessage::Fed { message, payloads } => self.handle_fed(message, payloads),
             PeerMessage::Propose(propose) => self.handle_propose(from, propose),
             PeerMessage::ProposalRefused {
                 term,
@@ -378,6 +446,21 @@ impl Driver {
                 self.handle_applied_position(from, position);
             }
             PeerMessage::Pace(report) => self.handle_pace(from, report),
+            PeerMessage::AppliedQuery { session } => self.handle_applied_query(from, session),
+            PeerMessage::Command {
+                session,
+                number,
+                command,
+            } => self.handle_command(from, session, number, command),
+            PeerMessage::CommandAnswer {
+                session,
+                number,
+                answer,
+            } => self.handle_command_answer(session, number, answer),
+            PeerMessage::VoteOrder { votes } => self.handle_vote_order(votes),
+            PeerMessage::WritersOrder { writers } => self.handle_writers_order(from, writers),
+            PeerMessage::WritersRefused { writers, text } => self.writers_refused(writers, &text),
+            PeerMessage::Survivor(report) => self.handle_survivor(from, report),
         }
     }
 
@@ -398,6 +481,7 @@ impl Driver {
             // Nothing may be written before the log knows which group it is for.
             return;
         }
+        self.elections.heard(&message);
         let (core, proposals) = (&self.core, &self.proposals);
         let arrived = self
             .own_log
@@ -432,6 +516,8 @@ impl Driver {
         // The payloads' entries, if accepted, are in the effects now.
         self.perform_core_effects();
         self.own_log.forget_arrived();
+        // Learners may wait for entries that have just come.
+        self.feed_waiting();
     }
 
     /// Whether a member answers what this one has sent it as the leader of the present term.
@@ -456,7 +542,10 @@ impl Driver {
         }
         self.note_throttled();
         self.announce_leader_transfer();
+        self.follow_work();
         self.publish_status();
+        // After the status, which names the writer.
+        self.tell_write_permission();
     }
 
     /// Stops for good, until a person has changed something.
@@ -466,7 +555,8 @@ impl Driver {
 
     /// Stops for good, and says what brings this member back.
     fn stop_for(&mut self, why: &str, remedy: Remedy) {
-        self.log(Level::Error, format!("this member stops: {why}"));
+        let text = format!("this member stops: {why}");
+        self.note(Topic::Membership, Level::Error, text);
         self.links.host.failed(why, remedy);
         self.turns.stop();
     }

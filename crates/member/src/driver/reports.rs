@@ -27,6 +27,8 @@ impl Driver {
             queue: u32::try_from(committed.saturating_sub(applied.0).max(0)).unwrap_or(u32::MAX),
             weight: self.reported_weight(),
             wants_vote: config.wants_vote,
+            log_format: self.links.reader.format().number(),
+            region: config.region.clone(),
         }
     }
 
@@ -49,9 +51,10 @@ impl Driver {
         if !self.core.is_leader() || report.member != from || !is_present {
             return;
         }
-        self.core
-            .set_eligible(from, report.state.is_whole() && report.wants_vote);
         self.membership.presence.report(report);
+        if !self.core.config().config.is_voter(from) {
+            self.let_learners_vote();
+        }
     }
 
     /// As the leader: sends all members its status. Not before each present member has reported:
@@ -73,9 +76,11 @@ impl Driver {
                 term,
                 members: members.clone(),
                 purge_limit,
+                commit: self.core.commit_index(),
             };
             self.send(member, PeerMessage::Status(status));
         }
+        self.publish_databases(&members);
         self.announce_pace();
     }
 
@@ -84,11 +89,13 @@ impl Driver {
         if status.term != self.core.term() || self.core.leader() != Some(from) {
             return;
         }
+        self.leader_states_commit(status.commit);
         let (reports, limit) = (&status.members, status.purge_limit);
         self.advance_window(reports);
         let (config, last) = (&self.core.config().config, self.core.last_id().index);
         self.retention.note_status(config, reports, limit, last);
         self.weigh_status(reports);
+        self.publish_databases(reports);
     }
 
     /// History that every present member has applied can no longer conflict with anything.

@@ -1,10 +1,13 @@
 //! What other threads may see of the driver's state, see [`crate::Shared`].
 
-use synod_consensus::{MemberId, Role};
+use std::time::Duration;
+
+use synod_consensus::{LogIndex, MemberId, Role, Seqno};
+use synod_wire::Report;
 
 use super::Driver;
 use crate::host::MemberStatus;
-use crate::shared::lock;
+use crate::shared::{DatabaseStatus, lock};
 
 impl Driver {
     pub(super) fn name_of(&self, member: MemberId) -> String {
@@ -44,11 +47,14 @@ impl Driver {
             name: member.name.clone(),
             address: member.address.clone(),
             voter: member.role == Role::Voter,
+            has_data: member.has_data,
             leader_weight: if *id == self.identity.me.member {
                 Some(self.core.leader_preference().weight)
             } else {
                 self.core.weight_of(*id)
             },
+            region: self.regions.of(*id).cloned(),
+            versions: member.versions,
         });
         let mut status = lock(&self.links.shared.status);
         status.members = members.collect();
@@ -59,6 +65,45 @@ impl Driver {
             .is_some_and(|m| m.role == Role::Voter);
         status.group = self.identity.group;
         status.protocol = config.protocol;
+        status.protocol_is_held = config.protocol_is_held;
+        status.writers = config.writers;
+    }
+
+    /// The databases, as the leader's status says.
+    pub(super) fn publish_databases(&self, reports: &[Report]) {
+        let databases = reports.iter().map(|report| DatabaseStatus {
+            member: report.member,
+            state: report.state,
+            applied: report.applied,
+            flushed: (report.db_flushed != Seqno(0)).then_some(report.db_flushed),
+            queue: report.queue,
+            log_format: (report.log_format != 0).then_some(report.log_format),
+        });
+        lock(&self.links.shared.status).databases = databases.collect();
+    }
+
+    /// What a leader knows of others: how far their logs are durable, and how far away they are;
+    /// and in which format the own log is written. After each slow tick.
+    pub(super) fn publish_progress(&self) {
+        let leads = self.core.is_leader();
+        let progress = self.core.progress().filter(|_| leads);
+        let known = progress.filter(|progress| progress.match_index != LogIndex(0));
+        let elsewhere = known.map(|progress| (progress.member, progress.match_index));
+        let round_trips = self
+            .core
+            .progress()
+            .filter(|_| leads)
+            .filter_map(|progress| {
+                let took = Duration::from_micros(progress.round_trip_us?);
+                Some((progress.member, took))
+            });
+        let mut status = lock(&self.links.shared.status);
+        status.durable_elsewhere = elsewhere.collect();
+        status.log_format = self.links.reader.format().number();
+        status.round_trips = round_trips.collect();
+        if status.leader.is_none() {
+            status.databases.clear();
+        }
     }
 
     pub(super) fn publish_view(&mut self) {

@@ -11,7 +11,9 @@
 //! ```
 //! All numbers are little-endian. `action_no` is the origin's own number for an action in chunks,
 //! and zero for an action in one piece. `chunks` is the number of chunks before the last piece.
-//! `chunk_index` counts them from zero, so that the leader notices if one is missing.
+//! `chunk_index` counts them from zero, so that the leader notices if one is missing. A chunk with
+//! the greatest index comes from an origin that does not continue the action: the leader refuses it
+//! as one with chunks missing before it, and discards the action at once.
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use synod_certify::{Class, KeySet};
@@ -29,6 +31,8 @@ const CHUNK_HEADER_BYTES: usize = 16;
 const PIECE_BYTES_MAX: usize = PAYLOAD_BYTES_MAX as usize - ACTION_HEADER_BYTES;
 /// Bytes of keys in one piece, at most: they are compared with the history in one step.
 const KEY_BYTES_MAX: usize = 1 << 20;
+/// Index of a chunk that no action has: its origin will not continue the action.
+const WITHDRAWN: u32 = u32::MAX;
 const _: () = assert!(CHUNK_HEADER_BYTES <= ACTION_HEADER_BYTES);
 
 /// An action as its origin hands it to the group.
@@ -287,6 +291,20 @@ impl ChunkSplitter {
             let half = self.chunk_bytes / 2;
             rest.action_no == 0 || (rest.keys.len() <= half && rest.data.len() <= half)
         })
+    }
+
+    /// A chunk that cannot be the next one, to be proposed if the action is not continued: the
+    /// leader refuses it, and discards what the log has of the action. `None` for an action in one
+    /// piece.
+    pub fn withdrawal(&self) -> Option<Piece> {
+        let rest = self.rest.as_ref().filter(|rest| rest.action_no != 0)?;
+        let chunk = Chunk {
+            part: Part::Data,
+            chunk_index: WITHDRAWN,
+            action_no: rest.action_no,
+            bytes: Bytes::new(),
+        };
+        Some(Piece::Chunk(chunk.encode()))
     }
 
     /// Replaces the snapshot position. The later it is asked for, the fewer actions come between it

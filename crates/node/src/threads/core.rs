@@ -10,15 +10,19 @@ use std::time::Duration;
 use crossbeam_channel::Sender;
 use synod_consensus::Time;
 use synod_member::{CatchUp, Disk, Driver, Event, Job};
+use synod_wire::Lane;
 
 use super::delivery::Delivery;
 use super::driving::{Driving, Machine};
+use super::event_queue::Queued;
 use crate::clock::{Clock, StandstillWatch};
 use crate::transport::Transport;
-use crate::wait::{BudgetShare, ByteBudget};
+use crate::wait::{BudgetShare, ByteBudget, InboundBudgets};
 
 /// How long messages wait for the others of their turn, if the turn takes long.
 const HOLD_BACK_MAX: Duration = Duration::from_millis(1);
+/// How long a turn continues although an event waits that goes first.
+const TURN_MAX: Duration = Duration::from_millis(1);
 
 /// Where everything that happens to this member goes.
 pub(crate) type Events = Driving<Incoming>;
@@ -28,19 +32,51 @@ pub(crate) struct Incoming {
     pub(crate) event: Event,
     /// Given back once the event is handled.
     share: Option<BudgetShare>,
+    /// Whether it waits for no event that does not go first.
+    goes_first: bool,
 }
 
 impl Incoming {
     /// An event of a received message.
-    pub(crate) fn with_share(event: Event, share: BudgetShare) -> Incoming {
-        let share = Some(share);
-        Incoming { event, share }
+    pub(crate) fn with_share(event: Event, lane: Lane, share: BudgetShare) -> Incoming {
+        Incoming {
+            share: Some(share),
+            ..Incoming::on_lane(event, lane)
+        }
+    }
+
+    /// An event that keeps its place among the messages of a lane.
+    pub(crate) fn on_lane(event: Event, lane: Lane) -> Incoming {
+        Incoming {
+            event,
+            share: None,
+            goes_first: lane == Lane::Control,
+        }
+    }
+
+    /// A report of the log thread: votes and acknowledgements wait for it.
+    pub(crate) fn of_the_log(event: Event) -> Incoming {
+        Incoming {
+            event,
+            share: None,
+            goes_first: true,
+        }
     }
 }
 
 impl From<Event> for Incoming {
     fn from(event: Event) -> Incoming {
-        Incoming { event, share: None }
+        Incoming {
+            event,
+            share: None,
+            goes_first: false,
+        }
+    }
+}
+
+impl Queued for Incoming {
+    fn goes_first(&self) -> bool {
+        self.goes_first
     }
 }
 
@@ -51,6 +87,8 @@ struct DriverMachine {
     standstill: StandstillWatch,
     transport: Arc<Transport>,
     delivery: Arc<Delivery>,
+    /// When the first event was taken whose messages may wait for others of the turn.
+    held_since: Option<Time>,
     /// When the present turn took its first event.
     turn_began: Option<Time>,
 }
@@ -62,17 +100,25 @@ impl Machine<Incoming> for DriverMachine {
     }
 
     fn handle(&mut self, incoming: Incoming) {
-        let Incoming { event, share } = incoming;
+        let Incoming { event, share, .. } = incoming;
         let now = self.look_at_the_clocks();
         self.delivery.in_turn(|| self.driver.handle(now, event));
         drop(share);
-        let began = *self.turn_began.get_or_insert(now);
+        self.turn_began.get_or_insert(now);
+        let began = *self.held_since.get_or_insert(now);
         if self.clock.now().since(began) > HOLD_BACK_MAX {
             self.send_messages();
         }
     }
 
+    fn is_long(&self) -> bool {
+        let now = self.clock.now();
+        self.turn_began
+            .is_some_and(|began| now.since(began) > TURN_MAX)
+    }
+
     fn turn(&mut self) {
+        self.turn_began = None;
         let now = self.look_at_the_clocks();
         self.delivery.in_turn(|| self.driver.turn(now));
         self.send_messages();
@@ -94,7 +140,7 @@ impl Machine<Incoming> for DriverMachine {
 
 impl DriverMachine {
     fn send_messages(&mut self) {
-        self.turn_began = None;
+        self.held_since = None;
         self.transport.end_turn();
     }
 
@@ -123,7 +169,7 @@ pub(crate) struct CoreThread {
     /// The same for the chunks of large actions.
     pub(crate) chunk_budget: Arc<ByteBudget>,
     /// Bytes of received messages not handled yet.
-    pub(crate) inbound_budget: Arc<ByteBudget>,
+    pub(crate) inbound_budgets: InboundBudgets,
 }
 
 impl CoreThread {
@@ -136,6 +182,7 @@ impl CoreThread {
             standstill: StandstillWatch::new(),
             transport: self.transport,
             delivery: self.delivery.clone(),
+            held_since: None,
             turn_began: None,
         });
         self.events.run_core(machine, |at| clock.until(at));
@@ -143,7 +190,7 @@ impl CoreThread {
         // No bytes are given back from now on.
         self.pending_budget.close();
         self.chunk_budget.close();
-        self.inbound_budget.close();
+        self.inbound_budgets.close();
     }
 }
 

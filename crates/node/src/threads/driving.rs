@@ -10,6 +10,9 @@
 //! drive    queue, and drive if none does, for a few turns at most
 //! ```
 //!
+//! What must not wait for data goes first ([`EventQueue`]), also in a turn that has begun: a turn
+//! that takes long ends for it, and what it has not handled is handled by the next one.
+//!
 //! The core thread drives when a time comes at which something is due, when a sender must not
 //! drive, and when a driving thread has done its share and events are left.
 //!
@@ -26,14 +29,14 @@
 use std::any::Any;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use synod_consensus::Time;
 use synod_member::lock;
 
-/// Events taken in one turn before effects are performed.
-const EVENTS_PER_TURN: usize = 512;
+use super::event_queue::{EventQueue, Queued};
 
 /// How many turns the core thread drives at a time: as many as there are events for.
 const CORE_TURNS: usize = usize::MAX;
@@ -47,6 +50,9 @@ pub(crate) trait Machine<E>: Send {
     fn begin(&mut self);
     /// Takes note of an event.
     fn handle(&mut self, event: E);
+    /// Whether the present turn has taken so long that an event that goes first waits no more for
+    /// the rest of it.
+    fn is_long(&self) -> bool;
     /// Does what is due, and what the events led to. Waits for nothing.
     fn turn(&mut self);
     /// When the next turn is due at the latest, by its own clock.
@@ -60,6 +66,8 @@ pub(crate) trait Machine<E>: Send {
 /// A machine, its queue of events, and who drives it.
 pub(crate) struct Driving<E> {
     state: Mutex<State<E>>,
+    /// An event that goes first is queued: a hint for the thread that drives.
+    first_waits: AtomicBool,
     /// Wakes the core thread.
     core: Condvar,
     /// Locked by the thread that drives; none before the core thread has begun and after it ended.
@@ -67,7 +75,7 @@ pub(crate) struct Driving<E> {
 }
 
 struct State<E> {
-    events: VecDeque<E>,
+    events: EventQueue<E>,
     /// A thread drives. At first none may: the core thread begins.
     is_driven: bool,
     /// The machine has stopped, or failed: events are dropped.
@@ -81,18 +89,19 @@ struct State<E> {
     asleep_until: Option<Time>,
 }
 
-impl<E> Driving<E> {
+impl<E: Queued> Driving<E> {
     /// A queue without a machine yet.
     pub(crate) fn new() -> Driving<E> {
         Driving {
             state: Mutex::new(State {
-                events: VecDeque::new(),
+                events: EventQueue::new(),
                 is_driven: true,
                 is_over: false,
                 panic: None,
                 due: Time(0),
                 asleep_until: None,
             }),
+            first_waits: AtomicBool::new(false),
             core: Condvar::new(),
             machine: Mutex::new(None),
         }
@@ -174,7 +183,7 @@ impl<E> Driving<E> {
     fn close(&self) {
         let mut state = lock(&self.state);
         state.is_over = true;
-        let events = std::mem::take(&mut state.events);
+        let events = std::mem::replace(&mut state.events, EventQueue::new());
         drop(state);
         drop(events);
         let machine = lock(&self.machine).take();
@@ -190,7 +199,10 @@ impl<E> Driving<E> {
             drop(event);
             return None;
         }
-        state.events.push_back(event);
+        if event.goes_first() {
+            self.first_waits.store(true, Ordering::Relaxed);
+        }
+        state.events.push(event);
         Some(state)
     }
 
@@ -211,18 +223,24 @@ impl<E> Driving<E> {
         };
         let mut left = turns_max;
         loop {
-            let events = lock(&self.state).take_events();
+            let events = self.take_events();
             let turn = AssertUnwindSafe(|| {
-                for event in events {
+                let mut events = events;
+                while let Some(event) = events.pop_front() {
+                    let gives_way = !event.goes_first();
                     machine.handle(event);
+                    if gives_way && self.first_waits.load(Ordering::Relaxed) && machine.is_long() {
+                        break;
+                    }
                 }
                 machine.turn();
-                (machine.due(), machine.is_stopped())
+                (events, machine.due(), machine.is_stopped())
             });
             left -= 1;
             let ended = match catch_unwind(turn) {
-                Ok((due, is_stopped)) => {
+                Ok((unhandled, due, is_stopped)) => {
                     let mut state = lock(&self.state);
+                    state.events.put_back(unhandled);
                     state.due = due;
                     state.is_over |= is_stopped;
                     state
@@ -239,6 +257,12 @@ impl<E> Driving<E> {
                 return self.let_go(ended);
             }
         }
+    }
+
+    fn take_events(&self) -> VecDeque<E> {
+        let mut state = lock(&self.state);
+        self.first_waits.store(false, Ordering::Relaxed);
+        state.events.take()
     }
 
     fn let_go(&self, mut state: MutexGuard<'_, State<E>>) {
@@ -275,7 +299,7 @@ impl<E> Driving<E> {
     pub(crate) fn recv_timeout(&self, limit: Duration) -> Option<E> {
         let deadline = std::time::Instant::now() + limit;
         loop {
-            let event = lock(&self.state).events.pop_front();
+            let event = lock(&self.state).events.pop();
             if event.is_some() || std::time::Instant::now() >= deadline {
                 return event;
             }
@@ -284,20 +308,10 @@ impl<E> Driving<E> {
     }
 }
 
-impl<E> State<E> {
-    fn take_events(&mut self) -> VecDeque<E> {
-        if self.events.len() <= EVENTS_PER_TURN {
-            std::mem::take(&mut self.events)
-        } else {
-            self.events.drain(..EVENTS_PER_TURN).collect()
-        }
-    }
-}
-
 /// Drops what is queued when the core thread ends, however it does.
-struct Closing<'a, E>(&'a Driving<E>);
+struct Closing<'a, E: Queued>(&'a Driving<E>);
 
-impl<E> Drop for Closing<'_, E> {
+impl<E: Queued> Drop for Closing<'_, E> {
     fn drop(&mut self) {
         self.0.close();
     }

@@ -43,6 +43,19 @@ enum Step {
     Panic,
 }
 
+impl Queued for Step {
+    /// What every other sender sends goes first.
+    fn goes_first(&self) -> bool {
+        matches!(self, Step::Event((sender, _)) if sender % 2 == 0)
+    }
+}
+
+impl Queued for bool {
+    fn goes_first(&self) -> bool {
+        false
+    }
+}
+
 /// What a test sees of its machine.
 #[derive(Default)]
 struct Seen {
@@ -119,6 +132,11 @@ impl Machine<Step> for Checker {
             let name = if is_core { "core" } else { "sender" };
             *lock(&machine.seen.drivers).entry(name).or_default() += 1;
         });
+    }
+
+    /// Every other turn.
+    fn is_long(&self) -> bool {
+        self.seen.turns.load(Ordering::SeqCst).is_multiple_of(2)
     }
 
     fn due(&self) -> Time {
@@ -271,6 +289,9 @@ fn core_thread_is_woken_for_a_turn_that_becomes_due_sooner() {
     impl Machine<bool> for Sooner {
         fn begin(&mut self) {}
         fn handle(&mut self, _is_last: bool) {}
+        fn is_long(&self) -> bool {
+            false
+        }
         fn turn(&mut self) {
             self.0.fetch_add(1, Ordering::SeqCst);
         }
@@ -306,6 +327,9 @@ fn core_thread_sleeps_on_while_nothing_is_due_sooner() {
     impl Machine<bool> for Steady {
         fn begin(&mut self) {}
         fn handle(&mut self, _event: bool) {}
+        fn is_long(&self) -> bool {
+            false
+        }
         fn turn(&mut self) {}
         fn due(&self) -> Time {
             Time(1_000_000_000)
@@ -360,4 +384,91 @@ fn panic_on_a_sender_ends_the_core_thread_and_none_drives_again() {
     assert_eq!(storm.seen.handled.load(Ordering::SeqCst), 1);
     assert!(!storm.seen.has_ended.load(Ordering::SeqCst));
     assert!(lock(&storm.driving.machine).is_none(), "it is dropped");
+}
+
+/// What goes first: a vote. The rest is data.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Received {
+    Data(usize),
+    Vote,
+    Stop,
+}
+
+impl Queued for Received {
+    fn goes_first(&self) -> bool {
+        *self == Received::Vote
+    }
+}
+
+/// Notes what it handles and when a turn ends (none). A vote comes while it handles some of the
+/// data.
+struct Receiver {
+    driving: Arc<Driving<Received>>,
+    /// The data during which a vote comes.
+    vote_during: Option<usize>,
+    is_long: bool,
+    noted: Arc<Mutex<Vec<Option<Received>>>>,
+}
+
+impl Machine<Received> for Receiver {
+    fn begin(&mut self) {}
+    fn handle(&mut self, event: Received) {
+        if self.vote_during.map(Received::Data) == Some(event) {
+            self.driving.queue(Received::Vote);
+        }
+        lock(&self.noted).push(Some(event));
+    }
+    fn is_long(&self) -> bool {
+        self.is_long
+    }
+    fn turn(&mut self) {
+        lock(&self.noted).push(None);
+    }
+    fn due(&self) -> Time {
+        Time(u64::MAX)
+    }
+    fn is_stopped(&self) -> bool {
+        lock(&self.noted).contains(&Some(Received::Stop))
+    }
+    fn end(&mut self) {}
+}
+
+/// What a machine notes that finds this in its queue.
+fn received(
+    queued: &[Received],
+    vote_during: Option<usize>,
+    is_long: bool,
+) -> Vec<Option<Received>> {
+    let (driving, noted) = (Arc::new(Driving::new()), Arc::default());
+    queued.iter().for_each(|event| driving.queue(*event));
+    driving.queue(Received::Stop);
+    let machine = Receiver {
+        driving: driving.clone(),
+        vote_during,
+        is_long,
+        noted: Arc::clone(&noted),
+    };
+    driving.run_core(Box::new(machine), |_| FAR);
+    lock(&noted).clone()
+}
+
+#[test]
+fn vote_is_handled_before_data_that_was_queued_earlier() {
+    use Received::{Data, Stop, Vote};
+    let noted = received(&[Data(1), Data(2), Vote], None, false);
+    let expected = [Some(Vote), Some(Data(1)), Some(Data(2)), Some(Stop), None];
+    assert_eq!(noted, expected);
+}
+
+#[test]
+fn long_turn_ends_for_a_vote_and_the_rest_of_its_data_follows() {
+    use Received::{Data, Stop, Vote};
+    let data = [Data(1), Data(2), Data(3)];
+    let noted = received(&data, Some(1), true);
+    let next_turn = [Some(Vote), Some(Data(2)), Some(Data(3)), Some(Stop), None];
+    assert_eq!(noted[..2], [Some(Data(1)), None]);
+    assert_eq!(noted[2..], next_turn);
+    // A short one does not: what follows is sent and written together.
+    let noted = received(&data[..2], Some(1), false);
+    assert_eq!(noted[..3], [Some(Data(1)), Some(Data(2)), Some(Stop)]);
 }

@@ -11,7 +11,7 @@ use crossbeam_channel::{Receiver, RecvTimeoutError};
 use synod_log::LogError;
 use synod_member::{Event, IDLE, Job, Storage};
 
-use super::core::Events;
+use super::core::{Events, Incoming};
 
 /// Turns that this thread drives at a time: one for its report, and one for what came meanwhile.
 /// Writes wait for it.
@@ -35,7 +35,7 @@ impl LogThread {
     }
 
     fn report(&self, event: Event) {
-        self.events.drive(event.into(), TURNS_MAX);
+        self.events.drive(Incoming::of_the_log(event), TURNS_MAX);
     }
 
     fn serve(&mut self) -> Result<(), LogError> {

@@ -7,6 +7,7 @@ pub(crate) mod catch_up;
 pub(crate) mod core;
 pub(crate) mod delivery;
 pub(crate) mod driving;
+mod event_queue;
 pub(crate) mod log;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -52,6 +52,11 @@ impl Channel {
         self.socket_mut().limit(limit);
     }
 
+    /// Sets a deadline for all writes from now on.
+    pub(super) fn limit_writes(&mut self, limit: Duration) {
+        self.socket_mut().limit_writes(limit);
+    }
+
     /// Whether the deadline of reads has passed.
     pub(super) fn is_too_late(&self) -> bool {
         match self {

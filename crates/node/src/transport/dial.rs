@@ -151,11 +151,13 @@ pub(super) fn prepare(stream: &TcpStream) -> io::Result<()> {
     socket.set_tcp_keepalive(&keepalive)
 }
 
-/// A socket that is read until a deadline, or without one.
+/// A socket that is read until a deadline, or without one; written to likewise.
 #[derive(Debug)]
 pub(super) struct TimedSocket {
     stream: TcpStream,
     deadline: Option<Instant>,
+    /// None: each write has its own limit, that of the stream.
+    write_deadline: Option<Instant>,
     /// Writes wait for room.
     waits_for_room: bool,
 }
@@ -169,6 +171,7 @@ impl TimedSocket {
         TimedSocket {
             stream,
             deadline,
+            write_deadline: None,
             waits_for_room: true,
         }
     }
@@ -189,6 +192,11 @@ impl TimedSocket {
     /// Sets a deadline for all reads from now on.
     pub(super) fn limit(&mut self, limit: Duration) {
         self.deadline = Instant::now().checked_add(limit);
+    }
+
+    /// Sets a deadline for all writes from now on that wait for room.
+    pub(super) fn limit_writes(&mut self, limit: Duration) {
+        self.write_deadline = Instant::now().checked_add(limit);
     }
 
     /// Whether writes wait for room, or fail as [`io::ErrorKind::WouldBlock`].
@@ -220,6 +228,17 @@ impl TimedSocket {
         self.stream.set_read_timeout(Some(left))
     }
 
+    fn apply_write_deadline(&self) -> io::Result<()> {
+        let Some(deadline) = self.write_deadline else {
+            return Ok(());
+        };
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        self.stream.set_write_timeout(Some(left))
+    }
+
     /// The system calls a passed time limit "temporarily unavailable".
     fn too_late(&self, error: io::Error) -> io::Error {
         match (self.deadline, error.kind()) {
@@ -230,7 +249,7 @@ impl TimedSocket {
 }
 
 fn took_too_long() -> io::Error {
-    io::Error::new(io::ErrorKind::TimedOut, "the handshake took too long")
+    io::Error::new(io::ErrorKind::TimedOut, "it took too long")
 }
 
 impl Read for TimedSocket {
@@ -243,6 +262,7 @@ impl Read for TimedSocket {
 impl Write for TimedSocket {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if self.waits_for_room {
+            self.apply_write_deadline()?;
             return self.stream.write(bytes);
         }
         Ok(send(&self.stream, bytes, AT_ONCE)?)
@@ -250,6 +270,7 @@ impl Write for TimedSocket {
 
     fn write_vectored(&mut self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
         if self.waits_for_room {
+            self.apply_write_deadline()?;
             return self.stream.write_vectored(parts);
         }
         let mut nothing_else = SendAncillaryBuffer::default();

@@ -12,15 +12,24 @@ use synod_member::{Level, lock};
 use synod_tls::PeerCredential;
 use synod_wire::handshake::HANDSHAKE_FRAME_MAX;
 use synod_wire::{
-    FrameReader, FrameWriter, Hello, HelloReply, Refusal, RefuseReason, has_compression,
-    read_hello, write_reply,
+    Caller, ClientHello, FrameReader, FrameWriter, Hello, HelloReply, Refusal, RefuseReason,
+    has_compression, read_caller, write_reply,
 };
 
 use super::Transport;
 use super::channel::Channel;
+use super::command_connection::AdmittedClient;
 use super::dial::{HANDSHAKE_LIMIT, IO_LIMIT, TimedSocket, prepare};
 use super::inbound::InboundError;
 use super::session_registry::{SessionPresence, Taken, duplicate_identity_text};
+
+/// Who passed the handshake.
+pub(super) enum Admitted {
+    /// A member, or a process that wants to be one.
+    Caller(AdmittedCaller),
+    /// A client with commands.
+    Client(AdmittedClient),
+}
 
 /// A caller that passed the handshake.
 pub(super) struct AdmittedCaller {
@@ -53,13 +62,30 @@ pub(super) fn greet(
     transport: &Arc<Transport>,
     stream: TcpStream,
     from: SocketAddr,
-) -> Result<Option<AdmittedCaller>, InboundError> {
+) -> Result<Option<Admitted>, InboundError> {
     prepare(&stream)?;
     stream.set_write_timeout(Some(IO_LIMIT))?;
     let socket = TimedSocket::new(stream, HANDSHAKE_LIMIT);
     let channel = transport.security.secure_incoming(socket)?;
     let mut reader = FrameReader::new(channel, HANDSHAKE_FRAME_MAX);
-    let hello = read_hello(&mut reader)?;
+    match read_caller(&mut reader)? {
+        Caller::Member(hello) => {
+            let admitted = greet_member(transport, hello, reader, from)?;
+            Ok(admitted.map(Admitted::Caller))
+        }
+        Caller::Client(hello) => {
+            let admitted = greet_client(transport, hello, reader, from)?;
+            Ok(admitted.map(Admitted::Client))
+        }
+    }
+}
+
+fn greet_member(
+    transport: &Arc<Transport>,
+    hello: Hello,
+    mut reader: FrameReader<Channel>,
+    from: SocketAddr,
+) -> Result<Option<AdmittedCaller>, InboundError> {
     let ip = from.ip().to_canonical();
     match judge(transport, &hello, ip, reader.get_ref().peer()) {
         Ok((version, reply, presence)) => {
@@ -76,15 +102,56 @@ pub(super) fn greet(
             }))
         }
         Err(refusal) => {
-            log_refusal(transport, &hello, from, &refusal);
-            let Refusal {
-                reason, for_caller, ..
-            } = refusal;
-            let text = for_caller;
-            send_reply(reader.get_mut(), &HelloReply::Refused { reason, text })?;
+            log_refusal(transport, &hello.name, from, &refusal);
+            send_refusal(reader.get_mut(), refusal)?;
             Ok(None)
         }
     }
+}
+
+fn greet_client(
+    transport: &Transport,
+    hello: ClientHello,
+    mut reader: FrameReader<Channel>,
+    from: SocketAddr,
+) -> Result<Option<AdmittedClient>, InboundError> {
+    let ip = from.ip().to_canonical();
+    match judge_client(transport, &hello, ip, reader.get_ref().peer()) {
+        Ok(reply) => {
+            send_reply(reader.get_mut(), &reply)?;
+            Ok(Some(AdmittedClient { hello, reader }))
+        }
+        Err(refusal) => {
+            log_refusal(transport, &hello.name, from, &refusal);
+            send_refusal(reader.get_mut(), refusal)?;
+            Ok(None)
+        }
+    }
+}
+
+/// The answer to a client that may give commands; or why it may not.
+fn judge_client(
+    transport: &Transport,
+    hello: &ClientHello,
+    ip: IpAddr,
+    shown: &PeerCredential,
+) -> Result<HelloReply, Refusal> {
+    if *shown == PeerCredential::None {
+        let text = "commands come from other machines over authenticated connections only, and \
+                    this one is in clear: run synod on this member's machine, or with the group's \
+                    secret or certificates";
+        return Err(Refusal::of(RefuseReason::NotAllowed, text.to_owned()));
+    }
+    if !transport.host.allows(&ip.to_string()) {
+        let text = format!("{ip} is not in the allowlist");
+        return Err(Refusal::of(RefuseReason::NotAllowed, text));
+    }
+    let reply = lock(&transport.identity).answer_client(hello)?;
+    if transport.command_handler.get().is_none() {
+        let text = "this member is only starting, and takes no commands yet: try again".to_owned();
+        return Err(Refusal::of(RefuseReason::Busy, text));
+    }
+    Ok(reply)
 }
 
 /// The version to speak with the caller, the answer to it, and its place among the processes that
@@ -127,16 +194,21 @@ fn claim(transport: &Transport, hello: &Hello) -> Result<SessionPresence, Refusa
     })
 }
 
-fn log_refusal(transport: &Transport, hello: &Hello, from: SocketAddr, refusal: &Refusal) {
+fn log_refusal(transport: &Transport, name: &str, from: SocketAddr, refusal: &Refusal) {
     let is_routine = matches!(refusal.reason, RefuseReason::Self_ | RefuseReason::Busy);
     if is_routine {
         return;
     }
-    let (name, why) = (&hello.name, &refusal.for_own_log);
+    let why = &refusal.for_own_log;
     let subject = format!("{name}: {why}");
     transport.log_about(from.ip(), Level::Warning, &subject, || {
         format!("connection from {name} ({from}) refused: {why}")
     });
+}
+
+fn send_refusal(channel: &mut Channel, refusal: Refusal) -> Result<(), InboundError> {
+    let (reason, text) = (refusal.reason, refusal.for_caller);
+    send_reply(channel, &HelloReply::Refused { reason, text })
 }
 
 fn send_reply(channel: &mut Channel, reply: &HelloReply) -> Result<(), InboundError> {

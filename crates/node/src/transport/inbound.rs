@@ -15,7 +15,8 @@ use synod_wire::{HandshakeError, Hello, Lane, PeerMessage, StreamError};
 use super::Transport;
 use super::allowance::Allowance;
 use super::channel::Channel;
-use super::greeting::{AdmittedCaller, greet};
+use super::command_connection::{AdmittedClient, CommandConnection};
+use super::greeting::{Admitted, AdmittedCaller, greet};
 use super::link::Link;
 use super::open_connections::{AcceptedSlot, ConnectionSlot};
 use super::security::SecurityError;
@@ -91,7 +92,8 @@ pub(super) enum InboundError {
 
 fn serve(transport: &Arc<Transport>, stream: TcpStream, slot: &ConnectionSlot, from: SocketAddr) {
     match greet(transport, stream, from) {
-        Ok(Some(caller)) => converse(transport, caller, slot, from),
+        Ok(Some(Admitted::Caller(caller))) => converse(transport, caller, slot, from),
+        Ok(Some(Admitted::Client(client))) => serve_client(transport, client, slot, from),
         Ok(None) => {}
         Err(error) => {
             let level = match error {
@@ -103,6 +105,28 @@ fn serve(transport: &Arc<Transport>, stream: TcpStream, slot: &ConnectionSlot, f
                 format!("connection from {from} refused: {why}")
             });
         }
+    }
+}
+
+/// From the handshake with a client to the end of its connection.
+fn serve_client(
+    transport: &Transport,
+    client: AdmittedClient,
+    slot: &ConnectionSlot,
+    from: SocketAddr,
+) {
+    let shown = client.reader.get_ref().peer();
+    if !slot.welcomed_client(shown, |shown| transport.security.accepts(shown)) {
+        return;
+    }
+    let Some(handler) = transport.command_handler.get() else {
+        return;
+    };
+    let mut connection = CommandConnection::new(client, from, slot);
+    if let Err(why) = handler(&mut connection) {
+        transport.log_about(from.ip(), Level::Warning, &why, || {
+            format!("closing the connection of {}: {why}", connection.client())
+        });
     }
 }
 
@@ -124,7 +148,7 @@ fn converse(
     transport.called_by(&caller);
     let presence = LinkPresence::of(transport, &caller.hello);
     if slot.is_known() {
-        transport.send_event(Event::InboundLink { member });
+        transport.send_event_on(caller.hello.lane, Event::InboundLink { member });
     }
     let mut received_any = false;
     let received = receive(transport, &mut caller, slot, &mut received_any);
@@ -136,7 +160,7 @@ fn converse(
     // A caller of discovery sends no message and leaves no trace. A peer that closes its connection
     // has ended.
     if slot.is_known() && (received_any || caller.hello.lane == Lane::Bulk) {
-        transport.send_event(Event::LinkDown { member });
+        transport.send_event_on(caller.hello.lane, Event::LinkDown { member });
     }
 }
 
@@ -241,7 +265,7 @@ fn receive(
             return Err(InboundError::DuplicateIdentity);
         }
         let budget = if slot.is_known() {
-            &transport.inbound_budget
+            transport.inbound_budgets.of(standing.lane)
         } else {
             &transport.stranger_budget
         };
@@ -258,7 +282,7 @@ fn receive(
             group: caller.hello.group,
             message,
         };
-        transport.queue_event(event, budget, bytes);
+        transport.queue_event(event, standing.lane, budget, bytes);
     }
     Ok(())
 }

@@ -12,6 +12,7 @@
 mod allowance;
 mod call_back;
 mod channel;
+mod command_connection;
 mod compression_totals;
 mod crowd;
 mod dial;
@@ -36,7 +37,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
 use std::net::{IpAddr, Shutdown, TcpListener};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -49,8 +50,9 @@ use synod_wire::{FrameLimits, Hello, HelloReply, Lane, LocalIdentity, PeerMessag
 use crate::config::NodeError;
 use crate::threads::core::{Events, Incoming};
 use crate::threads::spawn;
-use crate::wait::{BudgetShare, ByteBudget};
+use crate::wait::{BudgetShare, ByteBudget, InboundBudgets};
 use call_back::CallBacks;
+pub use command_connection::{CommandConnection, CommandHandler};
 pub use compression_totals::CompressionStatus;
 use compression_totals::CompressionTotals;
 use known_peers::{Admission, KnownPeers};
@@ -90,7 +92,7 @@ pub(crate) struct Transport {
     /// About members that the driver has called: room of their own, which no caller uses up.
     link_log_limit: Mutex<LogRateLimit<MemberId>>,
     events: Arc<Events>,
-    inbound_budget: Arc<ByteBudget>,
+    inbound_budgets: InboundBudgets,
     stranger_budget: Arc<ByteBudget>,
     host: Arc<dyn Host>,
     compression: CompressionChoice,
@@ -106,6 +108,8 @@ pub(crate) struct Transport {
     connections: Arc<OpenConnections>,
     /// Number of the next outbound connection, see [`Event::LinkUp`].
     next_connection: AtomicU64,
+    /// Serves clients; none until the host has given one.
+    command_handler: OnceLock<Arc<CommandHandler>>,
     listener: TcpListener,
     stopping: AtomicBool,
     /// Separated from all others on purpose.
@@ -124,7 +128,7 @@ pub(crate) struct TransportStart {
     pub(crate) security: Security,
     pub(crate) seeds: Vec<String>,
     pub(crate) events: Arc<Events>,
-    pub(crate) inbound_budget: Arc<ByteBudget>,
+    pub(crate) inbound_budgets: InboundBudgets,
     pub(crate) host: Arc<dyn Host>,
     pub(crate) compression: CompressionChoice,
 }
@@ -139,7 +143,7 @@ impl Transport {
             security,
             seeds,
             events,
-            inbound_budget,
+            inbound_budgets,
             host,
             compression,
         } = start;
@@ -153,7 +157,7 @@ impl Transport {
             log_limit: Mutex::default(),
             link_log_limit: Mutex::default(),
             events,
-            inbound_budget,
+            inbound_budgets,
             stranger_budget: Arc::new(ByteBudget::new(STRANGER_BYTES_MAX)),
             host,
             known: KnownPeers::default(),
@@ -164,6 +168,7 @@ impl Transport {
             answers: OutboundAnswers::default(),
             connections: Arc::default(),
             next_connection: AtomicU64::new(1),
+            command_handler: OnceLock::new(),
             listener,
             stopping: AtomicBool::new(false),
             isolated: AtomicBool::new(false),
@@ -323,11 +328,14 @@ impl Transport {
         let inbound = self
             .connections
             .judge_again(|member, shown| self.admission(member, shown));
+        let clients = self
+            .connections
+            .close_clients_unless(|shown| self.security.accepts(shown));
         let outbound = lock(&self.links)
             .values()
             .map(|link| link.reset_if_shown(|shown| self.objection(link.member(), shown).is_some()))
             .sum::<usize>();
-        inbound + outbound
+        inbound + clients + outbound
     }
 
     /// Keeps connections to this member from now on, at this address.
@@ -423,6 +431,12 @@ impl Transport {
         self.isolated.load(Ordering::SeqCst) || self.host.is_isolated()
     }
 
+    /// Serves clients by this handler from now on. The first handler stays.
+    pub(crate) fn serve_commands(&self, handler: Arc<CommandHandler>) {
+        // A node has one host.
+        let _ = self.command_handler.set(handler);
+    }
+
     /// Ends the search: the group is found.
     pub(crate) fn stop_discovery(&self) {
         *lock(&self.discovering) = false;
@@ -433,7 +447,7 @@ impl Transport {
     pub(crate) fn stop(&self) {
         self.stopping.store(true, Ordering::Release);
         self.stop_discovery();
-        self.inbound_budget.close();
+        self.inbound_budgets.close();
         self.stranger_budget.close();
         // Wakes the accepting thread; it may have ended already.
         let _ = SockRef::from(&self.listener).shutdown(Shutdown::Both);
@@ -532,9 +546,10 @@ impl Transport {
     }
 
     /// Queues an event that took bytes from a budget. The caller owes a [`Transport::drive`].
-    fn queue_event(&self, event: Event, budget: &Arc<ByteBudget>, bytes: usize) {
+    fn queue_event(&self, event: Event, lane: Lane, budget: &Arc<ByteBudget>, bytes: usize) {
         let share = BudgetShare::of(budget.clone(), bytes);
-        self.events.queue(Incoming::with_share(event, share));
+        let incoming = Incoming::with_share(event, lane, share);
+        self.events.queue(incoming);
     }
 
     /// Drives what is queued, if no other thread does.
@@ -545,6 +560,11 @@ impl Transport {
     fn send_event(&self, event: Event) {
         // If the driver has stopped, this thread ends soon.
         self.events.send(event.into());
+    }
+
+    /// Sends an event that keeps its place among the messages of a lane.
+    fn send_event_on(&self, lane: Lane, event: Event) {
+        self.events.send(Incoming::on_lane(event, lane));
     }
 }
 

@@ -6,6 +6,7 @@
 //! | callers that have not said who they are | [`GREETING_MAX`] | [`first_to_leave`] |
 //! | welcomed callers that are not known | [`STRANGERS_MAX`] | [`first_to_leave`] |
 //! | welcomed callers of one known member | [`KNOWN_MAX`] | the oldest leaves |
+//! | welcomed clients with commands | [`CLIENTS_MAX`] | [`first_to_leave`] |
 //!
 //! A connection that leaves is closed here; its thread notices and ends. Until then it counts: the
 //! accepting thread waits while too many are ending, so the threads are bounded, too.
@@ -32,6 +33,8 @@ const STRANGERS_MAX: usize = 32;
 /// Welcomed connections at a time of one known member: two lanes, calls of a search for the group,
 /// and what is left of a process whose machine died.
 const KNOWN_MAX: usize = 8;
+/// Clients with commands at a time.
+const CLIENTS_MAX: usize = 8;
 /// How long the accepting thread waits before it looks again whether the node stops.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
@@ -53,7 +56,8 @@ struct OpenConnection {
     stream: TcpStream,
     source: Source,
     pool: Pool,
-    /// When it was accepted; when the last message came, on a connection of a stranger.
+    /// When it was accepted; when the last message came, on a connection of a stranger
+    /// or a client.
     used: Instant,
     /// The peer's group, once it has said so.
     group: Option<GroupId>,
@@ -69,6 +73,7 @@ enum Pool {
     Greeting,
     Stranger(MemberId),
     Known(MemberId),
+    Client,
     Ending,
 }
 
@@ -171,6 +176,15 @@ impl OpenConnections {
         refused
     }
 
+    /// Other credentials count from now on: closes the connections of clients that do not fit them;
+    /// how many.
+    pub(super) fn close_clients_unless(&self, accepts: impl Fn(&PeerCredential) -> bool) -> usize {
+        let mut state = lock(&self.state);
+        let clients = state.open.values_mut().filter(|o| o.pool == Pool::Client);
+        let refused = clients.filter(|open| !accepts(&open.shown));
+        refused.map(OpenConnection::end).count()
+    }
+
     /// Closes the connections of callers that are in another group, or in none.
     pub(super) fn close_other_groups(&self, group: GroupId) {
         for open in lock(&self.state).open.values() {
@@ -271,7 +285,32 @@ impl ConnectionSlot {
         admission != Admission::Refused
     }
 
-    /// A message of a stranger came.
+    /// A client is welcome, by what it shows. False if its place was taken meanwhile, or it is not
+    /// welcome any more.
+    pub(super) fn welcomed_client(
+        &self,
+        shown: &PeerCredential,
+        accepts: impl FnOnce(&PeerCredential) -> bool,
+    ) -> bool {
+        let mut state = lock(&self.table.state);
+        // Asked under the lock: a change is either seen here or finds this connection.
+        if !accepts(shown) {
+            return false;
+        }
+        state.make_room(CLIENTS_MAX, |pool| pool == Pool::Client);
+        let Some(open) = state.open.get_mut(&self.id) else {
+            return false;
+        };
+        if open.pool == Pool::Ending {
+            return false;
+        }
+        open.used = Instant::now();
+        open.shown = shown.clone();
+        open.pool = Pool::Client;
+        true
+    }
+
+    /// A message of a stranger or a client came.
     pub(super) fn used(&self) {
         if let Some(open) = lock(&self.table.state).open.get_mut(&self.id) {
             open.used = Instant::now();
@@ -406,6 +445,31 @@ mod tests {
         assert!(is_closed(open.remove(0).0));
         let other = pools.welcome(2, true);
         assert!(other.1.is_known());
+    }
+
+    #[test]
+    fn clients_share_a_pool_and_leave_with_their_secret() {
+        let pools = Pools::new();
+        let member = pools.welcome(1, true);
+        let mut clients: Vec<_> = (0..CLIENTS_MAX)
+            .map(|_| {
+                let (near, accepted) = pools.accept([10, 0, 0, 1]);
+                assert!(accepted.slot.welcomed_client(&secret(), |_| true));
+                (near, accepted.slot)
+            })
+            .collect();
+        clients[0].1.used();
+        let (near, late) = pools.accept([10, 0, 0, 2]);
+        assert!(!late.slot.welcomed_client(&secret(), |_| false));
+        assert!(late.slot.welcomed_client(&secret(), |_| true));
+        assert!(is_closed(clients.remove(1).0), "the longest silent one");
+        pools.table.judge_again(|_, _| Admission::Refused);
+        assert_eq!(
+            pools.table.close_clients_unless(|shown| *shown != secret()),
+            8
+        );
+        assert!(is_closed(near) && is_closed(clients.remove(0).0));
+        assert!(is_closed(member.0), "judged as a member");
     }
 
     #[test]

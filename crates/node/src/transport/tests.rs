@@ -6,7 +6,7 @@ mod certificates;
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-use synod_consensus::VersionRange;
+use synod_consensus::{EntryKind, Origin, Term, VersionRange};
 use synod_member::{Delivery, DonorRequest, Remedy, StateTransferEvent, View};
 use synod_tls::Credentials;
 
@@ -97,7 +97,7 @@ impl Peer {
             security: Security::new(tls, &*host).unwrap(),
             seeds: Vec::new(),
             events: events.clone(),
-            inbound_budget: Arc::new(ByteBudget::new(1 << 20)),
+            inbound_budgets: InboundBudgets::of_bytes(1 << 20, 1 << 20),
             host: host.clone(),
             compression: CompressionChoice::Auto,
         });
@@ -282,6 +282,50 @@ fn thread_that_panics_leaves_no_connection_and_no_session_behind() {
         }
         assert!(lock(&home.host.panics_at).is_none(), "it did panic");
     }
+}
+
+/// A chunk of so many bytes.
+fn chunk(bytes: usize) -> PeerMessage {
+    PeerMessage::Propose(synod_wire::Propose {
+        tag: Term(1),
+        origin: Origin::default(),
+        kind: EntryKind::Chunk,
+        oldest_outstanding: 1,
+        payload: vec![7; bytes].into(),
+    })
+}
+
+#[test]
+fn vote_arrives_while_data_has_taken_all_its_room() {
+    let home = Peer::start(HOME, None);
+    let other = Peer::start(OTHER, None);
+    home.knows(OTHER, None);
+    other.calls(&home);
+    home.calls(&other);
+    home.wait_link_up();
+    other.wait_link_up();
+    // More than there is room for; nothing that arrives is handled.
+    for _ in 0..4 {
+        other.transport.send(HOME, chunk(700 << 10));
+    }
+    let budget = home.transport.inbound_budgets.of(Lane::Bulk);
+    let deadline = Instant::now() + PATIENCE;
+    while budget.takers() == 0 {
+        assert!(Instant::now() < deadline, "no data arrives");
+        std::thread::park_timeout(Duration::from_millis(2));
+    }
+    assert!(!budget.take_now(700 << 10), "the room is taken");
+    other.transport.send(HOME, PeerMessage::LeaveReply);
+    let control = home.transport.inbound_budgets.of(Lane::Control);
+    while control.takers() == 0 {
+        assert!(Instant::now() < deadline, "it waits for data");
+        std::thread::park_timeout(Duration::from_millis(2));
+    }
+    let first = home.wait(|event| match event {
+        Event::Peer { message, .. } => Some(message),
+        _ => None,
+    });
+    assert_eq!(first, PeerMessage::LeaveReply, "it is handled first");
 }
 
 /// Welcomes this many calls, and closes each connection.

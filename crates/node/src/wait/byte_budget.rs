@@ -1,9 +1,9 @@
 //! A bound in bytes on what is under way between threads.
 //!
-//! There are three: one on received messages that are not handled yet, one on this member's own
-//! actions that have no proposal result yet, and one on the chunks of its large ones. A thread that
-//! wants to add bytes waits for room, so a slow consumer slows its producers down instead of
-//! filling the memory.
+//! There are some: on received messages that are not handled yet, one for each lane; one on this
+//! member's own actions that have no proposal result yet, and one on the chunks of its large ones.
+//! A thread that wants to add bytes waits for room, so a slow consumer slows its producers down
+//! instead of filling the memory.
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 

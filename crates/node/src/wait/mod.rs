@@ -8,8 +8,10 @@
 
 mod byte_budget;
 mod event_count;
+mod inbound_budgets;
 mod pending;
 
 pub(crate) use byte_budget::{BudgetShare, ByteBudget};
 pub(crate) use event_count::EventCount;
+pub(crate) use inbound_budgets::InboundBudgets;
 pub use pending::{Pending, WaitResult};

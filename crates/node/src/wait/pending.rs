@@ -80,6 +80,11 @@ impl Pending {
         true
     }
 
+    /// Whether it was withdrawn, so that it will never be ordered.
+    pub(crate) fn is_withdrawn(&self) -> bool {
+        self.result() == Some(ProposalResult::Withdrawn)
+    }
+
     /// Waits for the result or an interruption. A result that is known wins.
     pub fn wait(&self) -> WaitResult {
         let state = self.wait_while(|state| state.slot.result().is_none() && !state.interrupted);

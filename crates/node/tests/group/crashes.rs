@@ -18,6 +18,8 @@ use crate::support::{Group, PATIENCE, SUSPECT, eventually, history, seqno_of};
 fn small_log(config: &mut NodeConfig) {
     config.log.segment_bytes = 128 << 10;
     config.log.retain_bytes = 512 << 10;
+    // However large the disk of the test is.
+    config.log.free_percent_min = 100;
 }
 
 fn rejoin(group: &mut Group, at: usize) {

@@ -284,6 +284,6 @@ fn leaving_in_a_hurry_is_not_ended_by_leaving_patiently() {
     assert!(!leaving.is_finished());
     node.leave_when_not_needed();
     leaving.join().unwrap();
-    // It cannot be spared, so it takes the whole of its time.
-    assert!(began.elapsed() > Duration::from_secs(3));
+    // It cannot be spared, so it waits for an answer that does not come.
+    assert!(began.elapsed() > Duration::from_secs(1));
 }

@@ -1,7 +1,7 @@
 //! Members without a database: they keep the log and vote.
 
 use bytes::Bytes;
-use synod_node::{NodeError, Seqno, StartMode, StateTransferEvent};
+use synod_node::{Command, NodeError, Seqno, StartMode, StateTransferEvent};
 
 use crate::support::{Group, Member, PATIENCE, eventually, seqno_of};
 
@@ -61,10 +61,11 @@ fn group_commits_with_a_logger_and_one_member_with_data() {
 fn logger_leads_and_its_view_has_only_members_with_data() {
     let group = with_logger("leads");
     let logger = group.members[LOGGER].node();
-    let to = logger.identity().0;
     eventually("the logger leads", || {
         let leader = &group.members[group.leader()];
-        let accepted = leader.node().transfer_leadership(Some(to), PATIENCE);
+        let to = Some(group.members[LOGGER].config.name.clone());
+        let transfer = Command::TransferLeadership { to };
+        let accepted = leader.node().administrate(transfer, PATIENCE);
         accepted.is_ok() || group.members[LOGGER].is_leader()
     });
     let seqno = seqno_of(group.members[0].order("k", "v"));
@@ -76,6 +77,57 @@ fn logger_leads_and_its_view_has_only_members_with_data() {
             .wait("the action", |record| record.last() >= seqno);
         assert_eq!(member.host.lock().view_names(), ["node1", "node2"]);
     }
+}
+
+#[test]
+fn leadership_leaves_a_logger_for_a_synced_database() {
+    let mut group = with_logger("hands-over");
+    group.members[1].stop();
+    let to = group.members[LOGGER].config.name.clone();
+    let leader = group.members[0].node();
+    eventually("the logger leads", || {
+        let to = Some(to.clone());
+        let _ = leader.administrate(Command::TransferLeadership { to }, PATIENCE);
+        group.members[LOGGER].is_leader()
+    });
+    let host = &group.members[LOGGER].host;
+    host.wait("the handover", |record| {
+        record.says("handing leadership over to node1")
+    });
+    eventually("the database leads", || group.members[0].is_leader());
+    assert!(!host.lock().says("waiting to join"));
+}
+
+#[test]
+fn logger_continues_no_log_of_another_member() {
+    let mut group = with_logger("kinds");
+    group.members[1].stop();
+    group.members[1].config.has_data = false;
+    let refused = group.members[1].start(StartMode::Join).unwrap_err();
+    assert!(matches!(refused, NodeError::OtherKind { .. }), "{refused}");
+    let text = refused.to_string();
+    assert!(text.contains("of 'node2', which has a database"), "{text}");
+
+    let logger = &mut group.members[LOGGER];
+    logger.stop();
+    logger.config.has_data = true;
+    let refused = logger.start(StartMode::Join).unwrap_err();
+    assert!(matches!(refused, NodeError::OtherKind { .. }), "{refused}");
+
+    logger.config.has_data = false;
+    "witness2".clone_into(&mut logger.config.name);
+    let refused = logger.start(StartMode::Join).unwrap_err();
+    assert!(
+        matches!(refused, NodeError::OtherMember { .. }),
+        "{refused}"
+    );
+    assert!(
+        refused.to_string().contains("set member name to that"),
+        "{refused}"
+    );
+    "node3".clone_into(&mut logger.config.name);
+    logger.start(StartMode::Join).unwrap();
+    eventually("taking part", || group.members[LOGGER].node().is_primary());
 }
 
 #[test]

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use synod_node::{Seqno, StartMode};
+use synod_node::{NodeConfig, Seqno, StartMode};
 
-use crate::support::{Group, Member, eventually, free_address, seqno_of};
+use crate::support::{Group, Member, SUSPECT, eventually, free_address, seqno_of};
 
 fn voters(member: &Member) -> usize {
     let status = member.node().status();
@@ -13,12 +13,12 @@ fn voters(member: &Member) -> usize {
 }
 
 #[test]
-fn leaving_shrinks_voters_and_view_at_once_and_returning_restores_them() {
+fn leaver_leaves_the_view_at_once_and_one_of_three_keeps_its_vote() {
     let mut group = Group::of(3, "leave");
     let leaver = group.follower();
     group.members[leaver].leave();
     let other = group.leader();
-    assert_eq!(voters(&group.members[other]), 2, "out before it has gone");
+    assert_eq!(voters(&group.members[other]), 3);
     group.members[other]
         .host
         .wait("the view without it", |r| r.view_names().len() == 2);
@@ -37,14 +37,117 @@ fn leaving_shrinks_voters_and_view_at_once_and_returning_restores_them() {
 }
 
 #[test]
+fn leaver_of_an_even_group_is_taken_out_and_votes_again_when_it_is_back() {
+    let mut group = Group::of(4, "even");
+    let leaver = group.follower();
+    group.members[leaver].leave();
+    let other = group.leader();
+    assert_eq!(voters(&group.members[other]), 3, "out before it has gone");
+    group.members[leaver].start(StartMode::Join).unwrap();
+    group.members[leaver].take_part();
+    group.members[leaver].wait_voter();
+    group.check_same_history();
+}
+
+#[test]
 fn leader_that_leaves_hands_over_first() {
     let mut group = Group::of(3, "handover");
     let old = group.leader();
     group.members[old].leave();
     let new = group.leader();
     assert_ne!(old, new);
-    assert_eq!(voters(&group.members[new]), 2);
+    assert_eq!(voters(&group.members[new]), 3);
     seqno_of(group.members[new].order("k", "v"));
+    group.check_same_history();
+}
+
+/// As after a crash: two of three disks are there.
+#[test]
+fn return_of_a_leaver_is_enough_after_another_member_was_lost_for_good() {
+    let mut group = Group::of(3, "lostlater");
+    let leaver = group.follower();
+    group.members[leaver].leave();
+    let lost = group.follower();
+    assert_ne!(lost, leaver);
+    group.members[lost].stop();
+    group.members[leaver].start(StartMode::Join).unwrap();
+    group.members[leaver].take_part();
+    seqno_of(group.members[leaver].order("k", "v"));
+    group.members.swap_remove(lost);
+    group.check_same_history();
+}
+
+/// Whichever goes last: it must not be able to write alone.
+#[test]
+fn any_two_of_three_start_again_after_all_have_left() {
+    for lost in 0..3 {
+        let mut group = Group::of(3, "allgone");
+        let seqno = seqno_of(group.members[0].order("k", "v"));
+        for at in (0..3).filter(|at| *at != lost).chain([lost]) {
+            group.members[at].leave();
+        }
+        group.members.swap_remove(lost);
+        for member in &mut group.members {
+            member.start(StartMode::Join).unwrap();
+        }
+        for member in &mut group.members {
+            member.take_part();
+        }
+        let after = seqno_of(group.members[0].order("after", "v"));
+        assert!(after > seqno);
+        group.check_same_history();
+    }
+}
+
+/// Killed and wiped, and replaced under another name: the next loss is survived as well.
+#[test]
+fn newcomer_takes_the_place_of_a_dead_voter() {
+    let dead_after = SUSPECT * 2;
+    let settings = |config: &mut NodeConfig| config.voter_policy.dead_after = dead_after;
+    let mut group = Group::prepared_by(3, "deadvoter", settings).begin();
+    let dead = group.follower();
+    let seeds = group.members[group.leader()].config.address.clone();
+    group.members[dead].stop();
+    group.members[group.leader()]
+        .host
+        .wait("the view without it", |r| r.view_names().len() == 2);
+    let mut newcomer = Member::new("newcomer", "deadvoter");
+    settings(&mut newcomer.config);
+    newcomer.config.seeds = vec![seeds];
+    newcomer.start(StartMode::Join).unwrap();
+    newcomer.take_part();
+    newcomer.wait_voter();
+    group.members[dead] = newcomer;
+    let leader = &group.members[group.leader()];
+    assert_eq!(voters(leader), 3);
+    assert!(leader.host.lock().says("newcomer takes its place"));
+    let lost = (0..3)
+        .find(|at| *at != dead && *at != group.leader())
+        .unwrap();
+    group.members[lost].stop();
+    seqno_of(group.members[dead].order("k", "v"));
+    group.members.swap_remove(lost);
+    group.check_same_history();
+}
+
+/// By order of the operator, as in Galera.
+#[test]
+fn group_serves_down_to_the_last_if_one_voter_is_wanted() {
+    let mut group =
+        Group::prepared_by(3, "tolast", |config| config.voter_policy.wanted = 1).begin();
+    let first = group.follower();
+    group.members[first].leave();
+    assert_eq!(voters(&group.members[group.leader()]), 3, "no need yet");
+    let second = group.follower();
+    group.members[second].leave();
+    let last = group.leader();
+    seqno_of(group.members[last].order("k", "alone"));
+    assert_eq!(voters(&group.members[last]), 1);
+    for at in [first, second] {
+        group.members[at].start(StartMode::Join).unwrap();
+        group.members[at].take_part();
+        group.members[at].wait_voter();
+    }
     group.check_same_history();
 }
 
@@ -248,11 +351,15 @@ fn servers_of_one_name_are_warned_and_none_takes_an_absent_ones_place() {
     newcomer.config.seeds = vec![group.members[leader].config.address.clone()];
     newcomer.start(StartMode::Join).unwrap();
     newcomer.take_part();
-    group.members.push(newcomer);
-    group.wait_complete();
     let status = group.members[leader].node().status();
     assert!(status.members.iter().any(|m| m.member == absent_id));
     assert_eq!(status.members.len(), 4);
+    assert_eq!(voters(&group.members[leader]), 3, "it waits for a vote");
+    group.members[absent].start(StartMode::Join).unwrap();
+    group.members[absent].take_part();
+    newcomer.wait_voter();
+    group.members.push(newcomer);
+    group.wait_complete();
     group.check_same_history();
 }
 

@@ -5,9 +5,11 @@ use std::thread;
 use std::time::Duration;
 
 use bytes::Bytes;
-use synod_node::{Action, Class, Delivery, KeySet, KeyType, ProposalResult, Seqno, WaitResult};
+use synod_node::{
+    Action, Class, Delivery, KeySet, KeyType, ProposalResult, Seqno, WaitPolicy, WaitResult,
+};
 
-use crate::support::{CHUNK_BYTES, Group, action, data_at, seqno_of};
+use crate::support::{CHUNK_BYTES, Group, action, data_at, eventually, seqno_of};
 
 #[test]
 fn bootstrapped_member_orders_alone() {
@@ -178,6 +180,28 @@ fn large_actions_arrive_whole_while_small_ones_pass_between_their_chunks() {
         ),
         "{result:?}"
     );
+}
+
+/// Otherwise every log keeps the chunks, and every member the keys, until the leader finds that
+/// nothing has come for a minute.
+#[test]
+fn what_the_group_has_of_a_withdrawn_action_is_discarded_at_once() {
+    let group = Group::of(3, "withdrawn");
+    let leader = &group.members[group.leader()];
+    for member in &group.members {
+        let discards = || leader.host.lock().times_said("refused or withdrawn");
+        let before = discards();
+        let action = big(10_000, 1 << 20, member.last(), 1);
+        let pending = member.node().pending(WaitPolicy::default());
+        member.node().hand_over(&action, &pending, || {
+            assert!(pending.withdraw(), "its last piece is not made yet");
+            member.last()
+        });
+        assert_eq!(pending.wait_for_result(), ProposalResult::Withdrawn);
+        eventually("its discard", || discards() > before);
+    }
+    seqno_of(group.members[0].order("after", "v"));
+    group.check_same_history();
 }
 
 #[test]

@@ -1,22 +1,70 @@
-//! Orders of an operator: configuration changes and leader transfers, and what they answer.
+//! Orders of an operator: changes of the group and leader transfers, given to any member, and what
+//! they answer.
 
 use synod_node::{
-    ChangeConfigError, ConfigChange, ConfigError, LeaderTransferError, LogIndex, MemberId,
-    StartMode, TransferLeadershipError,
+    Command, CommandRefusal, Done, LeaderWeight, RefusalReason, StartMode, VersionRange,
 };
 
 use crate::support::{Group, Member, PATIENCE, eventually, seqno_of};
 
-fn id(member: &Member) -> MemberId {
-    member.node().identity().0
+fn name(member: &Member) -> String {
+    member.config.name.clone()
 }
 
-fn change(member: &Member, change: ConfigChange) -> Result<LogIndex, ChangeConfigError> {
-    member.node().change_config(change, PATIENCE)
+fn order(member: &Member, command: Command) -> Result<Done, CommandRefusal> {
+    member.node().administrate(command, PATIENCE)
 }
 
-fn transfer(member: &Member, to: Option<MemberId>) -> Result<MemberId, TransferLeadershipError> {
-    member.node().transfer_leadership(to, PATIENCE)
+/// What is refused, and the sentence with it.
+fn refused(member: &Member, command: Command) -> (RefusalReason, String) {
+    let refusal = order(member, command).unwrap_err();
+    (refusal.reason, refusal.text)
+}
+
+fn remove(member: String, force: bool) -> Command {
+    Command::Remove { member, force }
+}
+
+fn demote(member: String) -> Command {
+    Command::Demote {
+        member,
+        force: true,
+    }
+}
+
+fn promote(member: String) -> Command {
+    Command::Promote { member }
+}
+
+fn transfer(to: Option<String>) -> Command {
+    Command::TransferLeadership { to }
+}
+
+fn voters(member: &Member) -> usize {
+    let members = member.node().status().members;
+    members.iter().filter(|member| member.voter).count()
+}
+
+/// Repeats an order while another change, which the group made by itself, is under way, or the
+/// leader is new.
+fn carried_out(member: &Member, command: &Command) -> Done {
+    let mut answer = None;
+    eventually("the order's answer", || {
+        match order(member, command.clone()) {
+            Ok(done) => answer = Some(done),
+            Err(refusal) => assert!(
+                matches!(
+                    refusal.reason,
+                    RefusalReason::InProgress
+                        | RefusalReason::NotCaughtUp
+                        | RefusalReason::NoLeader
+                ),
+                "{refusal}"
+            ),
+        }
+        answer.is_some()
+    });
+    answer.unwrap()
 }
 
 /// A group of two voters, and a member at the end that does not become a voter by itself.
@@ -35,126 +83,240 @@ fn with_learner(name: &str) -> Group {
 }
 
 #[test]
-fn accepted_changes_name_their_index_and_are_final_once_committed() {
+fn any_member_takes_orders_and_answers_when_they_are_committed() {
     let group = with_learner("accepted");
     let (leader, learner) = (&group.members[group.leader()], &group.members[2]);
-    let wait_final = |index, votes| {
-        eventually("its commit", || {
-            leader.node().status().commit_index >= index
-        });
-        eventually("its effect", || learner.node().status().voter == votes);
+    let follower = &group.members[group.follower()];
+    let promoted = carried_out(follower, &promote(name(learner)));
+    let Done::Committed { index } = promoted else {
+        panic!("{promoted:?}");
     };
-    let mut promoted = Err(ChangeConfigError::Stopped);
-    eventually("a learner that has caught up", || {
-        promoted = change(leader, ConfigChange::Promote(id(learner)));
-        promoted.is_ok()
-    });
-    let promoted = promoted.unwrap();
-    wait_final(promoted, true);
-    let refused = change(leader, ConfigChange::Promote(id(learner))).unwrap_err();
-    let already = ConfigError::AlreadySo { id: id(learner) };
-    assert_eq!(refused, ChangeConfigError::Refused(already));
-    let demoted = change(leader, ConfigChange::Demote(id(learner))).unwrap();
-    assert!(demoted > promoted);
-    wait_final(demoted, false);
+    assert!(leader.node().status().commit_index >= index);
+    eventually("its effect", || learner.node().status().voter);
+    let (reason, text) = refused(learner, promote(name(learner)));
+    assert_eq!(reason, RefusalReason::AlreadySo);
+    assert!(text.contains("learner is a voter already"), "{text}");
+    let demoted = carried_out(learner, &demote(name(learner)));
+    assert!(matches!(demoted, Done::Committed { index: later } if later > index));
+    eventually("its effect", || !learner.node().status().voter);
     seqno_of(leader.order("k", "v"));
     group.check_same_history();
 }
 
+/// It reports that it wants to vote, and would be promoted again.
 #[test]
-fn follower_refuses_and_names_the_leader_to_ask() {
-    let group = Group::of(3, "follower");
-    let (leader, follower) = (group.leader(), group.follower());
-    let (leader, follower) = (&group.members[leader], &group.members[follower]);
-    let refused = change(follower, ConfigChange::Remove(id(leader))).unwrap_err();
-    let text = refused.to_string();
-    let ChangeConfigError::NotLeader {
-        leader: Some(contact),
-    } = refused
-    else {
-        panic!("{refused:?}");
-    };
-    assert_eq!(contact.member, id(leader));
-    assert_eq!(contact.name, leader.config.name);
-    assert_eq!(contact.address, leader.config.address);
-    assert!(
-        text.contains(&contact.name) && text.contains(&contact.address),
-        "{text}"
+fn demoted_voter_stays_a_learner_under_another_leader_until_it_is_promoted() {
+    let group = Group::of(4, "demoted");
+    let leader = group.leader();
+    let follower = group.follower();
+    eventually("four voters", || voters(&group.members[leader]) == 4);
+    carried_out(
+        &group.members[leader],
+        &demote(name(&group.members[follower])),
     );
-    let refused = transfer(follower, None).unwrap_err();
-    let expected = TransferLeadershipError::NotLeader {
-        leader: Some(contact),
-    };
-    assert_eq!(refused, expected);
+    carried_out(&group.members[follower], &transfer(None));
+    let new = group.leader();
+    assert!(new != leader && new != follower);
+    for i in 0..10 {
+        seqno_of(group.members[follower].order(&format!("k{i}"), "v"));
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    }
+    assert_eq!(voters(&group.members[new]), 3);
+    carried_out(
+        &group.members[leader],
+        &promote(name(&group.members[follower])),
+    );
+    assert_eq!(voters(&group.members[new]), 4);
+    group.check_same_history();
 }
 
 #[test]
-fn second_change_is_refused_until_the_first_is_committed() {
-    let group = Group::of(3, "progress");
+fn removed_member_is_not_counted_and_does_not_come_back_by_itself() {
+    let mut group = Group::of(3, "removed");
+    let at = group.follower();
+    let gone = name(&group.members[at]);
+    eventually("three voters", || voters(&group.members[0]) == 3);
+    let (reason, text) = refused(&group.members[at], remove(gone.clone(), false));
+    assert_eq!(reason, RefusalReason::WouldLoseTolerance);
+    assert!(
+        text.contains(&format!("without the vote of {gone}")),
+        "{text}"
+    );
+    carried_out(&group.members[at], &remove(gone, true));
+    group.members[at]
+        .host
+        .wait("its end", |record| record.failed.is_some());
+    let why = group.members[at].host.lock().failed.clone().unwrap();
+    assert!(why.contains("has removed this member"), "{why}");
+    group.members[at].stop();
     let leader = group.leader();
-    let others: Vec<MemberId> = (0..3)
-        .filter(|at| *at != leader)
-        .map(|at| id(&group.members[at]))
-        .collect();
-    let leader = &group.members[leader];
-    // What made the last member a voter is committed before a later action is.
-    eventually("three voters", || {
-        let members = leader.node().status().members;
-        members.iter().filter(|member| member.voter).count() == 3
-    });
-    seqno_of(leader.order("k", "v"));
-    leader.node().set_isolated(true);
-    let index = change(leader, ConfigChange::Demote(others[0])).unwrap();
-    let refused = change(leader, ConfigChange::Demote(others[1])).unwrap_err();
-    let in_progress = ConfigError::InProgress { index };
-    assert_eq!(refused, ChangeConfigError::Refused(in_progress));
-    leader.node().set_isolated(false);
+    assert_eq!(group.members[leader].node().status().members.len(), 2);
+    seqno_of(group.members[leader].order("k", "v"));
+    group.members[at].start(StartMode::Join).unwrap();
+    group.members[at].take_part();
     group.wait_complete();
     group.check_same_history();
 }
 
 #[test]
-fn leader_hands_over_to_the_named_voter() {
-    let group = Group::of(3, "transfer");
-    let (leader, follower) = (group.leader(), group.follower());
-    let to = id(&group.members[follower]);
-    assert_eq!(transfer(&group.members[leader], Some(to)), Ok(to));
-    eventually("the new leader", || group.members[follower].is_leader());
-    let chosen = transfer(&group.members[group.leader()], None).unwrap();
-    assert_ne!(chosen, to, "another voter");
-    eventually("the chosen leader", || {
-        group
-            .members
-            .iter()
-            .any(|m| m.is_leader() && id(m) == chosen)
+fn dead_voter_is_replaced_by_a_learner_in_one_order() {
+    let mut group = Group::of(3, "replaced");
+    let mut spare = Member::new("spare", "replaced");
+    spare
+        .config
+        .seeds
+        .clone_from(&group.members[0].config.seeds);
+    spare.config.wants_vote = false;
+    spare.start(StartMode::Join).unwrap();
+    spare.take_part();
+    eventually("three voters", || voters(&group.members[0]) == 3);
+    let at = group.follower();
+    let dead = name(&group.members[at]);
+    group.members[at].stop();
+    group.members.swap_remove(at);
+    group.members.push(spare);
+    let leader = &group.members[group.leader()];
+    let replace = Command::Replace {
+        old: dead.clone(),
+        new: "spare".to_owned(),
+        force: false,
+    };
+    let (reason, _) = refused(
+        leader,
+        Command::Replace {
+            old: dead,
+            new: "stranger".to_owned(),
+            force: false,
+        },
+    );
+    assert_eq!(reason, RefusalReason::UnknownMember);
+    eventually("the leader misses it", || {
+        order(&group.members[2], replace.clone()).is_ok()
     });
-    seqno_of(group.members[follower].order("k", "v"));
+    let members = leader.node().status().members;
+    assert_eq!(members.len(), 3);
+    assert!(members.iter().all(|member| member.voter));
     group.check_same_history();
 }
 
 #[test]
-fn transfer_to_the_leader_or_to_a_learner_is_refused() {
+fn second_order_is_refused_until_the_first_is_answered() {
+    let group = Group::of(3, "progress");
+    let (leader, follower) = (&group.members[group.leader()], group.follower());
+    let follower = name(&group.members[follower]);
+    eventually("three voters", || voters(leader) == 3);
+    seqno_of(leader.order("k", "v"));
+    leader.node().set_isolated(true);
+    std::thread::scope(|scope| {
+        let first = scope.spawn(|| order(leader, demote(follower.clone())));
+        eventually("the first order is under way", || {
+            let (reason, text) = refused(leader, promote(follower.clone()));
+            reason == RefusalReason::InProgress && text.contains("another order of an operator")
+        });
+        leader.node().set_isolated(false);
+        let first = first.join().unwrap();
+        let is_known = |refusal: &CommandRefusal| refusal.reason == RefusalReason::Unsure;
+        assert!(first.as_ref().err().is_none_or(is_known), "{first:?}");
+    });
+    group.check_same_history();
+}
+
+#[test]
+fn leadership_goes_to_the_named_voter() {
+    let group = Group::of(3, "transfer");
+    let (leader, follower) = (group.leader(), group.follower());
+    let (leader, follower) = (&group.members[leader], &group.members[follower]);
+    eventually("three voters", || voters(leader) == 3);
+    let done = carried_out(follower, &transfer(Some(name(follower))));
+    let member = name(follower);
+    assert_eq!(done, Done::Leads { member });
+    eventually("the new leader", || follower.is_leader());
+    eventually("the new leader is ready", || {
+        let (reason, _) = refused(leader, transfer(Some(name(follower))));
+        reason == RefusalReason::AlreadySo
+    });
+    let Done::Leads { member } = carried_out(leader, &transfer(None)) else {
+        panic!("not a transfer");
+    };
+    assert_ne!(member, name(follower), "another voter");
+    seqno_of(follower.order("k", "v"));
+    group.check_same_history();
+}
+
+#[test]
+fn what_would_stop_the_group_is_refused() {
     let group = with_learner("refused");
     let (leader, learner) = (&group.members[group.leader()], &group.members[2]);
-    let refused = |to, why| {
-        let refused = transfer(leader, Some(to)).unwrap_err();
-        assert_eq!(refused, TransferLeadershipError::Refused(why));
-    };
-    let to = id(leader);
-    refused(to, LeaderTransferError::AlreadyLeader { to });
-    let to = id(learner);
-    refused(to, LeaderTransferError::NotVoter { to });
+    let (reason, _) = refused(learner, transfer(Some(name(learner))));
+    assert_eq!(reason, RefusalReason::NotVoter);
+    let (reason, text) = refused(leader, remove("stranger".to_owned(), true));
+    assert_eq!(reason, RefusalReason::UnknownMember);
+    assert!(text.contains("learner at"), "it lists the members: {text}");
+    let follower = &group.members[group.follower()];
+    carried_out(leader, &demote(name(follower)));
+    let (reason, text) = refused(learner, demote(name(leader)));
+    assert_eq!(reason, RefusalReason::LastVoter);
+    assert!(text.contains("is the only voter"), "{text}");
     assert!(leader.is_leader());
+}
+
+#[test]
+fn learner_without_a_whole_database_is_not_promoted() {
+    let mut group = Group::of(2, "whole");
+    let mut learner = Member::new("learner", "whole");
+    let seeds = &mut learner.config.seeds;
+    seeds.clone_from(&group.members[0].config.seeds);
+    learner.config.wants_vote = false;
+    learner.start(StartMode::Join).unwrap();
+    let leader = &group.members[group.leader()];
+    eventually("two voters", || voters(leader) == 2);
+    let promote = promote(name(&learner));
+    eventually("it says that the copy is missing", || {
+        let (reason, text) = refused(leader, promote.clone());
+        reason == RefusalReason::NotCaughtUp && text.contains("until its full copy is complete")
+    });
+    learner.take_part();
+    carried_out(leader, &promote);
+    eventually("it votes", || voters(leader) == 3);
+    group.members.push(learner);
+    group.check_same_history();
+}
+
+#[test]
+fn weight_is_set_on_the_member_that_it_is_for() {
+    let group = Group::of(2, "weight");
+    let weight = LeaderWeight::new(70).unwrap();
+    let (one, other) = (&group.members[0], &group.members[1]);
+    let command = Command::SetWeight {
+        member: name(other),
+        weight,
+    };
+    let member = name(other);
+    assert_eq!(order(one, command), Ok(Done::WeightSet { member, weight }));
+    assert_eq!(other.node().status().leader_weight, weight);
+}
+
+#[test]
+fn order_is_not_passed_on_in_a_group_that_does_not_know_orders() {
+    let old = VersionRange { min: 1, max: 4 };
+    let group = Group::prepared_by(2, "old", |config| config.versions = old).begin();
+    let (leader, follower) = (group.leader(), group.follower());
+    let (leader, follower) = (&group.members[leader], &group.members[follower]);
+    let (reason, text) = refused(follower, transfer(None));
+    assert_eq!(reason, RefusalReason::ProtocolTooOld);
+    let advice = format!("give it to {} itself", name(leader));
+    assert!(text.contains(&advice), "{text}");
+    let done = carried_out(leader, &transfer(None));
+    let member = name(follower);
+    assert_eq!(done, Done::Leads { member });
 }
 
 #[test]
 fn stopped_node_says_so() {
     let mut group = Group::of(1, "stopped");
     let node = group.members[0].node().clone();
+    let me = name(&group.members[0]);
     group.members[0].stop();
-    let to = node.identity().0;
-    let changed = node.change_config(ConfigChange::Demote(to), PATIENCE);
-    assert_eq!(changed, Err(ChangeConfigError::Stopped));
-    let transferred = node.transfer_leadership(Some(to), PATIENCE);
-    assert_eq!(transferred, Err(TransferLeadershipError::Stopped));
+    let refusal = node.administrate(promote(me), PATIENCE).unwrap_err();
+    assert_eq!(refusal.reason, RefusalReason::Stopped);
 }

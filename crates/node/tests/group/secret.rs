@@ -8,15 +8,15 @@ use tempfile::TempDir;
 
 use crate::support::{Group, Member, seqno_of};
 
-fn secret(byte: u8) -> String {
+pub(crate) fn secret(byte: u8) -> String {
     GroupSecret::from_random([byte; 32]).to_line()
 }
 
 /// The members' files of secrets.
-struct Files(TempDir);
+pub(crate) struct Files(TempDir);
 
 impl Files {
-    fn new() -> Files {
+    pub(crate) fn new() -> Files {
         Files(tempfile::tempdir().unwrap())
     }
 
@@ -25,7 +25,7 @@ impl Files {
     }
 
     /// Writes a member's file. The directory keeps others out, and the file's mode is set too.
-    fn write(&self, member: &str, secrets: &[&str]) {
+    pub(crate) fn write(&self, member: &str, secrets: &[&str]) {
         use std::os::unix::fs::PermissionsExt;
         let path = self.path(member);
         fs::write(&path, secrets.join("\n")).unwrap();
@@ -34,15 +34,19 @@ impl Files {
 
     fn config(&self, member: &str) -> Option<TlsConfig> {
         Some(TlsConfig {
-            credentials: Credentials::Secret(SecretFile {
-                path: self.path(member),
-                setting: "the secret file",
-            }),
+            credentials: self.credentials(member),
             accept_plain: false,
         })
     }
 
-    fn group(&self, name: &str, secret: &str) -> Group {
+    pub(crate) fn credentials(&self, member: &str) -> Credentials {
+        Credentials::Secret(SecretFile {
+            path: self.path(member),
+            setting: "the secret file",
+        })
+    }
+
+    pub(crate) fn group(&self, name: &str, secret: &str) -> Group {
         let encrypt = |config: &mut NodeConfig| {
             self.write(&config.name, &[secret]);
             config.tls = self.config(&config.name);

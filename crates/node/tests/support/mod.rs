@@ -15,7 +15,7 @@ use synod_node::{
     Action, Class, CompressionChoice, DataState, DatabasePosition, Delivery, DonorRequest, GroupId,
     Host, KeySet, KeyType, Level, Limits, LogOptions, MemberId, Node, NodeConfig, NodeError,
     OUR_VERSIONS, Origin, OutcomeDecision, ProposalResult, Remedy, RoleName, Seqno, StartMode,
-    StateTransferEvent, Timing, TlsConfig, View,
+    StateTransferEvent, Timing, TlsConfig, View, VoterPolicy, WritePermission,
 };
 use tempfile::TempDir;
 
@@ -36,6 +36,10 @@ pub(crate) struct Record {
     /// Only a full copy helps.
     pub(crate) needs_copy: bool,
     pub(crate) lines: Vec<(Level, String)>,
+    /// Up to where everything was said to be applied everywhere, and after how many lines.
+    pub(crate) everywhere: Vec<(usize, Seqno)>,
+    /// Whether it was said to take writes, each time that changed in this run.
+    pub(crate) permissions: Vec<WritePermission>,
     pub(crate) donations: Vec<DonorRequest>,
     pub(crate) news: Vec<(u64, StateTransferEvent)>,
     /// Addresses of callers that it was asked about.
@@ -76,8 +80,18 @@ impl Record {
         names
     }
 
+    /// Whether no commit up to this one has to wait.
+    pub(crate) fn is_everywhere(&self, seqno: Seqno) -> bool {
+        self.everywhere.last().is_some_and(|(_, at)| *at >= seqno)
+    }
+
     pub(crate) fn says(&self, text: &str) -> bool {
-        self.lines.iter().any(|(_, line)| line.contains(text))
+        self.times_said(text) > 0
+    }
+
+    pub(crate) fn times_said(&self, text: &str) -> usize {
+        let lines = self.lines.iter();
+        lines.filter(|(_, line)| line.contains(text)).count()
     }
 }
 
@@ -161,6 +175,14 @@ impl Host for Recorder {
 
     fn primary_changed(&self, primary: bool) {
         self.change(|record| record.primary = Some(primary));
+    }
+
+    fn applied_everywhere(&self, seqno: Seqno) {
+        self.change(|record| record.everywhere.push((record.lines.len(), seqno)));
+    }
+
+    fn write_permission(&self, permission: WritePermission) {
+        self.change(|record| record.permissions.push(permission));
     }
 
     fn donate(&self, request: DonorRequest) {
@@ -258,7 +280,9 @@ impl Member {
             apply_lag_max: Duration::from_millis(200),
             certification_span: 100_000,
             compression: CompressionChoice::Auto,
+            region: None,
             wants_vote: true,
+            voter_policy: VoterPolicy::default(),
             has_data: true,
             tls: None,
             flush_period: Duration::from_secs(1),
@@ -274,6 +298,10 @@ impl Member {
             dir,
             node: None,
         }
+    }
+
+    pub(crate) fn runs(&self) -> bool {
+        self.node.is_some()
     }
 
     pub(crate) fn node(&self) -> &Arc<Node> {
@@ -298,6 +326,7 @@ impl Member {
             record.primary = None;
             record.stopped = false;
             record.lines.clear();
+            record.permissions.clear();
         });
         let last = self.last();
         if last > Seqno(0) {

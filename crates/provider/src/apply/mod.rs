@@ -3,9 +3,13 @@
 //! - `sequencer`: the commit order, the queue of delivered actions, what is released;
 //! - `applier`: the server's applier threads, which take work from the sequencer;
 //! - `inconsistency`: an action failed here; the group decides which outcome wins;
+//! - `elsewhere`: clients that wait until the other servers have applied their commits;
+//! - `gate`: a place for one thread to sleep;
 //! - `causal_read`: reads that wait until everything acknowledged before them is released.
 
 pub(crate) mod applier;
 mod causal_read;
+pub(crate) mod elsewhere;
+mod gate;
 pub(crate) mod inconsistency;
 pub(crate) mod sequencer;

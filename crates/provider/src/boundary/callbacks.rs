@@ -5,13 +5,19 @@
 
 use std::ffi::c_void;
 use std::ptr;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
 
+use synod_node::LogQueue;
 use wsrep_sys as sys;
 
 use super::convert;
 use super::view::ViewBuffer;
 use crate::api::{ExitLoop, Gtid, LogLevel, TrxHandle, TrxMeta, View, WsFlags};
+
+/// How long the last words of a process may wait for the error log.
+const FLUSH_LIMIT: Duration = Duration::from_secs(1);
 
 /// The server refused, or failed in, a callback. For a view or `connected` that is fatal for the
 /// node.
@@ -102,6 +108,9 @@ struct Inner {
     synced: sys::wsrep_synced_cb_t,
     /// Why the node is fenced, if it is.
     fence: OnceLock<String>,
+    /// Lines that wait for the thread that logs.
+    lines: LogQueue<LogLevel>,
+    log_thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 // SAFETY: `app_ctx` is the server's, never read here, and the server's functions may be called from
@@ -123,6 +132,8 @@ impl Callbacks {
             apply: args.apply_cb,
             synced: args.synced_cb,
             fence: OnceLock::new(),
+            lines: LogQueue::default(),
+            log_thread: Mutex::default(),
         }))
     }
 
@@ -139,11 +150,68 @@ impl Callbacks {
             apply: None,
             synced: None,
             fence: OnceLock::new(),
+            lines: LogQueue::default(),
+            log_thread: Mutex::default(),
         }))
     }
 
-    /// Writes a line into the server's error log. From any thread; safe under locks of ours.
+    /// A line for the server's error log. From any thread; safe under locks of ours. Waits for
+    /// nothing while a thread logs, see `start_log_thread`.
     pub fn log(&self, level: LogLevel, text: &str) {
+        if !self.0.lines.push(level, text) {
+            self.write_line(level, text);
+        }
+    }
+
+    /// From now on a thread hands the lines to the server, which may have to wait for its disk.
+    pub(crate) fn start_log_thread(&self) {
+        let mut thread = self.log_thread();
+        if !self.0.lines.open() {
+            return;
+        }
+        let callbacks = self.clone();
+        match super::spawn("synod-loglines", move || callbacks.serve_log()) {
+            Ok(started) => *thread = Some(started),
+            Err(error) => {
+                // Each thread writes its own lines, as before.
+                self.0.lines.stop();
+                self.serve_log();
+                self.log(LogLevel::Warn, &format!("cannot start a thread: {error}"));
+            }
+        }
+    }
+
+    fn serve_log(&self) {
+        self.0
+            .lines
+            .serve(LogLevel::Warn, |level, text| self.write_line(level, text));
+    }
+
+    /// Writes what waits, and ends the thread.
+    pub(crate) fn stop_log_thread(&self) {
+        let thread = self.log_thread().take();
+        if let Some(thread) = thread {
+            self.0.lines.stop();
+            // It does not panic: it only calls the server.
+            let _ = thread.join();
+        }
+    }
+
+    /// Waits until the lines so far are written, but for a second at most: for the last words of a
+    /// process, and what the server says next.
+    pub(crate) fn flush_log(&self) {
+        // If the error log hangs, so does the server.
+        let _ = self.0.lines.flush(FLUSH_LIMIT);
+    }
+
+    fn log_thread(&self) -> MutexGuard<'_, Option<JoinHandle<()>>> {
+        self.0
+            .log_thread
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write_line(&self, level: LogLevel, text: &str) {
         let Some(logger) = self.0.logger else {
             eprintln!("{level:?}: {text}");
             return;
@@ -158,6 +226,7 @@ impl Callbacks {
     pub fn fence(&self, reason: &str) {
         if self.0.fence.set(reason.to_owned()).is_ok() {
             self.log(LogLevel::Fatal, reason);
+            self.flush_log();
         }
     }
 

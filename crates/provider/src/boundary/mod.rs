@@ -14,6 +14,7 @@
 mod allowlist;
 mod callbacks;
 mod children;
+mod client_error;
 mod convert;
 mod exports;
 mod host;
@@ -28,6 +29,7 @@ mod view;
 pub use allowlist::{peer_ip_allowed, peer_subject_allowed};
 pub use callbacks::{ApplyFailed, CallbackFailed, Callbacks, RecvContext, ReplayContext};
 pub(crate) use children::end_children;
+pub(crate) use client_error::refuse_statement;
 pub use exports::{
     InterfaceVersion, IsolationMode, isolation_mode, wsrep_deinit_allowlist_service_v1,
     wsrep_deinit_config_service_v1, wsrep_deinit_event_service_v1, wsrep_init_allowlist_service_v1,

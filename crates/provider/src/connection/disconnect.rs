@@ -235,6 +235,8 @@ impl Connection {
             return;
         }
         self.show_inconsistent(ctx);
+        // The server may end as soon as it has the view.
+        self.shared.callbacks.flush_log();
         let position = self.gtid(self.sequencer.released());
         let view = View::last(position, CAPABILITIES);
         if let Err(error) = self.shared.callbacks.view(ctx, &view) {

@@ -10,13 +10,15 @@
 //! | [`State`] | what threads wait for: lifecycle, views, SST, stream rollbacks, outcomes |
 //! | [`Shutdown`] | threads of the connection, and what happens once |
 //! | [`Sequencer`] | the commit order, the queue, what is released |
+//! | [`Elsewhere`] | clients that wait for the other servers |
+//! | [`WriteGate`] | whether clients of this server may write |
 //! | [`Transactions`], [`LostStreams`], [`Statements`] | local transactions, TOI |
 //!
 //! # Lock order
 //!
 //! Outermost first: [`Shutdown::stop_node`]'s, [`Connection::state`], a transaction's own lock. The
-//! sequencer's and the position keeper's are leaves. None is held across a callback or a wait,
-//! except the first, which no thread of the server ever waits for.
+//! others are leaves: the sequencer's, that of [`Elsewhere`], the position keeper's. None is held
+//! across a callback or a wait, except the first, which no thread of the server ever waits for.
 
 mod admission;
 mod disconnect;
@@ -29,6 +31,7 @@ pub(crate) mod sst_joiner;
 mod start_watch;
 pub(crate) mod views;
 mod watched;
+pub(crate) mod write_gate;
 
 use std::sync::{Arc, MutexGuard, OnceLock, Weak};
 use std::time::Instant;
@@ -36,9 +39,11 @@ use std::time::Instant;
 use synod_node::{DataState, GroupId, Node, Seqno, View as GroupView};
 
 use crate::api::{Callbacks, Gtid, LogLevel, Stid, TrxMeta, Uuid};
+use crate::apply::elsewhere::Elsewhere;
 use crate::apply::inconsistency::{LastDecided, Outcomes};
 use crate::apply::sequencer::{Sequencer, Task};
-use crate::options::live::LiveOptions;
+use crate::commands::EventLog;
+use crate::live_options::LiveOptions;
 use crate::position::PositionKeeper;
 use crate::status::LocalState;
 use crate::status::counters::Counters;
@@ -54,6 +59,7 @@ use sst_donor::Donor;
 use sst_joiner::{DonorPreference, SstNews};
 use views::{ShownViews, ViewFrame, session_uuid};
 use watched::Watched;
+use write_gate::WriteGate;
 
 /// What threads of a connection change and wait for, under one lock.
 #[derive(Default)]
@@ -84,6 +90,8 @@ pub(crate) struct Shared {
     pub(crate) transactions: Arc<Transactions>,
     /// Options that are read on hot paths.
     pub(crate) options: Arc<LiveOptions>,
+    /// What has happened lately, for operators.
+    pub(crate) events: Arc<EventLog>,
     /// Where the database is.
     pub(crate) position: Arc<PositionKeeper>,
     /// What a restart of this server needs.
@@ -96,6 +104,10 @@ pub(crate) struct Connection {
     pub(crate) shared: Shared,
     /// Commit order and queue.
     pub(crate) sequencer: Sequencer,
+    /// Clients that wait for the other servers.
+    pub(crate) elsewhere: Elsewhere,
+    /// Whether clients of this server may write.
+    pub(crate) write_gate: WriteGate,
     /// Statements in total order (TOI) that execute now.
     pub(crate) statements: Statements,
     /// Streamed transactions that all members have rolled back.
@@ -128,6 +140,8 @@ impl Connection {
         Arc::new_cyclic(|itself| Connection {
             shared,
             sequencer: Sequencer::new(position, queue_bytes_max),
+            elsewhere: Elsewhere::default(),
+            write_gate: WriteGate::default(),
             statements: Statements::default(),
             lost_streams: LostStreams::new(serial),
             last_decided: LastDecided::default(),
@@ -213,6 +227,7 @@ impl Connection {
     pub(crate) fn begin_closing(&self) {
         // Under the lock, so that a thread that has just looked does not go to sleep.
         self.update(|_| self.admission.close());
+        self.elsewhere.end();
     }
 
     /// A leader with a quorum is heard, or is not.

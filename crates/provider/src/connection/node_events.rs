@@ -4,20 +4,23 @@
 //! of actions to apply is full.
 
 use std::ops::ControlFlow;
+use std::time::Duration;
 
 use synod_node::{
-    Delivery, DonorRequest, Host, Level, OutcomeDecision, Remedy, Setting, StateTransferEvent,
-    View as GroupView,
+    Delivery, DonorRequest, Election, Host, Level, OutcomeDecision, Remedy, Seqno, Setting,
+    StateTransferEvent, Topic, View as GroupView, WritePermission,
 };
+use synod_options::HostNames;
 
 use crate::api::LogLevel;
 use crate::apply::sequencer::{Queued, Task};
 use crate::boundary::{IsolationMode, isolation_mode, peer_ip_allowed};
 use crate::connection::Connection;
+use crate::status::commit_steps::Step;
 
 impl Host for Connection {
     fn setting_name(&self, setting: Setting) -> &'static str {
-        spelling(setting)
+        NAMES.name_of(setting)
     }
 
     fn log(&self, level: Level, text: &str) {
@@ -31,7 +34,20 @@ impl Host for Connection {
         self.shared.callbacks.log(level, text);
     }
 
+    fn note(&self, topic: Topic, level: Level, text: &str) {
+        self.shared.events.add(topic, level, text);
+        Host::log(self, level, text);
+    }
+
+    fn elected(&self, election: &Election) {
+        self.shared.events.elected(election);
+    }
+
     fn deliver(&self, delivery: Delivery) -> ControlFlow<()> {
+        if let Delivery::Action { seqno, origin, .. } = &delivery {
+            let conflicts = &self.shared.counters.conflicts;
+            conflicts.delivered(seqno.0, origin.member);
+        }
         let taken = match delivery {
             Delivery::View(view) => {
                 self.shared.counters.received.one();
@@ -64,6 +80,14 @@ impl Host for Connection {
         }
     }
 
+    fn own_action_durable(&self, took: Duration) {
+        self.note_took(Step::Log, took);
+    }
+
+    fn own_action_committed(&self, took: Duration) {
+        self.note_took(Step::Quorum, took);
+    }
+
     fn takes_now(&self) -> bool {
         self.sequencer.has_room()
     }
@@ -74,6 +98,14 @@ impl Host for Connection {
 
     fn primary_changed(&self, primary: bool) {
         self.set_primary(primary);
+    }
+
+    fn applied_everywhere(&self, seqno: Seqno) {
+        self.elsewhere.reach(seqno.0);
+    }
+
+    fn write_permission(&self, permission: WritePermission) {
+        self.set_write_permission(permission);
     }
 
     fn donate(&self, request: DonorRequest) {
@@ -115,18 +147,13 @@ impl Host for Connection {
     }
 }
 
-/// What operators of a MariaDB server call a setting.
-fn spelling(setting: Setting) -> &'static str {
-    match setting {
-        Setting::MemberName => "wsrep_node_name",
-        Setting::MemberAddress => "wsrep_node_address",
-        Setting::GroupAddress => "wsrep_cluster_address",
-        Setting::ListenAddress => "base_port or gmcast.listen_addr",
-        Setting::LogRetainSize => "synod.log_retain_size",
-        Setting::Encryption => "synod.secret_file or socket.ssl",
-        Setting::AcceptUnencrypted => "socket.dynamic",
-    }
-}
+/// The variables of the server, and its options for the address that it listens on.
+const NAMES: HostNames = HostNames {
+    member_name: "wsrep_node_name",
+    member_address: "wsrep_node_address",
+    group_address: "wsrep_cluster_address",
+    listen_address: "base_port or gmcast.listen_addr",
+};
 
 #[cfg(test)]
 mod tests {
@@ -136,7 +163,7 @@ mod tests {
     #[test]
     fn settings_are_spelled_as_options_and_variables_of_the_server() {
         for setting in Setting::ALL {
-            for name in spelling(setting).split(" or ") {
+            for name in NAMES.name_of(setting).split(" or ") {
                 let is_option = SPECS.iter().any(|spec| spec.name == name);
                 assert!(is_option || name.starts_with("wsrep_"), "{name}");
             }

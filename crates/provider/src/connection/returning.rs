@@ -191,6 +191,7 @@ impl Connection {
             LogLevel::Warn,
             format!("restarting this server, to bring it back to its group. It had left it: {why}"),
         );
+        self.shared.callbacks.flush_log();
         let error = self.shared.restart.run();
         let text = format!("cannot restart this server by itself: {error}. Restart it");
         self.log(LogLevel::Error, &text);

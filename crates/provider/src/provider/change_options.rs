@@ -3,7 +3,7 @@
 //! Called when `wsrep_provider_options` is set, and for the options in a cluster address. An option
 //! that is read where it is used needs nothing here.
 
-use synod_node::{InconsistencyPolicy, Node, QuorumLossPolicy};
+use synod_node::{Node, QuorumLossPolicy};
 
 use super::start_node::to_usize;
 use super::{Provider, log_notices};
@@ -20,13 +20,6 @@ impl Provider {
         }
     }
 
-    pub(super) fn inconsistency_policy(&self) -> InconsistencyPolicy {
-        match self.options().unsigned(key::GCS_VOTE_POLICY) {
-            0 => InconsistencyPolicy::MostFrequent,
-            enough => InconsistencyPolicy::SuccessOf(u32::try_from(enough).unwrap_or(u32::MAX)),
-        }
-    }
-
     pub(super) fn apply_to_node(&self, update: &Update, node: &Node) {
         if let Some(Value::Int(number)) = update.value(key::GMCAST_ISOLATE) {
             node.set_isolated(*number != 0);
@@ -37,8 +30,19 @@ impl Provider {
         if let Some(Value::Duration(limit)) = update.value(key::MAX_APPLY_LAG) {
             node.set_apply_lag_max(*limit);
         }
+        if update.value(key::COMMIT_WAIT).is_some() {
+            node.set_commit_wait(self.options().commit_wait());
+        }
         node.set_quorum_loss_policy(self.quorum_loss_policy());
-        node.set_leader_preference(self.options().leader_preference());
+        node.set_full_log_policy(self.options().full_log_policy());
+        let changes_preference = update.value(key::LEADER_WEIGHT).is_some()
+            || update.value(key::LEADER_HANDOVER).is_some();
+        if changes_preference {
+            // Otherwise another weight, which an operator has ordered since, stays.
+            node.set_leader_preference(self.options().leader_preference());
+        }
+        node.set_leader_placement(self.options().leader_placement());
+        node.set_voter_policy(self.options().voter_policy());
         if let Some(Value::Bool(true)) = update.value(key::PC_BOOTSTRAP)
             && let Err(error) = node.force_primary()
         {

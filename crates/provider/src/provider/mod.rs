@@ -1,16 +1,19 @@
 //! The provider behind the boundary: options, positions, and the present connection.
 //!
-//! - `start_node`: what `connect` does;
+//! - `start_node`: what `connect` does; `serve_commands`: what a command may see and do;
 //! - `change_options`: what changed options mean for a running node;
+//! - `set_writers`: `synod.writers`, which the group has to agree on;
 //! - `reload_certificates`: `socket.ssl_reload`; refused certificates leave those in use.
 
 mod change_options;
 mod reload_certificates;
+mod serve_commands;
+mod set_writers;
 mod start_node;
 
 use std::path::PathBuf;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use std::time::{Duration, Instant};
 
 use synod_node::KeyType;
@@ -22,15 +25,17 @@ use crate::api::{
     RecvContext, ReplayContext, StatVar, Status, TrxHandle, TrxMeta, WsFlags,
 };
 use crate::boundary::at_process_exit;
+use crate::commands::{CommandServer, EventLog};
 use crate::connection::Connection;
 use crate::connection::returning::Restart;
 use crate::connection::sst_joiner::Received;
-use crate::options::live::LiveOptions;
+use crate::live_options::LiveOptions;
 use crate::options::{ClusterUrl, Defaults, Options, Update, key};
 use crate::position::{self, PositionKeeper, engine_flushes};
 use crate::server_program::ServerProgram;
 use crate::status;
 use crate::status::counters::Counters;
+use crate::status::inputs::StatusInputs;
 use crate::transaction::Transactions;
 use crate::transaction::stream_rollbacks::StreamRollback;
 
@@ -50,11 +55,20 @@ pub(crate) struct Provider {
     restart: Arc<Restart>,
     /// The present connection, or the last one.
     connection: RwLock<Option<Arc<Connection>>>,
+    /// The newest connection, from before it is joined on: a server that waits at its start for a
+    /// majority answers commands.
+    newest: Mutex<Weak<Connection>>,
     /// Held during `connect` and `disconnect`.
     changing: Mutex<()>,
     next_serial: AtomicU64,
     counters: Arc<Counters>,
     transactions: Arc<Transactions>,
+    /// What has happened lately.
+    events: Arc<EventLog>,
+    /// Serves the program `synod`.
+    commands: CommandServer,
+    /// For the threads that serve commands.
+    itself: Weak<Provider>,
 }
 
 /// Builds the provider from what the server passed to `init`.
@@ -80,7 +94,7 @@ pub fn create(args: InitArgs, callbacks: Callbacks) -> Result<Arc<dyn ProviderAp
     live.update(&options);
     let log_dir = start_node::log_dir(&options, &args);
     let restart = Restart::new(program, log_dir, options.unsigned(key::LOG_SEGMENT_SIZE));
-    Ok(Arc::new(Provider {
+    Ok(Arc::new_cyclic(|itself| Provider {
         args,
         callbacks,
         options: Mutex::new(options),
@@ -89,10 +103,14 @@ pub fn create(args: InitArgs, callbacks: Callbacks) -> Result<Arc<dyn ProviderAp
         flush_period,
         restart: Arc::new(restart),
         connection: RwLock::new(None),
+        newest: Mutex::default(),
         changing: Mutex::new(()),
         next_serial: AtomicU64::new(FIRST_SERIAL),
         counters: Arc::default(),
         transactions: Arc::default(),
+        events: Arc::default(),
+        commands: CommandServer::default(),
+        itself: itself.clone(),
     }))
 }
 
@@ -130,9 +148,39 @@ impl Provider {
             .unwrap_or_else(PoisonError::into_inner) = Some(connection);
     }
 
+    /// Whether the row that a client has changed must be refused; it was told why. (Not the data of
+    /// a commit: the server ignores an error there.) The fragments of a streamed transaction are
+    /// left to the leader: the others have to hear of its end.
+    fn refuses_write(&self, handle: &TrxHandle) -> bool {
+        let is_streamed = || {
+            let known = self.transactions.get(handle);
+            known.is_some_and(|transaction| transaction.lock().stream.is_some())
+        };
+        self.with(false, |connection| {
+            let is_refused = !connection.takes_writes() && !is_streamed();
+            if is_refused {
+                connection.tell_who_writes();
+            }
+            is_refused
+        })
+    }
+
     fn log_error(&self, text: impl AsRef<str>) -> Status {
         self.callbacks.log(LogLevel::Error, text.as_ref());
+        // The server's own lines about it come next.
+        self.callbacks.flush_log();
         Status::NodeFail
+    }
+
+    /// What the status of this server shows now, with this connection.
+    pub(crate) fn status_inputs(&self, connection: Option<&Connection>) -> StatusInputs {
+        status::gather::gather(
+            connection,
+            &self.counters,
+            &self.transactions,
+            self.position.current(),
+            self.options().int(key::GMCAST_SEGMENT),
+        )
     }
 
     fn with<T>(&self, without: T, with: impl FnOnce(&Connection) -> T) -> T {
@@ -158,14 +206,22 @@ impl ProviderApi for Provider {
         match result {
             Ok(update) => {
                 self.apply_update(&update);
-                self.reload_certificates(&update)
+                match self.set_writers(&update) {
+                    Status::Ok => self.reload_certificates(&update),
+                    refused => refused,
+                }
             }
             Err(error) => self.log_error(error.to_string()),
         }
     }
 
     fn options_get(&self) -> String {
-        self.options().to_text()
+        let writers = self.writers_in_force();
+        let mut options = self.options();
+        if let Some(writers) = writers {
+            options.follow_writers(writers);
+        }
+        options.to_text()
     }
 
     fn connect(&self, name: &str, url: &str, donor: &str, bootstrap: bool) -> Status {
@@ -181,6 +237,7 @@ impl ProviderApi for Provider {
             Err(error) => return self.log_error(error.to_string()),
         }
         let bootstrap = bootstrap || parsed.is_bootstrap();
+        self.callbacks.start_log_thread();
         match self.connect_node(name, &parsed, donor, bootstrap) {
             Ok(connection) => {
                 self.set_connection(connection);
@@ -195,6 +252,7 @@ impl ProviderApi for Provider {
         if let Some(connection) = self.connection() {
             connection.disconnect();
         }
+        self.callbacks.flush_log();
         Status::Ok
     }
 
@@ -260,6 +318,9 @@ impl ProviderApi for Provider {
         let Some(kind) = u8::try_from(kind).ok().and_then(KeyType::from_code) else {
             return self.log_error(format!("unknown key type {kind}"));
         };
+        if self.refuses_write(handle) {
+            return Status::NotAllowed;
+        }
         let transaction = self.transactions.open(handle);
         let mut gathered = transaction.lock();
         // Aborted meanwhile: it is refused when it comes to be certified. An error here would make
@@ -267,6 +328,7 @@ impl ProviderApi for Provider {
         if !gathered.must_abort {
             gathered.keys.bound_rows(self.live.row_keys_max());
             gathered.keys.append(parts, kind);
+            gathered.tables.touch(parts);
         }
         Status::Ok
     }
@@ -279,6 +341,8 @@ impl ProviderApi for Provider {
         let transaction = self.transactions.open(handle);
         let mut gathered = transaction.lock();
         if (gathered.data.len() + data.len()) as u64 > limit {
+            // The server may certify nevertheless, without these bytes: it is refused then, too.
+            gathered.is_too_large = true;
             return Status::SizeExceeded;
         }
         if !gathered.must_abort {
@@ -333,14 +397,7 @@ impl ProviderApi for Provider {
 
     fn stats(&self) -> Vec<StatVar> {
         let connection = self.connection();
-        let inputs = crate::status::gather::gather(
-            connection.as_deref(),
-            &self.counters,
-            &self.transactions,
-            self.position.current(),
-            self.options().int(key::GMCAST_SEGMENT),
-        );
-        status::variables::stat_vars(&inputs)
+        status::variables::stat_vars(&self.status_inputs(connection.as_deref()))
     }
 
     fn stats_reset(&self) {
@@ -375,6 +432,9 @@ impl ProviderApi for Provider {
         if let Some(connection) = self.connection() {
             connection.shut_down();
         }
+        // After the node: an order that waits for it has its answer.
+        self.commands.stop();
+        self.callbacks.stop_log_thread();
     }
 
     fn fenced(&self, _reason: &str, ctx: Option<RecvContext>) {

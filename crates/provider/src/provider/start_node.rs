@@ -8,10 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use synod_node::{
-    CompressionChoice, GroupId, Limits, LogOptions, Node, NodeConfig, NodeStatus, OUR_VERSIONS,
-    StartMode,
-};
+use synod_node::{GroupId, Limits, Node, NodeConfig, NodeStatus, OUR_VERSIONS, StartMode};
 
 use super::{FIRST_SERIAL, Provider};
 use crate::api::{InitArgs, LogLevel};
@@ -30,13 +27,7 @@ impl Provider {
             incoming: self.args.node_incoming.clone(),
             seeds: url.peers.iter().map(ToString::to_string).collect(),
             log_dir: log_dir(&options, &self.args),
-            log: LogOptions {
-                segment_bytes: options.unsigned(key::LOG_SEGMENT_SIZE),
-                cache_bytes: options.unsigned(key::LOG_CACHE_SIZE),
-                retain_bytes: options.unsigned(key::LOG_RETAIN_SIZE),
-                retain_age: options.duration(key::LOG_RETAIN_AGE),
-                ..LogOptions::default()
-            },
+            log: options.log_options(),
             timing: options.timing(),
             limits: Limits::default(),
             chunk_bytes: to_usize(options.unsigned(key::CHUNK_SIZE)),
@@ -44,9 +35,11 @@ impl Provider {
             pending_bytes: to_usize(options.unsigned(key::MAX_PENDING_SIZE)),
             apply_lag_max: options.duration(key::MAX_APPLY_LAG),
             certification_span: options.unsigned(key::CERTIFICATION_SPAN),
-            compression: compression(&options),
+            compression: options.compression(),
             has_data: true,
+            region: options.region(),
             wants_vote: options.bool(key::VOTER),
+            voter_policy: options.voter_policy(),
             tls: options.tls(),
             database: self.position.current(),
             flush_period: self.flush_period,
@@ -77,6 +70,7 @@ impl Provider {
             options: self.live.clone(),
             position: self.position.clone(),
             restart: self.restart.clone(),
+            events: self.events.clone(),
         };
         let queue_bytes = to_usize(self.options().unsigned(key::APPLY_QUEUE_SIZE));
         let serial = self.next_serial.fetch_add(1, Ordering::Relaxed);
@@ -84,9 +78,14 @@ impl Provider {
             Connection::new(shared, serial, DonorPreference::parse(donor), queue_bytes);
         let node = Node::start(config, mode, connection.clone()).map_err(|e| e.to_string())?;
         connection.set_node(node.clone());
+        // The log is locked now, and with it its directory's socket.
+        self.serve_commands(&connection, &node);
         node.set_quorum_loss_policy(self.quorum_loss_policy());
-        node.set_inconsistency_policy(self.inconsistency_policy());
+        node.set_full_log_policy(self.options().full_log_policy());
+        node.set_inconsistency_policy(self.options().inconsistency_policy());
+        node.set_commit_wait(self.options().commit_wait());
         node.set_leader_preference(self.options().leader_preference());
+        node.set_leader_placement(self.options().leader_placement());
         if let Err(error) = connection.start_stream_rollbacks() {
             connection.shut_down();
             return Err(format!("cannot start thread synod-streams: {error}"));
@@ -101,7 +100,10 @@ impl Provider {
             self.begin_from_this_member(&connection, &node);
         }
         match self.wait_until_joined(&connection, &node.status()) {
-            Ok(()) => Ok(connection),
+            Ok(()) => {
+                self.found_writers(&node, bootstrap);
+                Ok(connection)
+            }
             Err(why) => {
                 connection.shut_down();
                 Err(why)
@@ -226,7 +228,8 @@ impl Patience {
     fn exhausted(&self) -> String {
         let (limit, name) = (self.limit.unwrap_or_default(), self.name);
         let last_resort = if self.is_member {
-            " If the other members are lost for good, write 'safe_to_bootstrap: 1' into \
+            " If the other members are lost for good: 'synod recover --plan' while this server \
+             waits (synod.rejoin_timeout=0: without end). Or write 'safe_to_bootstrap: 1' into \
              grastate.dat and start this server with --wsrep-new-cluster: what only they have is \
              lost then"
         } else {
@@ -236,15 +239,6 @@ impl Patience {
             "the group was not reached within {limit:?} ({name}): is a majority of its members \
              running, and is wsrep_cluster_address right?{last_resort}"
         )
-    }
-}
-
-/// When messages to other members are compressed.
-fn compression(options: &Options) -> CompressionChoice {
-    match options.word(key::COMPRESSION) {
-        "always" => CompressionChoice::Always,
-        "never" => CompressionChoice::Never,
-        _ => CompressionChoice::Auto,
     }
 }
 

@@ -2,7 +2,10 @@
 //!
 //! ```text
 //! certify ──queue──► handed over ──order──► ordered ──wake──► certify returns
+//!     in between, at the log:   appended ──log──► durable here
+//!                               appended ──quorum──► committed
 //!     commit_order_enter ──turn──► entered ──engine──► left ──release──► released
+//!         ──applied──► applied on the other servers, if they are waited for
 //! appliers:  apply begins ──apply──► commit_order_enter ──apply_turn──► entered
 //! ```
 //! Always on: a note is a few atomic additions, without a lock. Each step has a histogram whose
@@ -25,12 +28,18 @@ pub enum Step {
     Order,
     /// Until the client's thread runs again.
     Wake,
+    /// From the append to this server's log until the action is durable on its disk.
+    Log,
+    /// From the same append until the action is known here to be committed.
+    Quorum,
     /// The wait for the turn in the commit order.
     Turn,
     /// From there until the order is left: the commit in the engine.
     Engine,
     /// Until the transaction is released.
     Release,
+    /// Until the other servers have applied it, with `synod.commit_wait=applied`.
+    Applied,
     /// An applier changes the rows of an action.
     Apply,
     /// An applier waits for the turn of its action.
@@ -40,6 +49,38 @@ pub enum Step {
 impl Step {
     /// How many there are.
     pub const COUNT: usize = Step::ApplyTurn as usize + 1;
+
+    /// All of them, in their order.
+    pub const ALL: [Step; Step::COUNT] = [
+        Step::Queue,
+        Step::Order,
+        Step::Wake,
+        Step::Log,
+        Step::Quorum,
+        Step::Turn,
+        Step::Engine,
+        Step::Release,
+        Step::Applied,
+        Step::Apply,
+        Step::ApplyTurn,
+    ];
+
+    /// Its name in `wsrep_synod_commit_*` or `wsrep_synod_*`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Step::Queue => "queue",
+            Step::Order => "order",
+            Step::Wake => "wake",
+            Step::Log => "log",
+            Step::Quorum => "quorum",
+            Step::Turn => "turn",
+            Step::Engine => "engine",
+            Step::Release => "release",
+            Step::Applied => "applied",
+            Step::Apply => "apply",
+            Step::ApplyTurn => "apply_turn",
+        }
+    }
 }
 
 /// Values below this have a bucket each; above, each power of two has as many.
@@ -129,6 +170,12 @@ impl CommitSteps {
         window[step as usize].add(micros(now.saturating_duration_since(since)));
     }
 
+    /// A step took so long, and has just ended.
+    pub(crate) fn note_took(&self, step: Step, took: Duration, period: Duration) {
+        let now = Instant::now();
+        self.note(step, now.checked_sub(took).unwrap_or(now), now, period);
+    }
+
     /// What is shown of each step.
     pub(crate) fn shown(&self, now: Instant, period: Duration) -> [StepTimes; Step::COUNT] {
         self.turn_to(now, period);
@@ -214,6 +261,13 @@ mod tests {
             assert!(largest >= value && largest - value <= value / 8, "{value}");
         }
         assert_eq!(bucket_of(u64::MAX), BUCKETS - 1);
+    }
+
+    #[test]
+    fn all_steps_are_listed_at_their_place() {
+        for (place, step) in Step::ALL.into_iter().enumerate() {
+            assert_eq!(step as usize, place, "{}", step.name());
+        }
     }
 
     #[test]

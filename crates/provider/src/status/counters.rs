@@ -7,6 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::status::commit_steps::CommitSteps;
+use crate::status::conflicts::ConflictTable;
 use crate::status::latency::LatencyMeter;
 
 /// A counter.
@@ -82,6 +83,8 @@ pub(crate) struct Counters {
     pub(crate) local_commits: Counter,
     /// Own transactions refused.
     pub(crate) local_cert_failures: Counter,
+    /// Writes of own clients refused, because another server is the writer.
+    pub(crate) writes_refused: Counter,
     /// Own transactions replayed.
     pub(crate) local_replays: Counter,
     /// Reads that waited for the group's position.
@@ -94,6 +97,8 @@ pub(crate) struct Counters {
     pub(crate) steps: CommitSteps,
     /// Ordered actions for the average below.
     pub(crate) certified: Counter,
+    /// Transactions that lost, by table; since the server's start.
+    pub(crate) conflicts: ConflictTable,
     /// Sum of the distances of ordered actions to what they depend on.
     pub(crate) deps_distance_sum: Counter,
 }
@@ -111,6 +116,7 @@ impl Counters {
             &self.received_bytes,
             &self.local_commits,
             &self.local_cert_failures,
+            &self.writes_refused,
             &self.local_replays,
             &self.causal_reads,
             &self.certified,
@@ -140,6 +146,7 @@ impl Counters {
             received_bytes: self.received_bytes.get(),
             local_commits: self.local_commits.get(),
             local_cert_failures: self.local_cert_failures.get(),
+            writes_refused: self.writes_refused.get(),
             local_replays: self.local_replays.get(),
             causal_reads: self.causal_reads.get(),
         }

@@ -4,12 +4,20 @@
 
 use std::time::{Duration, Instant};
 
-use synod_node::{CompressionStatus, DatabasePosition, MemberId, NodeStatus, PaceStatus, RoleName};
+use synod_node::{
+    CommitWait, CommitWaitStatus, CompressionStatus, DatabasePosition, MemberId, NodeStatus,
+    PaceStatus, RoleName, Writers,
+};
 
 use crate::api::Gtid;
 use crate::connection::Connection;
+use crate::connection::write_gate::Writer;
 use crate::status::counters::Counters;
-use crate::status::inputs::{ConsensusStatus, GroupStatus, LocalState, PaceInputs, StatusInputs};
+use crate::status::inputs::{
+    CommitWaitInputs, ConsensusStatus, GroupStatus, LocalState, PaceInputs, StatusInputs,
+    WritersInputs,
+};
+use crate::status::laggard::is_shown_desynced;
 use crate::transaction::Transactions;
 
 /// Everything for one `SHOW STATUS`.
@@ -80,6 +88,13 @@ pub(crate) fn gather(
     });
     inputs.consensus = consensus(&status, &node.compression());
     inputs.pace = pace(&status.pace, &status, counters);
+    inputs.commit_wait = commit_wait(&status.commit_wait);
+    inputs.writers = writers(&status, status.primary && connection.takes_writes());
+    let laggard_after = connection.shared.options.laggard_after();
+    let lags = status.pace.lags.iter().map(|(_, _, lag)| *lag);
+    if local == LocalState::Synced && is_shown_desynced(status.pace.own_lag, laggard_after, lags) {
+        inputs.state = LocalState::DonorDesynced;
+    }
     inputs
 }
 
@@ -97,15 +112,23 @@ fn consensus(status: &NodeStatus, compression: &CompressionStatus) -> ConsensusS
         commit_index: status.commit_index.0,
         leader: status.leader_name.clone(),
         log_size_bytes: status.log_bytes,
+        log_syncs: status.log_syncs,
         log_first_seqno: status.first_seqno.0,
         voters: status.members.iter().filter(|m| m.voter).count() as u64,
         leader_weight: status.leader_weight.get(),
+        region: own_region(status),
         refused_messages: status.refused_messages,
         compression_saved_bytes: compression
             .plain_bytes
             .saturating_sub(compression.sent_bytes),
         compressed_to: names_of(&compression.members, status),
     }
+}
+
+fn own_region(status: &NodeStatus) -> String {
+    let own = status.members.iter().find(|m| m.member == status.member);
+    let region = own.and_then(|member| member.region.as_ref());
+    region.map_or_else(String::new, ToString::to_string)
 }
 
 fn names_of(members: &[MemberId], status: &NodeStatus) -> String {
@@ -144,6 +167,32 @@ fn pace(pace: &PaceStatus, status: &NodeStatus, counters: &Counters) -> PaceInpu
         received: pace.pauses,
         active: is_active,
         requested: is_active && pace.slowest == own,
+    }
+}
+
+fn commit_wait(status: &CommitWaitStatus) -> CommitWaitInputs {
+    CommitWaitInputs {
+        in_force: match status.in_force {
+            CommitWait::Durable => "durable",
+            CommitWait::Applied => "applied",
+        },
+        excluded: status.excluded.join(","),
+        exclusions: status.exclusions,
+    }
+}
+
+fn writers(status: &NodeStatus, here: bool) -> WritersInputs {
+    let writer = Writer::of(status).filter(|_| status.writers == Writers::Leader);
+    let (writer, writer_address) =
+        writer.map_or_else(Default::default, |writer| (writer.name, writer.incoming));
+    WritersInputs {
+        writers: match status.writers {
+            Writers::Any => "any",
+            Writers::Leader => "leader",
+        },
+        writer,
+        writer_address,
+        here,
     }
 }
 

@@ -140,12 +140,16 @@ pub struct ConsensusStatus {
     pub leader: String,
     /// Size of the log on disk in bytes.
     pub log_size_bytes: u64,
+    /// How often the log was synced since this server connected.
+    pub log_syncs: u64,
     /// Seqno of the first action that is still in the log; -1: none.
     pub log_first_seqno: i64,
     /// Number of voters.
     pub voters: u64,
     /// The option `synod.leader_weight`, 0 to 100.
     pub leader_weight: u8,
+    /// The option `synod.region`; may be empty.
+    pub region: String,
     /// Messages refused because their senders have no right to them.
     pub refused_messages: u64,
     /// Bytes that compression has saved since the node's start.
@@ -179,6 +183,30 @@ pub struct PaceInputs {
     pub requested: bool,
 }
 
+/// What commits of local clients wait for.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct CommitWaitInputs {
+    /// `durable` or `applied`; empty: not connected.
+    pub in_force: &'static str,
+    /// Names of the members that are not waited for because they were too slow, with commas.
+    pub excluded: String,
+    /// How often a member was excluded.
+    pub exclusions: u64,
+}
+
+/// Which servers take writes.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct WritersInputs {
+    /// `any` or `leader`; empty: not connected.
+    pub writers: &'static str,
+    /// Name of the only server that takes writes; empty: all do, or none is known.
+    pub writer: String,
+    /// Where its clients connect; empty with the name.
+    pub writer_address: String,
+    /// Whether this server takes writes.
+    pub here: bool,
+}
+
 /// Counters since the server's start, or since the last `FLUSH STATUS`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Counters {
@@ -202,6 +230,8 @@ pub struct Counters {
     pub local_commits: i64,
     /// Local transactions refused by certification.
     pub local_cert_failures: i64,
+    /// Writes of local clients refused, because another server is the writer.
+    pub writes_refused: i64,
     /// Local transactions replayed.
     pub local_replays: i64,
     /// Reads that waited for the group's position.
@@ -239,6 +269,10 @@ pub struct StatusInputs {
     pub consensus: ConsensusStatus,
     /// Lag and admission.
     pub pace: PaceInputs,
+    /// What commits wait for.
+    pub commit_wait: CommitWaitInputs,
+    /// Which servers take writes.
+    pub writers: WritersInputs,
 }
 
 impl Default for StatusInputs {
@@ -264,6 +298,8 @@ impl Default for StatusInputs {
                 rate: -1.0,
                 ..PaceInputs::default()
             },
+            commit_wait: CommitWaitInputs::default(),
+            writers: WritersInputs::default(),
         }
     }
 }

@@ -168,7 +168,7 @@ fn signed(number: u64) -> i64 {
 }
 
 /// All variables, in the order in which they are shown.
-pub const VARIABLES: [Variable; 79] = [
+pub const VARIABLES: [Variable; 92] = [
     // Position and versions.
     Variable {
         section: Section::Position,
@@ -315,8 +315,8 @@ pub const VARIABLES: [Variable; 79] = [
         section: Section::Queues,
         name: "local_recv_queue",
         reading: Reading::Int(|s| s.recv_queue),
-        text: "Committed actions that are not finished on this server. It grows when the \
-         appliers are slower than the group.",
+        text: "Committed actions that are not finished on this server: those that it lags. \
+         ProxySQL compares it with `max_transactions_behind`.",
     },
     Variable {
         section: Section::Queues,
@@ -451,7 +451,7 @@ pub const VARIABLES: [Variable; 79] = [
         name: "local_state",
         reading: Reading::Int(|s| s.state.number()),
         text: "0 Initialized or Inconsistent, 1 Joining, 2 Donor/Desynced, 3 Joined, 4 Synced. \
-         Only a server in state 4 should get clients.",
+         Only a server in state 4 should get clients; see `synod.laggard_after`.",
     },
     Variable {
         section: Section::State,
@@ -578,6 +578,13 @@ pub const VARIABLES: [Variable; 79] = [
     },
     Variable {
         section: Section::Own,
+        name: "synod_log_syncs",
+        reading: Reading::Int(|s| signed(s.consensus.log_syncs)),
+        text: "How often the log was synced since this server connected. One sync covers all \
+         that gathered during the one before.",
+    },
+    Variable {
+        section: Section::Own,
         name: "synod_log_first_seqno",
         reading: Reading::Int(|s| s.consensus.log_first_seqno),
         text: "Seqno of the first action that is still in the log; -1: none.",
@@ -593,6 +600,47 @@ pub const VARIABLES: [Variable; 79] = [
         name: "synod_leader_weight",
         reading: Reading::Int(|s| i64::from(s.consensus.leader_weight)),
         text: "This member's `synod.leader_weight`, 0 to 100.",
+    },
+    Variable {
+        section: Section::Own,
+        name: "synod_region",
+        reading: Reading::Text(|s| s.consensus.region.clone()),
+        text: "This member's `synod.region`; empty: none is named.",
+    },
+    Variable {
+        section: Section::Own,
+        name: "synod_writers",
+        reading: Reading::Text(|s| s.writers.writers.to_owned()),
+        text: "Whose writes the group takes: `any` or `leader` (`synod.writers`); empty while not \
+         connected.",
+    },
+    Variable {
+        section: Section::Own,
+        name: "synod_writer",
+        reading: Reading::Text(|s| s.writers.writer.clone()),
+        text: "Name of the only server that takes writes; empty: all do, or the group has no \
+         leader now.",
+    },
+    Variable {
+        section: Section::Own,
+        name: "synod_writer_address",
+        reading: Reading::Text(|s| s.writers.writer_address.clone()),
+        text: "Where clients reach the server in `wsrep_synod_writer`; empty: all take writes, or \
+         it is not known.",
+    },
+    Variable {
+        section: Section::Own,
+        name: "synod_takes_writes",
+        reading: Reading::Int(|s| i64::from(s.writers.here)),
+        text: "1 if this server takes writes now; 0 if another one is the writer, if it has still \
+         to apply what the one before wrote, or without a group.",
+    },
+    Variable {
+        section: Section::Own,
+        name: "synod_writes_refused",
+        reading: Reading::Int(|s| s.counters.writes_refused),
+        text: "Statements and commits of clients refused because another server is the writer, \
+         since the start or the last `FLUSH STATUS`.",
     },
     Variable {
         section: Section::Own,
@@ -661,6 +709,22 @@ pub const VARIABLES: [Variable; 79] = [
     },
     Variable {
         section: Section::Own,
+        name: "synod_commit_log",
+        reading: Reading::Text(|s| s.steps[Step::Log as usize].text()),
+        text: "Time from the append of a local action to this server's log until it is durable on \
+         its disk. Microseconds, as p50/p95/p99/samples over the present and the last \
+         `evs.stats_report_period`.",
+    },
+    Variable {
+        section: Section::Own,
+        name: "synod_commit_quorum",
+        reading: Reading::Text(|s| s.steps[Step::Quorum as usize].text()),
+        text: "Time from the same append until the action is known here to be committed: durable \
+         on the disks of a majority. Microseconds, as p50/p95/p99/samples over the present and \
+         the last `evs.stats_report_period`.",
+    },
+    Variable {
+        section: Section::Own,
         name: "synod_commit_wake",
         reading: Reading::Text(|s| s.steps[Step::Wake as usize].text()),
         text: "Time from there until the client's thread runs. Microseconds, as \
@@ -689,6 +753,34 @@ pub const VARIABLES: [Variable; 79] = [
         text: "Time from there until the server is done with the transaction. Microseconds, \
          as p50/p95/p99/samples over the present and the last \
          `evs.stats_report_period`.",
+    },
+    Variable {
+        section: Section::Own,
+        name: "synod_commit_applied",
+        reading: Reading::Text(|s| s.steps[Step::Applied as usize].text()),
+        text: "Time from there until all servers that are waited for have applied it, with \
+         `synod.commit_wait=applied`. Microseconds, as p50/p95/p99/samples over the present and \
+         the last `evs.stats_report_period`.",
+    },
+    Variable {
+        section: Section::Own,
+        name: "synod_commit_wait",
+        reading: Reading::Text(|s| s.commit_wait.in_force.to_owned()),
+        text: "What commits on this server wait for now: `durable` or `applied`. It differs from \
+         the option `synod.commit_wait` while some member's program is too old for it.",
+    },
+    Variable {
+        section: Section::Own,
+        name: "synod_commit_wait_excluded",
+        reading: Reading::Text(|s| s.commit_wait.excluded.clone()),
+        text: "Names of the synced servers that commits do not wait for, with commas: they lacked \
+         one for `evs.suspect_timeout` and have not caught up. Reads there may be old.",
+    },
+    Variable {
+        section: Section::Own,
+        name: "synod_commit_wait_exclusions",
+        reading: Reading::Int(|s| signed(s.commit_wait.exclusions)),
+        text: "How often a server was excluded so, since this server connected.",
     },
     Variable {
         section: Section::Own,

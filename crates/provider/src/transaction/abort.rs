@@ -8,11 +8,13 @@
 //! victim is ordered, `certify` then has it rolled back and replayed. A victim of which the last
 //! piece is not sent is withdrawn instead: it lets go of its locks at once, however large it is.
 
+use synod_commands::unix_ms;
 use synod_node::{Pending, ProposalResult};
 
 use crate::api::{AbortOutcome, Status};
 use crate::connection::Connection;
-use crate::transaction::Phase;
+use crate::status::conflicts::Loss;
+use crate::transaction::{Gathered, Phase};
 
 impl Connection {
     /// Aborts a local transaction for an action of higher priority. Waits for nothing.
@@ -26,12 +28,16 @@ impl Connection {
         }
         match gathered.phase.clone() {
             Phase::Executing => {
-                gathered.must_abort = true;
+                if !std::mem::replace(&mut gathered.must_abort, true) {
+                    self.count_abort(&gathered);
+                }
                 self.sequencer.interrupt_waits(&transaction.interrupted);
                 abort_outcome(Status::Ok, -1)
             }
             Phase::Certifying(pending) if pending.withdraw() => {
-                gathered.must_abort = true;
+                if !std::mem::replace(&mut gathered.must_abort, true) {
+                    self.count_abort(&gathered);
+                }
                 abort_outcome(Status::NotAllowed, -1)
             }
             Phase::Certifying(pending) => {
@@ -62,6 +68,12 @@ impl Connection {
                 abort_outcome(Status::NotAllowed, -1)
             }
         }
+    }
+
+    /// Counts a transaction that loses without having had a place in the order.
+    fn count_abort(&self, gathered: &Gathered) {
+        let conflicts = &self.shared.counters.conflicts;
+        conflicts.lost(Loss::Aborted, &gathered.tables, unix_ms());
     }
 }
 

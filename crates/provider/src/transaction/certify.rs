@@ -6,11 +6,13 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use synod_commands::unix_ms;
 use synod_node::{Action, Class, Pending, ProposalResult, Seqno, WaitResult};
 
 use crate::api::{CertifyOutcome, LogLevel, Status, TrxHandle, TrxMeta, WsFlags};
 use crate::connection::Connection;
 use crate::status::commit_steps::Step;
+use crate::status::conflicts::Loss;
 use crate::transaction::streaming;
 use crate::transaction::{Gathered, Phase, Transaction};
 
@@ -76,6 +78,12 @@ impl Connection {
         self.shared.counters.steps.note(step, since, until, period);
     }
 
+    /// As [`Connection::note_step`], of a step that has just ended.
+    pub(crate) fn note_took(&self, step: Step, took: Duration) {
+        let period = self.shared.options.stats_period();
+        self.shared.counters.steps.note_took(step, took, period);
+    }
+
     /// Spares a client a deadlock error where a short wait can: a statement that executes alone may
     /// have let go of its locks, so that the transaction got them, while it has not left the order.
     /// To the group, the transaction would be older than it. Nothing else commits during such a
@@ -111,6 +119,7 @@ impl Connection {
             ProposalResult::TooOld => self.node().map(|node| node.commit_seqno().0),
             ProposalResult::Ordered { .. }
             | ProposalResult::GivenUp
+            | ProposalResult::NotWriter
             | ProposalResult::Rejected
             | ProposalResult::Withdrawn
             | ProposalResult::Unknown
@@ -147,6 +156,7 @@ impl Connection {
             };
         }
         gathered.phase = Phase::Failed;
+        self.count_loss(&gathered, result);
         let conn = gathered.conn;
         let is_streamed = gathered.stream.is_some();
         if !gathered.must_abort {
@@ -157,6 +167,24 @@ impl Connection {
             self.fail_unknown_stream_commit(transaction.trx_id);
         }
         outcome(self.refused(transaction.trx_id, conn, result))
+    }
+
+    /// Counts a transaction that has lost, with its tables.
+    fn count_loss(&self, gathered: &Gathered, result: ProposalResult) {
+        let loss = match result {
+            ProposalResult::Conflict { with } => Loss::Refused { to: with.0 },
+            ProposalResult::TooOld => Loss::TooOld,
+            ProposalResult::GivenUp => Loss::GivenUp,
+            // Counted when it was aborted, if by an action of higher priority.
+            ProposalResult::Withdrawn
+            | ProposalResult::NotWriter
+            | ProposalResult::Ordered { .. }
+            | ProposalResult::Rejected
+            | ProposalResult::Unknown
+            | ProposalResult::NotProposed => return,
+        };
+        let conflicts = &self.shared.counters.conflicts;
+        conflicts.lost(loss, &gathered.tables, unix_ms());
     }
 
     /// What to answer for an action that was not ordered, or may not be. Only `TrxFail` makes the
@@ -170,6 +198,12 @@ impl Connection {
             }
             // By an action of higher priority, as if that had come before.
             ProposalResult::Withdrawn => return Status::TrxFail,
+            ProposalResult::NotWriter => {
+                // If the server repeats the statement, or the client its transaction, the gate
+                // answers, and names the writer.
+                self.shared.counters.writes_refused.one();
+                return Status::TrxFail;
+            }
             ProposalResult::Rejected => return Status::NodeFail,
             ProposalResult::Unknown
             | ProposalResult::NotProposed
@@ -208,7 +242,7 @@ impl Connection {
         }
         let flags = self.note_fragment(transaction.trx_id, &mut gathered, flags);
         let bytes = (gathered.keys.encoded_len() + gathered.data.len()) as u64;
-        if bytes > self.shared.options.write_set_bytes_max() {
+        if gathered.is_too_large || bytes > self.shared.options.write_set_bytes_max() {
             return Err(Status::SizeExceeded);
         }
         // A failed fragment is still in flight.

@@ -129,12 +129,30 @@ impl Connection {
             )
         };
         if is_in_flight {
+            let committed = match phase {
+                Phase::Left(seqno) => Some(seqno),
+                _ => None,
+            };
             self.finish_transaction(&transaction, phase);
             self.end_flight();
+            if let Some(seqno) = committed {
+                self.wait_until_applied_elsewhere(seqno);
+            }
         }
         self.wait_for_winner(&transaction);
         self.shared.transactions.remove(handle);
         Status::Ok
+    }
+
+    /// Waits until the other servers have applied the action at `seqno`, if they are to be waited
+    /// for (`synod.commit_wait`). It has left the order here and is released: no other transaction
+    /// waits for this one, on no server.
+    pub(super) fn wait_until_applied_elsewhere(&self, seqno: i64) {
+        if self.shared.options.waits_until_applied() {
+            let began = Instant::now();
+            self.elsewhere.wait(seqno);
+            self.note_step(Step::Applied, began, Instant::now());
+        }
     }
 
     fn finish_transaction(&self, transaction: &Transaction, phase: Phase) {

@@ -35,6 +35,7 @@ use bytes::Bytes;
 use synod_node::{KeySet, Pending};
 
 use crate::api::{OpaqueId, TrxHandle, WsFlags};
+use crate::status::conflicts::TouchedTables;
 use crate::transaction::write_set::Draft;
 
 /// How far a transaction is.
@@ -72,6 +73,8 @@ pub(crate) struct Gathered {
     pub(crate) phase: Phase,
     /// Keys it touched.
     pub(crate) keys: KeySet,
+    /// Tables of those keys, for the report of a conflict.
+    pub(crate) tables: TouchedTables,
     /// Its write set.
     pub(crate) data: Draft,
     /// The write set as it was submitted; kept for a replay.
@@ -82,6 +85,8 @@ pub(crate) struct Gathered {
     pub(crate) conn: u64,
     /// What it depends on, once ordered.
     pub(crate) depends_on: i64,
+    /// More was to be appended than a write set may have.
+    pub(crate) is_too_large: bool,
     /// An action of higher priority has requested its abort (BF abort).
     pub(crate) must_abort: bool,
     /// When the last step of its commit ended, see [`crate::status::commit_steps`].
@@ -121,11 +126,13 @@ impl Transaction {
             gathered: Mutex::new(Gathered {
                 phase: Phase::Executing,
                 keys: KeySet::new(),
+                tables: TouchedTables::default(),
                 data: Draft::default(),
                 submitted: Bytes::new(),
                 flags: WsFlags::default(),
                 conn: u64::MAX,
                 depends_on: -1,
+                is_too_large: false,
                 must_abort: false,
                 step_ended: None,
                 lost_to: None,

@@ -11,7 +11,7 @@ use crate::api::{AbortOutcome, Callbacks, Gtid, ReplayContext, Status, TrxHandle
 use crate::connection::returning::Restart;
 use crate::connection::sst_joiner::DonorPreference;
 use crate::connection::{Connection, Shared};
-use crate::options::live::LiveOptions;
+use crate::live_options::LiveOptions;
 use crate::position::PositionKeeper;
 use crate::server_program::ServerProgram;
 use crate::transaction::{Phase, Transaction, Transactions};
@@ -31,6 +31,7 @@ fn connection() -> Arc<Connection> {
         counters: Arc::default(),
         transactions: Arc::new(Transactions::default()),
         options: Arc::new(LiveOptions::default()),
+        events: Arc::default(),
         restart: Arc::new(Restart::new(program, nowhere.clone(), 0)),
         position: Arc::new(PositionKeeper::load(nowhere, start, callbacks, || None).unwrap()),
     };

@@ -45,6 +45,10 @@ impl Connection {
         flags: u32,
     ) -> CertifyOutcome {
         let failed = |status| CertifyOutcome { status, meta: None };
+        if !self.takes_statements() {
+            self.tell_who_writes();
+            return failed(Status::NotAllowed);
+        }
         if !self.begin_flight() {
             return failed(Status::ConnFail);
         }
@@ -89,6 +93,10 @@ impl Connection {
             | ProposalResult::Withdrawn
             | ProposalResult::Rejected => {
                 return Err(Status::TrxFail);
+            }
+            ProposalResult::NotWriter => {
+                self.tell_who_writes();
+                return Err(Status::NotAllowed);
             }
             ProposalResult::Unknown | ProposalResult::NotProposed => return Err(Status::ConnFail),
         };
@@ -142,6 +150,7 @@ impl Connection {
         self.leave_order(seqno);
         self.release(seqno);
         self.end_flight();
+        self.wait_until_applied_elsewhere(seqno);
         Status::Ok
     }
 }

@@ -21,6 +21,7 @@ fn extremes(spec: &OptionSpec) -> Vec<String> {
             vec!["PT0S".to_owned(), "PT1H".to_owned(), longest]
         }
         Kind::Word(words) => words.iter().map(ToString::to_string).collect(),
+        Kind::Region => vec!["a".to_owned(), "x".repeat(32)],
         Kind::Bool | Kind::Real { .. } | Kind::Address | Kind::Text => Vec::new(),
     }
 }

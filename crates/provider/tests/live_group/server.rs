@@ -546,6 +546,11 @@ impl Inner {
         self.log.lock().unwrap().clone()
     }
 
+    /// Lets the error log hang: no line is written until this is dropped.
+    pub(crate) fn hang_log(&self) -> MutexGuard<'_, Vec<(i32, String)>> {
+        self.log.lock().unwrap()
+    }
+
     pub(crate) fn logged(&self, part: &str) -> bool {
         self.log_lines().iter().any(|(_, line)| line.contains(part))
     }
@@ -795,7 +800,8 @@ fn text(text: *const c_char) -> String {
 macro_rules! loggers {
     ($($name:ident $slot:expr),*) => {
         $(unsafe extern "C-unwind" fn $name(level: wsrep_log_level_t, line: *const c_char) {
-            if let Some(inner) = *LOGGING[$slot].lock().unwrap() {
+            let logging = *LOGGING[$slot].lock().unwrap();
+            if let Some(inner) = logging {
                 inner.log.lock().unwrap().push((level, text(line)));
                 inner.changed.notify_all();
             }
@@ -1016,4 +1022,16 @@ unsafe extern "C-unwind" fn on_apply(
     // SAFETY: room for the result.
     unsafe { *exit_loop = wsrep_bool_t::from(verdict == Verdict::CommitAndExit) };
     WSREP_CB_SUCCESS
+}
+
+/// Waits for what is not announced.
+pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    let deadline = std::time::Instant::now() + LIMIT;
+    while !holds() {
+        assert!(
+            std::time::Instant::now() < deadline,
+            "waited in vain: {what}"
+        );
+        std::thread::park_timeout(std::time::Duration::from_millis(5));
+    }
 }

@@ -41,18 +41,6 @@ pub(crate) fn pair_with(options: &str) -> (Server, Server) {
     (one, two)
 }
 
-/// Waits for what is not announced.
-fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
-    let deadline = std::time::Instant::now() + LIMIT;
-    while !holds() {
-        assert!(
-            std::time::Instant::now() < deadline,
-            "waited in vain: {what}"
-        );
-        std::thread::park_timeout(std::time::Duration::from_millis(5));
-    }
-}
-
 /// Holds the first application of `row` until told.
 fn hold(server: &Server, row: &'static str) -> (Receiver<i64>, Sender<()>) {
     let (began, has_begun) = channel();
@@ -97,6 +85,29 @@ fn statement_in_total_order_is_executed_everywhere() {
 }
 
 #[test]
+fn error_log_that_hangs_stops_no_client() {
+    let (one, two) = pair(1);
+    let held = one.inner.hang_log();
+    let before = held.len();
+    // The members log the new view.
+    assert_eq!(two.disconnect(), WSREP_OK);
+    let (done, certified) = channel();
+    let inner = one.inner;
+    let client = std::thread::spawn(move || {
+        let mut trx = inner.begin("meanwhile");
+        done.send(trx.certify()).unwrap();
+        assert_eq!((trx.enter(), trx.leave()), (WSREP_OK, WSREP_OK));
+        trx.release();
+    });
+    let outcome = certified.recv_timeout(LIMIT);
+    drop(held);
+    assert_eq!(outcome, Ok(WSREP_OK), "it waits for the error log");
+    client.join().unwrap();
+    let is_logged = |_: &[Seen]| one.inner.log_lines().len() > before;
+    one.inner.until("the lines", is_logged);
+}
+
+#[test]
 fn conflict_is_refused_without_a_place_in_the_order() {
     let (one, two) = pair(2);
     assert_eq!(two.set_options("cert.log_conflicts=yes"), WSREP_OK);
@@ -106,10 +117,8 @@ fn conflict_is_refused_without_a_place_in_the_order() {
     assert_eq!(has_begun.recv_timeout(LIMIT), Ok(winner));
     assert_eq!(loser.certify(), WSREP_TRX_FAIL);
     assert_eq!(loser.meta, WSREP_TRX_META_UNDEFINED);
-    assert!(
-        two.inner.logged("was refused: it conflicts"),
-        "cert.log_conflicts"
-    );
+    let is_logged = |_: &[Seen]| two.inner.logged("was refused: it conflicts");
+    two.inner.until("cert.log_conflicts", is_logged);
     assert_eq!(two.status("local_cert_failures"), "1");
     go.send(()).unwrap();
     loser.release();

@@ -5,9 +5,10 @@ use proptest::prelude::*;
 use synod_consensus::{GroupId, MemberId, SessionId, VersionRange};
 use synod_wire::handshake::HANDSHAKE_FRAME_MAX;
 use synod_wire::{
-    DecodeError, EncodeError, FrameError, FrameReader, FrameWriter, HandshakeError, Hello,
-    HelloReply, Lane, LocalIdentity, OUR_VERSIONS, PeerMessage, RefuseReason, StreamError,
-    read_hello, read_reply, write_hello, write_reply,
+    CLIENT_VERSIONS, Caller, ClientHello, DecodeError, EncodeError, FrameError, FrameReader,
+    FrameWriter, HandshakeError, Hello, HelloReply, Lane, LocalIdentity, OUR_VERSIONS, PeerMessage,
+    RefuseReason, StreamError, read_caller, read_hello, read_reply, write_client_hello,
+    write_hello, write_reply,
 };
 
 use crate::messages::{NEWEST, frame_bytes};
@@ -100,6 +101,70 @@ proptest! {
     }
 }
 
+fn client(cluster_name: &str) -> ClientHello {
+    ClientHello {
+        versions: CLIENT_VERSIONS,
+        cluster_name: cluster_name.to_owned(),
+        name: "synod of ann".to_owned(),
+    }
+}
+
+#[test]
+fn members_and_clients_are_told_apart_and_what_follows_is_kept() {
+    let mut bytes = sent_hello(&caller());
+    let read = read_caller(&mut reader(&bytes)).unwrap();
+    assert_eq!(read, Caller::Member(caller()));
+    bytes.clear();
+    let mut writer = FrameWriter::new(&mut bytes, HANDSHAKE_FRAME_MAX);
+    write_client_hello(&mut writer, &client("")).unwrap();
+    bytes.extend_from_slice(b"{\"protocol\":1}\n");
+    let mut reader = reader(&bytes);
+    assert_eq!(
+        read_caller(&mut reader).unwrap(),
+        Caller::Client(client(""))
+    );
+    assert_eq!(reader.into_parts().1, b"{\"protocol\":1}\n");
+}
+
+#[test]
+fn caller_for_a_purpose_of_a_later_version_is_refused() {
+    let mut bytes = client("").encode().unwrap();
+    *bytes.last_mut().unwrap() = 2;
+    let unknown = DecodeError::UnknownCode {
+        what: "purpose of a connection",
+        code: 2,
+    };
+    assert_eq!(Caller::decode(&bytes), Err(unknown));
+}
+
+#[test]
+fn client_is_welcome_whether_it_names_the_group_or_not_and_not_by_another_name() {
+    for cluster_name in ["", "shop"] {
+        let reply = identity().answer_client(&client(cluster_name)).unwrap();
+        assert!(matches!(reply, HelloReply::Welcome { .. }), "{reply:?}");
+    }
+    let refusal = identity().answer_client(&client("shipping")).unwrap_err();
+    assert_eq!(refusal.reason, RefuseReason::WrongClusterName);
+    assert!(!refusal.for_caller.contains("shop"), "{refusal:?}");
+}
+
+/// To a program of before commands, a client is a member of versions that it does not speak.
+#[test]
+fn client_is_refused_in_words_by_a_member_that_takes_no_commands() {
+    let older = LocalIdentity {
+        versions: VersionRange { min: 1, max: 4 },
+        ..identity()
+    };
+    let hello = Hello::decode(&client("shop").encode().unwrap()).unwrap();
+    let refusal = older.answer(&hello).unwrap_err();
+    assert_eq!(refusal.reason, RefuseReason::UnknownVersion);
+    assert!(
+        refusal.for_caller.contains("upgrade the older"),
+        "{refusal:?}"
+    );
+    assert_eq!(older.answer_client(&client("")), Err(refusal));
+}
+
 #[test]
 fn caller_of_the_same_group_is_welcome() {
     let welcome = HelloReply::Welcome {
@@ -149,11 +214,11 @@ fn caller_that_does_not_fit_is_refused_with_a_reason_that_names_it() {
         ),
         (
             Hello {
-                versions: VersionRange { min: 4, max: 9 },
+                versions: VersionRange { min: 6, max: 9 },
                 ..caller()
             },
             RefuseReason::UnknownVersion,
-            "4 to 9",
+            "6 to 9",
         ),
         (
             Hello {
@@ -289,7 +354,7 @@ fn version_that_was_not_offered_is_refused() {
     let offered = VersionRange { min: 1, max: 1 };
     let error = read_reply(&mut reader(&bytes), offered).unwrap_err();
     assert!(
-        matches!(error, HandshakeError::WrongVersion { version: 3, .. }),
+        matches!(error, HandshakeError::WrongVersion { version: 5, .. }),
         "{error}"
     );
 }

@@ -5,14 +5,16 @@ use proptest::prelude::*;
 use synod_consensus::{
     Append, Body, Config, ConfigAt, EntryHeader, EntryId, EntryKind, LeaderWeight, LogBase,
     LogIndex, Member, MemberId, Message, Origin, Role, Seqno, SessionId, Term, Time, VersionRange,
+    Writers,
 };
 use synod_wire::{
-    AppliedPosition, DataState, DecodeError, EncodeError, Frame, FrameDecoder, IntroducedMember,
-    Introduction, Lane, MemberLag, OUR_VERSIONS, PaceReport, PeerMessage, Propose, Report,
-    StateResult,
+    AppliedPosition, Command, DataState, DecodeError, Done, EncodeError, FeedOrder, Frame,
+    FrameDecoder, IntroducedMember, Introduction, Lane, MemberLag, OUR_VERSIONS, PaceReport,
+    PeerMessage, ProposalRefusal, Propose, RegionError, Report, StateResult, StatusBroadcast,
+    SurvivorReport,
 };
 
-use crate::strategies::peer_message;
+use crate::strategies::{command_message, peer_message, survivor_message};
 
 /// The newest version, which nearly all tests use.
 pub(crate) const NEWEST: u16 = OUR_VERSIONS.max;
@@ -29,7 +31,8 @@ fn frame_bytes_of(version: u16, message: &PeerMessage) -> Vec<u8> {
 }
 
 /// What is left of a message that travels in version 2.
-fn in_version_2(mut message: PeerMessage) -> PeerMessage {
+fn in_version_2(message: PeerMessage) -> PeerMessage {
+    let mut message = in_version_4(message);
     if let PeerMessage::Consensus(Message { body, .. }) = &mut message
         && let Body::CommitNotice { commit } = *body
     {
@@ -38,6 +41,25 @@ fn in_version_2(mut message: PeerMessage) -> PeerMessage {
             sent_at: Time(0),
             read_round: 0,
         };
+    }
+    message
+}
+
+/// What is left of a message that travels in version 3 or 4.
+fn in_version_4(mut message: PeerMessage) -> PeerMessage {
+    if let PeerMessage::Consensus(Message { body, .. }) = &mut message
+        && let Body::InstallBase { base, .. } = body
+    {
+        base.config.config.writers = Writers::Any;
+        base.config.config.protocol_is_held = false;
+    }
+    let reports = match &mut message {
+        PeerMessage::Report(report) => std::slice::from_mut(report),
+        PeerMessage::Status(status) => &mut status.members[..],
+        _ => &mut [],
+    };
+    for report in reports {
+        (report.log_format, report.region) = (0, None);
     }
     message
 }
@@ -137,6 +159,18 @@ proptest! {
     }
 
     #[test]
+    fn every_command_survives(message in command_message()) {
+        let frame = parse(&frame_bytes(&message));
+        prop_assert_eq!(PeerMessage::decode(NEWEST, frame), Ok(message));
+    }
+
+    #[test]
+    fn every_report_of_a_survivor_survives(message in survivor_message()) {
+        let frame = parse(&frame_bytes(&message));
+        prop_assert_eq!(PeerMessage::decode(NEWEST, frame), Ok(message));
+    }
+
+    #[test]
     fn every_message_survives(message in peer_message()) {
         let frame = parse(&frame_bytes(&message));
         prop_assert_eq!(frame.kind, message.kind());
@@ -158,6 +192,14 @@ proptest! {
         prop_assume!(message.is_carried_by(2));
         let frame = parse(&frame_bytes_of(2, &message));
         prop_assert_eq!(PeerMessage::decode(2, frame), Ok(in_version_2(message)));
+    }
+
+    /// The configurations of version 4 do not say who writes.
+    #[test]
+    fn version_4_lacks_what_version_5_adds_and_nothing_else(message in peer_message()) {
+        prop_assume!(message.is_carried_by(4));
+        let frame = parse(&frame_bytes_of(4, &message));
+        prop_assert_eq!(PeerMessage::decode(4, frame), Ok(in_version_4(message)));
     }
 
     #[test]
@@ -364,11 +406,11 @@ fn overlong_names_are_not_sent_and_overlong_texts_are_cut() {
 #[test]
 fn unknown_versions_and_kinds_are_refused() {
     let message = PeerMessage::LeaveReply;
-    let unknown = EncodeError::UnknownVersion { version: 4 };
-    assert_eq!(message.encode(4, &mut Vec::new()), Err(unknown));
+    let unknown = EncodeError::UnknownVersion { version: 6 };
+    assert_eq!(message.encode(6, &mut Vec::new()), Err(unknown));
     let frame = parse(&frame_bytes(&message));
-    let unknown = DecodeError::UnknownVersion { version: 4 };
-    assert_eq!(PeerMessage::decode(4, frame), Err(unknown));
+    let unknown = DecodeError::UnknownVersion { version: 6 };
+    assert_eq!(PeerMessage::decode(6, frame), Err(unknown));
     let frame = Frame {
         kind: 99,
         body: Bytes::new(),
@@ -384,7 +426,8 @@ fn unknown_versions_and_kinds_are_refused() {
 fn weight_above_100_is_refused() {
     let Frame { kind, body } = parse(&frame_bytes(&PeerMessage::Report(Report::default())));
     let mut body = body.to_vec();
-    let weight = body.len() - 2;
+    // A weight, a vote, the format of the log, and the length of the region.
+    let weight = body.len() - 8;
     assert_eq!(std::mem::replace(&mut body[weight], 101), 50);
     let body = body.into();
     let error = DecodeError::UnknownCode {
@@ -535,11 +578,209 @@ fn bytes_of_the_messages_of_version_3_never_change() {
     assert_eq!(pace, expected);
 }
 
+#[test]
+fn applied_query_is_of_version_4() {
+    let session = SessionId(0x0102_0304);
+    let query = PeerMessage::AppliedQuery { session };
+    assert_eq!(query.lane(), Lane::Control);
+    let mut segments = Vec::new();
+    query.encode(4, &mut segments).unwrap();
+    let body = parse(&segments.concat()).body;
+    assert_eq!(hex(&body), "0403020100000000");
+    has_its_place_since(4, 34, query);
+}
+
+#[test]
+fn commands_and_their_answers_are_of_version_5() {
+    let session = SessionId(0x0102_0304);
+    let command = PeerMessage::Command {
+        session,
+        number: 2,
+        command: Command::Remove {
+            member: "db3".to_owned(),
+            force: true,
+        },
+    };
+    let mut segments = Vec::new();
+    command.encode(5, &mut segments).unwrap();
+    let body = parse(&segments.concat()).body;
+    let expected = concat!(
+        "0403020100000000",
+        "0200000000000000",
+        "00",
+        "0300646233",
+        "01"
+    );
+    assert_eq!(hex(&body), expected);
+    let answer = PeerMessage::CommandAnswer {
+        session,
+        number: 2,
+        answer: Ok(Done::Committed { index: LogIndex(9) }),
+    };
+    for (kind, message) in [
+        (35, command),
+        (36, answer),
+        (37, PeerMessage::VoteOrder { votes: true }),
+    ] {
+        assert_eq!(message.lane(), Lane::Control);
+        has_its_place_since(5, kind, message);
+    }
+}
+
+#[test]
+fn survivors_report_since_version_5() {
+    let report = SurvivorReport {
+        last: EntryId {
+            term: Term(3),
+            index: LogIndex(9),
+        },
+        durable: LogIndex(9),
+        commit: LogIndex(7),
+        stated: LogIndex(8),
+        incomplete_us: Some(5),
+        applied: Seqno(4),
+        is_under_repair: true,
+        leader: None,
+    };
+    let message = PeerMessage::Survivor(report);
+    assert_eq!(message.lane(), Lane::Control);
+    let mut segments = Vec::new();
+    message.encode(5, &mut segments).unwrap();
+    let expected = concat!(
+        "0300000000000000",
+        "0900000000000000",
+        "0900000000000000",
+        "0700000000000000",
+        "0800000000000000",
+        "010500000000000000",
+        "0400000000000000",
+        "01",
+        "00",
+    );
+    assert_eq!(hex(&parse(&segments.concat()).body), expected);
+    has_its_place_since(5, 40, message);
+}
+
+#[test]
+fn status_states_the_commit_index_since_version_5() {
+    let status = |commit| {
+        PeerMessage::Status(StatusBroadcast {
+            term: Term(1),
+            members: Vec::new(),
+            purge_limit: LogIndex(2),
+            commit: LogIndex(commit),
+        })
+    };
+    let travelled = |version| {
+        let frame = parse(&frame_bytes_of(version, &status(9)));
+        PeerMessage::decode(version, frame)
+    };
+    assert_eq!(travelled(5), Ok(status(9)));
+    assert_eq!(travelled(4), Ok(status(0)));
+}
+
+#[test]
+fn writers_are_set_since_version_5() {
+    let order = PeerMessage::WritersOrder {
+        writers: Writers::Leader,
+    };
+    let refused = PeerMessage::WritersRefused {
+        writers: Writers::Any,
+        text: "no".to_owned(),
+    };
+    for (kind, message, bytes) in [(38, order, "01"), (39, refused, "0002006e6f")] {
+        assert_eq!(message.lane(), Lane::Control);
+        let mut segments = Vec::new();
+        message.encode(5, &mut segments).unwrap();
+        assert_eq!(hex(&parse(&segments.concat()).body), bytes);
+        has_its_place_since(5, kind, message);
+    }
+}
+
+#[test]
+fn learners_are_fed_since_version_5() {
+    let id = |term, index| EntryId {
+        term: Term(term),
+        index: LogIndex(index),
+    };
+    let order = PeerMessage::Feed(FeedOrder {
+        learner: MemberId(1),
+        term: Term(3),
+        prev: id(2, 7),
+        last: id(3, 9),
+        may_shorten: true,
+        commit: LogIndex(8),
+        sent_at: Time(5),
+    });
+    let mut segments = Vec::new();
+    order.encode(5, &mut segments).unwrap();
+    let expected = concat!(
+        "0100000000000000",
+        "0300000000000000",
+        "02000000000000000700000000000000",
+        "03000000000000000900000000000000",
+        "01",
+        "0800000000000000",
+        "0500000000000000",
+    );
+    assert_eq!(hex(&parse(&segments.concat()).body), expected);
+
+    let append = append_of(Bytes::from_static(b"payload"));
+    let body = parse(&frame_bytes_of(5, &append)).body;
+    let PeerMessage::Append { message, payloads } = append else {
+        panic!("an append");
+    };
+    let fed = PeerMessage::Fed { message, payloads };
+    let same = parse(&frame_bytes_of(5, &fed)).body;
+    assert_eq!(same, body, "as the leader's own append");
+    for (kind, message) in [(41, order), (42, fed)] {
+        assert_eq!(message.lane(), Lane::Bulk);
+        has_its_place_since(5, kind, message);
+    }
+}
+
+#[test]
+fn refusal_of_a_write_elsewhere_is_of_version_5() {
+    let refused = PeerMessage::ProposalRefused {
+        term: Term(1),
+        session: SessionId(2),
+        number: 3,
+        reason: ProposalRefusal::NotWriter,
+    };
+    let Frame { kind, body } = parse(&frame_bytes_of(5, &refused));
+    assert_eq!(body.last(), Some(&4));
+    let frame = |body: Bytes| Frame { kind, body };
+    assert_eq!(PeerMessage::decode(5, frame(body.clone())), Ok(refused));
+    let unknown = DecodeError::UnknownCode {
+        what: "refusal of a proposal",
+        code: 4,
+    };
+    assert_eq!(PeerMessage::decode(4, frame(body)), Err(unknown));
+}
+
+#[test]
+fn region_that_is_no_name_is_refused() {
+    let report = Report {
+        region: Some("eu".parse().unwrap()),
+        ..Report::default()
+    };
+    let Frame { kind, body } = parse(&frame_bytes(&PeerMessage::Report(report)));
+    let mut body = body.to_vec();
+    assert_eq!(body.pop(), Some(b'u'));
+    body.push(b'"');
+    let body = body.into();
+    let error = DecodeError::Region(RegionError::BadCharacter { found: '"' });
+    assert_eq!(
+        PeerMessage::decode(NEWEST, Frame { kind, body }),
+        Err(error)
+    );
+}
+
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Messages that are the same in all versions.
+/// Messages that are the same in all versions, or nearly.
 #[test]
 fn bytes_of_a_version_never_change() {
     let leave = PeerMessage::Leave {
@@ -556,11 +797,14 @@ fn bytes_of_a_version_never_change() {
         queue: 4,
         weight: LeaderWeight::new(70).unwrap(),
         wants_vote: true,
+        region: Some("eu".parse().unwrap()),
+        log_format: 3,
     };
-    for version in [1, 2, 3] {
+    for version in [1, 2, 3, 4, 5] {
         let bytes = |message: &PeerMessage| hex(&frame_bytes_of(version, message));
         assert_eq!(bytes(&leave), LEAVE);
-        assert_eq!(bytes(&PeerMessage::Report(report.clone())), REPORT);
+        let expected = if version < 5 { REPORT } else { REPORT_5 };
+        assert_eq!(bytes(&PeerMessage::Report(report.clone())), expected);
     }
 }
 
@@ -571,6 +815,7 @@ fn bytes_of_an_append_never_change() {
     assert_eq!(bytes(1, &append), APPEND);
     assert_eq!(bytes(2, &append), APPEND);
     assert_eq!(bytes(3, &append), APPEND_3);
+    assert_eq!(bytes(5, &append), APPEND_3);
     assert_eq!(bytes(3, &without_payload()), APPEND_LEFT_OUT_3);
 }
 
@@ -639,6 +884,8 @@ fn install_base() -> PeerMessage {
     };
     let config = Config {
         protocol: 2,
+        protocol_is_held: true,
+        writers: Writers::Leader,
         members: [(MemberId(1), member)].into(),
     };
     let base = LogBase {
@@ -671,7 +918,8 @@ fn bytes_that_version_2_changed_never_change_again() {
     assert_eq!(bytes(3, &heartbeat_reply()), HEARTBEAT_REPLY_2);
     assert_eq!(bytes(1, &install_base()), INSTALL_BASE_1);
     assert_eq!(bytes(2, &install_base()), INSTALL_BASE_2);
-    assert_eq!(bytes(3, &install_base()), INSTALL_BASE_2);
+    assert_eq!(bytes(4, &install_base()), INSTALL_BASE_2);
+    assert_eq!(bytes(5, &install_base()), INSTALL_BASE_5);
 }
 
 fn commit_notice() -> PeerMessage {
@@ -738,6 +986,18 @@ const INSTALL_BASE_1: &str = concat!(
     "0400000000000000",
 );
 /// As version 1, with a certificate after each member's versions.
+const INSTALL_BASE_5: &str = concat!(
+    "5379100066000000cd6450a4bb032536",
+    "010000000000000002000000000000000300000000000000",
+    "0a",
+    "030000000000000007000000000000000500000000000000",
+    "060000000000000002000101",
+    "01000000",
+    "0100000000000000000101006e0300613a3101000200",
+    "010400434e3d6e",
+    "0400000000000000",
+);
+
 const INSTALL_BASE_2: &str = concat!(
     "5379100064000000a709851367a3f4b4",
     "010000000000000002000000000000000300000000000000",
@@ -762,6 +1022,21 @@ const REPORT: &str = concat!(
     "04000000",
     "46",
     "01",
+);
+/// With the format of the log and a region at the end.
+const REPORT_5: &str = concat!(
+    "537918003c00000076ec0af39c61578a",
+    "01000000000000000200000000000000",
+    "04",
+    "0300000000000000",
+    "0200000000000000",
+    "0100000000000000",
+    "0300613a31",
+    "04000000",
+    "46",
+    "01",
+    "03000000",
+    "02006575",
 );
 /// As in version 2, with a byte of bits before the payload.
 const APPEND_3: &str = concat!(

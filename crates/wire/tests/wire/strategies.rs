@@ -6,12 +6,13 @@ use proptest::prelude::*;
 use synod_consensus::{
     Append, AppendOutcome, AppendReply, Body, Config, ConfigAt, EntryHeader, EntryId, EntryKind,
     GroupId, LeaderWeight, LogBase, LogIndex, Member, MemberId, Message, Origin, Role, Seqno,
-    SessionId, Term, Time, VersionRange,
+    SessionId, Term, Time, VersionRange, Writers,
 };
 use synod_wire::{
-    DataState, Hello, HelloReply, Join, JoinRefusal, JoinReply, Lane, OutcomeReport, PeerMessage,
-    ProposalRefusal, Propose, RefuseReason, Report, StateOffer, StateRequest, StateResult,
-    StatusBroadcast,
+    Command, CommandRefusal, DataState, Done, FeedOrder, Hello, HelloReply, Join, JoinRefusal,
+    JoinReply, Lane, OutcomeReport, PeerMessage, ProposalRefusal, Propose, RefusalReason,
+    RefuseReason, Region, Report, StateOffer, StateRequest, StateResult, StatusBroadcast,
+    SurvivorReport,
 };
 
 fn member() -> impl Strategy<Value = MemberId> {
@@ -133,10 +134,22 @@ fn config_at() -> impl Strategy<Value = ConfigAt> {
         },
     );
     let members = proptest::collection::btree_map(member(), one, 0..5);
-    (index(), any::<u16>(), members).prop_map(|(index, protocol, members)| ConfigAt {
-        index,
-        config: Config { protocol, members },
-    })
+    let parts = (index(), any::<u16>(), any::<bool>(), writers(), members);
+    parts.prop_map(
+        |(index, protocol, protocol_is_held, writers, members)| ConfigAt {
+            index,
+            config: Config {
+                protocol,
+                protocol_is_held,
+                writers,
+                members,
+            },
+        },
+    )
+}
+
+fn writers() -> impl Strategy<Value = Writers> {
+    prop_oneof![Just(Writers::Any), Just(Writers::Leader)]
 }
 
 fn log_base() -> impl Strategy<Value = LogBase> {
@@ -245,6 +258,7 @@ fn refused_why() -> impl Strategy<Value = ProposalRefusal> {
         Just(ProposalRefusal::TooOld),
         Just(ProposalRefusal::Malformed),
         Just(ProposalRefusal::GivenUp),
+        Just(ProposalRefusal::NotWriter),
     ]
 }
 
@@ -304,7 +318,7 @@ fn report() -> impl Strategy<Value = Report> {
         (seqno(), seqno(), seqno()),
         text(),
         any::<u32>(),
-        (weight, any::<bool>()),
+        (weight, any::<bool>(), any::<u32>(), region()),
     );
     parts.prop_map(
         |(
@@ -314,7 +328,7 @@ fn report() -> impl Strategy<Value = Report> {
             (applied, seen, db_flushed),
             incoming,
             queue,
-            (weight, wants_vote),
+            (weight, wants_vote, log_format, region),
         )| Report {
             member,
             session,
@@ -326,8 +340,14 @@ fn report() -> impl Strategy<Value = Report> {
             queue,
             weight,
             wants_vote,
+            log_format,
+            region,
         },
     )
+}
+
+fn region() -> impl Strategy<Value = Option<Region>> {
+    proptest::option::of("[A-Za-z0-9._-]{1,32}".prop_map(|name| name.parse().unwrap()))
 }
 
 fn state_request() -> impl Strategy<Value = StateRequest> {
@@ -357,7 +377,113 @@ fn state_result() -> impl Strategy<Value = StateResult> {
     })
 }
 
-/// Any message that can be sent.
+fn command() -> impl Strategy<Value = Command> {
+    let weight = (0..=LeaderWeight::MAX).prop_map(|w| LeaderWeight::new(w).unwrap());
+    prop_oneof![
+        (text(), any::<bool>()).prop_map(|(member, force)| Command::Remove { member, force }),
+        text().prop_map(|member| Command::Promote { member }),
+        (text(), any::<bool>()).prop_map(|(member, force)| Command::Demote { member, force }),
+        (text(), text(), any::<bool>()).prop_map(|(old, new, force)| Command::Replace {
+            old,
+            new,
+            force
+        }),
+        proptest::option::of(text()).prop_map(|to| Command::TransferLeadership { to }),
+        (text(), weight).prop_map(|(member, weight)| Command::SetWeight { member, weight }),
+        (proptest::option::of(1..u16::MAX), any::<bool>())
+            .prop_map(|(version, force)| Command::SetProtocol { version, force }),
+        Just(Command::Recover),
+    ]
+}
+
+fn command_answer() -> impl Strategy<Value = Result<Done, CommandRefusal>> {
+    let weight = (0..=LeaderWeight::MAX).prop_map(|w| LeaderWeight::new(w).unwrap());
+    let reason = proptest::sample::select(vec![
+        RefusalReason::UnknownMember,
+        RefusalReason::LastVoter,
+        RefusalReason::TransferFailed,
+        RefusalReason::Unfit,
+    ]);
+    prop_oneof![
+        any::<u64>().prop_map(|index| Ok(Done::Committed {
+            index: LogIndex(index)
+        })),
+        text().prop_map(|member| Ok(Done::Leads { member })),
+        (text(), weight).prop_map(|(member, weight)| Ok(Done::WeightSet { member, weight })),
+        text().prop_map(|member| Ok(Done::Continues { member })),
+        (reason, text()).prop_map(|(reason, text)| Err(CommandRefusal { reason, text })),
+    ]
+}
+
+/// Any order of an operator, or answer to one. Since version 5.
+pub(crate) fn command_message() -> impl Strategy<Value = PeerMessage> {
+    prop_oneof![
+        (session(), any::<u64>(), command()).prop_map(|(session, number, command)| {
+            PeerMessage::Command {
+                session,
+                number,
+                command,
+            }
+        }),
+        (session(), any::<u64>(), command_answer()).prop_map(|(session, number, answer)| {
+            PeerMessage::CommandAnswer {
+                session,
+                number,
+                answer,
+            }
+        }),
+        any::<bool>().prop_map(|votes| PeerMessage::VoteOrder { votes }),
+        feed_order().prop_map(PeerMessage::Feed),
+        append_message().prop_map(|append| match append {
+            PeerMessage::Append { message, payloads } => PeerMessage::Fed { message, payloads },
+            other => other,
+        }),
+    ]
+}
+
+/// What a survivor of a lost majority has. Since version 5.
+pub(crate) fn survivor_message() -> impl Strategy<Value = PeerMessage> {
+    let parts = (
+        entry_id(),
+        (index(), index(), index()),
+        proptest::option::of(any::<u64>()),
+        seqno(),
+        any::<bool>(),
+        proptest::option::of(member()),
+    );
+    parts.prop_map(
+        |(last, (durable, commit, stated), incomplete_us, applied, is_under_repair, leader)| {
+            PeerMessage::Survivor(SurvivorReport {
+                last,
+                durable,
+                commit,
+                stated,
+                incomplete_us,
+                applied,
+                is_under_repair,
+                leader,
+            })
+        },
+    )
+}
+
+fn feed_order() -> impl Strategy<Value = FeedOrder> {
+    let range = (entry_id(), entry_id(), any::<bool>());
+    let parts = (member(), term(), range, index(), time());
+    parts.prop_map(
+        |(learner, term, (prev, last, may_shorten), commit, sent_at)| FeedOrder {
+            learner,
+            term,
+            prev,
+            last,
+            may_shorten,
+            commit,
+            sent_at,
+        },
+    )
+}
+
+/// Any message of version 1 that can be sent.
 pub(crate) fn peer_message() -> impl Strategy<Value = PeerMessage> {
     prop_oneof![
         6 => message(bare_body()).prop_map(PeerMessage::Consensus),
@@ -375,7 +501,9 @@ pub(crate) fn peer_message() -> impl Strategy<Value = PeerMessage> {
         1 => report().prop_map(PeerMessage::Report),
         1 => (term(), vec(report(), 0..4), any::<u64>()).prop_map(|(term, members, purge_limit)| {
             let purge_limit = LogIndex(purge_limit);
-            PeerMessage::Status(StatusBroadcast { term, members, purge_limit })
+            // Older versions do not have it.
+            let commit = LogIndex(0);
+            PeerMessage::Status(StatusBroadcast { term, members, purge_limit, commit })
         }),
         1 => state_request().prop_map(PeerMessage::StateRequest),
         1 => (any::<u64>(), member(), any::<bool>(), text()).prop_map(

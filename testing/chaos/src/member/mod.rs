@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use synod_node::{
     CompressionChoice, DatabasePosition, GroupId, Limits, LogOptions, Node, NodeConfig,
-    OUR_VERSIONS, Seqno, StartMode, Timing,
+    OUR_VERSIONS, Seqno, StartMode, Timing, VoterPolicy,
 };
 
 use crate::database::Database;
@@ -133,6 +133,8 @@ fn config(options: &Options, log_dir: PathBuf, database: DatabasePosition) -> No
             segment_bytes: 1 << 20,
             cache_bytes: 1 << 20,
             retain_bytes: options.retain_bytes,
+            // However large the disk of the test is.
+            free_percent_min: 100,
             ..LogOptions::default()
         },
         timing: Timing {
@@ -151,7 +153,9 @@ fn config(options: &Options, log_dir: PathBuf, database: DatabasePosition) -> No
         certification_span: 100_000,
         compression: CompressionChoice::Auto,
         has_data: true,
+        region: None,
         wants_vote: true,
+        voter_policy: VoterPolicy::default(),
         database,
         flush_period: FLUSH_PERIOD,
         versions: OUR_VERSIONS,

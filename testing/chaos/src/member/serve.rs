@@ -109,6 +109,7 @@ impl Server {
             ProposalResult::Conflict { .. } => refused("conflict"),
             ProposalResult::TooOld => refused("snapshot too old"),
             ProposalResult::GivenUp => refused("given up"),
+            ProposalResult::NotWriter => refused("not the writer"),
             ProposalResult::Rejected => refused("rejected"),
             ProposalResult::Withdrawn => refused("withdrawn"),
             ProposalResult::Unknown | ProposalResult::NotProposed => Reply::Unknown,

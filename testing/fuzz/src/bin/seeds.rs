@@ -22,6 +22,7 @@ use synod_consensus::{
 use synod_fuzz::log_directory::{DIR, control_path, segment_path, shrink};
 use synod_fuzz::{frames::message_frame, put_part};
 use synod_log::{Entry, Log, LogOptions, LogWriter, MemoryFiles};
+use synod_wire::{CLIENT_VERSIONS, ClientHello};
 
 fn main() -> io::Result<()> {
     let Some(dir) = std::env::args_os().nth(1).map(PathBuf::from) else {
@@ -96,8 +97,15 @@ fn hellos() -> Vec<Vec<u8>> {
     let replies = replies
         .iter()
         .map(|reply| reply.encode().map(|bytes| [&[1], &bytes[..]].concat()));
+    let client = ClientHello {
+        versions: CLIENT_VERSIONS,
+        cluster_name: "c".to_owned(),
+        name: "n".to_owned(),
+    };
+    let client = client.encode().map(|bytes| [&[0], &bytes[..]].concat());
     hellos
         .chain(replies)
+        .chain([client])
         .collect::<Result<_, _>>()
         .expect("short names")
 }
@@ -120,6 +128,7 @@ fn config(members: u64) -> Config {
         members: (1..=members)
             .map(|id| (MemberId(id * 7), member(id)))
             .collect(),
+        ..Config::default()
     }
 }
 

@@ -47,10 +47,12 @@ impl World {
         let period_us = self.options.workload.period_us;
         let after_us = self.draw((1, 2 * period_us));
         self.schedule(after_us, Event::ClientWork);
+        let writing = self.options.writing_region(self.now_us);
+        let writes = |id: &MemberId| writing.is_none() || self.options.region(*id) == writing;
         let up: Vec<MemberId> = self
             .up()
             .into_iter()
-            .filter(|id| self.node(*id).has_data)
+            .filter(|id| self.node(*id).has_data && writes(id))
             .collect();
         let Some(id) = self.pick(&up) else { return };
         if self.chance(self.options.workload.reads) || self.now_us < self.quiet_until_us {
@@ -257,6 +259,7 @@ impl World {
             ProposalResult::Conflict { .. }
             | ProposalResult::TooOld
             | ProposalResult::GivenUp
+            | ProposalResult::NotWriter
             | ProposalResult::Rejected
             | ProposalResult::Withdrawn
             | ProposalResult::NotProposed => {
@@ -264,6 +267,7 @@ impl World {
                     ProposalResult::Conflict { .. } => "conflict",
                     ProposalResult::TooOld => "snapshot too old",
                     ProposalResult::GivenUp => "proposal given up",
+                    ProposalResult::NotWriter => "not the writer",
                     ProposalResult::NotProposed => "no group to propose to",
                     _ => "proposal malformed",
                 };

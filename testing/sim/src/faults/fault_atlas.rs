@@ -105,11 +105,12 @@ impl<'a> FaultAtlas<'a> {
     }
 
     /// Whether as many databases vote as must hold what logs purge. With loggers in place of
-    /// databases, what is older than the logs may be in one database only (decision 016).
+    /// databases, or if operators say so, what is older than the logs may be in one database only
+    /// (decision 016).
     fn has_databases_to_spare(&self, config: &Config) -> bool {
         let voters = config.voters().count();
         let databases = config.voters().filter(|id| config.members[id].has_data);
-        databases.count() > (voters - 1) / 2 * 2
+        !self.world.options.drops_full_logs && databases.count() > (voters - 1) / 2 * 2
     }
 
     /// Whether another voter's database holds everything that logs have purged, or may still purge

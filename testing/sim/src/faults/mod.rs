@@ -11,14 +11,19 @@
 //! * operators: membership, leader transfers, weights, purges, versions (`operators.rs`);
 //! * strangers: processes outside the group that speak its protocol (`strangers.rs`);
 //! * scenes: faults of several steps at the worst moment for one rule (`scenes.rs`);
-//! * at the beginning, sometimes, disks that hang one after the other (`hung_disks.rs`);
+//! * at the beginning, sometimes, disks that hang one after the other (`hung_disks.rs`), or
+//!   databases that lag (`lagging_databases.rs`), or the loss of each beside a logger
+//!   (`lost_beside_logger.rs`), or voters that are replaced (`replaced_voters.rs`);
 //! * at the end, sometimes, the loss of most voters (`quorum_loss.rs`).
 
 mod disk_faults;
 pub(crate) mod fault_atlas;
 mod hung_disks;
+mod lagging_databases;
+mod lost_beside_logger;
 mod operators;
 mod quorum_loss;
+mod replaced_voters;
 pub(crate) mod scenes;
 mod stated_floors;
 pub(crate) mod strangers;
@@ -51,6 +56,12 @@ impl World {
         self.schedule(after_us, Event::InjectFault);
         if self.chance(0.25) {
             return self.relieve_fault();
+        }
+        if self.sets_writers && self.chance(0.3) {
+            return self.set_writers();
+        }
+        if self.holds_version && self.chance(0.2) {
+            return self.order_version();
         }
         let on: Vec<Fault> = self.options.faults.iter().copied().collect();
         let Some(fault) = self.pick(&on) else { return };

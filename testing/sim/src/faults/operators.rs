@@ -1,16 +1,22 @@
 //! What operators do while faults happen: they add, remove, promote and demote members, shut
-//! members down, move leadership, give weights, and purge logs.
+//! members down, move leadership, give weights, say whose writes the group takes, and purge logs.
 //!
 //! Operators change voters only as the atlas allows (`fault_atlas.rs`, rule 4). A refusal by the
 //! group is no fault.
 
+use std::time::Duration;
+
 use rand::Rng;
-use synod_consensus::{ConfigChange, LeaderPreference, LeaderWeight, MemberId, Role};
-use synod_member::{ConfigRequest, Event as Input, LeaderTransferRequest};
+use synod_consensus::{LeaderPreference, LeaderWeight, MemberId, Role, Writers};
+use synod_member::{CommandRequest, Event as Input, WritersRequest};
+use synod_wire::Command;
 
 use crate::options::Fault;
 use crate::trace::What;
 use crate::world::World;
+
+/// Operators wait so long for an answer.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 impl World {
     /// Any member that leads, or that has not noticed yet that another one does.
@@ -34,6 +40,9 @@ impl World {
             return;
         };
         let choice = self.rng.random_range(0..5);
+        // Names are not unique here: a member comes back with a new disk under its old one.
+        let member = some.to_string();
+        let force = true;
         let change = match choice {
             0 if self.nodes.values().filter(|n| !n.gone).count() < 9 => {
                 let name = format!("added{}", self.nodes.len());
@@ -42,9 +51,11 @@ impl World {
                 self.note(leader, What::Operator { name: "add" });
                 return self.add_member(name, has_data, wants_vote);
             }
-            1 if self.fault_atlas().survives_without(&config, some) => ConfigChange::Demote(some),
+            1 if self.fault_atlas().survives_without(&config, some) => {
+                Command::Demote { member, force }
+            }
             2 if self.fault_atlas().survives_without(&config, some) && members.len() > 3 => {
-                ConfigChange::Remove(some)
+                Command::Remove { member, force }
             }
             3 if config
                 .members
@@ -53,21 +64,19 @@ impl World {
                 && !self.node(some).gone
                 && self.fault_atlas().survives_with(&config, some) =>
             {
-                ConfigChange::Promote(some)
+                Command::Promote { member }
             }
             _ => return,
         };
         self.hit(leader, Fault::Members);
-        let removes = matches!(change, ConfigChange::Remove(_));
+        let removes = matches!(change, Command::Remove { .. });
         self.note(
             leader,
             What::Operator {
                 name: if removes { "remove" } else { "change" },
             },
         );
-        // A refusal is no fault.
-        let reply = Box::new(drop);
-        self.feed(leader, Input::ChangeConfig(ConfigRequest { change, reply }));
+        self.command(leader, change);
         let gone = |world: &World| {
             let config = &world.core(leader).config().config;
             !config.members.contains_key(&some)
@@ -105,10 +114,17 @@ impl World {
 
     /// An operator orders a leader transfer, to the voter with the most complete log.
     pub(crate) fn transfer_from(&mut self, leader: MemberId) {
-        // A refusal is no fault.
-        let (to, reply) = (None, Box::new(drop));
-        let request = LeaderTransferRequest { to, reply };
-        self.feed(leader, Input::TransferLeadership(request));
+        self.command(leader, Command::TransferLeadership { to: None });
+    }
+
+    /// An operator gives an order to this member. A refusal is no fault.
+    pub(super) fn command(&mut self, to: MemberId, command: Command) {
+        let request = CommandRequest {
+            command,
+            limit: PATIENCE,
+            reply: Box::new(drop),
+        };
+        self.feed(to, Input::Command(request));
     }
 
     /// An operator gives a member another leader weight, which it keeps over restarts.
@@ -134,6 +150,28 @@ impl World {
             weight: weight.unwrap_or_default(),
             hands_over: self.chance(0.6),
         }
+    }
+
+    /// An operator of some member says whose writes the group takes: mostly the leader's.
+    pub(crate) fn set_writers(&mut self) {
+        let writers = match self.chance(0.7) {
+            true => Writers::Leader,
+            false => Writers::Any,
+        };
+        let up = self.up();
+        let Some(id) = self.pick(&up) else { return };
+        let name = match writers {
+            Writers::Any => "all write",
+            Writers::Leader => "the leader writes",
+        };
+        self.note(id, What::Operator { name });
+        let request = WritersRequest {
+            writers,
+            limit: Duration::from_secs(1),
+            // A refusal is no fault.
+            reply: Box::new(drop),
+        };
+        self.feed(id, Input::OrderWriters(request));
     }
 
     /// The wall clock jumps ahead, so that all of the log is old: at the next chance the member

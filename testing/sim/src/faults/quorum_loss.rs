@@ -147,22 +147,14 @@ impl World {
     }
 
     /// The disks of all but the survivors are lost. Operators also give up a log that begins after
-    /// `kept_to`, and a database with lost actions whose log is damaged or too short.
+    /// `kept_to`. A database with lost actions stays, also if its log is damaged or too short to
+    /// show that: its member has to find out.
     fn lose_disks(&mut self, left: &[MemberId], kept_to: LogIndex) {
         let kept = self.seqno_at(kept_to);
         let all: Vec<MemberId> = self.nodes.keys().copied().collect();
         for id in all {
             let node = self.node_mut(id);
             node.database.holds_lost = node.database.applied > kept;
-            let (log_end, needs_repair) = (node.disk.written.last(), node.disk.needs_repair());
-            let known = self.checks.payloads.get(log_end);
-            let is_short =
-                known.is_some_and(|(header, _)| header.seqno < self.node(id).database.applied);
-            let node = self.node_mut(id);
-            if node.database.holds_lost && (needs_repair || is_short) {
-                // The log cannot show that, so the operator follows the documents.
-                node.database.replace(Seqno(0));
-            }
             let begins_later = node.disk.written.base.index > kept_to;
             if !left.contains(&id) || begins_later {
                 node.gone = true;

@@ -77,6 +77,14 @@ impl Strangers {
                 message: self.forge_consensus(message, name, to),
                 payloads,
             },
+            PeerMessage::Fed { message, payloads } => PeerMessage::Fed {
+                message: self.forge_consensus(message, name, to),
+                payloads,
+            },
+            PeerMessage::Feed(mut order) => {
+                order.learner = name;
+                PeerMessage::Feed(order)
+            }
             PeerMessage::Propose(mut propose) => {
                 propose.origin.member = name;
                 propose.origin.number += self.rng.random_range(0..9);
@@ -112,6 +120,10 @@ impl Strangers {
                 position.lag_us = u64::MAX;
                 PeerMessage::AppliedPosition(position)
             }
+            PeerMessage::Survivor(mut report) => {
+                (report.last.term, report.leader) = (Term(TERM_MAX), Some(name));
+                PeerMessage::Survivor(report)
+            }
             PeerMessage::Pace(mut pace) => {
                 (pace.rate, pace.slowest) = (1, name);
                 PeerMessage::Pace(pace)
@@ -124,7 +136,13 @@ impl Strangers {
             | PeerMessage::LeaveReply
             | PeerMessage::StateResult(_)
             | PeerMessage::OutcomeReport(_)
-            | PeerMessage::OutcomeQuery { .. }) => other,
+            | PeerMessage::OutcomeQuery { .. }
+            | PeerMessage::AppliedQuery { .. }
+            | PeerMessage::Command { .. }
+            | PeerMessage::CommandAnswer { .. }
+            | PeerMessage::VoteOrder { .. }
+            | PeerMessage::WritersOrder { .. }
+            | PeerMessage::WritersRefused { .. }) => other,
         }
     }
 

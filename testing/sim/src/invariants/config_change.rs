@@ -7,18 +7,24 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use synod_consensus::{Config, EntryId, LogIndex, MemberId};
 
+use super::versions::Protocol;
 use super::{Checked, require};
 
 #[derive(Default)]
 pub(crate) struct ConfigChanges {
     voters: BTreeMap<EntryId, BTreeSet<MemberId>>,
-    protocols: BTreeMap<EntryId, u16>,
+    protocols: BTreeMap<EntryId, Protocol>,
 }
 
 impl ConfigChanges {
-    /// The protocol version that the group speaks with this configuration.
-    pub(crate) fn protocol(&self, entry: EntryId) -> Option<u16> {
+    /// What this configuration says about the group's protocol version.
+    pub(crate) fn protocol(&self, entry: EntryId) -> Option<Protocol> {
         self.protocols.get(&entry).copied()
+    }
+
+    /// The voters of a configuration that a leader has made.
+    pub(crate) fn voters(&self, entry: EntryId) -> Option<&BTreeSet<MemberId>> {
+        self.voters.get(&entry)
     }
 
     /// A leader made a configuration. `before` is the entry of the one before it in its log; `None`
@@ -30,7 +36,7 @@ impl ConfigChanges {
         before: Option<EntryId>,
         committed: LogIndex,
     ) -> Checked {
-        self.protocols.insert(entry, config.protocol);
+        self.protocols.insert(entry, Protocol::of(config));
         let voters: BTreeSet<MemberId> = config.voters().collect();
         let Some(before) = before else {
             self.voters.insert(entry, voters);

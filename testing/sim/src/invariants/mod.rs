@@ -9,7 +9,10 @@ pub(crate) mod committed;
 pub(crate) mod config_change;
 pub(crate) mod durable_first;
 pub(crate) mod election;
+pub(crate) mod everywhere;
 pub(crate) mod history;
+pub(crate) mod lag;
+pub(crate) mod leader_moves;
 pub(crate) mod log_matching;
 pub(crate) mod once;
 pub(crate) mod payloads;
@@ -21,7 +24,10 @@ pub(crate) mod retained;
 pub(crate) mod seqno;
 pub(crate) mod strangers;
 pub(crate) mod versions;
+pub(crate) mod voters;
+pub(crate) mod writers;
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use bytes::Bytes;
@@ -63,10 +69,15 @@ pub(crate) struct Invariants {
     pub(crate) once: once::Once,
     pub(crate) certified: certified::Certified,
     pub(crate) history: history::History,
+    pub(crate) one_writer: writers::OneWriter,
+    pub(crate) lags: lag::Lags,
+    pub(crate) leader_moves: leader_moves::LeaderMoves,
     pub(crate) payloads: payloads::Payloads,
     pub(crate) quorums: quorum::Quorums,
     pub(crate) reads: reads::Reads,
     pub(crate) repairs: repair::Repairs,
+    /// Protocol versions that operators have ordered.
+    pub(crate) ordered_versions: BTreeSet<u16>,
 }
 
 impl Invariants {
@@ -82,8 +93,10 @@ impl Invariants {
         if !is_first {
             return (is_first, checked);
         }
+        let leader = self.election.leader_of(header.term);
         let checked = checked
             .and(self.once.committed(header))
+            .and(self.one_writer.committed(header, payload, leader))
             .and(self.certified.committed(header, payload, &mut self.history));
         (is_first, checked)
     }
@@ -94,6 +107,8 @@ impl Invariants {
         let is_lost = self.committed.index() > kept_to;
         self.committed = committed::Committed::default();
         self.once = once::Once::default();
+        self.one_writer = writers::OneWriter::default();
+        self.lags = lag::Lags::default();
         self.certified.forget_committed();
         self.history.forget_committed(is_lost);
         self.quorums.forget_after(kept_to);

@@ -29,17 +29,19 @@ pub(crate) fn purged(
     )
 }
 
-/// A member has purged its log up to `base`. `databases`: the highest position that each database
+/// A member has purged its log up to `base`, which `enough` databases must have, if that is an
+/// operator's choice. `databases`: the highest position that each database
 /// of the `voters` has ever flushed (lost disks count: the others are there for that case).
 pub(crate) fn redundancy(
     member: MemberId,
     base: Seqno,
     voters: usize,
     databases: Vec<Seqno>,
+    enough: Option<usize>,
 ) -> Checked {
     let minority = (voters - 1) / 2;
     let left = databases.len().saturating_sub(minority);
-    let wanted = usize::clamp(left, 1, minority + 1);
+    let wanted = enough.unwrap_or(usize::clamp(left, 1, minority + 1));
     let found = databases.iter().filter(|had| **had >= base).count();
     require(
         found >= wanted,

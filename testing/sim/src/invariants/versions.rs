@@ -1,14 +1,38 @@
-//! The group's protocol version: every member speaks it, and it is never lowered.
+//! The group's protocol version: every member speaks it, it is never lowered, and while it is held
+//! it rises only if an operator orders that.
 //!
 //! A member that does not speak it stays out of the group.
+
+use std::collections::BTreeSet;
 
 use synod_consensus::{Config, EntryId, MemberId, VersionRange};
 
 use super::{Checked, require};
 
-/// A leader made a configuration; `before` is the version of the one before it, `None` for the
-/// first.
-pub(crate) fn made(entry: EntryId, config: &Config, before: Option<u16>) -> Checked {
+/// What a configuration says about the group's protocol version.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Protocol {
+    version: u16,
+    is_held: bool,
+}
+
+impl Protocol {
+    pub(crate) fn of(config: &Config) -> Protocol {
+        Protocol {
+            version: config.protocol,
+            is_held: config.protocol_is_held,
+        }
+    }
+}
+
+/// A leader made a configuration; `before` is what the one before it says, `None` for the first.
+/// Operators have ordered these versions until now.
+pub(crate) fn made(
+    entry: EntryId,
+    config: &Config,
+    before: Option<Protocol>,
+    ordered: &BTreeSet<u16>,
+) -> Checked {
     let protocol = config.protocol;
     let mut members = config.members.iter();
     let silent = members.find(|(_, member)| !member.versions.contains(protocol));
@@ -18,9 +42,16 @@ pub(crate) fn made(entry: EntryId, config: &Config, before: Option<u16>) -> Chec
         || format!("{entry} has the group speak version {protocol}, but configures {silent:?}"),
     )?;
     require(
-        before.is_none_or(|before| before <= protocol),
+        before.is_none_or(|before| before.version <= protocol),
         "the group's version is never lowered",
         || format!("{entry} lowers the group's version from {before:?} to {protocol}"),
+    )?;
+    let rises_by_itself =
+        |before: Protocol| before.version < protocol && !ordered.contains(&protocol);
+    require(
+        !before.is_some_and(|before| before.is_held && rises_by_itself(before)),
+        "a version that is held rises by order only",
+        || format!("{entry} raises the group's version from {before:?} to {protocol}"),
     )
 }
 
@@ -57,21 +88,32 @@ mod tests {
         };
         let ids = (1..).map(MemberId);
         let members = ids.zip(spoken.iter().map(member)).collect();
-        Config { protocol, members }
+        Config {
+            protocol,
+            members,
+            ..Config::default()
+        }
     }
 
     #[test]
-    fn version_that_a_member_does_not_speak_or_that_is_older_breaks_the_rule() {
+    fn version_that_is_not_spoken_or_is_older_or_was_held_breaks_the_rule() {
         let entry = EntryId {
             term: Term(1),
             index: LogIndex(1),
         };
+        let made = |config: &Config, version, is_held, ordered: &[u16]| {
+            let before = Protocol { version, is_held };
+            let ordered = ordered.iter().copied().collect();
+            super::made(entry, config, Some(before), &ordered)
+        };
         let mixed = [range(1, 2), range(1, 1)];
-        assert!(made(entry, &config(1, &mixed), Some(1)).is_ok());
-        assert!(made(entry, &config(2, &mixed), Some(1)).is_err());
+        assert!(made(&config(1, &mixed), 1, false, &[]).is_ok());
+        assert!(made(&config(2, &mixed), 1, false, &[]).is_err());
         let new = [range(1, 2), range(1, 2)];
-        assert!(made(entry, &config(2, &new), Some(1)).is_ok());
-        assert!(made(entry, &config(1, &new), Some(2)).is_err());
+        assert!(made(&config(2, &new), 1, false, &[]).is_ok());
+        assert!(made(&config(1, &new), 2, false, &[]).is_err());
+        assert!(made(&config(2, &new), 1, true, &[1]).is_err());
+        assert!(made(&config(2, &new), 1, true, &[1, 2]).is_ok());
         assert!(runs(MemberId(1), &config(2, &new), range(1, 2)).is_ok());
         assert!(runs(MemberId(1), &config(2, &new), range(1, 1)).is_err());
         assert!(runs(MemberId(1), &Config::default(), range(1, 1)).is_ok());

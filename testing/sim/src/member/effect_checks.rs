@@ -12,6 +12,7 @@ use synod_consensus::{
 use crate::invariants::committed::Committed;
 use crate::invariants::election::Election;
 use crate::invariants::quorum::{durable_on_quorum, whole_on_quorum};
+use crate::invariants::voters::Made;
 use crate::invariants::{Violation, require, versions};
 use crate::member::recorded_effects::CoreEffect;
 use crate::trace::What;
@@ -113,13 +114,33 @@ impl World {
         self.coverage
             .count_if(config.protocol > 1, "configuration of version 2");
         let protocol = before.and_then(|before| self.checks.config_change.protocol(before));
-        let checked = versions::made(entry, config, protocol);
+        let checked = versions::made(entry, config, protocol, &self.checks.ordered_versions);
         self.judge(checked);
         let ordered = self.is_forced_configuration(id, entry, config.is_sole_voter(id));
         let committed = self.commit_index();
         let changes = &mut self.checks.config_change;
         let before = before.filter(|_| !ordered);
         let checked = changes.made(entry, config, before, committed);
+        self.judge(checked);
+        self.check_voters(entry, config, before);
+    }
+
+    /// The group changes its voters by itself only as far as operators want.
+    fn check_voters(&mut self, entry: EntryId, config: &Config, before: Option<EntryId>) {
+        let changes = &self.checks.config_change;
+        let before = before.and_then(|before| changes.voters(before));
+        let (Some(bounds), Some(before)) = (self.voter_bounds, before) else {
+            return;
+        };
+        let may_follow =
+            |id: &MemberId| !config.is_voter(*id) && self.is_up(*id) && self.node(*id).wants_vote;
+        let made = Made {
+            entry,
+            before,
+            voters: &config.voters().collect(),
+            successors: config.members.keys().copied().filter(may_follow).count(),
+        };
+        let checked = bounds.made(&made, |id| self.is_up(id));
         self.judge(checked);
     }
 
@@ -146,7 +167,11 @@ impl World {
         let (is_first, checked) = self.checks.commit(id, &header, &payload, seen.term);
         self.judge(checked);
         if is_first && header.kind == EntryKind::Action {
+            self.checks.lags.committed(self.now_us, header.seqno);
             self.check_whole(&header);
+            let has_writer = self.checks.one_writer.is_in_force();
+            self.coverage
+                .count_if(has_writer, "action of the only writer");
         }
     }
 

@@ -80,12 +80,23 @@ impl World {
     /// One turn of the driver; then the disk and the appliers get work, and the checkers look.
     pub(crate) fn turn(&mut self, id: MemberId) {
         let transfers = self.core(id).preferred_transfers();
+        let (moves, term) = (
+            self.process(id).driver.moves_to_writers(),
+            self.core(id).term(),
+        );
         self.drive(id, Driver::turn);
         if !self.is_up(id) || self.violation.is_some() {
             return;
         }
         if self.core(id).preferred_transfers() > transfers {
             self.coverage.count("leader transfer for a weight");
+        }
+        if self.process(id).driver.moves_to_writers() > moves {
+            self.coverage.count("leader moved to the writers");
+            let (now_us, pause_us) = (self.now_us, self.options.leader_pause_us());
+            let moves = &mut self.checks.leader_moves;
+            let checked = moves.moved(now_us, id, term, pause_us);
+            self.judge(checked);
         }
         self.write_queued_jobs(id);
         if !self.is_up(id) {
@@ -144,6 +155,7 @@ impl World {
                     self.judge(checked);
                 }
                 RecordedEffect::Joined(view) => self.joined(id, &view),
+                RecordedEffect::AppliedEverywhere(seqno) => self.check_everywhere(id, seqno),
                 RecordedEffect::Donate(request) => self.donate(id, &request),
                 RecordedEffect::StateTransfer { id: number, event } => {
                     self.copy_event(id, number, event)
@@ -196,7 +208,7 @@ impl World {
         self.process(id).jobs.push_back(job);
     }
 
-    /// The process has stopped. It is started again after a while.
+    /// The process has stopped. It is started again after a while, unless an operator does that.
     fn stopped(&mut self, id: MemberId, why: String) {
         if let Some(damage) = self.node_mut(id).damage_met.take() {
             let checked = require(why.contains(&damage), "damage is named", || {
@@ -217,7 +229,9 @@ impl World {
         self.note(id, What::Refused { why: Text(why) });
         self.check_stopped(id);
         self.end_process(id);
-        self.restart_later(id);
+        if !self.node(id).stays_down {
+            self.restart_later(id);
+        }
     }
 
     /// Checks that a stopped driver has no effects: delivers one more event and one more turn, as a

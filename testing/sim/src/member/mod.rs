@@ -49,9 +49,13 @@ pub(crate) struct Node {
     pub(crate) paused_until_us: u64,
     /// Its disk is lost, and it never comes back.
     pub(crate) gone: bool,
+    /// An operator has shut it down, and starts it again.
+    pub(crate) stays_down: bool,
     pub(crate) database: Database,
     /// Additional time of each sync, in microseconds.
     pub(crate) slow_disk: u64,
+    /// How fast its database applies.
+    pub(crate) applies: ApplierPace,
     /// A disk fault is planned, which explains errors of the log.
     pub(crate) disk_fault: bool,
     /// Damage that its process has met and has to name when it stops.
@@ -62,6 +66,20 @@ pub(crate) struct Node {
     pub(crate) wall_ahead: bool,
     /// Size of its log, in bytes, when it was last within its bound.
     pub(crate) log_allowed: u64,
+}
+
+/// How fast a database applies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ApplierPace {
+    /// As the options of the run say.
+    Usual,
+    /// Some actions at a time, each time after these microseconds.
+    Slow {
+        /// The time.
+        us: u64,
+    },
+    /// Nothing is applied.
+    StandsStill,
 }
 
 /// The database of a member: only its positions.
@@ -80,6 +98,8 @@ pub(crate) struct Database {
     pub(crate) unflushed: VecDeque<(u64, Seqno)>,
     /// A full copy (SST) is under way.
     pub(crate) copying: bool,
+    /// Full copies asked for so far.
+    pub(crate) copies: u64,
 }
 
 impl Database {
@@ -144,6 +164,8 @@ pub(crate) struct Process {
     /// Number of batches written; the log is idle if it has not changed for a while.
     pub(crate) batches: u64,
     pub(crate) is_applying: bool,
+    /// Since when its database has followed the group, in microseconds of the world's time.
+    pub(crate) synced_since_us: Option<u64>,
     pub(crate) is_seeking: bool,
     pub(crate) is_leaving: bool,
     /// Last entry that this process has committed before the checkers.
@@ -185,6 +207,7 @@ impl Process {
             is_syncing: false,
             batches: 0,
             is_applying: false,
+            synced_since_us: None,
             is_seeking: true,
             is_leaving: false,
             committed: parts.committed,

@@ -52,6 +52,8 @@ pub(crate) enum RecordedEffect {
     ReadAnswered { read: u64, seqno: Seqno },
     /// The group has this member, in this view.
     Joined(View),
+    /// Everything up to here is applied on all databases that are waited for.
+    AppliedEverywhere(Seqno),
     /// A joiner asks this member for a full copy.
     Donate(DonorRequest),
     /// An event of the state transfer that this member asked for.
@@ -262,6 +264,10 @@ impl Host for RecordedEffects {
     }
 
     fn primary_changed(&self, _primary: bool) {}
+
+    fn applied_everywhere(&self, seqno: Seqno) {
+        self.push(RecordedEffect::AppliedEverywhere(seqno));
+    }
 
     fn donate(&self, request: DonorRequest) {
         self.push(RecordedEffect::Donate(request));

@@ -28,11 +28,18 @@ impl World {
     pub(super) fn check_redundancy(&mut self, id: MemberId, base: &LogBase) {
         self.flush_databases();
         let purged_to = self.last_incomplete_action(base.last.index);
+        let enough = self.options.drops_full_logs.then_some(1);
         let check = |at: &ConfigAt| {
             let databases = at.config.members.iter().filter(|(_, m)| m.has_data);
             let voters = databases.filter(|(id, _)| at.config.is_voter(**id));
             let had = voters.map(|(id, _)| self.nodes.get(id).map_or(Seqno(0), |n| n.database.had));
-            retained::redundancy(id, purged_to, at.config.voters().count(), had.collect())
+            retained::redundancy(
+                id,
+                purged_to,
+                at.config.voters().count(),
+                had.collect(),
+                enough,
+            )
         };
         let core = self.core(id);
         let own = core.config();

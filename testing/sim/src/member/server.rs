@@ -7,17 +7,20 @@ use synod_consensus::{MemberId, Seqno};
 use synod_log::LogError;
 use synod_member::{
     DeliverError, Delivered, Deliverer, Delivery, DonorRequest, Event as Input, Me,
-    StateTransferEvent, View,
+    StateTransferEvent, View, ViewMember,
 };
 use synod_wire::{DataState, StateOffer, StateRequest, StateResult};
 
-use crate::invariants::Violation;
+use crate::invariants::{Violation, everywhere};
+use crate::member::ApplierPace;
 use crate::options::Fault;
 use crate::trace::{Text, What};
 use crate::world::{Event, MS, SECOND, World};
 
 /// Most entries that are applied at one time.
 const AT_ONCE: u64 = 8;
+/// A database that stands still is looked at so often.
+const STILL_US: u64 = 10 * MS;
 /// After this time without a full copy, the joiner asks again, in microseconds.
 const COPY_PATIENCE_US: u64 = 3 * SECOND;
 
@@ -53,6 +56,7 @@ impl World {
         let host = process.effects.clone();
         process.deliverer = Some(Deliverer::new(reader, shared, host, me, after));
         process.shared.set_applied(after);
+        self.process(id).synced_since_us = Some(self.now_us);
         self.feed(id, Input::DataState(DataState::Synced));
     }
 
@@ -75,7 +79,11 @@ impl World {
         }
         process.is_applying = true;
         let slow = self.has(Fault::SlowApply) && !self.is_liveness_phase;
-        let after_us = self.draw(if slow { (MS, 200 * MS) } else { (50, 2 * MS) });
+        let after_us = match self.node(id).applies {
+            ApplierPace::Usual => self.draw(if slow { (MS, 200 * MS) } else { (50, 2 * MS) }),
+            ApplierPace::Slow { us } => us,
+            ApplierPace::StandsStill => STILL_US,
+        };
         let (node, epoch) = (id, self.node(id).epoch);
         self.schedule(after_us, Event::Apply { node, epoch });
     }
@@ -84,6 +92,10 @@ impl World {
     pub(crate) fn apply(&mut self, id: MemberId) {
         let process = self.process(id);
         process.is_applying = false;
+        if self.node(id).applies == ApplierPace::StandsStill {
+            return self.schedule_apply(id);
+        }
+        let process = self.process(id);
         let moved = std::sync::atomic::Ordering::Relaxed;
         process.effects.moved.store(false, moved);
         let Some(deliverer) = process.deliverer.as_mut() else {
@@ -145,7 +157,7 @@ impl World {
         let seqno = delivery.seqno();
         let now_us = self.now_us;
         self.node_mut(id).database.apply(now_us, seqno);
-        self.process(id).shared.set_applied(seqno);
+        let is_awaited = self.process(id).shared.set_applied(seqno);
         let waiting = self.process(id).attached.remove(&seqno);
         let own = matches!(delivery, Delivery::Action { data: None, .. });
         if own != waiting.is_some() {
@@ -157,17 +169,53 @@ impl World {
         if let Some(transaction) = waiting {
             self.finish(transaction);
         }
+        if is_awaited {
+            self.feed(id, Input::Applied);
+        }
+    }
+
+    /// A member says that all databases have applied everything up to `told`.
+    pub(crate) fn check_everywhere(&mut self, id: MemberId, told: Seqno) {
+        if told == Seqno(i64::MAX) {
+            return;
+        }
+        self.coverage.count("applied everywhere");
+        let process = self.process(id);
+        let view = process.shared.status().view;
+        let excluded: Vec<MemberId> = process.driver.excluded_databases().collect();
+        self.coverage
+            .count_if(!excluded.is_empty(), "database not waited for");
+        // A member may not have heard yet that a database follows the group again. Its clock may be
+        // slow.
+        let known_by_us = self
+            .now_us
+            .saturating_sub(3 * self.options.suspect().as_micros() as u64);
+        let has = |member: &ViewMember| {
+            let node = self.nodes.get(&member.member)?;
+            let process = node.process.as_ref()?;
+            let is_synced = process.synced_since_us.is_some_and(|us| us < known_by_us);
+            let is_waited_for = member.member != id && !excluded.contains(&member.member);
+            let counts = is_synced && is_waited_for && process.session == member.session;
+            counts.then_some((member.member, node.database.applied))
+        };
+        let waited_for: Vec<(MemberId, Seqno)> = view.members.iter().filter_map(has).collect();
+        self.coverage
+            .count_if(!waited_for.is_empty(), "applied everywhere, checked");
+        let checked = everywhere::told(id, told, waited_for.into_iter());
+        self.judge(checked);
     }
 
     // --- full copies ------------------------------------------------------------------------
 
     /// The member's log lacks actions that its database needs: it asks for a full copy.
     fn ask_for_copy(&mut self, id: MemberId, after: Seqno) {
-        self.node_mut(id).database.copying = true;
+        let database = &mut self.node_mut(id).database;
+        (database.copying, database.copies) = (true, database.copies + 1);
         let now_us = self.now_us;
         let process = self.process(id);
         let number = process.number();
         process.asked = Some((number, now_us));
+        process.synced_since_us = None;
         let session = process.session;
         self.coverage.count("full copy asked for");
         self.feed(id, Input::DataState(DataState::Joining));

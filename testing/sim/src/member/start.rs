@@ -10,8 +10,9 @@ use std::time::Duration;
 use synod_consensus::{GroupId, LeaderPreference, MemberId, Seqno, SessionId, Timing};
 use synod_log::{Files, LogOptions, Opened};
 use synod_member::{
-    DatabasePosition, Driver, DriverLinks, Event as Input, Host, MemberConfig, OpenError, Shared,
-    Start, StartEntropy, StartMode, Storage, Tuning, open_log,
+    CommitWait, DatabasePosition, Driver, DriverLinks, Event as Input, FullLogPolicy, Host,
+    LeaderPlacement, MemberConfig, OpenError, Shared, Start, StartEntropy, StartMode, Storage,
+    Tuning, open_log,
 };
 
 use crate::invariants::{Violation, recovery, repair};
@@ -35,6 +36,7 @@ impl World {
             segment_bytes: self.options.segment_bytes,
             cache_bytes: self.options.cache_bytes,
             retain_bytes: self.options.retain_bytes,
+            free_percent_min: 25,
             // A wall clock that is ahead makes a log at most a day older.
             retain_age: Duration::from_secs(12 * 3600),
             tail_headers_max: self.options.tail_headers_max,
@@ -159,7 +161,9 @@ impl World {
             address: node.name.clone(),
             incoming: String::new(),
             has_data: node.has_data,
+            region: self.options.region(id),
             wants_vote: node.wants_vote,
+            voter_policy: self.options.voter_policy,
             timing: node.timing.clone(),
             limits: self.options.limits.clone(),
             suspect: self.options.suspect(),
@@ -185,6 +189,7 @@ impl World {
         let run_above = if id.0.is_multiple_of(2) { 12 } else { 30 };
         let options = &self.options;
         Tuning {
+            learner_patience: options.learner_patience,
             entry_cache_bytes: options.entry_cache_bytes,
             warm_entries: options.warm_entries,
             join_backlog: 20,
@@ -197,6 +202,9 @@ impl World {
             disk_patience: Duration::from_micros(
                 options.timing.heartbeat_us * DISK_PATIENCE_HEARTBEATS,
             ),
+            writers_sample: Duration::from_micros(options.timing.heartbeat_us * 2),
+            writers_trial: Duration::from_micros(options.timing.heartbeat_us * 5),
+            leader_pause: Duration::from_micros(options.leader_pause_us()),
             partial_action_timeout: Duration::from_micros(options.timing.heartbeat_us * 50),
             run_above,
         }
@@ -245,7 +253,10 @@ impl World {
                 committed,
             })),
         };
-        let driver = Driver::new(start, links, local);
+        let mut driver = Driver::new(start, links, local);
+        if self.options.drops_full_logs {
+            driver.handle(local, Input::FullLogPolicy(FullLogPolicy::Drop));
+        }
         let storage = Storage::new(writer, reader.clone(), host, shared.clone());
         let parts = ProcessParts {
             session,
@@ -274,6 +285,12 @@ impl World {
         let preference = self.node(id).preference;
         if preference != LeaderPreference::default() {
             self.feed(id, Input::LeaderPreference(preference));
+        }
+        if self.options.following_writers {
+            self.feed(id, Input::LeaderPlacement(LeaderPlacement::FollowWriters));
+        }
+        if self.waits_for_all {
+            self.feed(id, Input::CommitWait(CommitWait::Applied));
         }
         for other in self.up().into_iter().filter(|other| *other != id) {
             self.reconnect(id, other);

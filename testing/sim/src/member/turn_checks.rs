@@ -99,11 +99,12 @@ impl World {
         let Options {
             retain_bytes,
             segment_bytes,
+            disk_bytes,
             ..
         } = self.options;
         // Above the bound: what was under way when the log was full.
         let under_way = 20 * segment_bytes;
-        let bound = 2 * retain_bytes + under_way;
+        let bound = (2 * retain_bytes).max(disk_bytes / 4 * 3) + under_way;
         let found = self.process(id).shared.status().log_bytes;
         let allowed = &mut self.node_mut(id).log_allowed;
         if !may_purge || found <= bound + unwritten {

@@ -45,6 +45,15 @@ pub(crate) fn kind_of(message: &PeerMessage) -> MessageKind {
         PeerMessage::Introduction(_) => (27, "introduction"),
         PeerMessage::AppliedPosition(_) => (29, "applied position"),
         PeerMessage::Pace(_) => (30, "pace"),
+        PeerMessage::AppliedQuery { .. } => (31, "applied query"),
+        PeerMessage::Command { .. } => (32, "command"),
+        PeerMessage::CommandAnswer { .. } => (33, "command answer"),
+        PeerMessage::VoteOrder { .. } => (34, "vote order"),
+        PeerMessage::WritersOrder { .. } => (35, "writers order"),
+        PeerMessage::WritersRefused { .. } => (36, "writers refused"),
+        PeerMessage::Survivor(_) => (37, "survivor"),
+        PeerMessage::Feed(_) => (38, "feed"),
+        PeerMessage::Fed { .. } => (39, "fed append"),
     };
     MessageKind { number, name }
 }
@@ -52,9 +61,16 @@ pub(crate) fn kind_of(message: &PeerMessage) -> MessageKind {
 /// The consensus message inside, if it is one.
 pub(crate) fn protocol(message: &PeerMessage) -> Option<&Message> {
     match message {
-        PeerMessage::Consensus(message) | PeerMessage::Append { message, .. } => Some(message),
+        PeerMessage::Consensus(message)
+        | PeerMessage::Append { message, .. }
+        | PeerMessage::Fed { message, .. } => Some(message),
         _ => None,
     }
+}
+
+/// Whether the protocol makes up for the loss of this message by itself.
+pub(crate) fn is_repeated(message: &PeerMessage) -> bool {
+    protocol(message).is_some() || matches!(message, PeerMessage::Feed(_))
 }
 
 /// The log index that a message is about; zero if it is about none.

@@ -15,12 +15,13 @@ use std::sync::Arc;
 
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
-use synod_consensus::{Core, GroupId, LogIndex, MemberId, Seqno, Time, VersionRange};
+use synod_consensus::{Core, GroupId, LogIndex, MemberId, Seqno, Time};
 
 use crate::clients::Transaction;
 use crate::faults::scenes::{LateCandidate, SceneStep};
 use crate::faults::strangers::Strangers;
-use crate::faults::versions::old_versions;
+use crate::faults::versions::Programs;
+use crate::invariants::voters::VoterBounds;
 use crate::invariants::{Checked, Invariants, Violation};
 use crate::member::{Node, Process};
 use crate::options::{Fault, Options};
@@ -116,8 +117,15 @@ pub(crate) struct World {
     pub(crate) now_us: u64,
     pub(crate) rng: SmallRng,
     pub(crate) options: Options,
-    /// Protocol versions that the old program speaks, if there is one.
-    pub(crate) old_versions: VersionRange,
+    /// The programs that members may run.
+    pub(crate) programs: Programs,
+    /// Operators hold the group's protocol version. In a few runs only: see `sets_writers`.
+    pub(crate) holds_version: bool,
+    /// Commits wait until all databases have applied them. In a few runs only: the questions and
+    /// answers alter what happens.
+    pub(crate) waits_for_all: bool,
+    /// Operators change whose writes the group takes. In a few runs only, for the same reason.
+    pub(crate) sets_writers: bool,
     pub(crate) nodes: BTreeMap<MemberId, Node>,
     pub(crate) net: Network,
     pub(crate) checks: Invariants,
@@ -133,6 +141,8 @@ pub(crate) struct World {
     pub(crate) purge_limit_since_us: Option<u64>,
     /// Faults and clients have ended; the healed core has to come to rest.
     pub(crate) is_liveness_phase: bool,
+    /// Between which numbers the group has to keep its voters by itself, if operators change none.
+    pub(crate) voter_bounds: Option<VoterBounds>,
     /// The connections that drivers want.
     pub(crate) wanted_links: Arc<WantedLinks>,
     /// Pairs of members that will connect again soon.
@@ -149,12 +159,16 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) fn new(seed: u64, options: Options, print: bool) -> World {
+        let holds_version = options.holds_version(seed);
         World {
             now_us: 0,
             // A different stream from the one that drew the options.
             rng: SmallRng::seed_from_u64(seed ^ 0x5eed_0f5e_ed00),
+            sets_writers: options.sets_writers(seed),
+            holds_version,
             options,
-            old_versions: old_versions(seed),
+            programs: Programs::of(seed, holds_version),
+            waits_for_all: seed % 16 == 11,
             nodes: BTreeMap::new(),
             net: Network::default(),
             checks: Invariants::default(),
@@ -167,6 +181,7 @@ impl World {
             forced: None,
             purge_limit_since_us: None,
             is_liveness_phase: false,
+            voter_bounds: None,
             wanted_links: Arc::default(),
             reconnecting: BTreeSet::new(),
             late_candidate: None,

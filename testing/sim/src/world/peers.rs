@@ -7,11 +7,12 @@
 use bytes::{Bytes, BytesMut};
 use synod_consensus::{AppendOutcome, Body, GroupId, MemberId};
 use synod_member::Event as Input;
-use synod_wire::{FrameDecoder, FrameLimits, Lane, PeerMessage, choose_version};
+use synod_wire::{FrameDecoder, FrameLimits, Lane, PeerMessage};
 
+use crate::faults::versions::connection_version;
 use crate::invariants::Violation;
 use crate::trace::What;
-use crate::world::messages::{index_of, kind_of, protocol};
+use crate::world::messages::{index_of, is_repeated, kind_of, protocol};
 use crate::world::{Event, MS, SECOND, World};
 
 /// Time between two rounds of looking for the group, in microseconds.
@@ -40,7 +41,7 @@ impl World {
             return;
         }
         let versions = [from, to].map(|id| self.node(id).versions);
-        let Some(version) = choose_version(versions[1], versions[0]) else {
+        let Some(version) = connection_version(versions[1], versions[0]) else {
             return;
         };
         // As the transport does: an older program has no use for it.
@@ -52,6 +53,8 @@ impl World {
             Ok(frame) => frame,
             Err(why) => return self.report_garbled(from, why),
         };
+        self.coverage
+            .count_if(matches!(message, PeerMessage::Fed { .. }), "learner fed");
         if let PeerMessage::Append { payloads, .. } = message {
             let left_out = payloads.iter().any(Option::is_none);
             self.coverage.count_if(left_out, "payload left out");
@@ -72,7 +75,7 @@ impl World {
             self.note_lost(to, message);
             // Only messages that the protocol repeats by itself may vanish without a broken
             // connection.
-            if protocol(message).is_none() {
+            if !is_repeated(message) {
                 self.reconnect_later(from, to);
             }
             return;
@@ -191,7 +194,7 @@ impl World {
                 connection,
                 session: self.process(other).session,
                 // Without one no message arrives.
-                version: choose_version(versions[0], versions[1]).unwrap_or_default(),
+                version: connection_version(versions[0], versions[1]).unwrap_or_default(),
             };
             self.feed(me, up);
         }

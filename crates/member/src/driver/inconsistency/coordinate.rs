@@ -6,7 +6,7 @@ use synod_wire::{OutcomeReport, PeerMessage};
 
 use super::{Electorate, ReportKind};
 use crate::driver::Driver;
-use crate::host::Level;
+use crate::host::{Level, Topic};
 use crate::outcome::ApplyOutcome;
 use crate::payload::decision::OutcomeDecision;
 
@@ -66,7 +66,7 @@ impl Driver {
         if reported == ReportKind::FirstError {
             let name = self.name_of(from);
             let text = format!("action {seqno} failed on {name} ({outcome}): asking the others");
-            self.log(Level::Info, text);
+            self.note(Topic::Consistency, Level::Info, text);
             self.query_outcomes(seqno);
         }
         self.decide_outcome(seqno);
@@ -154,7 +154,8 @@ impl Driver {
     /// Informs the host of decisions that are committed now.
     pub(in crate::driver) fn decisions_committed(&mut self) {
         while let Some(decision) = self.inconsistency.next_committed(self.own_log.committed()) {
-            self.log(Level::Info, self.decision_text(&decision));
+            let text = self.decision_text(&decision);
+            self.note(Topic::Consistency, Level::Info, text);
             self.links.host.outcome_decided(&decision);
         }
     }

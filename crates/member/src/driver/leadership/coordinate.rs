@@ -1,5 +1,6 @@
 //! The driver's dealings with leadership: follows changes of role, notices a lost majority, forces
-//! a primary, keeps leader weights, and hands over if the disk has stalled.
+//! a primary, keeps leader weights, and hands over if the disk has stalled or the writers are
+//! elsewhere.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -7,17 +8,19 @@ use std::time::Duration;
 
 use synod_consensus::{
     Append, Body, EntryHeader, EntryId, ForceError, LeaderPreference, LeaderWeight, LogBase,
-    LogIndex, MemberId, Message, Role, RoleChange, RoleName, Seqno, WriteOp,
+    LogIndex, MemberId, Message, Role, RoleChange, RoleName, Seqno, Term, WriteOp, Writers,
 };
 use synod_planted::planted;
 use synod_wire::Report;
 
 use super::LeaderPriority;
 use super::disk_watch::DiskNews;
+use super::elections::Cause;
+use super::follow_writers::{FitVoter, Place, WritingPlace};
 use super::forced_primary::has_action;
 use crate::config::DatabasePosition;
 use crate::driver::Driver;
-use crate::host::Level;
+use crate::host::{Election, Level, Topic};
 use crate::shared::lock;
 
 /// Longest election timeouts between two attempts to hand over because of a disk.
@@ -30,7 +33,8 @@ impl Driver {
         self.proposals.leader_changed(change.term, change.leader);
         self.pace.leader_changed(self.turns.now);
         if leads {
-            self.ordering.begin_term(change.term);
+            self.ordering
+                .begin_term(change.term, self.core.last_seqno());
             self.begin_leading();
         } else {
             self.ordering.stop_leading();
@@ -42,13 +46,30 @@ impl Driver {
             self.send_report();
             self.report_to_new_leader();
         }
-        if leads || (change.role == RoleName::Follower && change.leader.is_some()) {
-            let name = change.leader.map_or(String::new(), |id| self.name_of(id));
-            self.log(
-                Level::Info,
-                format!("term {}: the leader is {name}", change.term),
-            );
+        if let Some(leader) = change.leader {
+            self.doubt_database(leader);
+            self.announce_leader(change.term, leader);
         }
+    }
+
+    /// Says who leads, and why it is this member now.
+    fn announce_leader(&mut self, term: Term, leader: MemberId) {
+        let Some(cause) = self.elections.elected(term, leader) else {
+            return;
+        };
+        let leader = self.name_of(leader);
+        let why = match cause {
+            Cause::First => "the first leader that this server hears since its start".to_owned(),
+            Cause::HandedOver { by } => format!("{} has handed leadership over", self.name_of(by)),
+            Cause::Lost { before } => format!(
+                "{} led before, and was silent for an election timeout or had lost its majority",
+                self.name_of(before)
+            ),
+            Cause::Again => "it led before, and was not heard by a majority meanwhile".to_owned(),
+        };
+        let text = format!("term {term}: the leader is {leader} ({why})");
+        self.note(Topic::Leadership, Level::Info, text);
+        self.links.host.elected(&Election { term, leader, why });
     }
 
     fn begin_leading(&mut self) {
@@ -65,6 +86,10 @@ impl Driver {
             membership.presence.begin(now, view, me);
         }
         membership.leave.stay_for_others(now);
+        membership.silence.begin();
+        self.follow_writers.begin_leading(now);
+        self.feeding.feeders.begin_leading();
+        membership.successor = None;
     }
 
     /// Notices that a leader is heard, or was not for too long.
@@ -81,17 +106,20 @@ impl Driver {
             .store(is_primary, Ordering::Release);
         lock(&self.links.shared.status).primary = is_primary;
         if is_primary {
-            self.log(Level::Info, "a leader with a quorum is heard");
+            let text = "a leader with a quorum is heard";
+            self.note(Topic::Leadership, Level::Info, text);
+            self.join_without_view();
         } else {
             let text = format!(
                 "no leader for {:?}: this member is not primary until it hears one. Configured \
-                 voters: {}",
+                 voters: {}. If most of them are lost for good: 'synod recover --plan'",
                 self.primary.leaderless_for(now).unwrap_or_default(),
                 self.voter_names()
             );
-            self.log(Level::Info, text);
+            self.note(Topic::Leadership, Level::Info, text);
             self.withdraw_proposals();
         }
+        self.publish_everywhere();
         self.links.host.primary_changed(is_primary);
     }
 
@@ -118,7 +146,8 @@ impl Driver {
     pub(in crate::driver) fn force_new_primary(&mut self) -> Result<(), ForceError> {
         self.core.force(self.now())?;
         self.forced_primary.ordered();
-        self.log(
+        self.note(
+            Topic::Leadership,
             Level::Info,
             "continuing without the other voters, as ordered: what they have committed and this \
              member has not seen is lost",
@@ -295,7 +324,7 @@ impl Driver {
     }
 
     /// The last action in the database, whether this member has joined or not.
-    fn database_seqno(&self) -> Seqno {
+    pub(in crate::driver) fn database_seqno(&self) -> Seqno {
         let database = self.database();
         let at_start = if database.group == self.identity.group {
             database.seqno
@@ -330,11 +359,12 @@ impl Driver {
                      lasts or comes again, check that disk (dmesg, iostat), or move the log",
                     oldest.as_secs_f64()
                 );
-                self.log(Level::Warning, text);
+                self.note(Topic::Log, Level::Warning, text);
             }
             Some(DiskNews::Recovered) => {
                 self.core.set_disk_stalled(false);
-                self.log(Level::Info, "the disk of this member's log answers again");
+                let text = "the disk of this member's log answers again";
+                self.note(Topic::Log, Level::Info, text);
             }
             None => {}
         }
@@ -380,23 +410,86 @@ impl Driver {
         }
     }
 
-    /// As the leader: takes the weights from the members' reports.
+    /// As the leader: takes weights and regions from the members' reports.
     pub(in crate::driver) fn weigh_reports(&mut self) {
         let config = &self.core.config().config;
-        let weights = LeaderPriority::weights(config, self.membership.presence.reports());
-        self.set_leader_weights(weights);
+        let reports = || self.membership.presence.reports();
+        let moved = self.regions.note(config, reports());
+        let weights = LeaderPriority::weights(config, reports());
+        self.set_leader_weights(weights, moved);
     }
 
-    /// As a follower: takes the weights from the leader's status.
+    /// As a follower: takes them from the leader's status.
     pub(in crate::driver) fn weigh_status(&mut self, members: &[Report]) {
-        let weights = LeaderPriority::weights(&self.core.config().config, members.iter());
-        self.set_leader_weights(weights);
+        let config = &self.core.config().config;
+        let moved = self.regions.note(config, members.iter());
+        let weights = LeaderPriority::weights(config, members.iter());
+        self.set_leader_weights(weights, moved);
     }
 
-    fn set_leader_weights(&mut self, weights: BTreeMap<MemberId, LeaderWeight>) {
-        if self.core.set_leader_weights(weights) {
+    /// `moved`: a member has reported another region.
+    fn set_leader_weights(&mut self, weights: BTreeMap<MemberId, LeaderWeight>, moved: bool) {
+        let weighed = self.core.set_leader_weights(weights);
+        if weighed || moved {
             self.publish_members();
         }
+    }
+
+    /// As the leader: moves leadership to where nearly all writes come from, if that is elsewhere
+    /// and an operator wants it.
+    pub(in crate::driver) fn follow_writers(&mut self) {
+        let (now, me) = (self.turns.now, self.identity.me.member);
+        let config = self.core.config();
+        let is_committed = config.index <= self.core.commit_index();
+        if config.config.writers == Writers::Leader {
+            // Whatever others have written before is no reason any more.
+            return self.follow_writers.forget(now);
+        }
+        let regions = &self.regions;
+        let place_of = |id| Place::of(id, regions.of(id));
+        let committed = self.core.commit_index();
+        let follow = &mut self.follow_writers;
+        let found = follow.look(now, committed, &place_of(me), place_of);
+        // A change of the configuration has precedence.
+        let Some(found) = found.filter(|_| is_committed) else {
+            return;
+        };
+        let own_weight = self.core.leader_preference().weight;
+        let voters = self.fit_voters(found.committed_before);
+        let Some(to) = found.choose(own_weight, voters, place_of) else {
+            return;
+        };
+        if self.core.transfer_leadership(now, Some(to)).is_ok() {
+            let reason = self.writing_reason(&found);
+            self.follow_writers.moves_to(now, to, reason);
+        }
+    }
+
+    /// Voters with a database that could lead now: their logs have reached `committed`.
+    fn fit_voters(&self, committed: LogIndex) -> impl Iterator<Item = FitVoter> + '_ {
+        let (core, answering) = (&self.core, self.answering());
+        core.progress().filter_map(move |progress| {
+            let member = core.config().config.members.get(&progress.member)?;
+            let is_voter = member.role == Role::Voter && member.has_data;
+            let answers = answering.contains(&progress.member);
+            let is_fit = is_voter && answers && progress.match_index >= committed;
+            is_fit.then_some(FitVoter {
+                member: progress.member,
+                weight: core.weight_of(progress.member)?,
+                log_end: progress.match_index,
+            })
+        })
+    }
+
+    fn writing_reason(&self, found: &WritingPlace) -> String {
+        let place = match &found.place {
+            Place::Region(region) => format!("region {region}"),
+            Place::Member(member) => self.name_of(*member),
+        };
+        format!(
+            ", because {} % of the transactions come from {place}",
+            found.percent
+        )
     }
 
     /// Logs once that leadership is being transferred, and to which member.
@@ -416,7 +509,8 @@ impl Driver {
         } else {
             ""
         };
-        let text = format!("handing leadership over to {name}{weights}{disk}");
-        self.log(Level::Info, text);
+        let writers = self.follow_writers.take_reason(to).unwrap_or_default();
+        let text = format!("handing leadership over to {name}{weights}{disk}{writers}");
+        self.note(Topic::Leadership, Level::Info, text);
     }
 }

@@ -57,6 +57,7 @@ mod tests {
         let config = Config {
             protocol: 1,
             members: (1..=3).map(member).collect(),
+            ..Config::default()
         };
         let report = |(id, state)| Report {
             member: MemberId(id),

@@ -275,6 +275,7 @@ mod tests {
         Config {
             protocol: 1,
             members: members.iter().map(configured).collect(),
+            ..Config::default()
         }
     }
 

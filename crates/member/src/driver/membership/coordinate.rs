@@ -4,13 +4,14 @@
 use std::time::Duration;
 
 use synod_consensus::{Config, ConfigAt, GroupId, MemberId};
+use synod_log::LogFormat;
 use synod_wire::{JoinRefusal, JoinReply, PeerMessage};
 
 use super::join::Refusal;
 use super::leave::{LeaveFacts, LeaveStep};
 use super::protocol_version::Obeyed;
 use crate::driver::{Driver, LeaveDone};
-use crate::host::Level;
+use crate::host::{Level, Topic};
 use crate::payload::view::ViewMember;
 use crate::setting::Setting;
 use crate::storage::Job;
@@ -66,7 +67,7 @@ impl Driver {
     fn follow_refusal(&mut self, text: &str, is_final: bool, refusal: Refusal) {
         if refusal.is_new {
             let level = if is_final { Level::Error } else { Level::Info };
-            self.log(level, text);
+            self.note(Topic::Membership, level, text);
         }
         if refusal.is_fatal {
             self.fail(text);
@@ -85,6 +86,7 @@ impl Driver {
         let is_lost = self.primary.has_lost_group(now, suspect);
         if self.is_present() && !is_lost
             || self.membership.leave.is_under_way()
+            || self.membership.join.is_removed()
             || self.core.is_leader()
         {
             return;
@@ -106,6 +108,24 @@ impl Driver {
         self.publish_known();
         for target in targets {
             self.send(target, PeerMessage::Join(join.clone()));
+        }
+    }
+
+    /// Stops a member that was taken out of the group while it ran: it would ask to join at once.
+    pub(in crate::driver) fn watch_removal(&mut self) {
+        let me = self.identity.me.member;
+        let has_me = |at: &ConfigAt| at.config.members.contains_key(&me);
+        let (latest, committed) = (
+            self.core.config(),
+            self.core.config_at(self.core.commit_index()),
+        );
+        let is_out = !has_me(latest) && committed.is_some_and(|at| !has_me(at));
+        let (now, patience) = (self.turns.now, self.identity.config.suspect);
+        if self.membership.join.removed(now, is_out, patience) {
+            self.fail(
+                "an operator has removed this member from the group, or another one has taken its \
+                 place. To join again, as a new member, start it again",
+            );
         }
     }
 
@@ -149,7 +169,7 @@ impl Driver {
             );
             let refusal = self.membership.join.refused_by_group(&text, true);
             if refusal.is_new {
-                self.log(Level::Error, text);
+                self.note(Topic::Membership, Level::Error, text);
             }
             return;
         }
@@ -189,6 +209,25 @@ impl Driver {
         }
     }
 
+    /// The commit index has moved. Once it is certain that the group speaks a protocol version, the
+    /// log is written in the format that goes with it. Not before: until then the member's program
+    /// may be replaced by an older one, which does not read that format.
+    pub(in crate::driver) fn raise_log_format(&mut self) {
+        let at = self.core.config();
+        let (protocol, is_committed) = (at.config.protocol, at.index <= self.core.commit_index());
+        let format = LogFormat::of_group(protocol);
+        if !is_committed || format <= self.membership.log_format {
+            return;
+        }
+        self.membership.log_format = format;
+        let text = format!(
+            "the group speaks protocol version {protocol}: the log is written in format {format} \
+             from now on"
+        );
+        self.log(Level::Info, text);
+        self.links.disk.write(Job::RaiseFormat(format));
+    }
+
     /// Forgets processes that are not in the group, and closes connections to them unless they ask
     /// to be.
     pub(in crate::driver) fn drop_strangers(&mut self) {
@@ -214,8 +253,10 @@ impl Driver {
             names.join(", ")
         );
         let seqno = view.seqno;
-        self.log(Level::Info, text);
+        self.note(Topic::Membership, Level::Info, text);
         self.publish_view();
+        self.ask_for_positions();
+        self.publish_everywhere();
         let is_first = self.is_present() && !self.membership.join.is_completed();
         if is_first && self.may_join(seqno) {
             self.membership.join.complete();
@@ -223,6 +264,19 @@ impl Driver {
             self.announce_shared_name();
             self.watch_primary();
             self.links.host.joined(self.membership.views.committed());
+        }
+    }
+
+    /// No view lists a member without a database. It has joined when it hears a leader with a
+    /// quorum.
+    pub(in crate::driver) fn join_without_view(&mut self) {
+        if !self.identity.config.has_data && self.membership.join.take_part() {
+            self.links.peers.stop_seeking();
+            let text = format!(
+                "this member takes part in group {} without a database",
+                self.identity.group
+            );
+            self.log(Level::Info, text);
         }
     }
 
@@ -253,10 +307,18 @@ impl Driver {
     /// Takes the next step of an orderly shutdown, if one is under way.
     pub(in crate::driver) fn leave_tick(&mut self) {
         let (me, config) = (self.identity.me.member, &self.core.config().config);
+        let leads = self.core.is_leader();
+        let answering = self.answering();
+        // A new leader has not heard anybody yet.
+        let knows = self.core.is_ready_leader();
+        let counts = |id: MemberId| id != me && (!knows || answering.contains(&id));
         let facts = LeaveFacts {
-            leads: self.core.is_leader(),
+            leads,
             others_leave: !self.membership.presence.leavers().is_empty(),
-            others_vote: config.voters().any(|id| id != me),
+            others_vote: config.voters().any(counts),
+            is_out_of_view: self.core.leader().is_some()
+                && config.is_voter(me)
+                && !self.is_present(),
         };
         match self.membership.leave.step(self.turns.now, facts) {
             LeaveStep::Wait => {}
@@ -264,6 +326,14 @@ impl Driver {
                 self.log(
                     Level::Info,
                     "leaving without the group's consent: it did not answer in time",
+                );
+                self.finish_leave();
+            }
+            LeaveStep::GoThoughNeeded => {
+                self.log(
+                    Level::Warning,
+                    "this member leaves, and the voters that are left are no majority without it: \
+                     the group is not primary until one of the absent voters is back",
                 );
                 self.finish_leave();
             }

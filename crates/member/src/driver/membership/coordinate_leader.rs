@@ -1,15 +1,17 @@
 //! The driver's dealings with [`super::Membership`] as the leader: it admits joiners, announces
 //! views, lets leavers go, and raises the protocol version.
 
+use std::collections::BTreeSet;
+
 use synod_consensus::{
-    Config, ConfigChange, EntryId, EntryKind, GroupId, LogBase, MemberId, Role, SessionId,
+    ConfigChange, EntryId, EntryKind, GroupId, LogBase, MemberId, SessionId, Time,
 };
 use synod_wire::{Join, JoinRefusal, JoinReply, PeerMessage};
 
 use super::admission::{Admit, MEMBERS_MAX, Standing, admit, required_certificate};
-use super::leave::has_quorum_without;
+use super::voter_policy::{Departure, Others, departure};
 use crate::driver::Driver;
-use crate::host::Level;
+use crate::host::{Level, Topic};
 use crate::payload::view::ViewMember;
 use crate::setting::Setting;
 
@@ -52,6 +54,10 @@ impl Driver {
             name: join.name,
             incoming: join.incoming,
         };
+        if membership.presence.session_of(from) != Some(member.session) {
+            // Its new process has not heard what operators ordered the former one.
+            self.commands.forget_demotion(from);
+        }
         membership.presence.enter(now, member);
         self.update_view();
         JoinReply::Accepted {
@@ -82,6 +88,9 @@ impl Driver {
                     "this leader does not know yet if the namesake is live",
                 ));
             }
+            Admit::Refuse(JoinRefusal::GroupFull) if self.make_room() => {
+                return Err(retry("a learner that is gone makes room"));
+            }
             Admit::Refuse(reason) => {
                 return Err(self.refuse_join(reason, from, certificate, join));
             }
@@ -97,10 +106,8 @@ impl Driver {
             .change_config(self.now(), change)
             .map_err(|error| retry(&error.to_string()))?;
         // Not before: as long as the change is impossible, the joiner asks again and again.
-        self.log(
-            Level::Info,
-            format!("{} joins from {}", join.name, join.address),
-        );
+        let text = format!("{} joins from {}", join.name, join.address);
+        self.note(Topic::Membership, Level::Info, text);
         Ok(())
     }
 
@@ -255,9 +262,9 @@ impl Driver {
     }
 
     /// An upgrade is over when the last member runs the new program; the leader then raises the
-    /// version.
+    /// version, unless an operator holds it.
     pub(in crate::driver) fn raise_protocol(&mut self) {
-        if let Some(newer) = self.core.config().config.newer_protocol() {
+        if let Some(newer) = self.core.config().config.due_protocol() {
             // Refused while another change is under way: the next tick tries again.
             let _ = self
                 .core
@@ -272,10 +279,8 @@ impl Driver {
         }
         let (me, suspect) = (self.identity.me.member, self.identity.config.suspect);
         for name in self.membership.presence.expire(self.turns.now, me, suspect) {
-            self.log(
-                Level::Info,
-                format!("{name} has sent nothing for {suspect:?}: it leaves the view"),
-            );
+            let text = format!("{name} has sent nothing for {suspect:?}: it leaves the view");
+            self.note(Topic::Membership, Level::Info, text);
         }
         let own = self.own_report();
         self.membership.presence.report(own);
@@ -309,7 +314,8 @@ impl Driver {
             return;
         }
         if presence.exit(from, session) {
-            self.log(Level::Info, format!("{} leaves", self.name_of(from)));
+            let text = format!("{} leaves", self.name_of(from));
+            self.note(Topic::Membership, Level::Info, text);
             self.core.set_eligible(from, false);
             self.update_view();
         }
@@ -319,36 +325,63 @@ impl Driver {
         self.continue_leaves();
     }
 
-    /// Takes leavers out of the voters, one at a time, and lets those go that are out.
+    /// Lets leavers go, after one of the voters was taken out for them, if that is needed.
     pub(in crate::driver) fn continue_leaves(&mut self) {
         for (member, asked) in self.membership.presence.leavers().clone() {
             let config = self.core.config();
-            if is_voter(&config.config, member) {
-                let heard = |at| at > asked;
-                let followers = self.core.progress();
-                let answered: Vec<MemberId> = followers
-                    .filter(|progress| progress.last_heard.is_some_and(heard))
-                    .map(|progress| progress.member)
-                    .chain([self.identity.me.member])
-                    .collect();
-                if has_quorum_without(&config.config, member, &answered) {
-                    // Refused while another change is under way: the next tick tries again.
+            if !config.config.is_voter(member) {
+                if config.index <= self.core.commit_index() {
+                    self.let_go(member);
+                }
+                continue;
+            }
+            match self.departure_of(member, asked) {
+                Departure::Goes => self.let_go(member),
+                // Refused while another change is under way: the next tick tries again.
+                Departure::TakeOut(voter) => {
                     let _ = self
                         .core
-                        .change_config(self.now(), ConfigChange::Demote(member));
+                        .change_config(self.now(), ConfigChange::Demote(voter));
                 }
-            } else if config.index <= self.core.commit_index() {
-                self.membership.presence.let_go(member);
-                self.membership.leave.stay_for_others(self.turns.now);
-                self.send(member, PeerMessage::LeaveReply);
+                Departure::Needed => {}
             }
         }
     }
-}
 
-fn is_voter(config: &Config, member: MemberId) -> bool {
-    let known = config.members.get(&member);
-    known.is_some_and(|member| member.role == Role::Voter)
+    fn departure_of(&self, leaver: MemberId, asked: Time) -> Departure {
+        let me = self.identity.me.member;
+        let followers = self.core.progress();
+        let answered: BTreeSet<MemberId> = followers
+            .filter(|progress| progress.last_heard.is_some_and(|at| at > asked))
+            .map(|progress| progress.member)
+            .chain([me])
+            .collect();
+        let leavers = self.membership.presence.leavers();
+        let leaves = |id: MemberId| {
+            leavers.contains_key(&id) || id == me && self.membership.leave.is_under_way()
+        };
+        let voters: BTreeSet<MemberId> = self.core.config().config.voters().collect();
+        let stays = voters.intersection(&answered).any(|id| !leaves(*id));
+        let answering = self.answering();
+        let presence = &self.membership.presence;
+        let is_absent = |id: &MemberId| {
+            let is_known = presence.session_of(*id).is_some() || leavers.contains_key(id);
+            !is_known && !answering.contains(id)
+        };
+        let others = Others {
+            answered: &answered,
+            absent: &voters.iter().copied().filter(is_absent).collect(),
+            stays,
+        };
+        let policy = &self.identity.config.voter_policy;
+        departure(policy, &voters, leaver, others)
+    }
+
+    fn let_go(&mut self, member: MemberId) {
+        self.membership.presence.let_go(member);
+        self.membership.leave.stay_for_others(self.turns.now);
+        self.send(member, PeerMessage::LeaveReply);
+    }
 }
 
 fn retry(text: &str) -> JoinReply {

@@ -33,11 +33,13 @@ pub(super) struct Refusal {
 
 /// The component that finds the group.
 ///
-/// Invariant: once `completed`, no refusal is fatal.
+/// Invariant: once the member has joined, no refusal is fatal.
 pub(in crate::driver) struct Join {
     mode: StartMode,
     /// This session was in a committed view, and the host knows.
     completed: bool,
+    /// A member without a database, which no view lists, has heard a leader with a quorum.
+    takes_part: bool,
     last_sent: Option<Time>,
     /// Members found that may know the leader.
     contacts: Vec<MemberId>,
@@ -47,6 +49,9 @@ pub(in crate::driver) struct Join {
     refusals: BTreeSet<String>,
     /// Since when addresses refuse this member for good, and no member of a group was found.
     refused_since: Option<Time>,
+    /// Since when the configuration that this member knows to be committed lacks it, although it
+    /// had joined. A member that was added again finds that out from the log a moment later.
+    removed_since: Option<Time>,
     /// Answers that this member's name is taken. The name may be that of its own former process,
     /// whose death the group has not noticed yet: only answers that keep coming count.
     name_taken: Recurring,
@@ -57,11 +62,13 @@ impl Join {
         Join {
             mode,
             completed: false,
+            takes_part: false,
             last_sent: None,
             contacts: Vec::new(),
             last_answer: String::new(),
             refusals: BTreeSet::new(),
             refused_since: None,
+            removed_since: None,
             name_taken: Recurring::default(),
         }
     }
@@ -74,6 +81,17 @@ impl Join {
     /// Whether this session was in a committed view.
     pub(in crate::driver) fn is_completed(&self) -> bool {
         self.completed
+    }
+
+    /// Whether this session takes part in its group: it was in a committed view, or, without a
+    /// database, has heard a leader with a quorum.
+    pub(in crate::driver) fn has_joined(&self) -> bool {
+        self.completed || self.takes_part
+    }
+
+    /// This member without a database has heard a leader with a quorum. True for the first time.
+    pub(in crate::driver) fn take_part(&mut self) -> bool {
+        !std::mem::replace(&mut self.takes_part, true)
     }
 
     /// This session is in a committed view. Other members are found by the configuration now.
@@ -160,7 +178,7 @@ impl Join {
     ) -> Refusal {
         let is_new = self.is_new_refusal(text);
         let is_alone = self.contacts.is_empty() && !has_leader;
-        if !is_final || self.completed || !is_alone {
+        if !is_final || self.has_joined() || !is_alone {
             return Refusal {
                 is_new,
                 is_fatal: false,
@@ -182,8 +200,23 @@ impl Join {
     pub(super) fn refused_by_group(&mut self, text: &str, is_final: bool) -> Refusal {
         Refusal {
             is_new: self.is_new_refusal(text),
-            is_fatal: is_final && !self.completed,
+            is_fatal: is_final && !self.has_joined(),
         }
+    }
+
+    /// Takes note whether the committed configuration lacks this member; whether that has been so
+    /// for `patience` since it had joined.
+    pub(super) fn removed(&mut self, now: Time, is_out: bool, patience: Duration) -> bool {
+        if !is_out || !self.completed {
+            self.removed_since = None;
+            return false;
+        }
+        now.since(*self.removed_since.get_or_insert(now)) >= patience
+    }
+
+    /// Whether this member seems to be removed: it does not ask to join again by itself.
+    pub(super) fn is_removed(&self) -> bool {
+        self.removed_since.is_some()
     }
 
     /// The group says that this member's name is taken; whether that has lasted for too long.
@@ -277,11 +310,36 @@ mod tests {
     }
 
     #[test]
+    fn member_is_removed_if_it_had_joined_and_is_not_added_again() {
+        let mut join = Join::new(StartMode::Join);
+        let patience = Duration::from_secs(5);
+        assert!(!join.removed(at(0), true, patience), "it is joining");
+        assert!(!join.is_removed());
+        join.complete();
+        assert!(!join.removed(at(1000), true, patience));
+        assert!(join.is_removed());
+        assert!(!join.removed(at(2000), false, patience), "added again");
+        assert!(!join.is_removed());
+        assert!(!join.removed(at(3000), true, patience));
+        assert!(join.removed(at(8000), true, patience));
+    }
+
+    #[test]
     fn refusal_of_the_group_is_fatal_until_this_member_has_joined() {
         let mut join = Join::new(StartMode::Join);
         assert!(!join.refused_by_group("wait", false).is_fatal);
         assert!(join.refused_by_group("no", true).is_fatal);
         join.complete();
         assert!(!join.refused_by_group("no", true).is_fatal);
+    }
+
+    #[test]
+    fn member_without_a_database_has_joined_when_it_has_heard_a_leader() {
+        let mut join = Join::new(StartMode::Join);
+        assert!(join.refused_by_group("no", true).is_fatal);
+        assert!(join.take_part());
+        assert!(!join.take_part(), "not for the first time");
+        assert!(!join.refused_by_group("no", true).is_fatal);
+        assert!(join.has_joined() && !join.is_completed());
     }
 }

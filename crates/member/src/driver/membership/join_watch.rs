@@ -45,8 +45,11 @@ impl JoinWatch {
 impl Driver {
     /// Logs what the join waits for, if it has lasted.
     pub(in crate::driver) fn watch_join(&mut self) {
+        // A member without a database that has lost its group waits for it: no host of its own
+        // tells its operator.
+        let is_lost = !self.identity.config.has_data && !self.links.shared.is_primary();
         let has_joined =
-            self.membership.join.is_completed() || self.membership.leave.is_under_way();
+            self.membership.join.has_joined() && !is_lost || self.membership.leave.is_under_way();
         let Some(lasted) = self.membership.join_watch.look(self.turns.now, has_joined) else {
             return;
         };
@@ -100,7 +103,8 @@ impl Driver {
             .collect();
         format!(
             "no leader is heard. {} of {all} voters are connected, and {} must be; missing: {}. \
-             Start those servers, or see why they cannot be reached",
+             Start those servers, or see why they cannot be reached. \
+             If they are lost for good: 'synod recover --plan'",
             present.len(),
             all / 2 + 1,
             absent.join(", "),

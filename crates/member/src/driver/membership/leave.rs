@@ -1,12 +1,15 @@
 //! This member's orderly shutdown: it transfers leadership, leaves the voters, then goes.
 //!
 //! [`Leave`] answers what the next step is; the driver takes it at each slow tick until this member
-//! has gone. A leaver with a deadline goes without the group's consent when that has passed: it may
-//! be the whole group that is shutting down.
+//! has gone. Whether it keeps its vote is for the leader to decide ([`super::voter_policy`]).
+//!
+//! A leaver with a deadline goes without the group's consent when that has passed: it may be the
+//! whole group that is shutting down. It goes earlier if the group knows that it leaves, and needs
+//! it: then there will be no consent, and waiting does not help.
 
 use std::time::Duration;
 
-use synod_consensus::{Config, MemberId, Time};
+use synod_consensus::Time;
 
 use crate::driver::LeaveDone;
 
@@ -20,7 +23,9 @@ pub(super) enum LeaveStep {
     Wait,
     /// The deadline has passed: go.
     GoWithoutConsent,
-    /// No other member votes: go.
+    /// The group knows that this member leaves, and is no majority without it: go.
+    GoThoughNeeded,
+    /// No other voter is there: go.
     Go,
     /// As the leader: transfer leadership.
     TransferLeadership,
@@ -35,14 +40,18 @@ pub(super) struct LeaveFacts {
     pub(super) leads: bool,
     /// As the leader: another member is leaving.
     pub(super) others_leave: bool,
-    /// Another member is a voter.
+    /// Another member is a voter; for a leader, one that answers.
     pub(super) others_vote: bool,
+    /// This member is a voter, and the committed view does not have it any more.
+    pub(super) is_out_of_view: bool,
 }
 
 /// The component that knows whether this member is shutting down.
 pub(in crate::driver) struct Leave {
     /// A leader stays for so long for the sake of other leavers.
     stay: Duration,
+    /// A leaver that has left the view has an answer of the leader after this time, if it gets one.
+    answer_patience: Duration,
     request: Option<Request>,
 }
 
@@ -53,6 +62,8 @@ struct Request {
     /// As the leader it stays until then: other members may be about to ask for leave, or on their
     /// way out with an answer that is not sent yet.
     stay_until: Time,
+    /// Since when the committed view lacks this member.
+    out_of_view_since: Option<Time>,
 }
 
 impl Leave {
@@ -60,6 +71,7 @@ impl Leave {
     pub(super) fn new(slow_tick: Duration) -> Leave {
         Leave {
             stay: slow_tick * 2,
+            answer_patience: slow_tick * 8,
             request: None,
         }
     }
@@ -80,6 +92,7 @@ impl Leave {
             done,
             deadline: limit.map(|limit| now.plus(limit)),
             stay_until: now,
+            out_of_view_since: None,
         });
         true
     }
@@ -94,12 +107,22 @@ impl Leave {
     }
 
     /// What to do next.
-    pub(super) fn step(&self, now: Time, facts: LeaveFacts) -> LeaveStep {
-        let Some(request) = &self.request else {
+    pub(super) fn step(&mut self, now: Time, facts: LeaveFacts) -> LeaveStep {
+        let Some(request) = &mut self.request else {
             return LeaveStep::Wait;
+        };
+        let out_since = &mut request.out_of_view_since;
+        let is_unanswered = if facts.is_out_of_view && !facts.leads {
+            now.since(*out_since.get_or_insert(now)) >= self.answer_patience
+        } else {
+            *out_since = None;
+            false
         };
         if request.deadline.is_some_and(|at| now >= at) {
             return LeaveStep::GoWithoutConsent;
+        }
+        if is_unanswered && request.deadline.is_some() {
+            return LeaveStep::GoThoughNeeded;
         }
         let stays = now < request.stay_until || facts.others_leave;
         if facts.leads && stays {
@@ -119,23 +142,11 @@ impl Leave {
     }
 }
 
-/// Whether a majority of the voters without `leaver` is among those that have `answered` since it
-/// asked. A configuration is in force when it is appended: without their majority it could never be
-/// committed, nor anything after it, and the leaver's return would not help. Then the leaver had
-/// better go as if it had crashed.
-pub(super) fn has_quorum_without(config: &Config, leaver: MemberId, answered: &[MemberId]) -> bool {
-    let others = config.voters().filter(|id| *id != leaver);
-    let (heard, silent): (Vec<MemberId>, Vec<MemberId>) =
-        others.partition(|id| answered.contains(id));
-    heard.len() > silent.len()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicU32, Ordering};
-    use synod_consensus::{Member, Role, VersionRange};
 
     const NOW: Time = Time(1_000);
     const TICK: Duration = Duration::from_millis(250);
@@ -143,6 +154,7 @@ mod tests {
         leads: false,
         others_leave: false,
         others_vote: true,
+        is_out_of_view: false,
     };
     const LEADER: LeaveFacts = LeaveFacts {
         leads: true,
@@ -176,6 +188,30 @@ mod tests {
     }
 
     #[test]
+    fn needed_leaver_goes_when_the_group_knows_and_has_not_answered() {
+        let out = LeaveFacts {
+            is_out_of_view: true,
+            ..FOLLOWER
+        };
+        for (limit, expected) in [
+            (Some(LEAVE_LIMIT), LeaveStep::GoThoughNeeded),
+            (None, LeaveStep::AskLeader),
+        ] {
+            let mut leave = Leave::new(TICK);
+            leave.begin(NOW, nothing(), limit);
+            assert_eq!(leave.step(NOW, out), LeaveStep::AskLeader);
+            let later = NOW.plus(TICK * 2);
+            assert_eq!(leave.step(later, FOLLOWER), LeaveStep::AskLeader);
+            assert_eq!(
+                leave.step(later, out),
+                LeaveStep::AskLeader,
+                "from the start"
+            );
+            assert_eq!(leave.step(later.plus(TICK * 8), out), expected);
+        }
+    }
+
+    #[test]
     fn leader_stays_for_other_leavers() {
         let mut leave = Leave::new(TICK);
         leave.begin(NOW, nothing(), None);
@@ -206,27 +242,5 @@ mod tests {
         assert_eq!(dropped.load(Ordering::Relaxed), 0);
         assert!(leave.begin(NOW, nothing(), Some(TICK)));
         assert_eq!(dropped.load(Ordering::Relaxed), 1);
-    }
-
-    #[test]
-    fn leaver_is_let_go_if_the_other_voters_keep_a_majority() {
-        let voter = Member {
-            role: Role::Voter,
-            has_data: true,
-            name: String::new(),
-            address: String::new(),
-            versions: VersionRange { min: 1, max: 1 },
-            certificate: None,
-        };
-        let config = Config {
-            protocol: 1,
-            members: (1..=4).map(|id| (MemberId(id), voter.clone())).collect(),
-        };
-        let answered = |ids: &[u64]| {
-            let ids: Vec<MemberId> = ids.iter().map(|id| MemberId(*id)).collect();
-            has_quorum_without(&config, MemberId(4), &ids)
-        };
-        assert!(answered(&[1, 2]));
-        assert!(!answered(&[1, 4]), "the leaver does not count");
     }
 }

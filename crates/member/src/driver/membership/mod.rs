@@ -8,25 +8,28 @@
 //! - [`Presence`]: as the leader, which members are present, and what did they report?
 //! - [`Views`]: which views are in the log, and which one is committed?
 //! - [`Leave`]: what is the next step of this member's orderly shutdown?
+//! - [`Silence`]: as the leader, for how long were members silent?
 //! - [`ProtocolVersion`]: does this member speak the group's protocol version?
-//!
-//! [`operator`] is the operator's road to changes of the configuration.
 
 mod admission;
 mod coordinate;
 mod coordinate_leader;
+mod coordinate_voters;
 mod join;
 mod join_watch;
 mod leave;
-pub(super) mod operator;
 mod presence;
 mod protocol_version;
+mod silence;
 mod views;
+mod voter_policy;
+mod voters;
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use synod_consensus::{Config, MemberId, Seqno, SessionId};
-use synod_log::LogReader;
+use synod_log::{LogFormat, LogReader};
 
 pub(super) use admission::Admission;
 pub(super) use join::Join;
@@ -34,7 +37,9 @@ pub(super) use join_watch::JoinWatch;
 pub(super) use leave::{LEAVE_LIMIT, Leave};
 pub(super) use presence::Presence;
 pub(super) use protocol_version::ProtocolVersion;
+pub(super) use silence::Silence;
 pub(super) use views::Views;
+pub use voter_policy::VoterPolicy;
 
 use crate::config::StartMode;
 use crate::payload::view::View;
@@ -49,6 +54,13 @@ pub(super) struct Membership {
     pub(super) views: Views,
     pub(super) leave: Leave,
     pub(super) protocol: ProtocolVersion,
+    /// The format in which the log is to be written.
+    log_format: LogFormat,
+    pub(super) silence: Silence,
+    /// As the leader: the learner for which a dead voter has lost its vote, until it votes.
+    pub(super) successor: Option<MemberId>,
+    /// A learner that was silent for so long is forgotten.
+    pub(super) learner_patience: Duration,
 }
 
 impl Membership {
@@ -61,6 +73,10 @@ impl Membership {
             views: Views::load(reader),
             leave: Leave::new(tuning.slow_tick),
             protocol: ProtocolVersion::default(),
+            log_format: reader.format(),
+            silence: Silence::default(),
+            successor: None,
+            learner_patience: tuning.learner_patience,
         }
     }
 
@@ -96,7 +112,6 @@ impl Membership {
 mod tests {
     use super::*;
     use crate::payload::view::ViewMember;
-    use std::time::Duration;
     use synod_consensus::{LogIndex, Member, Role, Time, VersionRange};
     use synod_wire::{DataState, Report};
 
@@ -124,6 +139,7 @@ mod tests {
         Config {
             protocol: 1,
             members: (1..=3).map(configured).collect(),
+            ..Config::default()
         }
     }
 
@@ -136,6 +152,10 @@ mod tests {
             views: Views::default(),
             leave: Leave::new(Duration::from_millis(250)),
             protocol: ProtocolVersion::default(),
+            log_format: LogFormat::default(),
+            silence: Silence::default(),
+            successor: None,
+            learner_patience: Duration::MAX,
         }
     }
 

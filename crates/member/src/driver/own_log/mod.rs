@@ -18,7 +18,7 @@ use synod_consensus::{
 use synod_log::{Entry, PAYLOAD_BYTES_MAX};
 use synod_wire::PeerMessage;
 
-use super::append_message;
+use super::{EntrySender, append_message};
 use crate::catch_up::{CatchUp, OutstandingReads};
 use crate::entry_cache::EntryCache;
 use crate::tuning::Tuning;
@@ -231,11 +231,10 @@ impl OwnLog {
         self.cache.get(index).map(|entry| entry.header)
     }
 
-    /// How member `me` gets these entries to a follower; at most `inflight_max` messages are under
-    /// way to it.
+    /// How these entries get to a member; at most `inflight_max` messages are under way to it.
     pub(super) fn replicate(
         &mut self,
-        me: MemberId,
+        sender: EntrySender,
         range: SendEntries,
         inflight_max: usize,
     ) -> Replication {
@@ -245,11 +244,11 @@ impl OwnLog {
             usize::MAX
         };
         if let Some(entries) = self.cache.range(range.first, range.last, bytes_max) {
-            return Replication::Send(append_message(me, &range, &entries));
+            return Replication::Send(append_message(sender, &range, &entries));
         }
         // A window of them, and a probe and a long range beside it.
         let most = inflight_max.saturating_add(2);
-        let request = self.reading.ask(me, range, bytes_max, most);
+        let request = self.reading.ask(sender, range, bytes_max, most);
         request.map_or(Replication::UnderWay, Replication::Read)
     }
 
@@ -479,13 +478,13 @@ mod tests {
             may_shorten: true,
         };
         assert!(matches!(
-            log.replicate(ME, range(7), 4),
+            log.replicate(EntrySender::Leader(ME), range(7), 4),
             Replication::Send(_)
         ));
-        let reading = log.replicate(ME, range(2), 4);
+        let reading = log.replicate(EntrySender::Leader(ME), range(2), 4);
         assert!(matches!(reading, Replication::Read(_)));
         assert!(matches!(
-            log.replicate(ME, range(2), 4),
+            log.replicate(EntrySender::Leader(ME), range(2), 4),
             Replication::UnderWay
         ));
         log.truncated(LogIndex(7), 3);

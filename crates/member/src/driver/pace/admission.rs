@@ -25,6 +25,7 @@
 use std::time::Duration;
 
 use synod_consensus::{MemberId, Time};
+use synod_planted::planted;
 
 use super::appliers::MajorityPace;
 use super::drain_rate::DrainRate;
@@ -95,7 +96,8 @@ impl Admission {
         self.drain
             .observe(now, majority.left, lag_us > bound_us / 8);
         let free_below = bound_us / if self.rate.is_some() { 4 } else { 2 };
-        if bound_us == 0 || lag_us <= free_below {
+        let is_bounded = planted!(LagWithoutBound, bound_us > 0, else false);
+        if !is_bounded || lag_us <= free_below {
             return None;
         }
         let expected_us = expected_lag_us(majority.backlog, self.drain.rate());

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use synod_consensus::{MemberId, Seqno, SessionId, Time};
+use synod_planted::planted;
 use synod_wire::{AppliedPosition, DataState};
 
 use super::FEEDBACK_AGE_MAX;
@@ -18,11 +19,12 @@ struct Applier {
 /// The position and the lag of a majority of databases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct MajorityPace {
-    /// Everything up to here has left the commit order of each of them.
+    /// Everything up to here has left the commit order of a majority. It never goes back while the
+    /// same databases are counted.
     pub(super) left: Seqno,
     /// None of them lags more.
     pub(super) lag: Duration,
-    /// Committed actions that some of them lack.
+    /// Committed actions that a majority does not have.
     pub(super) backlog: u64,
     /// The one that lags most of them.
     pub(super) slowest: MemberId,
@@ -77,10 +79,15 @@ impl Appliers {
         });
         let mut counted: Vec<(Duration, MemberId, Seqno)> = counted.collect();
         counted.sort_unstable();
-        let majority = counted.len() / 2 + 1;
-        let best = counted.get(..majority.min(counted.len()))?;
+        let (all, half) = (counted.len(), counted.len() / 2);
+        let majority = planted!(SlowestSetsThePace, half + 1, else all);
+        let best = counted.get(..majority.min(all))?;
         let (lag, slowest, _) = *best.last()?;
-        let left = best.iter().map(|(_, _, left)| *left).min()?;
+        // By position, and not of those that lag least: which these are changes all the time, and
+        // with it the position would go to and fro.
+        let mut positions: Vec<Seqno> = counted.iter().map(|(_, _, left)| *left).collect();
+        positions.sort_unstable_by(|a, b| b.cmp(a));
+        let left = *positions.get(majority.min(all) - 1)?;
         let backlog = u64::try_from(committed.0.saturating_sub(left.0)).unwrap_or(0);
         Some(MajorityPace {
             left,
@@ -151,6 +158,20 @@ mod tests {
             (5, 70, 9, Synced),
         ]);
         assert_eq!(best(&five, NOW, 5), Some((70, 9, 5)));
+    }
+
+    /// Lags are as old as the messages that bring them, so the order by lag and the order by
+    /// position differ for moments.
+    #[test]
+    fn position_does_not_go_back_when_the_order_of_lags_changes() {
+        let mut three = appliers(&[
+            (1, 90, 30, Synced),
+            (2, 50, 40, Synced),
+            (3, 80, 35, Synced),
+        ]);
+        assert_eq!(best(&three, NOW, 3), Some((80, 35, 3)));
+        three.note(NOW, MemberId(2), position(51, 20, Synced));
+        assert_eq!(best(&three, NOW, 3), Some((80, 30, 1)));
     }
 
     #[test]

@@ -6,7 +6,9 @@ use std::time::Duration;
 use synod_consensus::{Body, MemberId, Message, Seqno};
 use synod_wire::{AppliedPosition, MemberLag, PaceReport, PeerMessage};
 
+use super::throttle_watch::ThrottleNews;
 use crate::driver::Driver;
+use crate::host::{Level, Topic};
 use crate::shared::{PaceStatus, lock};
 
 impl Driver {
@@ -18,8 +20,8 @@ impl Driver {
         self.pace.own_lag.committed(self.turns.now, seqno, left);
     }
 
-    /// This member's database, as the leader is told of it.
-    fn applied_position(&self) -> AppliedPosition {
+    /// This member's database, as other members are told of it.
+    pub(in crate::driver) fn applied_position(&self) -> AppliedPosition {
         let shared = &self.links.shared;
         let (left, released) = (shared.left(), shared.applied());
         AppliedPosition {
@@ -66,7 +68,7 @@ impl Driver {
         }
     }
 
-    /// As the leader: how far the database of a member is.
+    /// How far the database of a member is, for the leader, or because this member has asked.
     pub(in crate::driver) fn handle_applied_position(
         &mut self,
         from: MemberId,
@@ -75,6 +77,7 @@ impl Driver {
         if self.core.is_leader() {
             self.pace.appliers.note(self.turns.now, from, position);
         }
+        self.position_told(from, position);
     }
 
     // --- admission, as the leader ------------------------------------------------------------
@@ -146,6 +149,34 @@ impl Driver {
     }
 
     // --- status ------------------------------------------------------------------------------
+
+    /// Says when writes begin to wait for databases, and when they do not any more.
+    pub(in crate::driver) fn watch_throttling(&mut self) {
+        let (paused, pauses, _) = self.pace.announced.counters();
+        let news = self
+            .pace
+            .throttle_watch
+            .look(self.turns.now, pauses, paused);
+        let text = match news {
+            None => return,
+            Some(ThrottleNews::Begins) => format!("writes are slowed down{}", self.slowest_text()),
+            Some(ThrottleNews::Ends(took)) => format!(
+                "writes are not slowed down any more; they have waited for {:.1} s in all",
+                took.as_secs_f64()
+            ),
+        };
+        self.note(Topic::Pace, Level::Info, text);
+    }
+
+    fn slowest_text(&self) -> String {
+        let last = self.pace.announced.last();
+        let known = last.filter(|last| last.slowest != MemberId::NONE);
+        known.map_or_else(String::new, |last| {
+            let lag_ms = last.slowest_lag_us / 1000;
+            let name = self.name_of(last.slowest);
+            format!(": {name} lags {lag_ms} ms and is needed for a majority")
+        })
+    }
 
     pub(in crate::driver) fn publish_pace(&mut self) {
         let own_lag = self

@@ -5,13 +5,14 @@
 //! is slower never slows the group: it lags, and says so.
 //!
 //! ```text
-//! every member   own_lag     for how long has the database lacked a committed action?
+//! every member   own lag     for how long has the database lacked a committed action?
 //!                            -> beside each acknowledgement, to the leader
 //! the leader     appliers    which lag does the best majority have, and where is it?
 //!                drain_rate  how many actions per second leave its commit order?
 //!                admission   lag and drain rate -> rate of admission -> token bucket
 //!                            -> to all members, with the status
 //! every member   announced   how long and how often did proposals wait?
+//!                throttle_watch   when do operators get to know of it?
 //! ```
 //!
 //! Rates are integers and time is an argument: equal inputs give equal answers.
@@ -21,7 +22,7 @@ mod announced;
 mod appliers;
 mod coordinate;
 mod drain_rate;
-mod own_lag;
+mod throttle_watch;
 mod token_bucket;
 
 use std::time::Duration;
@@ -29,10 +30,11 @@ use std::time::Duration;
 use synod_consensus::{MemberId, Time};
 use synod_wire::AppliedPosition;
 
+use super::commit_times::CommitTimes;
 use admission::Admission;
 use announced::Announced;
 use appliers::Appliers;
-use own_lag::OwnLag;
+use throttle_watch::ThrottleWatch;
 
 /// Feedback up to this age describes an applier; what lacks something and is silent for longer is
 /// taken to lag more by the rest.
@@ -42,10 +44,11 @@ const LOOK_PERIOD: Duration = Duration::from_millis(2);
 
 /// The component that knows how far the databases are, and admits actions at their pace.
 pub(super) struct Pace {
-    own_lag: OwnLag,
+    own_lag: CommitTimes,
     appliers: Appliers,
     admission: Admission,
     announced: Announced,
+    throttle_watch: ThrottleWatch,
     /// What a leader was told last, and which one.
     told: Option<(MemberId, AppliedPosition)>,
     next_look: Time,
@@ -55,10 +58,11 @@ impl Pace {
     /// `lag_max` bounds the lag of the best majority; zero: it is not bounded.
     pub(super) fn new(lag_max: Duration, now: Time) -> Pace {
         Pace {
-            own_lag: OwnLag::default(),
+            own_lag: CommitTimes::default(),
             appliers: Appliers::default(),
             admission: Admission::new(lag_max),
             announced: Announced::default(),
+            throttle_watch: ThrottleWatch::default(),
             told: None,
             next_look: now,
         }

@@ -65,6 +65,7 @@ impl Driver {
             ProposalRefusal::Conflict { with } => ProposalResult::Conflict { with },
             ProposalRefusal::TooOld => ProposalResult::TooOld,
             ProposalRefusal::GivenUp => ProposalResult::GivenUp,
+            ProposalRefusal::NotWriter => ProposalResult::NotWriter,
             ProposalRefusal::Malformed => {
                 self.log(
                     Level::Error,
@@ -169,7 +170,8 @@ impl Driver {
         let is_admitted =
             propose.kind == EntryKind::Chunk || self.pace.has_room_for_action(self.turns.now);
         let has_room = !is_disk_behind && !self.links.shared.is_log_full() && is_admitted;
-        let depends_on = match self.ordering.answer(&propose, has_room) {
+        let writers = self.writer_rule();
+        let depends_on = match self.ordering.answer(&propose, has_room, writers) {
             ProposalAnswer::Ignore => return true,
             ProposalAnswer::Wait => {
                 self.ordering.put_back(propose);
@@ -204,6 +206,7 @@ impl Driver {
             Ok(_) => {
                 if propose.kind == EntryKind::Action {
                     self.pace.action_appended();
+                    self.follow_writers.ordered(propose.origin.member);
                 }
                 self.ordering.appended(propose.origin);
                 true
@@ -226,7 +229,13 @@ impl Driver {
         } = propose;
         if let Some(id) = self.ordering.certification.refused(origin, *kind, payload) {
             // If that fails, the action is discarded when it has not been continued for a while.
-            self.append_own(EntryKind::Discard, &Discard::Action(id).encode());
+            if self.append_own(EntryKind::Discard, &Discard::Action(id).encode()) {
+                let member = id.member;
+                let text = format!(
+                    "discarding a partial action of member {member}: it was refused or withdrawn"
+                );
+                self.log(Level::Debug, text);
+            }
         }
     }
 

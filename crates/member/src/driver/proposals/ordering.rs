@@ -15,6 +15,7 @@ use synod_wire::{ProposalRefusal, Propose};
 
 use super::deferred::Deferred;
 use crate::certification::{CertificationState, CertifyError};
+use crate::driver::writers::WriterRule;
 use crate::payload::action::PayloadError;
 use crate::payload::discard::PartialActionId;
 
@@ -47,6 +48,8 @@ pub(in crate::driver) struct Ordering {
     dedup: ProposalDedup,
     /// Proposals that wait for room in the log.
     deferred: Deferred,
+    /// The last action before this leader's term.
+    term_after: Seqno,
     /// A partial action that was not continued for so long is discarded.
     partial_action_timeout: Duration,
 }
@@ -62,13 +65,20 @@ impl Ordering {
             limits,
             dedup: ProposalDedup::default(),
             deferred: Deferred::default(),
+            term_after: Seqno(0),
             partial_action_timeout,
         }
     }
 
-    /// This member leads from now on, in this term.
-    pub(in crate::driver) fn begin_term(&mut self, term: Term) {
+    /// This member leads from now on, in this term, which begins after the action `after`.
+    pub(in crate::driver) fn begin_term(&mut self, term: Term, after: Seqno) {
         self.dedup.new_term(term);
+        self.term_after = after;
+    }
+
+    /// The last action before the term that this member leads, or has led last.
+    pub(in crate::driver) fn term_after(&self) -> Seqno {
+        self.term_after
     }
 
     /// This member does not lead: the origins will send again what waits here.
@@ -120,17 +130,30 @@ impl Ordering {
         self.deferred.put_back(propose);
     }
 
-    /// Rules on a proposal.
-    pub(super) fn answer(&mut self, propose: &Propose, has_room: bool) -> ProposalAnswer {
+    /// Rules on a proposal. `writers` is the rule in force where it would be ordered.
+    pub(super) fn answer(
+        &mut self,
+        propose: &Propose,
+        has_room: bool,
+        writers: WriterRule,
+    ) -> ProposalAnswer {
         match self.dedup.check(propose.tag, propose.origin) {
             DedupVerdict::New => {}
             DedupVerdict::WrongTerm | DedupVerdict::AlreadyAppended => {
                 return ProposalAnswer::Ignore;
             }
+            DedupVerdict::AlreadyRefused if !writers.admits(propose) => {
+                return ProposalAnswer::Refuse(ProposalRefusal::NotWriter);
+            }
             DedupVerdict::AlreadyRefused => {
                 let with = Seqno::UNDEFINED;
                 return ProposalAnswer::Refuse(ProposalRefusal::Conflict { with });
             }
+        }
+        if !writers.admits(propose) {
+            // At once: no room would help.
+            self.dedup.refused(propose.origin);
+            return ProposalAnswer::Refuse(ProposalRefusal::NotWriter);
         }
         if !has_room {
             return ProposalAnswer::Wait;
@@ -206,7 +229,7 @@ mod tests {
         let limits = CertLimits::default();
         let certification = CertificationState::new(LogIndex(0), Seqno(0), limits);
         let mut ordering = Ordering::new(certification, limits, Duration::from_secs(60));
-        ordering.begin_term(TERM);
+        ordering.begin_term(TERM, Seqno(0));
         ordering
     }
 
@@ -243,7 +266,7 @@ mod tests {
         let mut ordering = ordering();
         let first = ordering.arrived(FROM, propose(1)).unwrap().unwrap();
         assert!(matches!(
-            ordering.answer(&first, false),
+            ordering.answer(&first, false, WriterRule::Any),
             ProposalAnswer::Wait
         ));
         ordering.put_back(first);
@@ -263,26 +286,50 @@ mod tests {
             payload: payload.into(),
             ..propose(1)
         };
-        let ProposalAnswer::Malformed(error) = ordering.answer(&too_large, true) else {
+        let ProposalAnswer::Malformed(error) = ordering.answer(&too_large, true, WriterRule::Any)
+        else {
             panic!("no log takes it");
         };
         assert!(error.to_string().contains("67108865"), "{error}");
     }
 
     #[test]
+    fn write_of_another_member_than_the_writer_is_refused_each_time_it_comes() {
+        let mut ordering = ordering();
+        let writer = WriterRule::Only {
+            leader: MemberId(1),
+            after: Seqno(0),
+        };
+        let chunk = Propose {
+            kind: EntryKind::Chunk,
+            ..propose(1)
+        };
+        for has_room in [false, true] {
+            assert!(matches!(
+                ordering.answer(&chunk, has_room, writer),
+                ProposalAnswer::Refuse(ProposalRefusal::NotWriter)
+            ));
+        }
+        assert!(matches!(
+            ordering.answer(&chunk, true, WriterRule::Any),
+            ProposalAnswer::Refuse(ProposalRefusal::Conflict { .. })
+        ));
+    }
+
+    #[test]
     fn proposal_that_was_refused_or_appended_is_not_certified_again() {
         let mut ordering = ordering();
         assert!(matches!(
-            ordering.answer(&propose(1), true),
+            ordering.answer(&propose(1), true, WriterRule::Any),
             ProposalAnswer::Malformed(_)
         ));
         assert!(matches!(
-            ordering.answer(&propose(1), true),
+            ordering.answer(&propose(1), true, WriterRule::Any),
             ProposalAnswer::Refuse(_)
         ));
         ordering.appended(propose(2).origin);
         assert!(matches!(
-            ordering.answer(&propose(2), true),
+            ordering.answer(&propose(2), true, WriterRule::Any),
             ProposalAnswer::Ignore
         ));
         let late = Propose {
@@ -290,7 +337,10 @@ mod tests {
             ..propose(3)
         };
         assert!(
-            matches!(ordering.answer(&late, true), ProposalAnswer::Ignore),
+            matches!(
+                ordering.answer(&late, true, WriterRule::Any),
+                ProposalAnswer::Ignore
+            ),
             "another term"
         );
     }

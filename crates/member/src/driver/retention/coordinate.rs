@@ -6,7 +6,7 @@ use synod_wire::DataState;
 
 use super::{CertifiedLog, Needs};
 use crate::driver::Driver;
-use crate::host::Level;
+use crate::host::{Level, Topic};
 use crate::payload::discard::Discard;
 use crate::setting::Setting;
 use crate::storage::{Job, PurgeJob};
@@ -81,8 +81,12 @@ impl Driver {
         if self.core.is_leader() {
             let log = self.certified_log();
             let (config, reader) = (&self.core.config().config, &self.links.reader);
+            let is_full = self.links.shared.is_log_full();
             let search = |seqno| reader.seek_seqno(seqno);
-            if let Err(error) = self.retention.compute_purge_limit(config, &log, search) {
+            if let Err(error) = self
+                .retention
+                .compute_purge_limit(config, &log, is_full, search)
+            {
                 self.log_damaged(&error);
             }
         }
@@ -104,17 +108,29 @@ impl Driver {
     /// As the leader: informs the operator why clients wait, and when that is over.
     pub(in crate::driver) fn announce_full_log(&mut self) {
         let is_full = self.links.shared.is_log_full();
-        let retain_size = self.links.host.setting_name(Setting::LogRetainSize);
+        let name = |setting| self.links.host.setting_name(setting);
+        let (retain_size, log_full) = (name(Setting::LogRetainSize), name(Setting::LogFull));
+        let config = &self.core.config().config;
+        if self.retention.drop_to_announce(config, is_full) {
+            let text = format!(
+                "the log is full, and too few databases have flushed its actions (a majority of \
+                 them must have): as {log_full} says, it is purged of what one database has. \
+                 Until others have caught up, acknowledged commits are lost with that disk"
+            );
+            self.note(Topic::Log, Level::Warning, text);
+        }
         match self.retention.fullness_to_announce(is_full) {
-            Some(true) => self.log(
+            Some(true) => self.note(
+                Topic::Log,
                 Level::Warning,
                 format!(
-                    "the log is larger than twice {retain_size}, and too few databases have \
-                     flushed its actions (a majority of them must have): nothing new is taken \
-                     until they have"
+                    "the log is larger than twice {retain_size}, its disk has no more room to \
+                     spare, and too few databases have flushed its actions (a majority of them \
+                     must have): nothing new is taken until they have. With {log_full} the log \
+                     can be purged nevertheless"
                 ),
             ),
-            Some(false) => self.log(Level::Info, "the log has room again"),
+            Some(false) => self.note(Topic::Log, Level::Info, "the log has room again"),
             None => {}
         }
     }

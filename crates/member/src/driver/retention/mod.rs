@@ -18,6 +18,7 @@ mod awake_time;
 mod chunk_starts;
 mod coordinate;
 mod flush_estimate;
+mod full_log_policy;
 mod purge_limit;
 mod redundancy;
 
@@ -32,6 +33,7 @@ use crate::tuning::Tuning;
 use awake_time::AwakeTime;
 use chunk_starts::ChunkStarts;
 use flush_estimate::FlushEstimate;
+pub use full_log_policy::FullLogPolicy;
 use purge_limit::PurgeLimit;
 use redundancy::Redundancy;
 
@@ -95,8 +97,12 @@ pub(super) struct Retention {
     limit: PurgeLimit,
     /// As the leader announced it: how far the slowest present member has applied.
     slowest_applied: Option<Seqno>,
+    /// What this member does as the leader of a full log.
+    full_log_policy: FullLogPolicy,
     /// As the leader: the operator was informed that the log is full.
     full_is_announced: bool,
+    /// As the leader: the operator was informed that less is kept than a minority could take.
+    drop_is_announced: bool,
 }
 
 impl Retention {
@@ -112,15 +118,23 @@ impl Retention {
             chunk_starts: ChunkStarts::default(),
             limit: PurgeLimit::default(),
             slowest_applied: None,
+            full_log_policy: FullLogPolicy::default(),
             full_is_announced: false,
+            drop_is_announced: false,
         }
     }
 
     // --- what the driver reports to it -------------------------------------------------------
 
     /// This member's database, at each slow tick.
-    pub(super) fn database_is_at(&mut self, now: Time, state: DataState, applied: Seqno) {
-        self.awake.observe(now);
+    pub(super) fn database_is_at(
+        &mut self,
+        now: Time,
+        oldest_write: Duration,
+        state: DataState,
+        applied: Seqno,
+    ) {
+        self.awake.observe(now, oldest_write);
         if state.is_whole() {
             let awake = self.awake.now();
             self.reported_flushed.note(awake, applied, applied, applied);
@@ -167,6 +181,13 @@ impl Retention {
     /// This member does not lead.
     pub(super) fn stop_leading(&mut self) {
         self.full_is_announced = false;
+        self.drop_is_announced = false;
+    }
+
+    /// The operator's choice for full logs.
+    pub(super) fn set_full_log_policy(&mut self, policy: FullLogPolicy) {
+        self.full_log_policy = policy;
+        self.drop_is_announced = false;
     }
 
     // --- what it answers ---------------------------------------------------------------------
@@ -222,7 +243,8 @@ impl Retention {
         self.limit.index()
     }
 
-    /// As the leader: computes the purge limit. `search` finds an action's entry in the log.
+    /// As the leader: computes the purge limit of a log that is full or not. `search` finds an
+    /// action's entry in the log.
     ///
     /// # Errors
     /// The log is damaged; the limit is zero.
@@ -230,11 +252,22 @@ impl Retention {
         &mut self,
         config: &Config,
         log: &CertifiedLog,
+        is_full: bool,
         search: impl FnOnce(Seqno) -> Result<LogIndex, LogError>,
     ) -> Result<(), LogError> {
-        let flushed = self.redundancy.flushed(config);
+        let flushed = self.flushed(config, is_full);
         let chunk = self.first_chunk_after(log, flushed);
         self.limit.compute(log, flushed, chunk, search)
+    }
+
+    /// Up to where the databases have flushed that must have, before a log that is full or not is
+    /// purged.
+    fn flushed(&self, config: &Config, is_full: bool) -> Seqno {
+        let policy = match is_full {
+            true => self.full_log_policy,
+            false => FullLogPolicy::Wait,
+        };
+        self.redundancy.flushed(config, policy)
     }
 
     /// First chunk of any action that comes after `seqno` or is partial.
@@ -252,6 +285,14 @@ impl Retention {
         (is_full != was_full).then_some(is_full)
     }
 
+    /// As the leader, whose log is full: whether it is purged of what too few databases have, and
+    /// the operator is not informed of that yet.
+    pub(super) fn drop_to_announce(&mut self, config: &Config, is_full: bool) -> bool {
+        let enough = self.redundancy.flushed(config, FullLogPolicy::Wait);
+        let drops = is_full && self.flushed(config, is_full) > enough;
+        drops && !std::mem::replace(&mut self.drop_is_announced, true)
+    }
+
     /// As the leader: the oldest partial action (`oldest`, with the last action ordered before it),
     /// if the log is full, has been for a tick, and cannot be purged because of this action: enough
     /// databases have flushed everything before it. Clients would wait in vain for an origin that
@@ -265,7 +306,7 @@ impl Retention {
         if !self.full_is_announced || !is_full {
             return None;
         }
-        let flushed = self.redundancy.flushed(config);
+        let flushed = self.flushed(config, is_full);
         let (id, _) = oldest.filter(|(_, before)| *before <= flushed)?;
         Some(id)
     }
@@ -286,7 +327,7 @@ mod tests {
     fn run(retention: &mut Retention, to: Time) {
         while retention.awake.now() < to {
             let next = retention.awake.now().plus(Tuning::default().slow_tick);
-            retention.awake.observe(next.min(to));
+            retention.awake.observe(next.min(to), Duration::ZERO);
         }
     }
 
@@ -322,6 +363,7 @@ mod tests {
         Config {
             protocol: 1,
             members: [(MemberId(1), member)].into(),
+            ..Config::default()
         }
     }
 
@@ -373,17 +415,39 @@ mod tests {
         let mut retention = retention();
         let later = NOW.plus(Tuning::default().local_flush_margin);
         retention.chunks_committed(Seqno(40), LogIndex(15));
-        retention.database_is_at(NOW, DataState::Synced, Seqno(39));
+        retention.database_is_at(NOW, Duration::ZERO, DataState::Synced, Seqno(39));
         retention.keep_from(&log(), &needs(50, 50));
         run(&mut retention, later);
-        retention.database_is_at(later, DataState::Synced, Seqno(60));
+        retention.database_is_at(later, Duration::ZERO, DataState::Synced, Seqno(60));
         assert_eq!(retention.db_flushed(), Seqno(39));
         assert_eq!(retention.keep_from(&log(), &needs(60, 60)), LogIndex(14));
         let end = later.plus(Duration::from_secs(20));
         run(&mut retention, end);
-        retention.database_is_at(end, DataState::Synced, Seqno(60));
+        retention.database_is_at(end, Duration::ZERO, DataState::Synced, Seqno(60));
         assert_eq!(retention.db_flushed(), Seqno(60));
         assert_eq!(retention.keep_from(&log(), &needs(60, 60)), LogIndex(50));
+    }
+
+    #[test]
+    fn full_log_is_purged_of_what_one_database_has_if_the_operator_says_so() {
+        let mut three = alone();
+        let other = three.members[&MemberId(1)].clone();
+        three.members.insert(MemberId(2), other.clone());
+        three.members.insert(MemberId(3), other);
+        let mut retention = retention();
+        retention.note_reports(&three, &flushed(60));
+        let limit = |retention: &mut Retention, is_full| {
+            let search = |seqno: Seqno| Ok(LogIndex(seqno.0.unsigned_abs()));
+            let computed = retention.compute_purge_limit(&three, &log(), is_full, search);
+            computed.unwrap();
+            let announces = retention.drop_to_announce(&three, is_full);
+            (retention.purge_limit(), announces)
+        };
+        assert_eq!(limit(&mut retention, true), (LogIndex(0), false));
+        retention.set_full_log_policy(FullLogPolicy::Drop);
+        assert_eq!(limit(&mut retention, false), (LogIndex(0), false), "room");
+        assert_eq!(limit(&mut retention, true), (LogIndex(60), true));
+        assert_eq!(limit(&mut retention, true), (LogIndex(60), false), "said");
     }
 
     #[test]
@@ -392,7 +456,7 @@ mod tests {
         let mut note = |seconds: u64, state| {
             let now = NOW.plus(Duration::from_secs(seconds));
             run(&mut retention, now);
-            retention.database_is_at(now, state, Seqno(7));
+            retention.database_is_at(now, Duration::ZERO, state, Seqno(7));
             retention.db_flushed()
         };
         assert_eq!(note(0, DataState::Synced), Seqno(0));

@@ -11,6 +11,8 @@ use std::collections::BTreeMap;
 use synod_consensus::{Config, MemberId, Seqno};
 use synod_wire::{DataState, Report};
 
+use super::FullLogPolicy;
+
 /// What each database has flushed, by its member's own estimate. A database whose member is absent
 /// keeps what it had. Zero: nothing is known of it.
 #[derive(Default)]
@@ -35,8 +37,8 @@ impl Redundancy {
             .retain(|member, _| members.contains_key(member));
     }
 
-    /// Up to where enough databases have flushed.
-    pub(super) fn flushed(&self, config: &Config) -> Seqno {
+    /// Up to where enough databases have flushed, or, with [`FullLogPolicy::Drop`], one has.
+    pub(super) fn flushed(&self, config: &Config, policy: FullLogPolicy) -> Seqno {
         let voters = config
             .members
             .iter()
@@ -45,8 +47,11 @@ impl Redundancy {
             .map(|(id, _)| self.flushed.get(id).copied().unwrap_or_default())
             .collect();
         flushed.sort_unstable_by(|a, b| b.cmp(a));
-        let last = needed(config.voters().count(), flushed.len()) - 1;
-        flushed.get(last).copied().unwrap_or_default()
+        let wanted = match policy {
+            FullLogPolicy::Wait => needed(config.voters().count(), flushed.len()),
+            FullLogPolicy::Drop => 1,
+        };
+        flushed.get(wanted - 1).copied().unwrap_or_default()
     }
 }
 
@@ -86,6 +91,7 @@ mod tests {
         Config {
             protocol: 1,
             members: data.chain(loggers).collect(),
+            ..Config::default()
         }
     }
 
@@ -125,7 +131,7 @@ mod tests {
         let most = |reports: &[Report]| {
             let mut redundancy = Redundancy::default();
             redundancy.note(&three, reports);
-            redundancy.flushed(&three)
+            redundancy.flushed(&three, FullLogPolicy::Wait)
         };
         assert_eq!(most(&[]), Seqno(0));
         assert_eq!(most(&synced(&[(4, 99)])), Seqno(0), "not a voter");
@@ -143,7 +149,7 @@ mod tests {
         let mut redundancy = Redundancy::default();
         let mut flushed = |reports: &[Report]| {
             redundancy.note(&three, reports);
-            redundancy.flushed(&three)
+            redundancy.flushed(&three, FullLogPolicy::Wait)
         };
         assert_eq!(flushed(&synced(&[(1, 10), (2, 10), (3, 9)])), Seqno(10));
         assert_eq!(
@@ -155,5 +161,16 @@ mod tests {
         reports[1].state = DataState::Joining;
         assert_eq!(flushed(&reports), Seqno(9), "what the third has");
         assert_eq!(flushed(&synced(&[(1, 70), (2, 65)])), Seqno(65));
+    }
+
+    #[test]
+    fn operator_may_choose_that_one_database_is_enough() {
+        let three = config(&[1, 2, 3], &[]);
+        let mut redundancy = Redundancy::default();
+        let mut reports = synced(&[(1, 60), (2, 0), (3, 9)]);
+        reports[1].state = DataState::Joining;
+        redundancy.note(&three, &reports);
+        assert_eq!(redundancy.flushed(&three, FullLogPolicy::Wait), Seqno(9));
+        assert_eq!(redundancy.flushed(&three, FullLogPolicy::Drop), Seqno(60));
     }
 }

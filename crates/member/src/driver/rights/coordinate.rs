@@ -40,8 +40,10 @@ impl Driver {
         let is_heard = sender.is_known() && judgement != Judgement::Refused;
         if planted!(HeardFromStrangers, is_heard, else true) {
             self.membership.presence.heard(self.turns.now, from);
+            self.membership.silence.heard(self.turns.now, from);
         }
         if sender.is_configured && judgement == Judgement::Allowed {
+            self.member_heard(from);
             self.note_certificate(from, certificate);
         }
         judgement == Judgement::Allowed
@@ -93,7 +95,7 @@ impl Driver {
     fn has_found_group(&self) -> bool {
         let leader = self.core.leader();
         let follows = leader.is_some_and(|leader| self.is_configured(leader));
-        follows && self.membership.join.is_completed()
+        follows && self.membership.join.has_joined()
     }
 
     /// Subject of the certificate that a member is bound to.
@@ -131,7 +133,7 @@ impl Driver {
         let name = self.name_of(from);
         // Normal: a member that has not joined knows few others, and a member without a leader
         // introduces itself to all that it knows, also if it was removed.
-        let is_normal = !self.membership.join.is_completed() || kind == Kind::Introduction;
+        let is_normal = !self.membership.join.has_joined() || kind == Kind::Introduction;
         let level = if is_normal {
             Level::Info
         } else {
@@ -267,7 +269,7 @@ impl Driver {
 
     /// Whether this member is looking for its group: it has not joined, or has lost it.
     pub(in crate::driver) fn is_searching(&self) -> bool {
-        !self.membership.join.is_completed() || self.core.leader().is_none()
+        !self.membership.join.has_joined() || self.core.leader().is_none()
     }
 
     // --- identity ----------------------------------------------------------------------------
@@ -277,7 +279,7 @@ impl Driver {
         let me = self.identity.me.member;
         let config = &self.core.config().config;
         let others = config.voters().filter(|id| *id != me);
-        let has_joined = self.membership.join.is_completed();
+        let has_joined = self.membership.join.has_joined();
         let report =
             self.rights
                 .duplicate_identity

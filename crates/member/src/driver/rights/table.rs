@@ -130,6 +130,15 @@ pub(super) enum Kind {
     Introduction,
     AppliedPosition,
     Pace,
+    AppliedQuery,
+    Command,
+    CommandAnswer,
+    VoteOrder,
+    WritersOrder,
+    WritersRefused,
+    Survivor,
+    Feed,
+    Fed,
 }
 
 impl Kind {
@@ -156,6 +165,15 @@ impl Kind {
             PeerMessage::Introduction(_) => Kind::Introduction,
             PeerMessage::AppliedPosition(_) => Kind::AppliedPosition,
             PeerMessage::Pace(_) => Kind::Pace,
+            PeerMessage::AppliedQuery { .. } => Kind::AppliedQuery,
+            PeerMessage::Command { .. } => Kind::Command,
+            PeerMessage::CommandAnswer { .. } => Kind::CommandAnswer,
+            PeerMessage::VoteOrder { .. } => Kind::VoteOrder,
+            PeerMessage::WritersOrder { .. } => Kind::WritersOrder,
+            PeerMessage::WritersRefused { .. } => Kind::WritersRefused,
+            PeerMessage::Survivor(_) => Kind::Survivor,
+            PeerMessage::Feed(_) => Kind::Feed,
+            PeerMessage::Fed { .. } => Kind::Fed,
         }
     }
 
@@ -187,10 +205,16 @@ impl Kind {
             | Kind::Leave
             | Kind::Report
             | Kind::AppliedPosition
+            | Kind::AppliedQuery
+            | Kind::Command
+            | Kind::CommandAnswer
+            | Kind::WritersOrder
+            | Kind::Survivor
             | Kind::OutcomeReport
             | Kind::OwnStateRequest => Right::Configured,
             Kind::Propose => planted!(StrangerMayPropose, Right::Configured, else Right::Everyone),
-            Kind::AppendReply | Kind::HeartbeatReply => Right::Follower,
+            // A learner may not have the entry yet that configures its feeder.
+            Kind::AppendReply | Kind::HeartbeatReply | Kind::Fed => Right::Follower,
             Kind::PreVote
             | Kind::Vote
             | Kind::Append
@@ -205,8 +229,9 @@ impl Kind {
             | Kind::LeaveReply
             | Kind::Status
             | Kind::Pace
+            | Kind::WritersRefused
             | Kind::OutcomeQuery => Right::Leader,
-            Kind::StateRequest => Right::FollowedLeader,
+            Kind::StateRequest | Kind::VoteOrder | Kind::Feed => Right::FollowedLeader,
             Kind::JoinReply => Right::Asked,
             Kind::Introduction => Right::Introducer,
         }
@@ -220,7 +245,7 @@ mod tests {
     /// The page that operators and auditors read.
     const DOCUMENT: &str = include_str!("../../../../../docs/rights.md");
 
-    const KINDS: [Kind; 30] = [
+    const KINDS: [Kind; 39] = [
         Kind::PreVote,
         Kind::PreVoteReply,
         Kind::Vote,
@@ -251,6 +276,15 @@ mod tests {
         Kind::Introduction,
         Kind::AppliedPosition,
         Kind::Pace,
+        Kind::AppliedQuery,
+        Kind::Command,
+        Kind::CommandAnswer,
+        Kind::VoteOrder,
+        Kind::WritersOrder,
+        Kind::WritersRefused,
+        Kind::Survivor,
+        Kind::Feed,
+        Kind::Fed,
     ];
 
     /// Senders in the order of the document's columns: configured, the leader that is followed,
@@ -313,7 +347,7 @@ mod tests {
     #[test]
     fn every_kind_is_in_the_table_once() {
         assert!(KINDS.is_sorted());
-        assert_eq!(KINDS.len(), Kind::Pace as usize + 1);
+        assert_eq!(KINDS.len(), Kind::Fed as usize + 1);
     }
 
     #[test]

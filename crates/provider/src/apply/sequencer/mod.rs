@@ -20,7 +20,6 @@
 //! One mutex guards it all, held for O(log n) steps and never while waiting. Threads are woken one
 //! by one, each by what it waits for.
 
-mod gate;
 mod queue;
 mod state;
 mod waiting;

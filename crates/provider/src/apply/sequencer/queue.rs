@@ -6,9 +6,9 @@
 use std::time::Instant;
 
 use super::Sequencer;
-use super::gate::Gate;
 use super::state::{Course, State};
 use super::waiting::Queued;
+use crate::apply::gate::Gate;
 
 /// Unordered work for an applier's thread.
 #[derive(Clone, Debug)]

@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::time::Instant;
 
-use super::gate::Gate;
 use super::queue::{Task, Work};
 use super::waiting::Waiting;
+use crate::apply::gate::Gate;
 
 /// How far the order is from its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

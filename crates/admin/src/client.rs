@@ -1,0 +1,235 @@
+//! Asks a member.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::connection::Connection;
+use crate::lines::{self, LineError, LineReader};
+use crate::protocol::{
+    Answer, Call, Hello, NEWEST, OLDEST, REPLY_BYTES_MAX, Reason, Refusal, Reply, Request,
+};
+use crate::remote::{self, RemoteError, RemoteMember};
+use crate::socket;
+
+/// How long the greeting may take.
+const GREETING_LIMIT: Duration = Duration::from_secs(5);
+
+/// Which member a client asks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// The one whose log is in this directory.
+    Dir(PathBuf),
+    /// The one at this address.
+    Address(String),
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Place::Dir(dir) => write!(f, "the server of {}", dir.display()),
+            Place::Address(address) => write!(f, "member {address}"),
+        }
+    }
+}
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// No socket.
+    #[error(
+        "no server listens for commands in {}: there is no {}. Is it the log directory of a \
+         running server (synod.log_dir, else datadir)?",
+        dir.display(),
+        socket::NAME
+    )]
+    NoSocket {
+        /// The directory.
+        dir: PathBuf,
+    },
+    /// A socket that no process listens on.
+    #[error("the server of {} has ended without removing its socket: start it", dir.display())]
+    NotRunning {
+        /// The directory.
+        dir: PathBuf,
+    },
+    /// The socket is another user's.
+    #[error(
+        "user {user} may not give orders to the server of {}: run this as root, or as the user \
+         that the server runs as (sudo -u mysql synod ...)",
+        dir.display()
+    )]
+    NotAllowed {
+        /// The directory.
+        dir: PathBuf,
+        /// Number of this process's user.
+        user: u32,
+    },
+    /// The server did not do it.
+    #[error("{}", .0.text)]
+    Refused(Refusal),
+    /// No common version.
+    #[error(
+        "the server speaks versions {oldest} to {newest} of the protocol for commands, this \
+         program {OLDEST} to {NEWEST}: use the 'synod' of the server's release ({program})"
+    )]
+    NoCommonVersion {
+        /// Version of the server's program.
+        program: String,
+        /// The oldest protocol version that it speaks.
+        oldest: u16,
+        /// The newest one.
+        newest: u16,
+    },
+    /// The connection broke, or the server took too long.
+    #[error("{place} does not answer: {source}. If that lasts, look into its error log")]
+    NoAnswer {
+        /// Which one.
+        place: Place,
+        /// What went wrong.
+        source: LineError,
+    },
+    /// An answer to something else.
+    #[error("{place} answered something that was not asked for")]
+    Unexpected {
+        /// Which one.
+        place: Place,
+    },
+    /// No connection to a member on another machine.
+    #[error(transparent)]
+    Remote(#[from] RemoteError),
+}
+
+/// A connection to a member, by its socket or from another machine.
+pub struct Client {
+    place: Place,
+    connection: Box<dyn Connection + Send>,
+    reader: LineReader,
+    protocol: u16,
+    server: Hello,
+}
+
+impl Client {
+    /// Connects to the member whose log is in `dir`.
+    ///
+    /// # Errors
+    /// No server listens there, this user may not, or the two have no version in common.
+    pub fn connect(dir: &Path) -> Result<Client, ClientError> {
+        let path = socket::path(dir);
+        let stream = socket::connect(&path).map_err(|error| cannot_connect(dir, error))?;
+        Client::greeted(Place::Dir(dir.to_owned()), Box::new(stream))
+    }
+
+    /// Connects to a member on another machine, by a connection of the group.
+    ///
+    /// # Errors
+    /// The credentials cannot be used, no member answers there, the two do not accept each other,
+    /// or they have no version in common.
+    pub fn connect_to(member: &RemoteMember) -> Result<Client, ClientError> {
+        let connection = remote::connect(member)?;
+        Client::greeted(Place::Address(member.address.clone()), Box::new(connection))
+    }
+
+    fn greeted(
+        place: Place,
+        mut connection: Box<dyn Connection + Send>,
+    ) -> Result<Client, ClientError> {
+        let mut reader = LineReader::new(REPLY_BYTES_MAX);
+        let server = match next_reply(&mut reader, &mut *connection, &place, GREETING_LIMIT)? {
+            Reply::Hello(hello) => hello,
+            Reply::Refused(refusal) => return Err(refused(&place, refusal)),
+            Reply::Answer(_) => return Err(ClientError::Unexpected { place }),
+        };
+        let Some(protocol) = server.common() else {
+            return Err(ClientError::NoCommonVersion {
+                program: server.program,
+                oldest: server.oldest,
+                newest: server.newest,
+            });
+        };
+        Ok(Client {
+            place,
+            connection,
+            reader,
+            protocol,
+            server,
+        })
+    }
+
+    /// How the server has greeted.
+    pub fn server(&self) -> &Hello {
+        &self.server
+    }
+
+    /// Asks, and waits up to `limit` for the answer.
+    ///
+    /// # Errors
+    /// The server refuses, or does not answer in time. After the latter use another connection.
+    pub fn ask(&mut self, request: Request, limit: Duration) -> Result<Answer, ClientError> {
+        let call = Call {
+            protocol: self.protocol,
+            request,
+        };
+        let connection = &mut *self.connection;
+        lines::send(connection, &call, limit).map_err(|e| no_answer(&self.place, e))?;
+        match next_reply(&mut self.reader, connection, &self.place, limit)? {
+            Reply::Answer(answer) => Ok(answer),
+            Reply::Refused(refusal) => Err(refused(&self.place, refusal)),
+            Reply::Hello(_) => Err(self.unexpected()),
+        }
+    }
+
+    /// The error for an answer of another kind than the request's.
+    pub fn unexpected(&self) -> ClientError {
+        ClientError::Unexpected {
+            place: self.place.clone(),
+        }
+    }
+}
+
+fn next_reply(
+    reader: &mut LineReader,
+    connection: &mut dyn Connection,
+    place: &Place,
+    limit: Duration,
+) -> Result<Reply, ClientError> {
+    let reply = reader.next(connection, limit);
+    let closed = || LineError::Io(io::ErrorKind::UnexpectedEof.into());
+    reply
+        .map_err(|e| no_answer(place, e))?
+        .ok_or_else(|| no_answer(place, closed()))
+}
+
+fn no_answer(place: &Place, source: LineError) -> ClientError {
+    ClientError::NoAnswer {
+        place: place.clone(),
+        source,
+    }
+}
+
+fn refused(place: &Place, refusal: Refusal) -> ClientError {
+    match (refusal.reason, place) {
+        (Reason::NotAllowed, Place::Dir(dir)) => not_allowed(dir),
+        _ => ClientError::Refused(refusal),
+    }
+}
+
+fn not_allowed(dir: &Path) -> ClientError {
+    ClientError::NotAllowed {
+        dir: dir.to_owned(),
+        user: rustix::process::geteuid().as_raw(),
+    }
+}
+
+fn cannot_connect(dir: &Path, error: io::Error) -> ClientError {
+    let owned = || dir.to_owned();
+    match error.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
+            ClientError::NoSocket { dir: owned() }
+        }
+        io::ErrorKind::ConnectionRefused => ClientError::NotRunning { dir: owned() },
+        io::ErrorKind::PermissionDenied => not_allowed(dir),
+        _ => no_answer(&Place::Dir(owned()), LineError::Io(error)),
+    }
+}

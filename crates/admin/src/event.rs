@@ -1,0 +1,90 @@
+//! What has happened lately, for `synod why`.
+
+use serde::{Deserialize, Serialize};
+
+/// Something that an operator asks about afterwards.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Event {
+    /// When, in milliseconds since 1970, by this server's clock.
+    pub at_unix_ms: u64,
+    /// What it is about.
+    pub topic: Topic,
+    /// Whether an operator should look at it.
+    pub severity: Severity,
+    /// What happened, as the error log has it.
+    pub text: String,
+}
+
+/// What an event is about.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Topic {
+    /// Elections, handovers, a lost or regained majority.
+    Leadership,
+    /// Who is in the group: views, joins, leaves, refusals.
+    Membership,
+    /// The pace at which writes are taken, and servers that commits do not wait for.
+    Pace,
+    /// Servers whose data differ, actions that failed.
+    Consistency,
+    /// The log and its disk.
+    Log,
+    /// Everything else, also what a newer server calls otherwise.
+    #[default]
+    #[serde(other)]
+    Other,
+}
+
+impl Topic {
+    /// All of them.
+    pub const ALL: [Topic; 6] = [
+        Topic::Leadership,
+        Topic::Membership,
+        Topic::Pace,
+        Topic::Consistency,
+        Topic::Log,
+        Topic::Other,
+    ];
+
+    /// The word for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Topic::Leadership => "leadership",
+            Topic::Membership => "membership",
+            Topic::Pace => "pace",
+            Topic::Consistency => "consistency",
+            Topic::Log => "log",
+            Topic::Other => "other",
+        }
+    }
+}
+
+/// How much an event matters.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Severity {
+    /// Something failed.
+    Error,
+    /// An operator should look at it.
+    Warning,
+    /// A normal event.
+    #[default]
+    #[serde(other)]
+    Info,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn topics_are_called_on_the_line_as_by_name() {
+        for topic in Topic::ALL {
+            let line = serde_json::to_string(&topic).unwrap();
+            assert_eq!(line, format!("\"{}\"", topic.name()));
+        }
+        let newer: Topic = serde_json::from_str("\"weather\"").unwrap();
+        assert_eq!(newer, Topic::Other);
+    }
+}

@@ -1,0 +1,69 @@
+//! What the members have that are left when a majority is lost, as one of them knows it.
+
+use serde::{Deserialize, Serialize};
+
+/// Everything that a server knows of the survivors of a lost majority.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Recovery {
+    /// When this was gathered, in milliseconds since 1970, by the server's clock.
+    pub at_unix_ms: u64,
+    /// Name of the server that answers.
+    pub server: String,
+    /// The group's id.
+    pub group_id: String,
+    /// `wsrep_cluster_name`.
+    pub group: String,
+    /// Whether the server hears a leader with a quorum: then nothing has to be recovered.
+    pub is_primary: bool,
+    /// All configured members, by name.
+    pub members: Vec<Survivor>,
+}
+
+/// A configured member.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Survivor {
+    /// Its identity, in hexadecimal digits.
+    pub id: String,
+    /// Its name.
+    pub name: String,
+    /// `host:port` at which other members reach it.
+    pub address: String,
+    /// Whether it is the server that answers.
+    pub is_own: bool,
+    /// Whether it votes.
+    pub is_voter: bool,
+    /// Whether it has a database; a logger has none.
+    pub has_database: bool,
+    /// When its last message came, in milliseconds since 1970; none: none since the start of the
+    /// server that answers.
+    pub heard_unix_ms: Option<u64>,
+    /// What it has; none if it does not answer.
+    pub has: Option<Holdings>,
+}
+
+/// What a survivor has.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Holdings {
+    /// Term of the last entry of its log.
+    pub last_term: u64,
+    /// Index of the last entry of its log.
+    pub last_index: u64,
+    /// The last index that is durable on its disk.
+    pub durable_index: u64,
+    /// The highest index that it knows to be committed.
+    pub commit_index: u64,
+    /// The highest index that a leader has stated to be committed.
+    pub stated_index: u64,
+    /// All that was committed before this time is in its log: milliseconds since 1970, by the clock
+    /// of the server that answers. None: not known since its start.
+    pub complete_unix_ms: Option<u64>,
+    /// The last action in its database; none: not known, or it has none.
+    pub applied_seqno: Option<i64>,
+    /// Whether its log was damaged, and lacks entries that it has acknowledged.
+    pub is_under_repair: bool,
+    /// Name of the leader that it hears.
+    pub leader: Option<String>,
+}

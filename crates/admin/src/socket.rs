@@ -1,0 +1,254 @@
+//! Where a member listens for commands, and for whom.
+//!
+//! The socket is `synod.sock` in the log directory, which one process at a time holds by the log's
+//! lock: what lies there under that name when it begins to listen was left by a process that has
+//! ended, and is replaced. The socket has mode 0600 from its first moment, and each peer is asked
+//! for its user as well: the server's own and root may give orders.
+//!
+//! A directory whose path is too long for a socket's address is reached through `/proc/self/fd`.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Mode, fchmod};
+use rustix::net::{
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with, sockopt,
+};
+use rustix::process::geteuid;
+
+/// Name of the socket in the log directory.
+pub const NAME: &str = "synod.sock";
+/// Bytes of the longest path that a socket's address takes on Linux.
+const PATH_BYTES_MAX: usize = 107;
+/// Clients that the system keeps waiting for their connection to be taken.
+const BACKLOG: i32 = 16;
+
+/// Path of the socket of the member whose log is in `dir`.
+pub fn path(dir: &Path) -> PathBuf {
+    dir.join(NAME)
+}
+
+/// Why a member cannot listen for commands.
+#[derive(Debug, thiserror::Error)]
+pub enum ListenError {
+    /// Something else has the socket's name.
+    #[error(
+        "{} is no socket: something else has the name of the socket for commands. Remove it",
+        path.display()
+    )]
+    Taken {
+        /// The path.
+        path: PathBuf,
+    },
+    /// The system refuses.
+    #[error("cannot listen for commands at {}: {source}", path.display())]
+    Io {
+        /// The path.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+}
+
+/// A socket that listens. Its file is removed with it, unless another one has taken its place.
+#[derive(Debug)]
+pub struct Listening {
+    listener: UnixListener,
+    path: PathBuf,
+    /// Device and number of the socket's file.
+    file: (u64, u64),
+}
+
+impl Listening {
+    /// Listens for the commands of the member whose log is in `dir`. The caller holds that log's
+    /// lock.
+    ///
+    /// # Errors
+    /// Something else has the name, or the system refuses.
+    pub fn begin(dir: &Path) -> Result<Listening, ListenError> {
+        let path = std::path::absolute(path(dir)).unwrap_or_else(|_| path(dir));
+        let error = |source| ListenError::Io {
+            path: path.clone(),
+            source,
+        };
+        if !remove_stale(&path).map_err(error)? {
+            return Err(ListenError::Taken { path });
+        }
+        let listener = bound(&path).map_err(error)?;
+        let file = identity(&path).map_err(error)?;
+        Ok(Listening {
+            listener,
+            path,
+            file,
+        })
+    }
+
+    /// The socket.
+    pub fn listener(&self) -> &UnixListener {
+        &self.listener
+    }
+
+    /// Its path.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether clients can find it. The scripts of a full copy (SST) remove what they do not know
+    /// from a data directory.
+    pub fn is_in_place(&self) -> bool {
+        identity(&self.path).is_ok_and(|file| file == self.file)
+    }
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        if self.is_in_place() {
+            // It is harmless: the next process replaces it.
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Removes a socket that was left at `path`; false if something else is there.
+fn remove_stale(path: &Path) -> io::Result<bool> {
+    match std::fs::symlink_metadata(path) {
+        Ok(found) if found.file_type().is_socket() => std::fs::remove_file(path).map(|()| true),
+        Ok(_) => Ok(false),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(true),
+        Err(error) => Err(error),
+    }
+}
+
+fn identity(path: &Path) -> io::Result<(u64, u64)> {
+    let found = std::fs::symlink_metadata(path)?;
+    Ok((found.dev(), found.ino()))
+}
+
+/// A socket with mode 0600. It has it before it has a name: Linux gives the file of a socket the
+/// mode of the socket.
+fn bound(path: &Path) -> io::Result<UnixListener> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    fchmod(&socket, Mode::RUSR | Mode::WUSR)?;
+    let reach = Reach::of(path)?;
+    bind(&socket, &SocketAddrUnix::new(&reach.path)?)?;
+    listen(&socket, BACKLOG)?;
+    Ok(UnixListener::from(socket))
+}
+
+/// Connects to the socket at `path`.
+///
+/// # Errors
+/// There is none, no process listens on it, or this user may not.
+pub fn connect(path: &Path) -> io::Result<UnixStream> {
+    UnixStream::connect(&Reach::of(path)?.path)
+}
+
+/// A path to a socket that its address has room for.
+struct Reach {
+    path: PathBuf,
+    /// Held while the path is used, if that leads through it.
+    _dir: Option<File>,
+}
+
+impl Reach {
+    fn of(path: &Path) -> io::Result<Reach> {
+        let (Some(dir), Some(name)) = (path.parent(), path.file_name()) else {
+            return Err(io::ErrorKind::InvalidInput.into());
+        };
+        if path.as_os_str().len() <= PATH_BYTES_MAX {
+            return Ok(Reach {
+                path: path.to_owned(),
+                _dir: None,
+            });
+        }
+        let dir = File::open(dir)?;
+        let through = OsString::from(format!("/proc/self/fd/{}", dir.as_raw_fd()));
+        Ok(Reach {
+            path: PathBuf::from(through).join(name),
+            _dir: Some(dir),
+        })
+    }
+}
+
+/// Whether the process at the other end may give orders: it runs as this process's user, or as
+/// root.
+///
+/// # Errors
+/// The system does not say who the peer is.
+pub fn may_order(peer: &impl AsFd) -> io::Result<bool> {
+    let credentials = sockopt::socket_peercred(peer)?;
+    Ok(is_allowed(credentials.uid.as_raw(), geteuid().as_raw()))
+}
+
+fn is_allowed(peer: u32, own: u32) -> bool {
+    peer == own || peer == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn socket_is_its_owners_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let listening = Listening::begin(dir.path()).unwrap();
+        let mode = std::fs::metadata(listening.path()).unwrap().permissions();
+        assert_eq!(mode.mode() & 0o777, 0o600);
+        let client = connect(&path(dir.path())).unwrap();
+        assert!(may_order(&client).unwrap());
+        assert!(is_allowed(7, 7) && is_allowed(0, 7) && !is_allowed(8, 7));
+    }
+
+    #[test]
+    fn socket_of_a_process_that_died_is_replaced_and_removed_at_the_end() {
+        let dir = tempfile::tempdir().unwrap();
+        // The file stays, as after SIGKILL.
+        drop(UnixListener::bind(path(dir.path())).unwrap());
+        let refused = connect(&path(dir.path())).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused);
+        let listening = Listening::begin(dir.path()).unwrap();
+        connect(&path(dir.path())).unwrap();
+        drop(listening);
+        let missing = connect(&path(dir.path())).unwrap_err();
+        assert_eq!(missing.kind(), io::ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn what_is_no_socket_is_left_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(path(dir.path()), "mine").unwrap();
+        let error = Listening::begin(dir.path()).unwrap_err();
+        assert!(matches!(error, ListenError::Taken { .. }), "{error}");
+        assert_eq!(std::fs::read(path(dir.path())).unwrap(), b"mine");
+    }
+
+    #[test]
+    fn a_removed_or_replaced_socket_is_noticed_and_not_removed_twice() {
+        let dir = tempfile::tempdir().unwrap();
+        let first = Listening::begin(dir.path()).unwrap();
+        assert!(first.is_in_place());
+        std::fs::remove_file(first.path()).unwrap();
+        assert!(!first.is_in_place());
+        let second = Listening::begin(dir.path()).unwrap();
+        drop(first);
+        assert!(second.is_in_place());
+    }
+
+    #[test]
+    fn long_directories_are_reached() {
+        let dir = tempfile::tempdir().unwrap();
+        let deep = dir.path().join("d".repeat(100)).join("e".repeat(100));
+        std::fs::create_dir_all(&deep).unwrap();
+        let listening = Listening::begin(&deep).unwrap();
+        assert!(listening.is_in_place());
+        connect(&path(&deep)).unwrap();
+    }
+}

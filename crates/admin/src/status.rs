@@ -1,0 +1,300 @@
+//! The group and a server, as that server knows them.
+//!
+//! What a server does not know is none, `null` on the line: nothing is guessed. Times are in the
+//! unit that a field's name ends in.
+
+use serde::{Deserialize, Serialize};
+
+use crate::conflict::Conflicts;
+
+/// Everything that a server knows of the group and itself.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Status {
+    /// When this was gathered, in milliseconds since 1970, by the server's clock.
+    pub at_unix_ms: u64,
+    /// The server itself.
+    pub server: Server,
+    /// The group; none while the server is not connected to one.
+    pub group: Option<Group>,
+    /// Its members, by name.
+    pub members: Vec<Member>,
+    /// The server's log.
+    pub log: Log,
+    /// What waits on this server.
+    pub queues: Queues,
+    /// At which pace writes are taken.
+    pub flow_control: FlowControl,
+    /// What clients wait for at a commit.
+    pub commit_wait: CommitWait,
+    /// How long each step of a commit takes on this server.
+    pub commit_steps: Vec<CommitStep>,
+    /// What this server has counted since its start, or since `FLUSH STATUS`.
+    pub counters: Counters,
+    /// Transactions of this server that were refused.
+    pub conflicts: Conflicts,
+    /// The last election that this server saw; none since its start.
+    pub last_election: Option<Election>,
+}
+
+impl Status {
+    /// The server's own row.
+    pub fn own(&self) -> Option<&Member> {
+        self.members.iter().find(|member| member.is_own)
+    }
+}
+
+/// The server that answers.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Server {
+    /// Version of its library.
+    pub program: String,
+    /// Its process.
+    pub pid: u32,
+    /// Its name.
+    pub name: String,
+    /// `wsrep_local_state_comment`: `Synced`, `Joined`, ...
+    pub state: String,
+    /// The last action committed in its database, with all before it; none: not known.
+    pub committed_seqno: Option<i64>,
+    /// Whether clients are served: it hears a leader with a quorum, and is synced.
+    pub is_ready: bool,
+}
+
+/// The group.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Group {
+    /// Its id.
+    pub id: String,
+    /// `wsrep_cluster_name`.
+    pub name: String,
+    /// Whether this server hears a leader with a quorum.
+    pub is_primary: bool,
+    /// The term of this server.
+    pub term: u64,
+    /// Name of the leader; none: none is known.
+    pub leader: Option<String>,
+    /// Number of voters.
+    pub voters: u64,
+    /// How many voters may fail at a time.
+    pub tolerates: u64,
+    /// Protocol version between members; none while it is not known.
+    pub protocol: Option<u16>,
+    /// Whether that version stays until an operator raises it; otherwise it rises by itself.
+    pub protocol_is_held: Option<bool>,
+    /// Number of the view.
+    pub view: u64,
+    /// The last committed action that this server knows.
+    pub commit_seqno: i64,
+    /// The highest log index that this server knows to be committed.
+    pub commit_index: u64,
+}
+
+/// A configured member.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Member {
+    /// Its identity, in hexadecimal digits.
+    pub id: String,
+    /// Its name.
+    pub name: String,
+    /// `host:port` at which other members reach it.
+    pub address: String,
+    /// `host:port` at which clients reach it.
+    pub client_address: Option<String>,
+    /// Whether it is the server that answers.
+    pub is_own: bool,
+    /// Whether it votes.
+    pub is_voter: bool,
+    /// Whether it is in the view.
+    pub is_present: bool,
+    /// `leader`, `follower`, `candidate`, `learner`; `logger` has no database.
+    pub role: String,
+    /// The region that it is in.
+    pub region: Option<String>,
+    /// What its database does: `Synced`, `Joined`, `Donor`, `Joining`, `Disconnected`, `Error`.
+    pub state: Option<String>,
+    /// Its leader weight.
+    pub weight: Option<u8>,
+    /// Its term.
+    pub term: Option<u64>,
+    /// The last index in its log.
+    pub log_index: Option<u64>,
+    /// The last index that is durable on its disk. Of others only the leader knows it.
+    pub durable_index: Option<u64>,
+    /// The last action in its database, with all before it.
+    pub applied_seqno: Option<i64>,
+    /// The last action that its database has flushed, by estimate.
+    pub flushed_seqno: Option<i64>,
+    /// How many committed actions its database lacks.
+    pub lag_actions: Option<u64>,
+    /// For how long it has lacked one.
+    pub lag_ms: Option<u64>,
+    /// Delivered actions that are not applied yet.
+    pub apply_queue: Option<u64>,
+    /// The oldest protocol version that it speaks.
+    pub oldest_protocol: Option<u16>,
+    /// The newest one.
+    pub newest_protocol: Option<u16>,
+    /// The format in which its log is written.
+    pub log_format: Option<u32>,
+    /// Time from a heartbeat to its answer, smoothed, in microseconds. Only the leader knows it,
+    /// of the others that are present.
+    pub round_trip_us: Option<u64>,
+    /// Version of its library; known of the server that answers.
+    pub program: Option<String>,
+}
+
+/// A server's log.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Log {
+    /// Its directory.
+    pub dir: String,
+    /// Its size on disk.
+    pub bytes: u64,
+    /// How often it was synced since the server connected.
+    pub syncs: u64,
+    /// The last index in it.
+    pub last_index: u64,
+    /// The last index that is durable.
+    pub durable_index: u64,
+    /// The oldest action in it.
+    pub first_seqno: Option<i64>,
+    /// When the oldest file of it was begun, in milliseconds since 1970.
+    pub begins_unix_ms: Option<u64>,
+}
+
+/// What waits on a server.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Queues {
+    /// Actions of its clients that have no result yet.
+    pub pending_actions: u64,
+    /// Committed actions that its database lacks.
+    pub apply_actions: u64,
+    /// Local transactions that the library knows.
+    pub open_transactions: u64,
+    /// Keys in the certification index.
+    pub certification_keys: u64,
+}
+
+/// At which pace the leader takes writes, and why.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct FlowControl {
+    /// Whether writes are slowed down now.
+    pub is_active: bool,
+    /// Actions per second that are taken; none: all.
+    pub rate_per_second: Option<f64>,
+    /// The member that writes wait for, if they do.
+    pub slowest: Option<String>,
+    /// Its lag.
+    pub slowest_lag_ms: Option<u64>,
+    /// Time in which writes of the group waited, since this server connected.
+    pub paused_ms: u64,
+    /// How often they began to wait.
+    pub pauses: u64,
+    /// How often that was for this server's database.
+    pub caused: u64,
+}
+
+/// What clients wait for at a commit.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct CommitWait {
+    /// `durable`, or `applied` on all servers; empty: not connected.
+    pub in_force: String,
+    /// Members that are not waited for, because they were too slow.
+    pub excluded: Vec<String>,
+    /// How often a member was excluded.
+    pub exclusions: u64,
+}
+
+/// Times of a step of a commit, over the present and the last period of `evs.stats_report_period`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct CommitStep {
+    /// As in `wsrep_synod_commit_*`: `queue`, `order`, `log`, `quorum`, ...
+    pub step: String,
+    /// Half of them took at most so long.
+    pub p50_us: u64,
+    /// 95 of a hundred did.
+    pub p95_us: u64,
+    /// 99 of a hundred did.
+    pub p99_us: u64,
+    /// How many were measured.
+    pub samples: u64,
+}
+
+/// Counts of a server.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Counters {
+    /// Local transactions committed.
+    pub local_commits: u64,
+    /// Local transactions refused by certification.
+    pub local_refused: u64,
+    /// Local transactions replayed.
+    pub local_replays: u64,
+    /// Own actions submitted.
+    pub replicated_actions: u64,
+    /// Bytes of the own actions, with their keys.
+    pub replicated_bytes: u64,
+    /// Actions and views received from others.
+    pub received_actions: u64,
+    /// Bytes of the actions received.
+    pub received_bytes: u64,
+    /// Reads that waited for the group's position.
+    pub causal_reads: u64,
+    /// Messages refused because their senders have no right to them.
+    pub refused_messages: u64,
+    /// Bytes that compression has saved.
+    pub compression_saved_bytes: u64,
+}
+
+/// How a leader came to lead.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Election {
+    /// When this server first heard the leader, in milliseconds since 1970.
+    pub at_unix_ms: u64,
+    /// The term.
+    pub term: u64,
+    /// Name of the leader.
+    pub leader: String,
+    /// Why, in a sentence.
+    pub why: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Fields may be added on either side without a new protocol version.
+    #[test]
+    fn missing_fields_are_not_known_and_unknown_ones_are_ignored() {
+        let text = r#"{"server":{"name":"db1","hat":"red"},"members":[{"name":"db1"}],"moon":1}"#;
+        let status: Status = serde_json::from_str(text).unwrap();
+        assert_eq!(status.server.name, "db1");
+        assert_eq!(status.members[0].applied_seqno, None);
+        assert_eq!(status.group, None);
+    }
+
+    #[test]
+    fn what_is_not_known_is_null() {
+        let member = serde_json::to_value(Member::default()).unwrap();
+        for field in [
+            "region",
+            "state",
+            "term",
+            "durable_index",
+            "lag_ms",
+            "round_trip_us",
+        ] {
+            assert!(member[field].is_null(), "{field}");
+        }
+    }
+}

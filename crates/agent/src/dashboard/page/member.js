@@ -1,0 +1,78 @@
+// The page of one member.
+
+import { chart } from "./chart.js";
+import { html, setText } from "./elements.js";
+import { lagSeries } from "./overview.js";
+import { conflicts, events, facts, log, steps } from "./panels.js";
+import { count, micros, millis, stateOf } from "./words.js";
+
+const find = (state, name) => state.status.members.find((member) => member.name === name);
+
+function membership(name) {
+  return facts("Place in the group", "", (state) => {
+    const member = find(state, name);
+    if (!member) return [];
+    return [
+      ["role", member.role],
+      ["votes", member.is_voter ? "yes" : "no"],
+      ["state", stateOf(member).text],
+      ["region", member.region],
+      ["leader weight", member.weight],
+      ["address", member.address],
+      ["clients reach it at", member.client_address],
+      ["speaks protocol", `${member.oldest_protocol ?? "?"} to ${member.newest_protocol ?? "?"}`],
+      ["identity", member.id],
+    ];
+  });
+}
+
+function progress(name) {
+  return facts("Log and database", "what is not known here is a dash", (state) => {
+    const member = find(state, name);
+    if (!member) return [];
+    return [
+      ["applied", `seqno ${count(member.applied_seqno)}`],
+      ["flushed, by estimate", `seqno ${count(member.flushed_seqno)}`],
+      ["lag", `${millis(member.lag_ms)}, ${count(member.lag_actions)} actions`],
+      ["given, not applied", `${count(member.apply_queue)} actions`],
+      ["last index in its log", count(member.log_index)],
+      ["durable index", count(member.durable_index)],
+      ["term", member.term],
+      ["round trip from leader", micros(member.round_trip_us)],
+    ];
+  });
+}
+
+/** What stands on the page of a member. More is known of the server that was asked. */
+export function memberPage(name, isOwn) {
+  const state = html("span", { class: "pill", id: "member-state" });
+  const unknown = html("p", { class: "quiet", hidden: "hidden" },
+    "The group has no member of this name.");
+  const back = html("a", { href: "/" }, "← the group");
+  const title = html("div", { class: "title" }, html("h1", {}, name), state, back);
+  const lag = chart({
+    size: "half",
+    title: "Lag",
+    text: millis,
+    lowestTop: 10,
+    series: (points) => lagSeries(points).filter((one) => one.name === name)
+      .map((one) => ({ ...one, style: "s1", filled: true })),
+  });
+  const parts = [membership(name), progress(name), lag, events(name)];
+  if (isOwn) parts.push(steps(), log(), conflicts());
+  const grid = html("div", { class: "grid" }, ...parts.map((part) => part.element));
+  return {
+    elements: [title, unknown, grid],
+    update: (now) => {
+      const member = find(now, name);
+      unknown.hidden = member !== undefined;
+      grid.hidden = state.hidden = member === undefined;
+      if (!member) return;
+      const { text, mood } = stateOf(member);
+      const words = member.role === "leader" ? `leader · ${text}` : text;
+      setText(state, words);
+      state.className = `pill ${mood}`;
+      parts.forEach((part) => part.update(now));
+    },
+  };
+}

@@ -1,0 +1,307 @@
+//! What a health check is answered: whether clients should be sent to this server, and why.
+//!
+//! | check | healthy |
+//! |---|---|
+//! | live | the server answers |
+//! | primary | it hears a leader with a majority |
+//! | writer | it leads, and serves clients |
+//! | reader | it serves clients, and its database lags no more than the check allows |
+//! | clustercheck | it serves clients; in the words of Galera's script `clustercheck` |
+//!
+//! What is not known is not healthy.
+
+use synod_admin::status::{Group, Status};
+
+use crate::Seen;
+
+/// A question of a load balancer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Check {
+    /// Does the server run?
+    Live,
+    /// Is it in the part of the group that has a majority?
+    Primary,
+    /// Is it the leader?
+    Writer,
+    /// Does it serve reads that are new enough?
+    Reader {
+        /// How old reads may be, in milliseconds; none: any age.
+        max_lag_ms: Option<u64>,
+    },
+    /// Galera's question.
+    Clustercheck,
+}
+
+/// The answer to a check.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Verdict {
+    /// Whether clients should be sent here.
+    pub is_healthy: bool,
+    /// Why, in a sentence.
+    pub why: String,
+}
+
+impl Verdict {
+    fn yes(why: String) -> Verdict {
+        Verdict {
+            is_healthy: true,
+            why,
+        }
+    }
+
+    fn no(why: String) -> Verdict {
+        Verdict {
+            is_healthy: false,
+            why,
+        }
+    }
+}
+
+impl Check {
+    /// The verdict on a server of which this is known.
+    pub fn verdict(self, seen: &Seen) -> Verdict {
+        let verdict = match seen {
+            Ok(status) => self.of_status(status),
+            Err(why) => Verdict::no(unreachable(why)),
+        };
+        match self {
+            Check::Clustercheck => in_galeras_words(verdict.is_healthy),
+            _ => verdict,
+        }
+    }
+
+    fn of_status(self, status: &Status) -> Verdict {
+        match self {
+            Check::Live => live(status),
+            Check::Primary => primary(status),
+            Check::Writer => writer(status),
+            Check::Reader { max_lag_ms } => reader(status, max_lag_ms),
+            Check::Clustercheck => serves(status),
+        }
+    }
+}
+
+/// The reason may end as a question does, or be several sentences.
+fn unreachable(why: &str) -> String {
+    let end = if why.ends_with(['.', '?']) { "" } else { "." };
+    format!("The server cannot be asked: {why}{end}")
+}
+
+/// What `clustercheck` prints; its users compare the text.
+fn in_galeras_words(is_healthy: bool) -> Verdict {
+    let not = if is_healthy { "" } else { "not " };
+    Verdict {
+        is_healthy,
+        why: format!("Galera cluster node is {not}synced."),
+    }
+}
+
+fn live(status: &Status) -> Verdict {
+    let server = &status.server;
+    Verdict::yes(format!(
+        "{} answers (process {}, {}).",
+        server.name, server.pid, server.state
+    ))
+}
+
+fn primary(status: &Status) -> Verdict {
+    match group_with_majority(status) {
+        Ok(group) => Verdict::yes(format!(
+            "{} is in the primary: {}, {} of {} voters may fail.",
+            status.server.name,
+            leader_of(group),
+            group.tolerates,
+            group.voters
+        )),
+        Err(why) => Verdict::no(why),
+    }
+}
+
+fn writer(status: &Status) -> Verdict {
+    let serves = serves(status);
+    if !serves.is_healthy {
+        return serves;
+    }
+    let name = &status.server.name;
+    if status.own().is_some_and(|own| own.role == "leader") {
+        return Verdict::yes(format!("{name} leads."));
+    }
+    let group = status.group.as_ref();
+    let leader = group.map_or_else(String::new, leader_of);
+    Verdict::no(format!("{name} does not lead: {leader}."))
+}
+
+fn reader(status: &Status, max_lag_ms: Option<u64>) -> Verdict {
+    let serves = serves(status);
+    let (true, Some(max)) = (serves.is_healthy, max_lag_ms) else {
+        return serves;
+    };
+    let name = &status.server.name;
+    match status.own().and_then(|own| own.lag_ms) {
+        Some(lag) if lag <= max => Verdict::yes(format!(
+            "{name} lags {lag} ms, at most {max} ms are allowed."
+        )),
+        Some(lag) => Verdict::no(format!(
+            "{name} lags {lag} ms, more than the {max} ms that are allowed."
+        )),
+        None => Verdict::no(format!("{name} does not know how far it lags.")),
+    }
+}
+
+/// Whether the server serves clients: it hears a leader with a majority, and is synced.
+fn serves(status: &Status) -> Verdict {
+    if let Err(why) = group_with_majority(status) {
+        return Verdict::no(why);
+    }
+    let server = &status.server;
+    if server.is_ready {
+        return Verdict::yes(format!("{} is synced and serves clients.", server.name));
+    }
+    Verdict::no(format!(
+        "{} is not synced: its state is {}.",
+        server.name, server.state
+    ))
+}
+
+fn group_with_majority(status: &Status) -> Result<&Group, String> {
+    let name = &status.server.name;
+    match &status.group {
+        Some(group) if group.is_primary => Ok(group),
+        Some(_) => Err(format!(
+            "{name} hears no leader with a majority, and refuses statements (error 1047)."
+        )),
+        None => Err(format!(
+            "{name} is not connected to a group: its error log says why."
+        )),
+    }
+}
+
+fn leader_of(group: &Group) -> String {
+    match &group.leader {
+        Some(leader) => format!("{leader} leads (term {})", group.term),
+        None => "no leader is known".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use synod_admin::status::Member;
+
+    use super::*;
+
+    fn healthy(own_role: &str) -> Status {
+        let mut status = Status::default();
+        status.server.name = "db1".into();
+        status.server.state = "Synced".into();
+        status.server.is_ready = true;
+        status.group = Some(Group {
+            is_primary: true,
+            leader: Some(if own_role == "leader" { "db1" } else { "db2" }.into()),
+            term: 7,
+            voters: 3,
+            tolerates: 1,
+            ..Group::default()
+        });
+        status.members = vec![Member {
+            name: "db1".into(),
+            is_own: true,
+            role: own_role.into(),
+            lag_ms: Some(40),
+            ..Member::default()
+        }];
+        status
+    }
+
+    fn ask(check: Check, status: &Status) -> (bool, String) {
+        let verdict = check.verdict(&Ok(Arc::new(status.clone())));
+        (verdict.is_healthy, verdict.why)
+    }
+
+    const ALL: [Check; 5] = [
+        Check::Live,
+        Check::Primary,
+        Check::Writer,
+        Check::Reader { max_lag_ms: None },
+        Check::Clustercheck,
+    ];
+
+    fn healthy_by_check(status: &Status) -> [bool; 5] {
+        ALL.map(|check| ask(check, status).0)
+    }
+
+    #[test]
+    fn leader_passes_all_checks_and_a_follower_all_but_the_writers() {
+        assert_eq!(healthy_by_check(&healthy("leader")), [true; 5]);
+        let follower = healthy("follower");
+        assert_eq!(healthy_by_check(&follower), [true, true, false, true, true]);
+        let (_, why) = ask(Check::Writer, &follower);
+        assert_eq!(why, "db1 does not lead: db2 leads (term 7).");
+    }
+
+    #[test]
+    fn server_without_a_majority_or_not_synced_only_lives() {
+        let mut minority = healthy("leader");
+        minority.group.as_mut().unwrap().is_primary = false;
+        assert_eq!(
+            healthy_by_check(&minority),
+            [true, false, false, false, false]
+        );
+        let mut donor = healthy("leader");
+        donor.server.is_ready = false;
+        donor.server.state = "Donor/Desynced".into();
+        assert_eq!(healthy_by_check(&donor), [true, true, false, false, false]);
+        assert!(ask(Check::Writer, &donor).1.contains("Donor/Desynced"));
+        let alone = Status::default();
+        assert_eq!(healthy_by_check(&alone), [true, false, false, false, false]);
+    }
+
+    #[test]
+    fn reader_may_lag_as_much_as_the_check_allows() {
+        let status = healthy("follower");
+        let within = |max| {
+            ask(
+                Check::Reader {
+                    max_lag_ms: Some(max),
+                },
+                &status,
+            )
+        };
+        assert!(within(40).0 && !within(39).0);
+        assert!(within(39).1.contains("lags 40 ms"), "{:?}", within(39));
+        let mut unknown = status.clone();
+        unknown.members[0].lag_ms = None;
+        let check = Check::Reader {
+            max_lag_ms: Some(u64::MAX),
+        };
+        assert!(!ask(check, &unknown).0);
+        unknown.members.clear();
+        assert!(!ask(check, &unknown).0);
+    }
+
+    #[test]
+    fn server_that_cannot_be_asked_is_not_healthy_and_the_reason_is_told() {
+        let seen = Err("tried /var/lib/mysql".into());
+        for check in ALL {
+            let verdict = check.verdict(&seen);
+            assert!(!verdict.is_healthy, "{check:?}");
+            let is_told = verdict.why.contains("tried /var/lib/mysql");
+            assert_eq!(is_told, check != Check::Clustercheck, "{verdict:?}");
+        }
+    }
+
+    #[test]
+    fn reasons_end_once() {
+        assert!(unreachable("gone").ends_with(": gone."));
+        assert!(unreachable("is it there?").ends_with(" there?"));
+    }
+
+    #[test]
+    fn clustercheck_has_galeras_words() {
+        let yes = ask(Check::Clustercheck, &healthy("follower")).1;
+        assert_eq!(yes, "Galera cluster node is synced.");
+        let no = ask(Check::Clustercheck, &Status::default()).1;
+        assert_eq!(no, "Galera cluster node is not synced.");
+    }
+}

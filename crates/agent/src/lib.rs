@@ -1,0 +1,35 @@
+//! `synod agent`: what load balancers, monitoring and people ask of a server, over HTTP.
+//!
+//! ```text
+//! HAProxy, Kubernetes ──GET /health/primary──► agent ──status──► synod.sock of the server
+//! ```
+//! A process of its own beside each server, so that nothing of HTTP is in the server's process. It
+//! only reads: it asks the server for its status and its events, and knows no order.
+//!
+//! - [`Access`]: where the agent listens, and who may ask: `exposure`, `entrance`, `token`,
+//!   `cookie`;
+//! - [`Asker`]: asks the server, one question at a time, for all clients;
+//! - [`health`]: what a check is answered, and why;
+//! - [`metrics`]: the page for Prometheus;
+//! - `dashboard`: the page for people, live;
+//! - [`routes`]: which page a request means, and what stands on it;
+//! - [`Agent`]: connections, within bounds of number and time.
+//!
+//! Tokio runs on one thread, and only in this command.
+#![forbid(unsafe_code)]
+
+mod asker;
+mod cookie;
+mod dashboard;
+mod entrance;
+mod exposure;
+pub mod health;
+pub mod metrics;
+pub mod routes;
+mod server;
+mod token;
+
+pub use asker::{Asker, Connect, Seen};
+pub use exposure::{Access, ExposureError};
+pub use server::{Agent, AgentError, DEFAULT_PORT};
+pub use token::{Token, TokenError};

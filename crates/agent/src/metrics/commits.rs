@@ -1,0 +1,136 @@
+//! Commits of this server: how many, how long each step takes, which lost to other servers.
+
+use std::fmt;
+
+use synod_admin::status::{CommitStep, Status};
+
+use super::families::Families;
+
+pub(super) fn write(page: &mut Families<'_>, status: &Status) -> fmt::Result {
+    counters(page, status)?;
+    traffic(page, status)?;
+    steps(page, &status.commit_steps)?;
+    conflicts(page, status)
+}
+
+fn counters(page: &mut Families<'_>, status: &Status) -> fmt::Result {
+    let counted = &status.counters;
+    page.counter(
+        "synod_local_commits",
+        "Transactions of this server's clients that were committed. FLUSH STATUS sets it to 0, \
+         and those below",
+        counted.local_commits,
+    )?;
+    page.counter(
+        "synod_local_refused",
+        "Transactions of this server's clients that certification refused (error 1213)",
+        counted.local_refused,
+    )?;
+    page.counter(
+        "synod_local_replays",
+        "Transactions of this server's clients that were rolled back and replayed in their place",
+        counted.local_replays,
+    )?;
+    page.counter(
+        "synod_causal_reads",
+        "Reads that waited for the group's position (wsrep_sync_wait)",
+        counted.causal_reads,
+    )?;
+    page.counter(
+        "synod_refused_messages",
+        "Messages that were refused because their senders have no right to them",
+        counted.refused_messages,
+    )
+}
+
+fn traffic(page: &mut Families<'_>, status: &Status) -> fmt::Result {
+    let counted = &status.counters;
+    page.counter(
+        "synod_replicated_actions",
+        "Actions that this server gave to the group",
+        counted.replicated_actions,
+    )?;
+    page.counter(
+        "synod_replicated_bytes",
+        "Bytes of the actions that this server gave to the group, with their keys",
+        counted.replicated_bytes,
+    )?;
+    page.counter(
+        "synod_received_actions",
+        "Actions and views that this server received from others",
+        counted.received_actions,
+    )?;
+    page.counter(
+        "synod_received_bytes",
+        "Bytes of the actions that this server received from others",
+        counted.received_bytes,
+    )?;
+    page.counter(
+        "synod_compression_saved_bytes",
+        "Bytes that compression kept off the network",
+        counted.compression_saved_bytes,
+    )
+}
+
+/// The server counts times in windows, so there is no sum and no count that only grows, which a
+/// histogram or a summary would need.
+fn steps(page: &mut Families<'_>, steps: &[CommitStep]) -> fmt::Result {
+    let measured = steps.iter().filter(|step| step.samples > 0);
+    let times = measured.flat_map(|step| {
+        let quantiles = [
+            ("0.5", step.p50_us),
+            ("0.95", step.p95_us),
+            ("0.99", step.p99_us),
+        ];
+        quantiles.map(|(quantile, time)| {
+            let labels = [("step", &*step.step), ("quantile", quantile)];
+            (labels, time as f64 / 1e6)
+        })
+    });
+    page.gauges(
+        "synod_commit_step_seconds",
+        "Time of a step of a commit: that share of the commits (quantile) took at most so long, \
+         lately (evs.stats_report_period). order: network and disks of a majority; log: this \
+         server's disk; turn: commits before it; apply: changing the rows of other servers' \
+         actions. A step that was not taken lately is missing",
+        times,
+    )?;
+    page.gauges(
+        "synod_commit_step_samples",
+        "How many times of the step were measured lately",
+        steps
+            .iter()
+            .map(|step| ([("step", &*step.step)], step.samples)),
+    )
+}
+
+fn conflicts(page: &mut Families<'_>, status: &Status) -> fmt::Result {
+    let lost = &status.conflicts;
+    page.counters(
+        "synod_conflicts",
+        "Transactions of this server's clients that lost to others. refused: an action ordered \
+         before changed the same rows; aborted: an action needed their locks; too_old: the \
+         history to compare with was gone; given_up: their first part was discarded",
+        [
+            ([("reason", "refused")], lost.refused),
+            ([("reason", "too_old")], lost.too_old),
+            ([("reason", "given_up")], lost.given_up),
+            ([("reason", "aborted")], lost.aborted),
+        ],
+    )?;
+    page.counters(
+        "synod_table_conflicts",
+        "Transactions that lost after they had changed this table. One that changed several counts \
+         for each",
+        lost.tables
+            .iter()
+            .map(|lost| ([("table", &*lost.table)], lost.total)),
+    )?;
+    page.counters(
+        "synod_conflicts_won",
+        "Transactions of this server's clients that lost to actions of this other server",
+        lost.winners
+            .iter()
+            .map(|winner| ([("winner", &*winner.name)], winner.total)),
+    )
+}

@@ -1,0 +1,261 @@
+//! Connections of clients, within bounds of number and time.
+
+use std::borrow::Cow;
+use std::convert::Infallible;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http_body_util::channel::Channel;
+use http_body_util::{Either, Full};
+use hyper::body::{Bytes, Incoming};
+use hyper::header::{
+    ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderValue, LOCATION,
+    REFERRER_POLICY, SET_COOKIE, WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS,
+};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::Semaphore;
+
+use crate::dashboard::feed::{Feed, TooManyViewers};
+use crate::dashboard::files;
+use crate::entrance::{Entrance, entrance};
+use crate::routes::{self, Answer, Page};
+use crate::{Access, Asker};
+
+/// Port on which an agent listens unless it is told otherwise.
+pub const DEFAULT_PORT: u16 = 4580;
+/// Connections at a time. More wait in the system's queue.
+const CONNECTIONS_MAX: usize = 64;
+/// How long a client may take for the head of a request, idle time before it included.
+const HEAD_LIMIT: Duration = Duration::from_secs(30);
+/// How long a connection may last in all. A client that takes no answer holds it no longer.
+const CONNECTION_LIMIT: Duration = Duration::from_secs(600);
+/// Bytes of the largest head of a request.
+const HEAD_BYTES_MAX: usize = 16 << 10;
+/// How long no connection is taken after the system has refused one: it has too many open files.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// Why an agent does not run.
+#[derive(Debug, thiserror::Error)]
+pub enum AgentError {
+    /// Something else has the address, or it is not this machine's.
+    #[error("cannot listen on {listen}: {source}. Choose another address by --listen")]
+    Listen {
+        /// The address.
+        listen: SocketAddr,
+        /// The error of the system.
+        source: io::Error,
+    },
+    /// The system gives no thread, or no means to wait.
+    #[error("cannot start: {0}")]
+    Start(#[from] io::Error),
+}
+
+/// An agent that listens. It serves once it runs.
+pub struct Agent {
+    runtime: tokio::runtime::Runtime,
+    listener: TcpListener,
+    serving: Arc<Serving>,
+}
+
+/// What each connection needs.
+struct Serving {
+    access: Access,
+    asker: Asker,
+    feed: Arc<Feed>,
+}
+
+impl Agent {
+    /// Listens.
+    ///
+    /// # Errors
+    /// The address cannot be listened on, or the system gives no means to wait.
+    pub fn listen(access: Access, asker: Asker) -> Result<Agent, AgentError> {
+        let mut builder = tokio::runtime::Builder::new_current_thread();
+        let runtime = builder.enable_io().enable_time().build()?;
+        let listen = access.listen();
+        let listener = runtime.block_on(TcpListener::bind(listen));
+        let listener = listener.map_err(|source| AgentError::Listen { listen, source })?;
+        // Looks begin when the runtime runs.
+        let guard = runtime.enter();
+        let feed = Feed::start(asker.clone());
+        drop(guard);
+        let serving = Arc::new(Serving {
+            access,
+            asker,
+            feed,
+        });
+        Ok(Agent {
+            runtime,
+            listener,
+            serving,
+        })
+    }
+
+    /// The address it listens on, with the port that the system chose if none was.
+    ///
+    /// # Errors
+    /// The system does not tell.
+    pub fn address(&self) -> io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+
+    /// Serves until the process is told to end (SIGTERM).
+    ///
+    /// # Errors
+    /// The system does not let the process wait for that signal.
+    pub fn run(self) -> Result<(), AgentError> {
+        let Agent {
+            runtime,
+            listener,
+            serving,
+        } = self;
+        runtime.block_on(async {
+            let mut end = signal(SignalKind::terminate())?;
+            tokio::spawn(take_connections(listener, serving));
+            end.recv().await;
+            Ok(())
+        })
+    }
+}
+
+async fn take_connections(listener: TcpListener, serving: Arc<Serving>) {
+    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    loop {
+        // The semaphore is never closed.
+        let place = places.clone().acquire_owned().await.ok();
+        let Ok((stream, _)) = listener.accept().await else {
+            tokio::time::sleep(PAUSE).await;
+            continue;
+        };
+        let serving = serving.clone();
+        tokio::spawn(async move {
+            // A connection that lasts too long is closed.
+            let _ = tokio::time::timeout(CONNECTION_LIMIT, serve(stream, serving)).await;
+            drop(place);
+        });
+    }
+}
+
+async fn serve(stream: TcpStream, serving: Arc<Serving>) {
+    let service = service_fn(move |request| {
+        let serving = serving.clone();
+        async move { Ok::<_, Infallible>(serving.answer(request).await) }
+    });
+    let mut http = http1::Builder::new();
+    http.timer(TokioTimer::new())
+        .header_read_timeout(HEAD_LIMIT)
+        .max_buf_size(HEAD_BYTES_MAX);
+    // What a client breaks off concerns that client alone.
+    let _ = http.serve_connection(TokioIo::new(stream), service).await;
+}
+
+/// The body of an answer: a text, or messages as they come.
+type Body = Either<Full<Bytes>, Channel<Bytes>>;
+
+impl Serving {
+    async fn answer(&self, request: Request<Incoming>) -> Response<Body> {
+        let uri = request.uri();
+        match entrance(&self.access, uri, request.headers()) {
+            Entrance::Open => {}
+            Entrance::Welcome { cookie, path } => return welcome(&cookie, &path),
+            Entrance::Unknown => return text(unknown()),
+            Entrance::WrongName => return text(wrong_name()),
+        }
+        match routes::page(request.method(), uri.path(), uri.query()) {
+            Ok(Page::Health(check)) => text(routes::health(check, &self.asker.status().await)),
+            Ok(Page::Metrics) => text(routes::metrics(&self.asker.status().await)),
+            Ok(Page::File(file)) => of_the_dashboard(text(routes::file(file))),
+            Ok(Page::Events) => self.events(),
+            Err(refused) => text(refused),
+        }
+    }
+
+    fn events(&self) -> Response<Body> {
+        match self.feed.watch() {
+            Ok(messages) => {
+                let mut response = Response::new(Either::Right(messages));
+                let kind = HeaderValue::from_static("text/event-stream");
+                response.headers_mut().insert(CONTENT_TYPE, kind);
+                of_the_dashboard(with_common_headers(response))
+            }
+            Err(TooManyViewers) => {
+                let words = "Too many pages of this agent are open: close some.";
+                text(Answer::sentence(StatusCode::SERVICE_UNAVAILABLE, words))
+            }
+        }
+    }
+}
+
+fn unknown() -> Answer {
+    let words = "Show the agent's token: Authorization: Bearer TOKEN. In a browser, open \
+                 /?token=TOKEN once, by typing or pasting the address.";
+    Answer::sentence(StatusCode::UNAUTHORIZED, words)
+}
+
+fn wrong_name() -> Answer {
+    let words = "This agent has no token, so it answers to the addresses of this machine only, as \
+                 127.0.0.1, and to localhost. Ask for one of these, or give it a token \
+                 (--token-file).";
+    Answer::sentence(StatusCode::MISDIRECTED_REQUEST, words)
+}
+
+/// Sends a browser on, without the token in the address.
+fn welcome(cookie: &str, path: &str) -> Response<Body> {
+    let (Ok(cookie), Ok(path)) = (HeaderValue::from_str(cookie), HeaderValue::from_str(path))
+    else {
+        return text(unknown());
+    };
+    let words = "The address without the token shows the page now.";
+    let mut response = text(Answer::sentence(StatusCode::SEE_OTHER, words));
+    response.headers_mut().insert(SET_COOKIE, cookie);
+    response.headers_mut().insert(LOCATION, path);
+    of_the_dashboard(response)
+}
+
+fn text(answer: Answer) -> Response<Body> {
+    let body = match answer.body {
+        Cow::Borrowed(text) => Bytes::from_static(text.as_bytes()),
+        Cow::Owned(text) => Bytes::from(text),
+    };
+    let mut response = Response::new(Either::Left(Full::new(body)));
+    *response.status_mut() = answer.status;
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(answer.kind));
+    match answer.status {
+        StatusCode::UNAUTHORIZED => {
+            headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        StatusCode::METHOD_NOT_ALLOWED => {
+            headers.insert(ALLOW, HeaderValue::from_static("GET, HEAD, OPTIONS"));
+        }
+        _ => {}
+    }
+    with_common_headers(response)
+}
+
+fn with_common_headers(mut response: Response<Body>) -> Response<Body> {
+    let headers = response.headers_mut();
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    response
+}
+
+/// What browsers may do with a page, and that its connection ends: one that is kept for a page that
+/// might be opened later would take the place of a check.
+fn of_the_dashboard(mut response: Response<Body>) -> Response<Body> {
+    let headers = response.headers_mut();
+    headers.insert(
+        CONTENT_SECURITY_POLICY,
+        HeaderValue::from_static(files::POLICY),
+    );
+    headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
+    headers.insert(CONNECTION, HeaderValue::from_static("close"));
+    response
+}

@@ -1,0 +1,131 @@
+//! The page for Prometheus, read by the rules of its format.
+
+use std::sync::Arc;
+
+use crate::parsed::{Page, complete, page_of};
+use synod_admin::status::Status;
+use synod_agent::metrics;
+
+#[test]
+fn page_follows_the_format_and_the_conventions_for_names() {
+    let page = page_of(complete());
+    for (name, kind) in &page.kinds {
+        assert!(name.starts_with("synod_"), "{name}");
+        let foreign = ["_ms", "_us", "_milliseconds", "_kb", "_total", "_count"];
+        assert!(!foreign.iter().any(|unit| name.ends_with(unit)), "{name}");
+        let has_values = page
+            .names()
+            .iter()
+            .any(|sample| sample.starts_with(name.as_str()));
+        assert!(has_values, "{name} ({kind}) has no value");
+        let help = &page.helps[name];
+        assert!(help.len() > 10 && !help.ends_with('.'), "{name}: {help}");
+    }
+    assert!(page.kinds.len() > 60, "{}", page.kinds.len());
+}
+
+/// Name, labels and value.
+type Expected<'a> = (&'a str, &'a [(&'a str, &'a str)], f64);
+
+#[test]
+fn values_are_those_of_the_status_in_base_units() {
+    let page = page_of(complete());
+    let own = "db \"1\"\\\n";
+    let of_own = [("member", own), ("member_id", "id of db \"1\"\\\n")];
+    let expected: &[Expected] = &[
+        ("synod_up", &[], 1.0),
+        ("synod_ready", &[], 1.0),
+        (
+            "synod_server_info",
+            &[("server", own), ("version", "0.1.0")],
+            1.0,
+        ),
+        ("synod_role", &[("role", "leader")], 1.0),
+        ("synod_role", &[("role", "follower")], 0.0),
+        ("synod_state", &[("state", "Synced")], 1.0),
+        ("synod_state", &[("state", "Joined")], 0.0),
+        ("synod_term", &[], 7.0),
+        ("synod_cluster_size", &[], 2.0),
+        ("synod_voters", &[], 2.0),
+        ("synod_lag_seconds", &[], 1.5),
+        ("synod_member_lag_seconds", &of_own, 1.5),
+        ("synod_log_size_bytes", &[], 4096.0),
+        ("synod_log_syncs_total", &[], 11.0),
+        ("synod_flow_control_paused_seconds_total", &[], 2.5),
+        (
+            "synod_commit_step_seconds",
+            &[("quantile", "0.99"), ("step", "order")],
+            0.002,
+        ),
+        ("synod_commit_step_samples", &[("step", "applied")], 0.0),
+        ("synod_conflicts_total", &[("reason", "aborted")], 4.0),
+        (
+            "synod_table_conflicts_total",
+            &[("table", "a.`b\\\"`")],
+            2.0,
+        ),
+        ("synod_status_timestamp_seconds", &[], 1_700_000_000.5),
+    ];
+    for (name, labels, value) in expected {
+        assert_eq!(page.value(name, labels), Some(*value), "{name} {labels:?}");
+    }
+}
+
+/// A zero would be a value; alerts would take it for one.
+#[test]
+fn what_is_not_known_is_missing() {
+    let page = page_of(Status::default());
+    for name in [
+        "synod_term",
+        "synod_lag_seconds",
+        "synod_commit_step_seconds",
+    ] {
+        assert!(!page.names().contains(name), "{name}");
+    }
+    assert_eq!(page.value("synod_primary", &[]), Some(0.0));
+    assert_eq!(page.value("synod_ready", &[]), Some(0.0));
+    assert_eq!(page.value("synod_role", &[("role", "follower")]), Some(0.0));
+}
+
+#[test]
+fn state_and_role_of_a_newer_server_are_shown() {
+    let mut status = complete();
+    status.server.state = "Levitating".into();
+    status.members[0].role = "witness".into();
+    let page = page_of(status);
+    assert_eq!(
+        page.value("synod_state", &[("state", "Levitating")]),
+        Some(1.0)
+    );
+    assert_eq!(page.value("synod_role", &[("role", "witness")]), Some(1.0));
+}
+
+#[test]
+fn server_that_cannot_be_asked_is_down_and_nothing_else_is_said() {
+    let page = metrics::page(&Err("gone".into())).unwrap();
+    let page = Page::parse(&page).unwrap();
+    assert_eq!(page.value("synod_up", &[]), Some(0.0));
+    assert_eq!(page.samples.len(), 1);
+}
+
+#[test]
+fn pages_that_break_a_rule_are_noticed() {
+    let good = metrics::page(&Ok(Arc::new(complete()))).unwrap();
+    for (from, to) in [
+        ("# EOF\n", ""),
+        ("# TYPE synod_term gauge\n", ""),
+        ("synod_log_syncs_total 11", "synod_log_syncs 11"),
+        ("synod_log_syncs_total 11", "synod_log_syncs_total -11"),
+        ("synod_term 7\n", "synod_term 7\nsynod_term 8\n"),
+        ("synod_term 7\n", "synod_view 7\n"),
+        ("synod_term 7\n", "synod_term seven\n"),
+        ("{role=\"leader\"}", "{role=\"lead\"er\"}"),
+        ("{role=\"leader\"}", "{Role=\"leader\"}"),
+    ] {
+        assert!(good.contains(from), "{from}");
+        assert!(
+            Page::parse(&good.replacen(from, to, 1)).is_err(),
+            "{from} -> {to}"
+        );
+    }
+}

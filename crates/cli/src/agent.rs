@@ -1,0 +1,112 @@
+//! `synod agent`: health checks and metrics of a server over HTTP, by a process of its own.
+
+use std::io::{self, Write};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+
+use clap::Args;
+use synod_agent::{
+    Access, Agent, AgentError, Asker, DEFAULT_PORT, ExposureError, Token, TokenError,
+};
+use thiserror::Error;
+
+use crate::operate;
+
+/// Arguments of `synod agent`.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLE)]
+pub struct AgentArgs {
+    #[command(flatten)]
+    place: operate::PlaceArgs,
+    /// Address and port to listen on
+    ///
+    /// An address that other machines reach needs --token-file.
+    #[arg(
+        long,
+        value_name = "ADDRESS:PORT",
+        default_value_t = SocketAddr::from((Ipv4Addr::LOCALHOST, DEFAULT_PORT))
+    )]
+    listen: SocketAddr,
+    /// File with a token that clients must show (Authorization: Bearer TOKEN)
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+}
+
+/// How the command is used, for the help text.
+const EXAMPLE: &str = "\
+Runs as root or as the user that the server runs as, because only they may ask a server. It only
+reads. The manual has a unit for systemd, and what HAProxy, keepalived, Kubernetes and Prometheus
+need: docs/operating/agent.md.
+
+Example, for this machine only:
+
+  synod agent
+  curl -i http://127.0.0.1:4580/health/writer
+  curl -i 'http://127.0.0.1:4580/health/reader?max_lag_ms=1000'
+
+For other machines:
+
+  (umask 077; openssl rand -hex 32 > /etc/mysql/synod-agent.token)
+  synod agent --listen 0.0.0.0:4580 --token-file /etc/mysql/synod-agent.token
+
+Exit codes:
+  0  it was told to end (SIGTERM)
+  1  it cannot start, see the message
+  2  wrong usage
+  4  refused: other machines could ask without a token, or the token protects nothing";
+
+/// Why there is no agent.
+#[derive(Debug, Error)]
+pub enum AgentCommandError {
+    /// The token.
+    #[error(transparent)]
+    Token(#[from] TokenError),
+    /// Other machines could ask without a token.
+    #[error(transparent)]
+    Exposure(#[from] ExposureError),
+    /// The agent.
+    #[error(transparent)]
+    Agent(#[from] AgentError),
+}
+
+impl AgentCommandError {
+    /// The exit code of a command that ends with this error.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            AgentCommandError::Token(TokenError::Unreadable { .. })
+            | AgentCommandError::Agent(_) => 1,
+            AgentCommandError::Token(_) | AgentCommandError::Exposure(_) => 4,
+        }
+    }
+}
+
+/// Runs the agent until the process is told to end; gives the exit code. Its server need not run
+/// yet: until then the checks say so.
+///
+/// # Errors
+/// It cannot start.
+pub fn run(arguments: &AgentArgs) -> Result<u8, AgentCommandError> {
+    let token = arguments
+        .token_file
+        .as_deref()
+        .map(Token::read)
+        .transpose()?;
+    let access = Access::new(arguments.listen, token)?;
+    let place = arguments.place.clone();
+    let connect = move || operate::connect(&place).map_err(|error| error.to_string());
+    let asker = Asker::start(Box::new(connect)).map_err(AgentError::from)?;
+    let agent = Agent::listen(access, asker)?;
+    announce(&agent).map_err(AgentError::from)?;
+    agent.run()?;
+    Ok(0)
+}
+
+/// Says where the agent listens, for the journal and for tests that let the system choose a port.
+fn announce(agent: &Agent) -> io::Result<()> {
+    let address = agent.address()?;
+    let mut output = io::stdout().lock();
+    // An agent whose output is read by no process serves all the same.
+    let _ = writeln!(output, "synod agent: listening on http://{address}");
+    let _ = output.flush();
+    Ok(())
+}

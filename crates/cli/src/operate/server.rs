@@ -1,0 +1,96 @@
+//! Which server is asked: the one named, or the only one that runs on this machine.
+
+use std::path::PathBuf;
+
+use synod_admin::{Client, find, socket};
+
+use super::{OperateError, PlaceArgs};
+
+/// Where packages keep the data of a server.
+const USUAL_DIRS: [&str; 2] = ["/var/lib/mysql", "/var/lib/mariadb"];
+
+/// Connects to the member that is named, by an address or a log directory; to the only one that
+/// runs here, if none is.
+pub(crate) fn connect(place: &PlaceArgs) -> Result<Client, OperateError> {
+    if let Some(member) = place.member.remote() {
+        return Ok(Client::connect_to(&member)?);
+    }
+    match &place.dir {
+        Some(dir) => Ok(Client::connect(dir)?),
+        None => Ok(Client::connect(&only_server()?)?),
+    }
+}
+
+fn only_server() -> Result<PathBuf, OperateError> {
+    let listening = find::listening();
+    let usual = USUAL_DIRS.into_iter().map(PathBuf::from);
+    // Listed in another network namespace, for instance a container's.
+    let usual = usual.filter(|dir| socket::path(dir).exists());
+    let found = listening.as_deref().unwrap_or_default();
+    choose(found, usual.collect(), listening.as_ref().err())
+}
+
+/// The server that is meant, of those that listen and of those with a socket in a usual place.
+fn choose(
+    listening: &[PathBuf],
+    usual: Vec<PathBuf>,
+    error: Option<&std::io::Error>,
+) -> Result<PathBuf, OperateError> {
+    let found = if listening.is_empty() {
+        &usual[..]
+    } else {
+        listening
+    };
+    match found {
+        [only] => Ok(only.clone()),
+        [] => {
+            let list = match error {
+                Some(error) => format!("{} (which cannot be read: {error})", find::LIST),
+                None => find::LIST.to_owned(),
+            };
+            Err(OperateError::NoServer(format!(
+                "no server with Synod was found on this machine. Looked for sockets called {} in \
+                 {list}, and in {}. If a server runs, name its log directory: --dir DIR",
+                socket::NAME,
+                USUAL_DIRS.join(" and "),
+            )))
+        }
+        several => {
+            let dirs: Vec<String> = several.iter().map(|d| d.display().to_string()).collect();
+            Err(OperateError::NoServer(format!(
+                "{} servers run on this machine: name the one that you mean by --dir\n  {}",
+                dirs.len(),
+                dirs.join("\n  ")
+            )))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    fn chosen(listening: &[&str], usual: &[&str]) -> Result<PathBuf, OperateError> {
+        let dirs = |names: &[&str]| names.iter().map(PathBuf::from).collect::<Vec<_>>();
+        choose(&dirs(listening), dirs(usual), None)
+    }
+
+    #[test]
+    fn only_server_is_taken() {
+        assert_eq!(chosen(&["/a"], &["/b"]).unwrap(), Path::new("/a"));
+        assert_eq!(chosen(&[], &["/b"]).unwrap(), Path::new("/b"));
+    }
+
+    #[test]
+    fn what_was_tried_is_told() {
+        let none = chosen(&[], &[]).unwrap_err();
+        assert_eq!(none.exit_code(), 3);
+        for place in [find::LIST, USUAL_DIRS[0], socket::NAME] {
+            assert!(none.to_string().contains(place), "{none}");
+        }
+        let several = chosen(&["/a", "/b"], &[]).unwrap_err().to_string();
+        assert!(several.contains("2 servers") && several.contains("/a") && several.contains("/b"));
+    }
+}

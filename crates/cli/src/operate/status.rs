@@ -1,0 +1,374 @@
+//! `synod status`: the group as one server knows it.
+
+use clap::Args;
+use synod_admin::protocol::{Answer, Request};
+use synod_admin::status::{CommitStep, Group, Member, Status};
+
+use super::utc;
+use super::{EXIT_CODES, OperateError, ServerArgs, ask, print, unexpected};
+use crate::table::{lay_out, or_dash};
+
+/// Arguments of `synod status`.
+#[derive(Debug, Args)]
+#[command(after_help = help())]
+pub struct StatusArgs {
+    #[command(flatten)]
+    server: ServerArgs,
+}
+
+fn help() -> String {
+    format!(
+        "\
+Example, on the machine of any server of the group:
+
+  synod status
+  synod status --dir /var/lib/mysql --json | jq '.members[] | select(.lag_ms > 1000)'
+
+'*' marks the server that answers. What it does not know of another one is shown as '-': logs of
+other members are known to the leader only.
+
+{EXIT_CODES}"
+    )
+}
+
+/// Runs the command; gives the exit code.
+///
+/// # Errors
+/// No server answers, or the answer cannot be written.
+pub fn run(arguments: &StatusArgs) -> Result<u8, OperateError> {
+    let server = &arguments.server;
+    let Answer::Status(status) = ask(server, Request::Status)? else {
+        return Err(unexpected(server));
+    };
+    print(server.json, &status, || text(&status))?;
+    Ok(0)
+}
+
+/// What people read.
+pub(super) fn text(status: &Status) -> String {
+    let mut parts = vec![head(status)];
+    if !status.members.is_empty() {
+        parts.push(members(&status.members));
+    }
+    parts.push(details(status));
+    parts.join("\n\n")
+}
+
+fn head(status: &Status) -> String {
+    let server = &status.server;
+    let Some(group) = &status.group else {
+        return format!(
+            "{} ({}): not connected to a group. Its error log says why",
+            server.name, server.state
+        );
+    };
+    let primary = if group.is_primary {
+        "primary"
+    } else {
+        "NOT PRIMARY: no leader with a majority is heard, writes are refused. If the majority is \
+         lost for good: synod recover --plan"
+    };
+    let leader = or_dash(group.leader.as_ref());
+    let protocol = or_dash(group.protocol);
+    let mut lines = vec![
+        format!("group {} ({}): {primary}", group.name, group.id),
+        format!(
+            "term {}, leader {leader}, view {}, protocol {protocol}; {}",
+            group.term,
+            group.view,
+            tolerance(group)
+        ),
+    ];
+    if let Some(election) = &status.last_election {
+        let at = utc::text(election.at_unix_ms);
+        let (term, leader, why) = (election.term, &election.leader, &election.why);
+        lines.push(format!("last election: {at}, term {term}, {leader}: {why}"));
+    }
+    lines.join("\n")
+}
+
+fn tolerance(group: &Group) -> String {
+    let voters = match group.voters {
+        1 => "1 voter".to_owned(),
+        count => format!("{count} voters"),
+    };
+    match group.tolerates {
+        0 => format!("{voters}: none may fail"),
+        count => format!("{voters}: {count} may fail at a time"),
+    }
+}
+
+const COLUMNS: [&str; 15] = [
+    "name", "role", "state", "region", "weight", "term", "log", "durable", "applied", "lag",
+    "lag ms", "queue", "trip ms", "speaks", "address",
+];
+
+/// The table of members.
+pub(super) fn members(members: &[Member]) -> String {
+    let mut rows = vec![COLUMNS.map(str::to_owned)];
+    rows.extend(members.iter().map(member_row));
+    lay_out(&rows)
+}
+
+fn member_row(member: &Member) -> [String; 15] {
+    let mark = if member.is_own { "*" } else { "" };
+    let state = match (&member.state, member.is_present) {
+        (_, false) => "absent".to_owned(),
+        (state, true) => or_dash(state.as_ref()),
+    };
+    let versions = member.oldest_protocol.zip(member.newest_protocol);
+    [
+        format!("{}{mark}", member.name),
+        member.role.clone(),
+        state,
+        or_dash(member.region.as_ref()),
+        or_dash(member.weight),
+        or_dash(member.term),
+        or_dash(member.log_index),
+        or_dash(member.durable_index),
+        or_dash(member.applied_seqno),
+        or_dash(member.lag_actions),
+        or_dash(member.lag_ms),
+        or_dash(member.apply_queue),
+        or_dash(member.round_trip_us.map(millis)),
+        or_dash(versions.map(|(oldest, newest)| format!("{oldest}-{newest}"))),
+        member.address.clone(),
+    ]
+}
+
+/// Microseconds as milliseconds, so that a local network and an ocean both have digits that count.
+fn millis(microseconds: u64) -> String {
+    let digits = if microseconds < 10_000 { 2 } else { 0 };
+    format!("{:.digits$}", microseconds as f64 / 1e3) // exact below 285 years
+}
+
+/// The server's own figures, one a line.
+fn details(status: &Status) -> String {
+    let rows = [
+        ["server", &server(status)],
+        ["log", &log(status)],
+        ["writes", &writes(status)],
+        ["commits wait", &commit_wait(status)],
+        ["commit steps", &commit_steps(&status.commit_steps)],
+        ["conflicts", &conflicts(status)],
+    ];
+    lay_out(&rows.map(|row| row.map(str::to_owned)))
+}
+
+fn server(status: &Status) -> String {
+    let (server, queues) = (&status.server, &status.queues);
+    let ready = if server.is_ready { "" } else { " (not ready)" };
+    format!(
+        "{}: {}{ready}, library {}, pid {}; {} actions wait for the group, {} to be applied",
+        server.name,
+        server.state,
+        server.program,
+        server.pid,
+        queues.pending_actions,
+        queues.apply_actions
+    )
+}
+
+fn log(status: &Status) -> String {
+    let log = &status.log;
+    let mut text = format!("{} in {}", bytes(log.bytes), log.dir);
+    if let Some(first) = log.first_seqno {
+        text += &format!(", back to seqno {first}");
+    }
+    if let Some(begins) = log.begins_unix_ms {
+        let age = utc::span(status.at_unix_ms.saturating_sub(begins));
+        text += &format!(", begun {age} ago");
+    }
+    text
+}
+
+fn writes(status: &Status) -> String {
+    let flow = &status.flow_control;
+    let waited = format!(
+        "{} pauses, {:.1} s in all",
+        flow.pauses,
+        flow.paused_ms as f64 / 1000.0
+    );
+    match (flow.is_active, &flow.slowest, flow.slowest_lag_ms) {
+        (false, _, _) => format!("not slowed down ({waited})"),
+        (true, Some(name), Some(lag)) => {
+            format!("slowed down: {name} lags {lag} ms and is needed for a majority ({waited})")
+        }
+        (true, _, _) => format!("slowed down ({waited})"),
+    }
+}
+
+fn commit_wait(status: &Status) -> String {
+    let wait = &status.commit_wait;
+    let what = match wait.in_force.as_str() {
+        "applied" => "until all synced servers have applied them",
+        "durable" => "until they are durable on a majority",
+        _ => "-",
+    };
+    match wait.excluded.is_empty() {
+        true => what.to_owned(),
+        false => format!("{what}, without {}", wait.excluded.join(", ")),
+    }
+}
+
+fn commit_steps(steps: &[CommitStep]) -> String {
+    let measured = steps.iter().filter(|step| step.samples > 0);
+    let texts: Vec<String> = measured
+        .map(|step| {
+            let (name, p50, p99) = (&step.step, step.p50_us, step.p99_us);
+            format!("{name} {}/{}", milliseconds(p50), milliseconds(p99))
+        })
+        .collect();
+    match texts.is_empty() {
+        true => "none measured lately".to_owned(),
+        false => format!("{} (p50/p99 in ms)", texts.join(", ")),
+    }
+}
+
+fn conflicts(status: &Status) -> String {
+    let found = &status.conflicts;
+    match found.total() {
+        0 => "none of this server's transactions has lost".to_owned(),
+        total => format!(
+            "{total} of this server's transactions have lost ({} refused, {} aborted): see synod \
+             conflicts",
+            found.refused, found.aborted
+        ),
+    }
+}
+
+/// Microseconds as milliseconds, with two digits behind the point.
+fn milliseconds(us: u64) -> String {
+    format!("{:.2}", us as f64 / 1000.0)
+}
+
+/// A size with its unit.
+fn bytes(bytes: u64) -> String {
+    const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
+    if bytes < 1024 {
+        return format!("{bytes} bytes");
+    }
+    let mut size = bytes as f64 / 1024.0;
+    let mut unit = 0;
+    while size >= 1024.0 && unit + 1 < UNITS.len() {
+        size /= 1024.0;
+        unit += 1;
+    }
+    format!("{size:.1} {}", UNITS[unit])
+}
+
+#[cfg(test)]
+mod tests {
+    use synod_admin::status::{Election, FlowControl, Log, Server};
+
+    use super::*;
+
+    fn status() -> Status {
+        Status {
+            at_unix_ms: 1_000_000_000,
+            server: Server {
+                name: "db1".into(),
+                state: "Synced".into(),
+                ..Server::default()
+            },
+            group: Some(Group {
+                name: "shop".into(),
+                is_primary: true,
+                leader: Some("db1".into()),
+                voters: 3,
+                tolerates: 1,
+                ..Group::default()
+            }),
+            members: vec![
+                Member {
+                    name: "db1".into(),
+                    is_own: true,
+                    is_present: true,
+                    role: "leader".into(),
+                    state: Some("Synced".into()),
+                    durable_index: Some(42),
+                    ..Member::default()
+                },
+                Member {
+                    name: "db2".into(),
+                    role: "follower".into(),
+                    state: Some("Synced".into()),
+                    ..Member::default()
+                },
+            ],
+            log: Log {
+                bytes: 3 << 30,
+                begins_unix_ms: Some(1_000_000_000 - 7_200_000),
+                ..Log::default()
+            },
+            ..Status::default()
+        }
+    }
+
+    #[test]
+    fn what_is_not_known_is_a_dash_and_what_is_away_is_absent() {
+        let text = members(&status().members);
+        let rows: Vec<Vec<&str>> = text
+            .lines()
+            .map(|l| l.split_whitespace().collect())
+            .collect();
+        assert_eq!(rows[1][..3], ["db1*", "leader", "Synced"]);
+        assert_eq!(rows[1][7], "42");
+        assert_eq!(rows[2][..4], ["db2", "follower", "absent", "-"]);
+        assert_eq!(rows[2][7], "-");
+    }
+
+    #[test]
+    fn round_trips_have_the_digits_that_count() {
+        let shown = [87, 1_250, 9_999, 10_000, 231_400].map(millis);
+        assert_eq!(shown, ["0.09", "1.25", "10.00", "10", "231"]);
+    }
+
+    #[test]
+    fn group_is_described_in_words() {
+        let mut status = status();
+        let shown = text(&status);
+        for words in [
+            "3 voters: 1 may fail at a time",
+            "3.0 GiB",
+            "begun 2.0 h ago",
+            "primary",
+        ] {
+            assert!(shown.contains(words), "{words}: {shown}");
+        }
+        status.flow_control = FlowControl {
+            is_active: true,
+            slowest: Some("db3".into()),
+            slowest_lag_ms: Some(900),
+            ..FlowControl::default()
+        };
+        status.last_election = Some(Election {
+            term: 7,
+            leader: "db1".into(),
+            why: "db2 has handed leadership over".into(),
+            ..Election::default()
+        });
+        let shown = text(&status);
+        assert!(shown.contains("db3 lags 900 ms"), "{shown}");
+        assert!(shown.contains("term 7, db1: db2 has handed"), "{shown}");
+    }
+
+    #[test]
+    fn server_without_a_group_says_so() {
+        let status = Status {
+            group: None,
+            members: Vec::new(),
+            ..status()
+        };
+        assert!(text(&status).starts_with("db1 (Synced): not connected to a group"));
+    }
+
+    #[test]
+    fn sizes_have_units() {
+        let sizes = [1023, 1024, 3 << 29, u64::MAX].map(bytes);
+        assert_eq!(
+            sizes,
+            ["1023 bytes", "1.0 KiB", "1.5 GiB", "16777216.0 TiB"]
+        );
+    }
+}

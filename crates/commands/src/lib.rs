@@ -1,0 +1,34 @@
+//! What a running member does with commands: the threads that serve clients, and the answers that
+//! follow from its node alone.
+//!
+//! ```text
+//! synod-admin    waits for clients of the socket; puts it back if a full copy (SST) removed it
+//! synod-command  serves one client of the socket, at most eight at a time
+//! synod-in       a thread of the node: serves one client from another machine, at most eight
+//! ```
+//! The provider and the logger use it. Requests, answers and the socket are the crate
+//! `synod-admin`'s.
+//!
+//! - [`CommandServer`]: the socket and its threads;
+//! - [`remote_handler`]: clients from other machines;
+//! - [`carry_out`]: orders; [`status`]: the part of a status that a node knows;
+//! - [`EventLog`]: what has happened lately; [`unix_ms`]: when.
+//!
+//! Nothing in the server waits for a client: a thread that serves one takes short locks only, and
+//! ends when the server ends, whatever the client does.
+#![forbid(unsafe_code)]
+
+mod event_log;
+mod orders;
+mod remote;
+mod server;
+pub mod status;
+mod surroundings;
+mod wall_clock;
+
+pub use event_log::EventLog;
+pub use orders::{NOT_CONNECTED, carry_out};
+pub use remote::remote_handler;
+pub use server::{Answerer, CommandServer};
+pub use surroundings::Surroundings;
+pub use wall_clock::unix_ms;

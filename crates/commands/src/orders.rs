@@ -1,0 +1,98 @@
+//! Orders of operators, given to the group by way of this member.
+
+use std::time::Duration;
+
+use synod_admin::protocol::{Answer, Done, Reason, Reply, Request};
+use synod_node::{self as node, Command, LeaderWeight, Node, RefusalReason};
+
+/// What is said of a member that is in no group.
+pub const NOT_CONNECTED: &str = "this server is not connected to a group: see its error log";
+
+/// How long an order waits for the group: less than clients wait for the answer.
+const ORDER_LIMIT: Duration = Duration::from_secs(20);
+
+/// Gives an order to the group, by way of this member; none, if it is in no group.
+pub fn carry_out(node: Option<&Node>, order: Request) -> Reply {
+    let Some(node) = node else {
+        return Reply::refused(Reason::NotConnected, NOT_CONNECTED);
+    };
+    let Some(command) = command(order) else {
+        let text = "the order is not understood: a weight is a number from 0 to 100, a protocol \
+                    version one from 1 on";
+        return Reply::refused(Reason::NotUnderstood, text);
+    };
+    match node.administrate(command, ORDER_LIMIT) {
+        Ok(done) => {
+            let log_index = match &done {
+                node::Done::Committed { index } => Some(index.0),
+                node::Done::Leads { .. }
+                | node::Done::WeightSet { .. }
+                | node::Done::Continues { .. } => None,
+            };
+            let text = done.to_string();
+            Reply::Answer(Answer::Done(Done { text, log_index }))
+        }
+        Err(refusal) => Reply::refused(reason(refusal.reason), refusal.text),
+    }
+}
+
+/// Whether a request changes something.
+pub(crate) fn is_order(request: &Request) -> bool {
+    match request {
+        Request::Status | Request::Events | Request::Conflicts | Request::RecoveryPlan => false,
+        Request::TransferLeadership { .. }
+        | Request::SetWeight { .. }
+        | Request::RemoveMember { .. }
+        | Request::PromoteMember { .. }
+        | Request::DemoteMember { .. }
+        | Request::ReplaceMember { .. }
+        | Request::SetProtocol { .. }
+        | Request::Recover => true,
+    }
+}
+
+/// The order as the group takes it; none if it is none, or makes no sense.
+fn command(order: Request) -> Option<Command> {
+    Some(match order {
+        Request::Status | Request::Events | Request::Conflicts | Request::RecoveryPlan => {
+            return None;
+        }
+        Request::TransferLeadership { to } => Command::TransferLeadership { to },
+        Request::SetWeight { member, weight } => Command::SetWeight {
+            member,
+            weight: LeaderWeight::new(weight)?,
+        },
+        Request::RemoveMember { member, force } => Command::Remove { member, force },
+        Request::PromoteMember { member } => Command::Promote { member },
+        Request::DemoteMember { member, force } => Command::Demote { member, force },
+        Request::ReplaceMember { old, new, force } => Command::Replace { old, new, force },
+        Request::SetProtocol {
+            version: Some(0), ..
+        } => return None,
+        Request::Recover => Command::Recover,
+        Request::SetProtocol { version, force } => Command::SetProtocol { version, force },
+    })
+}
+
+fn reason(reason: RefusalReason) -> Reason {
+    match reason {
+        RefusalReason::UnknownMember | RefusalReason::AmbiguousName => Reason::UnknownMember,
+        RefusalReason::WouldLoseTolerance | RefusalReason::MemberSilent => Reason::NeedsForce,
+        RefusalReason::NoLeader => Reason::NoLeader,
+        RefusalReason::Unsure => Reason::Unknown,
+        RefusalReason::Stopped => Reason::NotConnected,
+        RefusalReason::NotLost => Reason::NotLost,
+        RefusalReason::OtherHasMore => Reason::OtherHasMore,
+        RefusalReason::AlreadySo
+        | RefusalReason::LastVoter
+        | RefusalReason::NotCaughtUp
+        | RefusalReason::NotVoter
+        | RefusalReason::InProgress
+        | RefusalReason::WouldLoseQuorum
+        | RefusalReason::ProtocolTooOld
+        | RefusalReason::NotSpoken
+        | RefusalReason::ProtocolFell
+        | RefusalReason::TransferFailed
+        | RefusalReason::Unfit => Reason::Refused,
+    }
+}

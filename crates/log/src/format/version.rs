@@ -1,0 +1,126 @@
+//! Versions of the disk format: which ones this program reads, and which one it writes.
+//!
+//! A program reads a range of formats. It writes the oldest one that it can, until the group speaks
+//! a protocol version that goes with a newer one: no program that does not read that format can be
+//! a member from then on. So the log of a new program can be continued by the old one for as long
+//! as the group's protocol version has not risen.
+//!
+//! The format in which a log is written is that of its control file. Each segment has the one that
+//! was written when it was made. It never goes down.
+
+use std::fmt;
+use std::ops::RangeInclusive;
+
+/// The oldest disk format that this program reads.
+const OLDEST: u32 = 2;
+/// The disk format of a log whose group is not known to speak a protocol version with a newer one.
+/// Format 2 is read only.
+const FIRST: u32 = 3;
+/// The disk format of the next version: [`NEXT_MARK`] in segments and control file. It is there for
+/// tests of upgrades only, with the feature `next-version`.
+const NEXT: u32 = 4;
+/// The newest disk format that this program reads and writes.
+const NEWEST: u32 = if cfg!(feature = "next-version") {
+    NEXT
+} else {
+    FIRST
+};
+/// The oldest disk format whose checksums cover the version.
+const CHECKS_VERSION: u32 = 3;
+/// The oldest disk format whose control file names the segment that is ready.
+const NAMES_READY_SEGMENT: u32 = 3;
+/// The disk formats that this program reads.
+pub(crate) const FORMATS: RangeInclusive<u32> = OLDEST..=NEWEST;
+
+/// Formats by the group's protocol version from which on they are written, ascending.
+const WRITTEN_SINCE: [(u16, u32); 2] = [(1, FIRST), (6, NEXT)];
+
+/// What format 4 has and format 3 has not.
+pub(crate) const NEXT_MARK: &[u8; 4] = b"NEXT";
+
+/// A version of the disk format that this program reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LogFormat(u32);
+
+impl Default for LogFormat {
+    fn default() -> LogFormat {
+        LogFormat(FIRST)
+    }
+}
+
+impl fmt::Display for LogFormat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)
+    }
+}
+
+impl LogFormat {
+    /// The format in which members write their logs when their group is known to speak this
+    /// protocol version, and cannot go back.
+    pub fn of_group(protocol: u16) -> LogFormat {
+        let written = WRITTEN_SINCE.iter().rev();
+        let format = written
+            .clone()
+            .find(|(since, _)| *since <= protocol)
+            .map_or(FIRST, |(_, format)| *format);
+        LogFormat(format.min(NEWEST))
+    }
+
+    /// Its number.
+    pub fn number(self) -> u32 {
+        self.0
+    }
+
+    /// The format with this number, if this program reads it.
+    pub(crate) fn read(number: u32) -> Option<LogFormat> {
+        FORMATS.contains(&number).then_some(LogFormat(number))
+    }
+
+    /// The format in which this program continues what it has found in this one.
+    pub(crate) fn continued(self) -> LogFormat {
+        self.max(LogFormat(FIRST))
+    }
+
+    /// Whether control files name the segment that is ready.
+    pub(crate) fn names_ready_segment(self) -> bool {
+        self.0 >= NAMES_READY_SEGMENT
+    }
+
+    /// Whether segments and control files hold [`NEXT_MARK`].
+    pub(crate) fn has_next_mark(self) -> bool {
+        self.0 >= NEXT
+    }
+
+    /// The checksum of a header or a control file: of what follows it, and of the version since
+    /// that may be one of several.
+    pub(crate) fn checksum(self, rest: &[u8]) -> u32 {
+        if self.0 < CHECKS_VERSION {
+            return crc32c::crc32c(rest);
+        }
+        crc32c::crc32c_append(crc32c::crc32c(&self.0.to_le_bytes()), rest)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn format_follows_the_protocol_version_as_far_as_the_program_knows() {
+        for protocol in 0..=5 {
+            assert_eq!(LogFormat::of_group(protocol), LogFormat(FIRST));
+        }
+        for protocol in [6, 7, u16::MAX] {
+            assert_eq!(LogFormat::of_group(protocol), LogFormat(NEWEST));
+        }
+    }
+
+    #[test]
+    fn older_format_is_continued_in_the_first_that_is_written() {
+        let continued = |number| LogFormat::read(number).map(LogFormat::continued);
+        assert_eq!(continued(1), None);
+        assert_eq!(continued(2), Some(LogFormat(FIRST)));
+        assert_eq!(continued(NEWEST), Some(LogFormat(NEWEST)));
+        assert_eq!(continued(NEWEST + 1), None);
+    }
+}

@@ -1,0 +1,106 @@
+//! The host of a member without a database: it takes lines, and the news that the node has failed.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
+
+use synod_commands::EventLog;
+use synod_node::{
+    Delivery, DonorRequest, Election, Host, Level, Remedy, Setting, StateTransferEvent, Topic, View,
+};
+use synod_options::HostNames;
+
+use crate::output::Output;
+use crate::run::News;
+
+/// What the node calls.
+pub struct LoggerHost {
+    output: Output,
+    news: Sender<News>,
+    events: Arc<EventLog>,
+}
+
+impl LoggerHost {
+    pub(crate) fn new(output: Output, news: Sender<News>, events: Arc<EventLog>) -> LoggerHost {
+        LoggerHost {
+            output,
+            news,
+            events,
+        }
+    }
+}
+
+impl Host for LoggerHost {
+    fn setting_name(&self, setting: Setting) -> &'static str {
+        NAMES.name_of(setting)
+    }
+
+    fn log(&self, level: Level, text: &str) {
+        self.output.log(level, text);
+    }
+
+    fn note(&self, topic: Topic, level: Level, text: &str) {
+        self.events.add(topic, level, text);
+        self.log(level, text);
+    }
+
+    fn elected(&self, election: &Election) {
+        self.events.elected(election);
+    }
+
+    /// Never called: the node delivers nothing to a member without a database.
+    fn deliver(&self, _delivery: Delivery) -> ControlFlow<()> {
+        ControlFlow::Break(())
+    }
+
+    fn joined(&self, _view: &View) {}
+
+    fn primary_changed(&self, primary: bool) {
+        if !primary {
+            let text = "this member hears no leader with a quorum: the group commits nothing \
+                        through it until it does. See which servers run, and whether they can be \
+                        reached from here";
+            self.output.log(Level::Warning, text);
+        }
+    }
+
+    /// Never called: only synced members are asked for a full copy.
+    fn donate(&self, _request: DonorRequest) {}
+
+    fn state_transfer_event(&self, _id: u64, _news: StateTransferEvent) {}
+
+    /// Members prove themselves by their credentials; addresses prove nothing.
+    fn allows(&self, _ip: &str) -> bool {
+        true
+    }
+
+    fn failed(&self, why: &str, remedy: Remedy) {
+        let why = why.to_owned();
+        // The receiver has ended only if the logger is ending.
+        let _ = self.news.send(News::Failed { why, remedy });
+    }
+}
+
+/// The keys of the file that are no options of servers.
+const NAMES: HostNames = HostNames {
+    member_name: "name",
+    member_address: "address",
+    group_address: "peers",
+    listen_address: "synod.listen_addr",
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::keys::{KeyKind, kind_of};
+
+    #[test]
+    fn settings_are_spelled_as_keys_of_the_file() {
+        for setting in Setting::ALL {
+            for key in NAMES.name_of(setting).split(" or ") {
+                let kind = kind_of(key);
+                assert!(matches!(kind, KeyKind::Own | KeyKind::Shared), "{key}");
+            }
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! A logger's life: it starts, obeys signals, and leaves in an orderly shutdown.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+use synod_node::{GroupId, Level, Node, NodeError, Remedy, StartMode};
+
+use crate::commands;
+use crate::config::{ConfigError, LoggerConfig};
+use crate::directory::{self, DirectoryError};
+use crate::host::LoggerHost;
+use crate::output::Output;
+use crate::signals::Signals;
+
+/// A logger that was in no group before looks for one for so long. Later it waits without end: a
+/// member of a group comes back by itself.
+const SEARCH_LIMIT: Duration = Duration::from_secs(30);
+
+/// What a running logger is told.
+#[derive(Debug)]
+pub(crate) enum News {
+    /// Leave the group and end.
+    Stop,
+    /// Read the credentials again.
+    Reload,
+    /// The node has stopped for good.
+    Failed {
+        /// What has happened, as a part of a sentence.
+        why: String,
+        /// What brings it back.
+        remedy: Remedy,
+    },
+}
+
+/// Why a logger did not start, or did not end in an orderly shutdown.
+#[derive(Debug, thiserror::Error)]
+pub enum LoggerError {
+    /// Its file is wrong.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// Its directory is wrong.
+    #[error(transparent)]
+    Directory(#[from] DirectoryError),
+    /// The member did not start.
+    #[error("{0}")]
+    Start(#[from] NodeError),
+    /// The system refused a thread or a signal mask.
+    #[error("the system refused what a logger needs: {0}. Free memory or raise its limits")]
+    System(#[from] std::io::Error),
+    /// No address led to a group that admits this member.
+    #[error(
+        "no group has admitted this logger within {} s; the lines before say what each address in \
+         'peers' answered. Start the servers there, or correct peers, cluster_name or the \
+         credentials (synod.secret_file)",
+        SEARCH_LIMIT.as_secs()
+    )]
+    NoGroup,
+    /// The member has stopped for good.
+    #[error("this logger has stopped: {why}{}", advice(*remedy))]
+    Failed {
+        /// What has happened, as a part of a sentence.
+        why: String,
+        /// What brings it back.
+        remedy: Remedy,
+    },
+}
+
+fn advice(remedy: Remedy) -> &'static str {
+    match remedy {
+        Remedy::Restart => ". Start it again once its disk works",
+        Remedy::FullCopy | Remedy::Operator => "",
+    }
+}
+
+impl LoggerError {
+    /// Exit code: 1 if a later start may succeed as things are, 3 if an operator has to act first.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            LoggerError::Config(_) | LoggerError::Directory(_) => 3,
+            LoggerError::Start(error) => match error {
+                // The port may be free later, and the other process may end.
+                NodeError::Listen { .. } | NodeError::Thread { .. } | NodeError::Open(_) => 1,
+                _ => 3,
+            },
+            LoggerError::System(_) | LoggerError::NoGroup => 1,
+            LoggerError::Failed { remedy, .. } => match remedy {
+                Remedy::Restart => 1,
+                Remedy::FullCopy | Remedy::Operator => 3,
+            },
+        }
+    }
+}
+
+/// Runs a logger with this file until a signal ends it.
+///
+/// # Errors
+/// It does not start, or has failed.
+pub fn run(file: &Path) -> Result<(), LoggerError> {
+    let config = LoggerConfig::read(file)?;
+    directory::prepare(&config.log_dir())?;
+    // Before any thread: each inherits the mask.
+    let signals = Signals::block()?;
+    let output = Output::to_stderr();
+    let writer = output.start()?;
+    let ended = serve(&config, signals, &output);
+    output.stop();
+    // It does not panic: it only writes.
+    let _ = writer.join();
+    ended
+}
+
+fn serve(config: &LoggerConfig, signals: Signals, output: &Output) -> Result<(), LoggerError> {
+    for notice in &config.notices {
+        output.log(Level::Warning, notice);
+    }
+    let (sender, news) = channel();
+    signals.report_to(sender.clone())?;
+    let events = Arc::default();
+    let host = Arc::new(LoggerHost::new(output.clone(), sender, Arc::clone(&events)));
+    let node = Node::start(config.node(), StartMode::Join, host)?;
+    node.set_leader_preference(config.leader_preference());
+    node.set_full_log_policy(config.options.full_log_policy());
+    node.set_inconsistency_policy(config.options.inconsistency_policy());
+    output.log(Level::Info, &greeting(config));
+    let commands = commands::serve(config, &node, &events, output);
+    let ended = obey(&news, &node, output);
+    commands.stop();
+    node.stop();
+    ended
+}
+
+fn greeting(config: &LoggerConfig) -> String {
+    format!(
+        "logger '{}' of cluster '{}' listens on {} and is reached at {}",
+        config.name,
+        config.cluster_name,
+        config.options.listen_address(),
+        config.address,
+    )
+}
+
+/// Obeys until the end: an orderly shutdown, or a failure.
+fn obey(news: &Receiver<News>, node: &Node, output: &Output) -> Result<(), LoggerError> {
+    let search_ends = Instant::now() + SEARCH_LIMIT;
+    loop {
+        let event = if node.status().group == GroupId::NONE {
+            let left = search_ends.saturating_duration_since(Instant::now());
+            news.recv_timeout(left)
+        } else {
+            news.recv().map_err(RecvTimeoutError::from)
+        };
+        match event {
+            Ok(News::Reload) => reload(node, output),
+            Ok(News::Failed { why, remedy }) => return Err(LoggerError::Failed { why, remedy }),
+            Err(RecvTimeoutError::Timeout) if node.status().group == GroupId::NONE => {
+                return Err(LoggerError::NoGroup);
+            }
+            // It has found its group meanwhile.
+            Err(RecvTimeoutError::Timeout) => {}
+            // The thread that waits for signals keeps a sender until the process ends.
+            Err(RecvTimeoutError::Disconnected) => return Ok(()),
+            Ok(News::Stop) => {
+                output.log(Level::Info, "leaving the group, as ordered by a signal");
+                node.leave();
+                output.log(Level::Info, "this logger has left");
+                return Ok(());
+            }
+        }
+    }
+}
+
+fn reload(node: &Node, output: &Output) {
+    match node.reload_tls() {
+        Ok(()) => output.log(Level::Info, "the credentials were read again (SIGHUP)"),
+        Err(error) => {
+            let text =
+                format!("the credentials in use stay, because the new ones are wrong: {error}");
+            output.log(Level::Error, &text);
+        }
+    }
+}

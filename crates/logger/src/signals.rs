@@ -1,0 +1,47 @@
+//! SIGTERM and SIGINT end a logger, SIGHUP makes it read its credentials again.
+//!
+//! The signals are blocked in all threads, and one thread waits for them: nothing runs in a signal
+//! handler.
+
+use std::sync::mpsc::Sender;
+
+use nix::sys::signal::{SigSet, Signal};
+
+use crate::run::News;
+
+/// The signals that a logger obeys, blocked.
+pub(crate) struct Signals(SigSet);
+
+impl Signals {
+    /// Blocks the signals in this thread and in those that it starts from now on.
+    ///
+    /// # Errors
+    /// What the system said.
+    pub(crate) fn block() -> std::io::Result<Signals> {
+        let set = SigSet::from_iter([Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP]);
+        set.thread_block()?;
+        Ok(Signals(set))
+    }
+
+    /// Starts the thread that waits for the signals. It ends with the process.
+    ///
+    /// # Errors
+    /// The thread cannot be started.
+    pub(crate) fn report_to(self, news: Sender<News>) -> std::io::Result<()> {
+        let wait = move || {
+            while let Ok(signal) = self.0.wait() {
+                let event = match signal {
+                    Signal::SIGHUP => News::Reload,
+                    _ => News::Stop,
+                };
+                if news.send(event).is_err() {
+                    return;
+                }
+            }
+        };
+        std::thread::Builder::new()
+            .name("synod-signals".to_owned())
+            .spawn(wait)?;
+        Ok(())
+    }
+}

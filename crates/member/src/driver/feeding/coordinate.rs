@@ -1,0 +1,160 @@
+//! The driver's dealings with [`super::Feeding`]: it orders entries to be sent on, sends them on,
+//! and takes those that others send on.
+
+use bytes::Bytes;
+use synod_consensus::{EntryId, LogIndex, MemberId, Message, ProgressMode, Role, SendEntries};
+use synod_wire::{FeedOrder, PeerMessage, has_feeders};
+
+use super::feeders::{Changed, Peer};
+use crate::driver::own_log::Replication;
+use crate::driver::{Driver, EntrySender};
+use crate::host::{Level, Topic};
+
+impl Driver {
+    // --- the leader ----------------------------------------------------------------------------
+
+    /// As the leader: chooses who feeds whom. With each slow tick.
+    pub(in crate::driver) fn choose_feeders(&mut self) {
+        let config = &self.core.config().config;
+        let Some(own) = self.regions.of(self.identity.me.member) else {
+            return;
+        };
+        if !has_feeders(config.protocol) {
+            return;
+        }
+        let (answering, regions) = (self.answering(), &self.regions);
+        let peers = self.core.progress().filter_map(|progress| {
+            let role = config.members.get(&progress.member)?.role;
+            let answers = answering.contains(&progress.member);
+            let is_up_to_date = answers && progress.mode == ProgressMode::Stream;
+            let catches_up = answers && progress.mode == ProgressMode::CatchUp;
+            Some(Peer {
+                member: progress.member,
+                region: regions.of(progress.member)?,
+                is_voter: role == Role::Voter,
+                is_up_to_date,
+                takes_entries: is_up_to_date || catches_up,
+            })
+        });
+        for changed in self.feeding.feeders.choose(self.turns.now, own, peers) {
+            self.note_feeder(changed);
+        }
+    }
+
+    fn note_feeder(&self, Changed { learner, feeder }: Changed) {
+        let learner = self.name_of(learner);
+        let text = match feeder {
+            Some(feeder) => {
+                let feeder = self.name_of(feeder);
+                format!("{learner} gets the log by way of {feeder}, which is in its region")
+            }
+            None => format!("{learner} gets the log from the leader itself"),
+        };
+        self.note(Topic::Log, Level::Info, text);
+    }
+
+    /// As the leader: has these entries sent by the feeder of their receiver; whether it has one.
+    pub(in crate::driver) fn order_feeding(&mut self, range: &SendEntries) -> bool {
+        let learner = range.to;
+        let Some(feeder) = self.feeding.feeders.of(learner) else {
+            return false;
+        };
+        let progress = self.core.progress().find(|peer| peer.member == learner);
+        let mode = progress.map(|peer| peer.mode);
+        if !matches!(mode, Some(ProgressMode::Stream | ProgressMode::CatchUp)) {
+            // What was sent before has been lost or refused, so the leader looks where the logs
+            // agree, and nothing may stand in between.
+            self.feeding.feeders.failed(self.turns.now, learner);
+            return false;
+        }
+        let Some(term) = self.core.term_at(range.last) else {
+            return false;
+        };
+        let order = FeedOrder {
+            learner,
+            term: range.term,
+            prev: range.prev,
+            last: EntryId {
+                term,
+                index: range.last,
+            },
+            may_shorten: range.may_shorten,
+            commit: range.commit,
+            sent_at: range.sent_at,
+        };
+        self.send(feeder, PeerMessage::Feed(order));
+        true
+    }
+
+    // --- a feeder ------------------------------------------------------------------------------
+
+    /// The leader orders this member to send entries on.
+    pub(in crate::driver) fn handle_feed(&mut self, leader: MemberId, order: FeedOrder) {
+        let is_sound = order.prev.index < order.last.index;
+        if is_sound && order.term == self.core.term() {
+            self.feed(leader, order);
+        }
+    }
+
+    /// Sends on what has come, or become committed, since the orders for it came.
+    pub(in crate::driver) fn feed_waiting(&mut self) {
+        if self.feeding.orders.is_empty() {
+            return;
+        }
+        let Some(leader) = self.core.leader() else {
+            return;
+        };
+        for order in self.feeding.orders.take() {
+            self.handle_feed(leader, order);
+        }
+    }
+
+    fn feed(&mut self, leader: MemberId, order: FeedOrder) {
+        if self.core.term_at(order.last.index) != Some(order.last.term) {
+            return self.feeding.orders.wait(order);
+        }
+        let range = SendEntries {
+            to: order.learner,
+            term: order.term,
+            prev: order.prev,
+            first: order.prev.index.next(),
+            last: self.end_of_feeding(&order),
+            is_first_time: false,
+            may_shorten: order.may_shorten,
+            commit: order.commit,
+            sent_at: order.sent_at,
+        };
+        let inflight_max = self.identity.config.limits.inflight_messages_max;
+        let sender = EntrySender::FeederOf(leader);
+        match self.own_log.replicate(sender, range, inflight_max) {
+            Replication::Send(message) => self.send(order.learner, message),
+            // What is committed is the same when it is read.
+            Replication::Read(request) if range.last <= self.core.commit_index() => {
+                self.links.disk.read(request);
+            }
+            Replication::Read(_) => self.feeding.orders.wait(order),
+            Replication::UnderWay => {}
+        }
+    }
+
+    /// A long range is read from the disk, and ends with what is committed if it may.
+    fn end_of_feeding(&self, order: &FeedOrder) -> LogIndex {
+        let committed = self.core.commit_index();
+        if order.may_shorten && committed > order.prev.index {
+            order.last.index.min(committed)
+        } else {
+            order.last.index
+        }
+    }
+
+    // --- a learner -----------------------------------------------------------------------------
+
+    /// A feeder sends an append of the leader on. It counts only for a leader that this member
+    /// follows already: that a member leads is never learned from another one.
+    pub(in crate::driver) fn handle_fed(&mut self, message: Message, payloads: Vec<Option<Bytes>>) {
+        let leader = message.from;
+        if self.core.leader() == Some(leader) && message.term == self.core.term() {
+            self.handle_consensus(leader, message, payloads);
+        }
+    }
+}

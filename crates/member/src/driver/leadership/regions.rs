@@ -1,0 +1,110 @@
+//! Which region is each member in? Members report it, and the leader's status has it of all.
+
+use std::collections::BTreeMap;
+
+use synod_consensus::{Config, MemberId};
+use synod_wire::{Region, Report};
+
+/// The component that knows the regions of members, also of those that are absent now.
+pub(in crate::driver) struct Regions {
+    me: MemberId,
+    /// This member's own, as its operator has named it.
+    own: Option<Region>,
+    others: BTreeMap<MemberId, Region>,
+}
+
+impl Regions {
+    pub(in crate::driver) fn new(me: MemberId, own: Option<Region>) -> Regions {
+        let others = BTreeMap::new();
+        Regions { me, own, others }
+    }
+
+    /// Takes what members have reported. Answers whether anything has changed.
+    pub(super) fn note<'a>(
+        &mut self,
+        config: &Config,
+        reports: impl Iterator<Item = &'a Report>,
+    ) -> bool {
+        let known = self.others.len();
+        self.others.retain(|id, _| config.members.contains_key(id));
+        let mut changed = self.others.len() != known;
+        for report in reports.filter(|report| report.member != self.me) {
+            if self.others.get(&report.member) == report.region.as_ref() {
+                continue;
+            }
+            changed = true;
+            match &report.region {
+                Some(region) => self.others.insert(report.member, region.clone()),
+                None => self.others.remove(&report.member),
+            };
+        }
+        changed
+    }
+
+    /// The region that a member has reported last; none: it has named none, or is not known.
+    pub(in crate::driver) fn of(&self, member: MemberId) -> Option<&Region> {
+        if member == self.me {
+            self.own.as_ref()
+        } else {
+            self.others.get(&member)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use synod_consensus::{Member, Role, VersionRange};
+
+    fn config(members: std::ops::RangeInclusive<u64>) -> Config {
+        let member = |id: u64| {
+            let member = Member {
+                role: Role::Voter,
+                has_data: true,
+                name: String::new(),
+                address: String::new(),
+                versions: VersionRange { min: 1, max: 1 },
+                certificate: None,
+            };
+            (MemberId(id), member)
+        };
+        Config {
+            members: members.map(member).collect(),
+            ..Config::default()
+        }
+    }
+
+    fn report(member: u64, region: &str) -> Report {
+        Report {
+            member: MemberId(member),
+            region: region.parse().ok(),
+            ..Report::default()
+        }
+    }
+
+    #[test]
+    fn region_of_an_absent_member_stays_known_until_it_is_removed() {
+        let mut regions = Regions::new(MemberId(9), "west".parse().ok());
+        let both = [report(1, "north"), report(2, "south")];
+        assert!(regions.note(&config(1..=2), both.iter()));
+        assert!(!regions.note(&config(1..=2), both.iter()));
+        assert!(
+            !regions.note(&config(1..=2), both[..1].iter()),
+            "2 is absent"
+        );
+        let south = regions.of(MemberId(2)).map(Region::as_str);
+        assert_eq!(south, Some("south"));
+        assert!(
+            regions.note(&config(1..=1), both[..1].iter()),
+            "2 is removed"
+        );
+        assert_eq!(regions.of(MemberId(2)), None);
+        assert!(regions.note(&config(1..=1), [report(1, "")].iter()));
+        assert_eq!(regions.of(MemberId(1)), None);
+        assert!(
+            !regions.note(&config(1..=1), [report(9, "east")].iter()),
+            "its own"
+        );
+        assert_eq!(regions.of(MemberId(9)).map(Region::as_str), Some("west"));
+    }
+}

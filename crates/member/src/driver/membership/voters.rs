@@ -1,0 +1,224 @@
+//! Who votes: which dead voter loses its vote, and which learners may be promoted by themselves.
+//!
+//! While a voter is absent, a newcomer may be meant to replace it. So it waits as a learner: until
+//! the voter is back, and the group really grows; or until the voter is dead, and the newcomer
+//! takes its place. The number of voters does not grow by a replacement.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use synod_consensus::{Config, MemberId, Role};
+use synod_planted::planted;
+
+use super::voter_policy::VoterPolicy;
+
+/// What the leader knows of the group's members.
+pub(super) struct Facts<'a> {
+    pub(super) config: &'a Config,
+    /// Members that answer the leader, itself included.
+    pub(super) answering: &'a BTreeSet<MemberId>,
+    /// Members that are present.
+    pub(super) present: &'a BTreeSet<MemberId>,
+    /// For how long each member has been silent.
+    pub(super) silent: &'a BTreeMap<MemberId, Duration>,
+    /// Learners that want to vote, with a whole database if they have one.
+    pub(super) willing: &'a BTreeSet<MemberId>,
+    /// Those of them that have caught up.
+    pub(super) ready: &'a BTreeSet<MemberId>,
+}
+
+impl Facts<'_> {
+    fn silence(&self, id: MemberId) -> Duration {
+        self.silent.get(&id).copied().unwrap_or_default()
+    }
+
+    fn dead(&self, policy: &VoterPolicy) -> Option<MemberId> {
+        let voters = self.config.voters();
+        let dead = voters.filter(|id| {
+            let is_silent = self.silence(*id) >= policy.dead_after;
+            is_silent && !self.answering.contains(id)
+        });
+        dead.max_by_key(|id| self.silence(*id))
+    }
+
+    fn dead_count(&self, policy: &VoterPolicy) -> usize {
+        let is_dead = |id: &MemberId| self.silence(*id) >= policy.dead_after;
+        self.config.voters().filter(is_dead).count()
+    }
+
+    /// Whether the voters that answer are a majority without this one.
+    fn is_majority_without(&self, voter: MemberId) -> bool {
+        let others = || self.config.voters().filter(|id| *id != voter);
+        let answering = others().filter(|id| self.answering.contains(id)).count();
+        answering * 2 > others().count()
+    }
+
+    /// A voter that has just died is present for a while, and does not answer any more.
+    fn all_voters_are_present(&self) -> bool {
+        let is_present = |id| self.present.contains(&id) && self.answering.contains(&id);
+        self.config.voters().all(is_present)
+    }
+}
+
+/// A dead voter that is to lose its vote, and the learner that takes its place if there is one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Loss {
+    pub(super) voter: MemberId,
+    pub(super) successor: Option<MemberId>,
+}
+
+/// The dead voter that loses its vote now. It does if a learner waits for its place; or if the
+/// group may go to the next smaller odd number of voters ([`VoterPolicy`]).
+pub(super) fn loss(policy: &VoterPolicy, facts: &Facts) -> Option<Loss> {
+    let voter = facts.dead(policy)?;
+    if !facts.is_majority_without(voter) {
+        return None;
+    }
+    let all = facts.config.voters().count();
+    let successor = facts.ready.first().copied();
+    let fewest = policy.fewest(all);
+    let may_shrink = if all.is_multiple_of(2) {
+        all > fewest
+    } else {
+        all >= fewest + 2 && facts.dead_count(policy) >= 2
+    };
+    (successor.is_some() || may_shrink).then_some(Loss { voter, successor })
+}
+
+/// Learners that may be promoted by themselves, `successor` being the one that a dead voter has
+/// made room for.
+pub(super) fn promotable(facts: &Facts, successor: Option<MemberId>) -> BTreeSet<MemberId> {
+    if planted!(GrowByReplacement, facts.all_voters_are_present(), else true) {
+        return facts.willing.clone();
+    }
+    let is_willing = |id: &MemberId| facts.willing.contains(id);
+    successor.filter(is_willing).into_iter().collect()
+}
+
+/// The learner that has been silent for longest, and for at least so long.
+pub(super) fn forgotten(facts: &Facts, after: Duration) -> Option<MemberId> {
+    let members = facts.config.members.iter();
+    let learners = members.filter(|(_, member)| member.role == Role::Learner);
+    let silent = learners
+        .map(|(id, _)| *id)
+        .filter(|id| !facts.present.contains(id) && facts.silence(*id) >= after);
+    silent.max_by_key(|id| facts.silence(*id))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::driver::example_groups::voters_and_learners as config;
+
+    const DEAD: Duration = Duration::from_secs(600);
+
+    fn ids(ids: &[u64]) -> BTreeSet<MemberId> {
+        ids.iter().copied().map(MemberId).collect()
+    }
+
+    /// Asks about a group of which these members have been silent for this long, and all others
+    /// are present and answer.
+    fn ask<T>(config: &Config, silent: &[(u64, Duration)], of: impl FnOnce(&Facts) -> T) -> T {
+        let silent: BTreeMap<MemberId, Duration> = silent
+            .iter()
+            .map(|(id, time)| (MemberId(*id), *time))
+            .collect();
+        let members = config.members.iter();
+        let live: BTreeSet<MemberId> = members
+            .clone()
+            .map(|(id, _)| *id)
+            .filter(|id| !silent.contains_key(id))
+            .collect();
+        let learners: BTreeSet<MemberId> = members
+            .filter(|(_, member)| member.role == Role::Learner)
+            .map(|(id, _)| *id)
+            .collect();
+        let ready = &learners & &live;
+        of(&Facts {
+            config,
+            answering: &live,
+            present: &live,
+            silent: &silent,
+            willing: &ready,
+            ready: &ready,
+        })
+    }
+
+    fn lost(
+        wanted: usize,
+        config: &Config,
+        silent: &[(u64, Duration)],
+    ) -> Option<(u64, Option<u64>)> {
+        let policy = VoterPolicy {
+            wanted,
+            dead_after: DEAD,
+        };
+        let loss = ask(config, silent, |facts| loss(&policy, facts))?;
+        Some((loss.voter.0, loss.successor.map(|id| id.0)))
+    }
+
+    #[test]
+    fn dead_voter_makes_room_for_a_learner_that_is_ready() {
+        let early = DEAD.saturating_sub(Duration::from_secs(1));
+        assert_eq!(lost(0, &config(3, 1), &[(3, DEAD)]), Some((3, Some(4))));
+        assert_eq!(lost(0, &config(3, 1), &[(3, early)]), None);
+        assert_eq!(lost(0, &config(3, 1), &[(3, DEAD), (4, early)]), None);
+        assert_eq!(lost(0, &config(3, 0), &[(3, DEAD)]), None);
+    }
+
+    #[test]
+    fn no_voter_loses_its_vote_without_a_majority_of_the_others() {
+        assert_eq!(lost(0, &config(3, 1), &[(2, DEAD), (3, DEAD)]), None);
+        let (short, long) = (Duration::from_secs(9), DEAD * 2);
+        assert_eq!(
+            lost(0, &config(4, 1), &[(2, short), (3, DEAD)]),
+            Some((3, Some(5)))
+        );
+        assert_eq!(
+            lost(0, &config(5, 1), &[(2, long), (3, DEAD)]),
+            Some((2, Some(6)))
+        );
+        assert_eq!(
+            lost(0, &config(5, 1), &[(2, short), (3, DEAD), (4, short)]),
+            None,
+            "two of the four others"
+        );
+    }
+
+    #[test]
+    fn without_a_successor_the_number_goes_to_the_next_odd_one_that_is_wanted() {
+        assert_eq!(lost(0, &config(4, 0), &[(4, DEAD)]), Some((4, None)));
+        assert_eq!(lost(4, &config(4, 0), &[(4, DEAD)]), None);
+        assert_eq!(lost(0, &config(5, 0), &[(4, DEAD), (5, DEAD)]), None);
+        assert_eq!(
+            lost(3, &config(5, 0), &[(4, DEAD * 2), (5, DEAD)]),
+            Some((4, None))
+        );
+        assert_eq!(lost(3, &config(5, 0), &[(5, DEAD)]), None, "one of five");
+    }
+
+    #[test]
+    fn newcomers_wait_while_a_voter_is_absent() {
+        let absent = Duration::from_secs(1);
+        let promotable = |silent: &[(u64, Duration)], successor: Option<u64>| {
+            ask(&config(3, 2), silent, |facts| {
+                promotable(facts, successor.map(MemberId))
+            })
+        };
+        assert_eq!(promotable(&[], None), ids(&[4, 5]));
+        assert_eq!(promotable(&[(3, absent)], None), ids(&[]));
+        assert_eq!(promotable(&[(3, absent)], Some(5)), ids(&[5]));
+        assert_eq!(promotable(&[(3, absent), (5, absent)], Some(5)), ids(&[]));
+    }
+
+    #[test]
+    fn learner_that_is_silent_for_longest_is_forgotten_and_voters_never_are() {
+        let week = Duration::from_secs(7 * 24 * 3600);
+        let gone = |silent: &[(u64, Duration)], after| {
+            ask(&config(3, 2), silent, |facts| forgotten(facts, after))
+        };
+        assert_eq!(gone(&[(4, week), (5, week * 2)], week), Some(MemberId(5)));
+        assert_eq!(gone(&[(3, week), (4, DEAD)], week), None);
+        assert_eq!(gone(&[(4, DEAD)], DEAD), Some(MemberId(4)));
+    }
+}

@@ -1,0 +1,79 @@
+//! What other survivors have said, and when members were heard last.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use synod_consensus::{MemberId, Time};
+use synod_wire::SurvivorReport;
+
+/// A report counts for so long. A survivor repeats it much more often.
+const CURRENT_FOR: Duration = Duration::from_secs(3);
+
+/// The last report of each survivor.
+#[derive(Default)]
+pub(super) struct Survivors {
+    reports: BTreeMap<MemberId, (Time, SurvivorReport)>,
+    /// When the last message of a member came to this process.
+    heard: BTreeMap<MemberId, Time>,
+}
+
+impl Survivors {
+    /// A configured member has sent a message.
+    pub(super) fn heard(&mut self, now: Time, member: MemberId) {
+        self.heard.insert(member, now);
+    }
+
+    /// A survivor reports.
+    pub(super) fn report(&mut self, now: Time, member: MemberId, report: SurvivorReport) {
+        self.reports.insert(member, (now, report));
+    }
+
+    /// Forgets members that are not in the group any more.
+    pub(super) fn keep_only(&mut self, is_kept: impl Fn(MemberId) -> bool) {
+        self.reports.retain(|id, _| is_kept(*id));
+        self.heard.retain(|id, _| is_kept(*id));
+    }
+
+    /// What a survivor has said a moment ago, and how long ago that was.
+    pub(super) fn current(
+        &self,
+        now: Time,
+        member: MemberId,
+    ) -> Option<(Duration, SurvivorReport)> {
+        let (at, report) = self.reports.get(&member)?;
+        let age = now.since(*at);
+        (age < CURRENT_FOR).then_some((age, *report))
+    }
+
+    /// For how long the member has been silent; none: it has sent nothing to this process.
+    pub(super) fn silent_for(&self, now: Time, member: MemberId) -> Option<Duration> {
+        self.heard.get(&member).map(|at| now.since(*at))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ONE: MemberId = MemberId(1);
+
+    fn at(ms: u64) -> Time {
+        Time(7).plus(Duration::from_millis(ms))
+    }
+
+    #[test]
+    fn report_counts_for_a_moment_and_silence_from_the_last_message() {
+        let mut survivors = Survivors::default();
+        assert_eq!(survivors.silent_for(at(0), ONE), None);
+        survivors.heard(at(0), ONE);
+        survivors.report(at(0), ONE, SurvivorReport::default());
+        let age = |ms| survivors.current(at(ms), ONE).map(|(age, _)| age);
+        assert_eq!(age(2999), Some(Duration::from_millis(2999)));
+        assert_eq!(age(3000), None);
+        let silent = survivors.silent_for(at(9000), ONE);
+        assert_eq!(silent, Some(Duration::from_secs(9)));
+        survivors.keep_only(|_| false);
+        assert_eq!(survivors.silent_for(at(9000), ONE), None);
+        assert_eq!(survivors.current(at(0), ONE), None);
+    }
+}

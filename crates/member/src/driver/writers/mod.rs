@@ -1,0 +1,29 @@
+//! Whose writes does the group take? A setting in its configuration, obeyed by the leader when it
+//! orders.
+//!
+//! ```text
+//! every member     permission  may the host take writes of its clients, and who else may?
+//! every member     orders      what operators of this member want the setting to be
+//! the leader       rule        is a proposal one of the writer?
+//! ```
+//!
+//! The rule at the order decides. The permission only lets hosts refuse early: it may be late.
+
+mod coordinate;
+mod orders;
+mod permission;
+mod rule;
+
+pub use orders::{WritersRefusal, WritersRequest};
+pub use permission::WritePermission;
+pub(super) use rule::WriterRule;
+
+use orders::WritersOrders;
+
+/// The component that knows what operators of this member want, and what its host was told.
+#[derive(Default)]
+pub(super) struct WritersSetting {
+    orders: WritersOrders,
+    /// What the host was told last.
+    told: WritePermission,
+}

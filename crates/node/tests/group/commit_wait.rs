@@ -1,0 +1,156 @@
+//! Commits that wait until all databases have applied them.
+
+use synod_node::{CommitWait, DataState, Seqno, StartMode, VersionRange};
+
+use crate::support::{Group, Member, eventually, seqno_of};
+
+const EXCLUDED: &str = "commits do not wait for node3 any more";
+
+fn waits(member: &Member) {
+    member.node().set_commit_wait(CommitWait::Applied);
+}
+
+fn wait_everywhere(member: &Member, seqno: Seqno) {
+    let is_there = |r: &crate::support::Record| r.is_everywhere(seqno);
+    member.host.wait("application everywhere", is_there);
+}
+
+/// What the member was told, without "nothing has to be waited for".
+fn told(member: &Member) -> Vec<Seqno> {
+    let everywhere = member.host.lock().everywhere.clone();
+    let told = everywhere.into_iter().map(|(_, seqno)| seqno);
+    told.filter(|seqno| *seqno < Seqno(i64::MAX)).collect()
+}
+
+#[test]
+fn every_member_is_told_how_far_all_databases_are() {
+    let group = Group::of(3, "everywhere");
+    group.members.iter().for_each(waits);
+    for round in 0..20 {
+        for member in &group.members {
+            let seqno = seqno_of(member.order(&format!("row{round}"), "v"));
+            wait_everywhere(member, seqno);
+            for other in &group.members {
+                let applied = other.last();
+                let is_own = other.config.name == member.config.name;
+                assert!(is_own || applied >= seqno, "{applied} is before {seqno}");
+            }
+        }
+    }
+    assert!(group.members.iter().all(|member| !told(member).is_empty()));
+}
+
+#[test]
+fn nothing_is_told_unless_it_is_asked_for() {
+    let group = Group::of(2, "durable");
+    let [a, b] = &group.members[..] else {
+        unreachable!()
+    };
+    waits(a);
+    seqno_of(b.order("row", "v"));
+    let last = seqno_of(a.order("other row", "w"));
+    wait_everywhere(a, last);
+    a.node().set_commit_wait(CommitWait::Durable);
+    wait_everywhere(a, Seqno(i64::MAX));
+    assert_eq!(told(b), []);
+}
+
+#[test]
+fn database_that_hangs_is_excluded_and_waited_for_again_when_it_has_caught_up() {
+    let group = Group::of(3, "hung");
+    let [a, _, c] = &group.members[..] else {
+        unreachable!()
+    };
+    waits(a);
+    let first = seqno_of(a.order("row", "1"));
+    wait_everywhere(a, first);
+    c.hold();
+    let lacking = seqno_of(a.order("row", "2"));
+    wait_everywhere(a, lacking);
+    {
+        let record = a.host.lock();
+        let line = record.lines.iter().position(|(_, l)| l.contains(EXCLUDED));
+        let line = line.expect("it was excluded");
+        let mut early = record.everywhere.iter().filter(|(lines, _)| *lines <= line);
+        assert!(
+            early.all(|(_, seqno)| *seqno < lacking),
+            "{:?}",
+            record.everywhere
+        );
+    }
+    eventually("the status", || {
+        let status = a.node().status().commit_wait;
+        status.excluded == ["node3"] && status.exclusions == 1
+    });
+    c.resume();
+    eventually("it is waited for again", || {
+        a.node().status().commit_wait.excluded.is_empty()
+    });
+    let last = seqno_of(a.order("row", "3"));
+    wait_everywhere(a, last);
+    c.host.wait("application", |record| record.last() >= last);
+}
+
+#[test]
+fn desynced_and_lost_members_are_not_waited_for() {
+    let mut group = Group::of(3, "gone");
+    waits(&group.members[0]);
+    let [a, b, c] = &group.members[..] else {
+        unreachable!()
+    };
+    b.hold();
+    b.node().set_data_state(DataState::Donor);
+    let first = seqno_of(a.order("row", "1"));
+    wait_everywhere(a, first);
+    c.host.wait("application", |record| record.last() >= first);
+    assert!(!a.host.lock().says("commits do not wait for"));
+    group.members[2].stop();
+    let a = &group.members[0];
+    let second = seqno_of(a.order("row", "2"));
+    wait_everywhere(a, second);
+    // Without a majority, what is committed stays so, and no client waits.
+    group.members[1].stop();
+    let a = &group.members[0];
+    a.host
+        .wait("the loss", |record| record.primary == Some(false));
+    wait_everywhere(a, Seqno(i64::MAX));
+}
+
+#[test]
+fn group_with_an_older_program_does_not_wait_and_says_so() {
+    let old = VersionRange { min: 1, max: 3 };
+    let group = Group::prepared_by(2, "mixed", |config| {
+        if config.name == "node2" {
+            config.versions = old;
+        }
+    });
+    // The founder speaks the newest version that the other one will understand.
+    let mut group = group;
+    group.members[0].config.versions = old;
+    let mut group = group.begin();
+    waits(&group.members[0]);
+    let says = "commits do not wait for the other servers, as they should: the group speaks \
+                protocol version 3";
+    group.members[0].host.wait(says, |record| record.says(says));
+    let seqno = seqno_of(group.members[0].order("row", "1"));
+    let status = group.members[0].node().status().commit_wait;
+    assert_eq!(status.in_force, CommitWait::Durable);
+    assert_eq!(told(&group.members[0]), [], "{seqno} does not wait");
+    for at in [1, 0] {
+        let member = &mut group.members[at];
+        member.stop();
+        member.config.versions = VersionRange { min: 1, max: 4 };
+        member.start(StartMode::Join).unwrap();
+        if at == 0 {
+            waits(member);
+        }
+        member.take_part();
+        group.wait_complete();
+    }
+    let a = &group.members[0];
+    let says = "commits wait until all synced servers have applied them";
+    a.host.wait(says, |record| record.says(says));
+    let seqno = seqno_of(a.order("row", "2"));
+    wait_everywhere(a, seqno);
+    assert!(told(a).iter().any(|told| *told >= seqno));
+}

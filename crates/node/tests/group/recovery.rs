@@ -1,0 +1,173 @@
+//! A majority is lost for good, and an operator orders a survivor to continue.
+
+use synod_node::{
+    Command, CommandRefusal, DatabasePosition, Done, NodeStatus, RefusalReason, Seqno, StartMode,
+};
+
+use crate::support::{Group, Member, PATIENCE, eventually, seqno_of};
+
+fn recover(member: &Member) -> Result<Done, CommandRefusal> {
+    member.node().administrate(Command::Recover, PATIENCE)
+}
+
+fn refused(member: &Member) -> (RefusalReason, String) {
+    let refusal = recover(member).unwrap_err();
+    (refusal.reason, refusal.text)
+}
+
+fn wait_primary(member: &Member, primary: bool) {
+    let what = format!("{} primary: {primary}", member.config.name);
+    eventually(&what, || member.node().is_primary() == primary);
+}
+
+/// Waits until a member knows what another one has.
+fn wait_heard(member: &Member, other: &Member) {
+    let other = other.node().identity().0;
+    let knows = |status: NodeStatus| {
+        let mut survivors = status.survivors.into_iter();
+        survivors.any(|s| s.member == other && s.report.is_some())
+    };
+    eventually("the other survivor's report", || {
+        knows(member.node().status())
+    });
+}
+
+fn continues(member: &Member) {
+    let name = member.config.name.clone();
+    assert_eq!(recover(member), Ok(Done::Continues { member: name }));
+    wait_primary(member, true);
+}
+
+#[test]
+fn group_that_lives_is_not_recovered() {
+    let mut group = Group::of(3, "lives");
+    let at = group.follower();
+    let (why, text) = refused(&group.members[at]);
+    assert_eq!(why, RefusalReason::NotLost);
+    assert!(text.contains("leads the group"), "{text}");
+    let (why, _) = refused(&group.members[group.leader()]);
+    assert_eq!(why, RefusalReason::NotLost);
+    for other in (0..3).filter(|other| *other != at) {
+        group.members[other].stop();
+    }
+    wait_primary(&group.members[at], false);
+    continues(&group.members[at]);
+    let status = group.members[at].node().status();
+    assert_eq!(status.members.iter().filter(|m| m.voter).count(), 1);
+}
+
+#[test]
+fn survivor_with_more_is_named_and_the_other_one_joins_it() {
+    let mut group = Group::of(5, "more");
+    let leader = group.leader();
+    let short = (leader + 1) % 5;
+    group.members[short].node().set_isolated(true);
+    let last = seqno_of(group.members[leader].order("k", "the short log lacks it"));
+    let long = (leader + 2) % 5;
+    group.members[long]
+        .host
+        .wait("the action", |record| record.last() >= last);
+    for lost in (0..5).filter(|at| ![short, long].contains(at)) {
+        group.members[lost].stop();
+    }
+    group.members[short].node().set_isolated(false);
+    let (short, long) = (&group.members[short], &group.members[long]);
+    for member in [short, long] {
+        wait_primary(member, false);
+    }
+    wait_heard(short, long);
+    let (why, text) = refused(short);
+    assert_eq!(why, RefusalReason::OtherHasMore);
+    assert!(text.contains(&long.config.name), "{text}");
+    continues(long);
+    wait_primary(short, true);
+    let seqno = seqno_of(short.order("another", "both"));
+    for member in [short, long] {
+        member
+            .host
+            .wait("the action", |record| record.last() >= seqno);
+    }
+    group.check_same_history();
+}
+
+#[test]
+fn logger_with_more_leads_until_the_server_has_it() {
+    const SERVER: usize = 0;
+    const LOGGER: usize = 3;
+    let mut group = Group::prepared(4, "logger-first");
+    group.members[LOGGER].config.has_data = false;
+    group.members[0].start(StartMode::Bootstrap).unwrap();
+    group.members[0].take_part();
+    for at in 1..4 {
+        group.members[at].start(StartMode::Join).unwrap();
+        if at != LOGGER {
+            group.members[at].take_part();
+        }
+        group.members[at].wait_voter();
+    }
+    let status = group.members[1].node().status();
+    if status.leader == Some(group.members[SERVER].node().identity().0) {
+        let transfer = Command::TransferLeadership {
+            to: Some("node2".to_owned()),
+        };
+        group.members[1]
+            .node()
+            .administrate(transfer, PATIENCE)
+            .unwrap();
+    }
+    group.members[SERVER].node().set_isolated(true);
+    let last = seqno_of(group.members[1].order("k", "the server lacks it"));
+    let logger = group.members[LOGGER].node();
+    eventually("the commit at the logger", || logger.commit_seqno() >= last);
+    for lost in [1, 2] {
+        group.members[lost].stop();
+    }
+    group.members[SERVER].node().set_isolated(false);
+    let (server, logger) = (&group.members[SERVER], &group.members[LOGGER]);
+    wait_primary(server, false);
+    wait_primary(logger, false);
+    wait_heard(server, logger);
+    wait_heard(logger, server);
+    let (why, text) = refused(logger);
+    assert_eq!(why, RefusalReason::Unfit);
+    assert!(text.contains("no database"), "{text}");
+    let name = logger.config.name.clone();
+    assert_eq!(recover(server), Ok(Done::Continues { member: name }));
+    server
+        .host
+        .wait("what the logger had", |record| record.last() >= last);
+    eventually("the server leads", || server.is_leader());
+    assert!(seqno_of(server.order("k", "after")) > last);
+}
+
+/// The database of a lost server was kept, and its log was not: nothing shows which history it
+/// holds.
+#[test]
+fn database_without_its_log_is_copied_after_a_recovery() {
+    let mut group = Group::of(3, "kept-database");
+    let survivor = group.follower();
+    let lost = (0..3).find(|at| *at != survivor && *at != group.leader());
+    let lost = lost.unwrap();
+    let applied = group.members[lost].last();
+    for other in (0..3).filter(|at| *at != survivor) {
+        group.members[other].stop();
+    }
+    wait_primary(&group.members[survivor], false);
+    continues(&group.members[survivor]);
+    // The group comes further than the database, which then proves nothing by its position.
+    for number in 0..5 {
+        let data = format!("after {number}");
+        assert!(seqno_of(group.members[survivor].order("k", data)) > applied);
+    }
+    assert_ne!(applied, Seqno(0));
+    let survivor = &group.members[survivor];
+    let mut back = Member::new("kept", &survivor.config.cluster_name);
+    back.config.seeds = vec![survivor.config.address.clone()];
+    back.config.database = DatabasePosition {
+        group: survivor.node().status().group,
+        seqno: applied,
+    };
+    back.start(StartMode::Join).unwrap();
+    back.host.wait("joining", |record| record.joined > 0);
+    assert_eq!(back.node().database(), DatabasePosition::NONE);
+}

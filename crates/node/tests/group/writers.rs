@@ -1,0 +1,138 @@
+//! Whose writes the group takes: those of all members, or the leader's only.
+
+use std::time::Duration;
+
+use synod_node::{
+    Action, Class, KeySet, ProposalResult, SetWritersError, StartMode, VersionRange,
+    WritePermission, Writers,
+};
+
+use crate::support::{Group, Member, eventually, seqno_of};
+
+const LIMIT: Duration = Duration::from_secs(20);
+
+fn may_write(member: &Member) -> Option<WritePermission> {
+    member.host.lock().permissions.last().copied()
+}
+
+/// The leader, once all running members know it, and have it as the writer.
+fn writer_of(group: &Group) -> usize {
+    let mut writer = None;
+    eventually("one writer", || {
+        let position = group.members.iter().position(|member| {
+            let here = |permission| matches!(permission, WritePermission::Here { .. });
+            member.runs() && may_write(member).is_some_and(here)
+        });
+        let Some(at) = position else { return false };
+        let id = group.members[at].node().status().member;
+        let elsewhere = WritePermission::Elsewhere { writer: Some(id) };
+        writer = Some(at);
+        let mut others = group.running().filter(|m| m.node().status().member != id);
+        others.all(|member| may_write(member) == Some(elsewhere))
+    });
+    writer.expect("waited for")
+}
+
+#[test]
+fn any_member_sets_it_and_only_the_leader_writes_then() {
+    let mut group = Group::of(3, "writers");
+    let [a, b, c] = &group.members[..] else {
+        unreachable!()
+    };
+    b.node().set_writers(Writers::Leader, LIMIT).unwrap();
+    assert_eq!(b.node().status().writers, Writers::Leader);
+    b.node().set_writers(Writers::Leader, LIMIT).unwrap();
+    let writer = writer_of(&group);
+    seqno_of(group.members[writer].order("row", "v"));
+    for (at, member) in [a, b, c].into_iter().enumerate() {
+        if at == writer {
+            continue;
+        }
+        let large = vec![7; 3 * crate::support::CHUNK_BYTES];
+        for _ in 0..2 {
+            assert_eq!(member.order("row", "w"), ProposalResult::NotWriter);
+        }
+        assert_eq!(member.order("other", large), ProposalResult::NotWriter);
+        // The end of a streamed transaction that was begun when this member was the writer.
+        let rollback = Action {
+            class: Class::Barrier,
+            keys: KeySet::new(),
+            last_seen: member.last().0,
+            data: "rollback".into(),
+        };
+        seqno_of(member.node().submit(&rollback).wait_for_result());
+    }
+    // Who joins later, or again, learns it.
+    let rest = (writer + 1) % 3;
+    group.members[rest].stop();
+    group.members[rest].start(StartMode::Join).unwrap();
+    group.members[rest].take_part();
+    group.wait_complete();
+    assert_eq!(
+        group.members[rest].order("row", "w"),
+        ProposalResult::NotWriter
+    );
+    let member = &group.members[rest];
+    member.node().set_writers(Writers::Any, LIMIT).unwrap();
+    seqno_of(member.order("row", "w"));
+}
+
+#[test]
+fn next_leader_is_the_writer_once_it_has_applied_what_preceded() {
+    let mut group = Group::of(3, "next_writer");
+    group.members[0]
+        .node()
+        .set_writers(Writers::Leader, LIMIT)
+        .unwrap();
+    let old = writer_of(&group);
+    let others = [(old + 1) % 3, (old + 2) % 3];
+    let before = group.members[others[0]].last();
+    for at in others {
+        group.members[at].hold();
+    }
+    let last = seqno_of(group.members[old].order("row", "v"));
+    group.members[old].stop();
+    let new = writer_of(&group);
+    assert_ne!(new, old);
+    let member = &group.members[new];
+    let Some(WritePermission::Here { after }) = may_write(member) else {
+        panic!("{:?}", may_write(member));
+    };
+    assert!(after >= last, "{after} is before {last}");
+    let early = crate::support::action("other", before, "w");
+    let refused = member.node().submit(&early).wait_for_result();
+    assert_eq!(refused, ProposalResult::NotWriter);
+    for at in others {
+        group.members[at].resume();
+    }
+    member
+        .host
+        .wait("what preceded", |record| record.last() >= after);
+    seqno_of(group.members[new].order("row", "w"));
+}
+
+#[test]
+fn order_is_refused_while_a_member_runs_an_older_program() {
+    let old = VersionRange { min: 1, max: 4 };
+    let group = Group::prepared_by(2, "old_writers", |config| config.versions = old).begin();
+    let refused = group.members[1].node().set_writers(Writers::Leader, LIMIT);
+    let Err(SetWritersError::Refused(why)) = refused else {
+        panic!("{refused:?}");
+    };
+    assert!(
+        ["node1", "node2", "Upgrade them first"]
+            .iter()
+            .all(|part| why.contains(part)),
+        "{why}"
+    );
+    assert_eq!(group.members[0].node().status().writers, Writers::Any);
+}
+
+#[test]
+fn order_without_a_majority_ends_in_time() {
+    let mut group = Group::of(2, "no_majority");
+    group.members[1].stop();
+    let limit = Duration::from_millis(100);
+    let refused = group.members[0].node().set_writers(Writers::Leader, limit);
+    assert_eq!(refused, Err(SetWritersError::NotInTime { limit }));
+}

@@ -1,0 +1,97 @@
+//! What can be wrong with options, in the words for the server's error log.
+//!
+//! The text is the line to log. Lines that Galera writes too have Galera's words, because test
+//! suites look for them.
+
+use std::fmt;
+
+use super::nearest;
+use super::table::SPECS;
+
+/// Why options were refused. The text is the line to log, at ERROR; answer `Status::NodeFail`.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum OptionsError {
+    /// Exactly the line that Galera logs and its test suites look for.
+    #[error("Unknown parameter '{name}'")]
+    Unknown {
+        /// The name as it was written.
+        name: String,
+    },
+    /// A name that begins with `synod.` and does not exist.
+    #[error("Unknown parameter '{name}'; did you mean '{nearest}'?")]
+    UnknownOwn {
+        /// The name as it was written.
+        name: String,
+        /// The most similar name that exists.
+        nearest: &'static str,
+    },
+    /// Not of the form `name=value`.
+    #[error("malformed provider option '{segment}': {reason}")]
+    Malformed {
+        /// The part between two semicolons.
+        segment: String,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
+    /// The value does not fit the option.
+    #[error("provider option '{name}' cannot be '{value}': {reason}")]
+    BadValue {
+        /// Name of the option.
+        name: &'static str,
+        /// The value as it was written.
+        value: String,
+        /// What was expected.
+        reason: String,
+    },
+    /// Set at run time.
+    #[error("provider option '{name}' can be set at server start only")]
+    ReadOnly {
+        /// Name of the option.
+        name: &'static str,
+    },
+    /// Accepting the value would promise what is not there.
+    #[error("provider option '{name}' cannot be '{value}': {reason}")]
+    Refused {
+        /// Name of the option.
+        name: &'static str,
+        /// The value as it was written.
+        value: String,
+        /// Why the value is refused.
+        reason: &'static str,
+    },
+}
+
+/// An accepted option without effect. The text is a line to log, at INFO.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Notice {
+    /// Name of the option.
+    pub name: &'static str,
+    /// Why the option has no effect.
+    pub why: &'static str,
+}
+
+impl fmt::Display for Notice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "provider option '{}' is accepted but has no effect: {}",
+            self.name, self.why
+        )
+    }
+}
+
+pub(crate) fn unknown(name: &str) -> OptionsError {
+    let own = SPECS
+        .iter()
+        .map(|spec| spec.name)
+        .filter(|known| known.starts_with("synod."));
+    match nearest::nearest(name, own) {
+        Some(nearest) if name.starts_with("synod.") => OptionsError::UnknownOwn {
+            name: name.to_owned(),
+            nearest,
+        },
+        _ => OptionsError::Unknown {
+            name: name.to_owned(),
+        },
+    }
+}

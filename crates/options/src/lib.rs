@@ -1,0 +1,465 @@
+//! Provider options: what operators write into `wsrep_provider_options` and
+//! `wsrep_cluster_address`; the file of a logger has the same names.
+//!
+//! Galera's names are all understood, so that existing configurations load. Each is implemented
+//! here, accepted with a notice because it has no effect, or refused because accepting it would
+//! promise something that is not true. Synod's own begin with `synod.`. Any other name is an error.
+//!
+//! - `own`, `galera`: every option with its default and its text, the source of `docs/options.md`;
+//! - `list`: the syntax `name=value;name=value`; `value`: the syntax of values;
+//! - [`key`]: typed names for reading options;
+//! - `timing`, `encryption`, `exposure`: options that are checked together;
+//! - `node_settings`: what options say to a node;
+//! - [`ClusterUrl`]: cluster addresses;
+//! - [`nearest()`]: which name the operator may have meant.
+#![forbid(unsafe_code)]
+
+mod address;
+mod document;
+mod encryption;
+mod error;
+mod exposure;
+mod galera;
+pub mod key;
+mod list;
+mod nearest;
+mod node_settings;
+mod own;
+mod setting;
+mod table;
+mod timing;
+mod url;
+mod value;
+
+use std::time::Duration;
+
+use synod_node::{
+    CommitWait, LeaderPlacement, LeaderPreference, LeaderWeight, Region, VoterPolicy, Writers,
+};
+
+pub use address::{Address, DEFAULT_PORT};
+pub use document::markdown_tables;
+pub use error::{Notice, OptionsError};
+pub use exposure::{ExposedError, Exposure};
+pub use nearest::nearest;
+pub use setting::HostNames;
+pub use table::{DefaultValue, Meaning, OptionSpec, SPECS, Settable};
+pub use timing::Period;
+pub use url::{ClusterUrl, UrlError};
+pub use value::{Kind, Value};
+
+use key::{AddressKey, BoolKey, DurationKey, IntKey, Key, TextKey, WordKey};
+
+const RELOAD: &str = "socket.ssl_reload";
+
+/// What some defaults depend on: arguments of `init`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Defaults {
+    /// Data directory of the server, with a slash at the end.
+    pub data_dir: String,
+    /// `wsrep_node_address`: host, `host:port`, or empty.
+    pub node_address: String,
+}
+
+/// All options with their present values.
+#[derive(Clone, Debug)]
+pub struct Options {
+    defaults: Defaults,
+    /// One for each of [`SPECS`], in the same order.
+    slots: Vec<Slot>,
+}
+
+#[derive(Clone, Debug)]
+struct Slot {
+    /// As written, or as the default is written: what `options_get` shows.
+    text: String,
+    value: Value,
+    /// Whether it was set: at start, or since.
+    is_set: bool,
+}
+
+/// What a successful change did.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[must_use]
+pub struct Update {
+    /// Options named in the text, in its order, with their new values.
+    pub changed: Vec<(&'static str, Value)>,
+    /// What the operator should know. For the log, at INFO.
+    pub notices: Vec<Notice>,
+}
+
+impl Update {
+    /// The new value of an option, if the text named it; of the last mention.
+    pub fn value(&self, key: impl Key) -> Option<&Value> {
+        let name = SPECS[key.index()].name;
+        self.changed
+            .iter()
+            .rev()
+            .find(|(changed, _)| *changed == name)
+            .map(|(_, value)| value)
+    }
+}
+
+/// When a change happens, which decides what may change.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Start,
+    Running,
+}
+
+impl Options {
+    /// The options of a starting server: defaults, then what `wsrep_provider_options` says.
+    ///
+    /// # Errors
+    /// Unknown name, bad value, refused value, bad syntax. The error's text is the line to log.
+    pub fn new(defaults: Defaults, text: &str) -> Result<(Options, Update), OptionsError> {
+        let slots = SPECS.iter().map(Slot::default_of).collect();
+        let mut options = Options { defaults, slots };
+        options.fill_dependent();
+        let update = options.apply(list::parse(text)?, Phase::Start)?;
+        Ok((options, update))
+    }
+
+    /// Options that are written one by one, as in the file of a logger; then defaults.
+    ///
+    /// # Errors
+    /// As [`Options::new`].
+    pub fn from_pairs(
+        defaults: Defaults,
+        pairs: &[(String, String)],
+    ) -> Result<(Options, Update), OptionsError> {
+        let (mut options, _) = Options::new(defaults, "")?;
+        let update = options.apply(pairs.to_vec(), Phase::Start)?;
+        Ok((options, update))
+    }
+
+    /// Applies the `?name=value` part of a cluster address, before connecting. All or nothing.
+    ///
+    /// # Errors
+    /// As [`Options::new`].
+    pub fn set_from_url(&mut self, pairs: &[(String, String)]) -> Result<Update, OptionsError> {
+        self.apply(pairs.to_vec(), Phase::Start)
+    }
+
+    /// Applies `SET GLOBAL wsrep_provider_options`. All or nothing.
+    ///
+    /// # Errors
+    /// As [`Options::new`], and for options that can be set at start only.
+    pub fn set(&mut self, text: &str) -> Result<Update, OptionsError> {
+        self.apply(list::parse(text)?, Phase::Running)
+    }
+
+    /// All options as `name = value; `, Galera's in Galera's order, then ours. Given to
+    /// [`Options::new`], it makes the same options.
+    pub fn to_text(&self) -> String {
+        let listed = SPECS.iter().zip(&self.slots).filter(|(spec, slot)| {
+            // FLUSH SSL has the credentials read again only where it finds this name.
+            let reloads = spec.name == RELOAD && self.has_credentials();
+            spec.listed || slot.is_set || reloads
+        });
+        listed
+            .map(|(spec, slot)| format!("{} = {}; ", spec.name, list::escaped(&slot.text)))
+            .collect()
+    }
+
+    /// Value of a yes/no option.
+    pub fn bool(&self, key: BoolKey) -> bool {
+        matches!(self.value(key), Value::Bool(true))
+    }
+
+    /// An integer: a number, or bytes; the table says which.
+    pub fn int(&self, key: IntKey) -> i64 {
+        match self.value(key) {
+            Value::Int(number) => *number,
+            other => unreachable!("an integer option holds {other:?}"),
+        }
+    }
+
+    /// An integer that is never negative (bytes, counts).
+    pub fn unsigned(&self, key: IntKey) -> u64 {
+        u64::try_from(self.int(key)).unwrap_or(0)
+    }
+
+    /// Value of a duration option.
+    pub fn duration(&self, key: DurationKey) -> Duration {
+        match self.value(key) {
+            Value::Duration(duration) => *duration,
+            other => unreachable!("a duration option holds {other:?}"),
+        }
+    }
+
+    /// A duration in milliseconds.
+    pub fn duration_ms(&self, key: DurationKey) -> u64 {
+        u64::try_from(self.duration(key).as_millis()).unwrap_or(u64::MAX)
+    }
+
+    /// A choice of words.
+    pub fn word(&self, key: WordKey) -> &'static str {
+        match self.value(key) {
+            Value::Word(word) => word,
+            other => unreachable!("a word has the value {other:?}"),
+        }
+    }
+
+    /// A text; empty if not set.
+    pub fn text(&self, key: TextKey) -> &str {
+        &self.slots[key.index()].text
+    }
+
+    /// An address; `None` if empty.
+    pub fn address(&self, key: AddressKey) -> Option<&Address> {
+        match self.value(key) {
+            Value::Address(address) => address.as_ref(),
+            other => unreachable!("an address option holds {other:?}"),
+        }
+    }
+
+    /// Where to listen for peers: `synod.listen_addr` if set, else `gmcast.listen_addr`. A missing
+    /// port is `base_port`.
+    pub fn listen_address(&self) -> Address {
+        let base_port = u16::try_from(self.int(key::BASE_PORT)).unwrap_or(DEFAULT_PORT);
+        let configured = self
+            .address(key::LISTEN_ADDR)
+            .or_else(|| self.address(key::GMCAST_LISTEN_ADDR));
+        let address = configured
+            .cloned()
+            .unwrap_or_else(|| Address::any(base_port));
+        Address {
+            port: Some(address.port.unwrap_or(base_port)),
+            ..address
+        }
+    }
+
+    /// Where peers reach this member: `base_host`, or the host of `fallback` (`host:port`, IPv6 in
+    /// brackets), and the port listened on.
+    pub fn own_address(&self, fallback: &str) -> Address {
+        let parse = |text: &str| Address::parse(text).ok();
+        let host = parse(self.text(key::BASE_HOST))
+            .or_else(|| parse(fallback))
+            .map_or_else(|| "127.0.0.1".to_owned(), |address| address.host);
+        Address {
+            host,
+            port: self.listen_address().port,
+            tls: false,
+        }
+    }
+
+    /// What `synod.leader_weight` and `synod.leader_handover` want for this member.
+    pub fn leader_preference(&self) -> LeaderPreference {
+        let weight = u8::try_from(self.int(key::LEADER_WEIGHT)).ok();
+        LeaderPreference {
+            // The table has the same bounds.
+            weight: weight.and_then(LeaderWeight::new).unwrap_or_default(),
+            hands_over: self.bool(key::LEADER_HANDOVER),
+        }
+    }
+
+    /// `synod.leader`
+    pub fn leader_placement(&self) -> LeaderPlacement {
+        match self.word(key::LEADER) {
+            "follow-writers" => LeaderPlacement::FollowWriters,
+            _ => LeaderPlacement::Stay,
+        }
+    }
+
+    /// What `synod.voters_wanted` and `synod.dead_voter_after` want while this member leads.
+    pub fn voter_policy(&self) -> VoterPolicy {
+        VoterPolicy {
+            // The table's bounds are those of a group.
+            wanted: usize::try_from(self.int(key::VOTERS_WANTED)).unwrap_or(0),
+            dead_after: self.duration(key::DEAD_VOTER_AFTER),
+        }
+    }
+
+    /// `synod.region`; none if it is empty.
+    pub fn region(&self) -> Option<Region> {
+        match self.value(key::REGION) {
+            Value::Region(region) => region.clone(),
+            other => unreachable!("a region option holds {other:?}"),
+        }
+    }
+
+    /// `synod.commit_wait`
+    pub fn commit_wait(&self) -> CommitWait {
+        match self.word(key::COMMIT_WAIT) {
+            "applied" => CommitWait::Applied,
+            _ => CommitWait::Durable,
+        }
+    }
+
+    /// `synod.writers`
+    pub fn writers(&self) -> Writers {
+        match self.word(key::WRITERS) {
+            "leader" => Writers::Leader,
+            _ => Writers::Any,
+        }
+    }
+
+    /// Shows as `synod.writers` what the group has agreed on, whatever was set here.
+    pub fn follow_writers(&mut self, writers: Writers) {
+        let text = match writers {
+            Writers::Any => "any",
+            Writers::Leader => "leader",
+        };
+        let slot = &mut self.slots[key::WRITERS.index()];
+        slot.value = Value::Word(text);
+        slot.text = text.to_owned();
+    }
+
+    /// Whether the option was set.
+    pub fn is_set(&self, key: impl Key) -> bool {
+        self.slots[key.index()].is_set
+    }
+
+    fn value(&self, key: impl Key) -> &Value {
+        &self.slots[key.index()].value
+    }
+
+    fn apply(
+        &mut self,
+        pairs: Vec<(String, String)>,
+        phase: Phase,
+    ) -> Result<Update, OptionsError> {
+        let mut next = self.clone();
+        let mut update = Update::default();
+        for (name, text) in pairs {
+            let index = table::find(&name).ok_or_else(|| error::unknown(&name))?;
+            let spec = &SPECS[index];
+            let value = check(spec, &next.slots[index].value, &text, phase)?;
+            update
+                .notices
+                .extend(notice(spec, &next.slots[index], &value));
+            update.changed.push((spec.name, value.clone()));
+            if spec.settable != Settable::Trigger {
+                next.slots[index] = Slot {
+                    text,
+                    value,
+                    is_set: true,
+                };
+            }
+        }
+        next.fill_dependent();
+        next.check_timing()?;
+        next.check_election_timeout()?;
+        next.check_encryption()?;
+        let known = self.encryption_notices();
+        let notices = next.encryption_notices();
+        update
+            .notices
+            .extend(notices.into_iter().filter(|notice| !known.contains(notice)));
+        *self = next;
+        Ok(update)
+    }
+
+    /// Computes the defaults that depend on the server and on other options.
+    fn fill_dependent(&mut self) {
+        let node = Address::parse(&self.defaults.node_address).ok();
+        let host = node.as_ref().map(Address::host_text).unwrap_or_default();
+        let port = node.and_then(|node| node.port).unwrap_or(DEFAULT_PORT);
+        self.default_to(DefaultValue::DataDir, self.defaults.data_dir.clone());
+        self.default_to(DefaultValue::NodeHost, host);
+        self.default_to(DefaultValue::NodePort, port.to_string());
+
+        let base_port = self.int(key::BASE_PORT);
+        let base_host = self.text(key::BASE_HOST).to_owned();
+        let own = Address::parse(&base_host).ok();
+        let listen_at = match &own {
+            // Others on this machine reach it there, and nothing else does.
+            Some(own) if own.is_loopback() => own.host_text(),
+            // A member that the others know by an IPv6 address must be found there.
+            Some(own) if own.host.contains(':') => "[::]".to_owned(),
+            _ => "0.0.0.0".to_owned(),
+        };
+        self.default_to(
+            DefaultValue::AnyAtBasePort,
+            format!("tcp://{listen_at}:{base_port}"),
+        );
+        let ist = if base_host.is_empty() {
+            String::new()
+        } else {
+            format!(
+                "{base_host}:{}",
+                base_port.saturating_add(1).min(i64::from(u16::MAX))
+            )
+        };
+        self.default_to(DefaultValue::NodeHostNextPort, ist);
+    }
+
+    fn default_to(&mut self, which: DefaultValue, text: String) {
+        for (spec, slot) in SPECS.iter().zip(&mut self.slots) {
+            if spec.default == which && !slot.is_set {
+                // A host that is no address (say, a broken node address) leaves the option empty;
+                // what needs the address complains where it is used.
+                if let Ok(value) = value::parse(spec.kind, &text) {
+                    *slot = Slot {
+                        text: text.clone(),
+                        value,
+                        is_set: false,
+                    };
+                }
+            }
+        }
+    }
+}
+
+impl Slot {
+    fn default_of(spec: &OptionSpec) -> Slot {
+        let text = match spec.default {
+            DefaultValue::Is(text) => text.to_owned(),
+            DefaultValue::NodePort => DEFAULT_PORT.to_string(),
+            DefaultValue::Timing(period) => period.default_text(),
+            DefaultValue::DataDir
+            | DefaultValue::NodeHost
+            | DefaultValue::AnyAtBasePort
+            | DefaultValue::NodeHostNextPort => String::new(),
+        };
+        let value = value::parse(spec.kind, &text).unwrap_or(Value::Text(String::new()));
+        Slot {
+            text,
+            value,
+            is_set: false,
+        }
+    }
+}
+
+fn check(
+    spec: &'static OptionSpec,
+    present: &Value,
+    text: &str,
+    phase: Phase,
+) -> Result<Value, OptionsError> {
+    let value = value::parse(spec.kind, text).map_err(|reason| OptionsError::BadValue {
+        name: spec.name,
+        value: text.to_owned(),
+        reason,
+    })?;
+    // What it is already may be said again: operators put a whole saved list of options back.
+    let changes = *present != value;
+    if changes && phase == Phase::Running && spec.settable == Settable::AtStart {
+        return Err(OptionsError::ReadOnly { name: spec.name });
+    }
+    match spec.meaning {
+        Meaning::Refused(reason) if value != Slot::default_of(spec).value => {
+            Err(OptionsError::Refused {
+                name: spec.name,
+                value: text.to_owned(),
+                reason,
+            })
+        }
+        _ => Ok(value),
+    }
+}
+
+/// The notice about an option without effect, unless it is set to what it is already.
+fn notice(spec: &'static OptionSpec, slot: &Slot, value: &Value) -> Option<Notice> {
+    match spec.meaning {
+        Meaning::None(why) if slot.value != *value => Some(Notice {
+            name: spec.name,
+            why,
+        }),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,95 @@
+//! The answer to the request for the status: what the node knows, and what `SHOW STATUS` shows.
+
+use synod_admin::status::{CommitStep, Counters, Server, Status};
+use synod_commands::status::{OwnDatabase, name_of, of_node, with_name};
+use synod_commands::unix_ms;
+use synod_node::MemberStatus;
+
+use crate::provider::Provider;
+use crate::status::commit_steps::Step;
+use crate::status::inputs::{LocalState, StatusInputs};
+
+/// The status now.
+pub(super) fn gather(provider: &Provider) -> Status {
+    let connection = provider.newest_connection();
+    let inputs = provider.status_inputs(connection.as_deref());
+    let node = provider.running_node().map(|node| (node.status(), node));
+    let mut members: &[MemberStatus] = &[];
+    let mut status = Status::default();
+    if let Some((node, running)) = &node {
+        members = &node.members;
+        status = of_node(running.cluster_name(), node, &database(&inputs));
+    }
+    let now = unix_ms();
+    status.at_unix_ms = now;
+    status.server = server(provider, &inputs);
+    status.commit_steps = commit_steps(&inputs);
+    status.counters = counters(&inputs);
+    status.log.dir = provider.log_dir().display().to_string();
+    status.queues.open_transactions = count(inputs.open_transactions);
+    let known = node.as_ref().map(|(node, _)| node);
+    status.last_election = provider.last_election().map(|e| with_name(e, known));
+    let name = |member| name_of(members, member);
+    status.conflicts = provider.counters().conflicts.shown(now, name);
+    status
+}
+
+fn database(inputs: &StatusInputs) -> OwnDatabase {
+    OwnDatabase {
+        state: Some(inputs.state.comment().to_owned()),
+        committed_seqno: committed_seqno(inputs),
+        apply_queue: Some(count(inputs.recv_queue)),
+    }
+}
+
+fn committed_seqno(inputs: &StatusInputs) -> Option<i64> {
+    let committed = inputs.last_committed.seqno;
+    (committed >= 0).then_some(committed)
+}
+
+fn server(provider: &Provider, inputs: &StatusInputs) -> Server {
+    let is_primary = inputs.group.as_ref().is_some_and(|group| group.operational);
+    Server {
+        program: env!("CARGO_PKG_VERSION").to_owned(),
+        pid: std::process::id(),
+        name: provider.server_name().to_owned(),
+        state: inputs.state.comment().to_owned(),
+        committed_seqno: committed_seqno(inputs),
+        is_ready: is_primary && inputs.state == LocalState::Synced,
+    }
+}
+
+fn commit_steps(inputs: &StatusInputs) -> Vec<CommitStep> {
+    let steps = Step::ALL.into_iter().map(|step| {
+        let times = inputs.steps[step as usize];
+        CommitStep {
+            step: step.name().to_owned(),
+            p50_us: times.p50,
+            p95_us: times.p95,
+            p99_us: times.p99,
+            samples: times.samples,
+        }
+    });
+    steps.collect()
+}
+
+fn counters(inputs: &StatusInputs) -> Counters {
+    let counted = &inputs.counters;
+    Counters {
+        local_commits: count(counted.local_commits),
+        local_refused: count(counted.local_cert_failures),
+        local_replays: count(counted.local_replays),
+        replicated_actions: count(counted.replicated),
+        replicated_bytes: count(counted.replicated_bytes),
+        received_actions: count(counted.received),
+        received_bytes: count(counted.received_bytes),
+        causal_reads: count(counted.causal_reads),
+        refused_messages: inputs.consensus.refused_messages,
+        compression_saved_bytes: inputs.consensus.compression_saved_bytes,
+    }
+}
+
+/// A number of things, which is never negative.
+fn count(number: i64) -> u64 {
+    u64::try_from(number).unwrap_or(0)
+}

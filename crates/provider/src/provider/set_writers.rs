@@ -1,0 +1,70 @@
+//! `synod.writers`: a setting of the group, which this server asks the group to change.
+
+use std::time::Duration;
+
+use synod_node::{Node, Writers};
+
+use super::Provider;
+use crate::api::{LogLevel, Status};
+use crate::boundary;
+use crate::options::{Update, key};
+
+/// How long the client of `SET GLOBAL` waits for the group.
+const LIMIT: Duration = Duration::from_secs(10);
+
+impl Provider {
+    /// Has the group make the setting, if an operator asks for it. Returns when the group has
+    /// committed it. The client gets the reason if it does not.
+    pub(super) fn set_writers(&self, update: &Update) -> Status {
+        if update.value(key::WRITERS).is_none() {
+            return Status::Ok;
+        }
+        let writers = self.options().writers();
+        let connection = self.connection();
+        let set = match connection.as_ref().and_then(|connection| connection.node()) {
+            Some(node) => node
+                .set_writers(writers, LIMIT)
+                .map_err(|error| error.to_string()),
+            None => Err("this server is in no group: connect it first".to_owned()),
+        };
+        match set {
+            Ok(()) => Status::Ok,
+            Err(why) => {
+                let text = format!("synod.writers={writers}: {why}");
+                boundary::refuse_statement(&text);
+                self.log_error(text)
+            }
+        }
+    }
+
+    /// This server has come to its group. A new group gets the setting of its first server; any
+    /// other keeps its own.
+    pub(super) fn found_writers(&self, node: &Node, bootstrap: bool) {
+        let status = node.status();
+        let configured = self.options().writers();
+        if !self.options().is_set(key::WRITERS) || configured == status.writers {
+            return;
+        }
+        if bootstrap && status.members.len() == 1 {
+            if let Err(error) = node.set_writers(configured, LIMIT) {
+                let text = format!("synod.writers={configured}: {error}");
+                self.callbacks.log(LogLevel::Warn, &text);
+            }
+            return;
+        }
+        let text = format!(
+            "synod.writers={configured} in the configuration of this server is ignored: the group \
+             has synod.writers={}. To change it on all servers: SET GLOBAL \
+             wsrep_provider_options='synod.writers={configured}'",
+            status.writers
+        );
+        self.callbacks.log(LogLevel::Info, &text);
+    }
+
+    /// What the group has agreed on, which `options_get` shows; `None` without a group.
+    pub(super) fn writers_in_force(&self) -> Option<Writers> {
+        let connection = self.connection()?;
+        let status = connection.node()?.status();
+        (status.protocol > 0).then_some(status.writers)
+    }
+}

@@ -1,0 +1,164 @@
+//! The drills of `docs/operating/membership.md`, as tests read them.
+//!
+//! A drill is a section `## Drill: TITLE`. What an operator types is in its indented blocks, with
+//! the prompt of root on the machine of that name. The lines below a command, up to the next one or
+//! the end of the block, are what it shows in the end:
+//!
+//! ```text
+//!     db1# synod member list
+//!     db3 ... absent
+//! ```
+//!
+//! Each of these lines stands for a line of the output that has its words in this order; `...`
+//! stands for any words, and is there for the reader.
+
+use std::fs;
+
+use crate::failure::{Outcome, Why, ensure};
+use crate::place;
+
+const PAGE: &str = "docs/operating/membership.md";
+const HEADING: &str = "## Drill: ";
+/// Blocks of commands are indented by this or more.
+const INDENT: &str = "    ";
+
+/// A command of a drill.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Step {
+    /// Where it is typed: `db1`, `witness`.
+    pub machine: String,
+    /// What is typed.
+    pub command: String,
+    /// What it shows in the end, line by line.
+    pub shows: Vec<String>,
+}
+
+impl Step {
+    /// The first line that the output lacks.
+    pub fn missing_in(&self, output: &str) -> Option<&str> {
+        let shown = |line: &&String| !output.lines().any(|found| has_words(found, line));
+        self.shows.iter().find(shown).map(String::as_str)
+    }
+}
+
+/// Whether the line has these words in this order.
+fn has_words(line: &str, words: &str) -> bool {
+    let mut found = line.split_whitespace();
+    let mut wanted = words.split_whitespace().filter(|word| *word != "...");
+    wanted.all(|word| found.any(|other| other == word))
+}
+
+/// The titles of all drills of the page.
+///
+/// # Errors
+/// When the page cannot be read.
+pub fn titles() -> Outcome<Vec<String>> {
+    let page = page()?;
+    let titles = page.lines().filter_map(|line| line.strip_prefix(HEADING));
+    Ok(titles.map(str::to_owned).collect())
+}
+
+/// The commands of a drill.
+///
+/// # Errors
+/// When the page has no such drill, or no command in it.
+pub fn steps(title: &str) -> Outcome<Vec<Step>> {
+    let steps = steps_in(&page()?, title);
+    ensure(!steps.is_empty(), || {
+        format!("{PAGE} has no drill '{title}' with commands")
+    })?;
+    Ok(steps)
+}
+
+fn page() -> Outcome<String> {
+    fs::read_to_string(place::workspace().join(PAGE)).why(PAGE)
+}
+
+fn steps_in(page: &str, title: &str) -> Vec<Step> {
+    let is_it = |line: &&str| line.strip_prefix(HEADING) == Some(title);
+    let section = page.lines().skip_while(|line| !is_it(line)).skip(1);
+    let section = section.take_while(|line| !line.starts_with("## "));
+    let mut steps: Vec<Step> = Vec::new();
+    let mut is_in_block = false;
+    for line in section {
+        if !line.starts_with(INDENT) {
+            is_in_block = false;
+        } else if let Some(step) = typed(line.trim()) {
+            is_in_block = true;
+            steps.push(step);
+        } else if let Some(step) = steps.last_mut().filter(|_| is_in_block) {
+            step.shows.push(line.trim().to_owned());
+        }
+    }
+    steps
+}
+
+/// The command, if the line begins with a prompt.
+fn typed(line: &str) -> Option<Step> {
+    let (machine, command) = line.split_once("# ")?;
+    let is_name = !machine.is_empty() && machine.chars().all(|c| c.is_ascii_alphanumeric());
+    is_name.then(|| Step {
+        machine: machine.to_owned(),
+        command: command.to_owned(),
+        shows: Vec::new(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "\
+## Drill: one
+
+Text with db1# in it.
+
+    db1# synod status
+    3 voters: ...
+
+    key = value
+
+1. In a list:
+
+       db2# poweroff -f
+       db1# synod member list
+       db2 ... absent
+       db1*
+
+## Another section
+
+    db9# not of the drill
+";
+
+    fn step(machine: &str, command: &str, shows: &[&str]) -> Step {
+        Step {
+            machine: machine.into(),
+            command: command.into(),
+            shows: shows.iter().map(|line| (*line).to_owned()).collect(),
+        }
+    }
+
+    #[test]
+    fn commands_of_a_section_are_read_with_what_they_show() {
+        let expected = [
+            step("db1", "synod status", &["3 voters: ..."]),
+            step("db2", "poweroff -f", &[]),
+            step("db1", "synod member list", &["db2 ... absent", "db1*"]),
+        ];
+        assert_eq!(steps_in(TEXT, "one"), expected);
+        assert_eq!(steps_in(TEXT, "two"), []);
+    }
+
+    #[test]
+    fn output_shows_the_words_of_a_line_in_their_order() {
+        let step = step(
+            "db1",
+            "synod member list",
+            &["db3 ... absent", "db1* leader"],
+        );
+        let output = "name role state\ndb1* leader synced\ndb3 follower absent -";
+        assert_eq!(step.missing_in(output), None);
+        let without = "db1* leader synced\ndb3 follower synced\nabsent db3";
+        assert_eq!(step.missing_in(without), Some("db3 ... absent"));
+    }
+}

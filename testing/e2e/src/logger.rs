@@ -1,0 +1,260 @@
+//! A logger beside a cluster: a real process, `synod logger`, with a file like that of the manual.
+
+use std::fs::{self, File};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use synod_local_cluster::ports::Ports;
+use synod_local_cluster::wait_for;
+
+use crate::failure::{Failure, Outcome, Why, ensure};
+use crate::harness::TestCluster;
+use crate::{place, programs};
+
+/// Its place among the ports of a cluster: no cluster of a test has so many nodes.
+const NODE: u8 = 9;
+/// For what takes moments, on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A logger's files, and its process while it runs. Killed when dropped.
+#[derive(Debug)]
+pub struct Logger {
+    dir: PathBuf,
+    lines: Vec<(String, String)>,
+    process: Option<Child>,
+}
+
+impl Logger {
+    /// Makes the files of a logger for this cluster, whose members have this secret.
+    ///
+    /// # Errors
+    /// When they cannot be written.
+    pub fn beside(cluster: &TestCluster, name: &str, secret: &str) -> Outcome<Logger> {
+        let settings = cluster.settings();
+        let dir = settings.dir.join(name);
+        if dir.exists() {
+            fs::remove_dir_all(&dir).why("removing the logger of an earlier run")?;
+        }
+        fs::create_dir_all(&dir).why("the logger's directory")?;
+        let secret_file = dir.join("group.secret");
+        write_private(&secret_file, secret)?;
+        let port = |node| Ports::of(settings.base_port, node).group;
+        let peers = cluster
+            .nodes()
+            .map(|node| format!("\"127.0.0.1:{}\"", port(node)));
+        let peers: Vec<String> = peers.collect();
+        let address = format!("127.0.0.1:{}", port(NODE));
+        let log_dir = dir.join("log");
+        let values = [
+            ("cluster_name", quoted(&settings.cluster_name)),
+            ("name", quoted(name)),
+            ("address", quoted(&address)),
+            ("peers", format!("[{}]", peers.join(", "))),
+            ("synod.log_dir", quoted(&log_dir.to_string_lossy())),
+            ("synod.secret_file", quoted(&secret_file.to_string_lossy())),
+        ];
+        let mut logger = Logger {
+            lines: file_of_the_manual(&values)?,
+            process: None,
+            dir,
+        };
+        // All members are on this machine.
+        logger.set("synod.listen_addr", &quoted(&address));
+        logger.write_file()?;
+        Ok(logger)
+    }
+
+    /// Sets a key of its file, in the words of TOML.
+    pub fn set(&mut self, key: &str, value: &str) {
+        self.lines.retain(|(known, _)| known != key);
+        self.lines.push((key.to_owned(), value.to_owned()));
+    }
+
+    /// Removes a key from its file.
+    pub fn unset(&mut self, key: &str) {
+        self.lines.retain(|(known, _)| known != key);
+    }
+
+    /// What a key of its file is set to; empty if it is not set.
+    pub fn value(&self, key: &str) -> &str {
+        let line = self.lines.iter().find(|(known, _)| known == key);
+        line.map_or("", |(_, value)| value)
+    }
+
+    /// Directory of its log.
+    pub fn log_dir(&self) -> PathBuf {
+        self.dir.join("log")
+    }
+
+    /// The file with the group secret.
+    pub fn secret_file(&self) -> PathBuf {
+        self.dir.join("group.secret")
+    }
+
+    /// Its configuration file.
+    pub fn file(&self) -> PathBuf {
+        self.dir.join("logger.toml")
+    }
+
+    fn write_file(&self) -> Outcome {
+        let lines = self.lines.iter();
+        let text: String = lines
+            .map(|(key, value)| format!("{key} = {value}\n"))
+            .collect();
+        fs::write(self.file(), text).why("the logger's file")
+    }
+
+    /// Starts it; waits for nothing.
+    ///
+    /// # Errors
+    /// When the process cannot be started.
+    pub fn start(&mut self) -> Outcome {
+        self.write_file()?;
+        let errors = File::create(self.error_log()).why("the logger's lines")?;
+        // It dies with this process, however that ends.
+        let mut command = Command::new("setpriv");
+        command.args(["--pdeathsig", "KILL"]).arg(place::program()?);
+        command.args(["logger", "--config"]).arg(self.file());
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(errors);
+        self.process = Some(command.spawn().why("starting the logger")?);
+        Ok(())
+    }
+
+    /// Starts it, and waits until it takes part in its group.
+    ///
+    /// # Errors
+    /// When that takes too long.
+    pub fn join(&mut self) -> Outcome {
+        self.start()?;
+        self.await_line("takes part in group")
+    }
+
+    /// Its process.
+    ///
+    /// # Errors
+    /// When it does not run.
+    pub fn pid(&self) -> Outcome<i32> {
+        let id = self.process.as_ref().map(Child::id);
+        let pid = id.and_then(|id| i32::try_from(id).ok());
+        pid.ok_or_else(|| Failure("the logger does not run".to_owned()))
+    }
+
+    /// Kills it (SIGKILL).
+    ///
+    /// # Errors
+    /// When the system refuses.
+    pub fn kill(&mut self) -> Outcome {
+        if let Some(mut process) = self.process.take() {
+            process.kill().why("killing the logger")?;
+            process.wait().why("the killed logger")?;
+        }
+        Ok(())
+    }
+
+    /// Sends it a signal, as `kill` names it: `-HUP`.
+    ///
+    /// # Errors
+    /// When it does not run.
+    pub fn signal(&self, name: &str) -> Outcome {
+        let mut kill = Command::new("kill");
+        kill.arg(name).arg(self.pid()?.to_string());
+        programs::output_of(&mut kill, "signalling the logger").map(|_| ())
+    }
+
+    /// Has it leave in an orderly shutdown (SIGTERM).
+    ///
+    /// # Errors
+    /// When it does not end, or not by exit code 0.
+    pub fn stop(&mut self) -> Outcome {
+        self.signal("-TERM")?;
+        self.await_exit(0)
+    }
+
+    /// Waits until it has ended by itself with this exit code.
+    ///
+    /// # Errors
+    /// When it has not, or by another one.
+    pub fn await_exit(&mut self, code: i32) -> Outcome {
+        let Some(mut process) = self.process.take() else {
+            return Err(Failure("the logger does not run".to_owned()));
+        };
+        let ended = wait_for(PATIENCE, || process.try_wait().ok().flatten());
+        if ended.is_none() {
+            // Not left behind.
+            let _ = process.kill();
+            let _ = process.wait();
+        }
+        let found = ended.and_then(|status| status.code());
+        ensure(found == Some(code), || {
+            format!(
+                "the logger ended with {found:?}, not {code}:\n{}",
+                self.says()
+            )
+        })
+    }
+
+    /// Waits for a line.
+    ///
+    /// # Errors
+    /// When it does not come.
+    pub fn await_line(&self, part: &str) -> Outcome {
+        let found = wait_for(PATIENCE, || self.says().contains(part).then_some(()));
+        ensure(found.is_some(), || {
+            format!("the logger does not say '{part}':\n{}", self.says())
+        })
+    }
+
+    /// Its lines since its last start.
+    pub fn says(&self) -> String {
+        fs::read_to_string(self.error_log()).unwrap_or_default()
+    }
+
+    fn error_log(&self) -> PathBuf {
+        self.dir.join("logger.err")
+    }
+}
+
+impl Drop for Logger {
+    fn drop(&mut self) {
+        // The test has its outcome already.
+        let _ = self.kill();
+    }
+}
+
+/// The file that the manual shows, with these values in place of its own.
+fn file_of_the_manual(values: &[(&str, String)]) -> Outcome<Vec<(String, String)>> {
+    let page = place::workspace().join("docs/operating/membership.md");
+    let page = fs::read_to_string(page).why("the manual")?;
+    let lines = page.lines().map(str::trim);
+    let shown = lines
+        .skip_while(|line| !line.starts_with("cluster_name = "))
+        .map_while(|line| line.split_once(" = "));
+    let keys: Vec<&str> = shown.map(|(key, _)| key).collect();
+    let known: Vec<&str> = values.iter().map(|(key, _)| *key).collect();
+    ensure(keys == known, || {
+        format!("the manual shows a file with {keys:?}, not {known:?}")
+    })?;
+    let owned = |(key, value): &(&str, String)| ((*key).to_owned(), value.clone());
+    Ok(values.iter().map(owned).collect())
+}
+
+/// As TOML writes a text.
+fn quoted(text: &str) -> String {
+    format!("\"{text}\"")
+}
+
+/// Writes a file that no other user may read.
+///
+/// # Errors
+/// When it cannot be written.
+pub fn write_private(path: &Path, text: &str) -> Outcome {
+    let mut options = fs::OpenOptions::new();
+    options.write(true).create(true).truncate(true).mode(0o600);
+    let mut file = options.open(path).why(path.display())?;
+    std::io::Write::write_all(&mut file, text.as_bytes()).why(path.display())
+}

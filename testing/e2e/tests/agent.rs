@@ -1,0 +1,231 @@
+//! Agents beside real servers: what load balancers and Prometheus are told while a member is
+//! killed and comes back.
+
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::process::Command;
+use std::time::Duration;
+
+use synod_e2e::agent_process::AgentProcess as Agent;
+use synod_e2e::monitor::http_answer;
+use synod_e2e::{Outcome, Shared, TestCluster, Why, ensure, place};
+use synod_local_cluster::wait_for;
+
+static CLUSTER: Shared = Shared::new("agent", 25806);
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The value of a metric, written as on the page: with its labels.
+fn metric(agent: &Agent, sample: &str) -> Outcome<Option<f64>> {
+    let (_, page) = agent.get("/metrics")?;
+    let values = page.lines().filter_map(|line| line.rsplit_once(' '));
+    let mut values = values.filter(|(name, _)| *name == sample);
+    Ok(values.next().and_then(|(_, value)| value.parse().ok()))
+}
+
+/// Waits until an agent answers like this.
+fn await_answer(agent: &Agent, path: &str, wanted: impl Fn(u16, &str) -> bool) -> Outcome {
+    let is_so = || {
+        let (code, body) = agent.get(path).ok()?;
+        wanted(code, &body).then_some(())
+    };
+    ensure(wait_for(PATIENCE, is_so).is_some(), || {
+        format!("{path} answers {:?}", agent.get(path))
+    })
+}
+
+fn agents_of(cluster: &TestCluster) -> Outcome<Vec<Agent>> {
+    [1, 2, 3]
+        .into_iter()
+        .map(|node| Agent::start(cluster, node, &[]))
+        .collect()
+}
+
+const FIT_ALL: [&str; 4] = [
+    "/health/live",
+    "/health/primary",
+    "/health/reader?max_lag_ms=60000",
+    "/clustercheck",
+];
+
+/// All are healthy, and one of them, at this position, is the writer.
+fn await_healthy(agents: &[Agent]) -> Outcome<usize> {
+    for agent in agents {
+        for path in FIT_ALL {
+            await_answer(agent, path, |code, _| code == 200)?;
+        }
+    }
+    let writer = || {
+        let codes = agents.iter().map(|agent| agent.get("/health/writer"));
+        let codes: Vec<u16> = codes
+            .map(|a| a.map(|(code, _)| code))
+            .collect::<Result<_, _>>()
+            .ok()?;
+        let mut writers = (0..codes.len()).filter(|at| codes[*at] == 200);
+        writers.next().filter(|_| writers.next().is_none())
+    };
+    wait_for(PATIENCE, writer)
+        .ok_or("there is none, or more")
+        .why("the writer")
+}
+
+#[test]
+fn agents_follow_a_member_that_is_killed_and_comes_back() {
+    CLUSTER.scenario("agents while a member is killed", |cluster| {
+        let agents = agents_of(cluster)?;
+        let writer = await_healthy(&agents)?;
+        let leader = cluster.leader();
+        ensure(writer + 1 == usize::from(leader), || {
+            format!("node {} is the writer, node {leader} leads", writer + 1)
+        })?;
+        let synced = agents[0].get("/clustercheck")?.1;
+        ensure(synced == "Galera cluster node is synced.\r\n", || {
+            synced.clone()
+        })?;
+
+        cluster.kill(leader).why("kill")?;
+        for path in [
+            "/health/live",
+            "/health/primary",
+            "/health/writer",
+            "/health/reader",
+        ] {
+            let tells = |code, body: &str| code == 503 && body.contains("has ended");
+            await_answer(&agents[writer], path, tells)?;
+        }
+        let unsynced = "Galera cluster node is not synced.\r\n";
+        await_answer(&agents[writer], "/clustercheck", |code, body| {
+            code == 503 && body == unsynced
+        })?;
+        await_answer(&agents[writer], "/metrics", |code, body| {
+            code == 200 && body.contains("\nsynod_up 0\n") && !body.contains("synod_ready")
+        })?;
+        let survivors: Vec<&Agent> = agents
+            .iter()
+            .enumerate()
+            .filter(|(at, _)| *at != writer)
+            .map(|(_, a)| a)
+            .collect();
+        let new_writer = || {
+            survivors
+                .iter()
+                .find(|a| a.get("/health/writer").is_ok_and(|a| a.0 == 200))
+        };
+        ensure(
+            wait_for(PATIENCE, || new_writer().map(|_| ())).is_some(),
+            || "no other server became the writer".into(),
+        )?;
+
+        // The last one alive lives, but has no majority.
+        let other = cluster.others(leader)[0];
+        cluster.kill(other).why("kill")?;
+        let last = usize::from(cluster.others(leader)[1]) - 1;
+        for path in [
+            "/health/primary",
+            "/health/writer",
+            "/health/reader",
+            "/clustercheck",
+        ] {
+            await_answer(&agents[last], path, |code, _| code == 503)?;
+        }
+        await_answer(&agents[last], "/health/live", |code, _| code == 200)?;
+
+        cluster.up(&|_, _| ()).why("starting again")?;
+        await_healthy(&agents).map(|_| ())
+    });
+}
+
+#[test]
+fn metrics_are_those_of_the_group() {
+    CLUSTER.scenario("metrics of a real group", |cluster| {
+        let agents = agents_of(cluster)?;
+        let writer = await_healthy(&agents)?;
+        cluster.execute(
+            1,
+            "CREATE TABLE IF NOT EXISTS e2e_data.measured (id SERIAL)",
+        )?;
+        for _ in 0..10 {
+            cluster.execute(1, "INSERT INTO e2e_data.measured () VALUES ()")?;
+        }
+        for (at, agent) in agents.iter().enumerate() {
+            let leads = f64::from(u8::from(at == writer));
+            for (sample, value) in [
+                ("synod_up", 1.0),
+                ("synod_ready", 1.0),
+                ("synod_primary", 1.0),
+                ("synod_state{state=\"Synced\"}", 1.0),
+                ("synod_cluster_size", 3.0),
+                ("synod_members", 3.0),
+                ("synod_voters", 3.0),
+                ("synod_failures_tolerated", 1.0),
+                ("synod_role{role=\"leader\"}", leads),
+                ("synod_role{role=\"follower\"}", 1.0 - leads),
+            ] {
+                let shown = || metric(agent, sample).ok().flatten();
+                let is_so = || (shown() == Some(value)).then_some(());
+                ensure(wait_for(PATIENCE, is_so).is_some(), || {
+                    format!("node {}: {sample} is {:?}, not {value}", at + 1, shown())
+                })?;
+            }
+        }
+        // An answer may be a tenth of a second old.
+        let shown = |sample| metric(&agents[0], sample).ok().flatten();
+        let commits = || shown("synod_local_commits_total").filter(|count| *count >= 10.0);
+        ensure(wait_for(PATIENCE, commits).is_some(), || {
+            format!("commits: {:?}", shown("synod_local_commits_total"))
+        })?;
+        let order = shown("synod_commit_step_seconds{step=\"order\",quantile=\"0.5\"}");
+        let is_a_time = order.is_some_and(|time| time > 0.0 && time < 60.0);
+        ensure(is_a_time, || format!("half of the commits took {order:?}"))
+    });
+}
+
+#[test]
+fn agents_refuse_what_is_wrong_with_a_sentence() {
+    CLUSTER.scenario("an agent's refusals", |cluster| {
+        let agent = Agent::start(cluster, 1, &[])?;
+        let bad = agent.get("/health/reader?max_lag_ms=soon")?;
+        ensure(bad.0 == 400 && bad.1.contains("max_lag_ms=N"), || {
+            format!("{bad:?}")
+        })?;
+
+        let mut open = Command::new(place::program()?);
+        let open = open
+            .args(["agent", "--listen", "0.0.0.0:0"])
+            .output()
+            .why("an agent")?;
+        let text = String::from_utf8_lossy(&open.stderr).into_owned();
+        ensure(
+            open.status.code() == Some(4) && text.contains("--token-file"),
+            || text.clone(),
+        )?;
+
+        // It runs, and says that it cannot reach a server, and what to do.
+        let nowhere = place::cluster_dir("agent-nowhere")?;
+        std::fs::create_dir_all(&nowhere).why("an empty directory")?;
+        let lost = Agent::of(&nowhere, &[])?;
+        for path in ["/health/live", "/health/primary", "/health/writer"] {
+            let tells = |code, body: &str| {
+                let why = "there is no synod.sock";
+                code == 503 && body.contains(why) && body.contains("Is it the log directory")
+            };
+            await_answer(&lost, path, tells)?;
+        }
+
+        let token = "0123456789abcdef0123456789abcdef";
+        let path = place::cluster_dir("agent-token")?;
+        // An earlier run may have left it.
+        let _ = std::fs::remove_file(&path);
+        let mut options = std::fs::OpenOptions::new();
+        let file = options.write(true).create_new(true).mode(0o600).open(&path);
+        file.and_then(|mut file| file.write_all(token.as_bytes()))
+            .why("the token")?;
+        let path = path.display().to_string();
+        let closed = Agent::start(cluster, 1, &["--token-file", &path])?;
+        let refused = closed.get("/health/live")?;
+        ensure(refused.0 == 401, || format!("{refused:?}"))?;
+        let header = format!("Authorization: Bearer {token}\r\n");
+        let admitted = http_answer(closed.port, "/health/live", &header)?;
+        ensure(admitted.0 == 200, || format!("{admitted:?}"))
+    });
+}

@@ -1,0 +1,262 @@
+//! The drill of the manual, "Lose a majority", by the page's own commands: two of three servers are
+//! killed, the third one continues by order, and the lost ones come back by a full copy only.
+
+use std::path::PathBuf;
+use std::process::{Command, Output};
+use std::time::Duration;
+
+use serde_json::Value;
+use synod_e2e::{Failure, Outcome, TestCluster, Why, agreement, ensure, place};
+use synod_local_cluster::wait_for;
+
+const BASE_PORT: u16 = 27106;
+const PATIENCE: Duration = Duration::from_secs(90);
+/// Rows that only the lost majority has committed.
+const LOST_ROWS: u32 = 3;
+/// Rows that the survivor commits afterwards: more, so that its history is longer.
+const NEW_ROWS: u32 = 10;
+
+/// The lines of the drill that begin with `synod recover`.
+fn commands_of_the_page() -> Outcome<Vec<String>> {
+    let page = place::workspace().join("docs/operating/membership.md");
+    let page = std::fs::read_to_string(page).why("the manual")?;
+    let section = page
+        .lines()
+        .skip_while(|line| *line != "## Lose a majority")
+        .skip(1)
+        .take_while(|line| !line.starts_with("## "));
+    let commands: Vec<String> = section
+        .filter_map(|line| line.strip_prefix("       synod recover"))
+        .map(|rest| format!("recover{rest}"))
+        .collect();
+    let expected = ["recover --plan", "recover --force --yes"];
+    ensure(commands == expected, || {
+        format!("the page has the commands {commands:?}")
+    })?;
+    Ok(commands)
+}
+
+/// Runs a command for a node's server. Several run on this machine, so its directory is named.
+fn synod(cluster: &TestCluster, node: u8, command: &str) -> Outcome<Output> {
+    let mut program = Command::new(place::program()?);
+    program.args(command.split(' '));
+    program.arg("--dir").arg(dir(cluster, node));
+    program.output().why("starting synod")
+}
+
+fn dir(cluster: &TestCluster, node: u8) -> PathBuf {
+    cluster.files(node).data
+}
+
+/// What a command says that must end with this exit code.
+fn says(cluster: &TestCluster, node: u8, command: &str, code: i32) -> Outcome<String> {
+    let output = synod(cluster, node, command)?;
+    let text = [&output.stdout[..], &output.stderr].concat();
+    let text = String::from_utf8_lossy(&text).into_owned();
+    ensure(output.status.code() == Some(code), || {
+        format!("synod {command} ends with {}: {text}", output.status)
+    })?;
+    Ok(text)
+}
+
+fn ensure_says(text: &str, parts: &[&str]) -> Outcome {
+    let missing: Vec<&&str> = parts.iter().filter(|part| !text.contains(**part)).collect();
+    ensure(missing.is_empty(), || format!("no {missing:?} in:\n{text}"))
+}
+
+/// Waits until a node's server answers, and hears no leader.
+fn await_without_leader(cluster: &TestCluster, node: u8) -> Outcome {
+    let lost = wait_for(PATIENCE, || {
+        let output = synod(cluster, node, "status --json").ok()?;
+        let status: Value = serde_json::from_slice(&output.stdout).ok()?;
+        let rows = status["members"].as_array().map_or(0, Vec::len);
+        (status["group"]["is_primary"] == false && rows == 3).then_some(())
+    });
+    ensure(lost.is_some(), || {
+        format!("node{node} does not answer without a leader")
+    })
+}
+
+/// Waits until a node's database would come back with all that is committed, if it were killed.
+fn await_flushed(cluster: &TestCluster, node: u8) -> Outcome {
+    let flushed = wait_for(PATIENCE, || {
+        let output = synod(cluster, node, "status --json").ok()?;
+        let status: Value = serde_json::from_slice(&output.stdout).ok()?;
+        let own = status["members"]
+            .as_array()?
+            .iter()
+            .find(|m| m["is_own"] == true)?;
+        let flushed = own["flushed_seqno"].as_i64()?;
+        (flushed >= status["group"]["commit_seqno"].as_i64()?).then_some(())
+    });
+    ensure(flushed.is_some(), || {
+        format!("the database of node{node} does not flush")
+    })
+}
+
+fn insert(cluster: &TestCluster, node: u8, what: &str, rows: u32) -> Outcome {
+    for _ in 0..rows {
+        let sql = format!("INSERT INTO e2e_data.drill (what) VALUES ('{what}')");
+        cluster.execute(node, &sql)?;
+    }
+    Ok(())
+}
+
+fn count(cluster: &TestCluster, node: u8, what: &str) -> Outcome<String> {
+    let sql = format!("SELECT COUNT(*) FROM e2e_data.drill WHERE what = '{what}'");
+    let rows = cluster.rows(node, &sql)?;
+    Ok(rows.concat())
+}
+
+#[test]
+fn survivor_of_a_lost_majority_continues_and_the_others_are_copied_to() -> Outcome {
+    if place::is_galera() {
+        return Ok(());
+    }
+    let commands = commands_of_the_page()?;
+    let mut cluster = TestCluster::fresh("recover", BASE_PORT)?;
+    let outcome = drill(&mut cluster, &commands[0], &commands[1]);
+    if outcome.is_err() {
+        eprintln!("{}", cluster.describe());
+    }
+    outcome
+}
+
+fn drill(cluster: &mut TestCluster, plan: &str, force: &str) -> Outcome {
+    let columns = "id INT AUTO_INCREMENT PRIMARY KEY, what VARCHAR(20)";
+    cluster.execute(1, &format!("CREATE TABLE e2e_data.drill ({columns})"))?;
+    refuses_in_a_healthy_group(cluster, plan, force)?;
+    survivor_that_runs_knows_what_may_be_lost(cluster, plan)?;
+
+    // The survivor lacks what the majority commits last.
+    let (leader, survivor) = (cluster.leader(), cluster.follower());
+    let others = cluster.others(survivor);
+    let other = others.iter().copied().find(|node| *node != leader);
+    let other = other.ok_or_else(|| Failure("no third server".to_owned()))?;
+    insert(cluster, leader, "kept", 1)?;
+    cluster
+        .await_synced(&[1, 2, 3], &|_, _| ())
+        .why("all three")?;
+    agreement::check(cluster, &[1, 2, 3])?;
+    cluster.kill(survivor).why("killing the survivor")?;
+    insert(cluster, leader, "lost", LOST_ROWS)?;
+    await_flushed(cluster, leader)?;
+    for node in [leader, other] {
+        cluster.kill(node).why("killing the majority")?;
+    }
+    cluster.wipe(other).why("losing a disk")?;
+
+    // It waits at its start, and takes the order.
+    cluster
+        .spawn(survivor, false)
+        .why("starting the survivor")?;
+    await_without_leader(cluster, survivor)?;
+    let name = format!("node{survivor}");
+    let text = says(cluster, survivor, plan, 0)?;
+    eprintln!("{text}\n");
+    ensure_says(
+        &text,
+        &[
+            "continue with",
+            &name,
+            "lost at most",
+            "synod recover --force",
+        ],
+    )?;
+    let text = says(cluster, survivor, "recover --force", 4)?;
+    ensure_says(&text, &["as the only voter", "--yes"])?;
+    let done = wait_for(PATIENCE, || says(cluster, survivor, force, 0).ok());
+    let Some(text) = done else {
+        return says(cluster, survivor, force, 0).map(|_| ());
+    };
+    eprintln!("{text}\n");
+    ensure_says(&text, &[&format!("{name} continues as the only voter")])?;
+    cluster
+        .await_synced(&[survivor], &|_, _| ())
+        .why("the survivor")?;
+    insert(cluster, survivor, "new", NEW_ROWS)?;
+
+    cluster.spawn(other, false).why("starting without a disk")?;
+    cluster
+        .await_synced(&[survivor, other], &|_, _| ())
+        .why("the second")?;
+    old_majority_comes_back_by_a_copy_only(cluster, leader)?;
+    agreement::check(cluster, &[1, 2, 3])?;
+    for node in 1..=3 {
+        for (what, rows) in [("kept", 1), ("lost", 0), ("new", NEW_ROWS)] {
+            let found = count(cluster, node, what)?;
+            ensure(found == rows.to_string(), || {
+                format!("node{node} has {found} rows '{what}', not {rows}")
+            })?;
+        }
+    }
+    refuses_in_a_healthy_group(cluster, plan, force)
+}
+
+fn refuses_in_a_healthy_group(cluster: &TestCluster, plan: &str, force: &str) -> Outcome {
+    for command in [plan, force] {
+        let text = says(cluster, cluster.follower(), command, 4)?;
+        ensure_says(&text, &["nothing has to be recovered"])?;
+    }
+    Ok(())
+}
+
+/// Two servers are killed for a moment: the third one knows until when it had everything.
+fn survivor_that_runs_knows_what_may_be_lost(cluster: &mut TestCluster, plan: &str) -> Outcome {
+    let survivor = cluster.follower();
+    let others = cluster.others(survivor);
+    for node in &others {
+        cluster.kill(*node).why("kill")?;
+    }
+    await_without_leader(cluster, survivor)?;
+    let text = says(cluster, survivor, plan, 0)?;
+    eprintln!("{text}\n");
+    let thrown_out = others.iter().map(|node| format!("node{node}"));
+    let thrown_out = thrown_out.collect::<Vec<_>>().join(", ");
+    ensure_says(
+        &text,
+        &["absent since", "what was committed after", &thrown_out],
+    )?;
+    let table = says(cluster, survivor, "status", 0)?;
+    ensure_says(&table, &["NOT PRIMARY", "synod recover --plan"])?;
+    let why = says(cluster, survivor, "why", 0)?;
+    ensure_says(&why, &["synod recover --plan"])?;
+    for node in others {
+        cluster.spawn(node, false).why("starting again")?;
+    }
+    cluster
+        .await_synced(&[1, 2, 3], &|_, _| ())
+        .why("the majority is back")
+}
+
+/// A server of the old majority has rows that the group has lost. It stops; with its log away, too,
+/// nothing shows its history, and it takes a full copy.
+fn old_majority_comes_back_by_a_copy_only(cluster: &mut TestCluster, node: u8) -> Outcome {
+    cluster.spawn(node, false).why("the old leader")?;
+    let names_them = "that are in this member's database";
+    let stopped = wait_for(PATIENCE, || {
+        let text = cluster.log_text(node);
+        text.contains(names_them).then_some(())
+    });
+    ensure(stopped.is_some(), || {
+        format!("node{node} does not name what is lost")
+    })?;
+    ensure(!cluster.node_status(node).is_synced(), || {
+        format!("node{node} takes part with another history")
+    })?;
+    cluster.kill(node).why("ending it")?;
+    let files = std::fs::read_dir(dir(cluster, node)).why("its files")?;
+    for file in files.flatten() {
+        let name = file.file_name();
+        let name = name.to_string_lossy();
+        if name.starts_with("synod-") && name.ends_with(".log") {
+            std::fs::remove_file(file.path()).why("its log")?;
+        }
+    }
+    cluster.spawn(node, false).why("with its database alone")?;
+    cluster
+        .await_synced(&[1, 2, 3], &|_, _| ())
+        .why("the old leader")?;
+    let text = cluster.log_text(node);
+    ensure_says(&text, &["the database has to be copied again"])
+}

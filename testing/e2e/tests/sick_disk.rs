@@ -1,0 +1,135 @@
+//! One server's disk hangs, for longer than a client would wait for it.
+//!
+//! A minority never stops the majority: while the disk hangs, commits continue through the other
+//! servers, at the cost of one election if the sick server led. Nothing acknowledged is lost, and
+//! the sick server stays a member and serves again as soon as its disk answers. Its clients wait
+//! meanwhile, and get their answers.
+//!
+//! Each test prints the longest time without an acknowledgement on the other servers.
+
+use std::time::{Duration, Instant};
+
+use synod_e2e::acknowledged_writes::{Style, Writers};
+use synod_e2e::hanging_disks::{self, Disk, HangingDisks};
+use synod_e2e::{Outcome, TestCluster, Why, agreement, ensure, place};
+use synod_local_cluster::wait_for;
+
+const BASE_PORT: u16 = 26706;
+const ALL: [u8; 3] = [1, 2, 3];
+/// For what takes moments, on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(90);
+/// How long the disk hangs at least.
+const HANG: Duration = Duration::from_secs(15);
+/// The longest time without a commit that passes, on a busy machine; the promise is 3 s.
+const GAP_MAX: Duration = Duration::from_secs(10);
+/// Commits on each other server that show that it still serves.
+const SOME: usize = 100;
+
+#[test]
+fn log_disk_of_the_leader_hangs_and_the_others_continue() -> Outcome {
+    check(TestCluster::leader, &[Disk::Log])
+}
+
+#[test]
+fn log_disk_of_a_follower_hangs_and_the_others_continue() -> Outcome {
+    check(TestCluster::follower, &[Disk::Log])
+}
+
+#[test]
+fn log_and_database_of_the_leader_hang_and_the_others_continue() -> Outcome {
+    let disks = [Disk::Log, Disk::Database];
+    check(TestCluster::leader, &disks)
+}
+
+/// Not even the error log can be written.
+#[test]
+fn leader_can_write_nothing_and_the_others_continue() -> Outcome {
+    check(TestCluster::leader, &[Disk::All])
+}
+
+fn check(sick: fn(&TestCluster) -> u8, disks: &[Disk]) -> Outcome {
+    if place::is_galera() {
+        return Ok(());
+    }
+    let mut cluster = TestCluster::empty("sick", BASE_PORT, 3)?;
+    hanging_disks::prepare(&mut cluster)?;
+    cluster.up(&|_, _| ()).why("starting the cluster")?;
+    cluster.create_account()?;
+    let sick = sick(&cluster);
+    let outcome = disk_hangs(&mut cluster, sick, disks);
+    if outcome.is_err() {
+        eprintln!("{}", cluster.describe());
+    }
+    outcome
+}
+
+fn disk_hangs(cluster: &mut TestCluster, sick: u8, disks: &[Disk]) -> Outcome {
+    let others = cluster.others(sick);
+    let led = cluster.leader() == sick;
+    let writers = load(cluster, &others)?;
+    writers.await_more(500, PATIENCE)?;
+
+    let before = others.iter().map(|node| writers.acknowledged_by(*node));
+    let before: Vec<usize> = before.collect();
+    let hanging = HangingDisks::begin(cluster, sick, disks)?;
+    let began = Instant::now();
+    // The time is the fault itself; a disk that comes back sooner would hide that one waits for it.
+    wait_for(HANG, || None::<()>);
+    let others_continue = wait_for(PATIENCE, || {
+        let mut pairs = others.iter().zip(&before);
+        pairs
+            .all(|(node, before)| writers.acknowledged_by(*node) >= before + SOME)
+            .then_some(())
+    });
+    let leader_is_other = others.iter().any(|node| {
+        let status = cluster.node_status(*node);
+        status.role.as_deref() == Some("leader")
+    });
+    let ended = Instant::now();
+    drop(hanging);
+    ensure(others_continue.is_some(), || {
+        format!("fewer than {SOME} commits on each of nodes {others:?} while a disk hung")
+    })?;
+    ensure(leader_is_other, || {
+        format!("node{sick}, whose disk hangs, led on (at first: {led})")
+    })?;
+
+    writers.await_commit_after(sick, ended, PATIENCE)?;
+    cluster
+        .await_synced(&ALL, &|_, _| ())
+        .why("waiting for the sick server")?;
+    let report = writers.finish();
+    let gap = report.longest_gap(&others, began, ended);
+    eprintln!(
+        "  {disks:?} of node{sick} hung for {:.1} s (leader: {led}): longest gap of nodes {others:?} {:.2} s, \
+         of node{sick} {:.2} s; {} without an answer",
+        (ended - began).as_secs_f32(),
+        gap.as_secs_f32(),
+        report
+            .longest_gap(&[sick], began, Instant::now())
+            .as_secs_f32(),
+        report.unknown_on(&ALL),
+    );
+    ensure(gap < GAP_MAX, || {
+        format!("no commit on nodes {others:?} for {gap:?}")
+    })?;
+    ensure(report.unknown_on(&ALL) == 0, || {
+        format!("clients got no answer: {}", report.figures())
+    })?;
+    report.check_rows(cluster, &ALL)?;
+    agreement::check(cluster, &ALL)
+}
+
+/// Clients everywhere, and on the other servers large rows: more than the sick server can keep in
+/// memory without its disk.
+fn load(cluster: &TestCluster, others: &[u8]) -> Outcome<Writers> {
+    let mut writers = Writers::prepare(cluster, "sick")?;
+    writers.set_patience(PATIENCE);
+    for node in ALL {
+        writers.add(cluster, node, 2, Style::Alone);
+    }
+    for node in others {
+        writers.add(cluster, *node, 1, Style::Large);
+    }
+    Ok(writers)
+}
