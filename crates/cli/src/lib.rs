@@ -7,6 +7,7 @@
 //! - [`keygen`]: `synod keygen`, which makes a group secret.
 //! - [`log_tool`]: the commands `synod log …`, which read a durable log offline.
 //! - [`logger`]: `synod logger`, a voter with a log and no database.
+//! - [`manual`]: `synod manual`, the manual pages.
 //! - [`sst_config`]: `synod sst-config`, what encrypted full copies (SST) need.
 //! - [`table`]: tables of text.
 //!
@@ -21,6 +22,7 @@ pub mod demo;
 pub mod keygen;
 pub mod log_tool;
 pub mod logger;
+pub mod manual;
 pub mod operate;
 pub mod sst_config;
 pub mod table;
