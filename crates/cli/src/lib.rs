@@ -4,6 +4,7 @@
 //! - [`operate`]: commands for the servers of a group: `synod status`, `member`, `why`, …
 //! - [`completion`]: `synod completion`, for shells.
 //! - [`demo`]: the commands `synod demo …`, their progress and their texts.
+//! - [`doctor`]: `synod doctor`, what stands between a server and a group.
 //! - [`keygen`]: `synod keygen`, which makes a group secret.
 //! - [`log_tool`]: the commands `synod log …`, which read a durable log offline.
 //! - [`logger`]: `synod logger`, a voter with a log and no database.
@@ -19,6 +20,7 @@
 pub mod agent;
 pub mod completion;
 pub mod demo;
+pub mod doctor;
 pub mod keygen;
 pub mod log_tool;
 pub mod logger;

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use synod_cli::operate::{self, OperateError};
-use synod_cli::{agent, completion, demo, keygen, log_tool, logger, manual, sst_config};
+use synod_cli::{agent, completion, demo, doctor, keygen, log_tool, logger, manual, sst_config};
 
 /// Group replication for MariaDB by consensus: demo cluster and tools
 #[derive(Debug, Parser)]
@@ -29,6 +29,8 @@ enum Command {
     Conflicts(operate::ConflictsArgs),
     /// A cluster on this machine to try things with
     Demo(demo::DemoArgs),
+    /// Find what stands between a server and a group, before and after
+    Doctor(doctor::DoctorArgs),
     /// Make a group secret
     Keygen(keygen::KeygenArgs),
     /// Measure groups of real servers on emulated networks
@@ -82,6 +84,7 @@ fn main() -> ExitCode {
         Command::Demo(arguments) => {
             demo::run(&arguments).map_err(|e| (e.exit_code(), e.to_string()))
         }
+        Command::Doctor(arguments) => doctor::run(&arguments).map_err(|e| (1, e.to_string())),
         Command::Keygen(arguments) => keygen::run(&arguments).map_err(|e| (1, e.to_string())),
         Command::Lab(arguments) => {
             synod_lab::command::run(&arguments).map_err(|e| (e.exit_code(), e.to_string()))

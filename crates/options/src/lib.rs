@@ -45,7 +45,7 @@ pub use nearest::nearest;
 pub use setting::HostNames;
 pub use table::{DefaultValue, Meaning, OptionSpec, SPECS, Settable};
 pub use timing::Period;
-pub use url::{ClusterUrl, UrlError};
+pub use url::{ClusterUrl, Peer, UrlError};
 pub use value::{Kind, Value};
 
 use key::{AddressKey, BoolKey, DurationKey, IntKey, Key, TextKey, WordKey};

@@ -166,7 +166,8 @@ fn print(json: bool, document: &impl Serialize, text: impl FnOnce() -> String) -
     print_line(&text)
 }
 
-fn print_line(text: &str) -> io::Result<()> {
+/// Prints a line; a reader that has enough is no error.
+pub(crate) fn print_line(text: &str) -> io::Result<()> {
     match writeln!(io::stdout().lock(), "{text}") {
         // The reader has closed the pipe ('synod why | head').
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),

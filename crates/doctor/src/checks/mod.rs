@@ -1,0 +1,93 @@
+//! What the facts mean for a group. Each file judges one subject, without asking anything.
+
+mod clock;
+mod credentials;
+mod disk;
+mod features;
+mod leftovers;
+mod limits;
+mod memory;
+mod network;
+mod options;
+mod programs;
+mod settings;
+mod tables;
+mod version;
+
+pub use settings::{Setting, wrong_settings};
+
+use crate::facts::Facts;
+use crate::finding::{Finding, Severity, Subject};
+
+/// Judges all facts; the worst findings come first.
+pub fn judge(facts: &Facts) -> Vec<Finding> {
+    let server = &facts.server;
+    let mut findings = vec![version::judge(server)];
+    findings.extend(settings::judge(server));
+    findings.extend(options::judge(&facts.options));
+    findings.extend(tables::judge(server));
+    findings.extend(features::judge(server));
+    findings.extend(network::judge(&facts.peers));
+    match &facts.local {
+        Some(local) => {
+            findings.push(disk::judge_speed(&local.disk));
+            findings.extend(disk::judge_space(&local.disk, &facts.options));
+            findings.push(credentials::judge(&facts.options, &local.data_dir));
+            findings.extend(leftovers::judge(server, &local.data_dir, &local.leftovers));
+            findings.push(clock::judge(local.is_clock_synchronised));
+            findings.extend(limits::judge(server, &local.machine));
+            findings.extend(memory::judge(server, &local.machine));
+            findings.push(programs::judge(
+                server.variable("wsrep_sst_method"),
+                local.programs,
+            ));
+        }
+        None => findings.push(elsewhere(server.variable("hostname"))),
+    }
+    findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
+    findings
+}
+
+fn elsewhere(hostname: &str) -> Finding {
+    Finding::new(
+        Subject::Disk,
+        Severity::Note,
+        format!("the server runs on another machine, {hostname}"),
+        "disk, clock, memory, limits, credentials and old files were not looked at",
+        format!("run synod doctor on {hostname}"),
+    )
+}
+
+/// Bytes for people.
+fn bytes_text(bytes: u64) -> String {
+    const UNITS: [(&str, u64); 4] = [
+        ("TiB", 1 << 40),
+        ("GiB", 1 << 30),
+        ("MiB", 1 << 20),
+        ("KiB", 1 << 10),
+    ];
+    let unit = UNITS.iter().find(|(_, size)| bytes >= *size);
+    match unit {
+        Some((name, size)) => format!("{:.1} {name}", bytes as f64 / *size as f64),
+        None => format!("{bytes} bytes"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_told_in_their_unit() {
+        assert_eq!(bytes_text(17), "17 bytes");
+        assert_eq!(bytes_text(1536), "1.5 KiB");
+        assert_eq!(bytes_text(3 << 40), "3.0 TiB");
+    }
+
+    #[test]
+    fn server_on_another_machine_is_said_to_be_one() {
+        let finding = elsewhere("db1");
+        assert_eq!(finding.severity, Severity::Note);
+        assert_eq!(finding.remedy, "run synod doctor on db1");
+    }
+}

@@ -1,0 +1,230 @@
+//! The server's variables, held against the configuration that Synod is run with.
+
+use crate::facts::ServerFacts;
+use crate::finding::{Finding, Severity, Subject};
+
+/// A variable and what it should be.
+#[derive(Clone, Copy, Debug)]
+pub struct Setting {
+    /// Its name.
+    pub name: &'static str,
+    /// The line for a configuration file.
+    pub line: &'static str,
+    /// What a wrong value costs.
+    why: &'static str,
+    severity: Severity,
+    accepts: fn(&str) -> bool,
+    applies: Applies,
+}
+
+/// To which servers a setting applies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Applies {
+    /// To all.
+    Always,
+    /// To members of a group with Synod: elsewhere it would lose commits.
+    InGroup,
+}
+
+/// `docs/operating/settings.md` has the same, with more words.
+const SETTINGS: [Setting; 9] = [
+    Setting {
+        name: "binlog_format",
+        line: "binlog_format = ROW",
+        why: "only rows replicate: statements of another format are refused or differ",
+        severity: Severity::Problem,
+        accepts: |value| value == "ROW",
+        applies: Applies::Always,
+    },
+    Setting {
+        name: "innodb_autoinc_lock_mode",
+        line: "innodb_autoinc_lock_mode = 2",
+        why: "parallel appliers deadlock on the lock of auto-increment columns",
+        severity: Severity::Problem,
+        accepts: |value| value == "2",
+        applies: Applies::Always,
+    },
+    Setting {
+        name: "default_storage_engine",
+        line: "default_storage_engine = InnoDB",
+        why: "new tables would be of an engine that does not replicate",
+        severity: Severity::Warning,
+        accepts: |value| value.eq_ignore_ascii_case("InnoDB"),
+        applies: Applies::Always,
+    },
+    Setting {
+        name: "innodb_snapshot_isolation",
+        line: "innodb_snapshot_isolation = ON",
+        why: "a transaction may overwrite a row that has changed since its snapshot, unseen",
+        severity: Severity::Warning,
+        accepts: |value| value == "ON",
+        applies: Applies::Always,
+    },
+    Setting {
+        name: "innodb_lock_wait_timeout",
+        line: "innodb_lock_wait_timeout = 10",
+        why: "while a transaction waits for a lock that it will not get, this server may apply \
+              nothing",
+        severity: Severity::Note,
+        accepts: |value| value.parse().is_ok_and(|seconds: u64| seconds <= 10),
+        applies: Applies::Always,
+    },
+    Setting {
+        name: "innodb_flush_log_at_trx_commit",
+        line: "innodb_flush_log_at_trx_commit = 0",
+        why: "the group's log holds each commit on a majority of disks; flushing InnoDB's log at \
+              each commit, too, only costs time",
+        severity: Severity::Note,
+        accepts: |value| value == "0",
+        applies: Applies::InGroup,
+    },
+    Setting {
+        name: "wsrep_slave_threads",
+        line: "wsrep_slave_threads = 4",
+        why: "with few appliers this server lags behind the others' writes",
+        severity: Severity::Warning,
+        accepts: |value| value.parse().is_ok_and(|threads: u64| threads >= 4),
+        applies: Applies::Always,
+    },
+    Setting {
+        name: "wsrep_sst_method",
+        line: "wsrep_sst_method = mariabackup",
+        why: "full copies are made by mariabackup or rsync; another method blocks its donor or is \
+              not tested",
+        severity: Severity::Warning,
+        accepts: |value| matches!(value, "mariabackup" | "rsync"),
+        applies: Applies::Always,
+    },
+    Setting {
+        name: "log_bin",
+        line: "skip_log_bin",
+        why: "the group needs no binary log: it costs a sync and space. Keep it only for readers \
+              outside the group",
+        severity: Severity::Note,
+        accepts: |value| value == "OFF",
+        applies: Applies::Always,
+    },
+];
+
+/// The settings that are not as they should be. What this server does not know is left out.
+pub fn wrong_settings(server: &ServerFacts) -> impl Iterator<Item = &'static Setting> + '_ {
+    let known = SETTINGS
+        .iter()
+        .filter(|setting| server.variables.contains_key(setting.name));
+    let is_in_group = server.replicates() && server.variable("wsrep_provider").contains("libsynod");
+    let apply = known.filter(move |setting| is_in_group || setting.applies == Applies::Always);
+    apply.filter(|setting| !(setting.accepts)(server.variable(setting.name)))
+}
+
+pub(super) fn judge(server: &ServerFacts) -> Vec<Finding> {
+    let wrong = wrong_settings(server).map(|setting| {
+        let value = server.variable(setting.name);
+        Finding::new(
+            Subject::Settings,
+            setting.severity,
+            format!("{} is {value}", setting.name),
+            setting.why,
+            setting.line,
+        )
+    });
+    let mut findings: Vec<Finding> = wrong.collect();
+    findings.extend(address(server));
+    if findings.is_empty() {
+        findings.push(Finding::good(
+            Subject::Settings,
+            "the server's settings fit",
+        ));
+    }
+    findings
+}
+
+/// Without an address the server tells the others one that it guesses.
+fn address(server: &ServerFacts) -> Option<Finding> {
+    let is_empty = server.variable("wsrep_node_address").is_empty();
+    (server.replicates() && is_empty).then(|| {
+        Finding::new(
+            Subject::Settings,
+            Severity::Warning,
+            "wsrep_node_address is empty",
+            "the server guesses at which address the others reach it; with several networks the \
+             guess may be wrong",
+            "wsrep_node_address = ADDRESS",
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn server(variables: &[(&str, &str)]) -> ServerFacts {
+        let variables = variables
+            .iter()
+            .map(|(name, value)| (name.to_string(), value.to_string()));
+        ServerFacts {
+            variables: variables.collect(),
+            ..ServerFacts::default()
+        }
+    }
+
+    #[test]
+    fn wrong_values_are_named_with_the_line_that_is_right() {
+        let found = judge(&server(&[("binlog_format", "MIXED"), ("log_bin", "OFF")]));
+        assert_eq!(found.len(), 1);
+        assert_eq!(found[0].what, "binlog_format is MIXED");
+        assert_eq!(found[0].remedy, "binlog_format = ROW");
+        assert_eq!(found[0].severity, Severity::Problem);
+    }
+
+    #[test]
+    fn right_values_and_unknown_variables_are_left_alone() {
+        let found = judge(&server(&[
+            ("binlog_format", "ROW"),
+            ("wsrep_slave_threads", "16"),
+        ]));
+        assert_eq!(found.len(), 1);
+        assert_eq!(found[0].severity, Severity::Good);
+    }
+
+    #[test]
+    fn member_of_a_group_should_say_its_address() {
+        let group = [
+            ("wsrep_on", "ON"),
+            ("wsrep_provider", "/usr/lib/libsynod.so"),
+        ];
+        let found = judge(&server(&group));
+        assert_eq!(found[0].what, "wsrep_node_address is empty");
+    }
+
+    #[test]
+    fn durability_is_given_up_only_where_the_groups_log_has_it() {
+        let alone = [("innodb_flush_log_at_trx_commit", "1"), ("wsrep_on", "OFF")];
+        assert_eq!(judge(&server(&alone))[0].severity, Severity::Good);
+        let group = [
+            ("innodb_flush_log_at_trx_commit", "1"),
+            ("wsrep_on", "ON"),
+            ("wsrep_provider", "/usr/lib/libsynod.so"),
+            ("wsrep_node_address", "db1"),
+        ];
+        assert_eq!(
+            judge(&server(&group))[0].remedy,
+            "innodb_flush_log_at_trx_commit = 0"
+        );
+    }
+
+    /// A wrong line in a configuration file would keep the server from starting.
+    #[test]
+    fn lines_set_what_they_are_about() {
+        for setting in SETTINGS {
+            let name = setting.line.split(" = ").next().unwrap();
+            assert!(
+                name == setting.name || setting.line == "skip_log_bin",
+                "{}",
+                setting.line
+            );
+            if let Some((_, value)) = setting.line.split_once(" = ") {
+                assert!((setting.accepts)(value), "{}", setting.line);
+            }
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! The program `mariadb`, which knows how operators reach their server: its option files hold the
+//! password, and on the server's machine root needs none.
+
+use std::io;
+use std::process::{Command, Stdio};
+
+/// Asks the server.
+#[derive(Clone, Debug)]
+pub struct SqlClient {
+    arguments: Vec<String>,
+}
+
+/// The server did not answer.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// The program is missing.
+    #[error(
+        "cannot run the program 'mariadb': {0}. Install it (Debian: apt-get install mariadb-client)"
+    )]
+    NotRun(#[source] io::Error),
+    /// The program says why.
+    #[error(
+        "the server cannot be asked: {0}. Run as root on the server's machine, or name the server \
+         and a user: synod doctor --host HOST --user USER, with the password in ~/.my.cnf"
+    )]
+    Refused(String),
+}
+
+impl SqlClient {
+    /// Reaches the server by these arguments.
+    pub fn new(arguments: Vec<String>) -> SqlClient {
+        SqlClient { arguments }
+    }
+
+    /// The rows of a query. NULL is the text `NULL`.
+    ///
+    /// # Errors
+    /// The server cannot be reached, or refuses.
+    pub fn rows(&self, query: &str) -> Result<Vec<Vec<String>>, ClientError> {
+        let output = Command::new("mariadb")
+            .args(&self.arguments)
+            .args(["--batch", "--skip-column-names", "--connect-timeout=10"])
+            .args(["--execute", query])
+            .stdin(Stdio::null())
+            .output()
+            .map_err(ClientError::NotRun)?;
+        if !output.status.success() {
+            let text = String::from_utf8_lossy(&output.stderr);
+            return Err(ClientError::Refused(text.trim().to_owned()));
+        }
+        let text = String::from_utf8_lossy(&output.stdout);
+        Ok(text.lines().map(cells).collect())
+    }
+}
+
+fn cells(line: &str) -> Vec<String> {
+    line.split('\t').map(unescape).collect()
+}
+
+/// The program writes a tab, a line's end and a backslash in a value with a backslash.
+fn unescape(cell: &str) -> String {
+    let mut text = String::with_capacity(cell.len());
+    let mut chars = cell.chars();
+    while let Some(char) = chars.next() {
+        match char {
+            '\\' => match chars.next() {
+                Some('t') => text.push('\t'),
+                Some('n') => text.push('\n'),
+                Some('0') => text.push('\0'),
+                Some(other) => text.push(other),
+                None => text.push('\\'),
+            },
+            other => text.push(other),
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cells_are_as_the_server_has_them() {
+        assert_eq!(cells("a\tb\\tc\t\\\\d\\n"), ["a", "b\tc", "\\d\n"]);
+        assert_eq!(cells(""), [""]);
+    }
+}

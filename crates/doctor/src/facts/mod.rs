@@ -1,0 +1,157 @@
+//! What is true of the server and of its machine.
+
+mod client;
+mod clock;
+mod disk;
+mod machine;
+mod peers;
+mod programs;
+mod server;
+
+use std::path::{Path, PathBuf};
+
+use synod_options::{ClusterUrl, DEFAULT_PORT, Defaults, Options, Peer, Update, key};
+
+pub use client::{ClientError, SqlClient};
+pub use disk::{DiskError, DiskFacts};
+pub use machine::MachineFacts;
+pub use peers::{PeerFacts, Reached};
+pub use programs::Programs;
+pub use server::{ServerFacts, TableFacts};
+
+/// Which server is looked at, and how it is asked.
+#[derive(Clone, Debug, Default)]
+pub struct Place {
+    /// Arguments of the program `mariadb`, by which it reaches the server.
+    pub client: Vec<String>,
+}
+
+/// The server cannot be looked at.
+#[derive(Debug, thiserror::Error)]
+pub enum GatherError {
+    /// It does not answer, or refuses.
+    #[error(transparent)]
+    Client(#[from] ClientError),
+}
+
+/// Everything that the checks judge.
+#[derive(Debug)]
+pub struct Facts {
+    /// What the server says of itself.
+    pub server: ServerFacts,
+    /// The provider options that its configuration files set.
+    pub options: ConfiguredOptions,
+    /// What only a look at its machine shows; none: it runs on another one.
+    pub local: Option<LocalFacts>,
+    /// The other servers that the configuration names.
+    pub peers: Vec<PeerFacts>,
+}
+
+/// What only a look at the server's machine shows.
+#[derive(Debug)]
+pub struct LocalFacts {
+    /// The server's data directory.
+    pub data_dir: PathBuf,
+    /// The disk of the log.
+    pub disk: Result<DiskFacts, DiskError>,
+    /// Limits and memory.
+    pub machine: MachineFacts,
+    /// Whether the clock is set by others; none: it cannot be told.
+    pub is_clock_synchronised: Option<bool>,
+    /// Programs that full copies need.
+    pub programs: Programs,
+    /// Files of Galera's in the data directory, with their sizes in bytes.
+    pub leftovers: Vec<(&'static str, u64)>,
+}
+
+/// Provider options as a configuration file has them.
+#[derive(Debug)]
+pub struct ConfiguredOptions {
+    /// The text; empty: there is none.
+    pub text: String,
+    /// What it says to this library, or why it is refused.
+    pub read: Result<(Options, Update), String>,
+}
+
+/// Files that Galera's library keeps in the data directory.
+const GALERAS_FILES: [&str; 2] = ["galera.cache", "gvwstate.dat"];
+
+impl Facts {
+    /// Asks the server, and looks at its machine if it is this one.
+    ///
+    /// # Errors
+    /// The server cannot be asked.
+    pub fn gather(place: &Place) -> Result<Facts, GatherError> {
+        let client = SqlClient::new(place.client.clone());
+        let server = ServerFacts::gather(&client)?;
+        let options = configured_options(&server, programs::configured_options());
+        let data_dir = Path::new(server.variable("datadir")).to_owned();
+        let is_here = machine::is_this(server.variable("hostname")) && data_dir.is_dir();
+        let local = is_here.then(|| LocalFacts::gather(&server, &options, data_dir));
+        let peers = peers_of(&server, &options);
+        Ok(Facts {
+            server,
+            options,
+            local,
+            peers: peers::look(peers),
+        })
+    }
+}
+
+/// A server that uses Synod shows its options; of another one only the configuration files tell.
+fn configured_options(server: &ServerFacts, in_files: Option<String>) -> ConfiguredOptions {
+    let text = in_files.unwrap_or_else(|| {
+        if server.variable("wsrep_provider").contains("libsynod") {
+            server.variable("wsrep_provider_options").to_owned()
+        } else {
+            String::new()
+        }
+    });
+    let defaults = Defaults {
+        data_dir: server.variable("datadir").to_owned(),
+        node_address: server.variable("wsrep_node_address").to_owned(),
+    };
+    let read = Options::new(defaults, &text).map_err(|error| error.to_string());
+    ConfiguredOptions { text, read }
+}
+
+fn peers_of(server: &ServerFacts, options: &ConfiguredOptions) -> Vec<Peer> {
+    let listen = options
+        .read
+        .as_ref()
+        .ok()
+        .map(|(options, _)| options.listen_address());
+    let port = listen
+        .and_then(|address| address.port)
+        .unwrap_or(DEFAULT_PORT);
+    let url = server.variable("wsrep_cluster_address");
+    let parsed = ClusterUrl::parse(url, port);
+    parsed.map(|url| url.peers).unwrap_or_default()
+}
+
+impl LocalFacts {
+    fn gather(server: &ServerFacts, options: &ConfiguredOptions, data_dir: PathBuf) -> LocalFacts {
+        let log_dir = match &options.read {
+            Ok((options, _)) => PathBuf::from(options.text(key::LOG_DIR)),
+            Err(_) => data_dir.clone(),
+        };
+        // The log's directory is made at the first start.
+        let log_dir = if log_dir.is_dir() {
+            log_dir
+        } else {
+            data_dir.clone()
+        };
+        let leftovers = GALERAS_FILES.iter().filter_map(|name| {
+            let metadata = std::fs::metadata(data_dir.join(name)).ok()?;
+            Some((*name, metadata.len()))
+        });
+        LocalFacts {
+            disk: disk::measure(&log_dir),
+            machine: MachineFacts::gather(server.variable("pid_file")),
+            is_clock_synchronised: clock::is_synchronised(),
+            programs: Programs::look(),
+            leftovers: leftovers.collect(),
+            data_dir,
+        }
+    }
+}

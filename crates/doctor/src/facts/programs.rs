@@ -1,0 +1,73 @@
+//! Programs on the server's machine.
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Whether programs that full copies need are there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Programs {
+    /// `mariabackup` or `mariadb-backup`.
+    pub backup: bool,
+    /// `socat`, which carries the copy.
+    pub socat: bool,
+    /// `rsync`.
+    pub rsync: bool,
+}
+
+impl Programs {
+    pub(super) fn look() -> Programs {
+        Programs {
+            backup: find("mariabackup")
+                .or_else(|| find("mariadb-backup"))
+                .is_some(),
+            socat: find("socat").is_some(),
+            rsync: find("rsync").is_some(),
+        }
+    }
+}
+
+fn find(program: &str) -> Option<PathBuf> {
+    let path = env::var_os("PATH").unwrap_or_default();
+    let system = ["/usr/sbin", "/sbin", "/usr/local/sbin"].map(PathBuf::from);
+    let directories = env::split_paths(&path).chain(system);
+    let mut files = directories.map(|directory| directory.join(program));
+    files.find(|file| is_file(file))
+}
+
+fn is_file(path: &Path) -> bool {
+    path.metadata().is_ok_and(|metadata| metadata.is_file())
+}
+
+/// `wsrep_provider_options` of the server's configuration files; none: no file sets it.
+pub(super) fn configured_options() -> Option<String> {
+    let output = Command::new("my_print_defaults")
+        .arg("--mysqld")
+        .output()
+        .ok()?;
+    last_provider_options(&String::from_utf8_lossy(&output.stdout))
+}
+
+/// The last mention counts, as for the server.
+fn last_provider_options(defaults: &str) -> Option<String> {
+    let mut values = defaults.lines().filter_map(|line| {
+        let (name, value) = line.split_once('=')?;
+        let name = name.trim_start_matches('-').replace('-', "_");
+        let name = name.strip_prefix("loose_").unwrap_or(&name).to_owned();
+        (name == "wsrep_provider_options").then(|| value.to_owned())
+    });
+    values.next_back()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn last_mention_in_the_configuration_counts() {
+        let defaults =
+            "--wsrep_on=ON\n--wsrep-provider-options=a=1\n--wsrep_provider_options=b=2;c=3\n";
+        assert_eq!(last_provider_options(defaults).as_deref(), Some("b=2;c=3"));
+        assert_eq!(last_provider_options("--wsrep_on=ON\n"), None);
+    }
+}

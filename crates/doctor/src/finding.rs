@@ -1,0 +1,109 @@
+//! What the doctor says.
+
+use serde::Serialize;
+
+/// How much a finding matters. The order is that of importance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Severity {
+    /// It was looked at, and is as it should be.
+    Good,
+    /// Good to know, or it could not be looked at.
+    Note,
+    /// It will hurt at some time.
+    Warning,
+    /// A group with this server does not work, or loses what it should not.
+    Problem,
+}
+
+/// What a finding is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Subject {
+    /// The version of the server.
+    Version,
+    /// The server's variables.
+    Settings,
+    /// Provider options.
+    Options,
+    /// Engines and keys of tables.
+    Tables,
+    /// What applications use that does not replicate.
+    Features,
+    /// Files that another provider has left.
+    Leftovers,
+    /// The group's secret, or certificates.
+    Credentials,
+    /// The disk of the log.
+    Disk,
+    /// The other servers.
+    Network,
+    /// The clock.
+    Clock,
+    /// Limits of the operating system and of systemd.
+    Limits,
+    /// Memory.
+    Memory,
+    /// Programs that full copies need.
+    Programs,
+}
+
+impl Subject {
+    /// The name that is shown.
+    pub fn name(self) -> &'static str {
+        match self {
+            Subject::Version => "version",
+            Subject::Settings => "settings",
+            Subject::Options => "options",
+            Subject::Tables => "tables",
+            Subject::Features => "features",
+            Subject::Leftovers => "leftovers",
+            Subject::Credentials => "credentials",
+            Subject::Disk => "disk",
+            Subject::Network => "network",
+            Subject::Clock => "clock",
+            Subject::Limits => "limits",
+            Subject::Memory => "memory",
+            Subject::Programs => "programs",
+        }
+    }
+}
+
+/// One thing that was found.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    /// What it is about.
+    pub subject: Subject,
+    /// How much it matters.
+    pub severity: Severity,
+    /// What was found: a sentence without a full stop.
+    pub what: String,
+    /// Why it matters: a sentence; empty if all is well.
+    pub why: String,
+    /// What to do: a command, a line of configuration, or a sentence; empty if nothing.
+    pub remedy: String,
+}
+
+impl Finding {
+    /// As it should be.
+    pub fn good(subject: Subject, what: impl Into<String>) -> Finding {
+        Finding::new(subject, Severity::Good, what, "", "")
+    }
+
+    /// Anything else.
+    pub fn new(
+        subject: Subject,
+        severity: Severity,
+        what: impl Into<String>,
+        why: impl Into<String>,
+        remedy: impl Into<String>,
+    ) -> Finding {
+        Finding {
+            subject,
+            severity,
+            what: what.into(),
+            why: why.into(),
+            remedy: remedy.into(),
+        }
+    }
+}

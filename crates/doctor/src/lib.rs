@@ -1,0 +1,28 @@
+//! `synod doctor`: what stands between a MariaDB server and a group that replicates with Synod.
+//!
+//! It looks and changes nothing. What is true is gathered first ([`Facts`]); then each check judges
+//! facts and makes [`Finding`]s: what was found, why it matters, and what to do. So every
+//! judgement is tested without a server.
+//!
+//! - [`facts`]: questions to the server, to the machine, to the disk and to the peers;
+//! - [`checks`]: one file per subject;
+//! - [`fix`]: a configuration file with the settings that should be changed.
+#![forbid(unsafe_code)]
+
+pub mod checks;
+pub mod facts;
+mod finding;
+pub mod fix;
+
+pub use facts::{Facts, GatherError, Place};
+pub use finding::{Finding, Severity, Subject};
+
+/// Looks at the server and judges it; the worst findings come first.
+///
+/// # Errors
+/// The server cannot be asked.
+pub fn examine(place: &Place) -> Result<(Facts, Vec<Finding>), GatherError> {
+    let facts = Facts::gather(place)?;
+    let findings = checks::judge(&facts);
+    Ok((facts, findings))
+}
