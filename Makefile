@@ -5,6 +5,7 @@
 #                  a stage that fails does not keep the others from running: make unit, make e2e, ... runs one
 #   make fuzz      every decoder against made-up bytes, FUZZ_SECONDS=30 each
 #   make compat    MariaDB's own Galera suites (COMPAT="--suite wsrep" for one; takes an hour or more)
+#   make packages  the Debian packages; 'make check-packages' tries them (needs root and the network)
 #   make trixie    two servers of Debian 13's MariaDB in a directory (needs root and the network)
 #   make performance   the tables of docs/performance.md: hours, as root, on a quiet machine
 #   make pictures  the pictures of the dashboard in docs/images
@@ -18,13 +19,13 @@ UP ?=
 COMPAT ?=
 STRANGER ?=
 SYNOD = target/release/synod
-TEST_STAGES = test-packages compat-packages build unit planted e2e stranger compat-subset
+TEST_STAGES = test-dependencies compat-dependencies build unit planted e2e stranger compat-subset
 PURE_TARGET = wasm32-unknown-unknown
 CI_STAGES = lint licences doc purity test fuzz
 
-.PHONY: ci demo test unit planted e2e stranger fuzz compat compat-subset trixie performance bench pictures build build-next-version lint licences doc purity packages test-packages compat-packages clean
+.PHONY: ci demo test unit planted e2e stranger fuzz compat compat-subset trixie performance bench pictures build build-next-version lint licences doc purity packages check-packages dependencies test-dependencies compat-dependencies clean
 
-demo: packages build
+demo: dependencies build
 	$(SYNOD) demo $(DEMO) up $(UP)
 
 build:
@@ -59,24 +60,24 @@ stranger: build
 fuzz:
 	scripts/fuzz
 
-compat: compat-packages build
+compat: compat-dependencies build
 	$(CARGO) run --release -p synod-compat -- $(COMPAT)
 
-compat-subset: compat-packages build
+compat-subset: compat-dependencies build
 	$(CARGO) run -p synod-compat -- --subset --parallel 2
 
 trixie: build
 	scripts/test-trixie
 
 # The tables of docs/performance.md; hours on a machine that does nothing else (root). See the script.
-performance: test-packages build
+performance: test-dependencies build
 	scripts/performance
 
-bench: test-packages build
+bench: test-dependencies build
 	$(CARGO) run --release -p synod-e2e --example commit_latency
 
 # Three servers under load and a browser; look at the pictures before they are committed.
-pictures: test-packages build
+pictures: test-dependencies build
 	$(CARGO) run -p synod-e2e --example dashboard_pictures
 
 lint:
@@ -101,13 +102,22 @@ purity:
 ci:
 	scripts/run-stages $(CI_STAGES)
 
+# The Debian packages, in target/packages.
 packages:
+	scripts/build-packages
+
+# Installs, upgrades and removes them in a Debian 12 and a Debian 13 in directories (root, the network).
+check-packages:
+	scripts/check-packages
+
+# What is missing on this machine.
+dependencies:
 	scripts/install-packages
 
-test-packages:
+test-dependencies:
 	scripts/install-packages --with-tests
 
-compat-packages:
+compat-dependencies:
 	scripts/install-packages --with-suites
 
 clean:

@@ -1,0 +1,91 @@
+//! What the Debian packages contain: 'scripts/build-packages' finds all of it, and the sample
+//! configuration is that of the README.
+
+use std::path::{Path, PathBuf};
+
+use toml::{Table, Value};
+
+fn workspace() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .ancestors()
+        .nth(2)
+        .unwrap()
+        .to_owned()
+}
+
+fn read(file: &str) -> String {
+    let path = workspace().join(file);
+    std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
+}
+
+/// The packages of a crate: its own, and the variants.
+fn packages(krate: &str) -> Vec<Value> {
+    let manifest = read(&format!("crates/{krate}/Cargo.toml"));
+    let manifest = Value::Table(manifest.parse::<Table>().unwrap());
+    let main = manifest["package"]["metadata"]["deb"].clone();
+    let variants = main.get("variants").and_then(Value::as_table).cloned();
+    let variants = variants.unwrap_or_default();
+    let variants = variants.into_iter().map(|(_, variant)| variant);
+    [main].into_iter().chain(variants).collect()
+}
+
+#[test]
+fn files_of_the_packages_are_there_or_are_built() {
+    let mut names = Vec::new();
+    for krate in ["provider", "cli"] {
+        for package in packages(krate) {
+            names.push(package["name"].as_str().unwrap().to_owned());
+            for asset in package["assets"].as_array().unwrap() {
+                let source = asset[0].as_str().unwrap();
+                if source.starts_with("target/release/") {
+                    continue;
+                }
+                let path = workspace().join("crates").join(krate).join(source);
+                let directory = path.parent().unwrap();
+                let is_there = if source.contains('*') {
+                    directory.is_dir()
+                } else {
+                    path.is_file()
+                };
+                assert!(is_there, "{}", path.display());
+            }
+        }
+    }
+    let expected = ["synod-provider", "synod", "synod-agent", "synod-logger"];
+    assert_eq!(names, expected);
+}
+
+#[test]
+fn units_of_the_packages_are_those_in_the_folder_and_none_starts_by_itself() {
+    for package in packages("cli").into_iter().skip(1) {
+        let units = &package["systemd-units"];
+        let unit = units["unit-name"].as_str().unwrap();
+        read(&format!("packaging/systemd/{unit}.service"));
+        assert_eq!(package["name"].as_str(), Some(unit));
+        for setting in ["enable", "start", "stop-on-upgrade"] {
+            assert_eq!(units[setting].as_bool(), Some(false), "{unit}: {setting}");
+        }
+    }
+}
+
+/// Settings without comments, in order.
+fn settings<'a>(lines: impl Iterator<Item = &'a str>) -> Vec<String> {
+    let lines = lines.map(|line| line.split('#').next().unwrap_or_default());
+    let lines = lines.map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "));
+    lines.filter(|line| !line.is_empty()).collect()
+}
+
+#[test]
+fn sample_configuration_is_that_of_the_readme() {
+    let readme = read("README.md");
+    let block = readme
+        .lines()
+        .skip_while(|line| *line != "    [mariadbd]")
+        .take_while(|line| line.starts_with("    "));
+    let sample = read("packaging/synod.cnf");
+    let (mut ours, mut theirs) = (settings(sample.lines()), settings(block));
+    assert!(theirs.len() > 10, "{theirs:?}");
+    ours.sort();
+    theirs.sort();
+    assert_eq!(ours, theirs);
+}
