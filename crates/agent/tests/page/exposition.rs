@@ -52,12 +52,25 @@ fn values_are_those_of_the_status_in_base_units() {
         ("synod_log_size_bytes", &[], 4096.0),
         ("synod_log_syncs_total", &[], 11.0),
         ("synod_flow_control_paused_seconds_total", &[], 2.5),
+        ("synod_commit_seconds_count", &[], 8.0),
+        ("synod_commit_seconds_sum", &[], 12.0025),
+        ("synod_commit_seconds_bucket", &[("le", "+Inf")], 8.0),
+        ("synod_commit_seconds_bucket", &[("le", "10.0")], 7.0),
         (
-            "synod_commit_step_seconds",
-            &[("quantile", "0.99"), ("step", "order")],
-            0.002,
+            "synod_commit_step_seconds_bucket",
+            &[("le", "0.001"), ("step", "order")],
+            6.0,
         ),
-        ("synod_commit_step_samples", &[("step", "applied")], 0.0),
+        (
+            "synod_commit_step_seconds_sum",
+            &[("step", "order")],
+            0.0055,
+        ),
+        (
+            "synod_commit_step_seconds_count",
+            &[("step", "applied")],
+            0.0,
+        ),
         ("synod_conflicts_total", &[("reason", "aborted")], 4.0),
         (
             "synod_table_conflicts_total",
@@ -78,13 +91,29 @@ fn what_is_not_known_is_missing() {
     for name in [
         "synod_term",
         "synod_lag_seconds",
-        "synod_commit_step_seconds",
+        "synod_commit_seconds_count",
+        "synod_commit_step_seconds_bucket",
     ] {
         assert!(!page.names().contains(name), "{name}");
     }
     assert_eq!(page.value("synod_primary", &[]), Some(0.0));
     assert_eq!(page.value("synod_ready", &[]), Some(0.0));
     assert_eq!(page.value("synod_role", &[("role", "follower")]), Some(0.0));
+}
+
+/// Buckets of another number than bounds could be counted under wrong ones.
+#[test]
+fn times_that_do_not_fit_their_bounds_are_missing() {
+    let mut status = complete();
+    status.time_bounds_us.pop();
+    let page = page_of(status);
+    assert!(!page.names().contains("synod_commit_seconds_bucket"));
+    assert!(!page.kinds.contains_key("synod_commit_step_seconds"));
+    let mut status = complete();
+    status.commits.counts.clear();
+    let page = page_of(status);
+    assert!(!page.kinds.contains_key("synod_commit_seconds"));
+    assert!(page.names().contains("synod_commit_step_seconds_bucket"));
 }
 
 #[test]
@@ -121,6 +150,15 @@ fn pages_that_break_a_rule_are_noticed() {
         ("synod_term 7\n", "synod_term seven\n"),
         ("{role=\"leader\"}", "{role=\"lead\"er\"}"),
         ("{role=\"leader\"}", "{Role=\"leader\"}"),
+        (
+            "synod_commit_seconds_count 8",
+            "synod_commit_seconds_count 9",
+        ),
+        (
+            "seconds_bucket{le=\"10.0\"} 7",
+            "seconds_bucket{le=\"10.0\"} 2",
+        ),
+        ("synod_commit_seconds_sum 12.0025\n", ""),
     ] {
         assert!(good.contains(from), "{from}");
         assert!(
