@@ -259,7 +259,11 @@ impl Serving {
         }
         match routes::page(request.method(), uri.path(), uri.query()) {
             Ok(Page::Health(check)) => text(routes::health(check, &self.asker.status().await)),
-            Ok(Page::Metrics) => text(routes::metrics(&self.asker.status().await)),
+            Ok(Page::Metrics) => {
+                let certificates = self.access.certificates();
+                let until = certificates.map(|files| files.in_use().valid_until_unix());
+                text(routes::metrics(&self.asker.status().await, until))
+            }
             Ok(Page::File(file)) => of_the_dashboard(text(routes::file(file))),
             Ok(Page::Events) => self.events(),
             Err(refused) => text(refused),

@@ -81,6 +81,8 @@ fn pages_are_served_over_tls_by_every_name_of_the_certificate() {
     let named = format!("GET /metrics HTTP/1.0\r\nHost: {HOST}:4580\r\n\r\n");
     let page = request(agent, &client, &named).unwrap();
     assert!(page.contains("\nsynod_up 1\n"), "{page}");
+    let expiry = "\nsynod_agent_certificate_expiry_timestamp_seconds ";
+    assert!(page.contains(expiry), "{page}");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::parsed::{Page, complete, page_of};
+use crate::parsed::{CERTIFICATE_UNTIL, Page, complete, page_of};
 use synod_admin::status::Status;
 use synod_agent::metrics;
 
@@ -34,6 +34,11 @@ fn values_are_those_of_the_status_in_base_units() {
     let of_own = [("member", own), ("member_id", "id of db \"1\"\\\n")];
     let expected: &[Expected] = &[
         ("synod_up", &[], 1.0),
+        (
+            "synod_agent_certificate_expiry_timestamp_seconds",
+            &[],
+            CERTIFICATE_UNTIL as f64,
+        ),
         ("synod_ready", &[], 1.0),
         (
             "synod_server_info",
@@ -131,7 +136,7 @@ fn state_and_role_of_a_newer_server_are_shown() {
 
 #[test]
 fn server_that_cannot_be_asked_is_down_and_nothing_else_is_said() {
-    let page = metrics::page(&Err("gone".into())).unwrap();
+    let page = metrics::page(&Err("gone".into()), None).unwrap();
     let page = Page::parse(&page).unwrap();
     assert_eq!(page.value("synod_up", &[]), Some(0.0));
     assert_eq!(page.samples.len(), 1);
@@ -139,7 +144,7 @@ fn server_that_cannot_be_asked_is_down_and_nothing_else_is_said() {
 
 #[test]
 fn pages_that_break_a_rule_are_noticed() {
-    let good = metrics::page(&Ok(Arc::new(complete()))).unwrap();
+    let good = metrics::page(&Ok(Arc::new(complete())), None).unwrap();
     for (from, to) in [
         ("# EOF\n", ""),
         ("# TYPE synod_term gauge\n", ""),
