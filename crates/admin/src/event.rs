@@ -17,6 +17,12 @@ pub struct Event {
 }
 
 /// What an event is about.
+///
+/// A member notes events with a topic of its own type (`synod_member::Topic`), and
+/// `synod_commands` translates, by a match that does not compile without a new one. The two are no
+/// single type: the member knows nothing of lines for clients, and never notes [`Topic::Other`],
+/// which is for readers of a newer member's line; and a client links no member. Below both is only
+/// `wire`, which is about bytes between members.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Topic {

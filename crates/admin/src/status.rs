@@ -29,6 +29,10 @@ pub struct Status {
     pub commit_wait: CommitWait,
     /// How long each step of a commit takes on this server.
     pub commit_steps: Vec<CommitStep>,
+    /// How long commits of this server's clients take, from the commit to the OK.
+    pub commits: TimeCounts,
+    /// Upper bounds of the buckets of all [`TimeCounts`], ascending, in microseconds.
+    pub time_bounds_us: Vec<u64>,
     /// What this server has counted since its start, or since `FLUSH STATUS`.
     pub counters: Counters,
     /// Transactions of this server that were refused.
@@ -213,7 +217,8 @@ pub struct CommitWait {
     pub exclusions: u64,
 }
 
-/// Times of a step of a commit, over the present and the last period of `evs.stats_report_period`.
+/// Times of a step of a commit. Quantiles and samples are of the present and the last period of
+/// `evs.stats_report_period`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct CommitStep {
@@ -227,6 +232,26 @@ pub struct CommitStep {
     pub p99_us: u64,
     /// How many were measured.
     pub samples: u64,
+    /// All times since the server's start.
+    pub times: TimeCounts,
+}
+
+/// How many times were how long since the server's start. `FLUSH STATUS` does not change them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TimeCounts {
+    /// How many were at most as long as each of [`Status::time_bounds_us`] and longer than the one
+    /// before it; at the end, how many were longer than all. Empty: not known.
+    pub counts: Vec<u64>,
+    /// Their sum, in microseconds.
+    pub sum_us: u64,
+}
+
+impl TimeCounts {
+    /// How many there were.
+    pub fn total(&self) -> u64 {
+        self.counts.iter().sum()
+    }
 }
 
 /// Counts of a server.

@@ -18,11 +18,21 @@ const PURPOSE: &[u8] = b"synod agent: cookie of a browser\0";
 pub(crate) struct Cookie {
     name: String,
     value: String,
+    way: Way,
+}
+
+/// How the cookie travels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// In clear.
+    Clear,
+    /// By TLS; the browser sends it in no other way.
+    Tls,
 }
 
 impl Cookie {
     /// The cookie that stands for this token at an agent with this port.
-    pub(crate) fn of(token: &Token, port: u16) -> Cookie {
+    pub(crate) fn of(token: &Token, port: u16, way: Way) -> Cookie {
         let digest = Sha256::new()
             .chain_update(PURPOSE)
             .chain_update(token.bytes())
@@ -30,14 +40,19 @@ impl Cookie {
         Cookie {
             name: format!("synod_agent_{port}"),
             value: digest.iter().map(|byte| format!("{byte:02x}")).collect(),
+            way,
         }
     }
 
     /// What makes a browser keep it (`Set-Cookie`, RFC 6265): until it is closed, unreadable for
     /// scripts, and not sent when a page of another site leads here.
     pub(crate) fn header(&self) -> String {
-        let Cookie { name, value } = self;
-        format!("{name}={value}; Path=/; HttpOnly; SameSite=Strict")
+        let Cookie { name, value, way } = self;
+        let secure = match way {
+            Way::Clear => "",
+            Way::Tls => "; Secure",
+        };
+        format!("{name}={value}; Path=/; HttpOnly; SameSite=Strict{secure}")
     }
 
     /// Whether the value of a `Cookie` header has it.
@@ -59,7 +74,7 @@ mod tests {
 
     #[test]
     fn cookie_is_recognised_among_others_and_hides_the_token() {
-        let cookie = Cookie::of(&Token::from_line(TOKEN).unwrap(), 4580);
+        let cookie = Cookie::of(&Token::from_line(TOKEN).unwrap(), 4580, Way::Clear);
         let header = cookie.header();
         assert!(!header.contains(TOKEN), "{header}");
         let pair = header.split(';').next().unwrap();
@@ -71,10 +86,21 @@ mod tests {
             assert!(cookie.is_shown_by(shown.as_bytes()), "{shown}");
         }
         let other_port = pair.replace("4580", "4581");
-        let other_token = Cookie::of(&Token::from_line(&"x".repeat(32)).unwrap(), 4580);
+        let other_token = Cookie::of(
+            &Token::from_line(&"x".repeat(32)).unwrap(),
+            4580,
+            Way::Clear,
+        );
         for wrong in ["", "synod_agent_4580=", &other_port, &format!("{pair}0")] {
             assert!(!cookie.is_shown_by(wrong.as_bytes()), "{wrong}");
         }
         assert!(!cookie.is_shown_by(other_token.header().as_bytes()));
+    }
+
+    #[test]
+    fn cookie_of_an_encrypted_page_is_sent_over_tls_only() {
+        let header = |way| Cookie::of(&Token::from_line(TOKEN).unwrap(), 4580, way).header();
+        assert!(header(Way::Tls).ends_with("; Secure"));
+        assert!(!header(Way::Clear).contains("Secure"));
     }
 }

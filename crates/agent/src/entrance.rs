@@ -5,6 +5,7 @@ use hyper::{HeaderMap, Uri};
 
 use crate::Access;
 use crate::dashboard::files::is_page;
+use crate::encryption::handshake::ClientCertificate;
 
 /// What becomes of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,21 +20,30 @@ pub(crate) enum Entrance {
         /// The path, without the token.
         path: String,
     },
-    /// It shows no token, or another one.
+    /// It shows nothing that opens the pages.
     Unknown,
     /// It was sent to a name, while the agent is for this machine only.
     WrongName,
 }
 
-/// What becomes of a request with this address and these headers.
-pub(crate) fn entrance(access: &Access, uri: &Uri, headers: &HeaderMap) -> Entrance {
-    if !access.has_token() {
+/// What becomes of a request with this address and these headers, on a connection with or without
+/// a client's certificate.
+pub(crate) fn entrance(
+    access: &Access,
+    certificate: ClientCertificate,
+    uri: &Uri,
+    headers: &HeaderMap,
+) -> Entrance {
+    if !access.asks_for_proof() {
+        // By TLS the browser has compared the name with the certificate.
+        let is_encrypted = access.certificates().is_some();
         return match headers.get(HOST).map(HeaderValue::as_bytes) {
-            Some(host) if !is_of_this_machine(host) => Entrance::WrongName,
+            Some(host) if !is_encrypted && !is_of_this_machine(host) => Entrance::WrongName,
             _ => Entrance::Open,
         };
     }
-    if let Some(shown) = token_of(uri).filter(|_| is_page(uri.path())) {
+    let in_address = token_of(uri).filter(|_| access.has_token() && is_page(uri.path()));
+    if let Some(shown) = in_address {
         return match access.cookie_for(shown.as_bytes()) {
             Some(cookie) => Entrance::Welcome {
                 cookie,
@@ -42,13 +52,19 @@ pub(crate) fn entrance(access: &Access, uri: &Uri, headers: &HeaderMap) -> Entra
             None => Entrance::Unknown,
         };
     }
-    let authorization = headers.get(AUTHORIZATION).map(HeaderValue::as_bytes);
-    let mut cookies = headers.get_all(COOKIE).iter().map(HeaderValue::as_bytes);
-    if access.admits(authorization) || cookies.any(|header| access.knows_cookie(header)) {
+    let has_certificate = certificate == ClientCertificate::Shown;
+    if has_certificate || shows_token(access, headers) {
         Entrance::Open
     } else {
         Entrance::Unknown
     }
+}
+
+/// Whether the headers have the token, or the cookie that stands for it.
+fn shows_token(access: &Access, headers: &HeaderMap) -> bool {
+    let authorization = headers.get(AUTHORIZATION).map(HeaderValue::as_bytes);
+    let mut cookies = headers.get_all(COOKIE).iter().map(HeaderValue::as_bytes);
+    access.admits(authorization) || cookies.any(|header| access.knows_cookie(header))
 }
 
 fn token_of(uri: &Uri) -> Option<&str> {
@@ -81,7 +97,7 @@ mod tests {
 
     fn access(token: Option<&str>) -> Access {
         let token = token.and_then(Token::from_line);
-        Access::new("127.0.0.1:4580".parse().unwrap(), token).unwrap()
+        Access::new("127.0.0.1:4580".parse().unwrap(), token, None).unwrap()
     }
 
     fn enter(access: &Access, uri: &str, headers: &[(&'static str, &str)]) -> Entrance {
@@ -89,7 +105,8 @@ mod tests {
             let name = hyper::header::HeaderName::from_static(name);
             (name, HeaderValue::from_str(value).unwrap())
         });
-        entrance(access, &uri.parse().unwrap(), &headers.collect())
+        let uri = uri.parse().unwrap();
+        entrance(access, ClientCertificate::None, &uri, &headers.collect())
     }
 
     #[test]

@@ -1,34 +1,38 @@
-//! Where an agent listens, and who may ask it.
+//! Where an agent listens, how connections are protected, and who may ask.
 //!
-//! Other machines see a group's names, addresses and load only if the operator has configured a
-//! token. A loopback address needs none: users of this machine see as much in its process list.
+//! Other machines reach an agent only if its operator has configured a token or TLS. TLS by itself
+//! keeps the pages secret on their way, and lets every client read them: that is said at the start.
+//! A loopback address needs neither: users of this machine see as much in its process list.
 
 use std::net::SocketAddr;
 
-use crate::cookie::Cookie;
+use crate::cookie::{Cookie, Way};
+use crate::encryption::certificates::Certificates;
 use crate::token::Token;
 
 /// Why an agent does not start.
 #[derive(Debug, thiserror::Error)]
 pub enum ExposureError {
-    /// Other machines could ask without a token.
+    /// Other machines could ask in clear and without a token.
     #[error(
         "every machine that reaches {listen} could read about this group. Make a token \
          ((umask 077; openssl rand -hex 32 > /etc/mysql/synod-agent.token), owned by the user of \
-         the agent), and add --token-file /etc/mysql/synod-agent.token. Or listen on this machine \
-         only: --listen 127.0.0.1:{}", listen.port()
+         the agent), and add --token-file /etc/mysql/synod-agent.token; or have clients show \
+         certificates (--tls-cert, --tls-key, --tls-client-ca). Or listen on this machine only: \
+         --listen 127.0.0.1:{}", listen.port()
     )]
-    NoToken {
+    Open {
         /// The address.
         listen: SocketAddr,
     },
 }
 
-/// An address to listen on, with the token that it needs.
-#[derive(Clone, Debug)]
+/// An address to listen on, with what clients have to show there.
+#[derive(Debug)]
 pub struct Access {
     listen: SocketAddr,
     shown: Option<Shown>,
+    certificates: Option<Certificates>,
 }
 
 /// What clients show: programs the token, browsers the cookie.
@@ -45,19 +49,33 @@ impl std::fmt::Debug for Shown {
 }
 
 impl Access {
-    /// Listens on `listen`; with a token, only for clients that show it.
+    /// Listens on `listen`; with a token, only for clients that show it; with certificates, by TLS,
+    /// where a client's certificate stands for the token.
     ///
     /// # Errors
-    /// Other machines could ask, and there is no token.
-    pub fn new(listen: SocketAddr, token: Option<Token>) -> Result<Access, ExposureError> {
-        if token.is_none() && !listen.ip().to_canonical().is_loopback() {
-            return Err(ExposureError::NoToken { listen });
+    /// Other machines could ask, and there is neither.
+    pub fn new(
+        listen: SocketAddr,
+        token: Option<Token>,
+        certificates: Option<Certificates>,
+    ) -> Result<Access, ExposureError> {
+        let is_protected = token.is_some() || certificates.is_some();
+        if !is_protected && !is_loopback(listen) {
+            return Err(ExposureError::Open { listen });
         }
+        let way = match certificates {
+            Some(_) => Way::Tls,
+            None => Way::Clear,
+        };
         let shown = token.map(|token| Shown {
-            cookie: Cookie::of(&token, listen.port()),
+            cookie: Cookie::of(&token, listen.port(), way),
             token,
         });
-        Ok(Access { listen, shown })
+        Ok(Access {
+            listen,
+            shown,
+            certificates,
+        })
     }
 
     /// The address.
@@ -65,17 +83,52 @@ impl Access {
         self.listen
     }
 
-    /// Whether a client with this `Authorization` header may ask.
-    pub fn admits(&self, authorization: Option<&[u8]>) -> bool {
-        match &self.shown {
-            None => true,
-            Some(shown) => authorization.is_some_and(|header| shown.token.is_shown_by(header)),
+    /// How the pages are asked for: `http` or `https`.
+    pub fn scheme(&self) -> &'static str {
+        match self.certificates {
+            Some(_) => "https",
+            None => "http",
         }
     }
 
-    /// Whether clients have to show a token.
+    /// What the operator should know about this configuration, if there is something.
+    pub fn warning(&self) -> Option<String> {
+        let is_open = !self.asks_for_proof() && !is_loopback(self.listen);
+        is_open.then(|| {
+            format!(
+                "every machine that reaches {} can read about this group: TLS keeps the pages \
+                 secret on their way, and no client has to show who it is. Add --token-file or \
+                 --tls-client-ca",
+                self.listen
+            )
+        })
+    }
+
+    /// What encrypts connections, if anything does.
+    pub(crate) fn certificates(&self) -> Option<&Certificates> {
+        self.certificates.as_ref()
+    }
+
+    /// Whether clients have to show something.
+    pub(crate) fn asks_for_proof(&self) -> bool {
+        self.has_token() || self.knows_certificates()
+    }
+
+    /// Whether a client's certificate opens the pages.
+    pub(crate) fn knows_certificates(&self) -> bool {
+        let certificates = self.certificates.as_ref();
+        certificates.is_some_and(Certificates::knows_clients)
+    }
+
+    /// Whether a token opens the pages.
     pub(crate) fn has_token(&self) -> bool {
         self.shown.is_some()
+    }
+
+    /// Whether this `Authorization` header shows the token.
+    pub(crate) fn admits(&self, authorization: Option<&[u8]>) -> bool {
+        let (shown, header) = (self.shown.as_ref(), authorization);
+        shown.is_some_and(|shown| header.is_some_and(|header| shown.token.is_shown_by(header)))
     }
 
     /// The cookie for a browser that shows this token, if it is the right one.
@@ -91,20 +144,35 @@ impl Access {
     }
 }
 
+fn is_loopback(address: SocketAddr) -> bool {
+    address.ip().to_canonical().is_loopback()
+}
+
 #[cfg(test)]
 mod tests {
+    use synod_tls::TlsFiles;
+
     use super::*;
+    use crate::encryption::test_certificates::{Authority, Kind};
+
+    fn access(listen: &str, token: Option<Token>, files: Option<TlsFiles>) -> Access {
+        let certificates = files.map(|files| Certificates::read(files).unwrap());
+        Access::new(listen.parse().unwrap(), token, certificates).unwrap()
+    }
 
     #[test]
-    fn other_machines_need_a_token() {
+    fn other_machines_need_a_token_or_tls() {
         for open in ["0.0.0.0:4580", "192.0.2.1:4580", "[::]:4580"] {
-            let error = Access::new(open.parse().unwrap(), None).unwrap_err();
+            let error = Access::new(open.parse().unwrap(), None, None).unwrap_err();
             let text = error.to_string();
-            assert!(
-                text.contains(open) && text.contains("--token-file"),
-                "{text}"
-            );
-            assert!(text.contains("--listen 127.0.0.1:4580"), "{text}");
+            for part in [
+                open,
+                "--token-file",
+                "--tls-client-ca",
+                "--listen 127.0.0.1:4580",
+            ] {
+                assert!(text.contains(part), "{text}");
+            }
         }
         for closed in [
             "127.0.0.1:4580",
@@ -112,21 +180,43 @@ mod tests {
             "[::1]:4580",
             "[::ffff:127.0.0.1]:80",
         ] {
-            let access = Access::new(closed.parse().unwrap(), None).unwrap();
-            assert!(access.admits(None));
+            let access = access(closed, None, None);
+            assert!(!access.asks_for_proof() && access.warning().is_none());
         }
     }
 
     #[test]
+    fn tls_alone_opens_the_pages_to_all_and_that_is_said() {
+        let authority = Authority::new("ca");
+        let files = authority.issue("db1", Kind::Good);
+        let without_clients = TlsFiles {
+            authorities: None,
+            ..files.clone()
+        };
+        let open = access("0.0.0.0:4580", None, Some(without_clients.clone()));
+        let warning = open.warning().unwrap();
+        for part in ["0.0.0.0:4580", "--token-file", "--tls-client-ca"] {
+            assert!(warning.contains(part), "{warning}");
+        }
+        assert_eq!(open.scheme(), "https");
+        let token = || Token::from_line(&"x".repeat(32));
+        for closed in [
+            access("0.0.0.0:4580", token(), Some(without_clients.clone())),
+            access("0.0.0.0:4580", None, Some(files)),
+            access("0.0.0.0:4580", token(), None),
+        ] {
+            assert!(closed.asks_for_proof() && closed.warning().is_none());
+        }
+        assert_eq!(
+            access("127.0.0.1:4580", None, Some(without_clients)).warning(),
+            None
+        );
+    }
+
+    #[test]
     fn token_is_asked_for_on_every_address() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("token");
-        std::fs::write(&path, "x".repeat(32)).unwrap();
-        std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600))
-            .unwrap();
         for address in ["0.0.0.0:4580", "127.0.0.1:4580"] {
-            let token = Token::read(&path).unwrap();
-            let access = Access::new(address.parse().unwrap(), Some(token)).unwrap();
+            let access = access(address, Token::from_line(&"x".repeat(32)), None);
             assert!(!access.admits(None) && !access.admits(Some(b"Bearer y")));
             assert!(access.admits(Some(format!("Bearer {}", "x".repeat(32)).as_bytes())));
         }

@@ -129,9 +129,9 @@ pub(crate) fn health(check: Check, seen: &Seen) -> Answer {
     Answer::sentence(status, verdict.why)
 }
 
-/// The page for Prometheus, by what is known of the server.
-pub(crate) fn metrics(seen: &Seen) -> Answer {
-    match metrics::page(seen) {
+/// The page for Prometheus, by what is known of the server and of the agent's certificate.
+pub(crate) fn metrics(seen: &Seen, certificate_until_unix: Option<u64>) -> Answer {
+    match metrics::page(seen, certificate_until_unix) {
         Ok(body) => Answer {
             status: StatusCode::OK,
             kind: metrics::KIND,

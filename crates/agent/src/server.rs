@@ -2,10 +2,11 @@
 
 use std::borrow::Cow;
 use std::convert::Infallible;
-use std::io;
+use std::fmt::Display;
+use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use http_body_util::channel::Channel;
 use http_body_util::{Either, Full};
@@ -18,12 +19,17 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
+use synod_tls::ServiceTls;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::Semaphore;
 
 use crate::dashboard::feed::{Feed, TooManyViewers};
 use crate::dashboard::files;
+use crate::encryption::certificates::Certificates;
+use crate::encryption::complaints::Complaints;
+use crate::encryption::handshake::{ClientCertificate, Greeting, greet};
 use crate::entrance::{Entrance, entrance};
 use crate::routes::{self, Answer, Page};
 use crate::{Access, Asker};
@@ -62,6 +68,8 @@ pub struct Agent {
     runtime: tokio::runtime::Runtime,
     listener: TcpListener,
     serving: Arc<Serving>,
+    end: Signal,
+    reload: Signal,
 }
 
 /// What each connection needs.
@@ -69,32 +77,39 @@ struct Serving {
     access: Access,
     asker: Asker,
     feed: Arc<Feed>,
+    complaints: Complaints,
 }
 
 impl Agent {
     /// Listens.
     ///
     /// # Errors
-    /// The address cannot be listened on, or the system gives no means to wait.
+    /// The address cannot be listened on, or the system gives no means to wait for clients and
+    /// signals.
     pub fn listen(access: Access, asker: Asker) -> Result<Agent, AgentError> {
         let mut builder = tokio::runtime::Builder::new_current_thread();
         let runtime = builder.enable_io().enable_time().build()?;
         let listen = access.listen();
         let listener = runtime.block_on(TcpListener::bind(listen));
         let listener = listener.map_err(|source| AgentError::Listen { listen, source })?;
-        // Looks begin when the runtime runs.
+        // Looks begin when the runtime runs. From here on signals wait until it does.
         let guard = runtime.enter();
         let feed = Feed::start(asker.clone());
+        let end = signal(SignalKind::terminate())?;
+        let reload = signal(SignalKind::hangup())?;
         drop(guard);
         let serving = Arc::new(Serving {
             access,
             asker,
             feed,
+            complaints: Complaints::default(),
         });
         Ok(Agent {
             runtime,
             listener,
             serving,
+            end,
+            reload,
         })
     }
 
@@ -106,23 +121,42 @@ impl Agent {
         self.listener.local_addr()
     }
 
-    /// Serves until the process is told to end (SIGTERM).
-    ///
-    /// # Errors
-    /// The system does not let the process wait for that signal.
-    pub fn run(self) -> Result<(), AgentError> {
+    /// How the pages are asked for: `http` or `https`.
+    pub fn scheme(&self) -> &'static str {
+        self.serving.access.scheme()
+    }
+
+    /// Serves until the process is told to end (SIGTERM). SIGHUP has the files of TLS read again.
+    pub fn run(self) {
         let Agent {
             runtime,
             listener,
             serving,
+            mut end,
+            reload,
         } = self;
         runtime.block_on(async {
-            let mut end = signal(SignalKind::terminate())?;
+            tokio::spawn(follow_orders(reload, serving.clone()));
             tokio::spawn(take_connections(listener, serving));
             end.recv().await;
-            Ok(())
-        })
+        });
     }
+}
+
+/// Reads the files of TLS at each SIGHUP, for as long as the process runs.
+async fn follow_orders(mut reload: Signal, serving: Arc<Serving>) {
+    while reload.recv().await.is_some() {
+        match serving.access.certificates() {
+            Some(certificates) => say(certificates.read_again()),
+            None => say("there is nothing to read again: this agent does not speak TLS"),
+        }
+    }
+}
+
+/// A line for the journal.
+fn say(line: impl Display) {
+    // An agent whose output is read by no process serves all the same.
+    let _ = writeln!(io::stderr(), "synod agent: {line}");
 }
 
 async fn take_connections(listener: TcpListener, serving: Arc<Serving>) {
@@ -130,47 +164,106 @@ async fn take_connections(listener: TcpListener, serving: Arc<Serving>) {
     loop {
         // The semaphore is never closed.
         let place = places.clone().acquire_owned().await.ok();
-        let Ok((stream, _)) = listener.accept().await else {
+        let Ok((stream, client)) = listener.accept().await else {
             tokio::time::sleep(PAUSE).await;
             continue;
         };
         let serving = serving.clone();
         tokio::spawn(async move {
             // A connection that lasts too long is closed.
-            let _ = tokio::time::timeout(CONNECTION_LIMIT, serve(stream, serving)).await;
+            let _ = tokio::time::timeout(CONNECTION_LIMIT, serve(stream, client, serving)).await;
             drop(place);
         });
     }
 }
 
-async fn serve(stream: TcpStream, serving: Arc<Serving>) {
+async fn serve(stream: TcpStream, client: SocketAddr, serving: Arc<Serving>) {
+    let Some(certificates) = serving.access.certificates() else {
+        return speak(stream, serving, ClientCertificate::None).await;
+    };
+    let tls = certificates_now(certificates);
+    match greet(stream, &tls).await {
+        Ok(Greeting::Encrypted(stream, shown)) => speak(stream, serving, shown).await,
+        Ok(Greeting::Clear(stream)) => {
+            serving.complain(client, "it speaks HTTP in clear: have it ask for https://");
+            refuse_clear(stream).await;
+        }
+        Ok(Greeting::Silent) => {}
+        Err(why) => serving.complain(client, &why),
+    }
+}
+
+/// What a new connection uses: the files as they are now, if they can be used.
+fn certificates_now(certificates: &Certificates) -> Arc<ServiceTls> {
+    if let Some(reading) = certificates.follow_files(Instant::now()) {
+        say(reading);
+    }
+    certificates.in_use()
+}
+
+async fn speak<S>(stream: S, serving: Arc<Serving>, certificate: ClientCertificate)
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
     let service = service_fn(move |request| {
         let serving = serving.clone();
-        async move { Ok::<_, Infallible>(serving.answer(request).await) }
+        async move { Ok::<_, Infallible>(serving.answer(request, certificate).await) }
     });
+    // What a client breaks off concerns that client alone.
+    let _ = http().serve_connection(TokioIo::new(stream), service).await;
+}
+
+/// Tells a client in clear, which is all that it reads, that it has to encrypt.
+async fn refuse_clear(stream: TcpStream) {
+    let service = service_fn(|_| async {
+        let words = "This agent speaks TLS: ask for https:// instead of http://.";
+        let mut response = text(Answer::sentence(StatusCode::BAD_REQUEST, words));
+        let close = HeaderValue::from_static("close");
+        response.headers_mut().insert(CONNECTION, close);
+        Ok::<_, Infallible>(response)
+    });
+    let _ = http().serve_connection(TokioIo::new(stream), service).await;
+}
+
+fn http() -> http1::Builder {
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new())
         .header_read_timeout(HEAD_LIMIT)
         .max_buf_size(HEAD_BYTES_MAX);
-    // What a client breaks off concerns that client alone.
-    let _ = http.serve_connection(TokioIo::new(stream), service).await;
+    http
 }
 
 /// The body of an answer: a text, or messages as they come.
 type Body = Either<Full<Bytes>, Channel<Bytes>>;
 
 impl Serving {
-    async fn answer(&self, request: Request<Incoming>) -> Response<Body> {
+    /// A line for the journal about a client that gets no connection.
+    fn complain(&self, client: SocketAddr, why: &str) {
+        let text = format!("{} gets no page: {why}", client.ip().to_canonical());
+        if let Some(line) = self.complaints.line(Instant::now(), &text) {
+            say(line);
+        }
+    }
+
+    async fn answer(
+        &self,
+        request: Request<Incoming>,
+        certificate: ClientCertificate,
+    ) -> Response<Body> {
         let uri = request.uri();
-        match entrance(&self.access, uri, request.headers()) {
+        match entrance(&self.access, certificate, uri, request.headers()) {
             Entrance::Open => {}
             Entrance::Welcome { cookie, path } => return welcome(&cookie, &path),
-            Entrance::Unknown => return text(unknown()),
+            Entrance::Unknown => return text(unknown(&self.access)),
             Entrance::WrongName => return text(wrong_name()),
         }
         match routes::page(request.method(), uri.path(), uri.query()) {
             Ok(Page::Health(check)) => text(routes::health(check, &self.asker.status().await)),
-            Ok(Page::Metrics) => text(routes::metrics(&self.asker.status().await)),
+            Ok(Page::Metrics) => {
+                let certificates = self.access.certificates();
+                let until = certificates.map(|files| files.in_use().valid_until_unix());
+                text(routes::metrics(&self.asker.status().await, until))
+            }
             Ok(Page::File(file)) => of_the_dashboard(text(routes::file(file))),
             Ok(Page::Events) => self.events(),
             Err(refused) => text(refused),
@@ -193,16 +286,26 @@ impl Serving {
     }
 }
 
-fn unknown() -> Answer {
-    let words = "Show the agent's token: Authorization: Bearer TOKEN. In a browser, open \
+fn unknown(access: &Access) -> Answer {
+    let token = "Show the agent's token: Authorization: Bearer TOKEN. In a browser, open \
                  /?token=TOKEN once, by typing or pasting the address.";
-    Answer::sentence(StatusCode::UNAUTHORIZED, words)
+    let certificate = "Show a certificate that one of the agent's authorities for clients has \
+                       signed (curl: --cert FILE --key FILE).";
+    match (access.has_token(), access.knows_certificates()) {
+        (true, false) => Answer::sentence(StatusCode::UNAUTHORIZED, token),
+        (true, true) => {
+            let words = format!("{token} Or: {certificate}");
+            Answer::sentence(StatusCode::UNAUTHORIZED, words)
+        }
+        // HTTP has no way to ask for a certificate, which 401 would need.
+        (false, _) => Answer::sentence(StatusCode::FORBIDDEN, certificate),
+    }
 }
 
 fn wrong_name() -> Answer {
     let words = "This agent has no token, so it answers to the addresses of this machine only, as \
                  127.0.0.1, and to localhost. Ask for one of these, or give it a token \
-                 (--token-file).";
+                 (--token-file) or TLS (--tls-cert).";
     Answer::sentence(StatusCode::MISDIRECTED_REQUEST, words)
 }
 
@@ -210,7 +313,8 @@ fn wrong_name() -> Answer {
 fn welcome(cookie: &str, path: &str) -> Response<Body> {
     let (Ok(cookie), Ok(path)) = (HeaderValue::from_str(cookie), HeaderValue::from_str(path))
     else {
-        return text(unknown());
+        let words = "This path cannot be sent on.";
+        return text(Answer::sentence(StatusCode::BAD_REQUEST, words));
     };
     let words = "The address without the token shows the page now.";
     let mut response = text(Answer::sentence(StatusCode::SEE_OTHER, words));

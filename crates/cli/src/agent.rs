@@ -6,8 +6,9 @@ use std::path::PathBuf;
 
 use clap::Args;
 use synod_agent::{
-    Access, Agent, AgentError, Asker, DEFAULT_PORT, ExposureError, Token, TokenError,
+    Access, Agent, AgentError, Asker, Certificates, DEFAULT_PORT, ExposureError, Token, TokenError,
 };
+use synod_tls::{TlsError, TlsFiles, TlsSettingNames};
 use thiserror::Error;
 
 use crate::operate;
@@ -20,7 +21,7 @@ pub struct AgentArgs {
     place: operate::PlaceArgs,
     /// Address and port to listen on
     ///
-    /// An address that other machines reach needs --token-file.
+    /// An address that other machines reach needs --token-file or --tls-cert.
     #[arg(
         long,
         value_name = "ADDRESS:PORT",
@@ -30,6 +31,53 @@ pub struct AgentArgs {
     /// File with a token that clients must show (Authorization: Bearer TOKEN)
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
+    #[command(flatten)]
+    tls: TlsArgs,
+}
+
+/// Arguments about TLS. Those without "tls" in their names are for the way to another member.
+#[derive(Debug, Args)]
+#[group(skip)]
+struct TlsArgs {
+    /// Serve over TLS (https): the certificate that clients see
+    ///
+    /// A PEM file, with the certificates between it and its authority. New files are read by
+    /// themselves.
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    tls_cert: Option<PathBuf>,
+    /// Key of that certificate; not readable for every user
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
+    /// File whose first line decrypts that key
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key_password_file: Option<PathBuf>,
+    /// Authorities that sign clients' certificates; such a certificate stands for the token
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_client_ca: Option<PathBuf>,
+}
+
+/// How texts about certificates call the arguments.
+const TLS_NAMES: TlsSettingNames = TlsSettingNames {
+    certificate: "--tls-cert",
+    key: "--tls-key",
+    authorities: "--tls-client-ca",
+    password: "--tls-key-password-file",
+    ciphers: "the ciphers",
+    switch: "--tls-cert",
+};
+
+impl TlsArgs {
+    /// The files, if the agent is to speak TLS.
+    fn files(&self) -> Option<TlsFiles> {
+        Some(TlsFiles {
+            certificate: self.tls_cert.clone()?,
+            key: self.tls_key.clone()?,
+            authorities: self.tls_client_ca.clone(),
+            password: self.tls_key_password_file.clone(),
+            ciphers: String::new(),
+            names: TLS_NAMES,
+        })
+    }
 }
 
 /// How the command is used, for the help text.
@@ -47,13 +95,18 @@ Example, for this machine only:
 For other machines:
 
   (umask 077; openssl rand -hex 32 > /etc/mysql/synod-agent.token)
-  synod agent --listen 0.0.0.0:4580 --token-file /etc/mysql/synod-agent.token
+  synod agent --listen 0.0.0.0:4580 --token-file /etc/mysql/synod-agent.token \\
+      --tls-cert /etc/mysql/agent.pem --tls-key /etc/mysql/agent.key
+
+The agent of a member on another machine:
+
+  synod agent --member db2:4567 --secret-file /etc/mysql/synod.secret
 
 Exit codes:
   0  it was told to end (SIGTERM)
   1  it cannot start, see the message
   2  wrong usage
-  4  refused: other machines could ask without a token, or the token protects nothing";
+  4  refused: other machines could ask without a token, or the token or the key is open to all";
 
 /// Why there is no agent.
 #[derive(Debug, Error)]
@@ -61,6 +114,9 @@ pub enum AgentCommandError {
     /// The token.
     #[error(transparent)]
     Token(#[from] TokenError),
+    /// The files of TLS.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
     /// Other machines could ask without a token.
     #[error(transparent)]
     Exposure(#[from] ExposureError),
@@ -75,7 +131,10 @@ impl AgentCommandError {
         match self {
             AgentCommandError::Token(TokenError::Unreadable { .. })
             | AgentCommandError::Agent(_) => 1,
-            AgentCommandError::Token(_) | AgentCommandError::Exposure(_) => 4,
+            AgentCommandError::Token(_)
+            | AgentCommandError::Tls(TlsError::OpenKey { .. })
+            | AgentCommandError::Exposure(_) => 4,
+            AgentCommandError::Tls(_) => 1,
         }
     }
 }
@@ -91,22 +150,28 @@ pub fn run(arguments: &AgentArgs) -> Result<u8, AgentCommandError> {
         .as_deref()
         .map(Token::read)
         .transpose()?;
-    let access = Access::new(arguments.listen, token)?;
+    let files = arguments.tls.files();
+    let certificates = files.map(Certificates::read).transpose()?;
+    let access = Access::new(arguments.listen, token, certificates)?;
+    if let Some(warning) = access.warning() {
+        // As below.
+        let _ = writeln!(io::stderr(), "synod agent: {warning}");
+    }
     let place = arguments.place.clone();
     let connect = move || operate::connect(&place).map_err(|error| error.to_string());
     let asker = Asker::start(Box::new(connect)).map_err(AgentError::from)?;
     let agent = Agent::listen(access, asker)?;
     announce(&agent).map_err(AgentError::from)?;
-    agent.run()?;
+    agent.run();
     Ok(0)
 }
 
 /// Says where the agent listens, for the journal and for tests that let the system choose a port.
 fn announce(agent: &Agent) -> io::Result<()> {
-    let address = agent.address()?;
+    let (scheme, address) = (agent.scheme(), agent.address()?);
     let mut output = io::stdout().lock();
     // An agent whose output is read by no process serves all the same.
-    let _ = writeln!(output, "synod agent: listening on http://{address}");
+    let _ = writeln!(output, "synod agent: listening on {scheme}://{address}");
     let _ = output.flush();
     Ok(())
 }

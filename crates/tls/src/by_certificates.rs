@@ -1,15 +1,16 @@
-//! Encryption by certificates: reads the files and makes what connections need.
+//! Encryption by certificates: reads the files and makes what connections of members need.
 
 use std::sync::Arc;
 
 use rustls::pki_types::{CertificateDer, UnixTime};
-use rustls::sign::{CertifiedKey, SingleCertAndKey};
+use rustls::sign::SingleCertAndKey;
 
-use super::certificate::{self, Certificate, SettingFile};
+use super::certificate::{self, SettingFile};
 use super::error::{self, TlsError};
+use super::own::OwnFiles;
 use super::settings::{CredentialNames, TlsFiles};
 use super::verify::{self, PeerVerifier};
-use super::{Acceptance, Ends, Tls, cipher, key, peer, processor};
+use super::{Acceptance, Ends, Tls, peer, processor};
 
 impl Tls {
     /// Reads the files, and checks them as a peer with the same authorities would.
@@ -19,21 +20,13 @@ impl Tls {
     pub fn load(files: &TlsFiles) -> Result<Tls, TlsError> {
         let names = files.names;
         processor::check(names.switch)?;
-        let mut provider = rustls_graviola::default_provider();
-        provider.cipher_suites = cipher::select(&files.ciphers, names.ciphers)?;
-        let provider = Arc::new(provider);
-        let file = |setting, path| SettingFile {
-            setting,
-            switch: names.switch,
-            path,
-        };
-        let certificate_file = file(names.certificate, &files.certificate);
-        let chain = certificate::read(certificate_file)?;
-        let own =
-            Certificate::parse(&chain[0]).map_err(|reason| certificate_file.unreadable(reason))?;
+        let own_files = OwnFiles::read(files)?;
+        let (chain, provider) = (&own_files.chain, own_files.provider.clone());
+        let certificate_file = SettingFile::certificate(files);
+        let own = own_files.certificate()?;
         let (authorities_file, authorities) = match &files.authorities {
             Some(path) => {
-                let authorities_file = file(names.authorities, path);
+                let authorities_file = SettingFile::authorities(files, path);
                 (authorities_file, certificate::read(authorities_file)?)
             }
             None => (certificate_file, vec![chain[0].clone()]),
@@ -43,27 +36,10 @@ impl Tls {
         let algorithms = provider.signature_verification_algorithms;
         let verifier = PeerVerifier::new(authorities, algorithms);
         let verifier = Arc::new(verifier.map_err(|reason| authorities_file.unreadable(reason))?);
-        check_own(files, &own, &chain, &verifier, authorities_file)?;
-        let key = key::read(files, &provider)?;
-        if key
-            .public_key()
-            .is_some_and(|public| *public != *own.public_key())
-        {
-            return Err(TlsError::KeyMismatch {
-                key_setting: names.key,
-                certificate_setting: names.certificate,
-                key: files.key.clone(),
-                certificate: files.certificate.clone(),
-            });
-        }
-        let summary = format!(
-            "certificate '{}' of {}, valid until {}",
-            own.subject(),
-            files.certificate.display(),
-            own.valid_until()
-        );
-        let identity = CertifiedKey::new(chain.clone(), key);
-        let identity = Arc::new(SingleCertAndKey::from(identity));
+        own_files.check_dates(&own)?;
+        check_own(files, chain, &verifier, authorities_file)?;
+        let summary = own_files.summary(&own);
+        let identity = Arc::new(SingleCertAndKey::from(own_files.identity(&own)?));
         let ends = Ends {
             provider,
             of_server: verifier.clone(),
@@ -85,18 +61,11 @@ impl Tls {
 /// Checks this member's own certificate as a peer with the same authorities would.
 fn check_own(
     files: &TlsFiles,
-    own: &Certificate<'_>,
     chain: &[CertificateDer<'_>],
     verifier: &PeerVerifier,
     authorities: SettingFile<'_>,
 ) -> Result<(), TlsError> {
     let names = files.names;
-    own.check_dates(UnixTime::now())
-        .map_err(|reason| TlsError::Dates {
-            setting: names.certificate,
-            path: files.certificate.clone(),
-            reason,
-        })?;
     for usage in verify::USAGES {
         verifier
             .check(&chain[0], &chain[1..], UnixTime::now(), usage)

@@ -11,6 +11,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, SubjectPublicKeyInfoDer, UnixTime};
 
 use super::error::TlsError;
+use super::settings::TlsFiles;
 use super::x509::{self, Fields};
 
 /// A file that a setting names.
@@ -24,7 +25,34 @@ pub(super) struct SettingFile<'a> {
     pub(super) path: &'a Path,
 }
 
-impl SettingFile<'_> {
+impl<'a> SettingFile<'a> {
+    /// The file with the own certificate.
+    pub(super) fn certificate(files: &'a TlsFiles) -> SettingFile<'a> {
+        SettingFile {
+            setting: files.names.certificate,
+            switch: files.names.switch,
+            path: &files.certificate,
+        }
+    }
+
+    /// The file with the key of the own certificate.
+    pub(super) fn key(files: &'a TlsFiles) -> SettingFile<'a> {
+        SettingFile {
+            setting: files.names.key,
+            switch: files.names.switch,
+            path: &files.key,
+        }
+    }
+
+    /// The file with the authorities, which has this path.
+    pub(super) fn authorities(files: &TlsFiles, path: &'a Path) -> SettingFile<'a> {
+        SettingFile {
+            setting: files.names.authorities,
+            switch: files.names.switch,
+            path,
+        }
+    }
+
     /// The error for content that cannot be used.
     pub(super) fn unreadable(&self, reason: String) -> TlsError {
         TlsError::Unreadable {
@@ -99,6 +127,11 @@ impl<'a> Certificate<'a> {
     /// The last moment at which it is valid, for texts.
     pub(super) fn valid_until(&self) -> String {
         self.0.not_after.to_string()
+    }
+
+    /// The same in seconds since 1970.
+    pub(super) fn valid_until_unix(&self) -> u64 {
+        self.0.not_after.unix_duration().as_secs()
     }
 
     /// Checks that it is valid at this moment.

@@ -108,6 +108,21 @@ pub enum TlsError {
         /// The file with the certificate.
         certificate: PathBuf,
     },
+    /// Every user of the machine may read or change the key.
+    #[error(
+        "the key in {path} ({setting}) is open to every user of this machine (mode {mode:o}). \
+        Close it: chmod 600 {path}. If other users may have read it, make a new key and \
+        certificate",
+        path = path.display()
+    )]
+    OpenKey {
+        /// The setting that names the key.
+        setting: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// Its permissions.
+        mode: u32,
+    },
     /// The list of ciphers names a TLS 1.3 suite that this program does not have.
     #[error("unknown cipher suite '{name}' in {setting}; known are {known}")]
     UnknownCipher {
@@ -186,6 +201,45 @@ pub(super) fn explain(error: io::Error, names: &CredentialNames) -> io::Error {
     match tls_error(&error) {
         Some(inner) => io::Error::new(error.kind(), text(inner, names)),
         None => error,
+    }
+}
+
+/// Why a client of a service got no connection. The text speaks of the client as "it".
+pub(super) fn client_text(error: &io::Error, names: &TlsSettingNames) -> String {
+    let Some(error) = tls_error(error) else {
+        return error.to_string();
+    };
+    let (certificate, authorities) = (names.certificate, names.authorities);
+    match error {
+        rustls::Error::AlertReceived(
+            AlertDescription::UnknownCA
+            | AlertDescription::BadCertificate
+            | AlertDescription::CertificateUnknown
+            | AlertDescription::UnsupportedCertificate,
+        ) => format!(
+            "it does not trust the certificate of {certificate}, or asked for a name that is not \
+             in it. Give the client the authority that has signed it, and ask for one of its names \
+             (subjectAltName)"
+        ),
+        rustls::Error::AlertReceived(AlertDescription::CertificateExpired) => {
+            format!("it says that the certificate of {certificate} has expired")
+        }
+        rustls::Error::AlertReceived(alert) => format!("it ended the TLS connection: {alert:?}"),
+        rustls::Error::InvalidCertificate(CertificateError::InvalidPurpose)
+        | rustls::Error::InvalidCertificate(CertificateError::InvalidPurposeContext { .. }) => {
+            format!(
+                "its certificate is refused ({authorities}): its extended key usage must have \
+                 clientAuth, or be absent"
+            )
+        }
+        rustls::Error::InvalidCertificate(_) => {
+            let why = certificate_text(error, names);
+            format!("its certificate is refused: {why}")
+        }
+        rustls::Error::PeerIncompatible(_) => {
+            format!("it has no TLS 1.3, or no cipher of TLS 1.3 in common ({error})")
+        }
+        other => format!("TLS failed: {other}"),
     }
 }
 

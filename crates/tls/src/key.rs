@@ -21,11 +21,7 @@ pub(super) fn read(
     files: &TlsFiles,
     provider: &CryptoProvider,
 ) -> Result<Arc<dyn SigningKey>, TlsError> {
-    let file = SettingFile {
-        setting: files.names.key,
-        switch: files.names.switch,
-        path: &files.key,
-    };
+    let file = SettingFile::key(files);
     let bad = |reason| file.unreadable(reason);
     let text = file.read()?;
     let key = match encrypted_part(&text) {

@@ -18,6 +18,8 @@
 //! with them. [`Tls::connect`] and [`Tls::accept`] do the handshake on a connected socket and give
 //! a [`TlsStream`], over which frames travel as over the bare socket. It knows what its peer has
 //! proven ([`TlsStream::peer`]). The called side knows an encrypting caller by [`FIRST_BYTE`].
+//!
+//! [`ServiceTls`] is for programs beside a member whose clients are no members.
 #![forbid(unsafe_code)]
 
 mod by_certificates;
@@ -26,11 +28,13 @@ mod certificate;
 mod cipher;
 mod error;
 mod key;
+mod own;
 mod peer;
 mod processor;
 mod secret;
 mod secret_file;
 mod secret_key;
+mod service;
 mod session;
 mod settings;
 mod verify;
@@ -55,6 +59,7 @@ pub use error::{TlsError, TlsHandshakeError};
 pub use peer::{PeerCredential, SUBJECT_BYTES_MAX};
 pub use secret::{GroupSecret, SECRET_BYTES, SecretLineError};
 pub use secret_file::{SecretFile, SecretFileError};
+pub use service::ServiceTls;
 pub use session::{FIRST_BYTE, TlsStream};
 pub use settings::{Credentials, TlsFiles, TlsSettingNames};
 

@@ -174,9 +174,24 @@ fn metrics_are_those_of_the_group() {
         ensure(wait_for(PATIENCE, commits).is_some(), || {
             format!("commits: {:?}", shown("synod_local_commits_total"))
         })?;
-        let order = shown("synod_commit_step_seconds{step=\"order\",quantile=\"0.5\"}");
-        let is_a_time = order.is_some_and(|time| time > 0.0 && time < 60.0);
-        ensure(is_a_time, || format!("half of the commits took {order:?}"))
+        for (times, number) in [
+            (
+                "synod_commit_seconds_sum",
+                "synod_commit_seconds_bucket{le=\"+Inf\"}",
+            ),
+            (
+                "synod_commit_step_seconds_sum{step=\"order\"}",
+                "synod_commit_step_seconds_count{step=\"order\"}",
+            ),
+        ] {
+            let (sum, count) = (shown(times), shown(number));
+            let mean = sum.zip(count).map(|(sum, count)| sum / count);
+            let is_so = mean.is_some_and(|mean| mean > 0.0 && mean < 60.0);
+            ensure(is_so && count.is_some_and(|count| count >= 10.0), || {
+                format!("{times} is {sum:?}, {number} is {count:?}")
+            })?;
+        }
+        Ok(())
     });
 }
 

@@ -2,14 +2,14 @@
 
 use std::fmt;
 
-use synod_admin::status::{CommitStep, Status};
+use synod_admin::status::Status;
 
 use super::families::Families;
 
 pub(super) fn write(page: &mut Families<'_>, status: &Status) -> fmt::Result {
     counters(page, status)?;
     traffic(page, status)?;
-    steps(page, &status.commit_steps)?;
+    times(page, status)?;
     conflicts(page, status)
 }
 
@@ -72,35 +72,25 @@ fn traffic(page: &mut Families<'_>, status: &Status) -> fmt::Result {
     )
 }
 
-/// The server counts times in windows, so there is no sum and no count that only grows, which a
-/// histogram or a summary would need.
-fn steps(page: &mut Families<'_>, steps: &[CommitStep]) -> fmt::Result {
-    let measured = steps.iter().filter(|step| step.samples > 0);
-    let times = measured.flat_map(|step| {
-        let quantiles = [
-            ("0.5", step.p50_us),
-            ("0.95", step.p95_us),
-            ("0.99", step.p99_us),
-        ];
-        quantiles.map(|(quantile, time)| {
-            let labels = [("step", &*step.step), ("quantile", quantile)];
-            (labels, time as f64 / 1e6)
-        })
-    });
-    page.gauges(
-        "synod_commit_step_seconds",
-        "Time of a step of a commit: that share of the commits (quantile) took at most so long, \
-         lately (evs.stats_report_period). order: network and disks of a majority; log: this \
-         server's disk; turn: commits before it; apply: changing the rows of other servers' \
-         actions. A step that was not taken lately is missing",
-        times,
+fn times(page: &mut Families<'_>, status: &Status) -> fmt::Result {
+    let bounds = &status.time_bounds_us;
+    page.histogram(
+        "synod_commit_seconds",
+        "Time of a commit of this server's clients, from the COMMIT to the OK. FLUSH STATUS changes \
+         neither this nor the steps below",
+        bounds,
+        &status.commits,
     )?;
-    page.gauges(
-        "synod_commit_step_samples",
-        "How many times of the step were measured lately",
-        steps
-            .iter()
-            .map(|step| ([("step", &*step.step)], step.samples)),
+    let steps = status.commit_steps.iter();
+    page.histograms(
+        "synod_commit_step_seconds",
+        "Time of a step of a commit. queue: until it is handed over; order: network and disks of a \
+         majority, of which log is this server's disk and quorum the wait from its append to the \
+         majority; wake: processor; turn: commits before it; engine, release: the server; applied: \
+         the other databases, with synod.commit_wait=applied. apply and apply_turn are of other \
+         servers' actions: changing the rows, commits before it",
+        bounds,
+        steps.map(|step| ([("step", &*step.step)], &step.times)),
     )
 }
 

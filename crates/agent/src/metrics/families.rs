@@ -1,12 +1,14 @@
 //! Writes families of metrics: values of one name, told apart by labels.
 
+use std::collections::HashMap;
 use std::fmt;
 
 use prometheus_client::encoding::{
-    DescriptorEncoder, EncodeCounterValue, EncodeGaugeValue, NoLabelSet,
+    DescriptorEncoder, EncodeCounterValue, EncodeGaugeValue, MetricEncoder, NoLabelSet,
 };
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::exemplar::Exemplar;
+use synod_admin::status::TimeCounts;
 
 /// Labels of a value: names and texts.
 pub(super) type Labels<'a, const N: usize> = [(&'static str, &'a str); N];
@@ -90,6 +92,64 @@ impl<'a> Families<'a> {
         }
         Ok(())
     }
+
+    /// Times by their length, counted by the server in buckets with these bounds, in microseconds.
+    /// Nothing is written if the counts do not fit the bounds: then they are not known.
+    pub(super) fn histogram(
+        &mut self,
+        name: &str,
+        help: &str,
+        bounds_us: &[u64],
+        times: &TimeCounts,
+    ) -> fmt::Result {
+        if !fits(times, bounds_us) {
+            return Ok(());
+        }
+        let metric = self
+            .0
+            .encode_descriptor(name, help, None, MetricType::Histogram)?;
+        encode_times(metric, bounds_us, times)
+    }
+
+    /// The same of several rows.
+    pub(super) fn histograms<'l, const N: usize>(
+        &mut self,
+        name: &str,
+        help: &str,
+        bounds_us: &[u64],
+        rows: impl IntoIterator<Item = (Labels<'l, N>, &'l TimeCounts)>,
+    ) -> fmt::Result {
+        let rows = rows.into_iter();
+        let mut rows = rows.filter(|(_, times)| fits(times, bounds_us)).peekable();
+        if rows.peek().is_none() {
+            return Ok(());
+        }
+        let mut family = self
+            .0
+            .encode_descriptor(name, help, None, MetricType::Histogram)?;
+        for (labels, times) in rows {
+            encode_times(family.encode_family(&labels)?, bounds_us, times)?;
+        }
+        Ok(())
+    }
+}
+
+/// Whether there is a count for each bound, and one for what is longer.
+fn fits(times: &TimeCounts, bounds_us: &[u64]) -> bool {
+    times.counts.len() == bounds_us.len() + 1
+}
+
+fn encode_times(
+    mut metric: MetricEncoder<'_>,
+    bounds_us: &[u64],
+    times: &TimeCounts,
+) -> fmt::Result {
+    let in_seconds = |us: u64| us as f64 / 1e6; // exact below 285 years
+    let bounds = bounds_us.iter().map(|us| in_seconds(*us));
+    let bounds = bounds.chain([f64::INFINITY]);
+    let buckets: Vec<(f64, u64)> = bounds.zip(times.counts.iter().copied()).collect();
+    let exemplars = None::<&HashMap<usize, Exemplar<NoLabelSet, f64>>>;
+    metric.encode_histogram(in_seconds(times.sum_us), times.total(), &buckets, exemplars)
 }
 
 /// Milliseconds in Prometheus' unit of time.

@@ -26,31 +26,44 @@ use families::Families;
 /// What the page is (`Content-Type`).
 pub const KIND: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// The page, by what is known of the server.
+/// The page, by what is known of the server, and by when the agent's certificate ends, in seconds
+/// since 1970, if it has one.
 ///
 /// # Errors
 /// None that is known: text is written to memory.
-pub fn page(seen: &Seen) -> Result<String, fmt::Error> {
+pub fn page(seen: &Seen, certificate_until_unix: Option<u64>) -> Result<String, fmt::Error> {
     let mut registry = Registry::default();
-    registry.register_collector(Box::new(Shown(seen.clone())));
+    let seen = seen.clone();
+    registry.register_collector(Box::new(Shown {
+        seen,
+        certificate_until_unix,
+    }));
     let mut page = String::new();
     encode(&mut page, &registry)?;
     Ok(page)
 }
 
 #[derive(Debug)]
-struct Shown(Seen);
+struct Shown {
+    seen: Seen,
+    certificate_until_unix: Option<u64>,
+}
 
 impl Collector for Shown {
     fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let mut page = Families::new(encoder);
         page.gauge(
             "synod_up",
-            "Whether the agent could ask its server (1) or not (0). All other metrics are missing \
-             while it is 0",
-            Some(u64::from(self.0.is_ok())),
+            "Whether the agent could ask its server (1) or not (0). All that the server tells is \
+             missing while it is 0",
+            Some(u64::from(self.seen.is_ok())),
         )?;
-        let Ok(status) = &self.0 else {
+        page.gauge(
+            "synod_agent_certificate_expiry_timestamp_seconds",
+            "When the agent's own certificate expires. Clients refuse it from then on",
+            self.certificate_until_unix,
+        )?;
+        let Ok(status) = &self.seen else {
             return Ok(());
         };
         server::write(&mut page, status)?;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::parsed::{Page, complete, page_of};
+use crate::parsed::{CERTIFICATE_UNTIL, Page, complete, page_of};
 use synod_admin::status::Status;
 use synod_agent::metrics;
 
@@ -34,6 +34,11 @@ fn values_are_those_of_the_status_in_base_units() {
     let of_own = [("member", own), ("member_id", "id of db \"1\"\\\n")];
     let expected: &[Expected] = &[
         ("synod_up", &[], 1.0),
+        (
+            "synod_agent_certificate_expiry_timestamp_seconds",
+            &[],
+            CERTIFICATE_UNTIL as f64,
+        ),
         ("synod_ready", &[], 1.0),
         (
             "synod_server_info",
@@ -52,12 +57,25 @@ fn values_are_those_of_the_status_in_base_units() {
         ("synod_log_size_bytes", &[], 4096.0),
         ("synod_log_syncs_total", &[], 11.0),
         ("synod_flow_control_paused_seconds_total", &[], 2.5),
+        ("synod_commit_seconds_count", &[], 8.0),
+        ("synod_commit_seconds_sum", &[], 12.0025),
+        ("synod_commit_seconds_bucket", &[("le", "+Inf")], 8.0),
+        ("synod_commit_seconds_bucket", &[("le", "10.0")], 7.0),
         (
-            "synod_commit_step_seconds",
-            &[("quantile", "0.99"), ("step", "order")],
-            0.002,
+            "synod_commit_step_seconds_bucket",
+            &[("le", "0.001"), ("step", "order")],
+            6.0,
         ),
-        ("synod_commit_step_samples", &[("step", "applied")], 0.0),
+        (
+            "synod_commit_step_seconds_sum",
+            &[("step", "order")],
+            0.0055,
+        ),
+        (
+            "synod_commit_step_seconds_count",
+            &[("step", "applied")],
+            0.0,
+        ),
         ("synod_conflicts_total", &[("reason", "aborted")], 4.0),
         (
             "synod_table_conflicts_total",
@@ -78,13 +96,29 @@ fn what_is_not_known_is_missing() {
     for name in [
         "synod_term",
         "synod_lag_seconds",
-        "synod_commit_step_seconds",
+        "synod_commit_seconds_count",
+        "synod_commit_step_seconds_bucket",
     ] {
         assert!(!page.names().contains(name), "{name}");
     }
     assert_eq!(page.value("synod_primary", &[]), Some(0.0));
     assert_eq!(page.value("synod_ready", &[]), Some(0.0));
     assert_eq!(page.value("synod_role", &[("role", "follower")]), Some(0.0));
+}
+
+/// Buckets of another number than bounds could be counted under wrong ones.
+#[test]
+fn times_that_do_not_fit_their_bounds_are_missing() {
+    let mut status = complete();
+    status.time_bounds_us.pop();
+    let page = page_of(status);
+    assert!(!page.names().contains("synod_commit_seconds_bucket"));
+    assert!(!page.kinds.contains_key("synod_commit_step_seconds"));
+    let mut status = complete();
+    status.commits.counts.clear();
+    let page = page_of(status);
+    assert!(!page.kinds.contains_key("synod_commit_seconds"));
+    assert!(page.names().contains("synod_commit_step_seconds_bucket"));
 }
 
 #[test]
@@ -102,7 +136,7 @@ fn state_and_role_of_a_newer_server_are_shown() {
 
 #[test]
 fn server_that_cannot_be_asked_is_down_and_nothing_else_is_said() {
-    let page = metrics::page(&Err("gone".into())).unwrap();
+    let page = metrics::page(&Err("gone".into()), None).unwrap();
     let page = Page::parse(&page).unwrap();
     assert_eq!(page.value("synod_up", &[]), Some(0.0));
     assert_eq!(page.samples.len(), 1);
@@ -110,7 +144,7 @@ fn server_that_cannot_be_asked_is_down_and_nothing_else_is_said() {
 
 #[test]
 fn pages_that_break_a_rule_are_noticed() {
-    let good = metrics::page(&Ok(Arc::new(complete()))).unwrap();
+    let good = metrics::page(&Ok(Arc::new(complete())), None).unwrap();
     for (from, to) in [
         ("# EOF\n", ""),
         ("# TYPE synod_term gauge\n", ""),
@@ -121,6 +155,15 @@ fn pages_that_break_a_rule_are_noticed() {
         ("synod_term 7\n", "synod_term seven\n"),
         ("{role=\"leader\"}", "{role=\"lead\"er\"}"),
         ("{role=\"leader\"}", "{Role=\"leader\"}"),
+        (
+            "synod_commit_seconds_count 8",
+            "synod_commit_seconds_count 9",
+        ),
+        (
+            "seconds_bucket{le=\"10.0\"} 7",
+            "seconds_bucket{le=\"10.0\"} 2",
+        ),
+        ("synod_commit_seconds_sum 12.0025\n", ""),
     ] {
         assert!(good.contains(from), "{from}");
         assert!(

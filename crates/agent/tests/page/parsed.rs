@@ -33,9 +33,13 @@ pub(crate) fn complete() -> Status {
         "flow_control": {"is_active": true, "rate_per_second": 12.5, "slowest": "db2",
             "slowest_lag_ms": 1500, "paused_ms": 2500, "pauses": 3, "caused": 1},
         "commit_wait": {"in_force": "applied", "excluded": ["db2"], "exclusions": 1},
+        "time_bounds_us": [50, 1000, 10_000_000],
+        "commits": {"counts": [0, 3, 4, 1], "sum_us": 12_002_500},
         "commit_steps": [
-            {"step": "order", "p50_us": 250, "p95_us": 500, "p99_us": 2000, "samples": 8},
-            {"step": "applied", "p50_us": 0, "p95_us": 0, "p99_us": 0, "samples": 0},
+            {"step": "order", "p50_us": 250, "p95_us": 500, "p99_us": 2000, "samples": 8,
+                "times": {"counts": [1, 5, 2, 0], "sum_us": 5500}},
+            {"step": "applied", "p50_us": 0, "p95_us": 0, "p99_us": 0, "samples": 0,
+                "times": {"counts": [0, 0, 0, 0], "sum_us": 0}},
         ],
         "conflicts": {"refused": 1, "too_old": 2, "given_up": 3, "aborted": 4,
             "tables": [{"table": "a.`b\\\"`", "total": 2}],
@@ -46,10 +50,13 @@ pub(crate) fn complete() -> Status {
     serde_json::from_value(document).unwrap()
 }
 
+/// When the agent's certificate ends.
+pub(crate) const CERTIFICATE_UNTIL: u64 = 1_800_000_000;
+
 /// The page of such a server.
 pub(crate) fn page_of(status: Status) -> Page {
     let seen: Seen = Ok(Arc::new(status));
-    Page::parse(&metrics::page(&seen).unwrap()).unwrap()
+    Page::parse(&metrics::page(&seen, Some(CERTIFICATE_UNTIL)).unwrap()).unwrap()
 }
 
 /// What a page says, parsed by the rules of OpenMetrics 1.0.
@@ -94,6 +101,7 @@ impl Page {
             page.line(line, &mut family)
                 .map_err(|what| format!("{what}: {line}"))?;
         }
+        page.check_histograms()?;
         Ok(page)
     }
 
@@ -106,7 +114,8 @@ impl Page {
         }
         if let Some(rest) = line.strip_prefix("# TYPE ") {
             let (name, kind) = rest.split_once(' ').ok_or("no type")?;
-            let known = ["gauge", "counter"].contains(&kind) && name == family && is_name(name);
+            let kinds = ["gauge", "counter", "histogram"];
+            let known = kinds.contains(&kind) && name == family && is_name(name);
             let old = self.kinds.insert(name.to_owned(), kind.to_owned());
             return if known && old.is_none() {
                 Ok(())
@@ -116,18 +125,61 @@ impl Page {
         }
         let ((name, labels), value) = sample(line)?;
         let kind = self.kinds.get(family).ok_or("no TYPE before it")?;
-        let expected = match &**kind {
-            "counter" => format!("{family}_total"),
-            _ => family.clone(),
+        let suffixes: &[&str] = match &**kind {
+            "counter" => &["_total"],
+            "histogram" => &["_bucket", "_sum", "_count"],
+            _ => &[""],
         };
-        if name != expected {
+        let suffix = name.strip_prefix(&**family);
+        if !suffix.is_some_and(|suffix| suffixes.contains(&suffix)) {
             return Err("it does not belong to the family before it");
         }
-        if kind == "counter" && value < 0.0 {
+        if kind != "gauge" && value < 0.0 {
             return Err("a negative count");
         }
         let old = self.samples.insert((name, labels), value);
         old.map_or(Ok(()), |_| Err("a second value"))
+    }
+}
+
+impl Page {
+    /// In each histogram counts grow with the bounds, and the last bucket has all.
+    fn check_histograms(&self) -> Result<(), String> {
+        let families = self.kinds.iter().filter(|(_, kind)| *kind == "histogram");
+        for (family, _) in families {
+            let counts = format!("{family}_count");
+            for ((name, labels), total) in &self.samples {
+                if *name == counts {
+                    let buckets = self.buckets(family, labels)?;
+                    let is_growing = buckets.is_sorted_by(|a, b| a.0 < b.0 && a.1 <= b.1);
+                    if !is_growing || buckets.last() != Some(&(f64::INFINITY, *total)) {
+                        return Err(format!("buckets of {family} {labels:?}: {buckets:?}"));
+                    }
+                    let sum = (format!("{family}_sum"), labels.clone());
+                    self.samples
+                        .get(&sum)
+                        .ok_or(format!("no sum of {family}"))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Bounds and counts of a histogram, by bounds.
+    fn buckets(&self, family: &str, labels: &Labels) -> Result<Vec<(f64, f64)>, String> {
+        let bucket = format!("{family}_bucket");
+        let mut found = Vec::new();
+        for ((name, own), count) in &self.samples {
+            let mut rest = own.clone();
+            let bound = rest.remove("le");
+            if *name == bucket && rest == *labels {
+                let bound = bound.ok_or(format!("a bucket of {family} without le"))?;
+                let bound = bound.parse().map_err(|_| format!("le {bound}"))?;
+                found.push((bound, *count));
+            }
+        }
+        found.sort_by(|a: &(f64, f64), b| a.0.total_cmp(&b.0));
+        Ok(found)
     }
 }
 

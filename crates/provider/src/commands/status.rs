@@ -6,8 +6,9 @@ use synod_commands::unix_ms;
 use synod_node::MemberStatus;
 
 use crate::provider::Provider;
-use crate::status::commit_steps::Step;
+use crate::status::commit_steps::{CommitSteps, Step};
 use crate::status::inputs::{LocalState, StatusInputs};
+use crate::status::time_counts::BOUNDS_US;
 
 /// The status now.
 pub(super) fn gather(provider: &Provider) -> Status {
@@ -23,7 +24,10 @@ pub(super) fn gather(provider: &Provider) -> Status {
     let now = unix_ms();
     status.at_unix_ms = now;
     status.server = server(provider, &inputs);
-    status.commit_steps = commit_steps(&inputs);
+    let measured = &provider.counters().steps;
+    status.commit_steps = commit_steps(&inputs, measured);
+    status.commits = measured.commit_times();
+    status.time_bounds_us = BOUNDS_US.to_vec();
     status.counters = counters(&inputs);
     status.log.dir = provider.log_dir().display().to_string();
     status.queues.open_transactions = count(inputs.open_transactions);
@@ -59,7 +63,7 @@ fn server(provider: &Provider, inputs: &StatusInputs) -> Server {
     }
 }
 
-fn commit_steps(inputs: &StatusInputs) -> Vec<CommitStep> {
+fn commit_steps(inputs: &StatusInputs, measured: &CommitSteps) -> Vec<CommitStep> {
     let steps = Step::ALL.into_iter().map(|step| {
         let times = inputs.steps[step as usize];
         CommitStep {
@@ -68,6 +72,7 @@ fn commit_steps(inputs: &StatusInputs) -> Vec<CommitStep> {
             p95_us: times.p95,
             p99_us: times.p99,
             samples: times.samples,
+            times: measured.all_times(step),
         }
     });
     steps.collect()

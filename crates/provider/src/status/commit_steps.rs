@@ -10,13 +10,17 @@
 //! ```
 //! Always on: a note is a few atomic additions, without a lock. Each step has a histogram whose
 //! buckets are an eighth of their value wide, for the present and for the last period of
-//! `evs.stats_report_period`; what is shown covers both.
+//! `evs.stats_report_period`; what is shown covers both. And it has a coarse one of all times since
+//! the server's start, as whole commits have (`time_counts`).
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use synod_admin::status::TimeCounts;
+
 use crate::status::inputs::StepTimes;
+use crate::status::time_counts::TimeCounter;
 
 /// A step of a commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -146,6 +150,10 @@ pub(crate) struct CommitSteps {
     /// Which window is the present one; the other one is the last.
     present: AtomicUsize,
     windows: [Window; 2],
+    /// All times of each step.
+    all: [TimeCounter; Step::COUNT],
+    /// Times of whole commits.
+    commits: TimeCounter,
     /// Held by the thread that begins a period.
     turning: Mutex<()>,
 }
@@ -157,6 +165,8 @@ impl Default for CommitSteps {
             begun: AtomicU64::new(0),
             present: AtomicUsize::new(0),
             windows: Default::default(),
+            all: Default::default(),
+            commits: TimeCounter::default(),
             turning: Mutex::default(),
         }
     }
@@ -167,7 +177,9 @@ impl CommitSteps {
     pub(crate) fn note(&self, step: Step, since: Instant, now: Instant, period: Duration) {
         self.turn_to(now, period);
         let window = &self.windows[self.present.load(Ordering::Relaxed) & 1];
-        window[step as usize].add(micros(now.saturating_duration_since(since)));
+        let took = micros(now.saturating_duration_since(since));
+        window[step as usize].add(took);
+        self.all[step as usize].add(took);
     }
 
     /// A step took so long, and has just ended.
@@ -176,13 +188,28 @@ impl CommitSteps {
         self.note(step, now.checked_sub(took).unwrap_or(now), now, period);
     }
 
+    /// A commit took so long, from the client's wish to its end.
+    pub(crate) fn note_commit(&self, took: Duration) {
+        self.commits.add(micros(took));
+    }
+
+    /// All times of a step since the server's start.
+    pub(crate) fn all_times(&self, step: Step) -> TimeCounts {
+        self.all[step as usize].counted()
+    }
+
+    /// All times of whole commits since the server's start.
+    pub(crate) fn commit_times(&self) -> TimeCounts {
+        self.commits.counted()
+    }
+
     /// What is shown of each step.
     pub(crate) fn shown(&self, now: Instant, period: Duration) -> [StepTimes; Step::COUNT] {
         self.turn_to(now, period);
         std::array::from_fn(|step| self.times(step))
     }
 
-    /// `FLUSH STATUS`.
+    /// `FLUSH STATUS`. What counts since the start stays.
     pub(crate) fn reset(&self) {
         self.windows.iter().flatten().for_each(Histogram::clear);
     }
@@ -294,5 +321,23 @@ mod tests {
             "the first are forgotten"
         );
         assert_eq!(shown(3600)[Step::Turn as usize].samples, 0);
+    }
+
+    #[test]
+    fn all_times_of_a_step_stay_counted() {
+        let steps = CommitSteps::default();
+        let start = steps.origin;
+        for took in [5, 200_000] {
+            let now = start + Duration::from_secs(1);
+            steps.note(Step::Log, now - Duration::from_micros(took), now, PERIOD);
+        }
+        steps.note_commit(Duration::from_micros(7));
+        steps.shown(start + Duration::from_secs(3600), PERIOD);
+        steps.reset();
+        let times = steps.all_times(Step::Log);
+        assert_eq!((times.total(), times.sum_us), (2, 200_005));
+        assert_eq!(steps.all_times(Step::Turn).total(), 0);
+        let commits = steps.commit_times();
+        assert_eq!((commits.total(), commits.sum_us), (1, 7));
     }
 }

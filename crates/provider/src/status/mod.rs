@@ -4,7 +4,8 @@
 //!   there; `docs/status.md` is written from it;
 //! - [`inputs`], `gather`: the values of one `SHOW STATUS`, and how they are collected;
 //! - `laggard`: whether this server is shown as desynced because it lags;
-//! - `counters`, `latency`, `commit_steps`: what is counted and measured in this crate;
+//! - `counters`, `latency`, `commit_steps`, `time_counts`: what is counted and measured in this
+//!   crate;
 //! - `conflicts`: which tables lose, for `synod conflicts`.
 
 pub mod commit_steps;
@@ -15,6 +16,7 @@ pub(crate) mod gather;
 pub mod inputs;
 mod laggard;
 pub(crate) mod latency;
+pub(crate) mod time_counts;
 pub mod variables;
 
 pub use document::markdown_tables;

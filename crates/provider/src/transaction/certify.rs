@@ -69,6 +69,7 @@ impl Connection {
             self.note_step(Step::Order, handed_over, decided);
             self.note_step(Step::Wake, decided, Instant::now());
         }
+        transaction.lock().commit_began = Some(asked);
         self.certified(&transaction, result)
     }
 

@@ -116,7 +116,7 @@ impl Connection {
             handle.opaque = None;
             return Status::Ok;
         };
-        let (phase, is_in_flight) = {
+        let (phase, is_in_flight, began) = {
             let mut gathered = transaction.lock();
             if let (true, &Phase::Left(seqno)) = (gathered.is_fragment(), &gathered.phase) {
                 return self.release_fragment(gathered, seqno);
@@ -126,6 +126,7 @@ impl Connection {
             (
                 std::mem::replace(&mut gathered.phase, Phase::Failed),
                 is_in_flight,
+                gathered.commit_began.take(),
             )
         };
         if is_in_flight {
@@ -137,6 +138,7 @@ impl Connection {
             self.end_flight();
             if let Some(seqno) = committed {
                 self.wait_until_applied_elsewhere(seqno);
+                self.note_commit(began);
             }
         }
         self.wait_for_winner(&transaction);
@@ -152,6 +154,13 @@ impl Connection {
             let began = Instant::now();
             self.elsewhere.wait(seqno);
             self.note_step(Step::Applied, began, Instant::now());
+        }
+    }
+
+    /// The server answers OK to its client next.
+    fn note_commit(&self, began: Option<Instant>) {
+        if let Some(began) = began {
+            self.shared.counters.steps.note_commit(began.elapsed());
         }
     }
 

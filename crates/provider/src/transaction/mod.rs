@@ -91,6 +91,8 @@ pub(crate) struct Gathered {
     pub(crate) must_abort: bool,
     /// When the last step of its commit ended, see [`crate::status::commit_steps`].
     pub(crate) step_ended: Option<Instant>,
+    /// When its commit began: the server's call that has it ordered.
+    pub(crate) commit_began: Option<Instant>,
     /// It was refused, and its retry cannot win before this seqno has left the order here.
     pub(crate) lost_to: Option<i64>,
     /// Serial number of the connection it was submitted on; its place in the order means nothing to
@@ -135,6 +137,7 @@ impl Transaction {
                 is_too_large: false,
                 must_abort: false,
                 step_ended: None,
+                commit_began: None,
                 lost_to: None,
                 serial: None,
                 stream: None,

@@ -4,9 +4,26 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use synod_admin::Client;
+use synod_admin::protocol::{Answer, Request};
+use synod_admin::status::{CommitStep, Status};
 use wsrep_sys::*;
 
 use crate::server::*;
+
+/// The status as the agent is told it.
+fn told(server: &Server) -> Status {
+    let mut client = Client::connect(&server.dir).unwrap();
+    match client.ask(Request::Status, Duration::from_secs(60)) {
+        Ok(Answer::Status(status)) => *status,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn step<'a>(status: &'a Status, name: &str) -> &'a CommitStep {
+    let mut steps = status.commit_steps.iter();
+    steps.find(|step| step.step == name).unwrap()
+}
 
 /// Runs a call that may wait; its answer, later.
 fn later<T: Send + 'static>(
@@ -60,6 +77,32 @@ fn position_file_follows_the_connection() {
     // The server closes its engines after that.
     synod::boundary::run_exit_tasks();
     assert_eq!(server.grastate(), Some((group, seqno.to_string())));
+}
+
+#[test]
+fn times_of_commits_and_steps_are_counted_for_good_at_the_release() {
+    const STEPS: [&str; 5] = ["queue", "order", "turn", "engine", "release"];
+    let server = Server::bootstrapped("n1", 1);
+    server.write("a");
+    let mut open = server.begin("b");
+    assert_eq!(open.certify(), WSREP_OK);
+    let first = told(&server);
+    assert_eq!(first.commits.total(), 1, "the second is open");
+    assert_eq!(first.commits.counts.len(), first.time_bounds_us.len() + 1);
+    assert_eq!(step(&first, "order").times.total(), 2);
+    assert_eq!(step(&first, "engine").times.total(), 1);
+
+    assert_eq!((open.enter(), open.leave()), (WSREP_OK, WSREP_OK));
+    open.release();
+    server.flush_status();
+    let second = told(&server);
+    assert_eq!(second.commits.total(), 2);
+    for name in STEPS {
+        let step = step(&second, name);
+        assert_eq!((step.samples, step.times.total()), (0, 2), "{name}");
+    }
+    // Each commit has its steps within it.
+    assert!(second.commits.sum_us >= step(&second, "order").times.sum_us);
 }
 
 #[test]

@@ -383,6 +383,12 @@ impl Server {
         found.unwrap_or_else(|| panic!("no status variable {name}"))
     }
 
+    /// `FLUSH STATUS`
+    pub(crate) fn flush_status(&self) {
+        // SAFETY: a table.
+        unsafe { self.inner.t().stats_reset.unwrap()(self.inner.table) }
+    }
+
     /// `pause`
     pub(crate) fn pause(&self) -> i64 {
         // SAFETY: a table.

@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -124,6 +125,7 @@ impl Authority {
         let file = |suffix: &str| self.dir.path().join(format!("{name}.{suffix}"));
         write(&file("pem"), &certificate.pem());
         write(&file("key"), &key.pem());
+        fs::set_permissions(file("key"), fs::Permissions::from_mode(0o600)).unwrap();
         TlsFiles {
             certificate: file("pem"),
             key: file("key"),

@@ -1,4 +1,5 @@
 //! Handshakes over real sockets.
+#![allow(dead_code, reason = "each test program uses a part of it")]
 
 use std::io::Read;
 use std::net::{TcpListener, TcpStream};

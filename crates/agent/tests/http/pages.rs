@@ -1,85 +1,15 @@
-//! An agent beside a made-up server, over real sockets.
+//! The pages of an agent that is asked in clear.
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
-use std::os::unix::fs::PermissionsExt;
-use std::os::unix::net::UnixStream;
-use std::path::Path;
-use std::thread;
-use std::time::Duration;
+use std::net::TcpStream;
 
-use synod_admin::protocol::{Answer, Reply};
-use synod_admin::socket::Listening;
-use synod_admin::status::{Group, Status};
-use synod_admin::{Accepted, Client, ServeLimits, serve};
-use synod_agent::{Access, Agent, Asker, Token};
-
-const PATIENCE: Duration = Duration::from_secs(60);
-const TOKEN: &str = "0123456789abcdef0123456789abcdef";
-
-/// Answers the questions for the server of this directory with a healthy status; ends when the
-/// stream that it gives is closed.
-fn healthy_server(dir: &Path) -> UnixStream {
-    let listening = Listening::begin(dir).unwrap();
-    let (wake, end) = UnixStream::pair().unwrap();
-    thread::spawn(move || {
-        loop {
-            match listening.accept(&wake, PATIENCE).unwrap() {
-                Accepted::Client(client) => {
-                    let answer = |_| Reply::Answer(Answer::Status(Box::new(healthy())));
-                    // The agent closes its connections.
-                    let _ = serve(&client, "0", ServeLimits::default(), &answer);
-                }
-                Accepted::Nothing => {}
-                Accepted::Woken => return,
-            }
-        }
-    });
-    end
-}
-
-fn healthy() -> Status {
-    let mut status = Status::default();
-    status.server.name = "db1".into();
-    status.server.is_ready = true;
-    status.group = Some(Group {
-        is_primary: true,
-        ..Group::default()
-    });
-    status
-}
-
-/// An agent for that directory. It runs until the test's process ends.
-fn agent(dir: &Path, token: Option<Token>) -> SocketAddr {
-    let access = Access::new("127.0.0.1:0".parse().unwrap(), token).unwrap();
-    let dir = dir.to_owned();
-    let connect = move || Client::connect(&dir).map_err(|error| error.to_string());
-    let asker = Asker::start(Box::new(connect)).unwrap();
-    let agent = Agent::listen(access, asker).unwrap();
-    let address = agent.address().unwrap();
-    thread::spawn(move || agent.run());
-    address
-}
-
-/// Sends a request; gives all of the answer.
-fn ask(address: SocketAddr, request: &str) -> String {
-    let mut stream = TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    stream.write_all(request.as_bytes()).unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    answer
-}
-
-fn get(address: SocketAddr, path: &str) -> String {
-    ask(address, &format!("GET {path} HTTP/1.0\r\n\r\n"))
-}
+use crate::support::{PATIENCE, TOKEN, ask, get, healthy_server, in_clear, token};
 
 #[test]
 fn pages_are_served_while_the_server_runs_and_checks_fail_when_it_has_ended() {
     let dir = tempfile::tempdir().unwrap();
     let server = healthy_server(dir.path());
-    let agent = agent(dir.path(), None);
+    let agent = in_clear(dir.path(), None);
     let check = get(agent, "/clustercheck");
     assert!(check.starts_with("HTTP/1.0 200 "), "{check}");
     assert!(
@@ -109,7 +39,7 @@ fn pages_are_served_while_the_server_runs_and_checks_fail_when_it_has_ended() {
 #[test]
 fn requests_that_are_wrong_get_an_answer() {
     let dir = tempfile::tempdir().unwrap();
-    let agent = agent(dir.path(), None);
+    let agent = in_clear(dir.path(), None);
     for (path, code) in [
         ("/index.html", "404"),
         ("/page/", "404"),
@@ -161,7 +91,7 @@ fn read_until(stream: &mut TcpStream, words: &str) -> String {
 fn dashboard_is_served_with_a_policy_and_told_of_the_server_while_it_is_open() {
     let dir = tempfile::tempdir().unwrap();
     let server = healthy_server(dir.path());
-    let agent = agent(dir.path(), None);
+    let agent = in_clear(dir.path(), None);
     for (path, kind) in [
         ("/", "text/html"),
         ("/member/a%20%3Cb%3E", "text/html"),
@@ -194,7 +124,7 @@ fn dashboard_is_served_with_a_policy_and_told_of_the_server_while_it_is_open() {
 #[test]
 fn agent_without_a_token_answers_to_no_name_of_a_stranger() {
     let dir = tempfile::tempdir().unwrap();
-    let agent = agent(dir.path(), None);
+    let agent = in_clear(dir.path(), None);
     let request = "GET /metrics HTTP/1.0\r\nHost: rebound.example.org\r\n\r\n";
     let refused = ask(agent, request);
     assert!(refused.starts_with("HTTP/1.0 421 "), "{refused}");
@@ -202,9 +132,9 @@ fn agent_without_a_token_answers_to_no_name_of_a_stranger() {
 }
 
 #[test]
-fn browser_gets_a_cookie_for_the_token_and_goes_on_without_it() {
+fn browser_gets_a_cookie_for_the_token_and_continues_without_it() {
     let dir = tempfile::tempdir().unwrap();
-    let agent = agent(dir.path(), Some(token(dir.path())));
+    let agent = in_clear(dir.path(), Some(token(dir.path())));
     let welcome = get(agent, &format!("/?token={TOKEN}"));
     assert!(welcome.starts_with("HTTP/1.0 303 "), "{welcome}");
     let header = |name: &str| {
@@ -224,18 +154,10 @@ fn browser_gets_a_cookie_for_the_token_and_goes_on_without_it() {
     assert!(refused.starts_with("HTTP/1.0 401 ") && refused.contains("/?token=TOKEN"));
 }
 
-/// The token of an agent, in a file of this directory.
-fn token(dir: &Path) -> Token {
-    let path = dir.join("token");
-    std::fs::write(&path, TOKEN).unwrap();
-    std::fs::set_permissions(&path, PermissionsExt::from_mode(0o600)).unwrap();
-    Token::read(&path).unwrap()
-}
-
 #[test]
 fn every_page_needs_the_token_if_there_is_one() {
     let dir = tempfile::tempdir().unwrap();
-    let agent = agent(dir.path(), Some(token(dir.path())));
+    let agent = in_clear(dir.path(), Some(token(dir.path())));
     for page in [
         "/",
         "/member/db1",

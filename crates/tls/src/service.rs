@@ -1,0 +1,139 @@
+//! Encryption of a service whose clients are no members: browsers, load balancers, monitoring.
+//!
+//! The service shows its certificate, which clients check as they check any server's. Clients need
+//! none. If the operator names authorities, a client may show one that they have signed: the
+//! service is told, and decides what that opens. One of other authorities is refused.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::sync::Arc;
+use std::{fmt, io};
+
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::UnixTime;
+use rustls::server::danger::ClientCertVerifier;
+use rustls::server::{NoClientAuth, NoServerSessionStorage, WebPkiClientVerifier};
+use rustls::sign::SingleCertAndKey;
+use rustls::version::TLS13;
+use rustls::{RootCertStore, ServerConfig};
+
+use super::certificate::{self, Certificate, SettingFile};
+use super::error::{self, TlsError};
+use super::own::OwnFiles;
+use super::processor;
+use super::settings::{TlsFiles, TlsSettingNames};
+
+/// Permissions of users that are neither the owner nor of the file's group.
+const OTHERS: u32 = 0o007;
+
+/// Everything that encrypted connections of a service need.
+pub struct ServiceTls {
+    config: Arc<ServerConfig>,
+    summary: String,
+    valid_until_unix: u64,
+    names: TlsSettingNames,
+}
+
+impl ServiceTls {
+    /// Reads the files, and checks them. [`TlsFiles::authorities`] are those of clients; if there
+    /// are none, no client is asked for a certificate.
+    ///
+    /// # Errors
+    /// With the file and the remedy.
+    pub fn load(files: &TlsFiles) -> Result<ServiceTls, TlsError> {
+        processor::check(files.names.switch)?;
+        let own_files = OwnFiles::read(files)?;
+        let own = own_files.certificate()?;
+        own_files.check_dates(&own)?;
+        check_closed(SettingFile::key(files))?;
+        let identity = own_files.identity(&own)?;
+        let clients = clients(files, &own_files.provider)?;
+        let mut config = ServerConfig::builder_with_provider(own_files.provider.clone())
+            .with_protocol_versions(&[&TLS13])
+            .map_err(TlsError::library)?
+            .with_client_cert_verifier(clients)
+            .with_cert_resolver(Arc::new(SingleCertAndKey::from(identity)));
+        // As between members: what a client has shown once does not live on in a ticket.
+        config.session_storage = Arc::new(NoServerSessionStorage {});
+        config.send_tls13_tickets = 0;
+        Ok(ServiceTls {
+            config: Arc::new(config),
+            summary: own_files.summary(&own),
+            valid_until_unix: own.valid_until_unix(),
+            names: files.names,
+        })
+    }
+
+    /// For the library that does the handshakes.
+    pub fn config(&self) -> Arc<ServerConfig> {
+        self.config.clone()
+    }
+
+    /// The certificate and how long it is valid: a text for the log.
+    pub fn summary(&self) -> &str {
+        &self.summary
+    }
+
+    /// The last moment at which the certificate is valid, in seconds since 1970.
+    pub fn valid_until_unix(&self) -> u64 {
+        self.valid_until_unix
+    }
+
+    /// Why a handshake with a client failed. The text speaks of the client as "it".
+    pub fn why_failed(&self, error: &io::Error) -> String {
+        error::client_text(error, &self.names)
+    }
+}
+
+impl fmt::Debug for ServiceTls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ServiceTls")
+            .field("summary", &self.summary)
+            .finish()
+    }
+}
+
+/// Checks that not every user may read the key.
+fn check_closed(key: SettingFile<'_>) -> Result<(), TlsError> {
+    // A file that cannot be asked cannot be read either, which is told then.
+    let Ok(known) = fs::metadata(key.path) else {
+        return Ok(());
+    };
+    let mode = known.permissions().mode() & 0o7777;
+    if mode & OTHERS == 0 {
+        return Ok(());
+    }
+    Err(TlsError::OpenKey {
+        setting: key.setting,
+        path: key.path.to_owned(),
+        mode,
+    })
+}
+
+/// What checks the certificates of clients. Expired authorities are left out.
+fn clients(
+    files: &TlsFiles,
+    provider: &Arc<CryptoProvider>,
+) -> Result<Arc<dyn ClientCertVerifier>, TlsError> {
+    let Some(path) = &files.authorities else {
+        return Ok(Arc::new(NoClientAuth));
+    };
+    let file = SettingFile::authorities(files, path);
+    let mut roots = RootCertStore::empty();
+    let mut last_problem = String::new();
+    for der in certificate::read(file)? {
+        let authority = Certificate::parse(&der).map_err(|reason| file.unreadable(reason))?;
+        if let Err(problem) = authority.check_dates(UnixTime::now()) {
+            last_problem = problem.to_string();
+            continue;
+        }
+        let added = roots.add(der.clone());
+        added.map_err(|error| file.unreadable(format!("'{}': {error}", authority.subject())))?;
+    }
+    if roots.is_empty() {
+        return Err(file.unreadable(last_problem));
+    }
+    let verifier = WebPkiClientVerifier::builder_with_provider(roots.into(), provider.clone());
+    let verifier = verifier.allow_unauthenticated().build();
+    verifier.map_err(|error| file.unreadable(error.to_string()))
+}
