@@ -24,6 +24,7 @@
 //! | `synod-in` | receives, and drives; or serves a client | its socket, and room in bytes |
 //! | `synod-out-*` | connects one lane to one member; sends what waits | its queue, its socket |
 //! | `synod-seek` | looks for the group until it is found | a pause between rounds |
+//! | `synod-ping` | pings the connected members | a second between rounds |
 //!
 //! # Rules
 //!
@@ -56,7 +57,10 @@ pub use admin::SetWritersError;
 pub use config::{NodeConfig, NodeError, TlsConfig};
 pub use log_queue::LogQueue;
 pub use node::Node;
-pub use transport::{CommandConnection, CommandHandler, CompressionChoice, CompressionStatus};
+pub use transport::{
+    ClockOffset, CommandConnection, CommandHandler, CompressionChoice, CompressionStatus,
+    LinkStatus,
+};
 pub use wait::{Pending, WaitResult};
 
 pub use synod_certify::{Class, KeySet, KeyType};

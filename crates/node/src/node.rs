@@ -23,7 +23,7 @@ use crate::config::{NodeConfig, NodeError};
 use crate::threads::core::Events;
 use crate::threads::delivery::Delivery;
 use crate::threads::spawn_vital;
-use crate::transport::{CommandHandler, CompressionStatus, Transport};
+use crate::transport::{CommandHandler, CompressionStatus, LinkStatus, Transport};
 use crate::wait::{BudgetShare, ByteBudget, Pending};
 
 /// A client's thread drives while no more actions of this member than this are without a result.
@@ -410,6 +410,12 @@ impl Node {
     /// What compression does for the connections to other members.
     pub fn compression(&self) -> CompressionStatus {
         self.transport.compression_status()
+    }
+
+    /// How far away the other members are, and what their clocks show, as this one has measured;
+    /// ascending by member.
+    pub fn links(&self) -> Vec<LinkStatus> {
+        self.transport.link_status()
     }
 
     /// Serves clients that give commands from other machines, from now on, by this handler; until
