@@ -63,7 +63,7 @@ pub use transport::{
 };
 pub use wait::{Pending, WaitResult};
 
-pub use synod_certify::{Class, KeySet, KeyType};
+pub use synod_certify::{Class, Fingerprint, KeySet, KeyType};
 pub use synod_consensus::{
     ForceError, GroupId, LeaderPreference, LeaderWeight, Limits, LogIndex, MemberId, Origin,
     RoleName, Seqno, SessionId, Term, Timing, VersionRange, Writers,
@@ -72,9 +72,10 @@ pub use synod_log::{LogOptions, PAYLOAD_BYTES_MAX, SEGMENT_BYTES_MAX};
 pub use synod_member::{
     Action, ApplyOutcome, CommitWait, CommitWaitStatus, DatabasePosition, DatabaseStatus,
     DecisionSearch, Delivery, DonorRequest, Election, FullLogPolicy, Host, InconsistencyPolicy,
-    LeaderPlacement, Level, MemberStatus, NodeStatus, OpenError, OutcomeDecision, PaceStatus,
-    PayloadError, ProposalResult, QuorumLossPolicy, Remedy, Setting, StartMode, StateTransferEvent,
-    SurvivorStatus, Topic, View, ViewMember, VoterPolicy, WaitPolicy, WritePermission,
+    LeaderPlacement, Level, MemberStatus, NodeStatus, OpenError, OrderedAction, OutcomeDecision,
+    PaceStatus, PayloadError, ProposalResult, QuorumLossPolicy, Remedy, Setting, StartMode,
+    StateTransferEvent, SurvivorStatus, Topic, View, ViewMember, VoterPolicy, WaitPolicy,
+    WritePermission,
 };
 pub use synod_tls::{
     Credentials, GroupSecret, SecretFile, TlsError, TlsFiles, TlsSettingNames, names_tls13_suite,

@@ -14,8 +14,9 @@ use synod_consensus::{EntryKind, MemberId, Seqno, SessionId};
 use synod_log::LogReader;
 use synod_member::{
     Action, ApplyOutcome, ChunkSplitter, DatabasePosition, DecisionSearch, Deliverer, Event, Host,
-    LeaveDone, Level, Me, NodeStatus, OutcomeDecision, Piece, ReadDone, Remedy, Shared, Snapshot,
-    Submission, WaitPolicy, Waiter, lock, sessions_between, split_into_chunks,
+    LeaveDone, Level, Me, NodeStatus, OrderedAction, OutcomeDecision, Piece, ReadDone, Remedy,
+    Shared, Snapshot, Submission, WaitPolicy, Waiter, lock, ordered_action, sessions_between,
+    split_into_chunks,
 };
 use synod_wire::{DataState, StateOffer, StateRequest, StateResult};
 
@@ -293,6 +294,12 @@ impl Node {
             log_moved.wait_beyond(seen);
         }
         Ok(BTreeSet::new())
+    }
+
+    /// The action with this seqno, if this member's log has it, and it came in one piece. Reads the
+    /// log's memory, or its disk.
+    pub fn ordered_action(&self, seqno: Seqno) -> Option<OrderedAction> {
+        ordered_action(&self.reader, self.shared.readable(), seqno)
     }
 
     /// States what the database does, for the choice of donors and for promotion to voter. Ignored
