@@ -273,7 +273,7 @@ fn vote_is_taken_only_with_a_yes_and_given_back() {
 }
 
 #[test]
-fn conflicts_name_the_table() {
+fn conflicts_name_the_table_and_the_row() {
     CLUSTER.scenario("synod conflicts", |cluster| {
         cluster.execute(
             1,
@@ -297,8 +297,21 @@ fn conflicts_name_the_table() {
         ensure(tables.iter().any(|row| is_it(&row)), || {
             format!("the table is not named: {text}")
         })?;
+        let is_it = |row: &Value| {
+            row["table"] == "e2e_data.fought" && row["hex"] == "0001000000" && row["total"] == 1
+        };
+        let keys = found["keys"].as_array().map_or(&[][..], Vec::as_slice);
+        ensure(keys.iter().any(is_it), || {
+            format!("the row is not named: {text}")
+        })?;
+        let latest = &found["latest"][0];
+        ensure(
+            latest["winner"] == "node1" && latest["winner_connection"].is_u64(),
+            || format!("who won is not named: {text}"),
+        )?;
         let shown = ask(cluster, 2, &["conflicts"])?;
-        ensure_says(&shown, "e2e_data.fought")
+        ensure_says(&shown, "e2e_data.fought")?;
+        ensure_says(&shown, "0001000000 (1)")
     });
 }
 
