@@ -169,7 +169,7 @@ impl LostKey {
             KeyPart::Row(bytes) if bytes.len() > SHOWN_BYTES_MAX => {
                 format!("{}... row {}", hex(&bytes[..SHOWN_BYTES_MAX]), self.hash())
             }
-            KeyPart::Row(bytes) => match integer(bytes) {
+            KeyPart::Row(bytes) => match reading(bytes) {
                 Some(value) => format!("{} ({value})", hex(bytes)),
                 None => hex(bytes),
             },
@@ -181,10 +181,26 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// What a key of this length would be if it were a number: after the index's ordinal, the bytes of
-/// one integer column, lowest first. The library does not know the columns.
-fn integer(key: &[u8]) -> Option<i64> {
+/// What a key may say, after the index's ordinal: text, or one integer. The library does not know
+/// the columns. One that may be NULL has a byte of zero before its value.
+fn reading(key: &[u8]) -> Option<String> {
     let (_ordinal, value) = key.split_first()?;
+    let not_null = value.strip_prefix(b"\0");
+    let text = text(value).or_else(|| text(not_null?));
+    text.or_else(|| {
+        let value = not_null.filter(|value| matches!(value.len(), 4 | 8));
+        integer(value.or(key.get(1..))?).map(|value| value.to_string())
+    })
+}
+
+/// Letters, digits and signs, as a collation sorts them.
+fn text(value: &[u8]) -> Option<String> {
+    let is_text = !value.is_empty() && value.iter().all(|byte| (b' '..=b'~').contains(byte));
+    is_text.then(|| format!("'{}'", String::from_utf8_lossy(value)))
+}
+
+/// The bytes of an integer column, lowest first.
+fn integer(value: &[u8]) -> Option<i64> {
     let sign = if value.last()? >> 7 == 1 { 0xff } else { 0 };
     let mut wide = [sign; 8];
     if !matches!(value.len(), 1..=4 | 8) {
@@ -240,7 +256,11 @@ mod tests {
         let second = describe(&touched, &[b"shop", b"stock", b"\x01abcdef"]);
         assert_eq!(
             second,
-            is("shop.stock", "01616263646566", Some("01616263646566"))
+            is(
+                "shop.stock",
+                "01616263646566 ('abcdef')",
+                Some("01616263646566")
+            )
         );
         let table = describe(&touched, &[b"shop", b"stock"]);
         assert_eq!(table, is("shop.stock", "all of it", None));
@@ -273,12 +293,21 @@ mod tests {
     }
 
     #[test]
-    fn integers_are_read_where_a_key_may_be_one() {
-        assert_eq!(integer(b"\0\xff\xff\xff\xff"), Some(-1));
-        assert_eq!(integer(b"\0\0\x01\0\0\0\0\0\0"), Some(256));
-        assert_eq!(integer(b"\x02\x80"), Some(-128));
-        for none in [&b""[..], b"\0", b"\0abcde", b"\x00123456789"] {
-            assert_eq!(integer(none), None, "{none:?}");
+    fn keys_are_read_where_they_may_be_text_or_an_integer() {
+        let read = |key: &[u8]| reading(key).unwrap_or_default();
+        assert_eq!(read(b"\0\xff\xff\xff\xff"), "-1");
+        assert_eq!(read(b"\0\0\x01\0\0\0\0\0\0"), "256");
+        assert_eq!(read(b"\x02\x80"), "-128");
+        assert_eq!(read(b"\x01\0\x4d\0\0\0\0\0\0\0"), "77", "it may be NULL");
+        assert_eq!(read(b"\x02\0ANNA"), "'ANNA'", "it may be NULL");
+        assert_eq!(read(b"\x02ANNA"), "'ANNA'");
+        for none in [
+            &b""[..],
+            b"\0",
+            b"\0\x01\x02\x03\x04\x05\x06",
+            b"\x02\0A\0N\0A",
+        ] {
+            assert_eq!(reading(none), None, "{none:?}");
         }
     }
 }
