@@ -28,8 +28,8 @@ Example:
 
 Each server counts transactions of its own clients, since its start. A transaction that changed
 several tables counts for each of them. A row is shown by the bytes of its key: one for the index
-(00 is the first of the table), then the values; a number in brackets is what the bytes are as an
-integer. A row of which only the hash is known has the same hash on all servers.
+(00 is the first of the table), then the values; in brackets is what they may say. A row of which
+only the hash is known has the same hash on all servers.
 
 The library is not told statements. To have the server write those of both sides to its error log:
 SET GLOBAL wsrep_log_conflicts=ON.
@@ -69,7 +69,7 @@ fn text(conflicts: &Conflicts) -> String {
     if !conflicts.tables.is_empty() {
         parts.push(tables(conflicts));
     }
-    if !conflicts.keys.is_empty() {
+    if !conflicts.keys.is_empty() || conflicts.unknown_keys > 0 {
         parts.push(keys(conflicts));
     }
     if !conflicts.winners.is_empty() {
@@ -138,6 +138,11 @@ fn keys(conflicts: &Conflicts) -> String {
             utc::text(row.last_unix_ms),
         ]
     }));
+    let unknown = conflicts.unknown_keys;
+    rows.extend(
+        (unknown > 0)
+            .then(|| ["(key not known)", "", &unknown.to_string(), "", "", ""].map(str::to_owned)),
+    );
     lay_out(&rows)
 }
 
@@ -204,6 +209,7 @@ mod tests {
             key: "000a000000 (10)".into(),
             ..KeyConflicts::default()
         });
+        conflicts.unknown_keys = 1;
         conflicts.latest.push(LostTransaction {
             how: "aborted".into(),
             connection: Some(41),
@@ -219,6 +225,7 @@ mod tests {
             "(other tables)",
             "3 refused",
             "000a000000 (10)",
+            "(key not known)",
             "41",
             "db3, connection 57",
         ] {
