@@ -15,13 +15,21 @@ pub struct Conflicts {
     pub given_up: u64,
     /// Aborted, before they had a place in the order, by an action that needed their locks.
     pub aborted: u64,
+    /// How many lost in each of the last sixty minutes, oldest first; the present one is the last.
+    pub by_minute: Vec<u32>,
     /// The tables that they changed, most frequent loser first. A transaction that changed several
-    /// counts for each: the key that conflicted is known as a hash only.
+    /// counts for each.
     pub tables: Vec<TableConflicts>,
     /// Servers whose actions won, most frequent first.
     pub winners: Vec<Winner>,
     /// Losers whose table found no room in the list, because it is bounded.
     pub other_tables: u64,
+    /// The keys for which most have lost, those of the last hour first.
+    pub keys: Vec<KeyConflicts>,
+    /// Losers of which no key is known.
+    pub unknown_keys: u64,
+    /// The last of them, latest first.
+    pub latest: Vec<LostTransaction>,
 }
 
 impl Conflicts {
@@ -43,10 +51,59 @@ pub struct TableConflicts {
     pub last_10_minutes: u64,
     /// In the last hour.
     pub last_hour: u64,
+    /// In each of the last sixty minutes, oldest first.
+    pub by_minute: Vec<u32>,
     /// The latest, in milliseconds since 1970.
     pub last_unix_ms: u64,
     /// The action that the latest one lost to; none if that is not known.
     pub last_lost_to: Option<i64>,
+}
+
+/// Transactions that lost for this key.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct KeyConflicts {
+    /// `schema.table`; empty if the transactions changed several, and it is not known which.
+    pub table: String,
+    /// The key, for people: its bytes, or `row` and its hash.
+    pub key: String,
+    /// The bytes of a row's key in hexadecimal digits: one for the index, by its place in the
+    /// table, then the values; none if they are not known.
+    pub hex: Option<String>,
+    /// Its hash, in hexadecimal digits: the same on all servers and at all times.
+    pub hash: String,
+    /// Since the server's start, or since the key came into the list.
+    pub total: u64,
+    /// In the last ten minutes.
+    pub last_10_minutes: u64,
+    /// In the last hour.
+    pub last_hour: u64,
+    /// The latest, in milliseconds since 1970.
+    pub last_unix_ms: u64,
+    /// The action that the latest one lost to; none if that is not known.
+    pub last_lost_to: Option<i64>,
+}
+
+/// One transaction that lost.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct LostTransaction {
+    /// When, in milliseconds since 1970.
+    pub at_unix_ms: u64,
+    /// `refused`, `aborted`, `too old`, `given up`.
+    pub how: String,
+    /// Its connection on this server; none if it lost before it came to commit.
+    pub connection: Option<u64>,
+    /// The table of the key, or the only one that it changed.
+    pub table: Option<String>,
+    /// The first key that conflicted; none if none is known.
+    pub key: Option<String>,
+    /// The action that it lost to.
+    pub lost_to: Option<i64>,
+    /// The server whose action that is.
+    pub winner: Option<String>,
+    /// The connection on that server.
+    pub winner_connection: Option<u64>,
 }
 
 /// A server, and how many transactions of this one lost to its actions.

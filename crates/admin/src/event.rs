@@ -36,6 +36,8 @@ pub enum Topic {
     Consistency,
     /// The log and its disk.
     Log,
+    /// Clocks that differ.
+    Clock,
     /// Everything else, also what a newer server calls otherwise.
     #[default]
     #[serde(other)]
@@ -44,12 +46,13 @@ pub enum Topic {
 
 impl Topic {
     /// All of them.
-    pub const ALL: [Topic; 6] = [
+    pub const ALL: [Topic; 7] = [
         Topic::Leadership,
         Topic::Membership,
         Topic::Pace,
         Topic::Consistency,
         Topic::Log,
+        Topic::Clock,
         Topic::Other,
     ];
 
@@ -61,6 +64,7 @@ impl Topic {
             Topic::Pace => "pace",
             Topic::Consistency => "consistency",
             Topic::Log => "log",
+            Topic::Clock => "clock",
             Topic::Other => "other",
         }
     }

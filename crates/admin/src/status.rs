@@ -144,9 +144,14 @@ pub struct Member {
     pub newest_protocol: Option<u16>,
     /// The format in which its log is written.
     pub log_format: Option<u32>,
-    /// Time from a heartbeat to its answer, smoothed, in microseconds. Only the leader knows it,
-    /// of the others that are present.
+    /// Time from a ping of the server that answers to this member's answer, smoothed, in
+    /// microseconds.
     pub round_trip_us: Option<u64>,
+    /// By how many microseconds its clock is ahead of that of the server that answers; negative:
+    /// behind.
+    pub clock_ahead_us: Option<i64>,
+    /// By how many microseconds that may be wrong.
+    pub clock_error_us: Option<u64>,
     /// Version of its library; known of the server that answers.
     pub program: Option<String>,
 }
@@ -318,6 +323,8 @@ mod tests {
             "durable_index",
             "lag_ms",
             "round_trip_us",
+            "clock_ahead_us",
+            "clock_error_us",
         ] {
             assert!(member[field].is_null(), "{field}");
         }

@@ -10,6 +10,7 @@ use hashbrown::HashTable;
 
 use crate::key::{Fingerprint, Key, KeyType, push_part};
 use crate::key_run::KeyRun;
+use crate::rules::{Relation, relation};
 
 /// Bytes of the count in front of an encoded key set.
 pub(crate) const COUNT_BYTES: usize = 4;
@@ -117,6 +118,19 @@ impl KeySet {
         KeySetIter {
             keys: self.keys.iter(),
         }
+    }
+
+    /// Those of these keys that conflict with the keys of an earlier action.
+    pub fn conflicting(&self, earlier: &KeySet) -> Vec<Fingerprint> {
+        let mut held: Vec<Key> = earlier.iter().collect();
+        // Sorted already if it was decoded.
+        held.sort_by_key(|key| key.fingerprint);
+        let conflicts = |key: &&Key| {
+            let found = held.binary_search_by_key(&key.fingerprint, |held| held.fingerprint);
+            found.is_ok_and(|at| relation(held[at].kind, key.kind) == Relation::Conflicts)
+        };
+        let found = self.keys.iter().filter(conflicts);
+        found.map(|key| key.fingerprint).collect()
     }
 
     /// Size of the encoding in bytes.

@@ -50,6 +50,32 @@ fn rows_of_one_table_run_in_parallel() {
 }
 
 #[test]
+fn keys_that_conflict_with_an_earlier_action_are_found() {
+    use KeyType::{Exclusive, Shared, Update};
+    let later = keys(&[
+        (&["db", "t", "1"], Update),
+        (&["db", "t", "2"], Update),
+        (&["db", "t", "3"], Shared),
+    ]);
+    let print = |parts: &[&str]| {
+        let parts: Vec<&[u8]> = parts.iter().map(|part| part.as_bytes()).collect();
+        Fingerprint::of(&parts)
+    };
+    let earlier = keys(&[
+        (&["db", "t", "2"], Update),
+        (&["db", "t", "3"], Update),
+        (&["db", "t", "4"], Exclusive),
+    ]);
+    assert_eq!(later.conflicting(&earlier), [print(&["db", "t", "2"])]);
+    let travelled = KeySet::decode(&earlier.encode()).unwrap();
+    assert_eq!(later.conflicting(&travelled), [print(&["db", "t", "2"])]);
+    let whole_table = keys(&[(&["db", "t"], Exclusive)]);
+    assert_eq!(later.conflicting(&whole_table), [print(&["db", "t"])]);
+    assert_eq!(later.conflicting(&row("9")), []);
+    assert_eq!(KeySet::new().conflicting(&earlier), []);
+}
+
+#[test]
 fn unseen_change_of_the_same_row_conflicts() {
     let mut c = certifier();
     c.ingest(1, &request(A, 0, &row("1"), WRITE));

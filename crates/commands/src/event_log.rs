@@ -35,6 +35,7 @@ impl EventLog {
             node::Topic::Pace => Topic::Pace,
             node::Topic::Consistency => Topic::Consistency,
             node::Topic::Log => Topic::Log,
+            node::Topic::Clock => Topic::Clock,
         };
         let severity = match level {
             node::Level::Debug | node::Level::Info => Severity::Info,

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use synod_admin::status::{CommitWait, Election, FlowControl, Group, Log, Member, Status};
 use synod_node::{
-    self as node, DataState, GroupId, LogIndex, MemberId, MemberStatus, NodeStatus, RoleName,
+    self as node, DataState, GroupId, LinkStatus, LogIndex, MemberId, MemberStatus, NodeStatus,
+    RoleName,
 };
 
 /// What a member knows of its own database; nothing, if it has none.
@@ -23,10 +24,15 @@ pub struct OwnDatabase {
 
 /// What a node knows: the group and its members, the log, the pace and the queues. The rest of the
 /// status is as without a server.
-pub fn of_node(cluster_name: &str, node: &NodeStatus, own: &OwnDatabase) -> Status {
+pub fn of_node(
+    cluster_name: &str,
+    node: &NodeStatus,
+    links: &[LinkStatus],
+    own: &OwnDatabase,
+) -> Status {
     let mut status = Status {
         group: (node.group != GroupId::NONE).then(|| group(cluster_name, node)),
-        members: member_rows(node, own),
+        members: member_rows(node, links, own),
         log: log(node),
         flow_control: flow_control(node),
         commit_wait: commit_wait(node),
@@ -72,7 +78,7 @@ fn group(name: &str, node: &NodeStatus) -> Group {
     }
 }
 
-fn member_rows(node: &NodeStatus, own: &OwnDatabase) -> Vec<Member> {
+fn member_rows(node: &NodeStatus, links: &[LinkStatus], own: &OwnDatabase) -> Vec<Member> {
     let mut rows: Vec<Member> = node
         .members
         .iter()
@@ -80,7 +86,7 @@ fn member_rows(node: &NodeStatus, own: &OwnDatabase) -> Vec<Member> {
             if member.member == node.member {
                 own_row(node, member, own)
             } else {
-                other_row(node, member)
+                other_row(node, links, member)
             }
         })
         .collect();
@@ -138,21 +144,20 @@ fn own_row(node: &NodeStatus, member: &MemberStatus, own: &OwnDatabase) -> Membe
     }
 }
 
-fn other_row(node: &NodeStatus, member: &MemberStatus) -> Member {
+fn other_row(node: &NodeStatus, links: &[LinkStatus], member: &MemberStatus) -> Member {
     let durable = node.durable_elsewhere.iter();
     let durable = durable.clone().find(|(id, _)| *id == member.member);
-    let mut round_trips = node.round_trips.iter();
-    let round_trip = round_trips.find(|(id, _)| *id == member.member);
+    let link = links.iter().find(|link| link.member == member.member);
+    let clock = link.and_then(|link| link.clock);
     let is_leader = node.leader == Some(member.member);
     let row = row(node, member);
     Member {
         // A leader of another term is not this member's.
         term: is_leader.then_some(node.term.0),
         durable_index: durable.map(|(_, LogIndex(index))| *index),
-        // The last one that an absent member had is of the past.
-        round_trip_us: round_trip
-            .filter(|_| row.is_present)
-            .map(|(_, took)| micros(*took)),
+        round_trip_us: link.and_then(|link| link.round_trip).map(micros),
+        clock_ahead_us: clock.map(|clock| clock.ahead_us),
+        clock_error_us: clock.map(|clock| clock.error_us),
         ..row
     }
 }
@@ -235,8 +240,8 @@ fn micros(time: Duration) -> u64 {
 #[cfg(test)]
 mod tests {
     use synod_node::{
-        DatabaseStatus, MemberId, PaceStatus, Seqno, SessionId, Term, VersionRange, View,
-        ViewMember,
+        ClockOffset, DatabaseStatus, MemberId, PaceStatus, Seqno, SessionId, Term, VersionRange,
+        View, ViewMember,
     };
 
     use super::*;
@@ -294,7 +299,7 @@ mod tests {
     }
 
     fn rows(node: &NodeStatus) -> Vec<Member> {
-        member_rows(node, &OwnDatabase::default())
+        member_rows(node, &[], &OwnDatabase::default())
     }
 
     #[test]
@@ -337,17 +342,27 @@ mod tests {
     }
 
     #[test]
-    fn leader_shows_how_far_away_those_are_that_are_present() {
-        let mut node = follower();
-        node.leader = Some(MemberId(1));
-        let took = Duration::from_micros(1234);
-        node.round_trips = vec![(MemberId(2), took), (MemberId(3), took)];
-        let shown = rows(&node);
-        for row in &shown[1..] {
-            let expected = row.is_present.then_some(1234);
-            assert_eq!(row.round_trip_us, expected, "{}", row.name);
-        }
-        assert_eq!(shown.iter().filter(|row| row.is_present).count(), 2);
+    fn any_member_shows_how_far_away_others_are_and_what_their_clocks_show() {
+        let links = [
+            LinkStatus {
+                member: MemberId(2),
+                round_trip: Some(Duration::from_micros(1234)),
+                clock: Some(ClockOffset {
+                    ahead_us: -70,
+                    error_us: 617,
+                }),
+            },
+            LinkStatus {
+                member: MemberId(3),
+                round_trip: None,
+                clock: None,
+            },
+        ];
+        let shown = member_rows(&follower(), &links, &OwnDatabase::default());
+        let times = |row: &Member| (row.round_trip_us, row.clock_ahead_us, row.clock_error_us);
+        assert_eq!(times(&shown[0]), (None, None, None), "of itself");
+        assert_eq!(times(&shown[1]), (Some(1234), Some(-70), Some(617)));
+        assert_eq!(times(&shown[2]), (None, None, None), "not measured");
     }
 
     #[test]

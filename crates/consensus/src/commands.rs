@@ -283,9 +283,6 @@ pub struct Progress {
     pub mode: ProgressMode,
     /// When the leader last received an answer of this term; `None`: not yet.
     pub last_heard: Option<Time>,
-    /// Smoothed time from a heartbeat to its answer, in microseconds; `None`: not measured in this
-    /// term.
-    pub round_trip_us: Option<u64>,
 }
 
 /// How entries are sent to a member.

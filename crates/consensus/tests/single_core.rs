@@ -962,27 +962,6 @@ fn reads_without_a_lease_share_rounds() {
 }
 
 #[test]
-fn leader_smooths_how_long_answers_to_its_heartbeats_take() {
-    let mut core = leader_of_three(Limits::default());
-    let trip = |core: &Core| {
-        let mut known = core.progress().filter(|progress| progress.member == id(2));
-        known.next().unwrap().round_trip_us
-    };
-    assert_eq!(trip(&core), None);
-    let mut answer_after = |took_us| {
-        let reply = Body::HeartbeatReply {
-            sent_at: ELECTED,
-            read_round: 0,
-            promised_us: 0,
-        };
-        core.handle_message(ELECTED.plus_us(took_us), from(2, 2, reply));
-        trip(&core)
-    };
-    assert_eq!(answer_after(800), Some(800));
-    assert_eq!(answer_after(1600), Some(900));
-}
-
-#[test]
 fn gathered_proposals_share_one_write_and_one_message_per_follower() {
     let mut core = leader_of_three(Limits::default());
     for _ in 0..100 {

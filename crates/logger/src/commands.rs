@@ -62,7 +62,8 @@ impl Answered {
 
     fn status(&self) -> Status {
         let node = self.node.status();
-        let mut status = of_node(self.node.cluster_name(), &node, &OwnDatabase::default());
+        let (name, links) = (self.node.cluster_name(), self.node.links());
+        let mut status = of_node(name, &node, &links, &OwnDatabase::default());
         status.at_unix_ms = unix_ms();
         status.log.dir = self.log_dir.clone();
         status.last_election = self

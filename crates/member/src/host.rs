@@ -42,6 +42,8 @@ pub enum Topic {
     Consistency,
     /// The log and its disk.
     Log,
+    /// Clocks that differ.
+    Clock,
 }
 
 /// A leader was elected, as this member has heard.

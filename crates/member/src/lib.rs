@@ -65,6 +65,7 @@ mod host;
 mod io;
 mod log_growth;
 mod open;
+mod ordered_action;
 mod outcome;
 mod payload;
 mod session_history;
@@ -89,6 +90,7 @@ pub use host::{
 };
 pub use io::{Disk, KnownPeer, Network, Observer};
 pub use open::{OpenError, open_log};
+pub use ordered_action::{OrderedAction, ordered_action};
 pub use outcome::{ApplyOutcome, InconsistencyPolicy};
 pub use payload::action::{
     Action, ActionPiece, Chunk, ChunkSplitter, Part, PayloadError, Piece, split_into_chunks,

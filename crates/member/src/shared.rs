@@ -91,8 +91,6 @@ pub struct NodeStatus {
     pub durable_index: LogIndex,
     /// As the leader: up to which index the logs of others are durable. Empty on others.
     pub durable_elsewhere: Vec<(MemberId, LogIndex)>,
-    /// As the leader: the smoothed time from a heartbeat to its answer. Empty on others.
-    pub round_trips: Vec<(MemberId, Duration)>,
     /// The databases as their members have reported them, by the leader's last status. Empty while
     /// no leader is known.
     pub databases: Vec<DatabaseStatus>,

@@ -49,7 +49,8 @@ fn source_us() -> u64 {
     seconds.saturating_mul(1_000_000) + nanoseconds / 1_000
 }
 
-fn wall_us() -> u64 {
+/// What the wall clock shows, in microseconds since 1970; zero before.
+pub(crate) fn wall_us() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.map_or(0, |since| {
         u64::try_from(since.as_micros()).unwrap_or(u64::MAX)

@@ -24,6 +24,7 @@
 //! | `synod-in` | receives, and drives; or serves a client | its socket, and room in bytes |
 //! | `synod-out-*` | connects one lane to one member; sends what waits | its queue, its socket |
 //! | `synod-seek` | looks for the group until it is found | a pause between rounds |
+//! | `synod-ping` | pings the connected members | a second between rounds |
 //!
 //! # Rules
 //!
@@ -56,10 +57,13 @@ pub use admin::SetWritersError;
 pub use config::{NodeConfig, NodeError, TlsConfig};
 pub use log_queue::LogQueue;
 pub use node::Node;
-pub use transport::{CommandConnection, CommandHandler, CompressionChoice, CompressionStatus};
+pub use transport::{
+    ClockOffset, CommandConnection, CommandHandler, CompressionChoice, CompressionStatus,
+    LinkStatus,
+};
 pub use wait::{Pending, WaitResult};
 
-pub use synod_certify::{Class, KeySet, KeyType};
+pub use synod_certify::{Class, Fingerprint, KeySet, KeyType};
 pub use synod_consensus::{
     ForceError, GroupId, LeaderPreference, LeaderWeight, Limits, LogIndex, MemberId, Origin,
     RoleName, Seqno, SessionId, Term, Timing, VersionRange, Writers,
@@ -68,9 +72,10 @@ pub use synod_log::{LogOptions, PAYLOAD_BYTES_MAX, SEGMENT_BYTES_MAX};
 pub use synod_member::{
     Action, ApplyOutcome, CommitWait, CommitWaitStatus, DatabasePosition, DatabaseStatus,
     DecisionSearch, Delivery, DonorRequest, Election, FullLogPolicy, Host, InconsistencyPolicy,
-    LeaderPlacement, Level, MemberStatus, NodeStatus, OpenError, OutcomeDecision, PaceStatus,
-    PayloadError, ProposalResult, QuorumLossPolicy, Remedy, Setting, StartMode, StateTransferEvent,
-    SurvivorStatus, Topic, View, ViewMember, VoterPolicy, WaitPolicy, WritePermission,
+    LeaderPlacement, Level, MemberStatus, NodeStatus, OpenError, OrderedAction, OutcomeDecision,
+    PaceStatus, PayloadError, ProposalResult, QuorumLossPolicy, Remedy, Setting, StartMode,
+    StateTransferEvent, SurvivorStatus, Topic, View, ViewMember, VoterPolicy, WaitPolicy,
+    WritePermission,
 };
 pub use synod_tls::{
     Credentials, GroupSecret, SecretFile, TlsError, TlsFiles, TlsSettingNames, names_tls13_suite,

@@ -14,8 +14,9 @@ use synod_consensus::{EntryKind, MemberId, Seqno, SessionId};
 use synod_log::LogReader;
 use synod_member::{
     Action, ApplyOutcome, ChunkSplitter, DatabasePosition, DecisionSearch, Deliverer, Event, Host,
-    LeaveDone, Level, Me, NodeStatus, OutcomeDecision, Piece, ReadDone, Remedy, Shared, Snapshot,
-    Submission, WaitPolicy, Waiter, lock, sessions_between, split_into_chunks,
+    LeaveDone, Level, Me, NodeStatus, OrderedAction, OutcomeDecision, Piece, ReadDone, Remedy,
+    Shared, Snapshot, Submission, WaitPolicy, Waiter, lock, ordered_action, sessions_between,
+    split_into_chunks,
 };
 use synod_wire::{DataState, StateOffer, StateRequest, StateResult};
 
@@ -23,7 +24,7 @@ use crate::config::{NodeConfig, NodeError};
 use crate::threads::core::Events;
 use crate::threads::delivery::Delivery;
 use crate::threads::spawn_vital;
-use crate::transport::{CommandHandler, CompressionStatus, Transport};
+use crate::transport::{CommandHandler, CompressionStatus, LinkStatus, Transport};
 use crate::wait::{BudgetShare, ByteBudget, Pending};
 
 /// A client's thread drives while no more actions of this member than this are without a result.
@@ -295,6 +296,12 @@ impl Node {
         Ok(BTreeSet::new())
     }
 
+    /// The action with this seqno, if this member's log has it, and it came in one piece. Reads the
+    /// log's memory, or its disk.
+    pub fn ordered_action(&self, seqno: Seqno) -> Option<OrderedAction> {
+        ordered_action(&self.reader, self.shared.readable(), seqno)
+    }
+
     /// States what the database does, for the choice of donors and for promotion to voter. Ignored
     /// on a member without a database.
     pub fn set_data_state(&self, state: DataState) {
@@ -410,6 +417,12 @@ impl Node {
     /// What compression does for the connections to other members.
     pub fn compression(&self) -> CompressionStatus {
         self.transport.compression_status()
+    }
+
+    /// How far away the other members are, and what their clocks show, as this one has measured;
+    /// ascending by member.
+    pub fn links(&self) -> Vec<LinkStatus> {
+        self.transport.link_status()
     }
 
     /// Serves clients that give commands from other machines, from now on, by this handler; until

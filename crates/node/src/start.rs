@@ -4,7 +4,7 @@
 //!    the member's core is restored from the log. A log that was copied from another machine is
 //!    refused here, before this process takes part in anything.
 //! 2. Queues between the threads, and the budgets that bound the payloads in them.
-//! 3. Threads: log, core, catch-up; delivery only when the host asks for it
+//! 3. Threads: log, core, catch-up, ping; delivery only when the host asks for it
 //!    ([`Node::deliver_after`]), or at once on a member without a database.
 
 use std::net::{TcpListener, ToSocketAddrs};
@@ -20,7 +20,7 @@ use synod_member::{
 };
 use synod_wire::{LocalIdentity, OUR_VERSIONS};
 
-use crate::clock::Clock;
+use crate::clock::{Clock, wall_us};
 use crate::config::{NodeConfig, NodeError};
 use crate::entropy;
 use crate::node::Node;
@@ -28,6 +28,7 @@ use crate::threads::catch_up::CatchUpThread;
 use crate::threads::core::{CoreThread, DiskQueues, Events};
 use crate::threads::delivery::Delivery;
 use crate::threads::log::LogThread;
+use crate::threads::ping::PingThread;
 use crate::transport::{DriverNetwork, Security, Transport, TransportStart};
 use crate::wait::{ByteBudget, InboundBudgets};
 
@@ -149,9 +150,15 @@ impl Node {
             host: self.host.clone(),
             events: self.events.clone(),
         };
+        let ping = PingThread {
+            transport: self.transport.clone(),
+            host: self.host.clone(),
+            shared: self.shared.clone(),
+        };
         self.run("synod-log", move || log.run())?;
         self.run("synod-core", move || core.run())?;
         self.run("synod-catchup", move || catch_up.run())?;
+        self.run("synod-ping", move || ping.run())?;
         if !self.config.has_data {
             self.skip_deliveries()?;
         }
@@ -200,6 +207,7 @@ impl Endpoint {
             inbound_budgets: queues.inbound_budgets.clone(),
             host: host.clone(),
             compression: config.compression,
+            wall_clock: wall_us,
         })?;
         if let Err(error) = refuse_duplicate(config, start, &transport) {
             transport.stop();

@@ -147,6 +147,19 @@ pub enum PeerMessage {
         /// One per entry, each of the length that its header says.
         payloads: Vec<Option<Bytes>>,
     },
+    /// To each connected member, every second: how far away is it, and what does its clock show?
+    /// The transports of both ends exchange it; no driver sees it. Since version 5.
+    Ping {
+        /// The sender's number for it.
+        number: u64,
+    },
+    /// Answer to [`PeerMessage::Ping`], at once. Since version 5.
+    Pong {
+        /// The number of the ping.
+        number: u64,
+        /// What the sender's wall clock shows, in microseconds since 1970.
+        wall_us: u64,
+    },
 }
 
 impl PeerMessage {
@@ -182,7 +195,9 @@ impl PeerMessage {
             | PeerMessage::VoteOrder { .. }
             | PeerMessage::WritersOrder { .. }
             | PeerMessage::WritersRefused { .. }
-            | PeerMessage::Survivor(_) => Lane::Control,
+            | PeerMessage::Survivor(_)
+            | PeerMessage::Ping { .. }
+            | PeerMessage::Pong { .. } => Lane::Control,
         }
     }
 
@@ -205,7 +220,9 @@ impl PeerMessage {
             | PeerMessage::WritersRefused { .. }
             | PeerMessage::Survivor(_)
             | PeerMessage::Feed(_)
-            | PeerMessage::Fed { .. } => VERSION_5,
+            | PeerMessage::Fed { .. }
+            | PeerMessage::Ping { .. }
+            | PeerMessage::Pong { .. } => VERSION_5,
             PeerMessage::Append { payloads, .. } if payloads.iter().any(Option::is_none) => {
                 VERSION_3
             }

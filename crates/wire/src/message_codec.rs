@@ -60,6 +60,8 @@ mod kind {
     pub(super) const SURVIVOR: u8 = 40;
     pub(super) const FEED: u8 = 41;
     pub(super) const FED: u8 = 42;
+    pub(super) const PING: u8 = 43;
+    pub(super) const PONG: u8 = 44;
 }
 
 /// Bytes of a [`Report`] with an empty address.
@@ -102,6 +104,8 @@ impl PeerMessage {
             PeerMessage::Survivor(_) => kind::SURVIVOR,
             PeerMessage::Feed(_) => kind::FEED,
             PeerMessage::Fed { .. } => kind::FED,
+            PeerMessage::Ping { .. } => kind::PING,
+            PeerMessage::Pong { .. } => kind::PONG,
         }
     }
 
@@ -238,6 +242,11 @@ fn write_peer_message(w: &mut Writer, message: &PeerMessage) -> Result<(), Encod
         }
         PeerMessage::Survivor(report) => write_survivor(w, report),
         PeerMessage::Feed(order) => write_feed_order(w, order),
+        PeerMessage::Ping { number } => w.u64(*number),
+        PeerMessage::Pong { number, wall_us } => {
+            w.u64(*number);
+            w.u64(*wall_us);
+        }
     }
     Ok(())
 }
@@ -318,6 +327,11 @@ fn read_peer_message(r: &mut Reader, kind: u8) -> Result<PeerMessage, DecodeErro
             let (message, payloads) = read_with_payloads(r)?;
             PeerMessage::Fed { message, payloads }
         }
+        kind::PING if r.version() >= VERSION_5 => PeerMessage::Ping { number: r.u64()? },
+        kind::PONG if r.version() >= VERSION_5 => PeerMessage::Pong {
+            number: r.u64()?,
+            wall_us: r.u64()?,
+        },
         kind::INTRODUCTION if r.version() >= VERSION_2 => {
             PeerMessage::Introduction(read_introduction(r)?)
         }

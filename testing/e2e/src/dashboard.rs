@@ -61,7 +61,7 @@ impl Dashboard {
         self.browser.wait_until(&wanted)
     }
 
-    /// Waits until the links from the leader to these nodes show a round trip.
+    /// Waits until the links from the server that was asked to these nodes show a round trip.
     ///
     /// # Errors
     /// When they do not.

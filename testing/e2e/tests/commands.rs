@@ -273,7 +273,31 @@ fn vote_is_taken_only_with_a_yes_and_given_back() {
 }
 
 #[test]
-fn conflicts_name_the_table() {
+fn every_server_measures_its_links_and_the_clocks_at_their_ends() {
+    CLUSTER.scenario("links", |cluster| {
+        for node in [1, 2, 3] {
+            await_status(cluster, node, "links and clocks", |status| {
+                let rows = status["members"].as_array().map_or(&[][..], Vec::as_slice);
+                let is_other = |row: &&Value| row["is_own"] == false && row["is_present"] == true;
+                let others: Vec<&Value> = rows.iter().filter(is_other).collect();
+                let is_measured = |row: &&Value| {
+                    // All servers have the clock of this machine.
+                    let ahead = row["clock_ahead_us"].as_i64().map(i64::unsigned_abs);
+                    let error = row["clock_error_us"].as_u64();
+                    let agrees = ahead
+                        .zip(error)
+                        .is_some_and(|(ahead, error)| ahead <= error + 2);
+                    agrees && row["round_trip_us"].is_u64()
+                };
+                others.len() == 2 && others.iter().all(is_measured)
+            })?;
+        }
+        ensure_says(&ask(cluster, 2, &["status"])?, "clock ms")
+    });
+}
+
+#[test]
+fn conflicts_name_the_table_and_the_row() {
     CLUSTER.scenario("synod conflicts", |cluster| {
         cluster.execute(
             1,
@@ -297,8 +321,21 @@ fn conflicts_name_the_table() {
         ensure(tables.iter().any(|row| is_it(&row)), || {
             format!("the table is not named: {text}")
         })?;
+        let is_it = |row: &Value| {
+            row["table"] == "e2e_data.fought" && row["hex"] == "0001000000" && row["total"] == 1
+        };
+        let keys = found["keys"].as_array().map_or(&[][..], Vec::as_slice);
+        ensure(keys.iter().any(is_it), || {
+            format!("the row is not named: {text}")
+        })?;
+        let latest = &found["latest"][0];
+        ensure(
+            latest["winner"] == "node1" && latest["winner_connection"].is_u64(),
+            || format!("who won is not named: {text}"),
+        )?;
         let shown = ask(cluster, 2, &["conflicts"])?;
-        ensure_says(&shown, "e2e_data.fought")
+        ensure_says(&shown, "e2e_data.fought")?;
+        ensure_says(&shown, "0001000000 (1)")
     });
 }
 

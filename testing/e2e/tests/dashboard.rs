@@ -99,6 +99,21 @@ fn page_follows_a_group_whose_members_are_killed_and_come_back() {
 }
 
 #[test]
+fn agent_of_a_follower_shows_the_round_trips_of_its_server() {
+    CLUSTER.scenario("the dashboard of a follower", |cluster| {
+        let follower = cluster.others(cluster.leader())[0];
+        let (_agent, mut page) = open(cluster, follower)?;
+        await_healthy(cluster, &mut page)?;
+        let others = cluster.others(follower);
+        page.await_round_trips(&others)?;
+        page.follow(&format!("/member/node{}", others[0]))?;
+        page.browser
+            .wait_until("/ms (ahead of|behind) this server's, ±/.test(document.body.innerText)")?;
+        page.check()
+    });
+}
+
+#[test]
 fn agent_of_the_leader_shows_round_trips_and_a_page_for_each_member() {
     CLUSTER.scenario("the dashboard of the leader", |cluster| {
         let leader = cluster.leader();

@@ -287,6 +287,11 @@ impl Ends {
                 commit: LogIndex(number),
                 sent_at: Time(number),
             }),
+            PeerMessage::Ping { number },
+            PeerMessage::Pong {
+                number,
+                wall_us: number,
+            },
             PeerMessage::Pace(PaceReport {
                 term,
                 rate: number,
@@ -394,6 +399,8 @@ mod tests {
             PeerMessage::Survivor(_) => "Survivor",
             PeerMessage::Feed(_) => "Feed",
             PeerMessage::Fed { .. } => "Fed",
+            PeerMessage::Ping { .. } => "Ping",
+            PeerMessage::Pong { .. } => "Pong",
             PeerMessage::Pace(_) => "Pace",
             PeerMessage::StateRequest(_) => "StateRequest",
             PeerMessage::StateOffer(_) => "StateOffer",
@@ -429,6 +436,6 @@ mod tests {
             group: GroupId::NONE,
         };
         let kinds: BTreeSet<&str> = ends.all().iter().map(kind).collect();
-        assert_eq!(kinds.len(), 14 + 25, "{kinds:?}");
+        assert_eq!(kinds.len(), 14 + 27, "{kinds:?}");
     }
 }

@@ -122,9 +122,23 @@ fn databases(page: &mut Families<'_>, members: &[Member]) -> fmt::Result {
 fn links(page: &mut Families<'_>, members: &[Member]) -> fmt::Result {
     let trip = (
         "synod_member_round_trip_seconds",
-        "Time from a heartbeat of the leader to the member's answer, smoothed. Known to the leader",
+        "Time from a ping of this server to the member's answer, smoothed",
     );
     of_each(page, members, trip, |member| {
         member.round_trip_us.map(|us| us as f64 / 1e6) // exact below 285 years
+    })?;
+    let offset = (
+        "synod_member_clock_offset_seconds",
+        "How far the member's clock is ahead of this server's; negative: behind",
+    );
+    of_each(page, members, offset, |member| {
+        member.clock_ahead_us.map(|us| us as f64 / 1e6) // exact below 285 years
+    })?;
+    let error = (
+        "synod_member_clock_offset_error_seconds",
+        "By how much the offset of the member's clock may be wrong",
+    );
+    of_each(page, members, error, |member| {
+        member.clock_error_us.map(|us| us as f64 / 1e6) // exact below 285 years
     })
 }

@@ -15,7 +15,8 @@ pub(crate) fn complete() -> Status {
             "role": if is_own { "leader" } else { "follower" }, "state": "Synced",
             "weight": 50, "region": "eu-1", "term": 7, "log_index": 110, "durable_index": 109,
             "applied_seqno": 100, "flushed_seqno": 90, "lag_actions": 2, "lag_ms": 1500,
-            "apply_queue": 2, "round_trip_us": 250, "oldest_protocol": 1, "newest_protocol": 4, "program": "0.1.0",
+            "apply_queue": 2, "round_trip_us": 250, "clock_ahead_us": -1_500_000,
+            "clock_error_us": 125, "oldest_protocol": 1, "newest_protocol": 4, "program": "0.1.0",
         })
     };
     let document = serde_json::json!({

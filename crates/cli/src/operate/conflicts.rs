@@ -1,12 +1,15 @@
-//! `synod conflicts`: which tables lose, and to whom.
+//! `synod conflicts`: which tables and rows lose, to whom, and when.
 
 use clap::Args;
-use synod_admin::conflict::Conflicts;
+use synod_admin::conflict::{Conflicts, LostTransaction};
 use synod_admin::protocol::{Answer, Request};
 
 use super::utc;
 use super::{EXIT_CODES, OperateError, ServerArgs, ask, print, unexpected};
 use crate::table::{lay_out, or_dash};
+
+/// Losers that are listed one by one; with --json there are more.
+const LATEST_MAX: usize = 10;
 
 /// Arguments of `synod conflicts`.
 #[derive(Debug, Args)]
@@ -24,8 +27,12 @@ Example:
   synod conflicts
 
 Each server counts transactions of its own clients, since its start. A transaction that changed
-several tables counts for each of them: which of its rows conflicted is not known. To have each one
-in the error log, set wsrep_log_conflicts or cert.log_conflicts.
+several tables counts for each of them. A row is shown by the bytes of its key: one for the index
+(00 is the first of the table), then the values; in brackets is what they may say. A row of which
+only the hash is known has the same hash on all servers.
+
+The library is not told statements. To have the server write those of both sides to its error log:
+SET GLOBAL wsrep_log_conflicts=ON.
 
 {EXIT_CODES}"
     )
@@ -58,15 +65,38 @@ fn text(conflicts: &Conflicts) -> String {
         conflicts.given_up,
         conflicts.aborted
     )];
+    parts.extend(last_hour(&conflicts.by_minute));
     if !conflicts.tables.is_empty() {
         parts.push(tables(conflicts));
+    }
+    if !conflicts.keys.is_empty() || conflicts.unknown_keys > 0 {
+        parts.push(keys(conflicts));
     }
     if !conflicts.winners.is_empty() {
         let winners = conflicts.winners.iter();
         let winners: Vec<String> = winners.map(|w| format!("{} {}", w.name, w.total)).collect();
         parts.push(format!("they lost to actions of: {}", winners.join(", ")));
     }
+    if !conflicts.latest.is_empty() {
+        parts.push(latest(&conflicts.latest));
+    }
     parts.join("\n\n")
+}
+
+/// How many lost in each minute of the last hour, as bars; none if none did.
+fn last_hour(by_minute: &[u32]) -> Option<String> {
+    const BARS: [char; 9] = ['.', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+    let most = by_minute.iter().copied().max().filter(|most| *most > 0)?;
+    let top = BARS.len() as u64 - 1;
+    let bars = by_minute.iter().map(|count| {
+        let height = (u64::from(*count) * top).div_ceil(u64::from(most));
+        BARS[height as usize] // at most the last one
+    });
+    let bars: String = bars.collect();
+    let all: u64 = by_minute.iter().map(|count| u64::from(*count)).sum();
+    Some(format!(
+        "last hour by minute: {bars} now ({all}; {most} in the worst minute)"
+    ))
 }
 
 fn tables(conflicts: &Conflicts) -> String {
@@ -89,25 +119,72 @@ fn tables(conflicts: &Conflicts) -> String {
             or_dash(row.last_lost_to),
         ]
     }));
-    let others = conflicts.other_tables;
-    if others > 0 {
-        let more = ["(other tables)".to_owned(), others.to_string()];
-        let [name, count] = more;
-        rows.push([
-            name,
-            count,
-            String::new(),
-            String::new(),
-            String::new(),
-            String::new(),
-        ]);
-    }
+    rows.extend(others_row(conflicts.other_tables));
+    lay_out(&rows)
+}
+
+/// The rows for which most transactions have lost.
+fn keys(conflicts: &Conflicts) -> String {
+    let head = ["table", "key", "all", "last hour", "last 10 min", "latest"];
+    let mut rows = vec![head.map(str::to_owned)];
+    rows.extend(conflicts.keys.iter().map(|row| {
+        let table = (!row.table.is_empty()).then_some(&row.table);
+        [
+            or_dash(table),
+            row.key.clone(),
+            row.total.to_string(),
+            row.last_hour.to_string(),
+            row.last_10_minutes.to_string(),
+            utc::text(row.last_unix_ms),
+        ]
+    }));
+    let unknown = conflicts.unknown_keys;
+    rows.extend(
+        (unknown > 0)
+            .then(|| ["(key not known)", "", &unknown.to_string(), "", "", ""].map(str::to_owned)),
+    );
+    lay_out(&rows)
+}
+
+/// A line for the tables that have no line of their own.
+fn others_row(count: u64) -> Option<[String; 6]> {
+    (count > 0).then(|| ["(other tables)", &count.to_string(), "", "", "", ""].map(str::to_owned))
+}
+
+/// The last losers, latest first.
+fn latest(losers: &[LostTransaction]) -> String {
+    let head = [
+        "latest",
+        "how",
+        "connection",
+        "table",
+        "key",
+        "lost to",
+        "seqno",
+    ];
+    let mut rows = vec![head.map(str::to_owned)];
+    rows.extend(losers.iter().take(LATEST_MAX).map(|loser| {
+        let connection = loser.winner_connection;
+        let winner = loser.winner.as_ref().map(|name| match connection {
+            Some(connection) => format!("{name}, connection {connection}"),
+            None => name.clone(),
+        });
+        [
+            utc::text(loser.at_unix_ms),
+            loser.how.clone(),
+            or_dash(loser.connection),
+            or_dash(loser.table.as_ref()),
+            or_dash(loser.key.as_ref()),
+            or_dash(winner),
+            or_dash(loser.lost_to),
+        ]
+    }));
     lay_out(&rows)
 }
 
 #[cfg(test)]
 mod tests {
-    use synod_admin::conflict::{TableConflicts, Winner};
+    use synod_admin::conflict::{KeyConflicts, TableConflicts, Winner};
 
     use super::*;
 
@@ -127,9 +204,39 @@ mod tests {
             total: 2,
         });
         conflicts.other_tables = 1;
+        conflicts.keys.push(KeyConflicts {
+            table: "shop.stock".into(),
+            key: "000a000000 (10)".into(),
+            ..KeyConflicts::default()
+        });
+        conflicts.unknown_keys = 1;
+        conflicts.latest.push(LostTransaction {
+            how: "aborted".into(),
+            connection: Some(41),
+            winner: Some("db3".into()),
+            winner_connection: Some(57),
+            ..LostTransaction::default()
+        });
         let shown = text(&conflicts);
-        for words in ["shop.stock", "77", "db2 2", "(other tables)", "3 refused"] {
+        for words in [
+            "shop.stock",
+            "77",
+            "db2 2",
+            "(other tables)",
+            "3 refused",
+            "000a000000 (10)",
+            "(key not known)",
+            "41",
+            "db3, connection 57",
+        ] {
             assert!(shown.contains(words), "{words}: {shown}");
         }
+    }
+
+    #[test]
+    fn last_hour_has_a_bar_for_each_minute() {
+        assert_eq!(last_hour(&[0; 60]), None);
+        let shown = last_hour(&[0, 1, 400, 800]).unwrap();
+        assert!(shown.contains(": .▁▄█ now (1201; 800 in"), "{shown}");
     }
 }

@@ -25,7 +25,8 @@ Example, on the machine of any server of the group:
   synod status --dir /var/lib/mysql --json | jq '.members[] | select(.lag_ms > 1000)'
 
 '*' marks the server that answers. What it does not know of another one is shown as '-': logs of
-other members are known to the leader only.
+other members are known to the leader only. 'trip' and 'clock' are measured from the server that
+answers: 'clock' is by how much another one's clock is ahead of its own.
 
 {EXIT_CODES}"
     )
@@ -98,9 +99,9 @@ fn tolerance(group: &Group) -> String {
     }
 }
 
-const COLUMNS: [&str; 15] = [
+const COLUMNS: [&str; 16] = [
     "name", "role", "state", "region", "weight", "term", "log", "durable", "applied", "lag",
-    "lag ms", "queue", "trip ms", "speaks", "address",
+    "lag ms", "queue", "trip ms", "clock ms", "speaks", "address",
 ];
 
 /// The table of members.
@@ -110,7 +111,7 @@ pub(super) fn members(members: &[Member]) -> String {
     lay_out(&rows)
 }
 
-fn member_row(member: &Member) -> [String; 15] {
+fn member_row(member: &Member) -> [String; 16] {
     let mark = if member.is_own { "*" } else { "" };
     let state = match (&member.state, member.is_present) {
         (_, false) => "absent".to_owned(),
@@ -131,6 +132,7 @@ fn member_row(member: &Member) -> [String; 15] {
         or_dash(member.lag_ms),
         or_dash(member.apply_queue),
         or_dash(member.round_trip_us.map(millis)),
+        or_dash(member.clock_ahead_us.map(signed_millis)),
         or_dash(versions.map(|(oldest, newest)| format!("{oldest}-{newest}"))),
         member.address.clone(),
     ]
@@ -140,6 +142,12 @@ fn member_row(member: &Member) -> [String; 15] {
 fn millis(microseconds: u64) -> String {
     let digits = if microseconds < 10_000 { 2 } else { 0 };
     format!("{:.digits$}", microseconds as f64 / 1e3) // exact below 285 years
+}
+
+/// As [`millis`], with a sign.
+fn signed_millis(microseconds: i64) -> String {
+    let sign = if microseconds < 0 { '-' } else { '+' };
+    format!("{sign}{}", millis(microseconds.unsigned_abs()))
 }
 
 /// The server's own figures, one a line.
@@ -322,6 +330,12 @@ mod tests {
     fn round_trips_have_the_digits_that_count() {
         let shown = [87, 1_250, 9_999, 10_000, 231_400].map(millis);
         assert_eq!(shown, ["0.09", "1.25", "10.00", "10", "231"]);
+    }
+
+    #[test]
+    fn clocks_are_ahead_or_behind() {
+        let shown = [-12_345_678, -80, 0, 1_500].map(signed_millis);
+        assert_eq!(shown, ["-12346", "-0.08", "+0.00", "+1.50"]);
     }
 
     #[test]

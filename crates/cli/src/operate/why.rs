@@ -34,6 +34,8 @@ enum TopicArg {
     Consistency,
     /// The log and its disk
     Log,
+    /// Clocks that differ
+    Clock,
 }
 
 impl TopicArg {
@@ -44,6 +46,7 @@ impl TopicArg {
             TopicArg::Pace => Topic::Pace,
             TopicArg::Consistency => Topic::Consistency,
             TopicArg::Log => Topic::Log,
+            TopicArg::Clock => Topic::Clock,
         }
     }
 }

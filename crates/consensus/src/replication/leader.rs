@@ -350,11 +350,9 @@ impl Core {
         promised_us: u64,
     ) {
         let current = self.leading().map_or(0, |leading| leading.reads.round());
-        let now = self.now;
         let Some(peer) = self.heard_from(from, sent_at) else {
             return;
         };
-        peer.note_round_trip(now.0 - sent_at.0);
         if read_round <= current {
             peer.read_round = peer.read_round.max(read_round);
         }

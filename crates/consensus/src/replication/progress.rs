@@ -61,9 +61,6 @@ pub(crate) struct Peer {
     /// When the leader last received any answer of its term from the member; `None`: not yet.
     /// Check-quorum and promotion look at it.
     pub(crate) last_heard: Option<Time>,
-    /// Smoothed time from a heartbeat to its answer, in microseconds; `None`: none has come. Only
-    /// shown to operators.
-    round_trip_us: Option<u64>,
     /// Until then, by the leader's own clock, the member's promise holds; see [`super::lease`].
     /// Zero: it has promised nothing.
     pub(crate) promised_until: Time,
@@ -152,7 +149,6 @@ impl Peer {
             },
             has_empty_log: false,
             last_heard: None,
-            round_trip_us: None,
             promised_until: Time(0),
             read_round: 0,
             commit_sent: LogIndex(0),
@@ -177,17 +173,7 @@ impl Peer {
             next_index,
             mode,
             last_heard: self.last_heard,
-            round_trip_us: self.round_trip_us,
         }
-    }
-
-    /// A heartbeat was answered after this time. One answer counts an eighth, as in TCP (RFC 6298,
-    /// section 2).
-    pub(crate) fn note_round_trip(&mut self, took_us: u64) {
-        self.round_trip_us = Some(match self.round_trip_us {
-            None => took_us,
-            Some(smoothed) => smoothed - smoothed / 8 + took_us / 8,
-        });
     }
 
     /// The next message, if the mode's window allows one. The leader calls this until `None`.

@@ -461,6 +461,8 @@ impl Driver {
             PeerMessage::WritersOrder { writers } => self.handle_writers_order(from, writers),
             PeerMessage::WritersRefused { writers, text } => self.writers_refused(writers, &text),
             PeerMessage::Survivor(report) => self.handle_survivor(from, report),
+            // Between the transports, which measure with them.
+            PeerMessage::Ping { .. } | PeerMessage::Pong { .. } => {}
         }
     }
 

@@ -152,7 +152,6 @@ mod tests {
             next_index: LogIndex(matched + 1),
             mode: ProgressMode::Probe,
             last_heard: heard,
-            round_trip_us: None,
         }
     }
 

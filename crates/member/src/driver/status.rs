@@ -1,7 +1,5 @@
 //! What other threads may see of the driver's state, see [`crate::Shared`].
 
-use std::time::Duration;
-
 use synod_consensus::{LogIndex, MemberId, Role, Seqno};
 use synod_wire::Report;
 
@@ -82,25 +80,16 @@ impl Driver {
         lock(&self.links.shared.status).databases = databases.collect();
     }
 
-    /// What a leader knows of others: how far their logs are durable, and how far away they are;
-    /// and in which format the own log is written. After each slow tick.
+    /// What a leader knows of others: how far their logs are durable; and in which format the own
+    /// log is written. After each slow tick.
     pub(super) fn publish_progress(&self) {
         let leads = self.core.is_leader();
         let progress = self.core.progress().filter(|_| leads);
         let known = progress.filter(|progress| progress.match_index != LogIndex(0));
         let elsewhere = known.map(|progress| (progress.member, progress.match_index));
-        let round_trips = self
-            .core
-            .progress()
-            .filter(|_| leads)
-            .filter_map(|progress| {
-                let took = Duration::from_micros(progress.round_trip_us?);
-                Some((progress.member, took))
-            });
         let mut status = lock(&self.links.shared.status);
         status.durable_elsewhere = elsewhere.collect();
         status.log_format = self.links.reader.format().number();
-        status.round_trips = round_trips.collect();
         if status.leader.is_none() {
             status.databases.clear();
         }

@@ -9,6 +9,7 @@ pub(crate) mod delivery;
 pub(crate) mod driving;
 mod event_queue;
 pub(crate) mod log;
+pub(crate) mod ping;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread::{Builder, JoinHandle};

@@ -9,6 +9,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use synod_consensus::MemberId;
 use synod_member::{Event, Level};
 use synod_wire::{HandshakeError, Hello, Lane, PeerMessage, StreamError};
 
@@ -27,6 +28,9 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 const STRANGER_FRAME_MAX: u32 = 64 * 1024;
 /// A stranger that sends nothing for this time is disconnected.
 const STRANGER_IDLE: Duration = Duration::from_secs(15);
+/// Pings of a connection that come sooner than this after an answered one are not answered: members
+/// ping once a second.
+const PING_PAUSE: Duration = Duration::from_millis(200);
 /// Bytes that a small message takes in memory, beside its frame.
 const FRAME_OVERHEAD: usize = 256;
 
@@ -201,6 +205,8 @@ struct Standing<'a> {
     slot: &'a ConnectionSlot,
     lane: Lane,
     allowance: Allowance,
+    /// When a ping was last answered.
+    ping_answered: Option<Instant>,
 }
 
 impl Standing<'_> {
@@ -235,6 +241,33 @@ impl Standing<'_> {
             Err(InboundError::TooMany)
         }
     }
+
+    /// The message, unless it is between the transports. Such a message of a stranger is ignored,
+    /// and so is a ping right after another one: nothing needs it.
+    fn without_pings(
+        &mut self,
+        from: MemberId,
+        now: Instant,
+        message: PeerMessage,
+    ) -> Option<PeerMessage> {
+        match message {
+            PeerMessage::Ping { number } => {
+                let is_due = |last: Instant| now - last >= PING_PAUSE;
+                if self.slot.is_known() && self.ping_answered.is_none_or(is_due) {
+                    self.ping_answered = Some(now);
+                    self.transport.answer_ping(from, number);
+                }
+                None
+            }
+            PeerMessage::Pong { number, wall_us } => {
+                if self.slot.is_known() {
+                    self.transport.ping_answered(from, number, wall_us);
+                }
+                None
+            }
+            message => Some(message),
+        }
+    }
 }
 
 /// Queues what comes, and drives whenever the next message has to be waited for: what came
@@ -251,6 +284,7 @@ fn receive(
         slot,
         lane: caller.hello.lane,
         allowance: Allowance::new(Instant::now()),
+        ping_answered: None,
     };
     while let Some(frame) = next_frame(caller, &standing)? {
         if transport.is_isolated() {
@@ -264,6 +298,9 @@ fn receive(
         if !caller.presence.heard(now) {
             return Err(InboundError::DuplicateIdentity);
         }
+        let Some(message) = standing.without_pings(caller.hello.member, now, message) else {
+            continue;
+        };
         let budget = if slot.is_known() {
             transport.inbound_budgets.of(standing.lane)
         } else {

@@ -4,7 +4,8 @@
 //! are two: the control lane and the bulk lane, so that a vote or an acknowledgement never waits
 //! for data. Each has a thread of its own here ([`link`]) and one at the other side ([`inbound`]).
 //! Small messages do not need the thread here: the thread that drives writes them ([`lane_queue`]).
-//! [`discovery`] looks for members that are not known yet.
+//! [`discovery`] looks for members that are not known yet. [`pings`] measure how far away the known
+//! ones are.
 //!
 //! Nothing here decides: messages and changes of connections become events for the driver. A
 //! message is lost when its connection breaks; the protocol repeats what it needs.
@@ -24,10 +25,12 @@ mod lane_queue;
 mod lane_writer;
 mod link;
 mod link_speed;
+mod link_times;
 mod log_rate_limit;
 mod network;
 mod open_connections;
 mod outbound_answers;
+mod pings;
 mod security;
 mod session_registry;
 #[cfg(test)]
@@ -60,10 +63,13 @@ use lane_queue::PushResult;
 use lane_writer::Pushed;
 use link::{Link, Target};
 pub use link_speed::CompressionChoice;
+pub use link_times::ClockOffset;
 use log_rate_limit::LogRateLimit;
 pub(crate) use network::DriverNetwork;
 use open_connections::OpenConnections;
 use outbound_answers::OutboundAnswers;
+pub use pings::LinkStatus;
+use pings::Pings;
 pub(crate) use security::Security;
 use session_registry::SessionRegistry;
 
@@ -104,6 +110,7 @@ pub(crate) struct Transport {
     call_backs: Mutex<CallBacks>,
     sessions: Arc<SessionRegistry>,
     answers: OutboundAnswers,
+    pings: Pings,
     /// Connections opened by others, and those opened by this member until the handshake is over.
     connections: Arc<OpenConnections>,
     /// Number of the next outbound connection, see [`Event::LinkUp`].
@@ -131,6 +138,8 @@ pub(crate) struct TransportStart {
     pub(crate) inbound_budgets: InboundBudgets,
     pub(crate) host: Arc<dyn Host>,
     pub(crate) compression: CompressionChoice,
+    /// Microseconds since 1970.
+    pub(crate) wall_clock: fn() -> u64,
 }
 
 impl Transport {
@@ -146,6 +155,7 @@ impl Transport {
             inbound_budgets,
             host,
             compression,
+            wall_clock,
         } = start;
         let transport = Arc::new(Transport {
             identity: Mutex::new(identity),
@@ -166,6 +176,7 @@ impl Transport {
             call_backs: Mutex::default(),
             sessions: Arc::default(),
             answers: OutboundAnswers::default(),
+            pings: Pings::new(wall_clock),
             connections: Arc::default(),
             next_connection: AtomicU64::new(1),
             command_handler: OnceLock::new(),
@@ -447,6 +458,7 @@ impl Transport {
     pub(crate) fn stop(&self) {
         self.stopping.store(true, Ordering::Release);
         self.stop_discovery();
+        self.pings.end();
         self.inbound_budgets.close();
         self.stranger_budget.close();
         // Wakes the accepting thread; it may have ended already.

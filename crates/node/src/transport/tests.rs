@@ -9,8 +9,10 @@ use std::time::Duration;
 use synod_consensus::{EntryKind, Origin, Term, VersionRange};
 use synod_member::{Delivery, DonorRequest, Remedy, StateTransferEvent, View};
 use synod_tls::Credentials;
+use synod_wire::OUR_VERSIONS;
 
 use super::*;
+use crate::clock::wall_us;
 use crate::config::TlsConfig;
 use certificates::{Authority, Kind};
 
@@ -86,7 +88,19 @@ struct Peer {
 
 impl Peer {
     fn start(member: MemberId, tls: Option<TlsConfig>) -> Peer {
-        let identity = identity_of(member);
+        Peer::start_as(identity_of(member), tls, wall_us)
+    }
+
+    /// One that speaks all versions, by this wall clock.
+    fn with_clock(member: MemberId, wall_clock: fn() -> u64) -> Peer {
+        let identity = LocalIdentity {
+            versions: OUR_VERSIONS,
+            ..identity_of(member)
+        };
+        Peer::start_as(identity, None, wall_clock)
+    }
+
+    fn start_as(identity: LocalIdentity, tls: Option<TlsConfig>, wall_clock: fn() -> u64) -> Peer {
         let host = Arc::new(TestHost::default());
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let events = Arc::new(Events::new());
@@ -100,6 +114,7 @@ impl Peer {
             inbound_budgets: InboundBudgets::of_bytes(1 << 20, 1 << 20),
             host: host.clone(),
             compression: CompressionChoice::Auto,
+            wall_clock,
         });
         Peer {
             transport: transport.unwrap(),
@@ -361,4 +376,76 @@ fn process_that_closes_each_connection_to_it_fills_no_log() {
         let broke = lines.iter().filter(|line| line.contains("broke"));
         assert!(broke.count() <= 3, "one for each reason: {lines:?}");
     }
+}
+
+/// Pings until the link to the other member is measured.
+fn measured(peer: &Peer, other: MemberId) -> LinkStatus {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        peer.transport.ping_all();
+        let status = peer.transport.link_status();
+        let found = status.into_iter().find(|link| link.member == other);
+        if let Some(link) = found.filter(|link| link.clock.is_some()) {
+            return link;
+        }
+        assert!(Instant::now() < deadline, "no ping was answered");
+        std::thread::park_timeout(Duration::from_millis(250));
+    }
+}
+
+/// Two members that know and call each other; the clock of the other one is ahead.
+fn linked(ahead: fn() -> u64) -> (Peer, Peer) {
+    let home = Peer::with_clock(HOME, wall_us);
+    let other = Peer::with_clock(OTHER, ahead);
+    home.knows(OTHER, None);
+    other.knows(HOME, None);
+    home.calls(&other);
+    other.calls(&home);
+    home.wait_link_up();
+    other.wait_link_up();
+    (home, other)
+}
+
+#[test]
+fn each_end_of_a_link_measures_it_and_the_clock_at_the_other_end() {
+    const AHEAD_US: i64 = 5_000_000;
+    let (home, other) = linked(|| wall_us() + AHEAD_US.unsigned_abs());
+    for (peer, member, expected) in [(&home, OTHER, AHEAD_US), (&other, HOME, -AHEAD_US)] {
+        let link = measured(peer, member);
+        let clock = link.clock.unwrap();
+        // Each clock shows whole microseconds.
+        let wrong_by = clock.ahead_us.abs_diff(expected);
+        assert!(wrong_by <= clock.error_us + 2, "{clock:?} for {expected}");
+        assert!(link.round_trip.is_some());
+    }
+    for peer in [&home, &other] {
+        while let Some(incoming) = peer.events.recv_timeout(Duration::ZERO) {
+            let is_message = matches!(incoming.event, Event::Peer { .. });
+            assert!(!is_message, "the driver has nothing to do with pings");
+        }
+    }
+}
+
+#[test]
+fn pings_of_strangers_are_not_answered() {
+    let (home, other) = linked(wall_us);
+    measured(&home, OTHER);
+    other.transport.set_known(&BTreeMap::new());
+    // The last answers may be on their way.
+    let deadline = Instant::now() + PATIENCE;
+    while home.transport.pings.awaited(OTHER) < 3 {
+        assert!(Instant::now() < deadline, "still answered");
+        home.transport.ping_all();
+        std::thread::park_timeout(Duration::from_millis(250));
+    }
+}
+
+#[test]
+fn round_of_pings_ends_with_the_transport() {
+    let peer = Peer::with_clock(HOME, wall_us);
+    assert!(peer.transport.wait_to_ping(Duration::ZERO));
+    let waiting = peer.transport.clone();
+    let waits = std::thread::spawn(move || while waiting.wait_to_ping(PATIENCE * 100) {});
+    peer.transport.stop();
+    waits.join().unwrap();
 }

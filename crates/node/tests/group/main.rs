@@ -15,6 +15,7 @@ mod encryption;
 mod existing_databases;
 mod feeding;
 mod inconsistency;
+mod links;
 mod loggers;
 mod membership;
 mod ordering;

@@ -278,3 +278,23 @@ fn action_that_takes_long_to_arrive_is_not_too_old_for_that() {
     seqno_of(result);
     group.check_same_history();
 }
+
+#[test]
+fn ordered_action_is_read_from_the_log_of_any_member_if_it_is_in_one_piece() {
+    let group = Group::of(2, "read-back");
+    let member = &group.members[group.leader()];
+    let small = seqno_of(member.order("key", "small"));
+    let large = seqno_of(member.order("large", vec![7; 3 * CHUNK_BYTES]));
+    let proposer = member.node().identity();
+    for member in &group.members {
+        eventually("both actions", || member.last() >= large);
+        let read = |seqno| member.node().ordered_action(seqno);
+        let found = read(small).expect("in the log");
+        assert_eq!((found.origin.member, found.origin.session), proposer);
+        assert_eq!(found.data, "small");
+        let keys = action("key", Seqno(0), "").keys;
+        assert_eq!(found.keys.encode(), keys.encode());
+        assert!(read(large).is_none(), "its keys came before its last piece");
+        assert!(read(large.next()).is_none() && read(Seqno(-1)).is_none());
+    }
+}

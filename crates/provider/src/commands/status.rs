@@ -19,7 +19,8 @@ pub(super) fn gather(provider: &Provider) -> Status {
     let mut status = Status::default();
     if let Some((node, running)) = &node {
         members = &node.members;
-        status = of_node(running.cluster_name(), node, &database(&inputs));
+        let (name, links) = (running.cluster_name(), running.links());
+        status = of_node(name, node, &links, &database(&inputs));
     }
     let now = unix_ms();
     status.at_unix_ms = now;

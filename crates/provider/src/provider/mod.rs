@@ -328,7 +328,7 @@ impl ProviderApi for Provider {
         if !gathered.must_abort {
             gathered.keys.bound_rows(self.live.row_keys_max());
             gathered.keys.append(parts, kind);
-            gathered.tables.touch(parts);
+            gathered.touched.touch(parts);
         }
         Status::Ok
     }

@@ -8,7 +8,6 @@
 //! victim is ordered, `certify` then has it rolled back and replayed. A victim of which the last
 //! piece is not sent is withdrawn instead: it lets go of its locks at once, however large it is.
 
-use synod_commands::unix_ms;
 use synod_node::{Pending, ProposalResult};
 
 use crate::api::{AbortOutcome, Status};
@@ -29,14 +28,14 @@ impl Connection {
         match gathered.phase.clone() {
             Phase::Executing => {
                 if !std::mem::replace(&mut gathered.must_abort, true) {
-                    self.count_abort(&gathered);
+                    self.count_abort(&mut gathered, bf_seqno);
                 }
                 self.sequencer.interrupt_waits(&transaction.interrupted);
                 abort_outcome(Status::Ok, -1)
             }
             Phase::Certifying(pending) if pending.withdraw() => {
                 if !std::mem::replace(&mut gathered.must_abort, true) {
-                    self.count_abort(&gathered);
+                    self.count_abort(&mut gathered, bf_seqno);
                 }
                 abort_outcome(Status::NotAllowed, -1)
             }
@@ -71,9 +70,9 @@ impl Connection {
     }
 
     /// Counts a transaction that loses without having had a place in the order.
-    fn count_abort(&self, gathered: &Gathered) {
-        let conflicts = &self.shared.counters.conflicts;
-        conflicts.lost(Loss::Aborted, &gathered.tables, unix_ms());
+    fn count_abort(&self, gathered: &mut Gathered, bf_seqno: i64) {
+        let by = (bf_seqno >= 0).then_some(bf_seqno);
+        self.count_loss(gathered, Loss::Aborted { by });
     }
 }
 

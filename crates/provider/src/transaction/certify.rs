@@ -6,15 +6,14 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use synod_commands::unix_ms;
 use synod_node::{Action, Class, Pending, ProposalResult, Seqno, WaitResult};
 
 use crate::api::{CertifyOutcome, LogLevel, Status, TrxHandle, TrxMeta, WsFlags};
 use crate::connection::Connection;
 use crate::status::commit_steps::Step;
 use crate::status::conflicts::Loss;
-use crate::transaction::streaming;
 use crate::transaction::{Gathered, Phase, Transaction};
+use crate::transaction::{explain, streaming};
 
 /// How long a transaction waits, with its locks, for a statement that executes alone.
 const ALONE_WAIT: Duration = Duration::from_millis(100);
@@ -51,8 +50,9 @@ impl Connection {
         // No lock is held: this thread may do the node's work now.
         node.hand_over(&action, &pending, || Seqno(self.sequencer.left()));
         let handed_over = Instant::now();
-        // Its keys are not needed any more; they may be many.
-        drop(action);
+        // Not needed any more, but to explain a loss; they may be many.
+        let keys = explain::kept(action.keys);
+        drop(action.data);
         let is_fragment = transaction.lock().is_fragment();
         if is_fragment {
             let waited = pending.wait();
@@ -63,6 +63,9 @@ impl Connection {
         }
         // Until the fate is known, even if it is to be aborted, see `abort.rs`.
         let result = pending.wait_for_result();
+        if !matches!(result, ProposalResult::Ordered { .. }) {
+            transaction.lock().keys = keys;
+        }
         self.note_latency(submitted, result);
         if let Some(decided) = pending.decided_at() {
             self.note_step(Step::Queue, asked, handed_over);
@@ -157,7 +160,7 @@ impl Connection {
             };
         }
         gathered.phase = Phase::Failed;
-        self.count_loss(&gathered, result);
+        self.count_refusal(&mut gathered, result);
         let conn = gathered.conn;
         let is_streamed = gathered.stream.is_some();
         if !gathered.must_abort {
@@ -170,8 +173,8 @@ impl Connection {
         outcome(self.refused(transaction.trx_id, conn, result))
     }
 
-    /// Counts a transaction that has lost, with its tables.
-    fn count_loss(&self, gathered: &Gathered, result: ProposalResult) {
+    /// Counts a transaction that was refused.
+    fn count_refusal(&self, gathered: &mut Gathered, result: ProposalResult) {
         let loss = match result {
             ProposalResult::Conflict { with } => Loss::Refused { to: with.0 },
             ProposalResult::TooOld => Loss::TooOld,
@@ -184,8 +187,7 @@ impl Connection {
             | ProposalResult::Unknown
             | ProposalResult::NotProposed => return,
         };
-        let conflicts = &self.shared.counters.conflicts;
-        conflicts.lost(loss, &gathered.tables, unix_ms());
+        self.count_loss(gathered, loss);
     }
 
     /// What to answer for an action that was not ordered, or may not be. Only `TrxFail` makes the

@@ -142,6 +142,7 @@ impl Connection {
             }
         }
         self.wait_for_winner(&transaction);
+        self.explain_loss(&transaction);
         self.shared.transactions.remove(handle);
         Status::Ok
     }

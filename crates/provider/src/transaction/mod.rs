@@ -12,11 +12,13 @@
 //!
 //! - `certify`, `commit_order`, `replay`, `abort`: the calls of the server, in their usual order;
 //! - `streaming`, `stream_rollbacks`: transactions that are sent in fragments while they run;
+//! - `explain`: for which key a transaction has lost;
 //! - `toi`: statements that execute alone at one place in the order; `write_set`: what travels.
 
 mod abort;
 mod certify;
 mod commit_order;
+mod explain;
 mod replay;
 pub(crate) mod stream_rollbacks;
 pub(crate) mod streaming;
@@ -35,7 +37,8 @@ use bytes::Bytes;
 use synod_node::{KeySet, Pending};
 
 use crate::api::{OpaqueId, TrxHandle, WsFlags};
-use crate::status::conflicts::TouchedTables;
+use crate::status::conflicts::Loss;
+use crate::status::conflicts::touched::Touched;
 use crate::transaction::write_set::Draft;
 
 /// How far a transaction is.
@@ -73,8 +76,8 @@ pub(crate) struct Gathered {
     pub(crate) phase: Phase,
     /// Keys it touched.
     pub(crate) keys: KeySet,
-    /// Tables of those keys, for the report of a conflict.
-    pub(crate) tables: TouchedTables,
+    /// Tables and rows of those keys, for the report of a conflict.
+    pub(crate) touched: Touched,
     /// Its write set.
     pub(crate) data: Draft,
     /// The write set as it was submitted; kept for a replay.
@@ -95,6 +98,8 @@ pub(crate) struct Gathered {
     pub(crate) commit_began: Option<Instant>,
     /// It was refused, and its retry cannot win before this seqno has left the order here.
     pub(crate) lost_to: Option<i64>,
+    /// How it lost, and when, in milliseconds since 1970; until that is explained, at its end.
+    pub(crate) loss: Option<(Loss, u64)>,
     /// Serial number of the connection it was submitted on; its place in the order means nothing to
     /// any other.
     pub(crate) serial: Option<u64>,
@@ -128,7 +133,7 @@ impl Transaction {
             gathered: Mutex::new(Gathered {
                 phase: Phase::Executing,
                 keys: KeySet::new(),
-                tables: TouchedTables::default(),
+                touched: Touched::default(),
                 data: Draft::default(),
                 submitted: Bytes::new(),
                 flags: WsFlags::default(),
@@ -139,6 +144,7 @@ impl Transaction {
                 step_ended: None,
                 commit_began: None,
                 lost_to: None,
+                loss: None,
                 serial: None,
                 stream: None,
             }),

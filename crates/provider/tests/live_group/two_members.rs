@@ -5,6 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 
+use synod_admin::Client;
+use synod_admin::conflict::Conflicts;
+use synod_admin::protocol::{Answer, Request};
 use wsrep_sys::*;
 
 use crate::server::*;
@@ -127,6 +130,83 @@ fn conflict_is_refused_without_a_place_in_the_order() {
         two.write("next"),
         winner + 1,
         "no other server has seen the loser"
+    );
+}
+
+/// What the program `synod` gets from a server.
+fn conflicts(server: &Server) -> Conflicts {
+    let mut client = Client::connect(&server.dir).unwrap();
+    let answer = client.ask(Request::Conflicts, LIMIT).unwrap();
+    let Answer::Conflicts(conflicts) = answer else {
+        panic!("{answer:?}");
+    };
+    conflicts
+}
+
+#[test]
+fn refused_transaction_is_explained_by_its_row_and_by_who_won() {
+    let (one, two) = pair(2);
+    let (has_begun, go) = hold(&two, "contended");
+    let mut loser = two.begin("contended");
+    loser.add("another row");
+    let winner = one.write("contended");
+    assert_eq!(has_begun.recv_timeout(LIMIT), Ok(winner));
+    assert_eq!(loser.certify(), WSREP_TRX_FAIL);
+    go.send(()).unwrap();
+    loser.release();
+    let found = conflicts(&two);
+    let [key] = &found.keys[..] else {
+        panic!("{found:?}");
+    };
+    // The key is the row's name.
+    assert_eq!((key.table.as_str(), key.total), ("db.t", 1));
+    assert_eq!(key.hex.as_deref(), Some("636f6e74656e646564"));
+    assert_eq!(key.last_lost_to, Some(winner));
+    let latest = &found.latest[0];
+    assert_eq!(
+        (latest.how.as_str(), latest.connection),
+        ("refused", Some(7))
+    );
+    assert_eq!(latest.winner.as_deref(), Some("n1"));
+    assert_eq!(
+        (latest.winner_connection, latest.lost_to),
+        (Some(7), Some(winner))
+    );
+    assert_eq!(found.by_minute.iter().sum::<u32>(), 1);
+    assert!(conflicts(&one).keys.is_empty(), "each server has its own");
+}
+
+#[test]
+fn transaction_that_was_aborted_before_its_commit_is_explained() {
+    let (one, two) = pair(2);
+    let mut victim = two.begin("contended");
+    let (told, id) = channel();
+    let (id_of, told) = (Mutex::new(id), told);
+    two.on_apply(move |action| {
+        if action.data == "contended" {
+            let victim = id_of.lock().unwrap().recv_timeout(LIMIT).unwrap();
+            assert_eq!(action.server.abort(action.seqno, victim), (WSREP_OK, -1));
+        }
+        Verdict::Commit
+    });
+    told.send(victim.id()).unwrap();
+    let winner = one.write("contended");
+    two.wait_applied("contended");
+    victim.release();
+    let found = conflicts(&two);
+    assert_eq!((found.aborted, found.keys[0].total), (1, 1));
+    let latest = &found.latest[0];
+    assert_eq!(
+        (latest.how.as_str(), latest.lost_to),
+        ("aborted", Some(winner))
+    );
+    assert_eq!(
+        (latest.connection, latest.winner_connection),
+        (None, Some(7))
+    );
+    assert_eq!(
+        latest.key.as_deref(),
+        found.keys.first().map(|key| key.key.as_str())
     );
 }
 

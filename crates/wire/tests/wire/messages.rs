@@ -740,6 +740,23 @@ fn learners_are_fed_since_version_5() {
 }
 
 #[test]
+fn links_are_measured_since_version_5() {
+    let ping = PeerMessage::Ping { number: 9 };
+    let pong = PeerMessage::Pong {
+        number: 9,
+        wall_us: 0x0102_0304_0506_0708,
+    };
+    let bytes = ["0900000000000000", "09000000000000000807060504030201"];
+    for (kind, message, bytes) in [(43, ping, bytes[0]), (44, pong, bytes[1])] {
+        assert_eq!(message.lane(), Lane::Control);
+        let mut segments = Vec::new();
+        message.encode(5, &mut segments).unwrap();
+        assert_eq!(hex(&parse(&segments.concat()).body), bytes);
+        has_its_place_since(5, kind, message);
+    }
+}
+
+#[test]
 fn refusal_of_a_write_elsewhere_is_of_version_5() {
     let refused = PeerMessage::ProposalRefused {
         term: Term(1),

@@ -434,6 +434,8 @@ pub(crate) fn command_message() -> impl Strategy<Value = PeerMessage> {
         }),
         any::<bool>().prop_map(|votes| PeerMessage::VoteOrder { votes }),
         feed_order().prop_map(PeerMessage::Feed),
+        any::<u64>().prop_map(|number| PeerMessage::Ping { number }),
+        any::<(u64, u64)>().prop_map(|(number, wall_us)| PeerMessage::Pong { number, wall_us }),
         append_message().prop_map(|append| match append {
             PeerMessage::Append { message, payloads } => PeerMessage::Fed { message, payloads },
             other => other,

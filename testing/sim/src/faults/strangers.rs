@@ -142,7 +142,9 @@ impl Strangers {
             | PeerMessage::CommandAnswer { .. }
             | PeerMessage::VoteOrder { .. }
             | PeerMessage::WritersOrder { .. }
-            | PeerMessage::WritersRefused { .. }) => other,
+            | PeerMessage::WritersRefused { .. }
+            | PeerMessage::Ping { .. }
+            | PeerMessage::Pong { .. }) => other,
         }
     }
 

@@ -54,6 +54,8 @@ pub(crate) fn kind_of(message: &PeerMessage) -> MessageKind {
         PeerMessage::Survivor(_) => (37, "survivor"),
         PeerMessage::Feed(_) => (38, "feed"),
         PeerMessage::Fed { .. } => (39, "fed append"),
+        PeerMessage::Ping { .. } => (40, "ping"),
+        PeerMessage::Pong { .. } => (41, "pong"),
     };
     MessageKind { number, name }
 }

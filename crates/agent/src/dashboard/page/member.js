@@ -6,6 +6,15 @@ import { lagSeries } from "./overview.js";
 import { conflicts, events, facts, log, steps } from "./panels.js";
 import { count, micros, millis, stateOf } from "./words.js";
 
+/** What a member's clock shows beside that of the server that was asked. */
+function clockText(member) {
+  const { clock_ahead_us: ahead, clock_error_us: error } = member;
+  if (member.is_own) return "that of this server";
+  if (ahead === null || ahead === undefined) return null;
+  const side = ahead < 0 ? "behind" : "ahead of";
+  return `${micros(Math.abs(ahead))} ${side} this server's, ± ${micros(error)}`;
+}
+
 const find = (state, name) => state.status.members.find((member) => member.name === name);
 
 function membership(name) {
@@ -38,7 +47,8 @@ function progress(name) {
       ["last index in its log", count(member.log_index)],
       ["durable index", count(member.durable_index)],
       ["term", member.term],
-      ["round trip from leader", micros(member.round_trip_us)],
+      ["round trip from here", micros(member.round_trip_us)],
+      ["its clock", clockText(member)],
     ];
   });
 }

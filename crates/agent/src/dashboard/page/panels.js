@@ -89,7 +89,7 @@ function eventRow(event) {
     html("span", { class: "text" }, event.text));
 }
 
-/** Which tables and servers take part in conflicts. */
+/** Which tables, rows and servers take part in conflicts. */
 export function conflicts() {
   const sum = html("p", { id: "conflicts" });
   const tables = table([
@@ -98,9 +98,15 @@ export function conflicts() {
     { title: "in all", kind: "number", text: (t) => count(t.total) },
     { title: "latest", kind: "number roomy", text: (t) => clock(t.last_unix_ms) },
   ]);
+  const keys = table([
+    { title: "row or table", kind: "long", text: (k) => `${k.table} ${k.key}` },
+    { title: "in 10 min", kind: "number", text: (k) => count(k.last_10_minutes) },
+    { title: "in all", kind: "number", text: (k) => count(k.total) },
+    { title: "latest", kind: "number roomy", text: (k) => clock(k.last_unix_ms) },
+  ]);
   return {
     element: card("half", "Conflicts", "transactions of this server's clients that lost", sum,
-      tables.element),
+      tables.element, keys.element),
     update: ({ status }) => {
       const lost = status.conflicts;
       const all = lost.refused + lost.too_old + lost.given_up + lost.aborted;
@@ -111,6 +117,8 @@ export function conflicts() {
       setText(sum, all === 0 ? "None since its start." : text);
       tables.element.hidden = lost.tables.length === 0;
       tables.update(lost.tables.slice(0, 8));
+      keys.element.hidden = lost.keys.length === 0;
+      keys.update(lost.keys.slice(0, 8));
     },
   };
 }

@@ -1,5 +1,6 @@
-// The group as a picture: a card for each member, in a place of its own, and a link from the leader
-// to each other member with the round trip that the leader measures.
+// The group as a picture: a card for each member, in a place of its own; a link from the leader to
+// each other member, by which the log goes; and a link from the server that was asked to each other
+// member, with the round trip that it measures.
 
 import { card, drawnToWidth, html, memberPath, setText, svg } from "./elements.js";
 import { micros, millis, stateOf } from "./words.js";
@@ -54,31 +55,44 @@ function drawNode(member, place, node) {
   return svg("g", group, svg("a", { href: memberPath(member.name) }, ...body));
 }
 
-function drawLink(member, from, to) {
+/** A link to a member: it carries the log, or shows the round trip from the server asked. */
+function drawLink(member, from, to, { flow, trip }) {
   const ends = { x1: from.x, y1: from.y, x2: to.x, y2: to.y };
-  const parts = [svg("line", ends), svg("line", { ...ends, class: "flow" })];
-  const trip = member.round_trip_us;
+  const parts = [svg("line", ends)];
+  if (flow) parts.push(svg("line", { ...ends, class: "flow" }));
   if (trip !== null && trip !== undefined) {
     const [x, y] = [(from.x + to.x) / 2, (from.y + to.y) / 2];
     const text = micros(trip);
     const width = 14 + text.length * 7;
-    parts.push(svg("title", {}, `from the leader to ${member.name} and back: ${text}`));
+    parts.push(svg("title", {}, `from the server asked to ${member.name} and back: ${text}`));
     parts.push(svg("rect", { x: x - width / 2, y: y - 11, width, height: 22, rx: 11 }));
     parts.push(svg("text", { x, y: y + 4, "text-anchor": "middle" }, text));
   }
-  const kinds = ["link", member.is_present ? "" : "absent"];
+  const kinds = ["link", flow ? "" : "measured", member.is_present ? "" : "absent"];
   return svg("g", { class: kinds.join(" "), "data-link": member.name }, ...parts);
+}
+
+/** The links of the leader, and those of the server that was asked. */
+function drawLinks(members, at) {
+  const leader = members.findIndex((member) => member.role === "leader");
+  const own = members.findIndex((member) => member.is_own);
+  return members.flatMap((member, i) => {
+    const trip = member.round_trip_us;
+    // One link is both: that between the leader and the server that was asked.
+    const measures = own >= 0 && i !== own && i !== leader && own !== leader
+      ? [drawLink(member, at[own], at[i], { flow: false, trip })] : [];
+    if (leader < 0 || i === leader) return measures;
+    const far = i === own ? members[leader] : member;
+    const isMeasured = i === own || own === leader;
+    const ofBoth = { flow: true, trip: isMeasured ? far.round_trip_us : null };
+    return [drawLink(isMeasured ? far : member, at[leader], at[i], ofBoth), ...measures];
+  });
 }
 
 /** What the picture cannot show, in words. */
 function remark(status) {
-  const group = status.group;
-  const leader = group?.leader;
-  if (!leader) return "No leader is known.";
-  const term = `${leader} leads (term ${group.term}).`;
-  const hasTrips = status.members.some((member) => member.round_trip_us !== null);
-  const away = "Round trips are measured by the leader: its agent shows them.";
-  return hasTrips || status.members.length < 2 ? term : `${term} ${away}`;
+  const { leader, term } = status.group ?? {};
+  return leader ? `${leader} leads (term ${term}).` : "No leader is known.";
 }
 
 /** The card with the picture. */
@@ -95,9 +109,7 @@ export function picture() {
     drawing.setAttribute("height", height);
     drawing.setAttribute("class", flows ? "" : "still");
     const at = places(status.members.length, width, height, node);
-    const leader = status.members.findIndex((member) => member.role === "leader");
-    const links = status.members.flatMap((member, i) =>
-      leader < 0 || i === leader ? [] : [drawLink(member, at[leader], at[i])]);
+    const links = drawLinks(status.members, at);
     const nodes = status.members.map((member, i) => drawNode(member, at[i], node));
     drawing.replaceChildren(...links, ...nodes);
   };

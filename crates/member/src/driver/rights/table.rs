@@ -139,6 +139,8 @@ pub(super) enum Kind {
     Survivor,
     Feed,
     Fed,
+    Ping,
+    Pong,
 }
 
 impl Kind {
@@ -174,6 +176,8 @@ impl Kind {
             PeerMessage::Survivor(_) => Kind::Survivor,
             PeerMessage::Feed(_) => Kind::Feed,
             PeerMessage::Fed { .. } => Kind::Fed,
+            PeerMessage::Ping { .. } => Kind::Ping,
+            PeerMessage::Pong { .. } => Kind::Pong,
         }
     }
 
@@ -210,6 +214,8 @@ impl Kind {
             | Kind::CommandAnswer
             | Kind::WritersOrder
             | Kind::Survivor
+            | Kind::Ping
+            | Kind::Pong
             | Kind::OutcomeReport
             | Kind::OwnStateRequest => Right::Configured,
             Kind::Propose => planted!(StrangerMayPropose, Right::Configured, else Right::Everyone),
@@ -245,7 +251,7 @@ mod tests {
     /// The page that operators and auditors read.
     const DOCUMENT: &str = include_str!("../../../../../docs/rights.md");
 
-    const KINDS: [Kind; 39] = [
+    const KINDS: [Kind; 41] = [
         Kind::PreVote,
         Kind::PreVoteReply,
         Kind::Vote,
@@ -285,6 +291,8 @@ mod tests {
         Kind::Survivor,
         Kind::Feed,
         Kind::Fed,
+        Kind::Ping,
+        Kind::Pong,
     ];
 
     /// Senders in the order of the document's columns: configured, the leader that is followed,
@@ -347,7 +355,7 @@ mod tests {
     #[test]
     fn every_kind_is_in_the_table_once() {
         assert!(KINDS.is_sorted());
-        assert_eq!(KINDS.len(), Kind::Fed as usize + 1);
+        assert_eq!(KINDS.len(), Kind::Pong as usize + 1);
     }
 
     #[test]
