@@ -20,6 +20,7 @@ fn seed_of(bug: Bug, nth: u64) -> u64 {
     match bug {
         Bug::ResendAfterReset => 10 * nth - 6,
         Bug::ForgetOtherHistory => 30 * nth - 19,
+        Bug::TrustDatabase => 60 * nth - 19,
         Bug::KeepStalledLeader => 60 * nth - 39,
         Bug::KeepLoggerLeading => 60 * nth - 18,
         Bug::FollowAtOnce => 60 * nth - 28,
@@ -168,6 +169,11 @@ fn databases_that_keep_lost_actions_are_found() {
 #[test]
 fn histories_that_are_mixed_up_are_found() {
     are_found(&[Bug::ForgetOtherHistory]);
+}
+
+#[test]
+fn databases_that_join_without_proof_of_their_history_are_found() {
+    are_found(&[Bug::TrustDatabase]);
 }
 
 #[test]
