@@ -47,5 +47,5 @@ pub mod small_disk;
 pub mod sysbench;
 pub mod usage;
 
-pub use failure::{Failure, Outcome, Why, ensure, exit_code};
+pub use failure::{Failure, Outcome, Why, ensure, ensure_says, exit_code};
 pub use harness::{Shared, TestCluster};
