@@ -25,18 +25,18 @@ fn read(file: &str) -> String {
 
 /// Of all crates in the lock file: those that this machine has not built yet are fetched.
 fn metadata() -> Value {
-    let output = Command::new(env!("CARGO"))
-        .args(["metadata", "--format-version=1", "--locked"])
-        .args(["--filter-platform", "x86_64-unknown-linux-gnu"])
-        .current_dir(workspace())
-        .output()
-        .unwrap();
-    assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    serde_json::from_slice(&output.stdout).unwrap()
+    let mut command = Command::new(env!("CARGO"));
+    command.args(["metadata", "--format-version=1", "--locked"]);
+    command.args(["--filter-platform", "x86_64-unknown-linux-gnu"]);
+    serde_json::from_slice(&printed(command)).unwrap()
+}
+
+/// What a command prints that is run on the workspace, and must succeed.
+fn printed(mut command: Command) -> Vec<u8> {
+    let output = command.current_dir(workspace()).output().unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+    output.stdout
 }
 
 fn list<'a>(value: &'a Value, key: &str) -> &'a [Value] {
@@ -106,20 +106,12 @@ fn every_direct_dependency_has_a_line_in_the_document_and_no_line_is_stale() {
 /// By `cargo tree`, because `cargo metadata` also has crates that an optional feature which is off
 /// would need (`ring` under `rustls-webpki`).
 fn tree_of(package: &str) -> BTreeMap<String, String> {
-    let output = Command::new(env!("CARGO"))
-        .args(["tree", "--locked", "--package", package])
-        .args(["--edges", "normal,build", "--prefix", "none"])
-        .args(["--target", "x86_64-unknown-linux-gnu"])
-        .args(["--format", "{p}|{l}"])
-        .current_dir(workspace())
-        .output()
-        .unwrap();
-    assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    let text = String::from_utf8(output.stdout).unwrap();
+    let mut command = Command::new(env!("CARGO"));
+    command.args(["tree", "--locked", "--package", package]);
+    command.args(["--edges", "normal,build", "--prefix", "none"]);
+    command.args(["--target", "x86_64-unknown-linux-gnu"]);
+    command.args(["--format", "{p}|{l}"]);
+    let text = String::from_utf8(printed(command)).unwrap();
     let lines = text.lines().filter_map(|line| line.split_once('|'));
     lines
         .map(|(name, licence)| {

@@ -137,6 +137,9 @@ pub enum Bug {
     UndoApplied,
     /// member: a member gives up the log that shows that its database is of another history.
     ForgetOtherHistory,
+    /// member: a database that no log proves joins without a full copy, although a primary was
+    /// forced in its group.
+    TrustDatabase,
     /// member: a commit waits for one of the other databases, not for all.
     WaitForOne,
     /// member: the leader orders writes of all members, although only it is to write.
@@ -153,7 +156,7 @@ pub enum Bug {
 
 impl Bug {
     /// All bugs.
-    pub const ALL: [Bug; 55] = [
+    pub const ALL: [Bug; 56] = [
         Bug::AckBeforeSync,
         Bug::CountOwnDiskEarly,
         Bug::SkipVote,
@@ -203,6 +206,7 @@ impl Bug {
         Bug::RetainForOne,
         Bug::UndoApplied,
         Bug::ForgetOtherHistory,
+        Bug::TrustDatabase,
         Bug::WaitForOne,
         Bug::WriteElsewhere,
         Bug::WriteBeforeApplied,

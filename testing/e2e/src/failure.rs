@@ -47,6 +47,14 @@ pub fn exit_code(outcome: Outcome) -> ExitCode {
     }
 }
 
+/// Fails, with the text, unless these words are in it.
+///
+/// # Errors
+/// The words and the text, as a [`Failure`].
+pub fn ensure_says(text: &str, words: &str) -> Outcome {
+    ensure(text.contains(words), || format!("no '{words}' in:\n{text}"))
+}
+
 /// Fails with `message` unless the condition holds.
 ///
 /// # Errors

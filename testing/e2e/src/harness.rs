@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use mysql::prelude::Queryable;
 use mysql::{Conn, Opts, OptsBuilder};
 use synod_local_cluster::ports::Ports;
-use synod_local_cluster::{Cluster, Settings};
+use synod_local_cluster::{Cluster, Settings, wait_for};
 
 use crate::failure::{Failure, Outcome, Why, ensure};
 use crate::leftovers;
@@ -25,6 +25,8 @@ pub const PASSWORD: &str = "e2e";
 
 /// Bound for statements of the harness itself.
 const SQL_TIMEOUT: Duration = Duration::from_secs(60);
+/// How long a line of an error log may take to come.
+const LINE_TIMEOUT: Duration = Duration::from_secs(60);
 /// The 400 ports of a cluster end below those that the system gives to outgoing connections, which
 /// are taken now and then.
 const BASE_PORT_MAX: u16 = 32_768 - 400;
@@ -136,6 +138,30 @@ impl TestCluster {
             .query(node, sql, SQL_TIMEOUT)
             .why(format_args!("node{node}: {sql}"))?;
         Ok(rows.into_iter().map(|row| row.join("\t")).collect())
+    }
+
+    /// What a node shows as `wsrep_synod_NAME`; empty, if it has no such variable.
+    ///
+    /// # Errors
+    /// When the node does not answer.
+    pub fn synod_status(&self, node: u8, name: &str) -> Outcome<String> {
+        let rows = self.rows(node, &format!("SHOW STATUS LIKE 'wsrep_synod_{name}'"))?;
+        let row = rows.first().and_then(|row| row.split_once('\t'));
+        Ok(row.map_or("", |(_, value)| value).to_owned())
+    }
+
+    /// Waits until the error log of a node has this text.
+    ///
+    /// # Errors
+    /// When it does not come, with the end of the log.
+    pub fn await_line(&self, node: u8, text: &str) -> Outcome {
+        let said = wait_for(LINE_TIMEOUT, || {
+            self.log_text(node).contains(text).then_some(())
+        });
+        ensure(said.is_some(), || {
+            let tail = self.log_tail(node);
+            format!("node{node} does not say '{text}':\n{tail}")
+        })
     }
 
     /// The node that leads; node 1 where the library reports no roles.

@@ -20,6 +20,7 @@
 //! - [`drill`]: the commands of the manual's drills.
 //! - [`agent_process`]: an agent beside a server. [`browser`]: a browser without a window.
 //!   [`dashboard`]: the agent's page in that browser, with what a group does meanwhile.
+//! - [`certificates`]: those of the manual.
 //! - [`logger`]: a logger beside a cluster. [`usage`]: processor time and memory of a process.
 //!
 //! Every wait is for a condition and has a bound. Servers die with the test program, however it
@@ -31,6 +32,7 @@ pub mod acknowledged_writes;
 pub mod agent_process;
 pub mod agreement;
 pub mod browser;
+pub mod certificates;
 pub mod checked_loads;
 pub mod dashboard;
 pub mod drill;
@@ -47,5 +49,5 @@ pub mod small_disk;
 pub mod sysbench;
 pub mod usage;
 
-pub use failure::{Failure, Outcome, Why, ensure, exit_code};
+pub use failure::{Failure, Outcome, Why, ensure, ensure_says, exit_code};
 pub use harness::{Shared, TestCluster};

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use mysql::prelude::Queryable;
 use serde_json::Value;
-use synod_e2e::{Outcome, Shared, TestCluster, Why, ensure, place};
+use synod_e2e::{Outcome, Shared, TestCluster, Why, ensure, ensure_says, place};
 use synod_local_cluster::wait_for;
 
 static CLUSTER: Shared = Shared::new("commands", 22706);
@@ -48,10 +48,6 @@ fn dir(cluster: &TestCluster, node: u8) -> PathBuf {
 fn status(cluster: &TestCluster, node: u8) -> Outcome<Value> {
     let text = ask(cluster, node, &["status", "--json"])?;
     serde_json::from_str(&text).why("the status as JSON")
-}
-
-fn ensure_says(text: &str, words: &str) -> Outcome {
-    ensure(text.contains(words), || format!("no '{words}' in:\n{text}"))
 }
 
 /// Waits until the status of a node fits.

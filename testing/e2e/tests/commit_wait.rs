@@ -34,18 +34,9 @@ fn set(cluster: &TestCluster, node: u8, wait: &str) -> Outcome {
     let sql = format!("SET GLOBAL wsrep_provider_options = 'synod.commit_wait={wait}'");
     cluster.execute(node, &sql)?;
     let in_force = wait_for(PATIENCE, || {
-        (status(cluster, node, "commit_wait").ok()? == wait).then_some(())
+        (cluster.synod_status(node, "commit_wait").ok()? == wait).then_some(())
     });
     in_force.ok_or_else(|| Failure(format!("node{node} does not show commit_wait {wait}")))
-}
-
-fn status(cluster: &TestCluster, node: u8, name: &str) -> Outcome<String> {
-    let rows = cluster.rows(node, &format!("SHOW STATUS LIKE 'wsrep_synod_{name}'"))?;
-    let row = rows.first().cloned().unwrap_or_default();
-    Ok(row
-        .split_once('\t')
-        .map_or("", |(_, value)| value)
-        .to_owned())
 }
 
 /// Writers and readers of all servers, until enough plain reads were answered.
@@ -66,7 +57,7 @@ fn plain_reads_elsewhere_show_what_was_acknowledged() {
         set_everywhere(cluster, "applied")?;
         let waited = plain_reads(cluster, "applied")?;
         eprintln!("  synod.commit_wait=applied: {waited}");
-        eprintln!("  waits: {}", status(cluster, 1, "commit_applied")?);
+        eprintln!("  waits: {}", cluster.synod_status(1, "commit_applied")?);
         set_everywhere(cluster, "durable")?;
         let unwaited = plain_reads(cluster, "durable")?;
         eprintln!("  synod.commit_wait=durable: {unwaited}");

@@ -41,18 +41,6 @@ fn with_secret(secret: &str) -> Outcome<TestCluster> {
     Ok(cluster)
 }
 
-fn await_line(cluster: &TestCluster, node: u8, line: &str) -> Outcome {
-    let said = wait_for(PATIENCE, || {
-        cluster.log_text(node).contains(line).then_some(())
-    });
-    ensure(said.is_some(), || {
-        format!(
-            "node{node} does not say '{line}':\n{}",
-            cluster.log_tail(node)
-        )
-    })
-}
-
 #[test]
 fn secret_is_replaced_under_load_and_another_one_is_refused() -> Outcome {
     if place::is_galera() {
@@ -60,7 +48,7 @@ fn secret_is_replaced_under_load_and_another_one_is_refused() -> Outcome {
     }
     let (old, new) = (new_group_secret()?, new_group_secret()?);
     let mut cluster = with_secret(&old)?;
-    await_line(&cluster, 1, "encrypted by TLS 1.3: group secret")?;
+    cluster.await_line(1, "encrypted by TLS 1.3: group secret")?;
     cluster.create_account()?;
     let writers = Writers::start(&cluster, "rotation", &[1, 2, 3], 1)?;
     let steps: [&[&str]; 3] = [&[&old, &new], &[&new, &old], &[&new]];
@@ -77,14 +65,14 @@ fn secret_is_replaced_under_load_and_another_one_is_refused() -> Outcome {
     }
     let all: Vec<u8> = cluster.nodes().collect();
     writers.finish().check_rows(&cluster, &all)?;
-    await_line(&cluster, 1, "connections by a secret that was removed")?;
+    cluster.await_line(1, "connections by a secret that was removed")?;
 
     cluster.stop(3).why("stopping node3")?;
     write_secrets(&cluster, 3, &[&old])?;
     cluster.spawn(3, false).why("starting node3")?;
-    await_line(&cluster, 3, "group secret differs from this member's")?;
+    cluster.await_line(3, "group secret differs from this member's")?;
     let leader = cluster.leader();
-    await_line(&cluster, leader, "group secret differs from this member's")
+    cluster.await_line(leader, "group secret differs from this member's")
 }
 
 #[test]
@@ -98,12 +86,8 @@ fn server_that_any_process_could_join_starts_only_if_its_operator_says_so() -> O
     let own = cluster.settings_mut().overrides.entry(1).or_default();
     own.provider_options = Some(everywhere);
     cluster.spawn(1, true).why("starting node1")?;
-    await_line(
-        &cluster,
-        1,
-        "this server does not start without credentials",
-    )?;
-    await_line(&cluster, 1, "synod keygen")?;
+    cluster.await_line(1, "this server does not start without credentials")?;
+    cluster.await_line(1, "synod keygen")?;
     let ended = wait_for(PATIENCE, || cluster.ended(1));
     ensure(ended.is_some(), || "the server runs".to_owned())?;
 
@@ -111,7 +95,7 @@ fn server_that_any_process_could_join_starts_only_if_its_operator_says_so() -> O
     let own = cluster.settings_mut().overrides.entry(1).or_default();
     own.provider_options = Some("synod.insecure=yes".to_owned());
     cluster.spawn(1, true).why("starting node1 again")?;
-    await_line(&cluster, 1, "neither encrypted nor authenticated")?;
+    cluster.await_line(1, "neither encrypted nor authenticated")?;
     cluster
         .await_synced(&[1], &|_, _| ())
         .why("starting node1 again")

@@ -14,7 +14,8 @@
 //! | `poweroff -f` | the process is killed; its disk stays |
 //!
 //! A command that is not in this table fails the test. After each command clients must still get
-//! acknowledgements, and the number of voters is within the bounds of the drill.
+//! acknowledgements, but between the loss of a majority and the order to continue; and the number
+//! of voters is within the bounds of the drill.
 
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
@@ -40,6 +41,7 @@ const SHRINK: &str = "shrink from five servers to three";
 const REPLACE: &str = "replace a dead machine";
 const MOVE: &str = "move to other machines one by one";
 const WITNESS: &str = "two data centres and a witness";
+const MAJORITY: &str = "lose a majority";
 
 /// A drill, and between which numbers of voters it goes.
 struct Drill {
@@ -47,6 +49,25 @@ struct Drill {
     voters: RangeInclusive<usize>,
     /// Servers that are members at the end.
     remain: &'static [u8],
+    /// Where the drill loses a majority.
+    stop: Option<Stop>,
+}
+
+/// The commands between which no client gets an acknowledgement, with their prompts.
+struct Stop {
+    loss: &'static str,
+    order: &'static str,
+}
+
+impl Drill {
+    /// Whether the group serves after this command, which it did before or not.
+    fn serves_after(&self, command: &str, before: bool) -> bool {
+        match &self.stop {
+            Some(stop) if command == stop.loss => false,
+            Some(stop) if command == stop.order => true,
+            _ => before,
+        }
+    }
 }
 
 /// The machines of a drill.
@@ -85,10 +106,14 @@ impl Site {
             writers.add(&self.cluster, node, 1, Style::Alone);
         }
         writers.await_more(SOME, PATIENCE)?;
+        let mut serves = true;
         for step in drill::steps(drill.title)? {
             let name = format!("{}# {}", step.machine, step.command);
             self.perform(&step).why(&name)?;
-            writers.await_more(SOME, PATIENCE).why(&name)?;
+            serves = drill.serves_after(&name, serves);
+            if serves {
+                writers.await_more(SOME, PATIENCE).why(&name)?;
+            }
             self.check_voters(&drill.voters).why(&name)?;
         }
         let report = writers.finish();
@@ -187,16 +212,14 @@ impl Site {
 
     /// The servers that run count as many voters as the drill allows.
     fn check_voters(&self, bounds: &RangeInclusive<usize>) -> Outcome {
-        let sql = "SHOW GLOBAL STATUS LIKE 'wsrep_synod_voters'";
         for node in self.cluster.nodes() {
             if self.cluster.pid(node).is_none() {
                 continue;
             }
-            let rows = self.cluster.rows(node, sql)?;
-            let value = rows.first().and_then(|row| row.split('\t').nth(1));
-            let voters = value.and_then(|text| text.parse().ok());
-            ensure(voters.is_some_and(|count| bounds.contains(&count)), || {
-                format!("db{node} counts {rows:?} voters, and not {bounds:?}")
+            let voters = self.cluster.synod_status(node, "voters")?;
+            let is_within = voters.parse().is_ok_and(|count| bounds.contains(&count));
+            ensure(is_within, || {
+                format!("db{node} counts {voters} voters, and not {bounds:?}")
             })?;
         }
         Ok(())
@@ -247,7 +270,8 @@ fn run(name: &str, servers: u8, machines: u8, drills: &[Drill]) -> Outcome {
 
 #[test]
 fn each_drill_of_the_page_is_run() -> Outcome {
-    let tested = BTreeSet::from([GROW, SHRINK, REPLACE, MOVE, WITNESS].map(str::to_owned));
+    let tested =
+        BTreeSet::from([GROW, SHRINK, REPLACE, MOVE, WITNESS, MAJORITY].map(str::to_owned));
     let written: BTreeSet<String> = drill::titles()?.into_iter().collect();
     ensure(tested == written, || {
         format!("the page has the drills {written:?}, and tests run {tested:?}")
@@ -261,17 +285,20 @@ fn groups_grow_and_shrink_and_dead_machines_are_replaced() -> Outcome {
             title: GROW,
             voters: 3..=5,
             remain: &[1, 2, 3, 4, 5],
+            stop: None,
         },
         Drill {
             title: SHRINK,
             voters: 3..=5,
             remain: &[1, 2, 3],
+            stop: None,
         },
         Drill {
             title: REPLACE,
             // Two for a moment: the dead voter goes before the new one comes.
             voters: 2..=3,
             remain: &[1, 2, 4],
+            stop: None,
         },
     ];
     run("drills", 3, 5, &drills)
@@ -283,6 +310,7 @@ fn groups_move_to_other_machines_one_by_one() -> Outcome {
         title: MOVE,
         voters: 3..=4,
         remain: &[4, 5, 6],
+        stop: None,
     };
     run("drills-move", 3, 6, &[moved])
 }
@@ -293,6 +321,23 @@ fn two_data_centres_and_a_witness_lose_each_site_in_turn() -> Outcome {
         title: WITNESS,
         voters: 2..=3,
         remain: &[1, 2],
+        stop: None,
     };
     run("drills-witness", 2, 2, &[witness])
+}
+
+#[test]
+fn survivor_of_a_lost_majority_continues_and_new_servers_join_it() -> Outcome {
+    // Between the two losses clients get acknowledgements: what they were told before the second
+    // one is in the survivor's log, too, and must not be lost.
+    let lost = Drill {
+        title: MAJORITY,
+        voters: 1..=3,
+        remain: &[3, 4, 5],
+        stop: Some(Stop {
+            loss: "db2# poweroff -f",
+            order: "db3# synod recover --force --yes",
+        }),
+    };
+    run("drills-majority", 3, 5, &[lost])
 }

@@ -3,37 +3,16 @@
 //! The commands that make certificates are those of the manual.
 
 use std::path::PathBuf;
-use std::process::Command;
-use std::time::Duration;
 
-use synod_e2e::programs::output_of;
-use synod_e2e::{Outcome, TestCluster, Why, ensure, place};
+use synod_e2e::{Outcome, TestCluster, Why, certificates, ensure, place};
 use synod_local_cluster::ports::Ports;
-use synod_local_cluster::wait_for;
 
-const PATIENCE: Duration = Duration::from_secs(60);
 const BASE_PORT: u16 = 28306;
-
-/// The commands of the operator's manual.
-fn documented_commands() -> Outcome<String> {
-    let manual = place::workspace().join("docs/operating/tls.md");
-    let text = std::fs::read_to_string(&manual).why(manual.display())?;
-    let section = text.split("## TLS").nth(1).unwrap_or_default();
-    let block = section.split("```sh\n").nth(1).unwrap_or_default();
-    let commands = block.split("```").next().unwrap_or_default();
-    ensure(commands.contains("openssl"), || {
-        "the manual has no commands for certificates".to_owned()
-    })?;
-    Ok(commands.to_owned())
-}
 
 /// Makes an authority and certificates for node1 to node3, over those that are there.
 fn make_certificates(cluster: &TestCluster) -> Outcome<PathBuf> {
     let dir = cluster.settings().dir.join("tls");
-    std::fs::create_dir_all(&dir).why(dir.display())?;
-    let mut shell = Command::new("sh");
-    shell.args(["-e", "-c", &documented_commands()?]);
-    output_of(shell.current_dir(&dir), "the manual's commands")?;
+    certificates::make(&dir)?;
     for entry in std::fs::read_dir(&dir).why(dir.display())? {
         let path = entry.why(dir.display())?.path();
         cluster.user().give(&path).why(path.display())?;
@@ -59,18 +38,6 @@ fn encrypted(name: &str) -> Outcome<TestCluster> {
 
 fn up(cluster: &mut TestCluster) -> Outcome {
     cluster.up(&|_, _| ()).why("starting the servers")
-}
-
-fn await_line(cluster: &TestCluster, node: u8, line: &str) -> Outcome {
-    let said = wait_for(PATIENCE, || {
-        cluster.log_text(node).contains(line).then_some(())
-    });
-    ensure(said.is_some(), || {
-        format!(
-            "node{node} does not say '{line}':\n{}",
-            cluster.log_tail(node)
-        )
-    })
 }
 
 fn check_replicates(cluster: &TestCluster) -> Outcome {
@@ -104,8 +71,8 @@ fn encrypted_servers_replicate_and_take_new_certificates() -> Outcome {
     up(&mut cluster)?;
     check_replicates(&cluster)?;
     for node in cluster.nodes() {
-        await_line(&cluster, node, "encrypted by TLS 1.3")?;
-        await_line(&cluster, node, &format!("CN=node{node}"))?;
+        cluster.await_line(node, "encrypted by TLS 1.3")?;
+        cluster.await_line(node, &format!("CN=node{node}"))?;
     }
 
     // Files that do not fit are refused at a reload; nothing changes.
@@ -118,18 +85,14 @@ fn encrypted_servers_replicate_and_take_new_certificates() -> Outcome {
     ensure(refused.is_err(), || {
         "reloading without a key succeeds".to_owned()
     })?;
-    await_line(&cluster, 2, "node2.key (socket.ssl_key)")?;
+    cluster.await_line(2, "node2.key (socket.ssl_key)")?;
     std::fs::rename(&aside, &key).why("moving a key back")?;
 
     // A new authority that the others do not know: its member is refused when it comes back.
     make_certificates(&cluster)?;
     cluster.stop(3).why("stopping node3")?;
     cluster.spawn(3, false).why("starting node3")?;
-    await_line(
-        &cluster,
-        3,
-        "none of the authorities in socket.ssl_ca has signed it",
-    )?;
+    cluster.await_line(3, "none of the authorities in socket.ssl_ca has signed it")?;
     for node in [1, 2] {
         cluster.execute(node, reload)?;
     }
@@ -174,10 +137,10 @@ fn server_that_is_not_on_the_list_is_refused() -> Outcome {
     )?;
     cluster.stop(3).why("stopping node3")?;
     cluster.spawn(3, false).why("starting node3")?;
-    await_line(&cluster, 3, "127.0.0.1 is not in the allowlist")?;
+    cluster.await_line(3, "127.0.0.1 is not in the allowlist")?;
     let leader = cluster.leader();
-    await_line(&cluster, leader, "connection from node3")?;
-    await_line(&cluster, leader, "127.0.0.1 is not in the allowlist")?;
+    cluster.await_line(leader, "connection from node3")?;
+    cluster.await_line(leader, "127.0.0.1 is not in the allowlist")?;
     cluster.execute(
         1,
         "INSERT INTO mysql.wsrep_allowlist (ip) VALUES ('127.0.0.1')",

@@ -159,6 +159,31 @@ fn leader_follows_the_writer_to_its_region_and_spares_it_a_round_trip() -> Outco
     labs.check_nothing_is_left()
 }
 
+/// Two learners of one region: with their regions named, one feeds the other. The rest of what
+/// crosses (heartbeats, orders to feed, headers) keeps the share above a half.
+#[test]
+fn learners_of_a_region_cost_the_link_one_copy() -> Outcome {
+    let Some(labs) = Labs::find("e2efeed")? else {
+        return Ok(());
+    };
+    let output = labs.run(&["feeding", "--json"])?;
+    ensure(output.status.success(), || {
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    })?;
+    let findings: serde_json::Value = serde_json::from_slice(&output.stdout).why("its JSON")?;
+    println!("{findings:#}");
+    let share = found(findings["share"].as_f64(), "share")?;
+    ensure(share < 0.75, || {
+        format!("the leader sends both learners everything: {findings}")
+    })?;
+    let number = |name: &str| found(findings["without_feeding"][name].as_u64(), name);
+    let written = found(findings["written_bytes"].as_u64(), "written bytes")?;
+    ensure(number("to_region_bytes")? > 2 * written, || {
+        format!("two copies are more than twice what was written: {findings}")
+    })?;
+    labs.check_nothing_is_left()
+}
+
 fn found_ms(findings: &serde_json::Value, what: &str) -> Outcome<f64> {
     found(findings[what]["latency"]["p50_ms"].as_f64(), what)
 }

@@ -1,16 +1,17 @@
-//! The program `synod` asks and orders over the group's connections, from a place without sockets.
+//! The program `synod` asks and orders over the group's connections, from a place without sockets:
+//! with the group's secret, or with a certificate of its authority.
 
 use std::fs::{self, Permissions};
 use std::io::Read;
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
 use serde_json::Value;
 use synod_e2e::programs::new_group_secret;
-use synod_e2e::{Outcome, TestCluster, Why, ensure, place};
+use synod_e2e::{Outcome, TestCluster, Why, certificates, ensure, ensure_says, place};
 use synod_local_cluster::ports::Ports;
 use synod_local_cluster::wait_for;
 
@@ -19,24 +20,33 @@ const BASE_PORT: u16 = 27506;
 /// More than a server keeps of callers that say nothing.
 const SILENT: usize = 70;
 
-/// An operator's machine: a directory with a secret, and no socket of a server.
+/// An operator's machine: a directory with credentials, and no socket of a server.
 struct Desk {
     dir: PathBuf,
 }
 
 impl Desk {
-    fn with_secret(secret: &str) -> Outcome<Desk> {
+    fn new() -> Outcome<Desk> {
         let dir = place::cluster_dir("remote-desk")?;
         fs::create_dir_all(&dir).why(dir.display())?;
-        write_closed(&dir.join("secret"), secret)?;
         Ok(Desk { dir })
     }
 
+    fn with_secret(secret: &str) -> Outcome<Desk> {
+        let desk = Desk::new()?;
+        write_closed(&desk.dir.join("secret"), secret)?;
+        Ok(desk)
+    }
+
     fn run(&self, node: u8, secret: &str, arguments: &[&str]) -> Outcome<Output> {
+        self.run_with(node, &["--secret-file", secret], arguments)
+    }
+
+    fn run_with(&self, node: u8, credentials: &[&str], arguments: &[&str]) -> Outcome<Output> {
         let member = address(node);
         let mut program = Command::new(place::program()?);
         program.current_dir(&self.dir).args(arguments);
-        program.args(["--member", &member, "--secret-file", secret]);
+        program.args(["--member", &member]).args(credentials);
         program.output().why("starting synod")
     }
 
@@ -52,12 +62,7 @@ impl Desk {
 
     /// What a command that must fail with this exit code says.
     fn refused(&self, node: u8, secret: &str, arguments: &[&str], code: i32) -> Outcome<String> {
-        let output = self.run(node, secret, arguments)?;
-        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
-        ensure(output.status.code() == Some(code), || {
-            format!("synod {arguments:?} ends with {}: {errors}", output.status)
-        })?;
-        Ok(errors)
+        refused(&self.run(node, secret, arguments)?, code)
     }
 
     fn status(&self, node: u8) -> Outcome<Value> {
@@ -72,6 +77,15 @@ impl Desk {
             format!("{what}; the last status is {:?}", self.status(node))
         })
     }
+}
+
+/// What a command says that must have failed with this exit code.
+fn refused(output: &Output, code: i32) -> Outcome<String> {
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    ensure(output.status.code() == Some(code), || {
+        format!("synod ends with {}: {errors}", output.status)
+    })?;
+    Ok(errors)
 }
 
 fn address(node: u8) -> String {
@@ -95,19 +109,6 @@ fn with_secret(secret: &str) -> Outcome<TestCluster> {
     cluster.up(&|_, _| ()).why("starting the servers")?;
     cluster.create_account()?;
     Ok(cluster)
-}
-
-fn ensure_says(text: &str, words: &str) -> Outcome {
-    ensure(text.contains(words), || format!("no '{words}' in:\n{text}"))
-}
-
-fn await_line(cluster: &TestCluster, node: u8, line: &str) -> Outcome {
-    let said = wait_for(PATIENCE, || {
-        cluster.log_text(node).contains(line).then_some(())
-    });
-    ensure(said.is_some(), || {
-        format!("node{node} does not say '{line}'")
-    })
 }
 
 #[test]
@@ -146,7 +147,7 @@ fn answers_and_orders(cluster: &TestCluster, desk: &Desk) -> Outcome {
     let name = format!("node{to}");
     let answer = desk.ask(3, &["leader", "transfer", &name])?;
     ensure_says(&answer, &format!("{name} leads"))?;
-    await_line(cluster, 3, "order from synod (user ")?;
+    cluster.await_line(3, "order from synod (user ")?;
     desk.ask(1, &["why", "--topic", "leadership"])?;
     desk.ask(1, &["conflicts"])?;
     let looks = desk.ask(1, &["watch", "--json", "--count", "2"])?;
@@ -157,7 +158,7 @@ fn refusals(cluster: &TestCluster, desk: &Desk) -> Outcome {
     write_closed(&desk.dir.join("foreign"), &new_group_secret()?)?;
     let error = desk.refused(1, "foreign", &["status"], 5)?;
     ensure_says(&error, "do not belong to one group")?;
-    await_line(cluster, 1, "group secret differs")?;
+    cluster.await_line(1, "group secret differs")?;
     let other = ["status", "--cluster", "another"];
     let error = desk.refused(1, "secret", &other, 4)?;
     ensure_says(&error, "the cluster name here is another one")?;
@@ -199,4 +200,85 @@ fn servers_in_clear_take_no_commands_from_other_machines() -> Outcome {
         ensure_says(&error, "are not encrypted")?;
     }
     Ok(())
+}
+
+/// One server whose group has certificates, which are in the desk's directory `ours`.
+fn with_certificates(desk: &Desk) -> Outcome<TestCluster> {
+    let mut cluster = TestCluster::empty("remote-certificates", BASE_PORT, 1)?;
+    certificates::make(&desk.dir.join("ours"))?;
+    let dir = cluster.settings().dir.join("tls");
+    fs::create_dir_all(&dir).why(dir.display())?;
+    for file in ["ca.pem", "node1.pem", "node1.key"] {
+        fs::copy(desk.dir.join("ours").join(file), dir.join(file)).why(file)?;
+        cluster.user().give(&dir.join(file)).why(file)?;
+    }
+    cluster.user().give(&dir).why(dir.display())?;
+    let dir = dir.display();
+    let own = cluster.settings_mut().overrides.entry(1).or_default();
+    own.provider_options = Some(format!(
+        "socket.ssl=yes;socket.ssl_ca={dir}/ca.pem;socket.ssl_cert={dir}/node1.pem;\
+         socket.ssl_key={dir}/node1.key"
+    ));
+    cluster.up(&|_, _| ()).why("starting the server")?;
+    Ok(cluster)
+}
+
+/// Calls the server with a program that looks at no certificate, not even its own; gives what it
+/// says.
+fn call_by_openssl(desk: &Desk, credentials: &[&str]) -> Outcome<String> {
+    let mut openssl = Command::new("openssl");
+    openssl.current_dir(&desk.dir);
+    openssl.args(["s_client", "-connect", &address(1), "-tls1_3"]);
+    // It reads until the server closes the connection.
+    openssl.args(["-ign_eof"]).args(credentials);
+    let output = openssl.stdin(Stdio::null()).output().why("openssl")?;
+    let said = [&output.stdout[..], &output.stderr].concat();
+    Ok(String::from_utf8_lossy(&said).into_owned())
+}
+
+fn certificate<'a>(cert: &'a str, key: &'a str, ca: &'a str) -> [&'a str; 6] {
+    ["--cert", cert, "--key", key, "--ca", ca]
+}
+
+#[test]
+fn commands_reach_a_server_with_a_certificate_of_its_authority_only() -> Outcome {
+    if place::is_galera() {
+        return Ok(());
+    }
+    let desk = Desk::new()?;
+    let cluster = with_certificates(&desk)?;
+    let ours = certificate("ours/node2.pem", "ours/node2.key", "ours/ca.pem");
+    let output = desk.run_with(1, &ours, &["status"])?;
+    let shown = String::from_utf8_lossy(&output.stdout);
+    ensure_says(&shown, "1 voter")?;
+
+    certificates::make(&desk.dir.join("other"))?;
+    let known = ["ours/ca.pem", "other/ca.pem"].map(|file| fs::read(desk.dir.join(file)));
+    let known: Result<Vec<Vec<u8>>, _> = known.into_iter().collect();
+    let both = known.why("the authorities")?.concat();
+    fs::write(desk.dir.join("both.pem"), both).why("both authorities")?;
+    let foreign = certificate("other/node2.pem", "other/node2.key", "both.pem");
+    let error = refused(&desk.run_with(1, &foreign, &["status"])?, 5)?;
+    ensure_says(&error, "it refuses this program's certificate (--cert)")?;
+    cluster.await_line(1, "none of the authorities in socket.ssl_ca has signed it")?;
+
+    certificates::make_expired(&desk.dir.join("ours"), "old")?;
+    let old = certificate("ours/old.pem", "ours/old.key", "ours/ca.pem");
+    let expired = wait_for(PATIENCE, || {
+        let output = desk.run_with(1, &old, &["status"]).ok()?;
+        let error = refused(&output, 1).ok()?;
+        error.contains("expired at").then_some(())
+    });
+    ensure(expired.is_some(), || {
+        "the program does not look at its own certificate".to_owned()
+    })?;
+    let said = call_by_openssl(&desk, &["-cert", "ours/old.pem", "-key", "ours/old.key"])?;
+    ensure_says(&said, "alert certificate expired")?;
+    cluster.await_line(1, "its certificate is refused: it has expired")?;
+
+    let output = desk.run_with(1, &[], &["status"])?;
+    ensure_says(&refused(&output, 2)?, "--secret-file <FILE>|--cert <FILE>")?;
+    let said = call_by_openssl(&desk, &[])?;
+    ensure_says(&said, "alert certificate required")?;
+    cluster.await_line(1, "it presents no certificate")
 }

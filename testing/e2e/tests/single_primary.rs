@@ -23,25 +23,16 @@ const LOAD: Duration = Duration::from_secs(5);
 fn set(cluster: &TestCluster, node: u8, writers: &str) -> Outcome {
     let sql = format!("SET GLOBAL wsrep_provider_options = 'synod.writers={writers}'");
     cluster.execute(node, &sql)?;
-    ensure(status(cluster, node, "writers")? == writers, || {
+    ensure(cluster.synod_status(node, "writers")? == writers, || {
         format!("node{node} answered before it knew {writers}")
     })?;
     for node in ALL {
         let shown = wait_for(PATIENCE, || {
-            (status(cluster, node, "writers").ok()? == writers).then_some(())
+            (cluster.synod_status(node, "writers").ok()? == writers).then_some(())
         });
         shown.ok_or_else(|| Failure(format!("node{node} does not show {writers}")))?;
     }
     Ok(())
-}
-
-fn status(cluster: &TestCluster, node: u8, name: &str) -> Outcome<String> {
-    let rows = cluster.rows(node, &format!("SHOW STATUS LIKE 'wsrep_synod_{name}'"))?;
-    let row = rows.first().cloned().unwrap_or_default();
-    Ok(row
-        .split_once('\t')
-        .map_or("", |(_, value)| value)
-        .to_owned())
 }
 
 /// The server's error for a statement that must fail.
@@ -129,9 +120,10 @@ fn one_server_takes_writes_and_the_others_name_it() {
 
         cluster.kill(follower).why("kill")?;
         cluster.start(follower, &|_, _| ()).why("start")?;
-        ensure(status(cluster, follower, "writers")? == "leader", || {
-            format!("node{follower} has forgotten the setting")
-        })?;
+        ensure(
+            cluster.synod_status(follower, "writers")? == "leader",
+            || format!("node{follower} has forgotten the setting"),
+        )?;
         is_refused(
             &mut cluster.connect(follower)?,
             "INSERT INTO e2e_data.single VALUES (3, 9)",
@@ -146,14 +138,14 @@ fn one_server_takes_writes_and_the_others_name_it() {
 fn shows_the_writer(cluster: &TestCluster, leader: u8) -> Outcome {
     for node in ALL {
         let shown = ["writer", "writer_address", "takes_writes"]
-            .map(|name| status(cluster, node, name).unwrap_or_default());
+            .map(|name| cluster.synod_status(node, name).unwrap_or_default());
         let takes = if node == leader { "1" } else { "0" };
         let address = format!("127.0.0.1:{}", cluster.port(leader));
         let expected = [format!("node{leader}"), address, takes.to_owned()];
         ensure(shown == expected, || {
             format!("node{node} shows {shown:?} instead of {expected:?}")
         })?;
-        let refused = status(cluster, node, "writes_refused")?;
+        let refused = cluster.synod_status(node, "writes_refused")?;
         ensure((refused == "0") == (node != cluster.follower()), || {
             format!("node{node} has refused {refused} writes")
         })?;
@@ -258,7 +250,7 @@ fn servers_never_conflict_and_the_next_writer_takes_over() {
         let others = cluster.others(old);
         let new = wait_for(PATIENCE, || {
             let takes = |node: &&u8| {
-                let takes = status(cluster, **node, "takes_writes");
+                let takes = cluster.synod_status(**node, "takes_writes");
                 takes.is_ok_and(|takes| takes == "1")
             };
             others.iter().find(takes).copied()

@@ -238,6 +238,8 @@ pub struct Options {
     pub scenes: Vec<Scene>,
     /// In the end a primary is forced although the majority lives, and the majority comes back.
     pub two_histories: bool,
+    /// One member of that majority comes back with its database, and without its log.
+    pub loses_log: bool,
     /// Disks hang one after the other before the faults begin.
     pub hung_disks: bool,
     /// Databases are slow, one part after the other, before the faults begin.
@@ -351,6 +353,7 @@ impl Options {
             faults,
             scenes: Vec::new(),
             two_histories: false,
+            loses_log: false,
             hung_disks: false,
             lagging_databases: false,
             lost_beside_logger: false,

@@ -188,6 +188,7 @@ impl Profile {
             }
             Profile::TwoHistories => {
                 options.two_histories = true;
+                options.loses_log = (seed / 10).is_multiple_of(2);
                 options.drops_full_logs = false;
                 options.faults.clear();
                 options.retain_bytes = 128 << 10;

@@ -207,7 +207,7 @@ impl World {
         self.start(id);
     }
 
-    fn new_node(&mut self, name: String, has_data: bool, wants_vote: bool) -> MemberId {
+    pub(crate) fn new_node(&mut self, name: String, has_data: bool, wants_vote: bool) -> MemberId {
         let seed = self.rng.random();
         let files = MemoryFiles::new(seed);
         if self.options.disk_bytes > 0 {

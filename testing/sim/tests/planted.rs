@@ -4,15 +4,14 @@
 //! `--features planted`; without it, shipping code cannot have these bugs.
 
 use synod_planted::{Bug, plant};
-use synod_sim::{Fault, options_of, run};
+use synod_sim::{Fault, Options, options_of, run};
 
 /// Most seeds until a bug must be found.
 const SEEDS: u64 = 300;
 /// Length of the safety phase, in microseconds; long enough for these bugs.
 const SAFETY_US: u64 = 3_000_000;
 
-/// Bugs that show only where a log is damaged and repaired. Few seeds damage logs, so these bugs
-/// get such faults in every seed.
+/// Bugs that show only where a log is damaged and repaired.
 const OF_REPAIR: [Bug; 3] = [Bug::ForgetMark, Bug::VoteUnderRepair, Bug::ServeDamage];
 
 /// The seed to try as the nth. Bugs that show in one scene only are looked for in seeds that have
@@ -21,6 +20,7 @@ fn seed_of(bug: Bug, nth: u64) -> u64 {
     match bug {
         Bug::ResendAfterReset => 10 * nth - 6,
         Bug::ForgetOtherHistory => 30 * nth - 19,
+        Bug::TrustDatabase => 60 * nth - 19,
         Bug::KeepStalledLeader => 60 * nth - 39,
         Bug::KeepLoggerLeading => 60 * nth - 18,
         Bug::FollowAtOnce => 60 * nth - 28,
@@ -33,32 +33,47 @@ fn seed_of(bug: Bug, nth: u64) -> u64 {
     }
 }
 
-/// The first seed that breaks a rule, and the rule.
+/// Faults that every seed gets for this bug, because few seeds have what shows it.
+fn added_faults(bug: Bug) -> &'static [Fault] {
+    match bug {
+        _ if OF_REPAIR.contains(&bug) => &[Fault::BitRot, Fault::RotWhileRunning],
+        Bug::UndoApplied => &[Fault::ForcedPrimary],
+        // Members have to be upgraded, or downgraded after their group has risen.
+        Bug::IgnoreVersion | Bug::RiseThoughHeld => &[Fault::Versions],
+        _ => &[],
+    }
+}
+
+/// Some scenes have rules that hold only without other faults.
+fn excludes_faults(options: &Options) -> bool {
+    options.two_histories
+        || options.hung_disks
+        || options.lagging_databases
+        || options.lost_beside_logger
+        || options.replaced_voters
+}
+
+/// The first seed that breaks a rule, and the rule. The seed breaks none without the bug.
 fn first_found(bug: Bug) -> Option<(u64, String)> {
     plant(Some(bug));
     let found = (1..=SEEDS).find_map(|nth| {
         let seed = seed_of(bug, nth);
         let mut options = options_of(seed);
         options.safety_us = SAFETY_US;
-        if OF_REPAIR.contains(&bug) {
-            options
-                .faults
-                .extend([Fault::BitRot, Fault::RotWhileRunning]);
+        let added = added_faults(bug);
+        if !added.is_empty() && excludes_faults(&options) {
+            return None;
         }
-        if bug == Bug::UndoApplied {
-            // This bug shows only with a forced primary, which few seeds have.
-            options.faults.insert(Fault::ForcedPrimary);
-        }
-        if [Bug::IgnoreVersion, Bug::RiseThoughHeld].contains(&bug) {
-            // Members have to be upgraded, or downgraded after their group has risen.
-            options.faults.insert(Fault::Versions);
-        }
-        let failed = run(seed, options, false).err()?;
+        options.faults.extend(added);
+        let failed = run(seed, options.clone(), false).err()?;
         assert_ne!(failed.rule, "options", "{bug:?}: seed {seed} does not run");
-        Some((seed, failed.rule))
+        Some((seed, options, failed.rule))
     });
     plant(None);
-    found
+    let (seed, options, rule) = found?;
+    let right = run(seed, options, false).err().map(|failed| failed.rule);
+    assert_eq!(right, None, "seed {seed} fails without {bug:?}, too");
+    Some((seed, rule))
 }
 
 #[track_caller]
@@ -154,6 +169,11 @@ fn databases_that_keep_lost_actions_are_found() {
 #[test]
 fn histories_that_are_mixed_up_are_found() {
     are_found(&[Bug::ForgetOtherHistory]);
+}
+
+#[test]
+fn databases_that_join_without_proof_of_their_history_are_found() {
+    are_found(&[Bug::TrustDatabase]);
 }
 
 #[test]

@@ -7,10 +7,12 @@
 //! - `clean` removes what a killed lab left.
 //! - `delay`, `apply`, `giant`, `lag`, `fair` observe running servers ([`crate::meters`]).
 //! - `regions` measures commits of clients of several regions, and a leader that follows them.
+//! - `feeding` counts the bytes that cross the link to a region of learners.
 //! - `report` makes one page of several files.
 //! - `router` is the process that emulates the network, started by the others.
 
 mod bench;
+mod feeding;
 mod meter;
 mod network;
 mod regions;
@@ -81,6 +83,8 @@ enum LabCommand {
     Meter(MeterCommand),
     /// Measure commits from several regions, before and after the leader follows the writer
     Regions(regions::RegionsArgs),
+    /// Count the bytes to a region of learners, with one of them feeding the others and without
+    Feeding(feeding::FeedingArgs),
     /// Make one page from the files of several runs
     Report(report::ReportArgs),
     /// Remove what a killed lab left behind
@@ -111,6 +115,7 @@ pub fn run(arguments: &LabArgs) -> Result<u8> {
         LabCommand::Link(link) => network::change_link(place, link),
         LabCommand::Meter(meter) => meter::run(place, meter),
         LabCommand::Regions(regions) => regions::run(place, regions),
+        LabCommand::Feeding(feeding) => feeding::run(place, feeding),
         LabCommand::Report(report) => report::run(report),
         LabCommand::Clean => clean(place),
         LabCommand::Router(router) => run_router(router),

@@ -52,6 +52,7 @@ impl ServerArgs {
             program,
             extra_lines: self.server_option.clone(),
             regions: Vec::new(),
+            learners: Vec::new(),
         })
     }
 }

@@ -56,6 +56,8 @@ pub struct Setup {
     pub extra_lines: Vec<String>,
     /// The region of each server of Synod; empty: they have none.
     pub regions: Vec<String>,
+    /// Servers of Synod that do not vote, by their numbers.
+    pub learners: Vec<usize>,
 }
 
 /// One system, running or not.

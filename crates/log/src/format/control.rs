@@ -81,6 +81,24 @@ pub(crate) enum ControlFile {
 }
 
 impl Control {
+    /// That of a new log, to which nothing was ever written.
+    pub(crate) fn unstarted(member: MemberId) -> Control {
+        Control {
+            format: LogFormat::default(),
+            identity: Identity {
+                member,
+                group: GroupId::NONE,
+            },
+            first_segment: 0,
+            floor: StreamPosition::default(),
+            newest_segment: 0,
+            base: LogBase::default(),
+            repair_until: None,
+            noted_term: Term(0),
+            repair_segment: None,
+        }
+    }
+
     pub(crate) fn encode(&self) -> Option<Vec<u8>> {
         let mut body = Vec::new();
         body.put_u64(self.identity.member.0);
@@ -286,20 +304,7 @@ mod tests {
 
     #[test]
     fn a_control_file_with_any_history_is_started() {
-        let unstarted = Control {
-            format: LogFormat::default(),
-            identity: Identity {
-                member: MemberId(7),
-                group: GroupId::NONE,
-            },
-            first_segment: 0,
-            floor: StreamPosition::default(),
-            newest_segment: 0,
-            base: LogBase::default(),
-            repair_until: None,
-            noted_term: Term(0),
-            repair_segment: None,
-        };
+        let unstarted = Control::unstarted(MemberId(7));
         let mut with_segment = unstarted.clone();
         with_segment.first_segment = 1;
         let mut with_floor = unstarted.clone();

@@ -9,7 +9,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use synod_consensus::{EntryHeader, GroupId, LogBase, LogIndex, MemberId, Recovered, Term};
+use synod_consensus::{EntryHeader, LogIndex, MemberId, Recovered};
 
 use crate::files::{File, FileLock, Files, LockError, OpenMode, read_full_at, write_all_at};
 use crate::format::control::{Control, ControlFile, StreamPosition};
@@ -352,21 +352,7 @@ impl Opener {
     }
 
     fn new_control(&self) -> Result<Control, LogError> {
-        let identity = Identity {
-            member: MemberId(self.random()?),
-            group: GroupId::NONE,
-        };
-        Ok(Control {
-            format: LogFormat::default(),
-            identity,
-            first_segment: 0,
-            floor: StreamPosition::default(),
-            newest_segment: 0,
-            base: LogBase::default(),
-            repair_until: None,
-            noted_term: Term(0),
-            repair_segment: None,
-        })
+        Ok(Control::unstarted(MemberId(self.random()?)))
     }
 
     /// A random number that is not zero.

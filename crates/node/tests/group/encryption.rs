@@ -17,7 +17,7 @@ fn encrypted(authority: &Authority, name: &str, kind: Kind) -> Option<TlsConfig>
     })
 }
 
-fn encrypt(authority: &Authority) -> impl FnMut(&mut NodeConfig) {
+pub(crate) fn encrypt(authority: &Authority) -> impl FnMut(&mut NodeConfig) {
     |config| config.tls = encrypted(authority, &config.name, Kind::Good)
 }
 

@@ -1,6 +1,6 @@
 //! How connections end.
 
-use std::thread;
+use std::thread::{self, JoinHandle};
 
 use wsrep_sys::*;
 
@@ -25,6 +25,19 @@ fn wait_refusal(inner: &'static Inner) {
         trx.release();
         status == WSREP_CONN_FAIL
     });
+}
+
+/// Disconnects on a thread of its own; waits until nothing new is taken.
+fn disconnect_aside(inner: &'static Inner) -> JoinHandle<wsrep_status_t> {
+    let disconnecting = thread::spawn(move || {
+        // SAFETY: a table.
+        unsafe {
+            let t: *const wsrep_t = inner.t();
+            (*t).disconnect.unwrap()(t.cast_mut())
+        }
+    });
+    wait_refusal(inner);
+    disconnecting
 }
 
 #[test]
@@ -118,16 +131,8 @@ fn transaction_of_an_earlier_connection_cannot_disturb_the_next() {
     let mut old = server.begin("old");
     assert_eq!((old.certify(), old.enter(), old.leave()), (0, 0, 0));
     let mut executing = server.begin("executing");
-    let inner = server.inner;
     // There is no need to wait for the whole limit: it is freed below.
-    let disconnecting = thread::spawn(move || {
-        // SAFETY: a table.
-        unsafe {
-            let t: *const wsrep_t = inner.t();
-            (*t).disconnect.unwrap()(t.cast_mut())
-        }
-    });
-    wait_refusal(inner);
+    let disconnecting = disconnect_aside(server.inner);
     old.release();
     assert_eq!(disconnecting.join().unwrap(), WSREP_OK);
     server.join_appliers();
@@ -149,15 +154,7 @@ fn what_clients_have_in_the_order_is_finished_before_the_end() {
     let mut first = server.begin("a");
     let mut second = server.begin("b");
     assert_eq!((first.certify(), second.certify()), (WSREP_OK, WSREP_OK));
-    let inner = server.inner;
-    let disconnecting = thread::spawn(move || {
-        // SAFETY: a table.
-        unsafe {
-            let t: *const wsrep_t = inner.t();
-            (*t).disconnect.unwrap()(t.cast_mut())
-        }
-    });
-    wait_refusal(inner);
+    let disconnecting = disconnect_aside(server.inner);
     for trx in [&mut first, &mut second] {
         assert_eq!((trx.enter(), trx.leave()), (WSREP_OK, WSREP_OK));
         trx.release();

@@ -4,6 +4,9 @@
 //! The forced primary must have purged the place where the histories part: otherwise its entries
 //! show the difference. One member of the old majority comes back from its disk; another one never
 //! stopped, and has in memory what it has committed. Neither may take the new history for its own.
+//!
+//! In some runs the former has lost its log, and its database is left. Then nothing shows that the
+//! database is of another history, so it has to be copied again.
 
 use std::collections::BTreeSet;
 
@@ -24,7 +27,7 @@ impl World {
     /// Makes two histories, and brings the members of the first into the second. Returns the
     /// members that must come to rest; `None` if two histories did not come about.
     pub(crate) fn meet_two_histories(&mut self) -> Option<BTreeSet<MemberId>> {
-        let all: BTreeSet<MemberId> = self.nodes.keys().copied().collect();
+        let mut all: BTreeSet<MemberId> = self.nodes.keys().copied().collect();
         self.heal_network();
         for id in &all {
             self.start(*id);
@@ -46,9 +49,27 @@ impl World {
         self.write_second_history(forced, parted, lost_to)?;
         self.heal_network();
         self.run_for(SECOND);
-        self.start(leader);
+        if self.options.loses_log {
+            all.remove(&leader);
+            all.insert(self.return_without_log(leader));
+        } else {
+            self.start(leader);
+        }
         self.heal_network();
         Some(all)
+    }
+
+    /// A member's database comes back with a new log, as a new member of the same name.
+    fn return_without_log(&mut self, id: MemberId) -> MemberId {
+        let node = self.node_mut(id);
+        node.gone = true;
+        let database = std::mem::take(&mut node.database);
+        let (name, wants_vote) = (node.name.clone(), node.wants_vote);
+        let returned = self.new_node(name, true, wants_vote);
+        self.node_mut(returned).database = database;
+        self.coverage.count("database back without its log");
+        self.start(returned);
+        returned
     }
 
     fn isolate(&mut self, id: MemberId) {

@@ -8,6 +8,7 @@
 use std::sync::atomic::Ordering;
 
 use synod_consensus::{MemberId, Seqno};
+use synod_planted::planted;
 
 use crate::driver::Driver;
 use crate::host::{Level, Topic};
@@ -18,7 +19,8 @@ impl Driver {
     pub(in crate::driver) fn look_at_database(&mut self) {
         let seqno = self.identity.config.database.seqno;
         let is_held = self.links.reader.seek_database(seqno).is_ok();
-        self.recovery.is_unproven = seqno > Seqno(0) && !is_held;
+        let is_unproven = seqno > Seqno(0) && !is_held;
+        self.recovery.is_unproven = planted!(TrustDatabase, is_unproven, else false);
     }
 
     /// A leader is heard, before this member has joined.
