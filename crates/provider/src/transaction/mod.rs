@@ -12,7 +12,7 @@
 //!
 //! - `certify`, `commit_order`, `replay`, `abort`: the calls of the server, in their usual order;
 //! - `streaming`, `stream_rollbacks`: transactions that are sent in fragments while they run;
-//! - `toi`: statements that execute alone at one place in the order; `write_set`: what travels.
+//! - `toi`: statements that execute alone at one place in the order.
 
 mod abort;
 mod certify;
@@ -23,7 +23,6 @@ pub(crate) mod streaming;
 #[cfg(test)]
 mod tests;
 pub(crate) mod toi;
-pub(crate) mod write_set;
 
 use std::collections::HashMap;
 use std::num::NonZeroU64;
@@ -33,10 +32,10 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use synod_node::{KeySet, Pending};
+use synod_write_set::Draft;
 
 use crate::api::{OpaqueId, TrxHandle, WsFlags};
 use crate::status::conflicts::TouchedTables;
-use crate::transaction::write_set::Draft;
 
 /// How far a transaction is.
 #[derive(Clone, Debug)]
