@@ -7,6 +7,7 @@
 //! - [`keygen`]: `synod keygen`, which makes a group secret.
 //! - [`log_tool`]: the commands `synod log …`, which read a durable log offline.
 //! - [`logger`]: `synod logger`, a voter with a log and no database.
+//! - [`relay`]: `synod relay`, a member that serves the group's log as a binlog.
 //! - [`sst_config`]: `synod sst-config`, what encrypted full copies (SST) need.
 //! - [`table`]: tables of text.
 //!
@@ -22,5 +23,6 @@ pub mod keygen;
 pub mod log_tool;
 pub mod logger;
 pub mod operate;
+pub mod relay;
 pub mod sst_config;
 pub mod table;

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use synod_cli::operate::{self, OperateError};
-use synod_cli::{agent, completion, demo, keygen, log_tool, logger, sst_config};
+use synod_cli::{agent, completion, demo, keygen, log_tool, logger, relay, sst_config};
 
 /// Group replication for MariaDB by consensus: demo cluster and tools
 #[derive(Debug, Parser)]
@@ -39,6 +39,8 @@ enum Command {
     Log(log_tool::LogArgs),
     /// Run a voter with a log and no database
     Logger(logger::LoggerArgs),
+    /// Serve the group's log as a binlog, to replicas and tools
+    Relay(relay::RelayArgs),
     /// Make what encrypted full copies (SST) need, from the group secret
     SstConfig(sst_config::SstConfigArgs),
     /// Show or change who is in the group, and who votes
@@ -90,6 +92,7 @@ fn main() -> ExitCode {
         Command::Logger(arguments) => {
             logger::run(&arguments).map_err(|e| (e.exit_code(), e.to_string()))
         }
+        Command::Relay(arguments) => relay::run(&arguments),
         Command::SstConfig(arguments) => {
             sst_config::run(&arguments).map_err(|e| (1, e.to_string()))
         }
