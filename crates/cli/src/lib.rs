@@ -9,6 +9,7 @@
 //! - [`log_tool`]: the commands `synod log …`, which read a durable log offline.
 //! - [`logger`]: `synod logger`, a voter with a log and no database.
 //! - [`manual`]: `synod manual`, the manual pages.
+//! - [`relay`]: `synod relay`, a member that serves the group's log as a binlog.
 //! - [`sst_config`]: `synod sst-config`, what encrypted full copies (SST) need.
 //! - [`table`]: tables of text.
 //!
@@ -26,5 +27,6 @@ pub mod log_tool;
 pub mod logger;
 pub mod manual;
 pub mod operate;
+pub mod relay;
 pub mod sst_config;
 pub mod table;

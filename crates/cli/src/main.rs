@@ -9,7 +9,9 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use synod_cli::operate::{self, OperateError};
-use synod_cli::{agent, completion, demo, doctor, keygen, log_tool, logger, manual, sst_config};
+use synod_cli::{
+    agent, completion, demo, doctor, keygen, log_tool, logger, manual, relay, sst_config,
+};
 
 /// Group replication for MariaDB by consensus: demo cluster and tools
 #[derive(Debug, Parser)]
@@ -43,6 +45,8 @@ enum Command {
     Logger(logger::LoggerArgs),
     /// Write manual pages of all commands
     Manual(manual::ManualArgs),
+    /// Serve the group's log as a binlog, to replicas and tools
+    Relay(relay::RelayArgs),
     /// Make what encrypted full copies (SST) need, from the group secret
     SstConfig(sst_config::SstConfigArgs),
     /// Show or change who is in the group, and who votes
@@ -98,6 +102,7 @@ fn main() -> ExitCode {
         Command::Manual(arguments) => {
             manual::run(&arguments, Cli::command()).map_err(|e| (1, e.to_string()))
         }
+        Command::Relay(arguments) => relay::run(&arguments),
         Command::SstConfig(arguments) => {
             sst_config::run(&arguments).map_err(|e| (1, e.to_string()))
         }

@@ -139,10 +139,7 @@ impl LoggerConfig {
     /// # Errors
     /// The file cannot be read, or something in it is wrong or missing.
     pub fn read(path: &Path) -> Result<LoggerConfig, ConfigError> {
-        let text = std::fs::read_to_string(path).map_err(|source| ConfigError::Unreadable {
-            path: path.to_owned(),
-            source,
-        })?;
+        let text = read_text(path)?;
         LoggerConfig::parse(path, &text)
     }
 
@@ -151,15 +148,14 @@ impl LoggerConfig {
     /// # Errors
     /// As [`LoggerConfig::read`].
     pub fn parse(path: &Path, text: &str) -> Result<LoggerConfig, ConfigError> {
-        let table: Table = text.parse().map_err(|error: toml::de::Error| {
-            let at = error.span().map_or(0, |span| span.start);
-            let before = text.get(..at).unwrap_or_default();
-            ConfigError::Syntax {
-                path: path.to_owned(),
-                line: before.matches('\n').count() + 1,
-                message: error.message().replace('\n', ", "),
-            }
-        })?;
+        LoggerConfig::from_table(path, parse_table(path, text)?)
+    }
+
+    /// Understands the keys of a file; `path` is for errors.
+    ///
+    /// # Errors
+    /// As [`LoggerConfig::read`].
+    pub fn from_table(path: &Path, table: Table) -> Result<LoggerConfig, ConfigError> {
         let mut keys = Keys {
             path,
             found: Vec::new(),
@@ -222,6 +218,33 @@ impl LoggerConfig {
             hands_over: true,
         }
     }
+}
+
+/// The keys and values of a file; `path` is for errors.
+///
+/// # Errors
+/// The text is no TOML.
+pub fn parse_table(path: &Path, text: &str) -> Result<Table, ConfigError> {
+    text.parse().map_err(|error: toml::de::Error| {
+        let at = error.span().map_or(0, |span| span.start);
+        let before = text.get(..at).unwrap_or_default();
+        ConfigError::Syntax {
+            path: path.to_owned(),
+            line: before.matches('\n').count() + 1,
+            message: error.message().replace('\n', ", "),
+        }
+    })
+}
+
+/// The text of a file.
+///
+/// # Errors
+/// It cannot be read.
+pub fn read_text(path: &Path) -> Result<String, ConfigError> {
+    std::fs::read_to_string(path).map_err(|source| ConfigError::Unreadable {
+        path: path.to_owned(),
+        source,
+    })
 }
 
 /// The keys of a file with their values, in no particular order.

@@ -22,4 +22,4 @@ mod run;
 mod signals;
 
 pub use config::{ConfigError, LoggerConfig};
-pub use run::{LoggerError, run};
+pub use run::{LoggerError, Service, run, run_with};

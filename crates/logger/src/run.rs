@@ -49,6 +49,9 @@ pub enum LoggerError {
     /// The system refused a thread or a signal mask.
     #[error("the system refused what a logger needs: {0}. Free memory or raise its limits")]
     System(#[from] std::io::Error),
+    /// What it does besides cannot begin.
+    #[error("{0}")]
+    Service(String),
     /// No address led to a group that admits this member.
     #[error(
         "no group has admitted this logger within {} s; the lines before say what each address in \
@@ -84,7 +87,7 @@ impl LoggerError {
                 NodeError::Listen { .. } | NodeError::Thread { .. } | NodeError::Open(_) => 1,
                 _ => 3,
             },
-            LoggerError::System(_) | LoggerError::NoGroup => 1,
+            LoggerError::System(_) | LoggerError::Service(_) | LoggerError::NoGroup => 1,
             LoggerError::Failed { remedy, .. } => match remedy {
                 Remedy::Restart => 1,
                 Remedy::FullCopy | Remedy::Operator => 3,
@@ -93,25 +96,59 @@ impl LoggerError {
     }
 }
 
+/// What a logger does besides, such as serving readers.
+pub trait Service {
+    /// Begins, when the node runs. Waits for nothing.
+    ///
+    /// # Errors
+    /// It cannot begin; the text says what to do.
+    fn begin(&self, node: &Arc<Node>, output: &Output) -> Result<(), String>;
+    /// Ends what it began, if it did, and waits until that has ended. The node has stopped.
+    fn end(&self);
+}
+
+/// A logger that does nothing besides.
+struct NoService;
+
+impl Service for NoService {
+    fn begin(&self, _node: &Arc<Node>, _output: &Output) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn end(&self) {}
+}
+
 /// Runs a logger with this file until a signal ends it.
 ///
 /// # Errors
 /// It does not start, or has failed.
 pub fn run(file: &Path) -> Result<(), LoggerError> {
-    let config = LoggerConfig::read(file)?;
+    run_with(&LoggerConfig::read(file)?, &NoService)
+}
+
+/// Runs a logger that serves besides, until a signal ends it.
+///
+/// # Errors
+/// It does not start, or has failed.
+pub fn run_with(config: &LoggerConfig, service: &dyn Service) -> Result<(), LoggerError> {
     directory::prepare(&config.log_dir())?;
     // Before any thread: each inherits the mask.
     let signals = Signals::block()?;
     let output = Output::to_stderr();
     let writer = output.start()?;
-    let ended = serve(&config, signals, &output);
+    let ended = serve(config, service, signals, &output);
     output.stop();
     // It does not panic: it only writes.
     let _ = writer.join();
     ended
 }
 
-fn serve(config: &LoggerConfig, signals: Signals, output: &Output) -> Result<(), LoggerError> {
+fn serve(
+    config: &LoggerConfig,
+    service: &dyn Service,
+    signals: Signals,
+    output: &Output,
+) -> Result<(), LoggerError> {
     for notice in &config.notices {
         output.log(Level::Warning, notice);
     }
@@ -125,9 +162,12 @@ fn serve(config: &LoggerConfig, signals: Signals, output: &Output) -> Result<(),
     node.set_inconsistency_policy(config.options.inconsistency_policy());
     output.log(Level::Info, &greeting(config));
     let commands = commands::serve(config, &node, &events, output);
-    let ended = obey(&news, &node, output);
+    let begun = service.begin(&node, output).map_err(LoggerError::Service);
+    let ended = begun.and_then(|()| obey(&news, &node, output));
     commands.stop();
+    // Ends the waits of the service for the log.
     node.stop();
+    service.end();
     ended
 }
 

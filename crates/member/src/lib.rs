@@ -79,7 +79,9 @@ mod tuning;
 pub use catch_up::CatchUp;
 pub use client::{Client, ProposalResult, ResultSlot, WaitPolicy, Waiter};
 pub use config::{DatabasePosition, MemberConfig, StartMode};
-pub use deliver::{DeliverError, Delivered, Deliverer};
+pub use deliver::{
+    DeliverError, Delivered, Deliverer, FollowError, Followed, FollowedAction, Follower,
+};
 pub use driver::{
     CommandReply, CommandRequest, CommitWait, Driver, DriverLinks, Event, ForceDone, FullLogPolicy,
     LeaderPlacement, LeaveDone, Load, Me, QuorumLossPolicy, ReadDone, Reply, Submission,

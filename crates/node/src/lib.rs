@@ -44,6 +44,7 @@
 
 mod admin;
 mod clock;
+mod committed_log;
 mod config;
 mod entropy;
 mod log_queue;
@@ -54,6 +55,7 @@ mod transport;
 mod wait;
 
 pub use admin::SetWritersError;
+pub use committed_log::CommittedLog;
 pub use config::{NodeConfig, NodeError, TlsConfig};
 pub use log_queue::LogQueue;
 pub use node::Node;
@@ -71,11 +73,11 @@ pub use synod_consensus::{
 pub use synod_log::{LogOptions, PAYLOAD_BYTES_MAX, SEGMENT_BYTES_MAX};
 pub use synod_member::{
     Action, ApplyOutcome, CommitWait, CommitWaitStatus, DatabasePosition, DatabaseStatus,
-    DecisionSearch, Delivery, DonorRequest, Election, FullLogPolicy, Host, InconsistencyPolicy,
-    LeaderPlacement, Level, MemberStatus, NodeStatus, OpenError, OrderedAction, OutcomeDecision,
-    PaceStatus, PayloadError, ProposalResult, QuorumLossPolicy, Remedy, Setting, StartMode,
-    StateTransferEvent, SurvivorStatus, Topic, View, ViewMember, VoterPolicy, WaitPolicy,
-    WritePermission,
+    DecisionSearch, Delivery, DonorRequest, Election, FollowError, Followed, FollowedAction,
+    Follower, FullLogPolicy, Host, InconsistencyPolicy, LeaderPlacement, Level, MemberStatus,
+    NodeStatus, OpenError, OrderedAction, OutcomeDecision, PaceStatus, PayloadError,
+    ProposalResult, QuorumLossPolicy, Remedy, Setting, StartMode, StateTransferEvent,
+    SurvivorStatus, Topic, View, ViewMember, VoterPolicy, WaitPolicy, WritePermission,
 };
 pub use synod_tls::{
     Credentials, GroupSecret, SecretFile, TlsError, TlsFiles, TlsSettingNames, names_tls13_suite,

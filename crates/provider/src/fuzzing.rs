@@ -4,9 +4,9 @@
 use std::path::Path;
 
 use bytes::Bytes;
+use synod_write_set::WriteSet;
 
 use crate::position::grastate;
-use crate::transaction::write_set::WriteSet;
 
 /// Reads the data of an action; what can be read is written again as the same write set.
 pub fn check_write_set(bytes: &[u8]) {

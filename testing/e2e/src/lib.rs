@@ -22,6 +22,7 @@
 //!   [`dashboard`]: the agent's page in that browser, with what a group does meanwhile.
 //! - [`certificates`]: those of the manual.
 //! - [`logger`]: a logger beside a cluster. [`usage`]: processor time and memory of a process.
+//! - [`relay`]: a relay beside a cluster. [`replica`]: a stock server that replicates from it.
 //!
 //! Every wait is for a condition and has a bound. Servers die with the test program, however it
 //! ends.
@@ -45,6 +46,8 @@ pub mod monitor;
 pub mod place;
 pub mod programs;
 pub mod read_your_writes;
+pub mod relay;
+pub mod replica;
 pub mod small_disk;
 pub mod sysbench;
 pub mod usage;

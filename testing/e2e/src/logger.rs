@@ -1,4 +1,5 @@
 //! A logger beside a cluster: a real process, `synod logger`, with a file like that of the manual.
+//! A relay is one, too, by another command (`relay.rs`).
 
 use std::fs::{self, File};
 use std::os::unix::fs::OpenOptionsExt;
@@ -18,9 +19,21 @@ const NODE: u8 = 9;
 /// For what takes moments, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// What tells loggers from relays.
+pub(crate) struct Kind {
+    /// The command of `synod`.
+    pub(crate) command: &'static str,
+    /// The page of the manual that shows its file.
+    pub(crate) page: &'static str,
+    /// Its place among the ports of the cluster.
+    pub(crate) node: u8,
+}
+
 /// A logger's files, and its process while it runs. Killed when dropped.
 #[derive(Debug)]
 pub struct Logger {
+    /// Which command of `synod` it runs by.
+    command: &'static str,
     dir: PathBuf,
     lines: Vec<(String, String)>,
     process: Option<Child>,
@@ -32,6 +45,28 @@ impl Logger {
     /// # Errors
     /// When they cannot be written.
     pub fn beside(cluster: &TestCluster, name: &str, secret: &str) -> Outcome<Logger> {
+        let page = "docs/operating/membership.md";
+        Logger::of(
+            Kind {
+                command: "logger",
+                page,
+                node: NODE,
+            },
+            cluster,
+            name,
+            secret,
+            &[],
+        )
+    }
+
+    /// Makes the files of a member of this kind, with these values besides those of a logger.
+    pub(crate) fn of(
+        kind: Kind,
+        cluster: &TestCluster,
+        name: &str,
+        secret: &str,
+        more: &[(&str, String)],
+    ) -> Outcome<Logger> {
         let settings = cluster.settings();
         let dir = settings.dir.join(name);
         if dir.exists() {
@@ -45,9 +80,9 @@ impl Logger {
             .nodes()
             .map(|node| format!("\"127.0.0.1:{}\"", port(node)));
         let peers: Vec<String> = peers.collect();
-        let address = format!("127.0.0.1:{}", port(NODE));
+        let address = format!("127.0.0.1:{}", port(kind.node));
         let log_dir = dir.join("log");
-        let values = [
+        let mut values = vec![
             ("cluster_name", quoted(&settings.cluster_name)),
             ("name", quoted(name)),
             ("address", quoted(&address)),
@@ -55,8 +90,10 @@ impl Logger {
             ("synod.log_dir", quoted(&log_dir.to_string_lossy())),
             ("synod.secret_file", quoted(&secret_file.to_string_lossy())),
         ];
+        values.extend_from_slice(more);
         let mut logger = Logger {
-            lines: file_of_the_manual(&values)?,
+            command: kind.command,
+            lines: file_of_the_manual(kind.page, &values)?,
             process: None,
             dir,
         };
@@ -116,7 +153,7 @@ impl Logger {
         // It dies with this process, however that ends.
         let mut command = Command::new("setpriv");
         command.args(["--pdeathsig", "KILL"]).arg(place::program()?);
-        command.args(["logger", "--config"]).arg(self.file());
+        command.args([self.command, "--config"]).arg(self.file());
         command
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -227,8 +264,8 @@ impl Drop for Logger {
 }
 
 /// The file that the manual shows, with these values in place of its own.
-fn file_of_the_manual(values: &[(&str, String)]) -> Outcome<Vec<(String, String)>> {
-    let page = place::workspace().join("docs/operating/membership.md");
+fn file_of_the_manual(page: &str, values: &[(&str, String)]) -> Outcome<Vec<(String, String)>> {
+    let page = place::workspace().join(page);
     let page = fs::read_to_string(page).why("the manual")?;
     let lines = page.lines().map(str::trim);
     let shown = lines
@@ -244,7 +281,7 @@ fn file_of_the_manual(values: &[(&str, String)]) -> Outcome<Vec<(String, String)
 }
 
 /// As TOML writes a text.
-fn quoted(text: &str) -> String {
+pub(crate) fn quoted(text: &str) -> String {
     format!("\"{text}\"")
 }
 

@@ -28,6 +28,11 @@ pub(super) struct ChunkPlace {
 }
 
 impl ChunkPlace {
+    /// Index of the chunk, if it has data.
+    pub(super) fn of_data(self) -> Option<LogIndex> {
+        (self.data_bytes > 0).then_some(self.index)
+    }
+
     fn of(index: LogIndex, chunk: &Chunk) -> ChunkPlace {
         let data_bytes = match chunk.part {
             Part::Keys => 0,
@@ -95,33 +100,39 @@ impl Assembly {
     }
 }
 
+/// The chunks of an action whose last piece is `last`. `passed` are those that delivery has passed.
+pub(super) fn all_chunks(
+    reader: &LogReader,
+    last: &Entry,
+    piece: &ActionPiece,
+    passed: Vec<ChunkPlace>,
+) -> Result<Vec<ChunkPlace>, DeliverError> {
+    let expected = piece.chunks as usize;
+    let mut chunks = passed;
+    if planted!(MissingChunks, chunks.len() < expected, else false) {
+        chunks = search_chunks(reader, last, piece)?;
+    }
+    if planted!(MissingChunks, chunks.len() != expected, else false) {
+        return Err(missing(last, piece, chunks.len()));
+    }
+    Ok(chunks)
+}
+
 /// The data of an action whose last piece is `last`: that of its chunks, then that of `piece`. It
 /// is in memory once, and beside it one chunk. `chunks` are the chunks that delivery has passed.
 pub(super) fn assemble(
     reader: &LogReader,
     last: &Entry,
     piece: &ActionPiece,
-    mut chunks: Vec<ChunkPlace>,
+    chunks: Vec<ChunkPlace>,
 ) -> Result<Bytes, DeliverError> {
-    let expected = piece.chunks as usize;
-    let missing = |found| DeliverError::MissingChunks {
-        seqno: last.header.seqno,
-        member: last.header.origin.member,
-        found,
-        expected,
-    };
-    if planted!(MissingChunks, chunks.len() < expected, else false) {
-        chunks = search_chunks(reader, last, piece)?;
-    }
-    if planted!(MissingChunks, chunks.len() != expected, else false) {
-        return Err(missing(chunks.len()));
-    }
+    let chunks = all_chunks(reader, last, piece, chunks)?;
     let in_chunks: usize = chunks.iter().map(|chunk| chunk.data_bytes).sum();
     let mut data = BytesMut::with_capacity(in_chunks + piece.data.len());
     let numbered = chunks.into_iter().enumerate();
     for (found, ChunkPlace { index, .. }) in numbered.filter(|(_, chunk)| chunk.data_bytes > 0) {
         let entries = match reader.read(index, index, READ_BYTES) {
-            Err(LogError::Purged { .. }) => return Err(missing(found)),
+            Err(LogError::Purged { .. }) => return Err(missing(last, piece, found)),
             read => read?,
         };
         for entry in entries {
@@ -134,6 +145,15 @@ pub(super) fn assemble(
     }
     data.extend_from_slice(&piece.data);
     Ok(data.freeze())
+}
+
+fn missing(last: &Entry, piece: &ActionPiece, found: usize) -> DeliverError {
+    DeliverError::MissingChunks {
+        seqno: last.header.seqno,
+        member: last.header.origin.member,
+        found,
+        expected: piece.chunks as usize,
+    }
 }
 
 /// Searches the log backwards from the last piece for the chunks of its action. Stops when all are

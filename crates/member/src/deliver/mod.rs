@@ -15,6 +15,7 @@
 //! among them. Chunks are read when the last piece of their action is due ([`assembly`]).
 
 mod assembly;
+mod follow;
 #[cfg(test)]
 pub(crate) mod tests;
 
@@ -26,6 +27,8 @@ use std::sync::atomic;
 use bytes::Bytes;
 use synod_consensus::{EntryKind, LogIndex, MemberId, Seqno};
 use synod_log::{Entry, LogError, LogReader};
+
+pub use self::follow::{FollowError, Followed, FollowedAction, Follower};
 
 use self::assembly::{Assembly, assemble};
 use crate::driver::Me;
@@ -276,7 +279,7 @@ impl Deliverer {
                 return Ok(None);
             }
             let last = after.max(Seqno(0));
-            self.position = Position::At(self.start_index(last)?, last);
+            self.position = Position::At(start_index(&self.reader, last)?, last);
         }
         match self.position {
             Position::At(next, last) => Ok(Some((next, last))),
@@ -288,15 +291,10 @@ impl Deliverer {
     /// continues after them. No action that began among them or earlier can still be completed: a
     /// log keeps all chunks of partial actions.
     fn skip_purged(&mut self, last: Seqno) -> Result<(), DeliverError> {
-        self.position = Position::At(self.start_index(last)?, last);
+        self.position = Position::At(start_index(&self.reader, last)?, last);
         self.assembly.clear();
         self.host.entries_skipped();
         Ok(())
-    }
-
-    fn purged(&self, after: Seqno) -> DeliverError {
-        let first = self.reader.first_seqno_available();
-        DeliverError::Purged { after, first }
     }
 
     /// Delivery needs no entry up to this one again. The chunks of partial actions are still
@@ -304,22 +302,6 @@ impl Deliverer {
     fn delivered_up_to(&self, index: LogIndex) -> LogIndex {
         let oldest_chunk = self.assembly.oldest_chunk();
         oldest_chunk.map_or(index, |chunk| chunk.prev().min(index))
-    }
-
-    /// Index of the first entry to read.
-    fn start_index(&self, after: Seqno) -> Result<LogIndex, DeliverError> {
-        // In this order. If the log is purged between the two calls, the index is one that the log
-        // no longer has; the next step fails to read it and comes back here.
-        let first_index = self.reader.first_index();
-        let first = self.reader.first_seqno_available();
-        match after.next().cmp(&first) {
-            Ordering::Less => Err(self.purged(after)),
-            Ordering::Equal => Ok(first_index),
-            Ordering::Greater => match self.reader.seek_seqno(after) {
-                Err(LogError::SeqnoPurged { .. } | LogError::Purged { .. }) => Ok(first_index),
-                found => Ok(found?.next()),
-            },
-        }
     }
 
     fn deliver(&mut self, entry: &Entry) -> Result<ControlFlow<()>, DeliverError> {
@@ -380,5 +362,21 @@ impl Deliverer {
             return Ok(Some(piece.data));
         }
         assemble(&self.reader, entry, &piece, chunks).map(Some)
+    }
+}
+
+/// Index of the first entry to read after an action.
+fn start_index(reader: &LogReader, after: Seqno) -> Result<LogIndex, DeliverError> {
+    // In this order. If the log is purged between the two calls, the index is one that the log no
+    // longer has; the next step fails to read it and comes back here.
+    let first_index = reader.first_index();
+    let first = reader.first_seqno_available();
+    match after.next().cmp(&first) {
+        Ordering::Less => Err(DeliverError::Purged { after, first }),
+        Ordering::Equal => Ok(first_index),
+        Ordering::Greater => match reader.seek_seqno(after) {
+            Err(LogError::SeqnoPurged { .. } | LogError::Purged { .. }) => Ok(first_index),
+            found => Ok(found?.next()),
+        },
     }
 }

@@ -380,3 +380,100 @@ fn position_before_the_log_is_reported_and_never_skipped() {
     let error = log.deliver(39, 3).unwrap_err();
     assert!(error.contains("full copy"), "{error}");
 }
+
+/// A follower of a log of which everything is committed.
+fn follower(log: &Fixture, after: i64) -> Result<Follower, FollowError> {
+    let shared = Arc::new(Shared::new(LogIndex(log.index), Seqno(0), || {}));
+    commit(log, &shared, log.index);
+    Follower::after(log.reader.clone(), shared, Seqno(after))
+}
+
+fn commit(log: &Fixture, shared: &Shared, up_to: u64) {
+    shared.publish_commit(LogIndex(up_to), Seqno(log.seqno));
+    let era = shared.log_truncated(LogIndex(log.index + 1));
+    shared.log_written(era, LogIndex(log.index));
+}
+
+/// Everything that follows, with the data of each action.
+fn followed(follower: &mut Follower) -> Vec<(i64, Bytes)> {
+    let mut all = Vec::new();
+    while let Some(Followed::Action(action)) = follower.advance().unwrap() {
+        let (own, chunks) = action.places.split_last().unwrap();
+        let mut data = Vec::new();
+        for place in chunks {
+            data.extend_from_slice(&follower.data_at(*place).unwrap());
+        }
+        assert_eq!(follower.data_at(*own).unwrap(), action.last);
+        data.extend_from_slice(&action.last);
+        all.push((action.seqno.0, data.into()));
+    }
+    all
+}
+
+#[test]
+fn followers_get_what_is_committed_each_from_its_place() {
+    let (log, large) = large_around(3);
+    for after in [0, 1, 3] {
+        let mut follower = follower(&log, after).unwrap();
+        let all = followed(&mut follower);
+        let numbers: Vec<i64> = all.iter().map(|(seqno, _)| *seqno).collect();
+        assert_eq!(numbers, (after + 1..=log.seqno).collect::<Vec<_>>());
+        assert!(all.last().unwrap().1 == large.data, "after {after}");
+        assert_eq!(follower.last(), Seqno(log.seqno));
+    }
+}
+
+#[test]
+fn follower_waits_for_the_commit_of_what_the_log_has() {
+    let mut log = Fixture::new(LogBase::default());
+    (0..3).for_each(|_| log.small());
+    let shared = Arc::new(Shared::new(LogIndex(log.index), Seqno(0), || {}));
+    commit(&log, &shared, 1);
+    let mut follower = Follower::after(log.reader.clone(), shared.clone(), Seqno(0)).unwrap();
+    assert_eq!(followed(&mut follower).len(), 1);
+    commit(&log, &shared, 3);
+    assert_eq!(followed(&mut follower).len(), 2);
+}
+
+#[test]
+fn follower_is_told_where_a_purged_log_begins() {
+    let host = Sink::endless();
+    let (mut log, _, _) = discarded_between(&host);
+    let mut early = follower(&log, 1).unwrap();
+    let last = log.index;
+    assert!(log.purge(last - 2) > 10, "chunks are gone");
+    let late = match follower(&log, 0) {
+        Err(FollowError::Purged { first }) => first,
+        Err(error) => panic!("{error}"),
+        Ok(_) => panic!("action 1 is gone"),
+    };
+    assert_eq!(late, Seqno(2));
+    // There was no action among what was purged.
+    assert_eq!(followed(&mut early).len(), 1);
+}
+
+#[test]
+fn looking_back_finds_the_actions_of_a_session_and_views() {
+    let (log, _) = large_around(3);
+    let mut follower = follower(&log, 4).unwrap();
+    let own = (MemberId(1), SessionId(2));
+    let end = LogIndex(log.index + 1);
+    let mut found = Vec::new();
+    let mut take = |followed| {
+        if let Followed::Action(action) = followed {
+            found.push((action.seqno.0, action.places.len()));
+        }
+    };
+    let first = follower.first_index();
+    follower.look_back(first, end, own, &mut take).unwrap();
+    let other = (MemberId(7), SessionId(2));
+    follower.look_back(first, end, other, &mut take).unwrap();
+    let seqnos: Vec<i64> = found.iter().map(|(seqno, _)| *seqno).collect();
+    assert_eq!(seqnos, [1, 2, 3, 4, 5]);
+    assert!(found.last().unwrap().1 > 10, "it has many chunks");
+    assert_eq!(
+        followed(&mut follower).len(),
+        1,
+        "its own place has not changed"
+    );
+}

@@ -6,6 +6,7 @@
 //! wait is never missed.
 
 use std::sync::{Condvar, Mutex, PoisonError};
+use std::time::Instant;
 
 use synod_member::lock;
 
@@ -58,6 +59,18 @@ impl EventCount {
             .wait_while(state, |state| !state.stopped && state.count <= seen);
         waited.unwrap_or_else(PoisonError::into_inner).waiting -= 1;
     }
+
+    /// As [`EventCount::wait_beyond`], at most until `deadline`.
+    pub(crate) fn wait_beyond_until(&self, seen: u64, deadline: Instant) {
+        let mut state = lock(&self.state);
+        state.waiting += 1;
+        let limit = deadline.saturating_duration_since(Instant::now());
+        let waited = self
+            .changed
+            .wait_timeout_while(state, limit, |state| !state.stopped && state.count <= seen);
+        let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        state.waiting -= 1;
+    }
 }
 
 #[cfg(test)]
@@ -72,6 +85,15 @@ mod tests {
         events.notify();
         events.wait_beyond(seen);
         assert_eq!(events.count(), Some(seen + 1));
+    }
+
+    #[test]
+    fn wait_ends_at_its_deadline_without_an_event() {
+        let events = EventCount::default();
+        events.notify();
+        let seen = events.count().unwrap();
+        events.wait_beyond_until(seen, Instant::now());
+        assert_eq!(events.count(), Some(seen));
     }
 
     #[test]

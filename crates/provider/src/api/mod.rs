@@ -19,6 +19,8 @@ mod capabilities;
 
 pub(crate) use capabilities::CAPABILITIES;
 
+pub use synod_write_set::WsFlags;
+
 pub use crate::boundary::{ApplyFailed, CallbackFailed, Callbacks, RecvContext, ReplayContext};
 
 /// Builds a provider from what the server passed to `init`.
@@ -219,35 +221,14 @@ impl TrxMeta {
     };
 }
 
-/// Flags of a write set: the `WSREP_FLAG_*` bits.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct WsFlags(pub u32);
-
-impl WsFlags {
-    /// Last (or only) fragment: the commit.
-    pub const TRX_END: WsFlags = WsFlags(sys::WSREP_FLAG_TRX_END);
-    /// Towards the server: roll back.
-    pub const ROLLBACK: WsFlags = WsFlags(sys::WSREP_FLAG_ROLLBACK);
-    /// Towards the server: total order isolation.
-    pub const ISOLATION: WsFlags = WsFlags(sys::WSREP_FLAG_ISOLATION);
-    /// Nothing may run in parallel with it.
-    pub const PA_UNSAFE: WsFlags = WsFlags(sys::WSREP_FLAG_PA_UNSAFE);
-    /// First (or only) fragment.
-    pub const TRX_START: WsFlags = WsFlags(sys::WSREP_FLAG_TRX_START);
-
-    /// Whether all bits of `other` are set.
-    pub fn contains(self, other: WsFlags) -> bool {
-        self.0 & other.0 == other.0
-    }
-}
-
-impl std::ops::BitOr for WsFlags {
-    type Output = WsFlags;
-
-    fn bitor(self, other: WsFlags) -> WsFlags {
-        WsFlags(self.0 | other.0)
-    }
-}
+// The interface of the server and the format between servers have the same bits.
+const _: () = {
+    assert!(WsFlags::TRX_END.0 == sys::WSREP_FLAG_TRX_END);
+    assert!(WsFlags::ROLLBACK.0 == sys::WSREP_FLAG_ROLLBACK);
+    assert!(WsFlags::ISOLATION.0 == sys::WSREP_FLAG_ISOLATION);
+    assert!(WsFlags::PA_UNSAFE.0 == sys::WSREP_FLAG_PA_UNSAFE);
+    assert!(WsFlags::TRX_START.0 == sys::WSREP_FLAG_TRX_START);
+};
 
 /// The provider's name for a transaction, carried by the server in a pointer that is never
 /// followed. Look it up in a table: an id that is not there is a refusal, never a crash.

@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use synod_node::{Origin, View as GroupView};
+use synod_write_set::WriteSet;
 
 use crate::api::{ExitLoop, LogLevel, RecvContext, Status, ViewStatus, WsFlags};
 use crate::apply::sequencer::{Queued, Sequencer, Task, Work};
@@ -14,7 +15,6 @@ use crate::connection::join::JoinEnd;
 use crate::connection::views::origin_uuid;
 use crate::status::LocalState;
 use crate::transaction::applied_handle;
-use crate::transaction::write_set::WriteSet;
 
 /// Why an applier's work did not end as usual.
 pub(crate) enum Stop {

@@ -340,7 +340,7 @@ impl ProviderApi for Provider {
         let limit = self.live.write_set_bytes_max();
         let transaction = self.transactions.open(handle);
         let mut gathered = transaction.lock();
-        if (gathered.data.len() + data.len()) as u64 > limit {
+        if (gathered.data.server_bytes() + data.len()) as u64 > limit {
             // The server may certify nevertheless, without these bytes: it is refused then, too.
             gathered.is_too_large = true;
             return Status::SizeExceeded;

@@ -244,7 +244,7 @@ impl Connection {
             return Err(Status::TrxFail);
         }
         let flags = self.note_fragment(transaction.trx_id, &mut gathered, flags);
-        let bytes = (gathered.keys.encoded_len() + gathered.data.len()) as u64;
+        let bytes = (gathered.keys.encoded_len() + gathered.data.server_bytes()) as u64;
         if gathered.is_too_large || bytes > self.shared.options.write_set_bytes_max() {
             return Err(Status::SizeExceeded);
         }
@@ -258,7 +258,7 @@ impl Connection {
         gathered.conn = conn;
         let draft = std::mem::take(&mut gathered.data);
         let keys = std::mem::take(&mut gathered.keys);
-        counters.repl_data_bytes.add(draft.len() as u64);
+        counters.repl_data_bytes.add(draft.server_bytes() as u64);
         let data = draft.finish(flags, transaction.trx_id, conn);
         gathered.submitted = data.clone();
         drop(gathered);

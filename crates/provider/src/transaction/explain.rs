@@ -6,10 +6,10 @@
 
 use synod_commands::unix_ms;
 use synod_node::{KeySet, OrderedAction, Seqno};
+use synod_write_set::WriteSet;
 
 use crate::connection::Connection;
 use crate::status::conflicts::{Loser, Loss};
-use crate::transaction::write_set::WriteSet;
 use crate::transaction::{Gathered, Transaction};
 
 /// A transaction with more keys than this is not explained.

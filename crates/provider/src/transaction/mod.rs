@@ -13,7 +13,7 @@
 //! - `certify`, `commit_order`, `replay`, `abort`: the calls of the server, in their usual order;
 //! - `streaming`, `stream_rollbacks`: transactions that are sent in fragments while they run;
 //! - `explain`: for which key a transaction has lost;
-//! - `toi`: statements that execute alone at one place in the order; `write_set`: what travels.
+//! - `toi`: statements that execute alone at one place in the order.
 
 mod abort;
 mod certify;
@@ -25,7 +25,6 @@ pub(crate) mod streaming;
 #[cfg(test)]
 mod tests;
 pub(crate) mod toi;
-pub(crate) mod write_set;
 
 use std::collections::HashMap;
 use std::num::NonZeroU64;
@@ -35,11 +34,11 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use synod_node::{KeySet, Pending};
+use synod_write_set::Draft;
 
 use crate::api::{OpaqueId, TrxHandle, WsFlags};
 use crate::status::conflicts::Loss;
 use crate::status::conflicts::touched::Touched;
-use crate::transaction::write_set::Draft;
 
 /// How far a transaction is.
 #[derive(Clone, Debug)]

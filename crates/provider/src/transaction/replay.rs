@@ -4,10 +4,10 @@
 //! possible: OK, and TRX_FAIL, which is error 1213 to the client, or makes the server execute the
 //! statement again. So a transaction that has a place is OK, even if this server leaves the group
 //! before its turn: a majority has it on disk, and every member commits it.
+use synod_write_set::WriteSet;
 
 use crate::api::{ReplayContext, Status, TrxHandle};
 use crate::connection::Connection;
-use crate::transaction::write_set::WriteSet;
 use crate::transaction::{Phase, Transaction};
 
 impl Connection {

@@ -15,12 +15,12 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use synod_node::{Action, Class, KeySet, Pending, ProposalResult};
+use synod_write_set::WriteSet;
 use wsrep_sys as sys;
 
 use crate::api::{Status, WsFlags};
 use crate::boundary;
 use crate::connection::Connection;
-use crate::transaction::write_set::WriteSet;
 
 /// Time from a rollback that was refused or lost to the next attempt.
 const RETRY: Duration = Duration::from_millis(200);

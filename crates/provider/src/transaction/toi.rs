@@ -8,12 +8,12 @@ use std::time::Instant;
 
 use bytes::{Bytes, BytesMut};
 use synod_node::{Action, Class, KeySet, KeyType, ProposalResult};
+use synod_write_set::WriteSet;
 use wsrep_sys as sys;
 
 use crate::api::{CertifyOutcome, Status, TrxMeta, WsFlags};
 use crate::apply::sequencer::Entered;
 use crate::connection::Connection;
-use crate::transaction::write_set::WriteSet;
 
 /// Which connection executes which statement.
 #[derive(Default)]

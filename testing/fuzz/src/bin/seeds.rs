@@ -15,6 +15,7 @@ use libfuzzer_sys as _;
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::TestRunner;
 use synod::options::SPECS;
+use synod_binlog::{BinlogWriter, Checksum, EventType, Gtid, GtidList, Outgoing};
 use synod_consensus::{
     Config, ConfigAt, EntryHeader, EntryId, EntryKind, GroupId, HardState, LogBase, LogIndex,
     Member, MemberId, Role, Seqno, Term, VersionRange,
@@ -41,7 +42,9 @@ fn main() -> io::Result<()> {
     save(&dir, "log_recovery", whole(&logs).map(shrink).collect())?;
     save(&dir, "options", option_lists())?;
     save(&dir, "cluster_address", cluster_addresses())?;
-    save(&dir, "grastate", grastates())
+    save(&dir, "grastate", grastates())?;
+    save(&dir, "binlog_events", binlog_events())?;
+    save(&dir, "relay_reader", from_readers())
 }
 
 fn save(dir: &Path, target: &str, inputs: Vec<Vec<u8>>) -> io::Result<()> {
@@ -51,6 +54,66 @@ fn save(dir: &Path, target: &str, inputs: Vec<Vec<u8>>) -> io::Result<()> {
         fs::write(dir.join(format!("seed-{number:03}")), input)?;
     }
     Ok(())
+}
+
+/// A binlog with a transaction, and lists of GTIDs.
+fn binlog_events() -> Vec<Vec<u8>> {
+    let gtid = Gtid {
+        domain: 1,
+        server_id: 2,
+        sequence: 3,
+    };
+    let table = b"\x01\0\0\0\0\0\x01\0\x01d\0\x01t\0\x01\x03\0\x01";
+    let rows = b"\x01\0\0\0\0\0\x01\0\x01\xff\xfe\x05\0\0\0";
+    let query = b"\x04\0\0\0\0\0\0\0\x01\0\0\0\0d\0SELECT 1";
+    let events = |checksum, bodies: &[(EventType, &[u8])]| {
+        let mut writer = BinlogWriter::new(2, checksum, "log".to_owned());
+        let mut out = Vec::new();
+        if checksum == Checksum::Crc32 {
+            writer
+                .write_format("10.11", 0, &mut out)
+                .expect("it is small");
+        }
+        for (event_type, body) in bodies {
+            let event = Outgoing {
+                timestamp: 1,
+                event_type: *event_type,
+                flags: 0,
+                body: body.to_vec().into(),
+            };
+            writer.write(&event, &mut out).expect("it is small");
+        }
+        out
+    };
+    let (map, write) = (EventType::TABLE_MAP, EventType::WRITE_ROWS_V1);
+    let transaction = events(Checksum::None, &[(map, table), (write, rows)]);
+    let statement = events(Checksum::Crc32, &[(EventType::QUERY, query)]);
+    let list = GtidList(vec![gtid]);
+    vec![
+        [&[0][..], &transaction].concat(),
+        [&[1][..], &statement].concat(),
+        [&[2][..], &list.body()].concat(),
+        [&[2][..], list.to_string().as_bytes()].concat(),
+        [&[40][..], &transaction].concat(),
+    ]
+}
+
+/// Packets, an answer to a greeting, statements.
+fn from_readers() -> Vec<Vec<u8>> {
+    let mut answer = 0x8_8000_u32.to_le_bytes().to_vec();
+    answer.extend_from_slice(&[0; 28]);
+    answer.extend_from_slice(b"repl\0\x03abcmysql_native_password\0");
+    let statements = [
+        "SET @slave_connect_state='1-2-3', @master_heartbeat_period=1",
+        "SELECT UNIX_TIMESTAMP(), @@GLOBAL.server_id AS id LIMIT 1",
+        "SHOW GLOBAL VARIABLES LIKE 'binlog%'",
+        "SHOW BINARY LOGS",
+    ];
+    let statements = statements.iter();
+    let statements = statements.map(|text| [&[2][..], text.as_bytes()].concat());
+    let packet = b"\0\x05\0\0\0hello".to_vec();
+    let answer = [&[1][..], &answer].concat();
+    [packet, answer].into_iter().chain(statements).collect()
 }
 
 /// The same values every time.

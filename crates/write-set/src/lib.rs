@@ -3,43 +3,73 @@
 //! ```text
 //! version u8 | reserved u8 | reserved u16 | flags u32 | trx u64 | conn u64 | write set
 //! ```
-//! Little-endian.
+//! Little-endian. The provider writes and reads it; the relay reads it.
+#![forbid(unsafe_code)]
 
 use std::ops::RangeInclusive;
 
 use bytes::{Buf, BufMut, Bytes};
 
-use crate::api::WsFlags;
-
 /// The versions that this program reads. Logs keep write sets for days, so a program reads what
 /// older ones have written; it writes the newest that the group reads.
 const VERSIONS: RangeInclusive<u8> = 1..=1;
-const HEADER_BYTES: usize = 24;
+/// Bytes before the server's own.
+pub const HEADER_BYTES: usize = 24;
+
+/// Flags of a write set: the `WSREP_FLAG_*` bits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct WsFlags(pub u32);
+
+impl WsFlags {
+    /// Last (or only) fragment: the commit.
+    pub const TRX_END: WsFlags = WsFlags(1);
+    /// Towards the server: roll back.
+    pub const ROLLBACK: WsFlags = WsFlags(1 << 1);
+    /// Towards the server: total order isolation.
+    pub const ISOLATION: WsFlags = WsFlags(1 << 2);
+    /// Nothing may run in parallel with it.
+    pub const PA_UNSAFE: WsFlags = WsFlags(1 << 3);
+    /// First (or only) fragment.
+    pub const TRX_START: WsFlags = WsFlags(1 << 6);
+
+    /// Whether all bits of `other` are set.
+    pub fn contains(self, other: WsFlags) -> bool {
+        self.0 & other.0 == other.0
+    }
+}
+
+impl std::ops::BitOr for WsFlags {
+    type Output = WsFlags;
+
+    fn bitor(self, other: WsFlags) -> WsFlags {
+        WsFlags(self.0 | other.0)
+    }
+}
 
 /// A write set with the header that it travels with.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct WriteSet {
+pub struct WriteSet {
     /// As the server gave them, plus `ISOLATION` for statements in total order.
-    pub(crate) flags: WsFlags,
+    pub flags: WsFlags,
     /// Transaction at the origin.
-    pub(crate) trx: u64,
+    pub trx: u64,
     /// Connection at the origin.
-    pub(crate) conn: u64,
+    pub conn: u64,
     /// The server's bytes.
-    pub(crate) data: Bytes,
+    pub data: Bytes,
 }
 
 /// A write set in the making: the server's bytes, with room for the header before them, so that
 /// they travel from where they were gathered, without a copy.
 #[derive(Debug, Default)]
-pub(crate) struct Draft {
+pub struct Draft {
     /// Empty, or the header's bytes and the server's.
     bytes: Vec<u8>,
 }
 
 impl Draft {
     /// Adds bytes of the server.
-    pub(crate) fn extend(&mut self, data: &[u8]) {
+    pub fn extend(&mut self, data: &[u8]) {
         if self.bytes.is_empty() {
             self.bytes.reserve(HEADER_BYTES + data.len());
             self.bytes.resize(HEADER_BYTES, 0);
@@ -48,12 +78,12 @@ impl Draft {
     }
 
     /// How many bytes the server has added.
-    pub(crate) fn len(&self) -> usize {
+    pub fn server_bytes(&self) -> usize {
         self.bytes.len().saturating_sub(HEADER_BYTES)
     }
 
     /// The write set as it travels.
-    pub(crate) fn finish(mut self, flags: WsFlags, trx: u64, conn: u64) -> Bytes {
+    pub fn finish(mut self, flags: WsFlags, trx: u64, conn: u64) -> Bytes {
         self.bytes.resize(self.bytes.len().max(HEADER_BYTES), 0);
         if let Some(header) = self.bytes.first_chunk_mut() {
             *header = encode_header(flags, trx, conn);
@@ -81,26 +111,28 @@ fn encode_header(flags: WsFlags, trx: u64, conn: u64) -> [u8; HEADER_BYTES] {
     VERSIONS.start(),
     VERSIONS.end()
 )]
-pub(crate) struct WriteSetError {
+pub struct WriteSetError {
     /// Seqno of the action.
-    pub(crate) seqno: i64,
+    pub seqno: i64,
     /// Length of its data in bytes.
-    pub(crate) len: usize,
+    pub len: usize,
     /// Its first byte.
-    pub(crate) version: u8,
+    pub version: u8,
 }
 
 impl WriteSet {
     /// As it travels. Copies the data once.
-    pub(crate) fn encode(&self) -> Bytes {
+    pub fn encode(&self) -> Bytes {
         let mut draft = Draft::default();
         draft.extend(&self.data);
         draft.finish(self.flags, self.trx, self.conn)
     }
 
+    /// Reads the data of the action with this seqno.
+    ///
     /// # Errors
     /// If the bytes are too few or of another version.
-    pub(crate) fn decode(seqno: i64, mut bytes: Bytes) -> Result<WriteSet, WriteSetError> {
+    pub fn decode(seqno: i64, mut bytes: Bytes) -> Result<WriteSet, WriteSetError> {
         let version = bytes.first().copied().unwrap_or(0);
         if bytes.len() < HEADER_BYTES || !VERSIONS.contains(&version) {
             return Err(WriteSetError {
@@ -140,10 +172,10 @@ mod tests {
     #[test]
     fn draft_is_sent_from_where_it_was_gathered() {
         let mut draft = Draft::default();
-        assert_eq!(draft.len(), 0);
+        assert_eq!(draft.server_bytes(), 0);
         draft.extend(b"ro");
         draft.extend(b"ws");
-        assert_eq!(draft.len(), 4);
+        assert_eq!(draft.server_bytes(), 4);
         let gathered = draft.bytes.as_ptr();
         let encoded = draft.finish(WsFlags(0x41), 7, 9);
         assert_eq!(encoded.as_ptr(), gathered);

@@ -1,0 +1,132 @@
+//! The header that every event begins with.
+//!
+//! ```text
+//! timestamp u32 | type u8 | server_id u32 | event_bytes u32 | end_position u32 | flags u16
+//! ```
+
+use crate::event::EventError;
+use crate::fields::Fields;
+
+/// Bytes of a header.
+pub const HEADER_BYTES: usize = 19;
+
+/// The event was made for one reader and is in no binlog.
+pub const ARTIFICIAL: u16 = 0x20;
+
+/// The kind of an event, by its number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct EventType(pub u8);
+
+impl EventType {
+    /// A statement.
+    pub const QUERY: EventType = EventType(2);
+    /// The name of the next binlog.
+    pub const ROTATE: EventType = EventType(4);
+    /// A number that the next statement uses.
+    pub const INTVAR: EventType = EventType(5);
+    /// Seeds of `RAND()` in the next statement.
+    pub const RAND: EventType = EventType(13);
+    /// A user variable that the next statement uses.
+    pub const USER_VAR: EventType = EventType(14);
+    /// Which format the events after it have.
+    pub const FORMAT_DESCRIPTION: EventType = EventType(15);
+    /// The commit of a transaction.
+    pub const XID: EventType = EventType(16);
+    /// Name and columns of a table that the next row events are about.
+    pub const TABLE_MAP: EventType = EventType(19);
+    /// Inserted rows.
+    pub const WRITE_ROWS_V1: EventType = EventType(23);
+    /// Changed rows.
+    pub const UPDATE_ROWS_V1: EventType = EventType(24);
+    /// Deleted rows.
+    pub const DELETE_ROWS_V1: EventType = EventType(25);
+    /// Sent while there is nothing else to send.
+    pub const HEARTBEAT: EventType = EventType(27);
+    /// The statement behind the next row events, as MySQL writes it.
+    pub const ROWS_QUERY: EventType = EventType(29);
+    /// Inserted rows, in the form of MySQL 5.6.
+    pub const WRITE_ROWS: EventType = EventType(30);
+    /// Changed rows, in the form of MySQL 5.6.
+    pub const UPDATE_ROWS: EventType = EventType(31);
+    /// Deleted rows, in the form of MySQL 5.6.
+    pub const DELETE_ROWS: EventType = EventType(32);
+    /// The statement behind the next row events.
+    pub const ANNOTATE_ROWS: EventType = EventType(160);
+    /// The beginning of a transaction, with its GTID.
+    pub const GTID: EventType = EventType(162);
+    /// The newest GTID of each domain.
+    pub const GTID_LIST: EventType = EventType(163);
+    /// A compressed statement.
+    pub const QUERY_COMPRESSED: EventType = EventType(165);
+    /// The first of six kinds of compressed row events.
+    const FIRST_ROWS_COMPRESSED: u8 = 166;
+    /// The last of them.
+    const LAST_ROWS_COMPRESSED: u8 = 171;
+
+    /// Whether it is a change of rows.
+    pub fn is_rows(self) -> bool {
+        matches!(
+            self.0,
+            23..=25 | 30..=32 | EventType::FIRST_ROWS_COMPRESSED..=EventType::LAST_ROWS_COMPRESSED
+        )
+    }
+
+    /// Whether it is a statement, plain or compressed.
+    pub fn is_query(self) -> bool {
+        matches!(self, EventType::QUERY | EventType::QUERY_COMPRESSED)
+    }
+
+    /// Whether it carries a value that the next statement uses.
+    pub fn is_value_for_statement(self) -> bool {
+        let values = [EventType::INTVAR, EventType::RAND, EventType::USER_VAR];
+        values.contains(&self)
+    }
+}
+
+/// What every event begins with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EventHeader {
+    /// When its statement began, in seconds since 1970; zero in artificial events.
+    pub timestamp: u32,
+    /// Its kind.
+    pub event_type: EventType,
+    /// `server_id` of the server where it began.
+    pub server_id: u32,
+    /// Bytes of the event, with header and checksum.
+    pub event_bytes: u32,
+    /// Where it ends in its binlog; zero where it has no place in one.
+    pub end_position: u32,
+    /// Bits about the event, such as [`ARTIFICIAL`].
+    pub flags: u16,
+}
+
+impl EventHeader {
+    /// Reads the header of an event.
+    ///
+    /// # Errors
+    /// There are too few bytes for a header.
+    pub fn parse(bytes: &[u8]) -> Result<EventHeader, EventError> {
+        let event_type = EventType(bytes.get(4).copied().unwrap_or(0));
+        let mut fields = Fields::of(event_type, bytes);
+        let timestamp = fields.u32()?;
+        fields.u8()?;
+        Ok(EventHeader {
+            timestamp,
+            event_type,
+            server_id: fields.u32()?,
+            event_bytes: fields.u32()?,
+            end_position: fields.u32()?,
+            flags: fields.u16()?,
+        })
+    }
+
+    /// Adds the header to `out`.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.timestamp.to_le_bytes());
+        out.push(self.event_type.0);
+        out.extend_from_slice(&self.server_id.to_le_bytes());
+        out.extend_from_slice(&self.event_bytes.to_le_bytes());
+        out.extend_from_slice(&self.end_position.to_le_bytes());
+        out.extend_from_slice(&self.flags.to_le_bytes());
+    }
+}

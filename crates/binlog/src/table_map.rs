@@ -1,0 +1,41 @@
+//! The event that gives a table its number for the row events that follow.
+//!
+//! ```text
+//! table u48 | flags u16 | schema: length u8, name, zero u8 | table: the same | columns
+//! ```
+
+use crate::event::EventError;
+use crate::fields::Fields;
+use crate::header::EventType;
+
+/// Which table a number stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TableMap<'a> {
+    /// The number.
+    pub table_id: u64,
+    /// Bits about the table.
+    pub flags: u16,
+    /// Its schema.
+    pub schema: &'a [u8],
+    /// Its name.
+    pub table: &'a [u8],
+    /// Number and types of its columns, as they are in the event.
+    pub columns: &'a [u8],
+}
+
+impl<'a> TableMap<'a> {
+    /// Reads the body of the event.
+    ///
+    /// # Errors
+    /// The bytes are none.
+    pub fn parse(body: &'a [u8]) -> Result<TableMap<'a>, EventError> {
+        let mut fields = Fields::of(EventType::TABLE_MAP, body);
+        Ok(TableMap {
+            table_id: fields.u48()?,
+            flags: fields.u16()?,
+            schema: fields.name()?,
+            table: fields.name()?,
+            columns: fields.rest(),
+        })
+    }
+}

@@ -1,0 +1,135 @@
+//! Who may read: names, with what `SELECT PASSWORD('...')` makes of their passwords.
+//!
+//! The proof is that of `mysql_native_password`: the reader shows that it knows the password's hash
+//! without sending it, for a random text that only this connection has.
+
+use std::collections::BTreeMap;
+
+use sha1::{Digest, Sha1};
+use subtle::ConstantTimeEq;
+
+/// Bytes of a hash, and of the random text.
+pub(crate) const HASH_BYTES: usize = 20;
+
+/// A random text, one for each connection.
+pub(crate) type Challenge = [u8; HASH_BYTES];
+type Hash = [u8; HASH_BYTES];
+
+/// The accounts of a relay.
+#[derive(Clone, Default)]
+pub struct Accounts(BTreeMap<String, Hash>);
+
+impl std::fmt::Debug for Accounts {
+    /// Names only.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_set().entries(self.0.keys()).finish()
+    }
+}
+
+impl Accounts {
+    /// Adds an account. Returns whether `hash` is one: a star and 40 hexadecimal digits.
+    pub fn add(&mut self, name: &str, hash: &str) -> bool {
+        let Some(hash) = parse_hash(hash) else {
+            return false;
+        };
+        self.0.insert(name.to_owned(), hash);
+        true
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Whether the answer to the challenge proves the password of this account.
+    pub(crate) fn admits(&self, name: &str, challenge: &Challenge, answer: &[u8]) -> bool {
+        // An unknown name takes as long as a wrong password.
+        let (hash, is_known) = match self.0.get(name) {
+            Some(hash) => (hash, true),
+            None => (&[0; HASH_BYTES], false),
+        };
+        proves(hash, challenge, answer) && is_known
+    }
+}
+
+fn parse_hash(text: &str) -> Option<Hash> {
+    let digits = text.strip_prefix('*')?.as_bytes();
+    let pairs: Vec<&[u8]> = digits.chunks(2).collect();
+    let bytes: Option<Vec<u8>> = pairs
+        .into_iter()
+        .map(|pair| match pair {
+            [high, low] => Some(digit(*high)? << 4 | digit(*low)?),
+            _ => None,
+        })
+        .collect();
+    bytes?.try_into().ok()
+}
+
+fn digit(character: u8) -> Option<u8> {
+    let value = char::from(character).to_digit(16)?;
+    u8::try_from(value).ok()
+}
+
+/// The answer is the hash of the password, hidden by a hash of the challenge and of the stored
+/// hash, which is the hash of the hash of the password.
+fn proves(stored: &Hash, challenge: &Challenge, answer: &[u8]) -> bool {
+    let Ok(answer) = <&Hash>::try_from(answer) else {
+        return false;
+    };
+    let mut hidden: Hash = Sha1::new()
+        .chain_update(challenge)
+        .chain_update(stored)
+        .finalize()
+        .into();
+    for (byte, answered) in hidden.iter_mut().zip(answer) {
+        *byte ^= answered;
+    }
+    let twice: Hash = Sha1::digest(hidden).into();
+    twice.ct_eq(stored).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What `SELECT PASSWORD('secret')` gives.
+    const SECRET: &str = "*14E65567ABDB5135D0CFD9A70B3032C179A49EE7";
+
+    fn answer(password: &str, challenge: &Challenge) -> Vec<u8> {
+        let once: Hash = Sha1::digest(password).into();
+        let twice: Hash = Sha1::digest(once).into();
+        let mask: Hash = Sha1::new()
+            .chain_update(challenge)
+            .chain_update(twice)
+            .finalize()
+            .into();
+        once.iter().zip(mask).map(|(a, b)| a ^ b).collect()
+    }
+
+    #[test]
+    fn only_the_password_of_the_account_is_admitted() {
+        let mut accounts = Accounts::default();
+        assert!(accounts.is_empty() && accounts.add("repl", SECRET));
+        let challenge = [7; HASH_BYTES];
+        assert!(accounts.admits("repl", &challenge, &answer("secret", &challenge)));
+        assert!(!accounts.admits("repl", &challenge, &answer("Secret", &challenge)));
+        assert!(!accounts.admits("repl", &[8; HASH_BYTES], &answer("secret", &challenge)));
+        assert!(!accounts.admits("other", &challenge, &answer("secret", &challenge)));
+        assert!(!accounts.admits("repl", &challenge, b""));
+    }
+
+    #[test]
+    fn only_hashes_are_taken() {
+        for text in [
+            "secret",
+            "",
+            "*",
+            "*14E6",
+            &SECRET[1..],
+            "*zz",
+            &format!("{SECRET}00"),
+        ] {
+            assert!(!Accounts::default().add("repl", text), "{text}");
+        }
+    }
+}

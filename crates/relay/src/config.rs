@@ -1,0 +1,293 @@
+//! The file of a relay: that of a logger, with a table `[relay]`.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use synod_logger::LoggerConfig;
+use synod_logger::config::{ConfigError, parse_table, read_text};
+use synod_options::Address;
+use toml::{Table, Value};
+
+use crate::accounts::Accounts;
+
+/// How many readers a relay serves at a time, unless its file says otherwise.
+const READERS_MAX: u32 = 64;
+/// For how long a reader may take nothing, unless the file says otherwise.
+const STALLED_AFTER: Duration = Duration::from_secs(60);
+const KEYS: [&str; 6] = [
+    "listen",
+    "accounts",
+    "domain",
+    "server_id",
+    "readers_max",
+    "stalled_after",
+];
+
+/// What a relay is started with.
+#[derive(Clone, Debug)]
+pub struct RelayConfig {
+    /// The member: a logger, a learner unless the file says otherwise.
+    pub member: LoggerConfig,
+    /// Where readers connect; has a port.
+    pub listen: Address,
+    /// Who may read.
+    pub accounts: Accounts,
+    /// Domain of the GTIDs; none: made from the group's id.
+    pub domain: Option<u32>,
+    /// `server_id` that readers see; none: made from the group's id.
+    pub server_id: Option<u32>,
+    /// Readers at a time.
+    pub readers_max: usize,
+    /// A reader that takes nothing for so long is disconnected.
+    pub stalled_after: Duration,
+}
+
+/// What is wrong with the file of a relay. The text names the file and says what to write.
+#[derive(Debug, thiserror::Error)]
+pub enum RelayConfigError {
+    /// In the part that it has in common with loggers.
+    #[error(transparent)]
+    Member(#[from] ConfigError),
+    /// A key that must be there is missing.
+    #[error("{}: 'relay.{key}' is missing. Add a line such as: {example}", path.display())]
+    Missing {
+        /// The file.
+        path: PathBuf,
+        /// The key.
+        key: &'static str,
+        /// A line that would do.
+        example: &'static str,
+    },
+    /// A key that does not exist.
+    #[error(
+        "{}: there is no key 'relay.{key}'. There are: {}",
+        path.display(),
+        KEYS.join(", ")
+    )]
+    UnknownKey {
+        /// The file.
+        path: PathBuf,
+        /// The key as it was written.
+        key: String,
+    },
+    /// A value that does not fit its key. The value itself may be a secret.
+    #[error("{}: the value of 'relay.{key}' does not fit: {reason}", path.display())]
+    BadValue {
+        /// The file.
+        path: PathBuf,
+        /// The key.
+        key: String,
+        /// What to write.
+        reason: String,
+    },
+}
+
+impl RelayConfig {
+    /// Reads the file of a relay.
+    ///
+    /// # Errors
+    /// The file cannot be read, or something in it is wrong or missing.
+    pub fn read(path: &Path) -> Result<RelayConfig, RelayConfigError> {
+        RelayConfig::parse(path, &read_text(path)?)
+    }
+
+    /// Understands the text of a file; `path` is for errors.
+    ///
+    /// # Errors
+    /// As [`RelayConfig::read`].
+    pub fn parse(path: &Path, text: &str) -> Result<RelayConfig, RelayConfigError> {
+        let mut table = parse_table(path, text)?;
+        let own = match table.remove("relay") {
+            Some(Value::Table(own)) => own,
+            Some(_) | None => Table::new(),
+        };
+        be_learner(&mut table);
+        let keys = Keys { path, own };
+        keys.refuse_unknown()?;
+        Ok(RelayConfig {
+            listen: keys.listen()?,
+            accounts: keys.accounts()?,
+            domain: keys.number("domain", 0..=u32::MAX)?,
+            server_id: keys.number("server_id", 1..=u32::MAX)?,
+            readers_max: keys.number("readers_max", 1..=1000)?.unwrap_or(READERS_MAX) as usize,
+            stalled_after: keys
+                .number("stalled_after", 1..=3600)?
+                .map_or(STALLED_AFTER, |seconds| Duration::from_secs(seconds.into())),
+            member: LoggerConfig::from_table(path, table)?,
+        })
+    }
+}
+
+/// A relay has no vote unless its file gives it one: it comes and leaves with the readers' needs.
+fn be_learner(table: &mut Table) {
+    if table.contains_key("synod.voter") {
+        return;
+    }
+    let options = table.entry("synod").or_insert(Value::Table(Table::new()));
+    if let Some(options) = options.as_table_mut() {
+        options.entry("voter").or_insert(Value::Boolean(false));
+    }
+}
+
+/// The keys of the table `[relay]`.
+struct Keys<'a> {
+    path: &'a Path,
+    own: Table,
+}
+
+impl Keys<'_> {
+    fn refuse_unknown(&self) -> Result<(), RelayConfigError> {
+        match self.own.keys().find(|key| !KEYS.contains(&key.as_str())) {
+            None => Ok(()),
+            Some(key) => Err(RelayConfigError::UnknownKey {
+                path: self.path.to_owned(),
+                key: key.clone(),
+            }),
+        }
+    }
+
+    fn bad(&self, key: &str, reason: impl Into<String>) -> RelayConfigError {
+        RelayConfigError::BadValue {
+            path: self.path.to_owned(),
+            key: key.to_owned(),
+            reason: reason.into(),
+        }
+    }
+
+    fn missing(&self, key: &'static str, example: &'static str) -> RelayConfigError {
+        let path = self.path.to_owned();
+        RelayConfigError::Missing { path, key, example }
+    }
+
+    fn listen(&self) -> Result<Address, RelayConfigError> {
+        const EXAMPLE: &str = "relay.listen = \"0.0.0.0:3310\"";
+        let text = match self.own.get("listen") {
+            None => return Err(self.missing("listen", EXAMPLE)),
+            Some(value) => value.as_str().unwrap_or_default(),
+        };
+        let address = Address::parse(text).map_err(|reason| self.bad("listen", reason))?;
+        match address.port {
+            Some(_) => Ok(address),
+            None => Err(self.bad("listen", format!("it needs a port: {EXAMPLE}"))),
+        }
+    }
+
+    fn accounts(&self) -> Result<Accounts, RelayConfigError> {
+        const EXAMPLE: &str =
+            "relay.accounts.repl = \"*0123...\", with what SELECT PASSWORD('...') gives";
+        let listed = match self.own.get("accounts") {
+            Some(Value::Table(listed)) if !listed.is_empty() => listed,
+            Some(_) | None => return Err(self.missing("accounts", EXAMPLE)),
+        };
+        let mut accounts = Accounts::default();
+        for (name, hash) in listed {
+            if !accounts.add(name, hash.as_str().unwrap_or_default()) {
+                let reason = "write what SELECT PASSWORD('...') gives: a star and 40 digits";
+                return Err(self.bad(&format!("accounts.{name}"), reason));
+            }
+        }
+        Ok(accounts)
+    }
+
+    fn number(
+        &self,
+        key: &'static str,
+        bounds: std::ops::RangeInclusive<u32>,
+    ) -> Result<Option<u32>, RelayConfigError> {
+        let Some(value) = self.own.get(key) else {
+            return Ok(None);
+        };
+        let number = value
+            .as_integer()
+            .and_then(|number| u32::try_from(number).ok());
+        match number.filter(|number| bounds.contains(number)) {
+            Some(number) => Ok(Some(number)),
+            None => {
+                let reason = format!("write a number from {} to {}", bounds.start(), bounds.end());
+                Err(self.bad(key, reason))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WHOLE: &str = r#"
+        cluster_name = "g"
+        name = "relay1"
+        address = "relay1.example"
+        peers = ["a.example"]
+        synod.log_dir = "/log"
+        synod.secret_file = "/secret"
+        relay.listen = "0.0.0.0:3310"
+        relay.accounts.repl = "*14E65567ABDB5135D0CFD9A70B3032C179A49EE7"
+    "#;
+
+    fn parse(more: &str) -> Result<RelayConfig, RelayConfigError> {
+        RelayConfig::parse(Path::new("relay.toml"), &format!("{WHOLE}\n{more}"))
+    }
+
+    #[track_caller]
+    fn refused(more: &str, part: &str) {
+        let text = parse(more).unwrap_err().to_string();
+        assert!(
+            text.starts_with("relay.toml") && text.contains(part),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn relay_is_a_learner_unless_its_file_says_otherwise() {
+        let config = parse("").unwrap();
+        assert!(!config.member.node().wants_vote);
+        assert_eq!(config.listen.to_string(), "0.0.0.0:3310");
+        assert_eq!((config.domain, config.readers_max), (None, 64));
+        for voter in ["synod.voter = true", "\"synod.voter\" = \"yes\""] {
+            assert!(parse(voter).unwrap().member.node().wants_vote, "{voter}");
+        }
+    }
+
+    #[test]
+    fn file_in_the_package_is_right_but_for_the_password() {
+        let text = include_str!("../../../packaging/relay.toml");
+        let hash = "*14E65567ABDB5135D0CFD9A70B3032C179A49EE7";
+        let path = Path::new("relay.toml");
+        RelayConfig::parse(path, &text.replace("*...", hash)).unwrap();
+        assert!(RelayConfig::parse(path, text).is_err());
+    }
+
+    #[test]
+    fn own_keys_are_understood_and_others_refused() {
+        let config = parse("relay.domain = 0\nrelay.server_id = 7\nrelay.stalled_after = 5");
+        let config = config.unwrap();
+        assert_eq!((config.domain, config.server_id), (Some(0), Some(7)));
+        assert_eq!(config.stalled_after, Duration::from_secs(5));
+        refused("relay.server_id = 0", "a number from 1 to");
+        refused("relay.domain = -1", "a number from 0 to");
+        refused("relay.port = 1", "no key 'relay.port'");
+        refused("relay.accounts.other = \"secret\"", "SELECT PASSWORD");
+        refused("synod.leader_weight = 1", "synod.leader_weight");
+    }
+
+    #[test]
+    fn values_of_accounts_are_not_repeated() {
+        let text = parse("relay.accounts.other = \"my password\"").unwrap_err();
+        assert!(!text.to_string().contains("my password"), "{text}");
+        assert!(!format!("{:?}", parse("").unwrap()).contains("14E65567"));
+    }
+
+    #[test]
+    fn what_must_be_there_is_asked_for() {
+        let without = |key: &str| {
+            let lines = WHOLE.lines().filter(|line| !line.contains(key));
+            let text: Vec<&str> = lines.collect();
+            let error = RelayConfig::parse(Path::new("relay.toml"), &text.join("\n"));
+            error.unwrap_err().to_string()
+        };
+        assert!(without("listen").contains("relay.listen = "));
+        assert!(without("accounts").contains("SELECT PASSWORD"));
+        assert!(without("cluster_name").contains("cluster_name = "));
+    }
+}

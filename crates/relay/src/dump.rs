@@ -1,0 +1,389 @@
+//! A dump: a reader gets the transactions from its place on, until it or the relay ends.
+//!
+//! The binlogs that readers see are not files. A binlog is named for the action that it begins
+//! after, and holds what follows that action; so its name alone says where a reader begins, on
+//! every relay of the group.
+
+use std::io::{self, Read, Write};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use synod_binlog::writer::FIRST_POSITION;
+use synod_binlog::{BinlogWriter, Checksum, EventType, GtidList, Outgoing};
+use synod_node::{CommittedLog, FollowError, Seqno};
+
+use crate::identity::Identity;
+use crate::protocol::answer::Refusal;
+use crate::protocol::greeting::SERVER_VERSION;
+use crate::protocol::packet::{Connection, Packets};
+use crate::source::{Found, Sink, Source, SourceError};
+
+/// A binlog that has become so large ends after its transaction, in bytes: positions have 32 bits.
+const ROTATE_AT: u32 = 1 << 30;
+/// A reader that wants no heartbeats is looked after so often.
+const LONGEST_WAIT: Duration = Duration::from_secs(10);
+/// A reader may be ahead of this relay, if it comes from another one. For so long this one waits.
+const CATCH_UP_LIMIT: Duration = Duration::from_secs(15);
+/// What the name of a binlog begins with.
+const FILE_PREFIX: &str = "synod.";
+
+/// Name of the binlog that begins after an action.
+pub(crate) fn file_name(after: Seqno) -> String {
+    format!("{FILE_PREFIX}{:020}", after.0)
+}
+
+/// What a reader has asked for.
+#[derive(Clone, Debug)]
+pub(crate) struct Request {
+    /// The GTIDs that it has; none: it names a binlog.
+    pub(crate) gtids: Option<String>,
+    /// Name of the binlog.
+    pub(crate) file: String,
+    /// Position in it.
+    pub(crate) position: u32,
+    /// The dump ends where the log does.
+    pub(crate) ends: bool,
+    /// What events are to end with.
+    pub(crate) checksum: Checksum,
+    /// How often it wants to hear something; zero: never.
+    pub(crate) heartbeat: Duration,
+}
+
+impl Request {
+    /// The action after which the reader begins.
+    ///
+    /// # Errors
+    /// What it names is of another group, or no place.
+    pub(crate) fn after(&self, identity: Identity) -> Result<Seqno, Refusal> {
+        match &self.gtids {
+            Some(text) => after_gtids(text, identity),
+            None => self.after_file(),
+        }
+    }
+
+    /// When the reader is to hear that nothing happens, or to be looked after.
+    fn quiet_until(&self) -> Instant {
+        let limit = if self.heartbeat.is_zero() {
+            LONGEST_WAIT
+        } else {
+            self.heartbeat.min(LONGEST_WAIT)
+        };
+        Instant::now() + limit
+    }
+
+    fn after_file(&self) -> Result<Seqno, Refusal> {
+        let digits = self.file.strip_prefix(FILE_PREFIX);
+        let after = digits.and_then(|digits| digits.parse::<i64>().ok());
+        let Some(after) = after.filter(|after| *after >= 0) else {
+            let example = file_name(Seqno(0));
+            return Err(Refusal::dump(format!(
+                "There is no binlog '{}' on this relay. Ask by GTID (MASTER_USE_GTID = slave_pos), \
+                 or for the binlog after an action, such as {example}; SHOW BINARY LOGS names the \
+                 first one",
+                self.file
+            )));
+        };
+        if self.position > FIRST_POSITION {
+            return Err(Refusal::dump(format!(
+                "This relay serves a binlog from its beginning only (position {FIRST_POSITION}), \
+                 not from position {}. Ask by GTID: MASTER_USE_GTID = slave_pos",
+                self.position
+            )));
+        }
+        Ok(Seqno(after))
+    }
+}
+
+fn after_gtids(text: &str, identity: Identity) -> Result<Seqno, Refusal> {
+    let list: GtidList = text
+        .parse()
+        .map_err(|error: synod_binlog::GtidTextError| Refusal::dump(error.to_string()))?;
+    let Some(gtid) = list.of_domain(identity.domain) else {
+        if list.0.is_empty() {
+            return Ok(Seqno(0));
+        }
+        return Err(Refusal::dump(format!(
+            "The reader is at '{list}', which has no GTID of this group: its domain is {}. Set \
+             gtid_slave_pos to {}-{}-N, where N is the seqno of the copy that the reader's data \
+             come from",
+            identity.domain, identity.domain, identity.server_id
+        )));
+    };
+    let sequence = i64::try_from(gtid.sequence);
+    sequence.map(Seqno).map_err(|_| {
+        Refusal::dump(format!(
+            "The reader is at {gtid}, which no group has reached"
+        ))
+    })
+}
+
+/// Why a dump has ended.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum DumpError {
+    /// The reader is to be told why.
+    #[error("{}", .0.text)]
+    Refused(Refusal),
+    /// The reader is gone, or takes nothing.
+    #[error("{0}")]
+    Gone(#[from] io::Error),
+}
+
+impl From<SourceError> for DumpError {
+    fn from(error: SourceError) -> DumpError {
+        match error {
+            SourceError::Reader(error) => DumpError::Gone(error),
+            SourceError::Follow(FollowError::Purged { first }) => DumpError::Refused(purged(first)),
+            error @ (SourceError::Follow(FollowError::Broken(_))
+            | SourceError::WriteSet(_)
+            | SourceError::Transaction { .. }
+            | SourceError::LargeStatement { .. }
+            | SourceError::Fragments(_)) => DumpError::Refused(Refusal::dump(error.to_string())),
+        }
+    }
+}
+
+fn purged(first: Seqno) -> Refusal {
+    Refusal::dump(format!(
+        "What the reader lacks has been purged: this relay's log begins with action {}. Copy a \
+         server of the group again and set gtid_slave_pos from the copy, or use a relay whose log \
+         begins earlier; synod.log_retain_size and synod.log_retain_age say how much is kept",
+        first.0
+    ))
+}
+
+/// The dump of one reader.
+pub(crate) struct Dump<'a, S> {
+    packets: &'a mut Packets<S>,
+    log: CommittedLog,
+    identity: Identity,
+    request: Request,
+}
+
+impl<'a, S: Connection> Dump<'a, S> {
+    pub(crate) fn new(
+        packets: &'a mut Packets<S>,
+        log: CommittedLog,
+        identity: Identity,
+        request: Request,
+    ) -> Dump<'a, S> {
+        Dump {
+            packets,
+            log,
+            identity,
+            request,
+        }
+    }
+
+    /// Gives the reader what it has asked for. Ends without an error where the log does, if the
+    /// reader wants that, and when the relay stops.
+    ///
+    /// # Errors
+    /// It cannot get that, or is gone.
+    pub(crate) fn run(self) -> Result<(), DumpError> {
+        let after = self
+            .request
+            .after(self.identity)
+            .map_err(DumpError::Refused)?;
+        self.await_action(after)?;
+        let follower = self.log.follow(after).map_err(SourceError::from)?;
+        let mut source = Source::new(follower, self.identity);
+        let mut binlog = Binlog::begin(self.packets, &self.request, self.identity, after)?;
+        let mut quiet_until = self.request.quiet_until();
+        while let Some(seen) = self.log.moves() {
+            while source.step(&mut binlog)? == Found::Action {
+                binlog.rotate_if_large(source.last())?;
+                quiet_until = self.request.quiet_until();
+            }
+            binlog.packets.flush()?;
+            if self.request.ends {
+                binlog.packets.write_end()?;
+                return Ok(binlog.packets.flush()?);
+            }
+            self.log.wait_beyond(seen, quiet_until);
+            if Instant::now() >= quiet_until {
+                if binlog.packets.have_ended() {
+                    return Ok(());
+                }
+                if !self.request.heartbeat.is_zero() {
+                    binlog.heartbeat()?;
+                }
+                quiet_until = self.request.quiet_until();
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for an action that the reader has, and this relay may get yet.
+    fn await_action(&self, after: Seqno) -> Result<(), DumpError> {
+        let deadline = Instant::now() + CATCH_UP_LIMIT;
+        while let Some(seen) = self.log.moves() {
+            let last = self.log.commit_seqno();
+            if last >= after {
+                break;
+            }
+            if Instant::now() >= deadline {
+                return Err(DumpError::Refused(Refusal::dump(format!(
+                    "The reader has action {}, and this relay knows none after {}. Start the \
+                     reader again when the relay has caught up (synod status); if it has, the \
+                     reader's data are not of this group",
+                    after.0, last.0
+                ))));
+            }
+            self.log.wait_beyond(seen, deadline);
+        }
+        Ok(())
+    }
+}
+
+/// What a reader gets, packed.
+struct Binlog<'a, S> {
+    packets: &'a mut Packets<S>,
+    writer: BinlogWriter,
+    identity: Identity,
+    checksum: Checksum,
+    /// The bytes of one event, after the byte that says that it is one.
+    event: Vec<u8>,
+}
+
+impl<'a, S: Read + Write> Binlog<'a, S> {
+    fn begin(
+        packets: &'a mut Packets<S>,
+        request: &Request,
+        identity: Identity,
+        after: Seqno,
+    ) -> Result<Binlog<'a, S>, SourceError> {
+        // Tools stop at once where a binlog has another name than they asked for.
+        let file = match request.file.as_str() {
+            "" => file_name(after),
+            asked => asked.to_owned(),
+        };
+        let mut binlog = Binlog {
+            packets,
+            writer: BinlogWriter::new(identity.server_id, request.checksum, file),
+            identity,
+            checksum: request.checksum,
+            event: Vec::new(),
+        };
+        binlog.send(|writer, out| writer.write_file_name(out))?;
+        binlog.open(after)?;
+        Ok(binlog)
+    }
+
+    /// What a binlog begins with: the format, and where the group was.
+    fn open(&mut self, after: Seqno) -> Result<(), SourceError> {
+        let now = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
+        // Like every timestamp of a binlog, until 2106.
+        let now = u32::try_from(now.as_secs()).unwrap_or(u32::MAX);
+        let version = SERVER_VERSION.trim_start_matches("5.5.5-");
+        self.send(|writer, out| writer.write_format(version, now, out))?;
+        let gtids = match after {
+            Seqno(..=0) => GtidList::default(),
+            after => GtidList(vec![self.identity.gtid(after)]),
+        };
+        self.take(&Outgoing {
+            timestamp: now,
+            event_type: EventType::GTID_LIST,
+            flags: 0,
+            body: gtids.body().into(),
+        })
+    }
+
+    /// Ends a binlog that has become large, and begins the one after the action `last`.
+    fn rotate_if_large(&mut self, last: Seqno) -> Result<(), SourceError> {
+        if self.writer.position() < ROTATE_AT {
+            return Ok(());
+        }
+        let file = file_name(last);
+        let next = synod_binlog::rotate::Rotate {
+            position: FIRST_POSITION.into(),
+            file: file.as_bytes(),
+        };
+        self.take(&Outgoing {
+            timestamp: 0,
+            event_type: EventType::ROTATE,
+            flags: 0,
+            body: next.body().into(),
+        })?;
+        self.writer = BinlogWriter::new(self.identity.server_id, self.checksum, file);
+        self.open(last)
+    }
+
+    fn heartbeat(&mut self) -> Result<(), SourceError> {
+        self.send(|writer, out| writer.write_heartbeat(out))?;
+        Ok(self.packets.flush()?)
+    }
+
+    fn send(
+        &mut self,
+        write: impl FnOnce(&mut BinlogWriter, &mut Vec<u8>) -> Result<(), synod_binlog::EventError>,
+    ) -> Result<(), SourceError> {
+        self.event.clear();
+        self.event.push(0);
+        write(&mut self.writer, &mut self.event).map_err(io::Error::other)?;
+        Ok(self.packets.write(&self.event)?)
+    }
+}
+
+impl<S: Read + Write> Sink for Binlog<'_, S> {
+    fn take(&mut self, event: &Outgoing<'_>) -> Result<(), SourceError> {
+        self.send(|writer, out| writer.write(event, out))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const IDENTITY: Identity = Identity {
+        domain: 3,
+        server_id: 7,
+    };
+
+    fn request(gtids: Option<&str>, file: &str, position: u32) -> Request {
+        Request {
+            gtids: gtids.map(str::to_owned),
+            file: file.to_owned(),
+            position,
+            ends: false,
+            checksum: Checksum::None,
+            heartbeat: Duration::ZERO,
+        }
+    }
+
+    #[track_caller]
+    fn refused(request: &Request, part: &str) {
+        let refusal = request.after(IDENTITY).unwrap_err();
+        assert!(
+            refusal.code == 1236 && refusal.text.contains(part),
+            "{}",
+            refusal.text
+        );
+    }
+
+    #[test]
+    fn reader_begins_after_its_gtid_of_the_group() {
+        let after = |text| request(Some(text), "", 4).after(IDENTITY);
+        assert_eq!(after("3-7-15"), Ok(Seqno(15)));
+        assert_eq!(after("0-1-99,3-1-15"), Ok(Seqno(15)));
+        assert_eq!(after(""), Ok(Seqno(0)));
+        refused(&request(Some("4-7-15"), "", 4), "its domain is 3");
+        refused(&request(Some("nonsense"), "", 4), "domain-server-sequence");
+        refused(
+            &request(Some("3-7-18446744073709551615"), "", 4),
+            "no group has reached",
+        );
+    }
+
+    #[test]
+    fn reader_begins_after_the_action_that_a_binlog_is_named_for() {
+        let name = file_name(Seqno(4711));
+        assert_eq!(name, "synod.00000000000000004711");
+        assert_eq!(request(None, &name, 4).after(IDENTITY), Ok(Seqno(4711)));
+        assert_eq!(request(None, "synod.0", 0).after(IDENTITY), Ok(Seqno(0)));
+        refused(&request(None, &name, 500), "MASTER_USE_GTID");
+        for file in ["", "mysql-bin.000001", "synod.", "synod.-1"] {
+            refused(&request(None, file, 4), "SHOW BINARY LOGS");
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! Domain and server of a group's GTIDs: the same on every relay of the group.
+//!
+//! Unless an operator has chosen them, both are made from the group's id, so that relays agree
+//! without being told, and the GTIDs of two groups do not meet.
+
+use synod_binlog::Gtid;
+use synod_node::{GroupId, Seqno};
+
+/// What the GTIDs of a group have in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Identity {
+    /// The domain that the group's seqnos count in.
+    pub(crate) domain: u32,
+    /// The server that readers take the group for. Not zero.
+    pub(crate) server_id: u32,
+}
+
+impl Identity {
+    /// The identity of this group, with what an operator has chosen instead.
+    pub(crate) fn of(group: GroupId, domain: Option<u32>, server_id: Option<u32>) -> Identity {
+        let [a, b, c, d, e, f, g, h, ..] = group.0;
+        let made = u32::from_le_bytes([e, f, g, h]).max(1);
+        Identity {
+            domain: domain.unwrap_or(u32::from_le_bytes([a, b, c, d])),
+            server_id: server_id.unwrap_or(made),
+        }
+    }
+
+    /// The GTID of the action with this seqno.
+    pub(crate) fn gtid(self, seqno: Seqno) -> Gtid {
+        Gtid {
+            domain: self.domain,
+            server_id: self.server_id,
+            // Actions have positive numbers.
+            sequence: seqno.0.unsigned_abs(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_have_gtids_of_their_own_unless_told() {
+        let one = Identity::of(GroupId([1; 16]), None, None);
+        let other = Identity::of(GroupId([2; 16]), None, None);
+        assert_ne!(one.domain, other.domain);
+        assert_eq!(one, Identity::of(GroupId([1; 16]), None, None));
+        assert_eq!(Identity::of(GroupId::NONE, None, None).server_id, 1);
+        let told = Identity::of(GroupId([1; 16]), Some(0), Some(9));
+        assert_eq!(told.gtid(Seqno(4)).to_string(), "0-9-4");
+    }
+}

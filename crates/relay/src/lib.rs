@@ -1,0 +1,31 @@
+//! `synod relay`: a member without a database that serves the group's log as a binlog.
+//!
+//! It is a logger, a learner unless its file says otherwise, and speaks the replication protocol of
+//! MariaDB as a primary does. It stores nothing besides the log: what a reader gets is a function
+//! of the log alone, so every relay of a group gives the same transactions the same GTIDs, and a
+//! reader may change relays at any time.
+//!
+//! - [`config`]: its file; [`accounts`]: who may read; `identity`: domain and server of the GTIDs;
+//! - `source`: from the log to transactions;
+//! - `protocol`: packets, greeting, questions and answers;
+//! - `reader`: one connection, from its greeting to its dump; `dump`: the events, as they come;
+//! - `service`: the socket, and a thread for each reader.
+//!
+//! Invariants: a reader gets each transaction once, in the order of the group, and only what is
+//! committed. A reader costs a thread, one buffer, and one action's largest event in memory.
+#![forbid(unsafe_code)]
+
+pub mod accounts;
+pub mod config;
+mod dump;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
+mod identity;
+mod protocol;
+mod reader;
+mod service;
+mod source;
+
+pub use config::{RelayConfig, RelayConfigError};
+pub use service::run;

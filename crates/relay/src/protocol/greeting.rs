@@ -1,0 +1,152 @@
+//! The greeting of a connection: the relay shows a random text, the reader its name and a proof.
+
+use crate::accounts::{Challenge, HASH_BYTES};
+
+/// What readers take the relay for: the version decides which events they expect. MariaDB puts the
+/// first part before its own versions for readers that know only one digit.
+pub(crate) const SERVER_VERSION: &str = concat!(
+    "5.5.5-10.11.0-MariaDB-synod-relay-",
+    env!("CARGO_PKG_VERSION")
+);
+/// The only way to prove a password.
+pub(crate) const NATIVE_PASSWORD: &str = "mysql_native_password";
+
+/// Long passwords and flags, the protocol of 4.1, a schema, transactions, proofs by plugins, proofs
+/// with their length, attributes of the connection.
+const CAPABILITIES: u32 =
+    1 | 2 | 4 | WITH_SCHEMA | 0x200 | 0x2000 | SECURE | PLUGINS | LENGTHS | 0x10_0000;
+const WITH_SCHEMA: u32 = 8;
+const SECURE: u32 = 0x8000;
+const PLUGINS: u32 = 0x8_0000;
+const LENGTHS: u32 = 0x20_0000;
+/// `utf8mb4_general_ci`.
+const CHARACTER_SET: u8 = 45;
+const STATUS: [u8; 2] = [2, 0];
+/// Bytes of the first part of the random text.
+const FIRST_PART: usize = 8;
+
+/// The payload that a connection begins with.
+pub(crate) fn greeting(connection: u32, challenge: &Challenge) -> Vec<u8> {
+    let (first, second) = challenge.split_at(FIRST_PART);
+    let [low, high, higher, highest] = CAPABILITIES.to_le_bytes();
+    let mut out = vec![10];
+    out.extend_from_slice(SERVER_VERSION.as_bytes());
+    out.push(0);
+    out.extend_from_slice(&connection.to_le_bytes());
+    out.extend_from_slice(first);
+    out.extend_from_slice(&[0, low, high, CHARACTER_SET]);
+    out.extend_from_slice(&STATUS);
+    out.extend_from_slice(&[higher, highest, HASH_BYTES as u8 + 1]);
+    out.extend_from_slice(&[0; 10]);
+    out.extend_from_slice(second);
+    out.push(0);
+    out.extend_from_slice(NATIVE_PASSWORD.as_bytes());
+    out.push(0);
+    out
+}
+
+/// The payload that asks a reader for a proof of the only kind that is taken.
+pub(crate) fn other_proof(challenge: &Challenge) -> Vec<u8> {
+    let mut out = vec![0xfe];
+    out.extend_from_slice(NATIVE_PASSWORD.as_bytes());
+    out.push(0);
+    out.extend_from_slice(challenge);
+    out.push(0);
+    out
+}
+
+/// Who connects.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Credentials {
+    /// The account.
+    pub(crate) name: String,
+    /// The proof.
+    pub(crate) proof: Vec<u8>,
+    /// The kind of proof; empty: the one that the greeting names.
+    pub(crate) plugin: String,
+}
+
+/// Reads the answer to the greeting; none if it is not one of the protocol of MySQL 4.1 and later.
+pub(crate) fn credentials(payload: &[u8]) -> Option<Credentials> {
+    const FIXED: usize = 4 + 4 + 1 + 23;
+    let capabilities = u32::from_le_bytes(*payload.first_chunk()?);
+    let mut rest = payload.get(FIXED..)?;
+    let name = text(&mut rest)?;
+    let proof = if capabilities & (LENGTHS | SECURE) != 0 {
+        // Proofs of this kind are short, so their length is one byte in both forms.
+        let (length, after) = rest.split_first()?;
+        let (proof, after) = after.split_at_checked(usize::from(*length))?;
+        rest = after;
+        proof.to_vec()
+    } else {
+        text(&mut rest)?.into_bytes()
+    };
+    if capabilities & WITH_SCHEMA != 0 {
+        text(&mut rest)?;
+    }
+    let plugin = match capabilities & PLUGINS {
+        0 => String::new(),
+        _ => text(&mut rest).unwrap_or_default(),
+    };
+    Some(Credentials {
+        name,
+        proof,
+        plugin,
+    })
+}
+
+/// A text with a zero byte at its end.
+fn text(rest: &mut &[u8]) -> Option<String> {
+    let end = rest.iter().position(|byte| *byte == 0)?;
+    let (text, after) = rest.split_at_checked(end)?;
+    *rest = after.get(1..)?;
+    Some(String::from_utf8_lossy(text).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn response(capabilities: u32, rest: &[u8]) -> Vec<u8> {
+        let mut out = capabilities.to_le_bytes().to_vec();
+        out.extend_from_slice(&[0; 28]);
+        out.extend_from_slice(rest);
+        out
+    }
+
+    #[test]
+    fn name_proof_and_kind_are_found() {
+        let payload = response(
+            SECURE | PLUGINS | WITH_SCHEMA,
+            b"repl\0\x03abcdb\0mysql_native_password\0",
+        );
+        let found = credentials(&payload).unwrap();
+        assert_eq!((&*found.name, &*found.proof), ("repl", &b"abc"[..]));
+        assert_eq!(found.plugin, NATIVE_PASSWORD);
+        let old = credentials(&response(0, b"repl\0abc\0")).unwrap();
+        assert_eq!((&*old.proof, &*old.plugin), (&b"abc"[..], ""));
+        assert_eq!(credentials(&response(SECURE, b"repl\0\x09abc")), None);
+    }
+
+    #[test]
+    fn greeting_has_the_random_text_in_two_parts() {
+        let challenge: Challenge = std::array::from_fn(|at| at as u8 + 1);
+        let bytes = greeting(3, &challenge);
+        let begin = 1 + SERVER_VERSION.len() + 1 + 4;
+        assert_eq!(bytes[begin..begin + 8], challenge[..8]);
+        let second = begin + 8 + 1 + 2 + 1 + 2 + 2 + 1 + 10;
+        assert_eq!(bytes[second..second + 12], challenge[8..]);
+    }
+
+    proptest! {
+        #[test]
+        fn made_up_answers_never_panic(
+            input in proptest::collection::vec(any::<u8>(), 0..120),
+        ) {
+            if let Some(found) = credentials(&input) {
+                prop_assert!(found.proof.len() <= input.len());
+            }
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! Packets: three bytes of length, one that counts them, then the payload.
+//!
+//! A payload of the greatest length is continued by the next packet. Clients send little, so what
+//! is larger than [`INPUT_MAX`] is refused; answers may have any size.
+
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+
+/// Payload of a packet that another one continues.
+const PART_BYTES: usize = 0xff_ffff;
+/// Largest packet that is taken from a reader, in bytes: statements with long lists of GTIDs.
+const INPUT_MAX: usize = 1 << 20;
+/// What is gathered before it is sent, in bytes.
+const GATHERED_BYTES: usize = 256 << 10;
+
+/// A connection that can be looked at without a wait.
+pub(crate) trait Connection: Read + Write {
+    /// Whether the other side has ended it.
+    fn has_ended(&self) -> bool;
+}
+
+impl Connection for &TcpStream {
+    fn has_ended(&self) -> bool {
+        let looked = self
+            .set_nonblocking(true)
+            .and_then(|()| self.peek(&mut [0]));
+        let ended = match looked {
+            Ok(bytes) => bytes == 0,
+            Err(error) => error.kind() != io::ErrorKind::WouldBlock,
+        };
+        self.set_nonblocking(false).is_err() || ended
+    }
+}
+
+/// A connection, in packets.
+pub(crate) struct Packets<S> {
+    stream: S,
+    /// Number of the next packet.
+    number: u8,
+    /// What was not sent yet.
+    gathered: Vec<u8>,
+}
+
+impl<S: Read + Write> Packets<S> {
+    pub(crate) fn new(stream: S) -> Packets<S> {
+        Packets {
+            stream,
+            number: 0,
+            gathered: Vec::new(),
+        }
+    }
+
+    /// Whether the other side has ended the connection.
+    pub(crate) fn have_ended(&self) -> bool
+    where
+        S: Connection,
+    {
+        self.stream.has_ended()
+    }
+
+    /// Takes a packet.
+    ///
+    /// # Errors
+    /// The connection has ended, or the packet is too large.
+    pub(crate) fn read(&mut self) -> io::Result<Vec<u8>> {
+        let mut header = [0; 4];
+        self.stream.read_exact(&mut header)?;
+        let [a, b, c, number] = header;
+        let length = u32::from_le_bytes([a, b, c, 0]) as usize;
+        if length > INPUT_MAX {
+            let text = format!("a packet of {length} bytes, at most {INPUT_MAX} are taken");
+            return Err(io::Error::new(io::ErrorKind::InvalidData, text));
+        }
+        self.number = number.wrapping_add(1);
+        // Grows with what arrives: a length alone takes no memory.
+        let mut payload = Vec::new();
+        let taken = (&mut self.stream)
+            .take(length as u64)
+            .read_to_end(&mut payload)?;
+        if taken < length {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        Ok(payload)
+    }
+
+    /// Adds a packet with this payload to what is to be sent.
+    ///
+    /// # Errors
+    /// As [`Packets::flush`].
+    pub(crate) fn write(&mut self, payload: &[u8]) -> io::Result<()> {
+        let mut parts = payload.chunks(PART_BYTES);
+        let mut last = 0;
+        for part in &mut parts {
+            self.write_part(part)?;
+            last = part.len();
+        }
+        // A full part says that another one follows; an empty payload is a packet, too.
+        if last == PART_BYTES || payload.is_empty() {
+            self.write_part(&[])?;
+        }
+        Ok(())
+    }
+
+    fn write_part(&mut self, part: &[u8]) -> io::Result<()> {
+        let [a, b, c, ..] = (part.len() as u32).to_le_bytes();
+        self.gathered.extend_from_slice(&[a, b, c, self.number]);
+        self.number = self.number.wrapping_add(1);
+        self.gathered.extend_from_slice(part);
+        if self.gathered.len() >= GATHERED_BYTES {
+            self.flush()?;
+        }
+        Ok(())
+    }
+
+    /// Sends what was gathered.
+    ///
+    /// # Errors
+    /// The connection has ended, or takes nothing for too long.
+    pub(crate) fn flush(&mut self) -> io::Result<()> {
+        self.stream.write_all(&self.gathered)?;
+        self.gathered.clear();
+        self.gathered.shrink_to(GATHERED_BYTES);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Cursor;
+
+    fn sent(payload: &[u8]) -> Vec<u8> {
+        let mut packets = Packets::new(Cursor::new(Vec::new()));
+        packets.write(payload).unwrap();
+        packets.flush().unwrap();
+        packets.stream.into_inner()
+    }
+
+    #[test]
+    fn packets_are_read_as_they_were_written() {
+        for payload in [&b""[..], b"x", &[1; 1000]] {
+            let mut packets = Packets::new(Cursor::new(sent(payload)));
+            assert_eq!(packets.read().unwrap(), payload);
+            assert!(packets.read().is_err());
+        }
+    }
+
+    #[test]
+    fn large_payload_takes_several_packets() {
+        let bytes = sent(&vec![1; PART_BYTES]);
+        assert_eq!(bytes.len(), 4 + PART_BYTES + 4);
+        assert_eq!(bytes[..4], [0xff, 0xff, 0xff, 0]);
+        assert_eq!(bytes[4 + PART_BYTES..], [0, 0, 0, 1]);
+        assert_eq!(sent(&vec![1; PART_BYTES + 1]).len(), 4 + PART_BYTES + 4 + 1);
+    }
+
+    #[test]
+    fn packet_that_is_too_large_or_cut_is_an_error() {
+        let mut large = Packets::new(Cursor::new(vec![0xff, 0xff, 0xff, 0, 1]));
+        assert_eq!(large.read().unwrap_err().kind(), io::ErrorKind::InvalidData);
+        let mut cut = Packets::new(Cursor::new(vec![5, 0, 0, 0, 1]));
+        assert_eq!(cut.read().unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
+    }
+}

@@ -1,0 +1,102 @@
+//! Variables: those of the relay, which no statement changes, and those that a reader has set for
+//! its connection.
+
+use std::collections::BTreeMap;
+
+use synod_node::Seqno;
+
+use super::greeting::SERVER_VERSION;
+use crate::identity::Identity;
+
+/// How many variables a reader may set, and how long a value may be, in bytes.
+const SET_MAX: usize = 64;
+const VALUE_MAX: usize = 64 << 10;
+
+/// What a relay knows of itself.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Facts {
+    /// Domain and server of the GTIDs.
+    pub(crate) identity: Identity,
+    /// The oldest action in the log.
+    pub(crate) first: Seqno,
+    /// The last committed action.
+    pub(crate) last: Seqno,
+    /// Seconds since 1970.
+    pub(crate) now: u64,
+}
+
+impl Facts {
+    /// The value of a variable, by its name in lower case.
+    pub(crate) fn variable(&self, name: &str) -> Option<String> {
+        let all = self.variables();
+        let found = all.into_iter().find(|(known, _)| *known == name);
+        found.map(|(_, value)| value)
+    }
+
+    /// All variables, by name.
+    pub(crate) fn variables(&self) -> Vec<(&'static str, String)> {
+        let version = SERVER_VERSION.trim_start_matches("5.5.5-");
+        let newest = self.identity.gtid(self.last).to_string();
+        let texts = |text: &str| text.to_owned();
+        vec![
+            ("binlog_checksum", texts("CRC32")),
+            ("binlog_format", texts("ROW")),
+            ("collation_server", texts("utf8mb4_general_ci")),
+            ("gtid_binlog_pos", newest.clone()),
+            ("gtid_binlog_state", newest.clone()),
+            ("gtid_current_pos", newest),
+            ("gtid_domain_id", self.identity.domain.to_string()),
+            ("gtid_strict_mode", texts("1")),
+            ("log_bin", texts("ON")),
+            ("max_allowed_packet", texts("1073741824")),
+            ("rpl_semi_sync_master_enabled", texts("OFF")),
+            ("server_id", self.identity.server_id.to_string()),
+            ("system_time_zone", texts("UTC")),
+            ("time_zone", texts("SYSTEM")),
+            ("version", version.to_owned()),
+            ("version_comment", texts("synod relay")),
+        ]
+    }
+}
+
+/// What a reader has set for its connection, by names in lower case.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ReaderVariables(BTreeMap<String, Option<String>>);
+
+impl ReaderVariables {
+    /// Sets a variable. Returns whether there was room.
+    pub(crate) fn set(&mut self, name: &str, value: Option<String>) -> bool {
+        let name = name.to_lowercase();
+        let is_new = !self.0.contains_key(&name);
+        let bytes = name.len() + value.as_ref().map_or(0, String::len);
+        if bytes > VALUE_MAX || (is_new && self.0.len() >= SET_MAX) {
+            return false;
+        }
+        self.0.insert(name, value);
+        true
+    }
+
+    /// The value; none if it is NULL or was not set.
+    pub(crate) fn get(&self, name: &str) -> Option<&str> {
+        self.0.get(&name.to_lowercase())?.as_deref()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn variables_of_a_reader_are_bounded() {
+        let mut variables = ReaderVariables::default();
+        assert!(variables.set("A", Some("1".to_owned())));
+        assert_eq!(variables.get("a"), Some("1"));
+        assert!(!variables.set("long", Some("x".repeat(VALUE_MAX))));
+        for number in 1..SET_MAX {
+            assert!(variables.set(&number.to_string(), None));
+        }
+        assert!(!variables.set("one more", None));
+        assert!(variables.set("a", None));
+        assert_eq!(variables.get("a"), None);
+    }
+}

@@ -1,0 +1,261 @@
+//! One reader's connection: greeting, questions, and the dump at the end.
+
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use synod_binlog::Checksum;
+use synod_node::{CommittedLog, GroupId, Node};
+
+use crate::accounts::{Accounts, Challenge};
+use crate::dump::{Dump, DumpError, Request};
+use crate::identity::Identity;
+use crate::protocol::answer::{Answer, Refusal};
+use crate::protocol::greeting::{NATIVE_PASSWORD, credentials, greeting, other_proof};
+use crate::protocol::packet::{Connection, Packets};
+use crate::protocol::question::answer;
+use crate::protocol::variable::{Facts, ReaderVariables};
+
+/// The commands of the protocol that mean something here.
+mod command {
+    pub(super) const QUIT: u8 = 1;
+    pub(super) const INIT_DB: u8 = 2;
+    pub(super) const QUERY: u8 = 3;
+    pub(super) const PING: u8 = 14;
+    pub(super) const BINLOG_DUMP: u8 = 18;
+    pub(super) const REGISTER_SLAVE: u8 = 21;
+}
+
+/// The reader knows GTIDs of MariaDB.
+const KNOWS_GTIDS: u32 = 4;
+/// The dump ends where the log does: `BINLOG_DUMP_NON_BLOCK`.
+const ENDS: u16 = 1;
+
+/// What all readers have in common.
+pub(crate) struct Relay {
+    pub(crate) node: Arc<Node>,
+    pub(crate) accounts: Accounts,
+    pub(crate) domain: Option<u32>,
+    pub(crate) server_id: Option<u32>,
+}
+
+impl Relay {
+    /// Domain and server of the group's GTIDs; none before this member is in a group.
+    fn identity(&self) -> Option<Identity> {
+        let group = self.node.status().group;
+        (group != GroupId::NONE).then(|| Identity::of(group, self.domain, self.server_id))
+    }
+}
+
+/// How a connection has ended, for the log.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Ended {
+    /// The reader has gone, or got all that it wanted.
+    Gone(String),
+    /// The reader was refused, and told why.
+    Refused(String),
+}
+
+/// A connection of a reader.
+pub(crate) struct Reader<'a, S> {
+    relay: &'a Relay,
+    packets: Packets<S>,
+    variables: ReaderVariables,
+    /// `server_id` by which the reader has registered; zero: none.
+    server_id: u32,
+}
+
+impl<'a, S: Connection> Reader<'a, S> {
+    pub(crate) fn new(relay: &'a Relay, stream: S) -> Reader<'a, S> {
+        Reader {
+            relay,
+            packets: Packets::new(stream),
+            variables: ReaderVariables::default(),
+            server_id: 0,
+        }
+    }
+
+    /// Serves the reader until it or the relay ends.
+    pub(crate) fn run(mut self, connection: u32) -> Ended {
+        match self.serve(connection) {
+            Ok(()) => Ended::Gone("it has ended the connection".to_owned()),
+            Err(DumpError::Gone(error)) => Ended::Gone(error.to_string()),
+            Err(DumpError::Refused(refusal)) => {
+                let text = refusal.text.clone();
+                // The reader may be gone.
+                let _ = self.packets.answer(&Answer::Refused(refusal));
+                Ended::Refused(text)
+            }
+        }
+    }
+
+    fn serve(&mut self, connection: u32) -> Result<(), DumpError> {
+        self.admit(connection)?;
+        loop {
+            let payload = match self.packets.read() {
+                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
+                read => read?,
+            };
+            let Some((command, rest)) = payload.split_first() else {
+                return Err(DumpError::Refused(unknown_command(0)));
+            };
+            match *command {
+                command::QUIT => return Ok(()),
+                command::BINLOG_DUMP => return self.dump(rest),
+                command::QUERY => {
+                    let answered = self.question(rest);
+                    self.packets.answer(&answered)?;
+                }
+                command::REGISTER_SLAVE => {
+                    self.server_id = u32_at(rest, 0).unwrap_or(0);
+                    self.packets.answer(&Answer::Done)?;
+                }
+                command::PING | command::INIT_DB => self.packets.answer(&Answer::Done)?,
+                other => self
+                    .packets
+                    .answer(&Answer::Refused(unknown_command(other)))?,
+            }
+        }
+    }
+
+    /// Greets the reader, and takes the proof of its password.
+    fn admit(&mut self, connection: u32) -> Result<(), DumpError> {
+        let challenge = challenge()?;
+        self.packets.write(&greeting(connection, &challenge))?;
+        self.packets.flush()?;
+        let response = self.packets.read()?;
+        let Some(shown) = credentials(&response) else {
+            let text = "The answer to the greeting is none of a client of MariaDB, or one with \
+                        TLS, which this relay does not offer (MASTER_SSL = 0)";
+            return Err(DumpError::Refused(Refusal::access(text.to_owned())));
+        };
+        let proof = if shown.plugin.is_empty() || shown.plugin == NATIVE_PASSWORD {
+            shown.proof
+        } else {
+            self.packets.write(&other_proof(&challenge))?;
+            self.packets.flush()?;
+            self.packets.read()?
+        };
+        if !self.relay.accounts.admits(&shown.name, &challenge, &proof) {
+            let text = format!(
+                "Access denied for '{}': the relay's file has no such account \
+                 (relay.accounts), or another password",
+                printable(&shown.name)
+            );
+            return Err(DumpError::Refused(Refusal::access(text)));
+        }
+        Ok(self.packets.answer(&Answer::Done)?)
+    }
+
+    fn question(&mut self, statement: &[u8]) -> Answer {
+        match self.facts() {
+            Some(facts) => {
+                let statement = String::from_utf8_lossy(statement);
+                answer(&statement, &facts, &mut self.variables)
+            }
+            None => Answer::Refused(not_in_group()),
+        }
+    }
+
+    fn facts(&self) -> Option<Facts> {
+        let identity = self.relay.identity()?;
+        let log: CommittedLog = self.relay.node.committed_log();
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        Some(Facts {
+            identity,
+            first: log.first_seqno(),
+            last: log.commit_seqno(),
+            now: now.unwrap_or_default().as_secs(),
+        })
+    }
+
+    fn dump(&mut self, rest: &[u8]) -> Result<(), DumpError> {
+        let identity = self.relay.identity();
+        let identity = identity.ok_or_else(|| DumpError::Refused(not_in_group()))?;
+        let request = self.request(rest).map_err(DumpError::Refused)?;
+        if self.server_id == identity.server_id {
+            let text = format!(
+                "The reader's server_id is {}, which this group has for its readers. Give the \
+                 reader another server_id, or all relays another relay.server_id",
+                self.server_id
+            );
+            return Err(DumpError::Refused(Refusal::dump(text)));
+        }
+        let log = self.relay.node.committed_log();
+        Dump::new(&mut self.packets, log, identity, request).run()
+    }
+
+    /// What COM_BINLOG_DUMP and the variables before it ask for.
+    fn request(&mut self, rest: &[u8]) -> Result<Request, Refusal> {
+        const FILE: usize = 4 + 2 + 4;
+        let short = || Refusal::dump("COM_BINLOG_DUMP is shorter than 10 bytes".to_owned());
+        let position = u32_at(rest, 0).ok_or_else(short)?;
+        let flags = rest.get(4..6).and_then(|bytes| bytes.first_chunk());
+        let flags = u16::from_le_bytes(*flags.ok_or_else(short)?);
+        if self.server_id == 0 {
+            self.server_id = u32_at(rest, 6).ok_or_else(short)?;
+        }
+        let capability = self.number("mariadb_slave_capability").unwrap_or(0);
+        if capability < u64::from(KNOWS_GTIDS) {
+            return Err(Refusal::dump(
+                "This relay serves readers that know the GTIDs of MariaDB: they say SET \
+                 @mariadb_slave_capability = 4 before they ask for a dump"
+                    .to_owned(),
+            ));
+        }
+        let file = rest.get(FILE..).unwrap_or_default();
+        let file = file.split(|byte| *byte == 0).next().unwrap_or_default();
+        Ok(Request {
+            gtids: self.variables.get("slave_connect_state").map(str::to_owned),
+            file: printable(&String::from_utf8_lossy(file)),
+            position,
+            ends: flags & ENDS != 0,
+            checksum: self.checksum(),
+            heartbeat: Duration::from_nanos(self.number("master_heartbeat_period").unwrap_or(0)),
+        })
+    }
+
+    /// A reader that names no kind of checksum knows none.
+    fn checksum(&self) -> Checksum {
+        match self.variables.get("master_binlog_checksum") {
+            Some(name) if name.eq_ignore_ascii_case("CRC32") => Checksum::Crc32,
+            Some(_) | None => Checksum::None,
+        }
+    }
+
+    fn number(&self, variable: &str) -> Option<u64> {
+        self.variables.get(variable)?.parse().ok()
+    }
+}
+
+fn challenge() -> Result<Challenge, DumpError> {
+    let mut random = Challenge::default();
+    getrandom::fill(&mut random).map_err(|error| io::Error::other(error.to_string()))?;
+    // Readers take it for a text that a zero byte ends.
+    Ok(random.map(|byte| byte % 94 + 33))
+}
+
+fn not_in_group() -> Refusal {
+    Refusal::dump(
+        "This relay is in no group yet. Try again; its log says what it waits for".to_owned(),
+    )
+}
+
+fn unknown_command(number: u8) -> Refusal {
+    Refusal {
+        code: 1047,
+        state: "08S01",
+        text: format!("This is a synod relay: it does not know command {number}"),
+    }
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+    let bytes = bytes.get(at..)?.first_chunk()?;
+    Some(u32::from_le_bytes(*bytes))
+}
+
+/// A text of a reader, for errors and lines.
+fn printable(text: &str) -> String {
+    let shown = text.chars().take(100);
+    shown.filter(|c| !c.is_control()).collect()
+}

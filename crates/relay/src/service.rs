@@ -1,0 +1,197 @@
+//! The socket for readers, and a thread for each of them.
+
+use std::collections::BTreeMap;
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
+
+use synod_logger::output::Output;
+use synod_logger::{LoggerError, Service, run_with};
+use synod_node::{Level, Node};
+
+use crate::config::RelayConfig;
+use crate::protocol::answer::{Answer, Refusal};
+use crate::protocol::packet::Packets;
+use crate::reader::{Ended, Reader, Relay};
+
+/// A reader that says nothing for so long, before its dump, is disconnected: programs ask at once,
+/// and a caller without a password must not keep a place for long.
+const QUESTION_LIMIT: Duration = Duration::from_secs(10);
+/// After an error of the listening socket (out of file descriptors, say).
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Runs a relay until a signal ends it.
+///
+/// # Errors
+/// It does not start, or has failed.
+pub fn run(config: &RelayConfig) -> Result<(), LoggerError> {
+    let readers = Readers {
+        config: config.clone(),
+        serving: Mutex::default(),
+    };
+    run_with(&config.member, &readers)
+}
+
+/// What a relay does besides being a member.
+struct Readers {
+    config: RelayConfig,
+    serving: Mutex<Option<(Arc<Serving>, JoinHandle<()>)>>,
+}
+
+impl Service for Readers {
+    fn begin(&self, node: &Arc<Node>, output: &Output) -> Result<(), String> {
+        let address = self.config.listen.to_string();
+        let listener = TcpListener::bind(&address).map_err(|error| {
+            format!(
+                "cannot listen for readers on {address}: {error}. Name a free address of this \
+                 machine with relay.listen"
+            )
+        })?;
+        let serving = Arc::new(Serving {
+            relay: Relay {
+                node: node.clone(),
+                accounts: self.config.accounts.clone(),
+                domain: self.config.domain,
+                server_id: self.config.server_id,
+            },
+            listener,
+            output: output.clone(),
+            readers_max: self.config.readers_max,
+            stalled_after: self.config.stalled_after,
+            connections: Mutex::default(),
+            stopped: AtomicBool::default(),
+        });
+        let accepting = serving.clone();
+        let thread = Builder::new()
+            .name("synod-readers".to_owned())
+            .spawn(move || accepting.accept())
+            .map_err(|error| format!("cannot start the thread for readers: {error}"))?;
+        output.log(Level::Info, &format!("readers connect to {address}"));
+        *lock(&self.serving) = Some((serving, thread));
+        Ok(())
+    }
+
+    fn end(&self) {
+        if let Some((serving, thread)) = lock(&self.serving).take() {
+            serving.stop();
+            // Its panic was printed.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// The socket, and who is connected.
+struct Serving {
+    relay: Relay,
+    listener: TcpListener,
+    output: Output,
+    readers_max: usize,
+    stalled_after: Duration,
+    connections: Mutex<BTreeMap<u32, TcpStream>>,
+    stopped: AtomicBool,
+}
+
+impl Serving {
+    /// The accepting thread. The threads of readers end before it does.
+    fn accept(self: &Arc<Self>) {
+        std::thread::scope(|threads| {
+            for connection in 1.. {
+                let accepted = self.listener.accept();
+                if self.stopped.load(Ordering::SeqCst) {
+                    return;
+                }
+                match accepted {
+                    Ok((stream, from)) => self.welcome(threads, connection, stream, from),
+                    Err(error) => {
+                        let text = format!("cannot accept a reader: {error}");
+                        self.output.log(Level::Warning, &text);
+                        std::thread::sleep(PAUSE);
+                    }
+                }
+            }
+        });
+    }
+
+    fn welcome<'scope>(
+        self: &'scope Arc<Self>,
+        threads: &'scope std::thread::Scope<'scope, '_>,
+        connection: u32,
+        stream: TcpStream,
+        from: SocketAddr,
+    ) {
+        if let Err(error) = self.note(connection, &stream) {
+            // A reader that is too many is told so, if it still listens.
+            let _ = Packets::new(&stream).answer(&Answer::Refused(error));
+            return;
+        }
+        let serve = move || {
+            let _seat = Seat(self, connection);
+            self.serve(connection, &stream, from);
+        };
+        let name = "synod-reader".to_owned();
+        if let Err(error) = Builder::new().name(name).spawn_scoped(threads, serve) {
+            lock(&self.connections).remove(&connection);
+            let text = format!("cannot start a thread for the reader at {from}: {error}");
+            self.output.log(Level::Warning, &text);
+        }
+    }
+
+    /// Notes a connection, so that it can be ended.
+    fn note(&self, connection: u32, stream: &TcpStream) -> Result<(), Refusal> {
+        let mut connections = lock(&self.connections);
+        if connections.len() >= self.readers_max {
+            return Err(Refusal::too_many(format!(
+                "This relay serves {} readers, as many as relay.readers_max lets it",
+                self.readers_max
+            )));
+        }
+        let failed = |error: std::io::Error| Refusal::too_many(error.to_string());
+        stream.set_nodelay(true).map_err(failed)?;
+        let asked = stream.set_read_timeout(Some(QUESTION_LIMIT));
+        asked.map_err(failed)?;
+        let taken = stream.set_write_timeout(Some(self.stalled_after));
+        taken.map_err(failed)?;
+        connections.insert(connection, stream.try_clone().map_err(failed)?);
+        Ok(())
+    }
+
+    fn serve(&self, connection: u32, stream: &TcpStream, from: SocketAddr) {
+        let line = match Reader::new(&self.relay, stream).run(connection) {
+            Ended::Gone(why) => (Level::Info, format!("the reader at {from} is gone: {why}")),
+            Ended::Refused(why) => {
+                let text = format!("the reader at {from} was told: {why}");
+                (Level::Warning, text)
+            }
+        };
+        if !self.stopped.load(Ordering::SeqCst) {
+            self.output.log(line.0, &line.1);
+        }
+    }
+
+    /// Ends all connections, and the accepting thread.
+    fn stop(&self) {
+        self.stopped.store(true, Ordering::SeqCst);
+        // Wakes the accepting thread.
+        let _ = rustix::net::shutdown(&self.listener, rustix::net::Shutdown::Both);
+        for stream in lock(&self.connections).values() {
+            // It may have ended already.
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+    }
+}
+
+/// A reader is noted until this is dropped.
+struct Seat<'a>(&'a Serving, u32);
+
+impl Drop for Seat<'_> {
+    fn drop(&mut self) {
+        lock(&self.0.connections).remove(&self.1);
+    }
+}
+
+/// Locks even if a thread panicked while holding it: the values are valid at every step.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

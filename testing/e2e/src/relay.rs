@@ -1,0 +1,97 @@
+//! A relay beside a cluster: a real process, `synod relay`, with the file of the manual; and what
+//! stock tools read from it.
+
+use std::ops::{Deref, DerefMut};
+use std::process::Command;
+
+use synod_local_cluster::find_program;
+
+use crate::failure::{Outcome, Why};
+use crate::harness::TestCluster;
+use crate::logger::{Kind, Logger, quoted};
+use crate::programs::output_of;
+
+/// The account of readers.
+pub const USER: &str = "repl";
+/// Its password.
+pub const PASSWORD: &str = "secret";
+/// What `SELECT PASSWORD('secret')` gives.
+const HASH: &str = "*14E65567ABDB5135D0CFD9A70B3032C179A49EE7";
+/// Ports for readers, from the base port on: between those for SQL and those of the group.
+const PORTS: u16 = 50;
+
+/// A relay's files, and its process while it runs. Killed when dropped.
+#[derive(Debug)]
+pub struct Relay {
+    member: Logger,
+    /// Where readers connect.
+    pub port: u16,
+}
+
+impl Relay {
+    /// Makes the files of relay `number` (1 or 2) for this cluster, whose members have this secret.
+    ///
+    /// # Errors
+    /// When they cannot be written.
+    pub fn beside(cluster: &TestCluster, number: u8, secret: &str) -> Outcome<Relay> {
+        let port = cluster.settings().base_port + PORTS + u16::from(number);
+        let kind = Kind {
+            command: "relay",
+            page: "docs/operating/relay.md",
+            node: 9 - number,
+        };
+        let more = [
+            ("relay.listen", quoted(&format!("127.0.0.1:{port}"))),
+            ("relay.accounts.repl", quoted(HASH)),
+        ];
+        let member = Logger::of(kind, cluster, &format!("relay{number}"), secret, &more)?;
+        Ok(Relay { member, port })
+    }
+
+    /// What `mariadb-binlog` reads from it, as text, with these arguments.
+    ///
+    /// # Errors
+    /// When the tool fails; with what it says.
+    pub fn binlog(&self, arguments: &[&str]) -> Outcome<String> {
+        let tool = find_program("mariadb-binlog", "mariadb-server").why("mariadb-binlog")?;
+        let mut command = Command::new(tool);
+        command
+            .args([
+                "--no-defaults",
+                "--read-from-remote-server",
+                "--host=127.0.0.1",
+            ])
+            .arg(format!("--port={}", self.port))
+            .arg(format!("--user={USER}"))
+            .arg(format!("--password={PASSWORD}"))
+            .args(arguments);
+        let read = output_of(&mut command, "mariadb-binlog")?;
+        Ok(String::from_utf8_lossy(&read).into_owned())
+    }
+
+    /// The GTIDs that `mariadb-binlog` reads from the beginning of its log.
+    ///
+    /// # Errors
+    /// When the tool fails.
+    pub fn gtids(&self) -> Outcome<Vec<String>> {
+        let text = self.binlog(&["synod.0"])?;
+        let found = text.lines().filter(|line| line.starts_with('#'));
+        let found = found.filter_map(|line| line.split_once("\tGTID "));
+        let gtid = |(_, rest): (&str, &str)| rest.split(' ').next().unwrap_or(rest).to_owned();
+        Ok(found.map(gtid).collect())
+    }
+}
+
+impl Deref for Relay {
+    type Target = Logger;
+
+    fn deref(&self) -> &Logger {
+        &self.member
+    }
+}
+
+impl DerefMut for Relay {
+    fn deref_mut(&mut self) -> &mut Logger {
+        &mut self.member
+    }
+}

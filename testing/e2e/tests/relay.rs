@@ -1,0 +1,250 @@
+//! Three servers, two relays, and a stock replica: what the group commits arrives there, whichever
+//! member is killed meanwhile, and `mariadb-binlog` reads the same from both relays.
+
+use std::process::Command;
+use std::time::Duration;
+
+use synod_e2e::acknowledged_writes::Writers;
+use synod_e2e::programs::{new_group_secret, output_of};
+use synod_e2e::relay::Relay;
+use synod_e2e::replica::Replica;
+use synod_e2e::{Failure, Outcome, TestCluster, Why, ensure, place};
+use synod_local_cluster::wait_for;
+
+const BASE_PORT: u16 = 29106;
+const SERVERS: [u8; 3] = [1, 2, 3];
+/// For what takes moments, on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(90);
+/// Commits that show that a group serves.
+const SOME: u64 = 300;
+
+#[test]
+fn replica_follows_the_group_through_relays() -> Outcome {
+    if place::is_galera() {
+        return Ok(());
+    }
+    let secret = new_group_secret()?;
+    let mut cluster = TestCluster::empty("relay", BASE_PORT, 3)?;
+    cluster.settings_mut().group_secret = Some(secret.trim().to_owned());
+    cluster.up(&|_, _| ()).why("starting the servers")?;
+    cluster.create_account()?;
+    let mut relays = [1, 2].map(|number| Relay::beside(&cluster, number, &secret));
+    let [Ok(first), Ok(second)] = &mut relays else {
+        return relays.into_iter().try_for_each(|relay| relay.map(|_| ()));
+    };
+    let replica = Replica::beside(&cluster)?;
+    let outcome = follow(&mut cluster, first, second, &replica);
+    if outcome.is_err() {
+        eprintln!("{}", cluster.describe());
+        eprintln!("replica:\n{}", replica.says());
+        eprintln!("relays:\n{}\n{}", first.says(), second.says());
+    }
+    outcome
+}
+
+fn follow(
+    cluster: &mut TestCluster,
+    first: &mut Relay,
+    second: &mut Relay,
+    replica: &Replica,
+) -> Outcome {
+    let mut check = Command::new(place::program()?);
+    check.args(["relay", "--config"]).arg(first.file());
+    output_of(check.arg("--check"), "synod relay --check")?;
+    first.join()?;
+    second.join()?;
+    replica.follow(first)?;
+    let writers = Writers::start(cluster, "relayed", &SERVERS, 2)?;
+    writers.await_more(SOME, PATIENCE)?;
+    change_schema(cluster)?;
+    stream(cluster)?;
+    writers.await_more(SOME, PATIENCE)?;
+    await_same_tables(cluster, replica, &["ddl", "ddl_rows", "streamed"])?;
+
+    // The relay: the replica comes again by itself, with its GTID.
+    first.kill()?;
+    writers.await_more(SOME, PATIENCE)?;
+    first.join()?;
+    replica.await_connection()?;
+    writers.await_more(SOME, PATIENCE)?;
+
+    // Another relay has the same GTIDs.
+    replica.follow(second)?;
+    first.stop()?;
+    writers.await_more(SOME, PATIENCE)?;
+
+    // The leader of the group.
+    let leader = cluster.leader();
+    cluster.kill(leader).why("killing the leader")?;
+    writers.await_more(SOME, PATIENCE)?;
+    stream(cluster)?;
+    let report = writers.finish();
+    cluster
+        .spawn(leader, false)
+        .why("starting the former leader")?;
+    cluster
+        .await_synced(&SERVERS, &|_, _| ())
+        .why("after the leader was killed")?;
+    report.check_rows(cluster, &SERVERS)?;
+    // Its fragments follow each other now.
+    stream(cluster)?;
+    let tables = ["relayed", "ddl", "ddl_rows", "streamed"];
+    await_same_tables(cluster, replica, &tables)?;
+
+    first.join()?;
+    let gtids = same_gtids(first, second)?;
+    begin_amid_a_stream(first, &gtids)?;
+    refusals(second)?;
+    first.stop()?;
+    second.stop()
+}
+
+/// A connection of a server that is up.
+fn connect(cluster: &TestCluster) -> Outcome<mysql::Conn> {
+    cluster.connect(cluster.leader())
+}
+
+/// Statements of all kinds, with one that fails on all servers: the table is there already.
+fn change_schema(cluster: &TestCluster) -> Outcome {
+    use mysql::prelude::Queryable;
+    let mut conn = connect(cluster)?;
+    for sql in [
+        "CREATE TABLE e2e_data.ddl (id INT PRIMARY KEY, v VARCHAR(20))",
+        "INSERT INTO e2e_data.ddl VALUES (1, 'one'), (2, 'two'), (3, 'three')",
+        "ALTER TABLE e2e_data.ddl ADD COLUMN n INT DEFAULT 7",
+        "CREATE TRIGGER e2e_data.counts BEFORE UPDATE ON e2e_data.ddl FOR EACH ROW SET NEW.n = 8",
+        "UPDATE e2e_data.ddl SET v = 'changed' WHERE id > 1",
+        "CREATE TABLE e2e_data.ddl_rows AS SELECT * FROM e2e_data.ddl",
+        "CREATE TABLE e2e_data.streamed (id SERIAL, v VARCHAR(100))",
+    ] {
+        conn.query_drop(sql).why(sql)?;
+    }
+    let repeated = conn.query_drop("CREATE TABLE e2e_data.ddl (id INT)");
+    ensure(repeated.is_err(), || "the table was made twice".to_owned())
+}
+
+/// A streamed transaction that commits, and one that is rolled back.
+fn stream(cluster: &TestCluster) -> Outcome {
+    use mysql::prelude::Queryable;
+    let mut conn = connect(cluster)?;
+    let rows = "INSERT INTO e2e_data.streamed (v) SELECT REPEAT('x', 80) FROM e2e_data.seq_1_to_90";
+    for sql in [
+        "SET SESSION wsrep_trx_fragment_unit = 'rows'",
+        "SET SESSION wsrep_trx_fragment_size = 7",
+        "BEGIN",
+        rows,
+        "UPDATE e2e_data.streamed SET v = CONCAT(v, 'y') WHERE id % 3 = 0",
+        "COMMIT",
+        "BEGIN",
+        rows,
+        "ROLLBACK",
+    ] {
+        conn.query_drop(sql).why(sql)?;
+    }
+    Ok(())
+}
+
+/// The replica gets what the group has.
+fn await_same_tables(cluster: &TestCluster, replica: &Replica, tables: &[&str]) -> Outcome {
+    let names: Vec<String> = tables
+        .iter()
+        .map(|name| format!("e2e_data.{name}"))
+        .collect();
+    // Tables that take rows meanwhile are left to the end of the load.
+    let sql = format!("CHECKSUM TABLE {}", names.join(", "));
+    let mut found = (Vec::new(), Vec::new());
+    let same = wait_for(PATIENCE, || {
+        found = (
+            cluster.rows(cluster.leader(), &sql).ok()?,
+            replica.rows(&sql).ok()?,
+        );
+        (found.0 == found.1).then_some(())
+    });
+    ensure(same.is_some(), || {
+        format!("the group has {:?}, the replica {:?}", found.0, found.1)
+    })
+}
+
+/// Both relays give the same transactions the same GTIDs, in ascending order.
+fn same_gtids(first: &Relay, second: &Relay) -> Outcome<Vec<String>> {
+    let mut both = (Vec::new(), Vec::new());
+    let same = wait_for(PATIENCE, || {
+        both = (first.gtids().ok()?, second.gtids().ok()?);
+        (!both.0.is_empty() && both.0 == both.1).then_some(())
+    });
+    ensure(same.is_some(), || {
+        format!("{} and {} transactions", both.0.len(), both.1.len())
+    })?;
+    let sequences = sequences(&both.0);
+    let ascend = sequences.windows(2).all(|pair| pair[0] < pair[1]);
+    ensure(ascend && sequences.len() == both.0.len(), || {
+        format!("GTIDs do not ascend: {:?}", both.0)
+    })?;
+    // From a GTID on: what follows it, and nothing else.
+    let middle = &both.0[both.0.len() / 2];
+    let rest = first.binlog(&[&format!("--start-position={middle}"), "synod.0"])?;
+    let count = rest.matches("\tGTID ").count();
+    let expected = both.0.len() - both.0.len() / 2 - 1;
+    ensure(count == expected, || {
+        format!("{count} transactions after {middle}, not {expected}")
+    })?;
+    Ok(both.0)
+}
+
+fn sequences(gtids: &[String]) -> Vec<u64> {
+    let sequence = |gtid: &String| gtid.rsplit('-').next()?.parse().ok();
+    gtids.iter().filter_map(sequence).collect()
+}
+
+/// A reader that begins between the fragments of a streamed transaction gets all of it.
+fn begin_amid_a_stream(relay: &Relay, gtids: &[String]) -> Outcome {
+    const FRAGMENTS: u64 = 10;
+    let sequences = sequences(gtids);
+    let mut pairs = sequences.windows(2).rev();
+    let commit = pairs
+        .find(|pair| pair[1] - pair[0] > FRAGMENTS)
+        .map(|pair| pair[1]);
+    let Some(commit) = commit else {
+        return Err(Failure("no transaction was streamed".to_owned()));
+    };
+    let (group, _) = gtids[0].rsplit_once('-').unwrap_or_default();
+    let rows_after = |sequence: u64| -> Outcome<Vec<String>> {
+        let start = format!("--start-position={group}-{sequence}");
+        let text = relay.binlog(&["-v", "--base64-output=DECODE-ROWS", &start, "synod.0"])?;
+        let (_, text) = text.split_once("\tGTID ").unwrap_or_default();
+        let (first, _) = text.split_once("\nCOMMIT").unwrap_or((text, ""));
+        ensure(first.starts_with(&format!("{group}-{commit} ")), || {
+            format!("after {sequence}, not {commit} comes first: {first}")
+        })?;
+        let rows = first.lines().filter(|line| line.starts_with("### "));
+        Ok(rows.map(str::to_owned).collect())
+    };
+    // After the transaction before it, and before its last fragments.
+    let before = sequences.iter().rev().find(|sequence| **sequence < commit);
+    let whole = rows_after(before.copied().unwrap_or(0))?;
+    let amid = rows_after(commit - 3)?;
+    ensure(whole == amid && whole.len() > 90, || {
+        format!(
+            "{} lines with rows, and {} from amid",
+            whole.len(),
+            amid.len()
+        )
+    })
+}
+
+/// What cannot be served is refused in words.
+fn refusals(relay: &Relay) -> Outcome {
+    let refused = |arguments: &[&str], part: &str| {
+        let said = match relay.binlog(arguments) {
+            Ok(_) => "nothing".to_owned(),
+            Err(failure) => failure.to_string(),
+        };
+        ensure(said.contains(part), || format!("{part} is not in: {said}"))
+    };
+    refused(
+        &["--start-position=1-1-1", "synod.0"],
+        "has no GTID of this group",
+    )?;
+    refused(&["mysql-bin.000001"], "There is no binlog")?;
+    refused(&["--password=wrong", "synod.0"], "Access denied for 'repl'")
+}
