@@ -51,7 +51,13 @@ fn files_of_the_packages_are_there_or_are_built() {
             }
         }
     }
-    let expected = ["synod-provider", "synod", "synod-agent", "synod-logger", "synod-relay"];
+    let expected = [
+        "synod-provider",
+        "synod",
+        "synod-agent",
+        "synod-logger",
+        "synod-relay",
+    ];
     assert_eq!(names, expected);
 }
 

@@ -27,7 +27,7 @@ enum Applies {
 }
 
 /// `docs/operating/settings.md` has the same, with more words.
-const SETTINGS: [Setting; 9] = [
+const SETTINGS: [Setting; 8] = [
     Setting {
         name: "binlog_format",
         line: "binlog_format = ROW",
@@ -95,15 +95,6 @@ const SETTINGS: [Setting; 9] = [
         accepts: |value| matches!(value, "mariabackup" | "rsync"),
         applies: Applies::Always,
     },
-    Setting {
-        name: "log_bin",
-        line: "skip_log_bin",
-        why: "the group needs no binary log: it costs a sync and space. Keep it only for readers \
-              outside the group",
-        severity: Severity::Note,
-        accepts: |value| value == "OFF",
-        applies: Applies::Always,
-    },
 ];
 
 /// The settings that are not as they should be. What this server does not know is left out.
@@ -111,7 +102,7 @@ pub fn wrong_settings(server: &ServerFacts) -> impl Iterator<Item = &'static Set
     let known = SETTINGS
         .iter()
         .filter(|setting| server.variables.contains_key(setting.name));
-    let is_in_group = server.replicates() && server.variable("wsrep_provider").contains("libsynod");
+    let is_in_group = is_in_group(server);
     let apply = known.filter(move |setting| is_in_group || setting.applies == Applies::Always);
     apply.filter(|setting| !(setting.accepts)(server.variable(setting.name)))
 }
@@ -129,6 +120,7 @@ pub(super) fn judge(server: &ServerFacts) -> Vec<Finding> {
     });
     let mut findings: Vec<Finding> = wrong.collect();
     findings.extend(address(server));
+    findings.extend(binary_log(server));
     if findings.is_empty() {
         findings.push(Finding::good(
             Subject::Settings,
@@ -151,6 +143,25 @@ fn address(server: &ServerFacts) -> Option<Finding> {
             "wsrep_node_address = ADDRESS",
         )
     })
+}
+
+/// Never part of a configuration file that is written: a replica may read that log.
+fn binary_log(server: &ServerFacts) -> Option<Finding> {
+    let is_needless = is_in_group(server) && server.variable("log_bin") == "ON";
+    is_needless.then(|| {
+        Finding::new(
+            Subject::Settings,
+            Severity::Note,
+            "log_bin is ON",
+            "the group needs no binary log: it costs a sync and space",
+            "skip_log_bin, unless a replica or another program reads it; a relay (relay.md) can \
+             serve these instead",
+        )
+    })
+}
+
+fn is_in_group(server: &ServerFacts) -> bool {
+    server.replicates() && server.variable("wsrep_provider").contains("libsynod")
 }
 
 #[cfg(test)]
@@ -212,19 +223,30 @@ mod tests {
         );
     }
 
+    /// An asynchronous primary would lose its replicas.
+    #[test]
+    fn binary_log_is_never_switched_off_by_a_file() {
+        let group = [
+            ("log_bin", "ON"),
+            ("wsrep_on", "ON"),
+            ("wsrep_provider", "/usr/lib/libsynod.so"),
+            ("wsrep_node_address", "db1"),
+        ];
+        let member = server(&group);
+        assert_eq!(judge(&member)[0].what, "log_bin is ON");
+        assert_eq!(crate::fix::configuration(&member), None);
+        let alone = judge(&server(&group[..1]));
+        assert_eq!(alone[0].severity, Severity::Good);
+    }
+
     /// A wrong line in a configuration file would keep the server from starting.
     #[test]
     fn lines_set_what_they_are_about() {
         for setting in SETTINGS {
             let name = setting.line.split(" = ").next().unwrap();
-            assert!(
-                name == setting.name || setting.line == "skip_log_bin",
-                "{}",
-                setting.line
-            );
-            if let Some((_, value)) = setting.line.split_once(" = ") {
-                assert!((setting.accepts)(value), "{}", setting.line);
-            }
+            assert_eq!(name, setting.name);
+            let (_, value) = setting.line.split_once(" = ").unwrap();
+            assert!((setting.accepts)(value), "{}", setting.line);
         }
     }
 }
