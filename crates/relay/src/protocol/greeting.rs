@@ -79,7 +79,7 @@ pub(crate) fn credentials(payload: &[u8]) -> Option<Credentials> {
         rest = after;
         proof.to_vec()
     } else {
-        text(&mut rest)?.into_bytes()
+        until_zero(&mut rest)?.to_vec()
     };
     if capabilities & WITH_SCHEMA != 0 {
         text(&mut rest)?;
@@ -97,10 +97,16 @@ pub(crate) fn credentials(payload: &[u8]) -> Option<Credentials> {
 
 /// A text with a zero byte at its end.
 fn text(rest: &mut &[u8]) -> Option<String> {
-    let end = rest.iter().position(|byte| *byte == 0)?;
-    let (text, after) = rest.split_at_checked(end)?;
-    *rest = after.get(1..)?;
+    let text = until_zero(rest)?;
     Some(String::from_utf8_lossy(text).into_owned())
+}
+
+/// The bytes before the next zero byte, which is taken, too.
+fn until_zero<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let end = rest.iter().position(|byte| *byte == 0)?;
+    let (bytes, after) = rest.split_at_checked(end)?;
+    *rest = after.get(1..)?;
+    Some(bytes)
 }
 
 #[cfg(test)]
@@ -126,6 +132,8 @@ mod tests {
         assert_eq!(found.plugin, NATIVE_PASSWORD);
         let old = credentials(&response(0, b"repl\0abc\0")).unwrap();
         assert_eq!((&*old.proof, &*old.plugin), (&b"abc"[..], ""));
+        let no_text = credentials(&response(0, b"repl\0\xff\xfe\0")).unwrap();
+        assert_eq!(no_text.proof, b"\xff\xfe", "a proof is bytes");
         assert_eq!(credentials(&response(SECURE, b"repl\0\x09abc")), None);
     }
 
