@@ -1,27 +1,17 @@
 //! The rules of `deny.toml`, applied to everything that is linked into `libsynod.so` or runs
 //! while it is built; and `docs/dependencies.md`, held against what the crates really name.
 
+mod sources;
+
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::Value;
 
+use sources::{read, workspace};
+
 /// The package whose library is loaded into the server.
 const LIBRARY: &str = "synod-provider";
-
-fn workspace() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .ancestors()
-        .nth(2)
-        .unwrap()
-        .to_owned()
-}
-
-fn read(file: &str) -> String {
-    let path = workspace().join(file);
-    std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
-}
 
 /// Of all crates in the lock file: those that this machine has not built yet are fetched.
 fn metadata() -> Value {

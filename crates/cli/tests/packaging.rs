@@ -1,22 +1,11 @@
 //! What the Debian packages contain: 'scripts/build-packages' finds all of it, and the sample
 //! configuration is that of the README.
 
-use std::path::{Path, PathBuf};
+mod sources;
 
 use toml::{Table, Value};
 
-fn workspace() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .ancestors()
-        .nth(2)
-        .unwrap()
-        .to_owned()
-}
-
-fn read(file: &str) -> String {
-    let path = workspace().join(file);
-    std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
-}
+use sources::{read, workspace};
 
 /// The packages of a crate: its own, and the variants.
 fn packages(krate: &str) -> Vec<Value> {
