@@ -202,6 +202,11 @@ pub trait Host: Send + Sync {
     fn own_action_durable(&self, _took: Duration) {}
     /// As [`Host::own_action_durable`], until it was known here to be committed.
     fn own_action_committed(&self, _took: Duration) {}
+    /// As the leader, this member begins to certify an action, of this or another member. The host
+    /// measures how long that takes: within a turn the member itself has no clock.
+    fn certification_begins(&self) {}
+    /// The certification that has begun last is done.
+    fn certification_ends(&self) {}
     /// The node has stopped for good: its disk failed, or the group refused it.
     fn failed(&self, why: &str, remedy: Remedy);
 }

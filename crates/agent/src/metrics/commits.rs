@@ -85,7 +85,8 @@ fn times(page: &mut Families<'_>, status: &Status) -> fmt::Result {
     page.histograms(
         "synod_commit_step_seconds",
         "Time of a step of a commit. queue: until it is handed over; order: network and disks of a \
-         majority, of which log is this server's disk and quorum the wait from its append to the \
+         majority, of which certify is the comparison with actions before it (at the leader, for \
+         all members), log is this server's disk and quorum the wait from its append to the \
          majority; wake: processor; turn: commits before it; engine, release: the server; applied: \
          the other databases, with synod.commit_wait=applied. apply and apply_turn are of other \
          servers' actions: changing the rows, commits before it",

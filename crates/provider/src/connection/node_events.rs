@@ -88,6 +88,15 @@ impl Host for Connection {
         self.note_took(Step::Quorum, took);
     }
 
+    fn certification_begins(&self) {
+        self.shared.counters.steps.certification_begins();
+    }
+
+    fn certification_ends(&self) {
+        let period = self.shared.options.stats_period();
+        self.shared.counters.steps.certification_ends(period);
+    }
+
     fn takes_now(&self) -> bool {
         self.sequencer.has_room()
     }

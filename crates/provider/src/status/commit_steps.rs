@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! certify ──queue──► handed over ──order──► ordered ──wake──► certify returns
+//!     in between, at the leader:  ──certify──►
 //!     in between, at the log:   appended ──log──► durable here
 //!                               appended ──quorum──► committed
 //!     commit_order_enter ──turn──► entered ──engine──► left ──release──► released
@@ -30,6 +31,9 @@ pub enum Step {
     /// Until the action is known to be ordered: the way to the leader, certification, the disks of
     /// a majority, the way back.
     Order,
+    /// Within that, at the leader, for actions of all members: the comparison with those ordered
+    /// before.
+    Certify,
     /// Until the client's thread runs again.
     Wake,
     /// From the append to this server's log until the action is durable on its disk.
@@ -58,6 +62,7 @@ impl Step {
     pub const ALL: [Step; Step::COUNT] = [
         Step::Queue,
         Step::Order,
+        Step::Certify,
         Step::Wake,
         Step::Log,
         Step::Quorum,
@@ -74,6 +79,7 @@ impl Step {
         match self {
             Step::Queue => "queue",
             Step::Order => "order",
+            Step::Certify => "certify",
             Step::Wake => "wake",
             Step::Log => "log",
             Step::Quorum => "quorum",
@@ -154,6 +160,9 @@ pub(crate) struct CommitSteps {
     all: [TimeCounter; Step::COUNT],
     /// Times of whole commits.
     commits: TimeCounter,
+    /// When the latest certification began, in nanoseconds since `origin`. One thread at a time
+    /// certifies.
+    certifying_since: AtomicU64,
     /// Held by the thread that begins a period.
     turning: Mutex<()>,
 }
@@ -167,6 +176,7 @@ impl Default for CommitSteps {
             windows: Default::default(),
             all: Default::default(),
             commits: TimeCounter::default(),
+            certifying_since: AtomicU64::new(0),
             turning: Mutex::default(),
         }
     }
@@ -186,6 +196,19 @@ impl CommitSteps {
     pub(crate) fn note_took(&self, step: Step, took: Duration, period: Duration) {
         let now = Instant::now();
         self.note(step, now.checked_sub(took).unwrap_or(now), now, period);
+    }
+
+    /// The leader begins to certify an action.
+    pub(crate) fn certification_begins(&self) {
+        let since = self.origin.elapsed().as_nanos();
+        let since = u64::try_from(since).unwrap_or(u64::MAX);
+        self.certifying_since.store(since, Ordering::Relaxed);
+    }
+
+    /// It has certified it.
+    pub(crate) fn certification_ends(&self, period: Duration) {
+        let since = Duration::from_nanos(self.certifying_since.load(Ordering::Relaxed));
+        self.note(Step::Certify, self.origin + since, Instant::now(), period);
     }
 
     /// A commit took so long, from the client's wish to its end.

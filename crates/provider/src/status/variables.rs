@@ -168,7 +168,7 @@ fn signed(number: u64) -> i64 {
 }
 
 /// All variables, in the order in which they are shown.
-pub const VARIABLES: [Variable; 92] = [
+pub const VARIABLES: [Variable; 93] = [
     // Position and versions.
     Variable {
         section: Section::Position,
@@ -706,6 +706,14 @@ pub const VARIABLES: [Variable; 92] = [
         text: "Time from there until the transaction is known to be ordered: the way to the \
          leader and back, certification, the disks of a majority. Microseconds, as \
          p50/p95/p99/samples over the present and the last `evs.stats_report_period`.",
+    },
+    Variable {
+        section: Section::Own,
+        name: "synod_commit_certify",
+        reading: Reading::Text(|s| s.steps[Step::Certify as usize].text()),
+        text: "Within that time, at the leader alone, for actions of all members: the comparison \
+         of an action with those ordered before it. Microseconds, as p50/p95/p99/samples over the \
+         present and the last `evs.stats_report_period`.",
     },
     Variable {
         section: Section::Own,

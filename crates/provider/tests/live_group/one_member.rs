@@ -122,10 +122,15 @@ fn transaction_counts_as_committed_once_it_is_released() {
 }
 
 #[test]
-fn status_shows_how_long_the_disk_and_the_group_took() {
+fn status_shows_how_long_certification_the_disk_and_the_group_took() {
     let server = Server::bootstrapped("n1", 1);
     let samples = |name: &str| server.status(name).rsplit('/').next().map(str::to_owned);
-    for step in ["synod_commit_log", "synod_commit_quorum"] {
+    let steps = [
+        "synod_commit_certify",
+        "synod_commit_log",
+        "synod_commit_quorum",
+    ];
+    for step in steps {
         assert_eq!(samples(step).as_deref(), Some("0"), "{step}");
     }
     let syncs = || server.status("synod_log_syncs").parse::<u64>().unwrap();
@@ -133,7 +138,7 @@ fn status_shows_how_long_the_disk_and_the_group_took() {
     server.write("a");
     server.write("b");
     // A client may be told before the step is counted.
-    for step in ["synod_commit_log", "synod_commit_quorum"] {
+    for step in steps {
         eventually(step, || samples(step).as_deref() == Some("2"));
     }
     // Each was durable before the next one began.

@@ -13,6 +13,7 @@ use synod_wire::{PeerMessage, ProposalRefusal, Propose};
 use super::local::Submitted;
 use super::ordering::ProposalAnswer;
 use crate::client::ProposalResult;
+use crate::driver::writers::WriterRule;
 use crate::driver::{Driver, ReadDone, Submission};
 use crate::host::Level;
 use crate::payload::discard::Discard;
@@ -171,7 +172,7 @@ impl Driver {
             propose.kind == EntryKind::Chunk || self.pace.has_room_for_action(self.turns.now);
         let has_room = !is_disk_behind && !self.links.shared.is_log_full() && is_admitted;
         let writers = self.writer_rule();
-        let depends_on = match self.ordering.answer(&propose, has_room, writers) {
+        let depends_on = match self.rule_on(&propose, has_room, writers) {
             ProposalAnswer::Ignore => return true,
             ProposalAnswer::Wait => {
                 self.ordering.put_back(propose);
@@ -217,6 +218,25 @@ impl Driver {
             }
             Err(ProposeError::NotLeader { .. }) => true,
         }
+    }
+
+    /// As [`Ordering::answer`](super::Ordering), with the time it takes reported to the host if an
+    /// action is certified.
+    fn rule_on(
+        &mut self,
+        propose: &Propose,
+        has_room: bool,
+        writers: WriterRule,
+    ) -> ProposalAnswer {
+        let is_certified = has_room && propose.kind == EntryKind::Action;
+        if is_certified {
+            self.links.host.certification_begins();
+        }
+        let answer = self.ordering.answer(propose, has_room, writers);
+        if is_certified {
+            self.links.host.certification_ends();
+        }
+        answer
     }
 
     /// A piece was refused: what the log has of its action is of no use to any member.
