@@ -130,11 +130,15 @@ pub(crate) fn health(check: Check, seen: &Seen) -> Answer {
 }
 
 /// The page for Prometheus, by what is known of the server and of the agent's certificate.
-pub(crate) fn metrics(seen: &Seen, certificate_until_unix: Option<u64>) -> Answer {
-    match metrics::page(seen, certificate_until_unix) {
+pub(crate) fn metrics(
+    seen: &Seen,
+    certificate_until_unix: Option<u64>,
+    format: metrics::Format,
+) -> Answer {
+    match metrics::page(seen, certificate_until_unix, format) {
         Ok(body) => Answer {
             status: StatusCode::OK,
-            kind: metrics::KIND,
+            kind: format.kind(),
             body: body.into(),
         },
         Err(error) => Answer::sentence(

@@ -12,8 +12,8 @@ use http_body_util::channel::Channel;
 use http_body_util::{Either, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{
-    ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderValue, LOCATION,
-    REFERRER_POLICY, SET_COOKIE, WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS,
+    ACCEPT, ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderValue,
+    LOCATION, REFERRER_POLICY, SET_COOKIE, WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS,
 };
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -31,6 +31,7 @@ use crate::encryption::certificates::Certificates;
 use crate::encryption::complaints::Complaints;
 use crate::encryption::handshake::{ClientCertificate, Greeting, greet};
 use crate::entrance::{Entrance, entrance};
+use crate::metrics::Format;
 use crate::routes::{self, Answer, Page};
 use crate::{Access, Asker};
 
@@ -262,7 +263,9 @@ impl Serving {
             Ok(Page::Metrics) => {
                 let certificates = self.access.certificates();
                 let until = certificates.map(|files| files.in_use().valid_until_unix());
-                text(routes::metrics(&self.asker.status().await, until))
+                let accept = request.headers().get_all(ACCEPT).iter();
+                let format = Format::asked_for(accept.map(HeaderValue::as_bytes));
+                text(routes::metrics(&self.asker.status().await, until, format))
             }
             Ok(Page::File(file)) => of_the_dashboard(text(routes::file(file))),
             Ok(Page::Events) => self.events(),

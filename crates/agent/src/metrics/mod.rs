@@ -1,14 +1,16 @@
-//! The page for Prometheus, in the OpenMetrics text format 1.0.
+//! The page for Prometheus, in the OpenMetrics text format 1.0 or in its own older one.
 //!
 //! It is made for each request from the server's status. What the server does not know is missing,
 //! not zero. Names end in their unit; HELP texts say what a value is and, where that is not plain,
 //! which value is good.
 //!
+//! - `format`: the formats, and which of them a client gets;
 //! - `families`: writes a family of values;
 //! - `server`, `group`, `members`, `commits`: the families, by subject.
 
 mod commits;
 mod families;
+mod format;
 mod group;
 mod members;
 mod server;
@@ -22,16 +24,18 @@ use prometheus_client::registry::Registry;
 
 use crate::Seen;
 use families::Families;
+pub use format::Format;
 
-/// What the page is (`Content-Type`).
-pub const KIND: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-
-/// The page, by what is known of the server, and by when the agent's certificate ends, in seconds
-/// since 1970, if it has one.
+/// The page in this format, by what is known of the server, and by when the agent's certificate
+/// ends, in seconds since 1970, if it has one.
 ///
 /// # Errors
 /// None that is known: text is written to memory.
-pub fn page(seen: &Seen, certificate_until_unix: Option<u64>) -> Result<String, fmt::Error> {
+pub fn page(
+    seen: &Seen,
+    certificate_until_unix: Option<u64>,
+    format: Format,
+) -> Result<String, fmt::Error> {
     let mut registry = Registry::default();
     let seen = seen.clone();
     registry.register_collector(Box::new(Shown {
@@ -40,7 +44,7 @@ pub fn page(seen: &Seen, certificate_until_unix: Option<u64>) -> Result<String, 
     }));
     let mut page = String::new();
     encode(&mut page, &registry)?;
-    Ok(page)
+    Ok(format.of(page))
 }
 
 #[derive(Debug)]

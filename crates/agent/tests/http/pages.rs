@@ -17,6 +17,10 @@ fn pages_are_served_while_the_server_runs_and_checks_fail_when_it_has_ended() {
         "{check}"
     );
     let page = get(agent, "/metrics");
+    assert!(page.contains("text/plain; version=0.0.4"), "{page}");
+    assert!(page.contains("\nsynod_up 1\n"), "{page}");
+    let wish = "GET /metrics HTTP/1.0\r\nAccept: application/openmetrics-text\r\n\r\n";
+    let page = ask(agent, wish);
     assert!(page.contains("application/openmetrics-text"), "{page}");
     assert!(
         page.contains("\nsynod_up 1\n") && page.ends_with("# EOF\n"),

@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use synod_admin::status::Status;
-use synod_agent::{Seen, metrics};
+use synod_agent::Seen;
+use synod_agent::metrics::{self, Format};
 
 /// A server that knows everything of itself and its group. Its names need escapes.
 pub(crate) fn complete() -> Status {
@@ -57,7 +58,8 @@ pub(crate) const CERTIFICATE_UNTIL: u64 = 1_800_000_000;
 /// The page of such a server.
 pub(crate) fn page_of(status: Status) -> Page {
     let seen: Seen = Ok(Arc::new(status));
-    Page::parse(&metrics::page(&seen, Some(CERTIFICATE_UNTIL)).unwrap()).unwrap()
+    Page::parse(&metrics::page(&seen, Some(CERTIFICATE_UNTIL), Format::OpenMetrics).unwrap())
+        .unwrap()
 }
 
 /// What a page says, parsed by the rules of OpenMetrics 1.0.
