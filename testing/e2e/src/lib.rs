@@ -20,6 +20,7 @@
 //! - [`drill`]: the commands of the manual's drills.
 //! - [`agent_process`]: an agent beside a server. [`browser`]: a browser without a window.
 //!   [`dashboard`]: the agent's page in that browser, with what a group does meanwhile.
+//! - [`monitor`]: tools that know Galera. [`prometheus`]: Prometheus with the packaged rules.
 //! - [`certificates`]: those of the manual.
 //! - [`logger`]: a logger beside a cluster. [`usage`]: processor time and memory of a process.
 //! - [`relay`]: a relay beside a cluster. [`replica`]: a stock server that replicates from it.
@@ -45,6 +46,7 @@ pub mod logger;
 pub mod monitor;
 pub mod place;
 pub mod programs;
+pub mod prometheus;
 pub mod read_your_writes;
 pub mod relay;
 pub mod replica;

@@ -23,6 +23,12 @@ const PAGE_TIMEOUT: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub struct Tool(Child);
 
+impl Tool {
+    pub(crate) fn new(process: Child) -> Tool {
+        Tool(process)
+    }
+}
+
 impl Drop for Tool {
     fn drop(&mut self) {
         // It may have ended by itself.
