@@ -9,7 +9,7 @@
 //! - `list`: the syntax `name=value;name=value`; `value`: the syntax of values;
 //! - [`key`]: typed names for reading options;
 //! - `timing`, `encryption`, `exposure`: options that are checked together;
-//! - `node_settings`: what options say to a node;
+//! - `node_settings`: what options say to a node; `parameters`: options as variables of a server;
 //! - [`ClusterUrl`]: cluster addresses;
 //! - [`nearest()`]: which name the operator may have meant.
 #![forbid(unsafe_code)]
@@ -25,6 +25,7 @@ mod list;
 mod nearest;
 mod node_settings;
 mod own;
+mod parameters;
 mod setting;
 mod table;
 mod timing;
@@ -42,6 +43,7 @@ pub use document::markdown_tables;
 pub use error::{Notice, OptionsError};
 pub use exposure::{ExposedError, Exposure};
 pub use nearest::nearest;
+pub use parameters::{Parameter, ParameterValue};
 pub use setting::HostNames;
 pub use table::{DefaultValue, Meaning, OptionSpec, SPECS, Settable};
 pub use timing::Period;

@@ -28,7 +28,7 @@ pub enum Kind {
         /// Largest value allowed.
         max: f64,
     },
-    /// ISO 8601 of days and below: `P7D`, `PT0.5S`, `PT1M30S`; or `0`.
+    /// ISO 8601 of days and below: `P7D`, `PT0.5S`, `PT1M30S`; or seconds: `0`, `90`, `0.5`.
     Duration,
     /// `host:port`, perhaps with `tcp://` before it; or empty.
     Address,
@@ -139,11 +139,14 @@ fn parse_real(text: &str, min: f64, max: f64) -> Result<f64, String> {
 }
 
 fn parse_duration(text: &str) -> Result<Duration, String> {
-    // No duration at all needs no unit.
-    if text == "0" {
-        return Ok(Duration::ZERO);
+    // Servers that make a variable of it write seconds.
+    if let Some(duration) = scaled(text, 1) {
+        return Ok(duration);
     }
-    let expected = || "expected an ISO 8601 duration such as PT0.5S, PT1M30S or P1D".to_owned();
+    let expected = || {
+        "expected an ISO 8601 duration such as PT0.5S, PT1M30S or P1D, or seconds such as 90"
+            .to_owned()
+    };
     let rest = text.strip_prefix('P').ok_or_else(expected)?;
     let (date, time) = match rest.split_once('T') {
         Some((_, "")) => return Err(expected()),
@@ -276,6 +279,9 @@ mod tests {
             ("P1W", 604_800_000),
             ("PT0S", 0),
             ("0", 0),
+            ("8.000000", 8_000),
+            ("90", 90_000),
+            ("0.5", 500),
         ];
         for (text, ms) in cases {
             let expected = Value::Duration(Duration::from_millis(ms));
@@ -290,8 +296,10 @@ mod tests {
             "P",
             "PT",
             "P1DT",
-            "5",
             "5S",
+            "-5",
+            "5.",
+            "1e3",
             "T5S",
             "PT5",
             "PTS",

@@ -756,3 +756,82 @@ fn opaque_texts_from_the_server_may_be_any_bytes() {
     );
     assert_eq!(host.fake.calls(), ["options_set \u{fffd}=1"]);
 }
+
+/// As MariaDB 11.8 sees a parameter.
+unsafe extern "C-unwind" fn take_parameter(
+    parameter: *const wsrep_parameter_t,
+    context: *mut c_void,
+) -> wsrep_status_t {
+    // SAFETY: a parameter for this call; the member of the union that its flags name; the context
+    // is the list of the test.
+    unsafe {
+        let parameter = &*parameter;
+        let name = CStr::from_ptr(parameter.name).to_str().unwrap();
+        let value = match parameter.flags & !WSREP_PARAM_READONLY {
+            WSREP_PARAM_TYPE_BOOL => format!("bool {}", parameter.value.as_bool),
+            WSREP_PARAM_TYPE_INTEGER => format!("integer {}", parameter.value.as_integer),
+            WSREP_PARAM_TYPE_DOUBLE => format!("double {}", parameter.value.as_double),
+            0 => {
+                let text = CStr::from_ptr(parameter.value.as_string);
+                format!("text {}", text.to_str().unwrap())
+            }
+            other => panic!("flags {other}"),
+        };
+        let read_only = parameter.flags & WSREP_PARAM_READONLY != 0;
+        let list = &mut *context.cast::<Vec<(String, String, bool)>>();
+        list.push((name.to_owned(), value, read_only));
+    }
+    WSREP_OK
+}
+
+#[test]
+fn config_service_names_every_option_with_its_type() {
+    let host = Host::started(Fake::default());
+    let mut service = wsrep_config_service_v1_t {
+        get_parameters: None,
+    };
+    // SAFETY: a service that may be written.
+    let answer = unsafe { synod::boundary::wsrep_init_config_service_v1(&mut service) };
+    assert_eq!(answer, WSREP_OK);
+    let mut seen: Vec<(String, String, bool)> = Vec::new();
+    let list = (&raw mut seen).cast();
+    let answer = unsafe_call!(
+        service.get_parameters,
+        host.table,
+        Some(take_parameter),
+        list
+    );
+    assert_eq!(answer, WSREP_OK);
+    let entry = |name: &str, value: &str, read_only| (name.into(), value.into(), read_only);
+    assert_eq!(
+        seen,
+        [
+            entry("on", "bool 1", false),
+            entry("number", "integer -7", true),
+            entry("seconds", "double 0.5", false),
+            entry("text", "text a;b", true),
+        ]
+    );
+}
+
+#[test]
+fn server_that_refuses_a_parameter_is_asked_no_more() {
+    unsafe extern "C-unwind" fn refuse(
+        _parameter: *const wsrep_parameter_t,
+        context: *mut c_void,
+    ) -> wsrep_status_t {
+        // SAFETY: the context is the counter of the test.
+        unsafe { *context.cast::<usize>() += 1 };
+        WSREP_NODE_FAIL
+    }
+    let host = Host::started(Fake::default());
+    let mut service = wsrep_config_service_v1_t {
+        get_parameters: None,
+    };
+    // SAFETY: a service that may be written.
+    unsafe { synod::boundary::wsrep_init_config_service_v1(&mut service) };
+    let mut asked = 0_usize;
+    let counter = (&raw mut asked).cast();
+    let answer = unsafe_call!(service.get_parameters, host.table, Some(refuse), counter);
+    assert_eq!((answer, asked), (WSREP_NODE_FAIL, 1));
+}

@@ -100,7 +100,7 @@ fn server_can_load_verify_and_unload() {
 
 /// As MariaDB 11.8 does at its start: a failure there ends the server.
 #[test]
-fn config_service_has_no_parameter_and_answers_ok() {
+fn config_service_without_a_provider_has_no_parameter_and_answers_ok() {
     unsafe extern "C-unwind" fn count(
         _parameter: *const wsrep_parameter_t,
         context: *mut c_void,

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use synod_node::GroupId;
 use wsrep_sys as sys;
 
-use crate::options::OptionsError;
+use crate::options::{OptionsError, Parameter};
 
 mod capabilities;
 
@@ -362,6 +362,9 @@ pub trait ProviderApi: Send + Sync {
 
     /// All options as `name = value; `. Short. *Also when fenced.*
     fn options_get(&self) -> String;
+
+    /// All options with their types. Short. *Also when fenced.*
+    fn parameters(&self) -> Vec<Parameter>;
 
     /// Joins the group. No applier exists yet, so it must not wait for what needs one. It needs a
     /// timeout of its own. Refuse with [`Status::NodeFail`].

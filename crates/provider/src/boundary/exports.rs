@@ -3,12 +3,12 @@
 //! The server looks these names up when it loads the library, so they never change.
 //! `tests/shared_library.rs` checks that there are no others.
 
-use std::ffi::{c_char, c_int, c_void};
+use std::ffi::{c_char, c_int};
 use std::sync::atomic::{AtomicI32, Ordering};
 
 use wsrep_sys as sys;
 
-use super::{allowlist, table};
+use super::{allowlist, parameters, table};
 
 /// A text pointer that may be a static.
 #[repr(transparent)]
@@ -56,16 +56,6 @@ pub extern "C" fn wsrep_deinit_allowlist_service_v1() {
     allowlist::register(None);
 }
 
-/// Enumerates the parameters that the server may show as variables of their own: none. Options are
-/// in `wsrep_provider_options`.
-unsafe extern "C-unwind" fn no_parameters(
-    _w: *mut sys::wsrep_t,
-    _callback: sys::wsrep_parameter_cb_t,
-    _context: *mut c_void,
-) -> sys::wsrep_status_t {
-    sys::WSREP_OK
-}
-
 /// Fills in the config service, without which MariaDB 11.8 does not start.
 ///
 /// # Safety
@@ -76,7 +66,7 @@ pub unsafe extern "C" fn wsrep_init_config_service_v1(
 ) -> c_int {
     // SAFETY: NULL or valid by contract of this function.
     if let Some(service) = unsafe { service.as_mut() } {
-        service.get_parameters = Some(no_parameters);
+        service.get_parameters = Some(parameters::get_parameters);
     }
     sys::WSREP_OK
 }

@@ -18,6 +18,7 @@ mod client_error;
 mod convert;
 mod exports;
 mod host;
+mod parameters;
 mod process_exit;
 mod process_image;
 mod signals;

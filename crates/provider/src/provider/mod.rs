@@ -30,7 +30,7 @@ use crate::connection::Connection;
 use crate::connection::returning::Restart;
 use crate::connection::sst_joiner::Received;
 use crate::live_options::LiveOptions;
-use crate::options::{ClusterUrl, Defaults, Options, Update, key};
+use crate::options::{ClusterUrl, Defaults, Options, Parameter, Update, key};
 use crate::position::{self, PositionKeeper, engine_flushes};
 use crate::server_program::ServerProgram;
 use crate::status;
@@ -165,6 +165,16 @@ impl Provider {
         })
     }
 
+    /// The options, with what the group has agreed on.
+    fn options_in_force(&self) -> Options {
+        let writers = self.writers_in_force();
+        let mut options = self.options().clone();
+        if let Some(writers) = writers {
+            options.follow_writers(writers);
+        }
+        options
+    }
+
     fn log_error(&self, text: impl AsRef<str>) -> Status {
         self.callbacks.log(LogLevel::Error, text.as_ref());
         // The server's own lines about it come next.
@@ -216,12 +226,11 @@ impl ProviderApi for Provider {
     }
 
     fn options_get(&self) -> String {
-        let writers = self.writers_in_force();
-        let mut options = self.options();
-        if let Some(writers) = writers {
-            options.follow_writers(writers);
-        }
-        options.to_text()
+        self.options_in_force().to_text()
+    }
+
+    fn parameters(&self) -> Vec<Parameter> {
+        self.options_in_force().parameters()
     }
 
     fn connect(&self, name: &str, url: &str, donor: &str, bootstrap: bool) -> Status {

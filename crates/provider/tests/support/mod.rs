@@ -15,7 +15,7 @@ use synod::api::{
     ViewMember, ViewStatus, WsFlags,
 };
 use synod::boundary::fill_table;
-use synod::options::OptionsError;
+use synod::options::{OptionsError, Parameter, ParameterValue};
 use synod_node::GroupId;
 use wsrep_sys::*;
 
@@ -581,6 +581,20 @@ impl ProviderApi for Fake {
     fn options_get(&self) -> String {
         self.panic_if("options_get");
         "a = b; ".to_owned()
+    }
+
+    fn parameters(&self) -> Vec<Parameter> {
+        let parameter = |name, value, is_read_only| Parameter {
+            name,
+            value,
+            is_read_only,
+        };
+        vec![
+            parameter("on", ParameterValue::Bool(true), false),
+            parameter("number", ParameterValue::Integer(-7), true),
+            parameter("seconds", ParameterValue::Real(0.5), false),
+            parameter("text", ParameterValue::Text("a;b".to_owned()), true),
+        ]
     }
 
     fn connect(&self, name: &str, url: &str, donor: &str, bootstrap: bool) -> Status {
