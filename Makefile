@@ -6,7 +6,7 @@
 #   make fuzz      every decoder against made-up bytes, FUZZ_SECONDS=30 each
 #   make compat    MariaDB's own Galera suites (COMPAT="--suite wsrep" for one; takes an hour or more)
 #   make packages  the Debian packages; 'make check-packages' tries them (needs root and the network)
-#   make trixie    two servers of Debian 13's MariaDB in a directory (needs root and the network)
+#   make trixie    Debian 13's MariaDB in a directory: upgrade, suites, tests (needs root and the network)
 #   make performance   the tables of docs/performance.md: hours, as root, on a quiet machine
 #   make pictures  the pictures of the dashboard in docs/images
 #   make bench     commit latency next to Galera's library, on the same servers

@@ -18,8 +18,11 @@ pub(crate) const SUITES: [&str; 5] = [
     "galera_3nodes_sr",
 ];
 
-/// Where Debian's `mariadb-test` puts the test driver.
-const PACKAGE_DIR: &str = "/usr/share/mysql/mysql-test";
+/// Where Debian's `mariadb-test` puts the test driver: that of Debian 12, and from 13 on.
+const PACKAGE_DIRS: [&str; 2] = [
+    "/usr/share/mysql/mysql-test",
+    "/usr/share/mariadb/mariadb-test",
+];
 
 /// `SUITE.NAME`
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -67,7 +70,7 @@ impl Catalogue {
     /// # Errors
     /// If the package is not installed.
     pub(crate) fn of_package() -> Result<Catalogue, CompatError> {
-        let dir = PathBuf::from(PACKAGE_DIR);
+        let dir = package_dir();
         if !driver_of(&dir).is_file() {
             return Err(CompatError::NoPackage { dir });
         }
@@ -130,7 +133,8 @@ impl Catalogue {
 
 /// Directory the test driver must be started in.
 pub(crate) fn package_dir() -> PathBuf {
-    PathBuf::from(PACKAGE_DIR)
+    let [older, newer] = PACKAGE_DIRS.map(PathBuf::from);
+    if driver_of(&newer).is_file() { newer } else { older }
 }
 
 /// The test driver.
