@@ -22,10 +22,12 @@ pub enum ProposalResult {
         /// The last action that other members must apply before it.
         depends_on: Seqno,
     },
-    /// Refused by the leader: it conflicts with an action ordered before it.
+    /// Refused: it conflicts with an action ordered before it.
     Conflict {
         /// Seqno of the action ordered before it; undefined if the leader no longer knows it.
         with: Seqno,
+        /// Who has found the conflict.
+        by: RefusedBy,
     },
     /// Refused by the leader: its snapshot position is older than the certification window. The
     /// client may try again.
@@ -45,6 +47,15 @@ pub enum ProposalResult {
     Withdrawn,
     /// There was no group to propose it to. The action was not sent and will never be ordered.
     NotProposed,
+}
+
+/// Who has refused an action because of a conflict.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RefusedBy {
+    /// The leader, which would have ordered it.
+    Leader,
+    /// Its origin, before it was sent: the leader would have refused it.
+    Origin,
 }
 
 /// How long a client waits for a result.
@@ -166,7 +177,10 @@ mod tests {
         }
     }
 
-    const CONFLICT: ProposalResult = ProposalResult::Conflict { with: Seqno(3) };
+    const CONFLICT: ProposalResult = ProposalResult::Conflict {
+        with: Seqno(3),
+        by: RefusedBy::Leader,
+    };
 
     #[test]
     fn first_result_wins() {

@@ -76,7 +76,7 @@ pub use synod_member::{
     DecisionSearch, Delivery, DonorRequest, Election, FollowError, Followed, FollowedAction,
     Follower, FullLogPolicy, Host, InconsistencyPolicy, LeaderPlacement, Level, MemberStatus,
     NodeStatus, OpenError, OrderedAction, OutcomeDecision, PaceStatus, PayloadError,
-    ProposalResult, QuorumLossPolicy, Remedy, Setting, StartMode, StateTransferEvent,
+    ProposalResult, QuorumLossPolicy, RefusedBy, Remedy, Setting, StartMode, StateTransferEvent,
     SurvivorStatus, Topic, View, ViewMember, VoterPolicy, WaitPolicy, WritePermission,
 };
 pub use synod_tls::{

@@ -115,6 +115,8 @@ pub enum Bug {
     WindowOffByOne,
     /// member: after a truncation, certification keeps the effects of the removed entries.
     NoCertificationRollback,
+    /// member: an origin refuses a proposal for an action that its leader may not have.
+    ForeseeTruncated,
     /// member: after a restart, certification knows no keys, but claims to know the window.
     ColdCertification,
     /// member: a full log is purged of chunks of partial actions.
@@ -156,7 +158,7 @@ pub enum Bug {
 
 impl Bug {
     /// All bugs.
-    pub const ALL: [Bug; 56] = [
+    pub const ALL: [Bug; 57] = [
         Bug::AckBeforeSync,
         Bug::CountOwnDiskEarly,
         Bug::SkipVote,
@@ -195,6 +197,7 @@ impl Bug {
         Bug::IgnoreVersion,
         Bug::WindowOffByOne,
         Bug::NoCertificationRollback,
+        Bug::ForeseeTruncated,
         Bug::ColdCertification,
         Bug::TurnAfterStop,
         Bug::DropUnfinished,

@@ -143,7 +143,6 @@ fn random_seeds_break_no_rule() {
         "full copy",
         "member fenced",
         "repair complete",
-        "damage met while running",
         "bit rot",
         "rot while running",
         "misdirected write",
@@ -152,9 +151,13 @@ fn random_seeds_break_no_rule() {
         "configuration of version 2",
         "forced leadership",
         "entries lost to a forced primary",
+        "refused by the origin for an uncommitted action",
+        "large action refused by the origin",
     ] {
         assert!(total.of(name) >= 5, "{name}: {total:?}");
     }
+    // Rare in runs as short as these.
+    assert!(total.of("damage met while running") >= 1, "{total:?}");
 }
 
 /// The members of these seeds want to know up to where all databases have applied.

@@ -483,3 +483,112 @@ fn keys_wait_if_too_many_giants_are_compared_and_are_bounded() {
     log.append(EntryKind::Chunk, &of_second(4)).unwrap();
     assert_eq!(log.state.check_chunk(&origin(9), &of_second(5)), Ok(()));
 }
+
+/// What an origin whose locks do not protect the log's actions foresees.
+fn foreseen(log: &Log, row: &str, last_seen: i64, leader_has: i64) -> Option<i64> {
+    let payload = action(row, last_seen);
+    let foreseen =
+        log.state
+            .foreseen_conflict(&other(), EntryKind::Action, &payload, Seqno(leader_has));
+    foreseen.map(|with| with.0)
+}
+
+#[test]
+fn conflict_is_foreseen_if_the_leader_has_it_and_the_snapshot_has_not() {
+    let mut log = Log::new();
+    for row in ["a", "b", "c"] {
+        log.append(EntryKind::Action, &action(row, 0)).unwrap();
+    }
+    assert_eq!(foreseen(&log, "b", 1, 3), Some(2));
+    assert_eq!(foreseen(&log, "b", 2, 3), None, "seen");
+    assert_eq!(
+        foreseen(&log, "b", 1, 1),
+        None,
+        "the leader may not have it"
+    );
+    assert_eq!(foreseen(&log, "other", 0, 3), None);
+    let of_same_locks =
+        log.state
+            .foreseen_conflict(&origin(9), EntryKind::Action, &action("b", 0), Seqno(3));
+    assert_eq!(of_same_locks, None);
+    log.truncate(2, 1);
+    assert_eq!(foreseen(&log, "b", 0, 1), None, "truncated");
+}
+
+#[test]
+fn snapshot_older_than_the_window_is_left_to_the_leader() {
+    let mut log = Log::new();
+    for row in ["a", "b", "a"] {
+        let header = log.append(EntryKind::Action, &action(row, 0)).unwrap();
+        log.state.committed(&header);
+    }
+    assert_eq!(foreseen(&log, "a", 1, 3), Some(3));
+    log.state.advance_window(Seqno(2));
+    assert_eq!(foreseen(&log, "a", 1, 3), None);
+}
+
+#[test]
+fn action_of_unknown_keys_is_left_to_the_leader() {
+    let mut log = Log::new();
+    // Its chunks are before the beginning of this log.
+    let last = piece("a", 0, 5, 2).encode();
+    assert!(log.append(EntryKind::Action, &last).is_err());
+    assert!(
+        conflicts(&log, "any row", 0),
+        "it counts as one with every key"
+    );
+    assert_eq!(foreseen(&log, "any row", 0, 1), None);
+    assert_eq!(foreseen(&log, "a", 0, 1), None);
+    log.append(EntryKind::Action, &action("b", 1)).unwrap();
+    assert_eq!(foreseen(&log, "b", 0, 2), None);
+    assert_eq!(foreseen(&log, "b", 1, 2), Some(2));
+}
+
+#[test]
+fn statement_that_executes_alone_is_never_refused() {
+    let mut log = Log::new();
+    log.append(EntryKind::Action, &action("a", 0)).unwrap();
+    let alone = ActionPiece {
+        class: Class::TotalOrder,
+        ..piece("a", 0, 0, 0)
+    };
+    let foreseen =
+        log.state
+            .foreseen_conflict(&other(), EntryKind::Action, &alone.encode(), Seqno(1));
+    assert_eq!(foreseen, None);
+}
+
+#[test]
+fn end_of_a_giant_is_foreseen_from_the_chunks_in_this_log() {
+    let mut log = log_with_giants();
+    let last = append_chunks(&mut log, 100);
+    log.append(EntryKind::Action, &action("unrelated", 0))
+        .unwrap();
+    let next = chunk(Part::Data, 8, Bytes::from_static(b"data"));
+    let foreseen = |log: &Log, kind, payload| {
+        log.state
+            .foreseen_conflict(&origin(9), kind, payload, Seqno(2))
+    };
+    assert_eq!(foreseen(&log, EntryKind::Chunk, &next), None);
+    assert_eq!(foreseen(&log, EntryKind::Action, &last), None);
+    let header = EntryHeader {
+        term: Term(1),
+        index: LogIndex(log.index + 1),
+        seqno: Seqno(2),
+        kind: EntryKind::Action,
+        origin: other(),
+        depends_on: Seqno::UNDEFINED,
+        payload_len: 0,
+        payload_crc: 0,
+    };
+    log.state
+        .appended(Time(1), &header, &action("50", 1))
+        .unwrap();
+    assert_eq!(foreseen(&log, EntryKind::Chunk, &next), Some(Seqno(2)));
+    assert_eq!(foreseen(&log, EntryKind::Action, &last), Some(Seqno(2)));
+    let of_another = chunk(Part::Data, 0, Bytes::new());
+    let unknown = log
+        .state
+        .foreseen_conflict(&other(), EntryKind::Chunk, &of_another, Seqno(2));
+    assert_eq!(unknown, None);
+}

@@ -171,6 +171,16 @@ impl ActionPiece {
 }
 
 impl Chunk {
+    /// Stands for what an origin does not send of an action, see [`WITHDRAWN`].
+    pub(crate) fn withdrawal(action_no: u64) -> Chunk {
+        Chunk {
+            part: Part::Data,
+            chunk_index: WITHDRAWN,
+            action_no,
+            bytes: Bytes::new(),
+        }
+    }
+
     pub(crate) fn encode(&self) -> Bytes {
         let mut out = BytesMut::with_capacity(CHUNK_HEADER_BYTES + self.bytes.len());
         out.put_u8(CHUNK_VERSIONS.newest());
@@ -298,13 +308,7 @@ impl ChunkSplitter {
     /// piece.
     pub fn withdrawal(&self) -> Option<Piece> {
         let rest = self.rest.as_ref().filter(|rest| rest.action_no != 0)?;
-        let chunk = Chunk {
-            part: Part::Data,
-            chunk_index: WITHDRAWN,
-            action_no: rest.action_no,
-            bytes: Bytes::new(),
-        };
-        Some(Piece::Chunk(chunk.encode()))
+        Some(Piece::Chunk(Chunk::withdrawal(rest.action_no).encode()))
     }
 
     /// Replaces the snapshot position. The later it is asked for, the fewer actions come between it

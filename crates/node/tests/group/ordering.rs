@@ -56,10 +56,10 @@ fn later_of_two_conflicting_actions_is_refused_and_ordered_when_it_has_seen_the_
     let before = a.last().min(b.last());
     let first = seqno_of(a.order("row", "a"));
     let blind = b.node().submit(&action("row", before, "b"));
-    assert_eq!(
-        blind.wait_for_result(),
-        ProposalResult::Conflict { with: first }
-    );
+    let ProposalResult::Conflict { with, .. } = blind.wait_for_result() else {
+        panic!("it has not seen the first");
+    };
+    assert_eq!(with, first);
     let elsewhere = seqno_of(
         c.node()
             .submit(&action("other", before, "c"))

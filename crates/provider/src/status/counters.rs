@@ -83,6 +83,8 @@ pub(crate) struct Counters {
     pub(crate) local_commits: Counter,
     /// Own transactions refused.
     pub(crate) local_cert_failures: Counter,
+    /// Those of them that this server has refused itself, before they were sent.
+    pub(crate) refused_early: Counter,
     /// Writes of own clients refused, because another server is the writer.
     pub(crate) writes_refused: Counter,
     /// Own transactions replayed.
@@ -116,6 +118,7 @@ impl Counters {
             &self.received_bytes,
             &self.local_commits,
             &self.local_cert_failures,
+            &self.refused_early,
             &self.writes_refused,
             &self.local_replays,
             &self.causal_reads,
@@ -146,6 +149,7 @@ impl Counters {
             received_bytes: self.received_bytes.get(),
             local_commits: self.local_commits.get(),
             local_cert_failures: self.local_cert_failures.get(),
+            refused_early: self.refused_early.get(),
             writes_refused: self.writes_refused.get(),
             local_replays: self.local_replays.get(),
             causal_reads: self.causal_reads.get(),

@@ -4,6 +4,7 @@
 //! never comes back: the member that replaces it is a new one under the same name.
 
 pub(crate) mod disk_model;
+mod early_refusals;
 mod effect_checks;
 mod member_runner;
 pub(crate) mod recorded_effects;
