@@ -20,6 +20,7 @@
 //! - [`drill`]: the commands of the manual's drills.
 //! - [`agent_process`]: an agent beside a server. [`browser`]: a browser without a window.
 //!   [`dashboard`]: the agent's page in that browser, with what a group does meanwhile.
+//! - [`machines`]: servers that change from Galera to Synod and back.
 //! - [`certificates`]: those of the manual.
 //! - [`logger`]: a logger beside a cluster. [`usage`]: processor time and memory of a process.
 //! - [`relay`]: a relay beside a cluster. [`replica`]: a stock server that replicates from it.
@@ -42,6 +43,7 @@ pub mod hanging_disks;
 pub mod harness;
 mod leftovers;
 pub mod logger;
+pub mod machines;
 pub mod monitor;
 pub mod place;
 pub mod programs;
