@@ -1,14 +1,17 @@
-//! The machines of a migration, each with a server that has Galera's library at first, and the
-//! commands of `docs/operating/migration.md` on them.
+//! The machines of a migration, and the commands of `docs/operating/migration.md` on them: servers
+//! with Galera's library, which may change it, or servers of a new group.
 //!
 //! Substituted are only what a single machine does not have:
 //!
 //! | the page | here |
 //! |---|---|
-//! | the machine `db1`, `db2`, ... | node 1, 2, ... of the test's cluster, called so |
+//! | the machine `db1`, `db2`, ... | node 1, 2, ... of the test's cluster, called so; a second cluster continues the numbers |
 //! | `/var/lib/mysql`, `/etc/synod`, `/etc/mysql/mariadb.conf.d` | directories of that node |
 //! | `synod ...` finds the machine's only server | `--dir` with that node's directory |
-//! | `mariadb -e "SQL"` | the same to that node |
+//! | `mariadb -e "SQL"`, `mariadb-dump`, `mariadb < FILE` | the same to that node |
+//! | `MASTER_HOST='db1'` | the port of that node |
+//! | `/root`, the database `shop` | a directory that all machines share, the database of the test |
+//! | `POSITION` | what the last `SELECT @@gtid_binlog_pos` has shown |
 //! | `systemctl` and `galera_new_cluster` | that node's server is started, stopped or looked at |
 //!
 //! Other commands are run by the shell as they stand there. A program that is not in the list of
@@ -50,6 +53,8 @@ const COMPARED: [&str; 2] = ["wsrep_last_committed", "grep "];
 pub struct Machines {
     /// The servers.
     pub cluster: TestCluster,
+    /// The number of the first machine.
+    first: u8,
     /// What each machine last showed for a command that is compared.
     shown: BTreeMap<String, BTreeMap<u8, String>>,
 }
@@ -63,6 +68,7 @@ impl Machines {
         let cluster = TestCluster::with_provider(name, base_port, count, GALERA.into())?;
         let mut machines = Machines {
             cluster,
+            first: 1,
             shown: BTreeMap::new(),
         };
         let library = machines.install_library()?;
@@ -71,6 +77,55 @@ impl Machines {
             machines.prepare(node, &library, &secret)?;
         }
         Ok(machines)
+    }
+
+    /// Servers of a new group of Synod's, with the machines numbered from `first` on. None is
+    /// started.
+    ///
+    /// # Errors
+    /// When their files cannot be made.
+    pub fn of_new_group(name: &str, base_port: u16, count: u8, first: u8) -> Outcome<Machines> {
+        let mut cluster = TestCluster::empty(name, base_port, count)?;
+        let secret = new_group_secret()?;
+        let settings = cluster.settings_mut();
+        settings.group_secret = Some(secret.trim().to_owned());
+        for node in 1..=count {
+            let own = settings.overrides.entry(node).or_default();
+            let name = first + node - 1;
+            own.extra_lines.push(format!("wsrep_node_name = db{name}"));
+        }
+        Ok(Machines {
+            cluster,
+            first,
+            shown: BTreeMap::new(),
+        })
+    }
+
+    /// Adds lines to the configuration of a machine: those that the page shows below this one.
+    ///
+    /// # Errors
+    /// When the page does not show them.
+    pub fn configure(&mut self, machine: u8, first_line: &str) -> Outcome {
+        let lines = PAGE.file(first_line)?;
+        let node = machine + 1 - self.first;
+        let settings = self.cluster.settings_mut();
+        let own = settings.overrides.entry(node).or_default();
+        own.extra_lines.extend(lines.lines().map(str::to_owned));
+        Ok(())
+    }
+
+    /// Whether this machine is one of these.
+    pub fn has(&self, machine: &str) -> bool {
+        self.node_of(machine).is_ok()
+    }
+
+    fn node_of(&self, machine: &str) -> Outcome<u8> {
+        let number = machine
+            .strip_prefix("db")
+            .and_then(|text| text.parse().ok());
+        let node = number.and_then(|number: u8| (number + 1).checked_sub(self.first));
+        let node = node.filter(|node| self.cluster.nodes().contains(node));
+        node.ok_or_else(|| Failure(format!("no machine '{machine}'")))
     }
 
     /// A copy of the library that servers can read.
@@ -135,9 +190,7 @@ impl Machines {
     /// # Errors
     /// When it does not, or the command is not known here.
     pub fn perform(&mut self, step: &Step) -> Outcome {
-        let node = step.machine.strip_prefix("db");
-        let node = node.and_then(|number| number.parse().ok());
-        let node: u8 = node.ok_or_else(|| Failure(format!("no machine '{}'", step.machine)))?;
+        let node = self.node_of(&step.machine)?;
         let words: Vec<&str> = step.command.split_whitespace().collect();
         match words.as_slice() {
             ["galera_new_cluster"] => self.start(node, true),
@@ -203,6 +256,14 @@ impl Machines {
         Ok(())
     }
 
+    /// What a machine shows for a command.
+    ///
+    /// # Errors
+    /// When the command fails, or is not known here.
+    pub fn show(&self, machine: &str, command: &str) -> Outcome<String> {
+        self.output(self.node_of(machine)?, command)
+    }
+
     fn output(&self, node: u8, command: &str) -> Outcome<String> {
         if let Some(sql) = command.strip_prefix("mariadb -e ") {
             let sql = sql.trim_matches('"');
@@ -214,6 +275,12 @@ impl Machines {
             let mut synod = Command::new(place::program()?);
             synod.args(arguments.split_whitespace());
             return printed(synod.arg("--dir").arg(self.cluster.files(node).data));
+        }
+        if let Some((client @ ("mariadb" | "mariadb-dump"), rest)) = command.split_once(' ') {
+            let socket = self.cluster.files(node).socket;
+            let admin = &self.cluster.user().admin;
+            let place = format!("--socket={} --user={admin}", socket.display());
+            return shell(&format!("{client} --no-defaults {place} {rest}"));
         }
         let program = command.split_whitespace().next().unwrap_or_default();
         ensure(SHELL_PROGRAMS.contains(&program), || {
@@ -228,8 +295,12 @@ impl Machines {
                 "/etc/mysql/mariadb.conf.d",
                 &directories.read.display().to_string(),
             );
-        printed(Command::new("sh").args(["-c", &here]))
+        shell(&here)
     }
+}
+
+fn shell(command: &str) -> Outcome<String> {
+    printed(Command::new("sh").args(["-c", command]))
 }
 
 /// Directories of a machine.
