@@ -1,11 +1,11 @@
-//! Recognises nodes of Galera, which use the same port and the same `wsrep_cluster_address`.
+//! Recognises nodes of Galera, which use the same port and are found at the same addresses.
 //!
 //! While servers change from one library to the other, some run Galera still and some this one
 //! already. The two protocols have nothing in common, so neither end learns from the other what it
-//! is. What shows it is who speaks first. A node of Galera greets whoever connects, before it has
-//! heard anything; and where it connects itself, it waits for such a greeting, and hangs up without
-//! one after three seconds (`gmcast.peer_timeout`). Members never do either. The bytes and times
-//! are those seen of Galera 26.4.23.
+//! is. What shows it is who speaks first. A node of Galera greets each caller, before it has heard
+//! anything; and where it connects itself, it waits for such a greeting, and hangs up without one
+//! after three seconds. Members never do either. The bytes and times are those seen of Galera
+//! 26.4.23.
 
 use std::io::Read;
 use std::time::Duration;

@@ -34,12 +34,12 @@ pub enum HandoverError {
         /// Directory of the log.
         log_dir: PathBuf,
     },
-    /// Nobody may begin a group with these data.
+    /// No group may begin with these data.
     #[error(
         "Galera's library says in grastate.dat that the data of this server must not be used (a \
          full copy was interrupted, or they differed from the others'): no group is begun with \
-         them. Begin it on another server, and start this one without --wsrep-new-cluster: it takes \
-         a full copy (SST). If you know that the data are whole, remove grastate.dat"
+         them. Begin it on another server, and start this one without --wsrep-new-cluster: it \
+         takes a full copy (SST). If you know that the data are whole, remove grastate.dat"
     )]
     UnusableData,
     /// The file cannot be read or written.
@@ -82,8 +82,8 @@ impl Handover {
         );
         if self.was_interrupted || saved.seqno < 0 {
             text += ". Galera was not stopped in order here. Begin the group (--wsrep-new-cluster) \
-                     on the server with the highest position that 'mariadbd --wsrep-recover' shows: \
-                     what only others have would be lost";
+                     on the server with the highest position that 'mariadbd --wsrep-recover' \
+                     shows: what only others have would be lost";
         }
         text
     }
