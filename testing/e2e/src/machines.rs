@@ -5,7 +5,7 @@
 //!
 //! | the page | here |
 //! |---|---|
-//! | the machine `db1`, `db2`, ... | node 1, 2, ... of the test's cluster, called so; a second cluster continues the numbers |
+//! | the machine `db1`, `db2`, ... | node 1, 2, ... of the test's cluster, or of a second one |
 //! | `/var/lib/mysql`, `/etc/synod`, `/etc/mysql/mariadb.conf.d` | directories of that node |
 //! | `synod ...` finds the machine's only server | `--dir` with that node's directory |
 //! | `mariadb -e "SQL"`, `mariadb-dump`, `mariadb < FILE` | the same to that node |
@@ -26,7 +26,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use synod_local_cluster::ports::Ports;
-use synod_local_cluster::wait_for;
+use synod_local_cluster::{Replication, SstMethod, wait_for};
 
 use crate::drill::{Page, Step};
 use crate::failure::{Failure, Outcome, Why, ensure};
@@ -38,6 +38,8 @@ use crate::{logger, place};
 pub const GALERA: &str = "/usr/lib/galera/libgalera_smm.so";
 /// The page that the machines follow.
 pub const PAGE: Page = Page("migration.md");
+/// The file that makes a server a member of a group; the cluster of a test generates it.
+const GROUP_FILE: &str = "/60-synod.cnf";
 /// The file that changes the library.
 const FILE: &str = "90-synod.cnf";
 /// For what takes moments, on a busy machine.
@@ -99,6 +101,27 @@ impl Machines {
             first,
             shown: BTreeMap::new(),
         })
+    }
+
+    /// As [`Machines::of_new_group`], but the first machine has a server without a group, which
+    /// takes writes.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn with_one_server(name: &str, base_port: u16, count: u8) -> Outcome<Machines> {
+        let mut machines = Machines::of_new_group(name, base_port, count, 1)?;
+        let settings = machines.cluster.settings_mut();
+        settings.sst_method = SstMethod::Mariabackup;
+        settings.replication = Replication::Own;
+        settings.nodes = 1;
+        // The lines of a group.
+        let overrides = std::mem::take(&mut settings.overrides);
+        machines.cluster.up(&|_, _| ()).why("starting the server")?;
+        machines.cluster.create_account()?;
+        let settings = machines.cluster.settings_mut();
+        settings.overrides = overrides;
+        settings.nodes = count;
+        Ok(machines)
     }
 
     /// Adds lines to the configuration of a machine: those that the page shows below this one.
@@ -195,6 +218,13 @@ impl Machines {
         match words.as_slice() {
             ["galera_new_cluster"] => self.start(node, true),
             ["systemctl", "start", "mariadb"] => self.start(node, false),
+            ["cp", from, _] if from.ends_with(GROUP_FILE) => {
+                self.cluster.settings_mut().replication = Replication::Group;
+                Ok(())
+            }
+            ["systemctl", "stop", "mariadb"] => {
+                self.cluster.stop(node).why("stopping it").map(|_| ())
+            }
             ["systemctl", "stop", "--no-block", "mariadb"] => signal(&self.cluster, node, "-TERM"),
             ["systemctl", "is-active", "mariadb"] => self.await_end(node),
             _ => self.await_output(node, step),

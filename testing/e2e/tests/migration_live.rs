@@ -1,5 +1,6 @@
-//! The live drills of `docs/operating/migration.md`, with the page's own commands: clients go from a
-//! group of Galera to one of Synod, which has followed it by MariaDB's own replication, and back.
+//! The live drills of `docs/operating/migration.md`, with the page's own commands: clients go from
+//! a group of Galera to one of Synod, which has followed it by MariaDB's own replication, and back.
+//! A server without a group becomes one of three.
 
 use std::time::{Duration, Instant};
 
@@ -17,6 +18,7 @@ const ALL: [u8; 3] = [1, 2, 3];
 
 const THERE: &str = "Galera to Synod, live";
 const BACK: &str = "Synod to Galera, live";
+const GROW: &str = "one server becomes a group of three";
 /// With this command a drill has found out where the other group begins.
 const POSITION: &str = "SELECT @@gtid_binlog_pos";
 
@@ -198,4 +200,34 @@ fn clients_go_from_galera_to_synod_and_back_live() -> Outcome {
         }
     }
     done
+}
+
+#[test]
+fn one_server_becomes_a_group_of_three_where_it_is() -> Outcome {
+    if place::is_galera() {
+        return Ok(());
+    }
+    let mut machines = Machines::with_one_server("single", OLD_PORT, 3)?;
+    let done = grow(&mut machines);
+    if done.is_err() {
+        eprintln!("{}", machines.cluster.describe());
+    }
+    done
+}
+
+fn grow(machines: &mut Machines) -> Outcome {
+    let writers = Writers::start(&machines.cluster, "grown", &[1], 2)?;
+    writers.await_more(SOME, PATIENCE)?;
+    let begin = Instant::now();
+    for step in PAGE.steps(GROW)? {
+        let name = format!("{}# {}", step.machine, step.command);
+        machines.perform(&step).why(name)?;
+    }
+    writers.await_more(SOME, PATIENCE)?;
+    let end = Instant::now();
+    let report = writers.finish();
+    let gap = report.longest_gap(&[1], begin, end).as_secs_f32();
+    eprintln!("  {GROW}: {gap:.1} s without writes");
+    report.check_rows(&machines.cluster, &ALL)?;
+    agreement::check(&machines.cluster, &ALL)
 }
