@@ -1,4 +1,4 @@
-//! The drills of `docs/operating/membership.md`, as tests read them.
+//! The drills of the manual (`docs/operating/membership.md`, `migration.md`), as tests read them.
 //!
 //! A drill is a section `## Drill: TITLE`. What an operator types is in its indented blocks, with
 //! the prompt of root on the machine of that name. The lines below a command, up to the next one or
@@ -17,7 +17,10 @@ use std::fs;
 use crate::failure::{Outcome, Why, ensure};
 use crate::place;
 
-const PAGE: &str = "docs/operating/membership.md";
+/// A page of `docs/operating` with drills.
+#[derive(Clone, Copy, Debug)]
+pub struct Page(pub &'static str);
+
 const HEADING: &str = "## Drill: ";
 /// Blocks of commands are indented by this or more.
 const INDENT: &str = "    ";
@@ -48,30 +51,52 @@ fn has_words(line: &str, words: &str) -> bool {
     wanted.all(|word| found.any(|other| other == word))
 }
 
-/// The titles of all drills of the page.
-///
-/// # Errors
-/// When the page cannot be read.
-pub fn titles() -> Outcome<Vec<String>> {
-    let page = page()?;
-    let titles = page.lines().filter_map(|line| line.strip_prefix(HEADING));
-    Ok(titles.map(str::to_owned).collect())
-}
+impl Page {
+    /// The titles of all its drills.
+    ///
+    /// # Errors
+    /// When the page cannot be read.
+    pub fn titles(self) -> Outcome<Vec<String>> {
+        let page = self.read()?;
+        let titles = page.lines().filter_map(|line| line.strip_prefix(HEADING));
+        Ok(titles.map(str::to_owned).collect())
+    }
 
-/// The commands of a drill.
-///
-/// # Errors
-/// When the page has no such drill, or no command in it.
-pub fn steps(title: &str) -> Outcome<Vec<Step>> {
-    let steps = steps_in(&page()?, title);
-    ensure(!steps.is_empty(), || {
-        format!("{PAGE} has no drill '{title}' with commands")
-    })?;
-    Ok(steps)
-}
+    /// The commands of a drill.
+    ///
+    /// # Errors
+    /// When the page has no such drill, or no command in it.
+    pub fn steps(self, title: &str) -> Outcome<Vec<Step>> {
+        let steps = steps_in(&self.read()?, title);
+        ensure(!steps.is_empty(), || {
+            format!("{} has no drill '{title}' with commands", self.0)
+        })?;
+        Ok(steps)
+    }
 
-fn page() -> Outcome<String> {
-    fs::read_to_string(place::workspace().join(PAGE)).why(PAGE)
+    /// The file that an indented block of the page shows; the block begins with this line.
+    ///
+    /// # Errors
+    /// When the page has no such block.
+    pub fn file(self, first_line: &str) -> Outcome<String> {
+        let page = self.read()?;
+        let block = page
+            .lines()
+            .skip_while(|line| line.trim() != first_line || !line.starts_with(INDENT));
+        let lines: Vec<&str> = block
+            .take_while(|line| line.starts_with(INDENT))
+            .map(str::trim)
+            .collect();
+        ensure(!lines.is_empty(), || {
+            format!("{} shows no file that begins with '{first_line}'", self.0)
+        })?;
+        Ok(lines.join("\n") + "\n")
+    }
+
+    fn read(self) -> Outcome<String> {
+        let path = place::workspace().join("docs/operating").join(self.0);
+        fs::read_to_string(path).why(self.0)
+    }
 }
 
 fn steps_in(page: &str, title: &str) -> Vec<Step> {

@@ -21,6 +21,7 @@
 //! - [`agent_process`]: an agent beside a server. [`browser`]: a browser without a window.
 //!   [`dashboard`]: the agent's page in that browser, with what a group does meanwhile.
 //! - [`monitor`]: tools that know Galera. [`prometheus`]: Prometheus with the packaged rules.
+//! - [`machines`]: servers that change from Galera to Synod and back.
 //! - [`certificates`]: those of the manual.
 //! - [`logger`]: a logger beside a cluster. [`usage`]: processor time and memory of a process.
 //! - [`relay`]: a relay beside a cluster. [`replica`]: a stock server that replicates from it.
@@ -43,6 +44,7 @@ pub mod hanging_disks;
 pub mod harness;
 mod leftovers;
 pub mod logger;
+pub mod machines;
 pub mod monitor;
 pub mod place;
 pub mod programs;

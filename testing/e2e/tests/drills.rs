@@ -23,12 +23,13 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use synod_e2e::acknowledged_writes::{Style, Writers};
-use synod_e2e::drill::{self, Step};
+use synod_e2e::drill::{Page, Step};
 use synod_e2e::logger::Logger;
 use synod_e2e::programs::new_group_secret;
 use synod_e2e::{Failure, Outcome, TestCluster, Why, agreement, ensure, place};
 use synod_local_cluster::wait_for;
 
+const PAGE: Page = Page("membership.md");
 const BASE_PORT: u16 = 27706;
 /// For what takes moments, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(90);
@@ -107,7 +108,7 @@ impl Site {
         }
         writers.await_more(SOME, PATIENCE)?;
         let mut serves = true;
-        for step in drill::steps(drill.title)? {
+        for step in PAGE.steps(drill.title)? {
             let name = format!("{}# {}", step.machine, step.command);
             self.perform(&step).why(&name)?;
             serves = drill.serves_after(&name, serves);
@@ -272,7 +273,7 @@ fn run(name: &str, servers: u8, machines: u8, drills: &[Drill]) -> Outcome {
 fn each_drill_of_the_page_is_run() -> Outcome {
     let tested =
         BTreeSet::from([GROW, SHRINK, REPLACE, MOVE, WITNESS, MAJORITY].map(str::to_owned));
-    let written: BTreeSet<String> = drill::titles()?.into_iter().collect();
+    let written: BTreeSet<String> = PAGE.titles()?.into_iter().collect();
     ensure(tested == written, || {
         format!("the page has the drills {written:?}, and tests run {tested:?}")
     })

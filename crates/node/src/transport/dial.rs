@@ -12,12 +12,13 @@ use socket2::{SockRef, TcpKeepalive};
 use synod_tls::TlsHandshakeError;
 use synod_wire::handshake::HANDSHAKE_FRAME_MAX;
 use synod_wire::{
-    FrameReader, FrameWriter, HandshakeError, Hello, HelloReply, Lane, StreamError, read_reply,
-    write_hello,
+    FrameError, FrameReader, FrameWriter, HandshakeError, Hello, HelloReply, Lane, StreamError,
+    read_reply, write_hello,
 };
 
 use super::Transport;
 use super::channel::Channel;
+use super::galera;
 use super::link::Target;
 
 const CONNECT_LIMIT: Duration = Duration::from_secs(2);
@@ -39,6 +40,11 @@ pub(super) enum DialError {
     Tls(#[from] TlsHandshakeError),
     #[error("{0}")]
     Handshake(#[from] HandshakeError),
+    #[error(
+        "a node of Galera answers there, and no group has both: have its server load this library \
+         as well, and start it again"
+    )]
+    Galera,
 }
 
 impl DialError {
@@ -46,7 +52,7 @@ impl DialError {
     pub(super) fn for_operator(&self) -> Option<String> {
         match self {
             DialError::Connect(_) | DialError::Tls(TlsHandshakeError::Io(_)) => None,
-            DialError::Tls(_) => Some(self.to_string()),
+            DialError::Tls(_) | DialError::Galera => Some(self.to_string()),
             // The peer's answer to this member's certificate comes with the first read.
             DialError::Handshake(HandshakeError::Stream(StreamError::Io(error)))
                 if error.kind() == io::ErrorKind::InvalidData =>
@@ -54,6 +60,20 @@ impl DialError {
                 Some(error.to_string())
             }
             DialError::Handshake(_) => None,
+        }
+    }
+
+    /// Whether what came was no answer of a member.
+    fn is_foreign(&self) -> bool {
+        match self {
+            DialError::Tls(TlsHandshakeError::Plaintext { .. }) => true,
+            DialError::Handshake(HandshakeError::Stream(StreamError::Frame(error))) => {
+                matches!(error, FrameError::NotAFrame { .. })
+            }
+            DialError::Connect(_)
+            | DialError::Tls(_)
+            | DialError::Handshake(_)
+            | DialError::Galera => false,
         }
     }
 }
@@ -64,14 +84,32 @@ pub(super) fn dial(
     target: &Target,
     lane: Lane,
 ) -> Result<(Channel, HelloReply), DialError> {
-    match attempt(transport, target, lane, true) {
+    let outcome = match attempt(transport, target, lane, true) {
         Err(DialError::Tls(TlsHandshakeError::Plaintext { .. }))
             if transport.security.may_fall_back() =>
         {
             attempt(transport, target, lane, false)
         }
         other => other,
+    };
+    outcome.map_err(|error| {
+        if error.is_foreign() && is_galera(transport, target) {
+            DialError::Galera
+        } else {
+            error
+        }
+    })
+}
+
+/// Whether a node of Galera is there. A stranger gets no further connection for that.
+fn is_galera(transport: &Transport, target: &Target) -> bool {
+    if target.only_at.is_some() {
+        return false;
     }
+    let Ok(stream) = connect(transport, target) else {
+        return false;
+    };
+    galera::greets(TimedSocket::new(stream, galera::GREETING_LIMIT))
 }
 
 fn attempt(

@@ -64,13 +64,19 @@ fn call(transport: &Arc<Transport>, seed: &str) {
             },
         )) => {}
         Ok((_, HelloReply::Refused { reason, text })) => transport.refused(seed, reason, &text),
-        Err(error) => transport.send_event(Event::SeedRefused {
-            text: format!(
-                "{seed} in {} does not answer: {error}",
-                transport.host.setting_name(Setting::GroupAddress)
-            ),
-            is_final: false,
-        }),
+        Err(error) => {
+            let setting = transport.host.setting_name(Setting::GroupAddress);
+            let what = match error {
+                DialError::Galera => "cannot be used",
+                DialError::Connect(_) | DialError::Tls(_) | DialError::Handshake(_) => {
+                    "does not answer"
+                }
+            };
+            transport.send_event(Event::SeedRefused {
+                text: format!("{seed} in {setting} {what}: {error}"),
+                is_final: false,
+            });
+        }
     }
 }
 

@@ -12,14 +12,15 @@ use synod_member::{Level, lock};
 use synod_tls::PeerCredential;
 use synod_wire::handshake::HANDSHAKE_FRAME_MAX;
 use synod_wire::{
-    Caller, ClientHello, FrameReader, FrameWriter, Hello, HelloReply, Refusal, RefuseReason,
-    has_compression, read_caller, write_reply,
+    Caller, ClientHello, FrameReader, FrameWriter, HandshakeError, Hello, HelloReply, Refusal,
+    RefuseReason, has_compression, read_caller, write_reply,
 };
 
 use super::Transport;
 use super::channel::Channel;
 use super::command_connection::AdmittedClient;
 use super::dial::{HANDSHAKE_LIMIT, IO_LIMIT, TimedSocket, prepare};
+use super::galera::SILENCE_MIN;
 use super::inbound::InboundError;
 use super::session_registry::{SessionPresence, Taken, duplicate_identity_text};
 
@@ -66,6 +67,7 @@ pub(super) fn greet(
     prepare(&stream)?;
     stream.set_write_timeout(Some(IO_LIMIT))?;
     let socket = TimedSocket::new(stream, HANDSHAKE_LIMIT);
+    await_first_byte(&socket)?;
     let channel = transport.security.secure_incoming(socket)?;
     let mut reader = FrameReader::new(channel, HANDSHAKE_FRAME_MAX);
     match read_caller(&mut reader)? {
@@ -78,6 +80,18 @@ pub(super) fn greet(
             Ok(admitted.map(Admitted::Client))
         }
     }
+}
+
+/// Callers speak first.
+fn await_first_byte(socket: &TimedSocket) -> Result<(), InboundError> {
+    let since = Instant::now();
+    if socket.peek()?.is_some() {
+        return Ok(());
+    }
+    if since.elapsed() >= SILENCE_MIN {
+        return Err(InboundError::WaitsForGreeting);
+    }
+    Err(HandshakeError::Ended.into())
 }
 
 fn greet_member(

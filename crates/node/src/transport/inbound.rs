@@ -86,6 +86,11 @@ pub(super) enum InboundError {
     Stream(#[from] StreamError),
     #[error("{0}")]
     Decode(#[from] synod_wire::DecodeError),
+    #[error(
+        "it waited for a greeting and hung up, as nodes of Galera do. If a server of this group \
+         runs there, have it load this library as well, and start it again"
+    )]
+    WaitsForGreeting,
     #[error("another process with this identity is heard")]
     DuplicateIdentity,
     #[error("it is no member of the group, and has sent nothing for a while")]

@@ -15,6 +15,8 @@ use synod_node::GroupId;
 pub const FILE_NAME: &str = "grastate.dat";
 /// Line of a file whose `safe_to_bootstrap` is no order.
 const LAST_MEMBER: &str = "# set by the server: the other members have left";
+/// Line of a file that this library has written. Galera's drops comments.
+const OWN_MARK: &str = "# written by Synod";
 /// Where a new version is written before it takes the place of the old one. The end of the name
 /// keeps it from being deleted on a joiner.
 const TEMPORARY_NAME: &str = "new.grastate.dat";
@@ -80,19 +82,32 @@ pub enum GrastateError {
 /// # Errors
 /// Unreadable, or a value that cannot be one.
 pub fn read(data_dir: &Path) -> Result<Option<SavedPosition>, GrastateError> {
+    let text = text(data_dir)?;
+    text.map(|text| parse(&text, &data_dir.join(FILE_NAME)))
+        .transpose()
+}
+
+/// Whether this library has written the file, and not Galera's or a person; `None` if there is
+/// none.
+///
+/// # Errors
+/// Unreadable.
+pub fn is_own(data_dir: &Path) -> Result<Option<bool>, GrastateError> {
+    let text = text(data_dir)?;
+    Ok(text.map(|text| text.lines().any(|line| line.trim_end() == OWN_MARK)))
+}
+
+fn text(data_dir: &Path) -> Result<Option<String>, GrastateError> {
     let path = data_dir.join(FILE_NAME);
-    let bytes = match fs::read(&path) {
-        Ok(bytes) => bytes,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(source) => {
-            return Err(GrastateError::Io {
-                action: "read",
-                path,
-                source,
-            });
-        }
-    };
-    parse(&String::from_utf8_lossy(&bytes), &path).map(Some)
+    match fs::read(&path) {
+        Ok(bytes) => Ok(Some(String::from_utf8_lossy(&bytes).into_owned())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(source) => Err(GrastateError::Io {
+            action: "read",
+            path,
+            source,
+        }),
+    }
 }
 
 /// Replaces the file: after a crash there is the old one or the new one. Durable when it returns.
@@ -143,6 +158,7 @@ pub(crate) fn format(position: &SavedPosition) -> String {
          uuid:    {group}\n\
          seqno:   {seqno}\n\
          safe_to_bootstrap: {safe}\n\
+         {OWN_MARK}\n\
          {remark}"
     )
 }
@@ -227,7 +243,7 @@ mod tests {
     fn file_has_galeras_format() {
         let expected = format!(
             "# GALERA saved state\nversion: 2.1\nuuid:    {UUID}\nseqno:   42\n\
-             safe_to_bootstrap: 1\n"
+             safe_to_bootstrap: 1\n# written by Synod\n"
         );
         assert_eq!(format(&position(42, true)), expected);
     }

@@ -16,15 +16,17 @@
 mod engine_files;
 pub(crate) mod engine_flushes;
 pub mod grastate;
+pub mod handover;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use synod_node::{DatabasePosition, GroupId, Seqno};
 
 use crate::api::{Callbacks, Gtid, LogLevel};
 use crate::server_program::ServerProgram;
-use grastate::{GrastateError, SavedPosition};
+use grastate::SavedPosition;
+use handover::{Handover, HandoverError};
 
 const UNKNOWN: Seqno = Seqno(-1);
 
@@ -61,6 +63,8 @@ pub(crate) struct PositionKeeper {
     current: Mutex<Known>,
     /// `safe_to_bootstrap: 1` in the file at start, written by an operator.
     may_bootstrap: bool,
+    /// Galera's library said in the file that the data must not be used.
+    must_not_begin: bool,
 }
 
 impl PositionKeeper {
@@ -69,14 +73,21 @@ impl PositionKeeper {
     /// `recover` asks the engine, or logs why it cannot.
     ///
     /// # Errors
-    /// An unreadable file.
+    /// An unreadable file, or a log from before Galera served the database.
     pub(crate) fn load(
         data_dir: PathBuf,
+        log_dir: &Path,
         start: Gtid,
         callbacks: Callbacks,
         recover: impl FnOnce() -> Option<Gtid>,
-    ) -> Result<PositionKeeper, GrastateError> {
+    ) -> Result<PositionKeeper, HandoverError> {
         let saved = grastate::read(&data_dir)?;
+        let handover = Handover::look(&data_dir, log_dir)?;
+        if let (Some(handover), Some(saved)) = (handover, saved) {
+            callbacks.log(LogLevel::Info, &handover.notice(saved));
+            // From here on the log that this library makes is that of the database.
+            grastate::write(&data_dir, &saved)?;
+        }
         let start = if must_recover(start, saved) {
             recover().unwrap_or(start)
         } else {
@@ -94,7 +105,19 @@ impl PositionKeeper {
             callbacks,
             current,
             may_bootstrap,
+            must_not_begin: handover.is_some() && is_unusable(saved) && !may_bootstrap,
         })
+    }
+
+    /// Whether the database may be what a new group begins with.
+    ///
+    /// # Errors
+    /// Galera's library has said that the data must not be used.
+    pub(crate) fn check_begin(&self) -> Result<(), HandoverError> {
+        if self.must_not_begin {
+            return Err(HandoverError::UnusableData);
+        }
+        Ok(())
     }
 
     /// Whether an operator has written into `grastate.dat`, as Galera's handbook says for the loss
@@ -206,12 +229,16 @@ pub(crate) fn recover(program: &ServerProgram, callbacks: &Callbacks) -> Option<
     }
 }
 
+fn is_unusable(saved: Option<SavedPosition>) -> bool {
+    saved.is_some_and(|saved| saved.group == GroupId::NONE)
+}
+
 /// Where the database is, and what to say about it.
 fn start_position(
     start: Gtid,
     saved: Option<SavedPosition>,
 ) -> (DatabasePosition, Option<&'static str>) {
-    let unusable = saved.is_some_and(|saved| saved.group == GroupId::NONE);
+    let unusable = is_unusable(saved);
     if start.is_defined() && !unusable {
         return (
             DatabasePosition {
@@ -272,7 +299,7 @@ mod tests {
         let dir = std::env::temp_dir().join(dir);
         std::fs::create_dir_all(&dir).unwrap();
         let callbacks = Callbacks::none();
-        let keeper = PositionKeeper::load(dir.clone(), Gtid::UNDEFINED, callbacks, || None);
+        let keeper = PositionKeeper::load(dir.clone(), &dir, Gtid::UNDEFINED, callbacks, || None);
         (keeper.unwrap(), dir)
     }
 

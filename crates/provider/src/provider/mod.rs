@@ -85,14 +85,15 @@ pub fn create(args: InitArgs, callbacks: Callbacks) -> Result<Arc<dyn ProviderAp
     let data_dir = PathBuf::from(&args.data_dir);
     let program = ServerProgram::of_this_process().map_err(|e| InitError::Other(e.into()))?;
     let recover = || position::recover(&program, &callbacks);
-    let position = PositionKeeper::load(data_dir, args.start_position, callbacks.clone(), recover)
+    let log_dir = start_node::log_dir(&options, &args);
+    let start = args.start_position;
+    let position = PositionKeeper::load(data_dir, &log_dir, start, callbacks.clone(), recover)
         .map_err(|error| InitError::Other(error.into()))?;
     let position = Arc::new(position);
     let flush_period = engine_flushes::period(&program, &callbacks);
     save_at_exit(position.clone(), &callbacks);
     let live = LiveOptions::default();
     live.update(&options);
-    let log_dir = start_node::log_dir(&options, &args);
     let restart = Restart::new(program, log_dir, options.unsigned(key::LOG_SEGMENT_SIZE));
     Ok(Arc::new_cyclic(|itself| Provider {
         args,

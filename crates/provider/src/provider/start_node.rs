@@ -57,6 +57,9 @@ impl Provider {
     ) -> Result<Arc<Connection>, String> {
         self.close_last()?;
         self.check_exposure()?;
+        if bootstrap {
+            self.position.check_begin().map_err(|e| e.to_string())?;
+        }
         let config = self.node_config(name, url);
         let mode = if bootstrap {
             StartMode::Bootstrap

@@ -33,7 +33,9 @@ fn connection() -> Arc<Connection> {
         options: Arc::new(LiveOptions::default()),
         events: Arc::default(),
         restart: Arc::new(Restart::new(program, nowhere.clone(), 0)),
-        position: Arc::new(PositionKeeper::load(nowhere, start, callbacks, || None).unwrap()),
+        position: Arc::new(
+            PositionKeeper::load(nowhere.clone(), &nowhere, start, callbacks, || None).unwrap(),
+        ),
     };
     Connection::new(shared, 1, DonorPreference::parse(""), 1 << 20)
 }
