@@ -127,6 +127,8 @@ pub enum Bug {
     DeliverUncommitted,
     /// member: an action is assembled without a check that all its chunks are there.
     MissingChunks,
+    /// member: a database that is before the log's beginning continues at that beginning.
+    SkipUnfetched,
     /// member: an action whose client has given up is left for that client to finish.
     LeaveToTheDead,
     /// member: an action counts as flushed as soon as the database has applied it.
@@ -156,7 +158,7 @@ pub enum Bug {
 
 impl Bug {
     /// All bugs.
-    pub const ALL: [Bug; 56] = [
+    pub const ALL: [Bug; 57] = [
         Bug::AckBeforeSync,
         Bug::CountOwnDiskEarly,
         Bug::SkipVote,
@@ -201,6 +203,7 @@ impl Bug {
         Bug::NoEpoch,
         Bug::DeliverUncommitted,
         Bug::MissingChunks,
+        Bug::SkipUnfetched,
         Bug::LeaveToTheDead,
         Bug::RetainUnflushed,
         Bug::RetainForOne,

@@ -25,6 +25,7 @@ fn seed_of(bug: Bug, nth: u64) -> u64 {
         Bug::KeepLoggerLeading => 60 * nth - 18,
         Bug::FollowAtOnce => 60 * nth - 28,
         Bug::GrowByReplacement | Bug::LeaverLosesVote => 60 * nth - 8,
+        Bug::SkipUnfetched => 60 * nth - 48,
         Bug::WaitForOne => 16 * nth - 5,
         Bug::WriteElsewhere | Bug::WriteBeforeApplied => 16 * nth - 3,
         Bug::RiseThoughHeld => 4 * nth - 3,
@@ -51,6 +52,7 @@ fn excludes_faults(options: &Options) -> bool {
         || options.lagging_databases
         || options.lost_beside_logger
         || options.replaced_voters
+        || options.long_copies
 }
 
 /// The first seed that breaks a rule, and the rule. The seed breaks none without the bug.
@@ -154,6 +156,11 @@ fn wrong_certification_is_found() {
 fn wrong_delivery_is_found() {
     are_found(&[Bug::DeliverUncommitted, Bug::LeaveToTheDead]);
     are_found(&[Bug::MissingChunks]);
+}
+
+#[test]
+fn databases_that_leave_out_what_was_not_fetched_are_found() {
+    are_found(&[Bug::SkipUnfetched]);
 }
 
 #[test]
