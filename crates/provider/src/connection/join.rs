@@ -1,9 +1,9 @@
 //! How a server enters the group, on the first applier's thread.
 //!
 //! The position of the database decides. If this member's log has, or is being sent, every action
-//! after it, those actions are applied: this is IST, here always from the log. What the log lacks of
-//! them is fetched from other members. If these lack it, too, the server asks for a full copy (SST),
-//! see `sst_joiner.rs`.
+//! after it, those actions are applied: this is IST, here always from the log. What the log lacks
+//! of them is fetched from other members. If these lack it, too, the server asks for a full copy
+//! (SST), see `sst_joiner.rs`.
 
 use synod_node::{NotFetched, Seqno, SessionId, View as GroupView, ViewMember};
 

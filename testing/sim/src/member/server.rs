@@ -1,8 +1,8 @@
 //! The program in which a simulated member runs: a database that is only a position, and a host.
 //!
 //! The host does what production's provider does, in the same order: it joins, delivers after the
-//! database's position, fetches where the log does not reach back, asks for a full copy where no log
-//! does, and donates copies.
+//! database's position, fetches where the log does not reach back, asks for a full copy where no
+//! log does, and donates copies.
 
 use synod_consensus::{MemberId, Seqno};
 use synod_log::LogError;

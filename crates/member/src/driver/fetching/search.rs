@@ -2,7 +2,8 @@
 //!
 //! Members are asked one after the other, first the one that has answered last. A round ends when
 //! all that can be reached were asked. If all of them say that their logs have lost the entries,
-//! nobody has them. Those that do not answer, or lag themselves, are asked again in the next rounds.
+//! nobody has them. Those that do not answer, or lag themselves, are asked again in the next
+//! rounds.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
