@@ -28,7 +28,7 @@ impl DiskRead {
     }
 
     /// Reads the range, or as much of it as fits into a message. `None`: there is no answer, and
-    /// whoever needs it asks again.
+    /// the member that needs it asks again.
     ///
     /// # Errors
     /// If a record is damaged. The driver handles that ([`crate::Event::LogDamaged`]).

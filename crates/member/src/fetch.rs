@@ -3,7 +3,7 @@
 //!
 //! A reader (delivery, or a host's thread that joins) states one [`FetchWish`] at a time and sends
 //! the driver [`crate::Event::Fetch`]. The driver asks other members, one after the other, and puts
-//! the answer here, which moves the log for whoever waits for it ([`crate::Shared::new`]). The
+//! the answer here, which moves the log for the reader ([`crate::Shared::new`]). The
 //! entries are in memory, so an answer is bounded ([`crate::Tuning::catch_up_bytes`]), and the
 //! reader takes it before it wants more.
 
@@ -131,7 +131,7 @@ mod tests {
         assert_eq!(fetched.take(after(7)), Some(Ok(Vec::new())));
         assert_eq!(fetched.take(after(8)), None);
         let nowhere = NotFetched {
-            asked: "nobody".to_owned(),
+            asked: "no member".to_owned(),
         };
         fetched.put(after(8), Err(nowhere.clone()));
         assert_eq!(fetched.is_there(after(8)), Some(Err(nowhere)));

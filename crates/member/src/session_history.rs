@@ -60,7 +60,7 @@ impl SessionHistory {
     }
 
     /// Reads on. Returns the sessions once they are complete. `None`: entries have to be fetched;
-    /// the caller hands the driver [`crate::Event::Fetch`], and goes on when the log has moved
+    /// the caller hands the driver [`crate::Event::Fetch`], and continues when the log has moved
     /// ([`Shared::new`]).
     ///
     /// # Errors

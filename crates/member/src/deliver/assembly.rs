@@ -125,7 +125,7 @@ pub(super) trait EntrySource {
     /// Entries from `from` to `to`, at least one and at most a few. `None`: they are not here yet.
     ///
     /// # Errors
-    /// [`ReadError::Purged`] if nobody has the first one.
+    /// [`ReadError::Purged`] if no member has the first one.
     fn read(&self, from: LogIndex, to: LogIndex) -> Result<Option<Vec<Entry>>, ReadError>;
 }
 
@@ -156,8 +156,8 @@ impl EntrySource for LogReader {
 }
 
 /// The data of an action as it is put together: that of its chunks, then that of its last piece. It
-/// is in memory once, and beside it what is read at a time. It goes on where it stopped if entries
-/// have to be fetched.
+/// is in memory once, and beside it what is read at a time. It continues where it stopped if
+/// entries have to be fetched.
 pub(super) struct Assembling {
     last: Entry,
     piece: ActionPiece,
@@ -186,7 +186,7 @@ impl Assembling {
         self.last.header.index
     }
 
-    /// Goes on. `None` if entries are not here yet.
+    /// Continues. `None` if entries are not here yet.
     pub(super) fn go_on(
         &mut self,
         source: &dyn EntrySource,
@@ -275,7 +275,7 @@ impl ChunkSearch {
         search
     }
 
-    /// Goes on; whether the search is over.
+    /// Continues; whether the search is over.
     fn goes_on(&mut self, source: &dyn EntrySource) -> Result<bool, DeliverError> {
         while self.found.len() < self.expected as usize {
             let first = source.lowest_index();

@@ -352,7 +352,7 @@ fn purged_action_is_never_skipped() {
     assert!(log.purge(up_to) > second, "the second action is gone");
     log.deliver_on(&mut deliverer, &shared).unwrap();
     assert_eq!(shared.fetched.wanted().unwrap().from, at(2));
-    nobody_has(&shared);
+    no_member_has(&shared);
     let error = log.deliver_on(&mut deliverer, &shared).unwrap_err();
     assert!(error.contains("full copy"), "{error}");
     assert_eq!(seqnos(&host.taken.lock().unwrap()), [1]);
@@ -371,7 +371,7 @@ fn missing_chunk_is_reported() {
     let mut error = None;
     while error.is_none() {
         error = log.deliver_on(&mut deliverer, &shared).err();
-        nobody_has(&shared);
+        no_member_has(&shared);
     }
     let error = error.unwrap();
     assert!(
@@ -395,7 +395,7 @@ fn position_before_the_log_is_never_skipped() {
         shared.fetched.wanted().unwrap().from,
         FetchFrom::After(Seqno(39))
     );
-    nobody_has(&shared);
+    no_member_has(&shared);
     let error = log.deliver_on(&mut deliverer, &shared).unwrap_err();
     assert!(
         error.contains("full copy") && error.contains("node2 has nothing"),
@@ -409,7 +409,7 @@ fn at(index: u64) -> FetchFrom {
 }
 
 /// All other members say that they do not have what is wanted.
-fn nobody_has(shared: &Shared) {
+fn no_member_has(shared: &Shared) {
     if let Some(wish) = shared.fetched.wanted() {
         let asked = "node2 has nothing".to_owned();
         shared.put_fetched(wish, Err(NotFetched { asked }));
@@ -509,7 +509,7 @@ fn sessions_are_found_in_what_is_fetched_too() {
     assert_eq!(sessions, [(MemberId(1), SessionId(2))].into());
     let mut history = SessionHistory::new(after, up_to);
     assert!(history.read_on(&purged.reader, &shared).unwrap().is_none());
-    nobody_has(&shared);
+    no_member_has(&shared);
     let error = history.read_on(&purged.reader, &shared).unwrap_err();
     assert!(error.to_string().contains("node2 has nothing"), "{error}");
 }

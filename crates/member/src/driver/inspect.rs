@@ -63,7 +63,7 @@ impl Driver {
     }
 
     /// The member that has sent entries last, of those that this member's log lacks. None: nothing
-    /// was fetched, or nobody has any.
+    /// was fetched, or no member has any.
     pub fn fetches_from(&self) -> Option<MemberId> {
         self.fetching.search.source()
     }

@@ -55,7 +55,7 @@ fn what_the_own_log_lacks_is_fetched_and_delivered_in_order() {
 }
 
 #[test]
-fn member_is_told_where_the_logs_begin_if_nobody_has_what_it_lacks() {
+fn member_is_told_where_the_logs_begin_if_no_member_has_what_it_lacks() {
     let mut group = with_small_logs("fetch-none", true);
     let had = outlast_log_of_node3(&mut group);
     for member in group.running() {

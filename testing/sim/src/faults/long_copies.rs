@@ -2,8 +2,8 @@
 //! not copied again (decision 045).
 //!
 //! A learner with a small log gets a copy while clients write, and its log is purged beyond the
-//! copy's position. The others' logs have everything. Whoever sends the learner what it lacks is
-//! killed, one member at a time. The learner must catch up with the one copy.
+//! copy's position. The others' logs have everything. The member that sends the learner what it
+//! lacks is killed, one member at a time. The learner must catch up with the one copy.
 
 use synod_consensus::MemberId;
 
@@ -20,7 +20,7 @@ const BEGIN_US: u64 = 20 * SECOND;
 const CATCH_UP_US: u64 = 60 * SECOND;
 /// The name of the rule.
 const RULE: &str = "what is missing after a long copy is fetched";
-/// How often somebody who sends entries is killed.
+/// How often a member that sends entries is killed.
 const KILLS: usize = 3;
 
 impl World {

@@ -153,7 +153,7 @@ impl World {
                 what: format!("{id}: {why}"),
             }));
         }
-        // The log was reset after the database's position, and nobody has what is between. The
+        // The log was reset after the database's position, and no member has what is between. The
         // operator follows the logged advice.
         self.coverage.count("database before the log's beginning");
         self.note(id, What::Refused { why: Text(why) });

@@ -37,7 +37,7 @@ impl Driver {
         if !has_fetches(config.protocol) {
             let version = config.protocol;
             let asked = format!("no member can send them in a group of version {version}");
-            return self.nobody_has_entries(asked);
+            return self.no_member_has_entries(asked);
         }
         if self.core.has_forced_history() {
             // The database and this log may be of two histories, as in `recovery::histories`.
@@ -45,7 +45,7 @@ impl Driver {
                 "none was asked: a primary was forced in this group, so nothing shows that \
                          the database has the same past as their logs"
                     .to_owned();
-            return self.nobody_has_entries(asked);
+            return self.no_member_has_entries(asked);
         }
         let me = self.identity.me.member;
         let others = config.members.keys().copied().filter(|id| *id != me);
@@ -54,7 +54,7 @@ impl Driver {
             // Without a leader this member may be the one that is cut off.
             Next::GiveUp if self.core.leader().is_some() => {
                 let asked = self.who_was_asked();
-                self.nobody_has_entries(asked);
+                self.no_member_has_entries(asked);
             }
             Next::GiveUp | Next::Wait => {}
         }
@@ -101,7 +101,7 @@ impl Driver {
         others.collect::<Vec<_>>().join(", ")
     }
 
-    fn nobody_has_entries(&mut self, asked: String) {
+    fn no_member_has_entries(&mut self, asked: String) {
         if let Some(sought) = self.fetching.search.given_up() {
             let shared = &self.links.shared;
             shared.put_fetched(sought.wish, Err(NotFetched { asked }));

@@ -2,7 +2,7 @@
 //!
 //! Members are asked one after the other, first the one that has answered last. A round ends when
 //! all that can be reached were asked. If all of them say that their logs have lost the entries,
-//! nobody has them. Those that do not answer, or lag themselves, are asked again in the next
+//! no member has them. Those that do not answer, or lag themselves, are asked again in the next
 //! rounds.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,7 +15,7 @@ use super::Expected;
 use crate::fetch::FetchWish;
 
 /// After so many rounds in which some say that they have lost the entries, and the others say
-/// nothing, nobody has them.
+/// nothing, no member has them.
 const ROUNDS_MAX: u32 = 3;
 
 /// What is to be done next.
@@ -25,7 +25,7 @@ pub(in crate::driver) enum Next {
     Ask(MemberId),
     /// Nothing, for now.
     Wait,
-    /// Nobody has the entries.
+    /// No member has the entries.
     GiveUp,
 }
 
@@ -39,7 +39,7 @@ pub(in crate::driver) struct Sought {
     pub(in crate::driver) base: (EntryId, Seqno),
     /// Who is asked now.
     asked: Option<MemberId>,
-    /// When somebody was asked last, or a round ended.
+    /// When a member was asked last, or a round ended.
     since: Time,
     /// Where the logs begin of those that have lost the entries.
     pub(in crate::driver) refused: BTreeMap<MemberId, Seqno>,
@@ -120,7 +120,7 @@ impl Search {
         self.sought = None;
     }
 
-    /// The search is over: nobody has the entries.
+    /// The search is over: no member has the entries.
     pub(in crate::driver) fn given_up(&mut self) -> Option<Sought> {
         self.source = None;
         self.sought.take()
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn members_are_asked_one_after_the_other_and_nobody_has_it_if_all_have_lost_it() {
+    fn members_are_asked_one_after_the_other_and_no_member_has_it_if_all_have_lost_it() {
         let mut search = begun();
         for id in 1..=3 {
             assert_eq!(next(&mut search), Next::Ask(MemberId(id)));
