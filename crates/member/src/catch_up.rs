@@ -1,7 +1,8 @@
 //! Catch-up: entries that the entry cache no longer has are read from the log for members that lag.
 //!
 //! The driver asks for a range through [`crate::Disk::read`]; a thread of the node answers it with
-//! [`CatchUp::answer`] and drops it. [`OutstandingReads`] bounds how many ranges wait for the disk.
+//! [`crate::DiskRead::answer`] and drops it. [`OutstandingReads`] bounds how many ranges wait for
+//! the disk.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, Weak};
@@ -67,7 +68,7 @@ impl OutstandingReads {
 
 impl CatchUp {
     /// The member that needs the range.
-    pub fn to(&self) -> MemberId {
+    pub(crate) fn to(&self) -> MemberId {
         self.range().to
     }
 
@@ -81,7 +82,7 @@ impl CatchUp {
     ///
     /// # Errors
     /// If a record is damaged. The driver handles that ([`crate::Event::LogDamaged`]).
-    pub fn answer(
+    pub(crate) fn answer(
         &self,
         reader: &LogReader,
         host: &Arc<dyn Host>,

@@ -31,7 +31,7 @@
 //! ```
 //!
 //! Beside it, each in a loop of its own: [`Storage`] writes what the driver asks for, [`Deliverer`]
-//! hands committed entries to the host, and [`CatchUp`] requests are answered from the log.
+//! hands committed entries to the host, and [`DiskRead`] requests are answered from the log.
 //!
 //! # Parts
 //!
@@ -43,7 +43,7 @@
 //! | `EntryCache` | newest entries, for replication | inside the driver |
 //! | [`Storage`] | writes the log, syncs, purges | yes |
 //! | [`Deliverer`] | hands committed entries to the [`Host`], in order | yes |
-//! | [`CatchUp`] | reads old entries for members that lag | no |
+//! | [`DiskRead`] | reads old entries for members that lag, or fetch them | no |
 //! | [`Shared`] | positions and status that all parts read | no |
 //! | [`Client`], [`Waiter`] | a thread that waits for a [`ProposalResult`] | no |
 //! | [`Action`], [`Chunk`], [`View`], [`Discard`], [`OutcomeDecision`] | payloads of entries | no |
@@ -55,9 +55,11 @@ mod certification;
 mod client;
 mod config;
 mod deliver;
+mod disk_read;
 mod disk_space;
 mod driver;
 mod entry_cache;
+mod fetch;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
@@ -82,11 +84,13 @@ pub use config::{DatabasePosition, MemberConfig, StartMode};
 pub use deliver::{
     DeliverError, Delivered, Deliverer, FollowError, Followed, FollowedAction, Follower,
 };
+pub use disk_read::{DiskRead, FetchRead};
 pub use driver::{
     CommandReply, CommandRequest, CommitWait, Driver, DriverLinks, Event, ForceDone, FullLogPolicy,
     LeaderPlacement, LeaveDone, Load, Me, QuorumLossPolicy, ReadDone, Reply, Submission,
     VoterPolicy, WritePermission, WritersRefusal, WritersRequest,
 };
+pub use fetch::{FetchWish, NotFetched};
 pub use host::{
     Delivery, DonorRequest, Election, Host, Level, MemberStatus, Remedy, StateTransferEvent, Topic,
 };
@@ -100,7 +104,7 @@ pub use payload::action::{
 pub use payload::decision::{DecisionSearch, MemberOutcome, OutcomeDecision};
 pub use payload::discard::{Discard, PartialActionId};
 pub use payload::view::{View, ViewMember};
-pub use session_history::sessions_between;
+pub use session_history::{SessionHistory, SessionHistoryError};
 pub use setting::Setting;
 pub use shared::{
     CommitWaitStatus, DatabaseStatus, NodeStatus, PaceStatus, Shared, SurvivorStatus, lock,

@@ -20,10 +20,11 @@ use synod_consensus::{
 };
 use synod_log::LogReader;
 use synod_planted::planted;
-use synod_wire::{DataState, SurvivorReport};
+use synod_wire::{DataState, FetchFrom, SurvivorReport};
 
 use crate::config::DatabasePosition;
 use crate::driver::CommitWait;
+use crate::fetch::{FetchBox, FetchResult, FetchWish, NotFetched};
 use crate::host::MemberStatus;
 use crate::payload::view::View;
 use crate::snapshots::{Snapshot, Snapshots};
@@ -184,6 +185,8 @@ pub struct Shared {
     pub(crate) delivered: AtomicU64,
     /// The log begins after this action, once the writes under way are done.
     pub(crate) base_seqno: AtomicI64,
+    /// Entries that this member's log lacks, as other members have sent them.
+    pub(crate) fetched: FetchBox,
     /// Snapshot positions of this session's actions that are being proposed.
     pub(crate) snapshots: Arc<Snapshots>,
     /// Committed actions of this session whose clients finish them.
@@ -243,6 +246,7 @@ impl Shared {
             database_diverged: AtomicBool::default(),
             delivered: AtomicU64::default(),
             base_seqno: AtomicI64::default(),
+            fetched: FetchBox::default(),
             snapshots: Arc::default(),
             local: Mutex::default(),
         }
@@ -376,6 +380,21 @@ impl Shared {
         self.commit_seqno.store(seqno.0, Ordering::Release);
         drop(commit);
         (self.moved)();
+    }
+
+    /// The answer to a reader's wish has come.
+    pub(crate) fn put_fetched(&self, wish: FetchWish, answer: FetchResult) {
+        self.fetched.put(wish, answer);
+        (self.moved)();
+    }
+
+    /// Looks for the entries after this action, of which the log has none: whether a member that is
+    /// present has them. None: that is not known yet; the caller hands the driver
+    /// [`crate::Event::Fetch`], and asks again when the log has moved ([`Shared::new`]).
+    pub fn look_for_entries_after(&self, seqno: Seqno) -> Option<Result<(), NotFetched>> {
+        let from = FetchFrom::After(seqno.max(Seqno(0)));
+        self.fetched
+            .is_there(FetchWish::all_from(from, LogIndex(0)))
     }
 
     /// The log is truncated or reset: entries at and after `from` are void until they are written

@@ -341,8 +341,8 @@ impl Storage {
             let text = format!(
                 "the log has reached its disk bound (twice {setting}, or what leaves {min_free} of \
                  the disk free): entries up to {purged} were purged, although a member that lags \
-                 may need those from {keep_from} on. That member takes a full copy (SST) when it \
-                 comes back. If this happens often, raise {setting}"
+                 may need those from {keep_from} on. It fetches them from another member, or takes \
+                 a full copy (SST) if none has them. If this happens often, raise {setting}"
             );
             self.host.log(Level::Warning, &text);
         }

@@ -152,6 +152,9 @@ pub enum NodeError {
     /// The log cannot be read or written.
     #[error("{0}")]
     Log(#[from] synod_log::LogError),
+    /// The log lacks entries, and no member has them.
+    #[error(transparent)]
+    SessionHistory(#[from] synod_member::SessionHistoryError),
     /// The listening socket could not be opened.
     #[error(
         "cannot listen on {address}: {source}. Is another server using this port? Choose another \

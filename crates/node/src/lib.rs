@@ -75,7 +75,7 @@ pub use synod_member::{
     Action, ApplyOutcome, CommitWait, CommitWaitStatus, DatabasePosition, DatabaseStatus,
     DecisionSearch, Delivery, DonorRequest, Election, FollowError, Followed, FollowedAction,
     Follower, FullLogPolicy, Host, InconsistencyPolicy, LeaderPlacement, Level, MemberStatus,
-    NodeStatus, OpenError, OrderedAction, OutcomeDecision, PaceStatus, PayloadError,
+    NodeStatus, NotFetched, OpenError, OrderedAction, OutcomeDecision, PaceStatus, PayloadError,
     ProposalResult, QuorumLossPolicy, RefusedBy, Remedy, Setting, StartMode, StateTransferEvent,
     SurvivorStatus, Topic, View, ViewMember, VoterPolicy, WaitPolicy, WritePermission,
 };

@@ -14,8 +14,8 @@ use synod_consensus::{EntryKind, MemberId, Seqno, SessionId};
 use synod_log::LogReader;
 use synod_member::{
     Action, ApplyOutcome, ChunkSplitter, DatabasePosition, DecisionSearch, Deliverer, Event, Host,
-    LeaveDone, Level, Me, NodeStatus, OrderedAction, OutcomeDecision, Piece, ReadDone, Remedy,
-    Shared, Snapshot, Submission, WaitPolicy, Waiter, lock, ordered_action, sessions_between,
+    LeaveDone, Level, Me, NodeStatus, NotFetched, OrderedAction, OutcomeDecision, Piece, ReadDone,
+    Remedy, SessionHistory, Shared, Snapshot, Submission, WaitPolicy, Waiter, lock, ordered_action,
     split_into_chunks,
 };
 use synod_wire::{DataState, StateOffer, StateRequest, StateResult};
@@ -266,21 +266,42 @@ impl Node {
     }
 
     /// Whether this member's own log has every action after `seqno`, or will have once queued
-    /// writes are done.
+    /// writes are done. What it lacks may be fetched: see [`Node::find_actions_after`].
     pub fn can_deliver_after(&self, seqno: Seqno) -> bool {
         seqno.next() >= self.shared.first_seqno(&self.reader)
     }
 
-    /// Sessions that proposed an action or were present after `after`, up to `up_to`, by this
-    /// member's log. Waits until the log has all of that; empty if the node stops first.
+    /// Looks for the actions after `seqno` that this member's own log lacks. Waits until a member
+    /// that is present has sent the first of them ([`Node::deliver_after`] fetches the rest), or
+    /// all that are present have said that they have none. Not beside a delivery.
     ///
     /// # Errors
-    /// If the log cannot be read.
+    /// No member has them, or the node stops.
+    pub fn find_actions_after(&self, seqno: Seqno) -> Result<(), NotFetched> {
+        let log_moved = self.delivery.log_moved();
+        while let Some(seen) = log_moved.count() {
+            if let Some(found) = self.shared.look_for_entries_after(seqno) {
+                return found;
+            }
+            self.send_event(Event::Fetch);
+            log_moved.wait_beyond(seen);
+        }
+        let asked = "this member stops".to_owned();
+        Err(NotFetched { asked })
+    }
+
+    /// Sessions that proposed an action or were present after `after`, up to `up_to`. Waits until
+    /// this member's log reaches that far, and fetches what it lacks before; empty if the node
+    /// stops first. Not beside a delivery.
+    ///
+    /// # Errors
+    /// If the log cannot be read, or no member has what it lacks.
     pub fn sessions_between(
         &self,
         after: Seqno,
         up_to: Seqno,
     ) -> Result<BTreeSet<(MemberId, SessionId)>, NodeError> {
+        let mut history = SessionHistory::new(after, up_to);
         let mut committed_at = None;
         let log_moved = self.delivery.log_moved();
         while let Some(seen) = log_moved.count() {
@@ -289,7 +310,10 @@ impl Node {
                 committed_at = Some(index);
             }
             if committed_at.is_some_and(|index| self.shared.readable() >= index) {
-                return Ok(sessions_between(&self.reader, after, up_to)?);
+                match history.read_on(&self.reader, &self.shared)? {
+                    Some(sessions) => return Ok(sessions),
+                    None => self.send_event(Event::Fetch),
+                }
             }
             log_moved.wait_beyond(seen);
         }

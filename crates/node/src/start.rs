@@ -15,7 +15,7 @@ use crossbeam_channel::{Receiver, Sender, unbounded};
 use synod_consensus::SessionId;
 use synod_log::{Files, Opened, RealFiles};
 use synod_member::{
-    CatchUp, Driver, DriverLinks, Host, Job, Level, Setting, Shared, Start, StartMode, Storage,
+    DiskRead, Driver, DriverLinks, Host, Job, Level, Setting, Shared, Start, StartMode, Storage,
     Tuning,
 };
 use synod_wire::{LocalIdentity, OUR_VERSIONS};
@@ -268,7 +268,7 @@ struct Queues {
     /// To the log thread: writes and purges, in the driver's order.
     jobs: Queue<Job>,
     /// To the catch-up thread: ranges of entries to read.
-    catch_up: Queue<CatchUp>,
+    catch_up: Queue<DiskRead>,
     pending_budget: Arc<ByteBudget>,
     chunk_budget: Arc<ByteBudget>,
     inbound_budgets: InboundBudgets,

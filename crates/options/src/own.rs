@@ -136,8 +136,8 @@ pub(crate) const OWN: [OptionSpec; 33] = [
         .works(
             "Target size of the log; older segments are purged. At twice this size, or later if \
              synod.log_min_free allows, entries that a lagging member needs are purged too (that \
-             member then takes an SST), except those that too few databases have flushed \
-             (synod.log_full).",
+             member then fetches them from another one, or takes an SST), except those that too \
+             few databases have flushed (synod.log_full).",
         ),
     int(
         "synod.log_segment_size",

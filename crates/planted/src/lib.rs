@@ -129,6 +129,8 @@ pub enum Bug {
     DeliverUncommitted,
     /// member: an action is assembled without a check that all its chunks are there.
     MissingChunks,
+    /// member: a database that is before the log's beginning continues at that beginning.
+    SkipUnfetched,
     /// member: an action whose client has given up is left for that client to finish.
     LeaveToTheDead,
     /// member: an action counts as flushed as soon as the database has applied it.
@@ -204,6 +206,7 @@ impl Bug {
         Bug::NoEpoch,
         Bug::DeliverUncommitted,
         Bug::MissingChunks,
+        Bug::SkipUnfetched,
         Bug::LeaveToTheDead,
         Bug::RetainUnflushed,
         Bug::RetainForOne,

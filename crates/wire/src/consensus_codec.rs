@@ -218,11 +218,12 @@ fn write_append(w: &mut Writer, append: &Append) -> Result<(), EncodeError> {
     write_entry_id(w, append.prev);
     w.u64(append.commit.0);
     w.u64(append.sent_at.0);
-    w.count("entries", append.entries.len(), ENTRIES_MAX)?;
-    append
-        .entries
-        .iter()
-        .for_each(|entry| write_entry(w, entry));
+    write_entries(w, &append.entries)
+}
+
+pub(crate) fn write_entries(w: &mut Writer, entries: &[EntryHeader]) -> Result<(), EncodeError> {
+    w.count("entries", entries.len(), ENTRIES_MAX)?;
+    entries.iter().for_each(|entry| write_entry(w, entry));
     Ok(())
 }
 
@@ -230,24 +231,34 @@ fn read_append(r: &mut Reader) -> Result<Append, DecodeError> {
     let prev = read_entry_id(r)?;
     let commit = LogIndex(r.u64()?);
     let sent_at = Time(r.u64()?);
-    let count = r.count("entries", ENTRY_BYTES, ENTRIES_MAX)?;
-    let mut entries = Vec::with_capacity(count);
-    let mut last = prev.index.0;
-    for _ in 0..count {
-        let entry = read_entry(r)?;
-        let (expected, found) = (last.wrapping_add(1), entry.index.0);
-        if found != expected {
-            return Err(DecodeError::NotConsecutive { expected, found });
-        }
-        last = found;
-        entries.push(entry);
-    }
+    let entries = read_entries(r, Some(prev.index))?;
     Ok(Append {
         prev,
         entries,
         commit,
         sent_at,
     })
+}
+
+/// Entries that follow one another, and `prev` if there is one.
+pub(crate) fn read_entries(
+    r: &mut Reader,
+    prev: Option<LogIndex>,
+) -> Result<Vec<EntryHeader>, DecodeError> {
+    let count = r.count("entries", ENTRY_BYTES, ENTRIES_MAX)?;
+    let mut entries = Vec::with_capacity(count);
+    let mut last = prev;
+    for _ in 0..count {
+        let entry = read_entry(r)?;
+        let found = entry.index.0;
+        let expected = last.map_or(found, |last| last.0.wrapping_add(1));
+        if found != expected {
+            return Err(DecodeError::NotConsecutive { expected, found });
+        }
+        last = Some(entry.index);
+        entries.push(entry);
+    }
+    Ok(entries)
 }
 
 fn write_append_reply(w: &mut Writer, reply: &AppendReply) {

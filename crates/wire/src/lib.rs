@@ -57,6 +57,8 @@ mod command_codec;
 mod compression;
 mod consensus_codec;
 mod error;
+pub mod fetch;
+mod fetch_codec;
 pub mod frame;
 pub mod handshake;
 pub mod hello;
@@ -72,6 +74,7 @@ pub use client_hello::{CLIENT_VERSIONS, Caller, ClientHello};
 pub use command::{Command, CommandRefusal, Done, RefusalReason};
 pub use compression::has_compression;
 pub use error::{DecodeError, EncodeError, FrameError, HandshakeError, StreamError};
+pub use fetch::{FetchAnswer, FetchFrom, FetchRefusal, FetchRequest, FetchedEntries};
 pub use frame::{BULK_FRAME_MAX_DEFAULT, CONTROL_FRAME_MAX, Frame, FrameDecoder, FrameLimits};
 pub use handshake::{
     LocalIdentity, Refusal, read_caller, read_hello, read_reply, write_client_hello, write_hello,
@@ -86,6 +89,6 @@ pub use message::{
 pub use region::{Region, RegionError};
 pub use stream::{Compression, FrameReader, FrameWriter};
 pub use version::{
-    OUR_VERSIONS, choose_version, has_commands, has_feeders, may_ask_for_positions,
+    OUR_VERSIONS, choose_version, has_commands, has_feeders, has_fetches, may_ask_for_positions,
     may_leave_out_payloads,
 };

@@ -11,6 +11,7 @@ use synod_consensus::{
 };
 
 use crate::command::{Command, CommandRefusal, Done};
+use crate::fetch::{FetchAnswer, FetchRequest};
 use crate::region::Region;
 use crate::version::{OUR_VERSIONS, VERSION_2, VERSION_3, VERSION_4, VERSION_5};
 
@@ -160,6 +161,11 @@ pub enum PeerMessage {
         /// What the sender's wall clock shows, in microseconds since 1970.
         wall_us: u64,
     },
+    /// To a configured member: asks for committed entries that the sender's database needs and its
+    /// log lacks. Since version 5.
+    Fetch(FetchRequest),
+    /// Answer to [`PeerMessage::Fetch`]. Since version 5.
+    Fetched(FetchAnswer),
 }
 
 impl PeerMessage {
@@ -173,7 +179,7 @@ impl PeerMessage {
                 _ => Lane::Control,
             },
             // Behind the entries that it names, which travel to the same member.
-            PeerMessage::Feed(_) | PeerMessage::Propose(_) => Lane::Bulk,
+            PeerMessage::Feed(_) | PeerMessage::Propose(_) | PeerMessage::Fetched(_) => Lane::Bulk,
             PeerMessage::ProposalRefused { .. }
             | PeerMessage::Join(_)
             | PeerMessage::JoinReply(_)
@@ -197,7 +203,8 @@ impl PeerMessage {
             | PeerMessage::WritersRefused { .. }
             | PeerMessage::Survivor(_)
             | PeerMessage::Ping { .. }
-            | PeerMessage::Pong { .. } => Lane::Control,
+            | PeerMessage::Pong { .. }
+            | PeerMessage::Fetch(_) => Lane::Control,
         }
     }
 
@@ -222,7 +229,9 @@ impl PeerMessage {
             | PeerMessage::Feed(_)
             | PeerMessage::Fed { .. }
             | PeerMessage::Ping { .. }
-            | PeerMessage::Pong { .. } => VERSION_5,
+            | PeerMessage::Pong { .. }
+            | PeerMessage::Fetch(_)
+            | PeerMessage::Fetched(_) => VERSION_5,
             PeerMessage::Append { payloads, .. } if payloads.iter().any(Option::is_none) => {
                 VERSION_3
             }

@@ -5,8 +5,8 @@
 
 use bytes::Bytes;
 use synod_consensus::{
-    Append, Body, EntryKind, GroupId, LeaderWeight, LogIndex, MemberId, Message, Seqno, SessionId,
-    Term, Time, VersionRange,
+    Append, Body, EntryHeader, EntryKind, GroupId, LeaderWeight, LogIndex, MemberId, Message,
+    Seqno, SessionId, Term, Time, VersionRange,
 };
 
 use crate::codec::{Reader, Writer};
@@ -16,6 +16,9 @@ use crate::consensus_codec::{
     write_origin,
 };
 use crate::error::{DecodeError, EncodeError};
+use crate::fetch_codec::{
+    read_fetch_answer, read_fetch_request, write_fetch_answer, write_fetch_request,
+};
 use crate::frame::{self, Frame};
 use crate::member_codec::{
     MEMBERS_MAX, NAME_MAX, read_certificate, read_writers, write_certificate, write_writers,
@@ -62,6 +65,8 @@ mod kind {
     pub(super) const FED: u8 = 42;
     pub(super) const PING: u8 = 43;
     pub(super) const PONG: u8 = 44;
+    pub(super) const FETCH: u8 = 45;
+    pub(super) const FETCHED: u8 = 46;
 }
 
 /// Bytes of a [`Report`] with an empty address.
@@ -106,6 +111,8 @@ impl PeerMessage {
             PeerMessage::Fed { .. } => kind::FED,
             PeerMessage::Ping { .. } => kind::PING,
             PeerMessage::Pong { .. } => kind::PONG,
+            PeerMessage::Fetch(_) => kind::FETCH,
+            PeerMessage::Fetched(_) => kind::FETCHED,
         }
     }
 
@@ -247,6 +254,8 @@ fn write_peer_message(w: &mut Writer, message: &PeerMessage) -> Result<(), Encod
             w.u64(*number);
             w.u64(*wall_us);
         }
+        PeerMessage::Fetch(request) => write_fetch_request(w, request),
+        PeerMessage::Fetched(answer) => write_fetch_answer(w, answer)?,
     }
     Ok(())
 }
@@ -332,6 +341,8 @@ fn read_peer_message(r: &mut Reader, kind: u8) -> Result<PeerMessage, DecodeErro
             number: r.u64()?,
             wall_us: r.u64()?,
         },
+        kind::FETCH if r.version() >= VERSION_5 => PeerMessage::Fetch(read_fetch_request(r)?),
+        kind::FETCHED if r.version() >= VERSION_5 => PeerMessage::Fetched(read_fetch_answer(r)?),
         kind::INTRODUCTION if r.version() >= VERSION_2 => {
             PeerMessage::Introduction(read_introduction(r)?)
         }
@@ -381,16 +392,30 @@ fn write_with_payloads(
     let Body::Append(Append { entries, .. }) = &message.body else {
         return Err(EncodeError::NotAnAppend);
     };
+    payloads_fit(entries, payloads)?;
+    write_message(w, message)?;
+    write_payloads(w, payloads);
+    Ok(())
+}
+
+/// Refuses payloads that are not those of the entries.
+pub(crate) fn payloads_fit(
+    entries: &[EntryHeader],
+    payloads: &[Option<Bytes>],
+) -> Result<(), EncodeError> {
     let fits = entries.len() == payloads.len()
         && entries
             .iter()
             .zip(payloads)
             .all(|(e, p)| p.as_ref().is_none_or(|p| e.payload_len as usize == p.len()));
-    if !fits {
-        let (entries, payloads) = (entries.len(), payloads.len());
-        return Err(EncodeError::PayloadMismatch { entries, payloads });
+    if fits {
+        return Ok(());
     }
-    write_message(w, message)?;
+    let (entries, payloads) = (entries.len(), payloads.len());
+    Err(EncodeError::PayloadMismatch { entries, payloads })
+}
+
+pub(crate) fn write_payloads(w: &mut Writer, payloads: &[Option<Bytes>]) {
     if w.version() >= VERSION_3 {
         write_left_out(w, payloads);
     }
@@ -398,7 +423,6 @@ fn write_with_payloads(
         .iter()
         .flatten()
         .for_each(|payload| w.payload(payload));
-    Ok(())
 }
 
 fn read_with_payloads(r: &mut Reader) -> Result<(Message, Vec<Option<Bytes>>), DecodeError> {
@@ -406,6 +430,14 @@ fn read_with_payloads(r: &mut Reader) -> Result<(Message, Vec<Option<Bytes>>), D
     let Body::Append(Append { entries, .. }) = &message.body else {
         return Err(DecodeError::NotAnAppend);
     };
+    let payloads = read_payloads(r, entries)?;
+    Ok((message, payloads))
+}
+
+pub(crate) fn read_payloads(
+    r: &mut Reader,
+    entries: &[EntryHeader],
+) -> Result<Vec<Option<Bytes>>, DecodeError> {
     let left_out = if r.version() >= VERSION_3 {
         read_left_out(r, entries.len())?
     } else {
@@ -420,7 +452,7 @@ fn read_with_payloads(r: &mut Reader) -> Result<(Message, Vec<Option<Bytes>>), D
         };
         payloads.push(payload);
     }
-    Ok((message, payloads))
+    Ok(payloads)
 }
 
 /// A bit for each entry, the first in the lowest bit of the first byte: 1 if its payload is left

@@ -60,6 +60,11 @@ pub fn has_feeders(version: u16) -> bool {
     version >= VERSION_5
 }
 
+/// Whether all members of a group of this version answer those that fetch entries.
+pub fn has_fetches(version: u16) -> bool {
+    version >= VERSION_5
+}
+
 /// The newest version that both sides speak; `None` if there is none.
 pub fn choose_version(ours: VersionRange, theirs: VersionRange) -> Option<u16> {
     let version = ours.max.min(theirs.max);

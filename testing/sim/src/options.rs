@@ -250,6 +250,8 @@ pub struct Options {
     pub following_writers: bool,
     /// Voters are lost, stopped and replaced before the faults begin.
     pub replaced_voters: bool,
+    /// Full copies take longer than the log of their receiver reaches.
+    pub long_copies: bool,
     /// What operators want of the number of voters.
     pub voter_policy: VoterPolicy,
     /// A learner that is silent for so long is forgotten.
@@ -359,6 +361,7 @@ impl Options {
             lost_beside_logger: false,
             following_writers: false,
             replaced_voters: false,
+            long_copies: false,
             voter_policy: VoterPolicy::default(),
             learner_patience: Tuning::default().learner_patience,
             loss: rng.random_range(0.0..0.15),

@@ -44,6 +44,8 @@ pub(crate) enum Profile {
     FollowingWriters,
     /// Voters that are lost for good and replaced, and orderly shutdowns.
     ReplacedVoters,
+    /// Full copies that take longer than the log of their receiver reaches.
+    LongCopies,
 }
 
 impl Profile {
@@ -56,10 +58,11 @@ impl Profile {
             7 => Profile::LeaderTransfers,
             8 => Profile::LateLeaders,
             9 => Profile::ShortLogs,
-            // One of six seeds with this digit, and three of six with the next, stay as drawn.
+            // One of six seeds with this digit, and one of six with the next, stay as drawn.
             1 if (seed / 10).is_multiple_of(3) => Profile::LongActions,
             1 if seed / 10 % 3 == 1 => Profile::TwoHistories,
             1 if seed / 10 % 6 == 2 => Profile::HungDisks,
+            2 if seed / 10 % 6 == 1 => Profile::LongCopies,
             2 if seed / 10 % 6 == 2 => Profile::LaggingDatabases,
             2 if seed / 10 % 6 == 4 => Profile::LostBesideLogger,
             2 if seed / 10 % 6 == 3 => Profile::FollowingWriters,
@@ -185,6 +188,16 @@ impl Profile {
                 let dead_after = Duration::from_secs(3);
                 options.voter_policy = VoterPolicy { wanted, dead_after };
                 options.learner_patience = Duration::from_secs(20);
+            }
+            Profile::LongCopies => {
+                options.long_copies = true;
+                options.faults.clear();
+                options.safety_us = 500_000;
+                set_heavy_writes(options);
+                options.retain_bytes = 64 << 20;
+                // Much is fetched in many parts, chunks of actions among it.
+                options.catch_up_bytes = 20_000;
+                options.chunk_bytes = [1_000, 1 << 20][rng.random_range(0..2)];
             }
             Profile::TwoHistories => {
                 options.two_histories = true;

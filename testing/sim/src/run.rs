@@ -130,6 +130,9 @@ impl World {
         if self.options.replaced_voters {
             self.replace_voters_in_turn();
         }
+        if self.options.long_copies {
+            self.copy_for_long();
+        }
         self.schedule(1, Event::InjectFault);
         let safety_us = self.options.safety_us;
         self.run_for(safety_us);
@@ -215,7 +218,11 @@ impl World {
         }
         let faulty = FaultyFiles::new(Arc::new(files.clone()));
         let dir = Path::new(LOG_DIR);
-        let made = Log::open(Arc::new(faulty.clone()), dir, self.log_options());
+        let made = Log::open(
+            Arc::new(faulty.clone()),
+            dir,
+            self.log_options(self.options.retain_bytes),
+        );
         let opened = made.expect("a blank disk without faults takes a log");
         let id = opened.identity.member;
         let disk = DiskModel::recovered(LogImage::of(&opened.recovered));
@@ -224,6 +231,7 @@ impl World {
         let node = Node {
             name,
             has_data,
+            retain_bytes: self.options.retain_bytes,
             wants_vote,
             versions,
             clock,

@@ -28,6 +28,7 @@ fn seed_of(bug: Bug, nth: u64) -> u64 {
         Bug::KeepLoggerLeading => 60 * nth - 18,
         Bug::FollowAtOnce => 60 * nth - 28,
         Bug::GrowByReplacement | Bug::LeaverLosesVote => 60 * nth - 8,
+        Bug::SkipUnfetched => 60 * nth - 48,
         Bug::WaitForOne => 16 * nth - 5,
         Bug::WriteElsewhere | Bug::WriteBeforeApplied => 16 * nth - 3,
         Bug::RiseThoughHeld => 4 * nth - 3,
@@ -54,6 +55,7 @@ fn excludes_faults(options: &Options) -> bool {
         || options.lagging_databases
         || options.lost_beside_logger
         || options.replaced_voters
+        || options.long_copies
 }
 
 /// Most seeds until this bug must be found.
@@ -166,6 +168,11 @@ fn wrong_certification_is_found() {
 fn wrong_delivery_is_found() {
     are_found(&[Bug::DeliverUncommitted, Bug::LeaveToTheDead]);
     are_found(&[Bug::MissingChunks]);
+}
+
+#[test]
+fn databases_that_leave_out_what_was_not_fetched_are_found() {
+    are_found(&[Bug::SkipUnfetched]);
 }
 
 #[test]

@@ -380,6 +380,24 @@ fn voters_are_stopped_lost_and_replaced_without_an_operator() {
     }
 }
 
+/// Copies of these seeds take longer than the log of their receiver reaches, and those who send the
+/// rest are killed.
+#[test]
+fn what_is_missing_after_a_long_copy_is_fetched() {
+    let (mut gaps, mut kills) = (0, 0);
+    for nth in 1..=6 {
+        let seed = 60 * nth - 48;
+        let passed = run(seed, options_of(seed), false).unwrap_or_else(|failed| panic!("{failed}"));
+        gaps += passed.coverage.of("long copy with a gap");
+        kills += passed.coverage.of("killed while it sent entries");
+    }
+    assert!(gaps > 6, "{gaps} copies had a gap after them");
+    assert!(
+        kills > 6,
+        "{kills} members were killed while they sent entries"
+    );
+}
+
 #[test]
 fn groups_of_3_5_and_7_with_loggers_and_learners_are_drawn() {
     let drawn: Vec<_> = (1..200).map(options_of).collect();

@@ -8,9 +8,10 @@ use synod_consensus::{
 };
 use synod_member::{Action, split_into_chunks};
 use synod_wire::{
-    AppliedPosition, Command, DataState, Done, FeedOrder, IntroducedMember, Introduction, Join,
-    JoinRefusal, JoinReply, OUR_VERSIONS, OutcomeReport, PaceReport, PeerMessage, ProposalRefusal,
-    Propose, Report, StateOffer, StateRequest, StateResult, StatusBroadcast, SurvivorReport,
+    AppliedPosition, Command, DataState, Done, FeedOrder, FetchAnswer, FetchFrom, FetchRefusal,
+    FetchRequest, IntroducedMember, Introduction, Join, JoinRefusal, JoinReply, OUR_VERSIONS,
+    OutcomeReport, PaceReport, PeerMessage, ProposalRefusal, Propose, Report, StateOffer,
+    StateRequest, StateResult, StatusBroadcast, SurvivorReport,
 };
 
 /// Terms that a young group may be in.
@@ -292,6 +293,23 @@ impl Ends {
                 number,
                 wall_us: number,
             },
+            PeerMessage::Fetch(FetchRequest {
+                session: self.session,
+                number,
+                from: FetchFrom::After(seqno),
+                to: LogIndex(number),
+                base: EntryId {
+                    term: Term(1),
+                    index: LogIndex(number),
+                },
+                needed_from: LogIndex(1),
+                with_payloads: true,
+            }),
+            PeerMessage::Fetched(FetchAnswer {
+                session: self.session,
+                number,
+                result: Err(FetchRefusal::Purged { first: seqno }),
+            }),
             PeerMessage::Pace(PaceReport {
                 term,
                 rate: number,
@@ -401,6 +419,8 @@ mod tests {
             PeerMessage::Fed { .. } => "Fed",
             PeerMessage::Ping { .. } => "Ping",
             PeerMessage::Pong { .. } => "Pong",
+            PeerMessage::Fetch(_) => "Fetch",
+            PeerMessage::Fetched(_) => "Fetched",
             PeerMessage::Pace(_) => "Pace",
             PeerMessage::StateRequest(_) => "StateRequest",
             PeerMessage::StateOffer(_) => "StateOffer",
@@ -436,6 +456,6 @@ mod tests {
             group: GroupId::NONE,
         };
         let kinds: BTreeSet<&str> = ends.all().iter().map(kind).collect();
-        assert_eq!(kinds.len(), 14 + 27, "{kinds:?}");
+        assert_eq!(kinds.len(), 14 + 29, "{kinds:?}");
     }
 }

@@ -3,9 +3,9 @@
 //!
 //! [`Assembly`] notes the chunks that delivery passes. It keeps indexes only, no data: an action
 //! may be larger than memory allows to hold twice. If delivery began after some chunks of an
-//! action, [`assemble`] searches the log backwards for them.
+//! action, [`ChunkSearch`] looks for them backwards.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use bytes::{Bytes, BytesMut};
 use synod_consensus::{EntryHeader, EntryKind, LogIndex};
@@ -100,107 +100,221 @@ impl Assembly {
     }
 }
 
-/// The chunks of an action whose last piece is `last`. `passed` are those that delivery has passed.
+/// The chunks of an action whose last piece is `last`, all from a log. `passed` are those that were
+/// passed.
 pub(super) fn all_chunks(
     reader: &LogReader,
     last: &Entry,
     piece: &ActionPiece,
     passed: Vec<ChunkPlace>,
 ) -> Result<Vec<ChunkPlace>, DeliverError> {
-    let expected = piece.chunks as usize;
-    let mut chunks = passed;
-    if planted!(MissingChunks, chunks.len() < expected, else false) {
-        chunks = search_chunks(reader, last, piece)?;
-    }
-    if planted!(MissingChunks, chunks.len() != expected, else false) {
-        return Err(missing(last, piece, chunks.len()));
-    }
-    Ok(chunks)
+    let mut search = ChunkSearch::new(last, piece, passed);
+    // A log has what it has: the search does not stop in between.
+    while !search.goes_on(reader)? {}
+    search.take_chunks(last)
 }
 
-/// The data of an action whose last piece is `last`: that of its chunks, then that of `piece`. It
-/// is in memory once, and beside it one chunk. `chunks` are the chunks that delivery has passed.
-pub(super) fn assemble(
-    reader: &LogReader,
-    last: &Entry,
-    piece: &ActionPiece,
-    chunks: Vec<ChunkPlace>,
-) -> Result<Bytes, DeliverError> {
-    let chunks = all_chunks(reader, last, piece, chunks)?;
-    let in_chunks: usize = chunks.iter().map(|chunk| chunk.data_bytes).sum();
-    let mut data = BytesMut::with_capacity(in_chunks + piece.data.len());
-    let numbered = chunks.into_iter().enumerate();
-    for (found, ChunkPlace { index, .. }) in numbered.filter(|(_, chunk)| chunk.data_bytes > 0) {
-        let entries = match reader.read(index, index, READ_BYTES) {
-            Err(LogError::Purged { .. }) => return Err(missing(last, piece, found)),
-            read => read?,
-        };
-        for entry in entries {
-            let chunk = Chunk::decode(entry.payload)
-                .map_err(|source| DeliverError::Payload { index, source })?;
-            if chunk.part == Part::Data {
-                data.extend_from_slice(&chunk.bytes);
-            }
+/// Where entries are read, from one that the log has or the member can fetch.
+pub(super) trait EntrySource {
+    /// No earlier entry can be had.
+    fn lowest_index(&self) -> LogIndex;
+
+    /// This entry and later ones need not be fetched.
+    fn held_from(&self) -> LogIndex;
+
+    /// Entries from `from` to `to`, at least one and at most a few. `None`: they are not here yet.
+    ///
+    /// # Errors
+    /// [`ReadError::Purged`] if no member has the first one.
+    fn read(&self, from: LogIndex, to: LogIndex) -> Result<Option<Vec<Entry>>, ReadError>;
+}
+
+/// Why entries cannot be read.
+pub(super) enum ReadError {
+    /// They were purged.
+    Purged,
+    /// The log is damaged, or the like.
+    Log(LogError),
+}
+
+impl EntrySource for LogReader {
+    fn lowest_index(&self) -> LogIndex {
+        self.first_index()
+    }
+
+    fn held_from(&self) -> LogIndex {
+        self.first_index()
+    }
+
+    fn read(&self, from: LogIndex, to: LogIndex) -> Result<Option<Vec<Entry>>, ReadError> {
+        match LogReader::read(self, from, to, READ_BYTES) {
+            Ok(entries) => Ok(Some(entries)),
+            Err(LogError::Purged { .. }) => Err(ReadError::Purged),
+            Err(error) => Err(ReadError::Log(error)),
         }
     }
-    data.extend_from_slice(&piece.data);
-    Ok(data.freeze())
 }
 
-fn missing(last: &Entry, piece: &ActionPiece, found: usize) -> DeliverError {
+/// The data of an action as it is put together: that of its chunks, then that of its last piece. It
+/// is in memory once, and beside it what is read at a time. It continues where it stopped if
+/// entries have to be fetched.
+pub(super) struct Assembling {
+    last: Entry,
+    piece: ActionPiece,
+    stage: Stage,
+}
+
+enum Stage {
+    /// Where are the chunks?
+    Searching(ChunkSearch),
+    /// Their data is read. The chunks are those that are not read yet.
+    Reading {
+        chunks: VecDeque<ChunkPlace>,
+        data: BytesMut,
+    },
+}
+
+impl Assembling {
+    /// Begins with the chunks that delivery has passed.
+    pub(super) fn new(last: Entry, piece: ActionPiece, passed: Vec<ChunkPlace>) -> Assembling {
+        let stage = Stage::Searching(ChunkSearch::new(&last, &piece, passed));
+        Assembling { last, piece, stage }
+    }
+
+    /// Index of the action's own entry.
+    pub(super) fn index(&self) -> LogIndex {
+        self.last.header.index
+    }
+
+    /// Continues. `None` if entries are not here yet.
+    pub(super) fn go_on(
+        &mut self,
+        source: &dyn EntrySource,
+    ) -> Result<Option<Bytes>, DeliverError> {
+        if let Stage::Searching(search) = &mut self.stage {
+            if !search.goes_on(source)? {
+                return Ok(None);
+            }
+            let chunks = search.take_chunks(&self.last)?;
+            let in_chunks: usize = chunks.iter().map(|chunk| chunk.data_bytes).sum();
+            let of_data = chunks.into_iter().filter(|chunk| chunk.data_bytes > 0);
+            self.stage = Stage::Reading {
+                chunks: of_data.collect(),
+                data: BytesMut::with_capacity(in_chunks + self.piece.data.len()),
+            };
+        }
+        let Stage::Reading { chunks, data } = &mut self.stage else {
+            return Ok(None);
+        };
+        while let Some(ChunkPlace { index, .. }) = chunks.front().copied() {
+            match source.read(index, index) {
+                Ok(None) => return Ok(None),
+                Ok(Some(entries)) => add_data(index, entries, data)?,
+                Err(ReadError::Purged) => {
+                    let found = (self.piece.chunks as usize).saturating_sub(chunks.len());
+                    return Err(missing(&self.last, self.piece.chunks, found));
+                }
+                Err(ReadError::Log(error)) => return Err(error.into()),
+            }
+            chunks.pop_front();
+        }
+        data.extend_from_slice(&self.piece.data);
+        Ok(Some(std::mem::take(data).freeze()))
+    }
+}
+
+fn add_data(index: LogIndex, entries: Vec<Entry>, data: &mut BytesMut) -> Result<(), DeliverError> {
+    for entry in entries {
+        let chunk = Chunk::decode(entry.payload)
+            .map_err(|source| DeliverError::Payload { index, source })?;
+        if chunk.part == Part::Data {
+            data.extend_from_slice(&chunk.bytes);
+        }
+    }
+    Ok(())
+}
+
+fn missing(last: &Entry, expected: u32, found: usize) -> DeliverError {
     DeliverError::MissingChunks {
         seqno: last.header.seqno,
         member: last.header.origin.member,
         found,
-        expected: piece.chunks as usize,
+        expected: expected as usize,
     }
 }
 
-/// Searches the log backwards from the last piece for the chunks of its action. Stops when all are
-/// found, or at the beginning of the log.
-fn search_chunks(
-    reader: &LogReader,
-    last: &Entry,
-    piece: &ActionPiece,
-) -> Result<Vec<ChunkPlace>, DeliverError> {
-    let wanted = PartialActionId::of(&last.header.origin, piece.action_no);
-    let first = reader.first_index();
-    let mut found = Vec::new();
-    let mut end = last.header.index;
-    while end > first && found.len() < piece.chunks as usize {
-        let start = LogIndex(end.0.saturating_sub(BACK_SCAN_ENTRIES).max(first.0));
-        let mut chunks = chunks_between(reader, start, end, &wanted)?;
-        chunks.append(&mut found);
-        found = chunks;
-        end = start;
-    }
-    Ok(found)
-}
-
-/// The action's chunks from `start` to before `end`.
-fn chunks_between(
-    reader: &LogReader,
-    start: LogIndex,
+/// The search for the chunks of an action: backwards from its last piece, until all are found or
+/// there is no earlier entry. It is over at once if delivery has passed them all.
+struct ChunkSearch {
+    wanted: PartialActionId,
+    expected: u32,
+    found: Vec<ChunkPlace>,
+    /// Everything from here on was searched.
     end: LogIndex,
-    wanted: &PartialActionId,
-) -> Result<Vec<ChunkPlace>, DeliverError> {
-    let mut chunks = Vec::new();
-    let mut next = start;
-    while next < end {
-        let entries = match reader.read(next, end.prev(), READ_BYTES) {
-            // The log was purged in the meantime.
-            Err(LogError::Purged { first }) => {
-                next = first;
-                continue;
-            }
-            read => read?,
+    /// The block before `end` that is being searched: what comes next, and what it has so far.
+    block: Option<(LogIndex, Vec<ChunkPlace>)>,
+    /// What was before has been purged.
+    is_at_beginning: bool,
+}
+
+impl ChunkSearch {
+    fn new(last: &Entry, piece: &ActionPiece, passed: Vec<ChunkPlace>) -> ChunkSearch {
+        let is_incomplete = passed.len() < piece.chunks as usize;
+        let mut search = ChunkSearch {
+            wanted: PartialActionId::of(&last.header.origin, piece.action_no),
+            expected: piece.chunks,
+            found: passed,
+            end: LogIndex(0),
+            block: None,
+            is_at_beginning: false,
         };
-        for entry in entries {
-            next = entry.header.index.next();
-            chunks.extend(chunk_of(&entry, wanted));
+        if planted!(MissingChunks, is_incomplete, else false) {
+            search.found.clear();
+            search.end = last.header.index;
         }
+        search
     }
-    Ok(chunks)
+
+    /// Continues; whether the search is over.
+    fn goes_on(&mut self, source: &dyn EntrySource) -> Result<bool, DeliverError> {
+        while self.found.len() < self.expected as usize {
+            let first = source.lowest_index();
+            if self.end <= first || self.is_at_beginning {
+                break;
+            }
+            let start = LogIndex(self.end.0.saturating_sub(BACK_SCAN_ENTRIES).max(first.0));
+            let (next, chunks) = self.block.get_or_insert((start, Vec::new()));
+            while *next < self.end {
+                match source.read(*next, self.end.prev()) {
+                    Ok(None) => return Ok(false),
+                    Ok(Some(entries)) => {
+                        for entry in entries {
+                            *next = entry.header.index.next();
+                            chunks.extend(chunk_of(&entry, &self.wanted));
+                        }
+                    }
+                    Err(ReadError::Purged) => {
+                        self.is_at_beginning = true;
+                        *next = source.held_from().max(next.next());
+                    }
+                    Err(ReadError::Log(error)) => return Err(error.into()),
+                }
+            }
+            chunks.append(&mut self.found);
+            self.found = std::mem::take(chunks);
+            (self.end, self.block) = (start, None);
+        }
+        Ok(true)
+    }
+
+    /// All chunks, in order.
+    fn take_chunks(&mut self, last: &Entry) -> Result<Vec<ChunkPlace>, DeliverError> {
+        let (found, expected) = (self.found.len(), self.expected);
+        if planted!(MissingChunks, found != expected as usize, else false) {
+            return Err(missing(last, expected, found));
+        }
+        Ok(std::mem::take(&mut self.found))
+    }
 }
 
 fn chunk_of(entry: &Entry, wanted: &PartialActionId) -> Option<ChunkPlace> {

@@ -192,7 +192,8 @@ impl Follower {
     }
 
     fn start(&self) -> Result<LogIndex, FollowError> {
-        start_index(&self.reader, self.last).map_err(|error| self.error(error))
+        let start = start_index(&self.reader, self.last).map_err(|error| self.log_error(error))?;
+        start.ok_or_else(|| self.purged())
     }
 
     /// The next committed entry.

@@ -7,19 +7,23 @@
 //! ```text
 //! Copied(after)          waits until the group has committed `after`: a full copy may be ahead
 //!   -> Written(after, i) waits until this log can be read up to `i`, then the commit index
+//!     -> Before(after)   the log begins later than what comes after `after`: that is fetched
 //!     -> At(next, last)  reads from `next`; the last action handed over is `last`
 //! ```
 //!
-//! Invariants: actions are handed over without gaps, each once. If the log was purged before an
-//! action was handed over, delivery fails; it skips purged entries only if there was no action
-//! among them. Chunks are read when the last piece of their action is due ([`assembly`]).
+//! Invariants: actions are handed over without gaps, each once. What was purged from the log before
+//! it was handed over is fetched from another member ([`crate::fetch`]), or skipped if there was no
+//! action among it; if no member has it, delivery fails. Chunks are read when the last piece of
+//! their action is due ([`assembly`]).
 
 mod assembly;
 mod follow;
+mod source;
 #[cfg(test)]
 pub(crate) mod tests;
 
 use std::cmp::Ordering;
+use std::collections::VecDeque;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic;
@@ -27,12 +31,16 @@ use std::sync::atomic;
 use bytes::Bytes;
 use synod_consensus::{EntryKind, LogIndex, MemberId, Seqno};
 use synod_log::{Entry, LogError, LogReader};
+use synod_planted::planted;
+use synod_wire::FetchFrom;
 
 pub use self::follow::{FollowError, Followed, FollowedAction, Follower};
 
-use self::assembly::{Assembly, assemble};
+use self::assembly::{Assembling, Assembly};
+use self::source::LogAndPeers;
 use crate::driver::Me;
-use crate::host::{Delivery, Host, Remedy};
+use crate::fetch::{FetchWish, NotFetched};
+use crate::host::{Delivery, Host, Level, Remedy};
 use crate::payload::action::{ActionPiece, Chunk, PayloadError};
 use crate::payload::decision::OutcomeDecision;
 use crate::payload::discard::{Discard, PartialActionId};
@@ -50,16 +58,19 @@ pub enum DeliverError {
     /// The log cannot be read.
     #[error("{0}")]
     Log(LogError),
-    /// The next action was purged from the log.
+    /// The next action was purged from the log, and from those of all members that are present.
     #[error(
-        "the log starts at {first}, but this member's database needs the actions after {after}. \
-         It needs a full copy (SST), which it takes when it is started again"
+        "the log starts at {first}, but this member's database needs the actions after {after}, \
+         and no other member has them: {asked}. It needs a full copy (SST), which it takes when it \
+         is started again"
     )]
     Purged {
         /// The last action in the database.
         after: Seqno,
         /// The first action in the log.
         first: Seqno,
+        /// Which members were asked, and where their logs begin.
+        asked: String,
     },
     /// The log has another action where the next one should be.
     #[error("the log has action {found} where {expected} is next: it is damaged")]
@@ -121,6 +132,9 @@ pub enum Delivered {
     Some,
     /// There is nothing to do before more of the log can be read (see [`Shared::new`]).
     Nothing,
+    /// Entries are wanted that this member's log lacks: hand the driver [`crate::Event::Fetch`].
+    /// Until they are there, which moves the log ([`Shared::new`]), there is nothing to do.
+    Fetching,
     /// The host has stopped and takes no more deliveries.
     Stopped,
 }
@@ -132,8 +146,20 @@ enum Position {
     Copied(Seqno),
     /// Waits, after this action, until the log can be read up to this index.
     Written(Seqno, LogIndex),
+    /// Continues right after this action, which is before the beginning of the log.
+    Before(Seqno),
     /// Continues with this index, after this action.
     At(LogIndex, Seqno),
+}
+
+/// How handing over an entry has ended.
+enum HandedOver {
+    /// The next one is due.
+    Done,
+    /// The host has stopped.
+    Stopped,
+    /// What the entry needs has to be fetched; it is handed over again then.
+    Fetching,
 }
 
 /// Hands committed entries to the host, in order.
@@ -144,6 +170,12 @@ pub struct Deliverer {
     me: Me,
     assembly: Assembly,
     position: Position,
+    /// Entries that were fetched and not handed over yet; they begin with the next one.
+    ahead: VecDeque<Entry>,
+    /// What comes next was fetched, and so is all up to the log.
+    is_fetching: bool,
+    /// The action whose chunks are being read.
+    assembling: Option<Assembling>,
 }
 
 impl Deliverer {
@@ -162,6 +194,9 @@ impl Deliverer {
             me,
             assembly: Assembly::default(),
             position: Position::Copied(after),
+            ahead: VecDeque::new(),
+            is_fetching: false,
+            assembling: None,
         }
     }
 
@@ -171,29 +206,62 @@ impl Deliverer {
     /// # Errors
     /// If the log does not have what the host needs next. Delivery has then ended.
     pub fn step(&mut self, entries_max: u64) -> Result<Delivered, DeliverError> {
-        let Some((mut next, mut last)) = self.position()? else {
-            return Ok(Delivered::Nothing);
+        self.find_position()?;
+        let (next, last) = match self.position {
+            Position::Copied(_) | Position::Written(..) => return Ok(Delivered::Nothing),
+            Position::Before(after) => return self.fetch_after(after),
+            Position::At(next, last) => (next, last),
         };
         let readable = self.shared.readable();
         if readable < next {
             return Ok(Delivered::Nothing);
         }
+        if !self.ahead.is_empty() {
+            return self.hand_over_fetched(entries_max);
+        }
         let to = LogIndex(next.0.saturating_add(entries_max - 1)).min(readable);
         let entries = match self.reader.read(next, to, READ_BYTES) {
-            Err(LogError::Purged { .. }) => {
-                self.skip_purged(last)?;
-                return Ok(Delivered::Some);
-            }
+            Err(LogError::Purged { .. }) => return self.pass_purged(next, last),
             read => read?,
         };
+        if std::mem::take(&mut self.is_fetching) {
+            let text = format!(
+                "what this member's log lacked has been fetched: delivery continues from it with \
+                 entry {next}"
+            );
+            self.host.log(Level::Info, &text);
+        }
         for entry in entries {
-            if self.hand_over(&entry, next, last)?.is_break() {
-                return Ok(Delivered::Stopped);
+            match self.hand_over_next(&entry)? {
+                HandedOver::Done => {}
+                HandedOver::Stopped => return Ok(Delivered::Stopped),
+                HandedOver::Fetching => return Ok(Delivered::Fetching),
             }
-            last = last.max(entry.header.seqno);
-            next = next.next();
         }
         Ok(Delivered::Some)
+    }
+
+    fn hand_over_fetched(&mut self, entries_max: u64) -> Result<Delivered, DeliverError> {
+        for _ in 0..entries_max {
+            let Some(entry) = self.ahead.front().cloned() else {
+                break;
+            };
+            match self.hand_over_next(&entry)? {
+                HandedOver::Done => self.ahead.pop_front(),
+                HandedOver::Stopped => return Ok(Delivered::Stopped),
+                HandedOver::Fetching => return Ok(Delivered::Fetching),
+            };
+        }
+        Ok(Delivered::Some)
+    }
+
+    fn hand_over_next(&mut self, entry: &Entry) -> Result<HandedOver, DeliverError> {
+        match self.position {
+            Position::At(next, last) => self.hand_over(entry, next, last),
+            Position::Copied(_) | Position::Written(..) | Position::Before(_) => {
+                unreachable!("entries are read from a place")
+            }
+        }
     }
 
     /// Hands over what can be read, unless that takes time: a wait of the host, a read from the
@@ -217,10 +285,7 @@ impl Deliverer {
             if !self.is_quick(entry) || !self.host.takes_now() {
                 return false;
             }
-            if !matches!(
-                self.hand_over(entry, next, last),
-                Ok(ControlFlow::Continue(()))
-            ) {
+            if !matches!(self.hand_over(entry, next, last), Ok(HandedOver::Done)) {
                 return false;
             }
             last = last.max(entry.header.seqno);
@@ -246,7 +311,7 @@ impl Deliverer {
         entry: &Entry,
         next: LogIndex,
         last: Seqno,
-    ) -> Result<ControlFlow<()>, DeliverError> {
+    ) -> Result<HandedOver, DeliverError> {
         let header = &entry.header;
         assert_eq!(header.index, next, "the log is read without gaps");
         let is_new = header.seqno > last;
@@ -254,47 +319,95 @@ impl Deliverer {
             let (expected, found) = (last.next(), header.seqno);
             return Err(DeliverError::Gap { expected, found });
         }
-        if (is_new || !header.kind.is_ordered()) && self.deliver(entry)?.is_break() {
-            return Ok(ControlFlow::Break(()));
+        if is_new || !header.kind.is_ordered() {
+            match self.deliver(entry)? {
+                HandedOver::Done => {}
+                other => return Ok(other),
+            }
         }
         let delivered = self.delivered_up_to(next);
         self.shared
             .delivered
             .store(delivered.0, atomic::Ordering::Release);
         self.position = Position::At(next.next(), last.max(header.seqno));
-        Ok(ControlFlow::Continue(()))
+        Ok(HandedOver::Done)
     }
 
-    /// The next index and the last action, once they are known.
-    fn position(&mut self) -> Result<Option<(LogIndex, Seqno)>, DeliverError> {
+    /// Finds out where delivery begins, once that is known.
+    fn find_position(&mut self) -> Result<(), DeliverError> {
         if let Position::Copied(after) = self.position {
             let (index, seqno) = self.shared.committed();
             if seqno < after {
-                return Ok(None);
+                return Ok(());
             }
             self.position = Position::Written(after, index);
         }
         if let Position::Written(after, index) = self.position {
             if self.shared.readable() < index {
-                return Ok(None);
+                return Ok(());
             }
             let last = after.max(Seqno(0));
-            self.position = Position::At(start_index(&self.reader, last)?, last);
+            self.position = match start_index(&self.reader, last)? {
+                Some(next) => Position::At(next, last),
+                None => self.before_the_log(last),
+            };
         }
-        match self.position {
-            Position::At(next, last) => Ok(Some((next, last))),
-            Position::Copied(_) | Position::Written(..) => Ok(None),
+        Ok(())
+    }
+
+    /// Delivery begins after an action that is before the log.
+    fn before_the_log(&self, last: Seqno) -> Position {
+        let reader = &self.reader;
+        planted!(SkipUnfetched, Position::Before(last), else {
+            Position::At(reader.first_index(), reader.first_seqno_available().prev())
+        })
+    }
+
+    /// Fetches what comes after an action whose place in the log is not known.
+    fn fetch_after(&mut self, after: Seqno) -> Result<Delivered, DeliverError> {
+        let wish = FetchWish::all_from(FetchFrom::After(after), LogIndex(0));
+        self.fetch(wish, after)
+    }
+
+    fn fetch(&mut self, wish: FetchWish, last: Seqno) -> Result<Delivered, DeliverError> {
+        let entries = match self.shared.fetched.take(wish) {
+            None => return Ok(Delivered::Fetching),
+            Some(Err(NotFetched { asked })) => return Err(self.purged(last, asked)),
+            Some(Ok(entries)) => entries,
+        };
+        if let Some(first) = entries.first() {
+            self.position = Position::At(first.header.index, last);
+            self.is_fetching = true;
+        }
+        self.ahead = entries.into();
+        Ok(Delivered::Some)
+    }
+
+    fn purged(&self, after: Seqno, asked: String) -> DeliverError {
+        let first = self.reader.first_seqno_available();
+        DeliverError::Purged {
+            after,
+            first,
+            asked,
         }
     }
 
     /// The next entries were purged from the log. If there was no action among them, delivery
     /// continues after them. No action that began among them or earlier can still be completed: a
-    /// log keeps all chunks of partial actions.
-    fn skip_purged(&mut self, last: Seqno) -> Result<(), DeliverError> {
-        self.position = Position::At(start_index(&self.reader, last)?, last);
-        self.assembly.clear();
-        self.host.entries_skipped();
-        Ok(())
+    /// log keeps all chunks of partial actions. Otherwise they are fetched, and from then on
+    /// everything is, up to the log.
+    fn pass_purged(&mut self, next: LogIndex, last: Seqno) -> Result<Delivered, DeliverError> {
+        if !self.is_fetching
+            && let Some(start) = start_index(&self.reader, last)?
+        {
+            self.position = Position::At(start, last);
+            self.assembly.clear();
+            self.host.entries_skipped();
+            return Ok(Delivered::Some);
+        }
+        let oldest_chunk = self.assembly.oldest_chunk();
+        let needed_from = oldest_chunk.map_or(next, |chunk| chunk.min(next));
+        self.fetch(FetchWish::all_from(FetchFrom::At(next), needed_from), last)
     }
 
     /// Delivery needs no entry up to this one again. The chunks of partial actions are still
@@ -304,7 +417,7 @@ impl Deliverer {
         oldest_chunk.map_or(index, |chunk| chunk.prev().min(index))
     }
 
-    fn deliver(&mut self, entry: &Entry) -> Result<ControlFlow<()>, DeliverError> {
+    fn deliver(&mut self, entry: &Entry) -> Result<HandedOver, DeliverError> {
         let header = &entry.header;
         let payload = entry.payload.clone();
         let malformed = |source| DeliverError::Payload {
@@ -327,12 +440,14 @@ impl Deliverer {
             }
             EntryKind::View => {
                 let view = View::decode(header.seqno, payload).map_err(malformed)?;
-                return Ok(self.host.deliver(Delivery::View(view)));
+                return Ok(self.give(Delivery::View(view)));
             }
             EntryKind::Action => {
                 let piece = ActionPiece::decode(payload).map_err(malformed)?;
-                let data = self.action_data(entry, piece)?;
-                return Ok(self.host.deliver(Delivery::Action {
+                let Some(data) = self.action_data(entry, piece)? else {
+                    return Ok(HandedOver::Fetching);
+                };
+                return Ok(self.give(Delivery::Action {
                     seqno: header.seqno,
                     depends_on: header.depends_on,
                     origin: header.origin,
@@ -340,43 +455,67 @@ impl Deliverer {
                 }));
             }
         }
-        Ok(ControlFlow::Continue(()))
+        Ok(HandedOver::Done)
     }
 
-    /// The action's data, or `None` if the client that proposed it finishes it.
+    fn give(&self, delivery: Delivery) -> HandedOver {
+        match self.host.deliver(delivery) {
+            ControlFlow::Continue(()) => HandedOver::Done,
+            ControlFlow::Break(()) => HandedOver::Stopped,
+        }
+    }
+
+    /// The action's data, if it is here: `Some(None)` if the client that proposed it finishes it.
     fn action_data(
         &mut self,
         entry: &Entry,
         piece: ActionPiece,
-    ) -> Result<Option<Bytes>, DeliverError> {
+    ) -> Result<Option<Option<Bytes>>, DeliverError> {
         let header = &entry.header;
-        let origin = &header.origin;
-        let chunks = self
-            .assembly
-            .take(&PartialActionId::of(origin, piece.action_no));
-        let is_mine = (origin.member, origin.session) == (self.me.member, self.me.session);
-        if is_mine && self.shared.take_local(header.seqno) {
-            return Ok(None);
+        let begun = self.assembling.take();
+        let mut assembling = match begun.filter(|begun| begun.index() == header.index) {
+            Some(begun) => begun,
+            None => {
+                let origin = &header.origin;
+                let id = PartialActionId::of(origin, piece.action_no);
+                let chunks = self.assembly.take(&id);
+                let is_mine = (origin.member, origin.session) == (self.me.member, self.me.session);
+                if is_mine && self.shared.take_local(header.seqno) {
+                    return Ok(Some(None));
+                }
+                if piece.action_no == 0 {
+                    return Ok(Some(Some(piece.data)));
+                }
+                Assembling::new(entry.clone(), piece, chunks)
+            }
+        };
+        let source = LogAndPeers {
+            reader: &self.reader,
+            fetched: &self.shared.fetched,
+        };
+        let data = assembling.go_on(&source)?;
+        if data.is_none() {
+            self.assembling = Some(assembling);
         }
-        if piece.action_no == 0 {
-            return Ok(Some(piece.data));
-        }
-        assemble(&self.reader, entry, &piece, chunks).map(Some)
+        Ok(data.map(Some))
     }
 }
 
-/// Index of the first entry to read after an action.
-fn start_index(reader: &LogReader, after: Seqno) -> Result<LogIndex, DeliverError> {
+/// Index of the first entry to read after an action; none if the log begins later.
+///
+/// # Errors
+/// The log does not reach the action.
+pub(crate) fn start_index(reader: &LogReader, after: Seqno) -> Result<Option<LogIndex>, LogError> {
     // In this order. If the log is purged between the two calls, the index is one that the log no
     // longer has; the next step fails to read it and comes back here.
     let first_index = reader.first_index();
     let first = reader.first_seqno_available();
     match after.next().cmp(&first) {
-        Ordering::Less => Err(DeliverError::Purged { after, first }),
-        Ordering::Equal => Ok(first_index),
+        Ordering::Less => Ok(None),
+        Ordering::Equal => Ok(Some(first_index)),
         Ordering::Greater => match reader.seek_seqno(after) {
-            Err(LogError::SeqnoPurged { .. } | LogError::Purged { .. }) => Ok(first_index),
-            found => Ok(found?.next()),
+            Err(LogError::SeqnoPurged { .. } | LogError::Purged { .. }) => Ok(Some(first_index)),
+            found => Ok(Some(found?.next())),
         },
     }
 }

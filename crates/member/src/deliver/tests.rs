@@ -1,6 +1,7 @@
 //! Delivery from logs in memory, with chunks, discards and purges.
 
 use super::*;
+use crate::SessionHistory;
 use crate::host::{DonorRequest, Level, Remedy, StateTransferEvent};
 use crate::payload::action::{Action, Piece, split_into_chunks};
 use std::sync::Mutex;
@@ -349,8 +350,12 @@ fn purged_action_is_never_skipped() {
     log.chunks(4);
     let up_to = log.index;
     assert!(log.purge(up_to) > second, "the second action is gone");
+    log.deliver_on(&mut deliverer, &shared).unwrap();
+    assert_eq!(shared.fetched.wanted().unwrap().from, at(2));
+    no_member_has(&shared);
     let error = log.deliver_on(&mut deliverer, &shared).unwrap_err();
     assert!(error.contains("full copy"), "{error}");
+    assert_eq!(seqnos(&host.taken.lock().unwrap()), [1]);
 }
 
 #[test]
@@ -362,7 +367,13 @@ fn missing_chunk_is_reported() {
             Piece::Last(payload) => log.append(EntryKind::Action, payload),
         }
     }
-    let error = log.deliver(0, 1).unwrap_err();
+    let (mut deliverer, shared) = log.deliverer(&Sink::endless(), 0);
+    let mut error = None;
+    while error.is_none() {
+        error = log.deliver_on(&mut deliverer, &shared).err();
+        no_member_has(&shared);
+    }
+    let error = error.unwrap();
     assert!(
         error.contains("incomplete") && error.contains("full copy"),
         "{error}"
@@ -370,15 +381,137 @@ fn missing_chunk_is_reported() {
 }
 
 #[test]
-fn position_before_the_log_is_reported_and_never_skipped() {
+fn position_before_the_log_is_never_skipped() {
     let mut base = LogBase::default();
     (base.last.index, base.last.term) = (LogIndex(50), Term(1));
     base.seqno = Seqno(40);
     let mut log = Fixture::new(base);
     (0..3).for_each(|_| log.small());
     assert_eq!(seqnos(&log.deliver(40, 3).unwrap()), [41, 42, 43]);
-    let error = log.deliver(39, 3).unwrap_err();
-    assert!(error.contains("full copy"), "{error}");
+    let host = Sink::endless();
+    let (mut deliverer, shared) = log.deliverer(&host, 39);
+    log.deliver_on(&mut deliverer, &shared).unwrap();
+    assert_eq!(
+        shared.fetched.wanted().unwrap().from,
+        FetchFrom::After(Seqno(39))
+    );
+    no_member_has(&shared);
+    let error = log.deliver_on(&mut deliverer, &shared).unwrap_err();
+    assert!(
+        error.contains("full copy") && error.contains("node2 has nothing"),
+        "{error}"
+    );
+    assert!(host.taken.lock().unwrap().is_empty());
+}
+
+fn at(index: u64) -> FetchFrom {
+    FetchFrom::At(LogIndex(index))
+}
+
+/// All other members say that they do not have what is wanted.
+fn no_member_has(shared: &Shared) {
+    if let Some(wish) = shared.fetched.wanted() {
+        let asked = "node2 has nothing".to_owned();
+        shared.put_fetched(wish, Err(NotFetched { asked }));
+    }
+}
+
+/// Answers what is wanted from the log of another member, two entries at a time.
+fn answer_from(other: &LogReader, base: LogIndex, shared: &Shared) {
+    let Some(wish) = shared.fetched.wanted() else {
+        return;
+    };
+    let from = match wish.from {
+        FetchFrom::At(index) => index,
+        FetchFrom::After(seqno) => start_index(other, seqno).unwrap().unwrap(),
+    };
+    let to = wish.to.unwrap_or(base).min(base).min(from.next());
+    let entries = other.read(from, to, READ_BYTES).unwrap();
+    assert!(entries.len() <= 2);
+    shared.put_fetched(wish, Ok(entries));
+}
+
+/// Actions, a large one among them that begins with the first entry and ends in the log that is
+/// left of it; and the same log, of which only the end is left.
+fn whole_and_purged() -> (Fixture, Fixture) {
+    let make = || {
+        let options = LogOptions {
+            segment_bytes: 64 << 10,
+            ..LogOptions::default()
+        };
+        let mut log = Fixture::with(LogBase::default(), options);
+        let pieces: Vec<Piece> = split_into_chunks(&action(400_000), 0, 20_000, 3).collect();
+        for (number, piece) in pieces.into_iter().enumerate() {
+            if number.is_multiple_of(3) {
+                log.small();
+                log.append(EntryKind::NoOp, Bytes::new());
+            }
+            match piece {
+                Piece::Chunk(payload) => log.append(EntryKind::Chunk, payload),
+                Piece::Last(payload) => log.append(EntryKind::Action, payload),
+            }
+            log.writer.sync().unwrap();
+        }
+        log
+    };
+    let mut purged = make();
+    let up_to = purged.index - 3;
+    assert!(purged.purge(up_to) > 10);
+    (make(), purged)
+}
+
+#[test]
+fn what_the_log_lacks_is_fetched_and_then_delivery_continues_from_the_log() {
+    let (whole, purged) = whole_and_purged();
+    let base = purged.reader.first_index().prev();
+    for after in [0, 1, 2, 4] {
+        let expected = whole
+            .deliver(after, (whole.seqno - after) as usize)
+            .unwrap();
+        let host = Sink::endless();
+        let (mut deliverer, shared) = purged.deliverer(&host, after);
+        let mut questions = 0;
+        loop {
+            purged.deliver_on(&mut deliverer, &shared).unwrap();
+            if shared.fetched.wanted().is_none() {
+                break;
+            }
+            questions += 1;
+            answer_from(&whole.reader, base, &shared);
+        }
+        let taken = host.taken.lock().unwrap();
+        assert_eq!(seqnos(&taken), seqnos(&expected), "after {after}");
+        for (one, other) in taken.iter().zip(&expected) {
+            assert!(data(one) == data(other), "after {after}");
+        }
+        assert!(questions > 5, "{questions}");
+        assert_eq!(shared.delivered_index(), LogIndex(purged.index));
+    }
+}
+
+#[test]
+fn sessions_are_found_in_what_is_fetched_too() {
+    let (whole, purged) = whole_and_purged();
+    let base = purged.reader.first_index().prev();
+    let (_, shared) = purged.deliverer(&Sink::endless(), 0);
+    let (after, up_to) = (Seqno(1), Seqno(purged.seqno));
+    let mut history = SessionHistory::new(after, up_to);
+    let mut questions = 0;
+    let sessions = loop {
+        if let Some(found) = history.read_on(&purged.reader, &shared).unwrap() {
+            break found;
+        }
+        questions += 1;
+        assert!(!shared.fetched.wanted().unwrap().with_payloads);
+        answer_from(&whole.reader, base, &shared);
+    };
+    assert!(questions > 3, "{questions}");
+    assert_eq!(sessions, [(MemberId(1), SessionId(2))].into());
+    let mut history = SessionHistory::new(after, up_to);
+    assert!(history.read_on(&purged.reader, &shared).unwrap().is_none());
+    no_member_has(&shared);
+    let error = history.read_on(&purged.reader, &shared).unwrap_err();
+    assert!(error.to_string().contains("node2 has nothing"), "{error}");
 }
 
 /// A follower of a log of which everything is committed.

@@ -16,6 +16,7 @@ use synod_wire::{PeerMessage, may_leave_out_payloads};
 
 use super::Driver;
 use super::own_log::Replication;
+use crate::disk_read::DiskRead;
 use crate::host::Level;
 use crate::payload::decision::OutcomeDecision;
 use crate::payload::view::View;
@@ -143,7 +144,7 @@ impl Driver {
         let inflight_max = self.identity.config.limits.inflight_messages_max;
         match self.own_log.replicate(me, range, inflight_max) {
             Replication::Send(message) => self.send_append(&range, message),
-            Replication::Read(request) => self.links.disk.read(request),
+            Replication::Read(request) => self.links.disk.read(DiskRead::CatchUp(request)),
             Replication::UnderWay => {}
         }
     }

@@ -124,6 +124,9 @@ pub enum Event {
     StorageFailed(String),
     /// The log cannot be read at some place.
     LogDamaged(LogError),
+    /// A reader wants entries that this member's log lacks ([`crate::Delivered::Fetching`]). It may
+    /// say so more than once.
+    Fetch,
     /// A piece of an action of this member.
     Submit(Submission),
     /// A client asks for the group's position.

@@ -46,6 +46,8 @@ impl Driver {
         self.commands_tick();
         // After the reports and the status, from which the purge limit follows.
         self.retain_log();
+        // After the watch on the leader: without one, no search is given up.
+        self.fetching_tick();
         // After the watch on the leader: commits wait for no database while there is none.
         self.everywhere_tick();
         // After the leader's work: its own changes of the configuration come first.

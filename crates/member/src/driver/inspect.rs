@@ -62,6 +62,12 @@ impl Driver {
         self.follow_writers.moves()
     }
 
+    /// The member that has sent entries last, of those that this member's log lacks. None: nothing
+    /// was fetched, or no member has any.
+    pub fn fetches_from(&self) -> Option<MemberId> {
+        self.fetching.search.source()
+    }
+
     /// What grows with the load, at this moment.
     pub fn load(&self) -> Load {
         Load {

@@ -39,6 +39,7 @@
 //! | [`LogTimes`] | how long do own actions take to disk, and to be committed? |
 //! | [`Standstill`] | does a log stand still although members talk to each other? |
 //! | [`Rights`] | who may send which message? |
+//! | [`Fetching`] | which member has what this log lacks; what is read for whom? |
 //! | [`Commands`] | which orders of operators have no answer yet? |
 //!
 //! The rule: components do not know each other, the driver, or the world outside. The driver
@@ -55,6 +56,7 @@ mod everywhere;
 #[cfg(test)]
 mod example_groups;
 mod feeding;
+mod fetching;
 mod housekeeping;
 mod identity;
 mod inconsistency;
@@ -101,6 +103,7 @@ use crate::start::Start;
 use commands::Commands;
 use everywhere::Everywhere;
 use feeding::Feeding;
+use fetching::Fetching;
 use identity::Identity;
 use inconsistency::Inconsistency;
 use leadership::{
@@ -169,6 +172,7 @@ pub struct Driver {
     leader_priority: LeaderPriority,
     regions: Regions,
     feeding: Feeding,
+    fetching: Fetching,
     follow_writers: FollowWriters,
     disk_watch: DiskWatch,
     log_times: LogTimes,
@@ -220,6 +224,7 @@ impl Driver {
             leader_priority: LeaderPriority::default(),
             regions: Regions::new(me.member, config.region.clone()),
             feeding: Feeding::default(),
+            fetching: Fetching::default(),
             follow_writers: FollowWriters::new(&tuning, now),
             disk_watch: DiskWatch::new(tuning.disk_patience),
             log_times: LogTimes::default(),
@@ -334,15 +339,20 @@ impl Driver {
                 self.repeat_state_transfer_messages(member);
                 self.introduce_to(member);
                 self.ask_for_position(member);
+                self.fetching.search.heard(member);
                 if self.core.leader() == Some(member) {
                     self.send_join_if_needed();
                 }
             }
-            Event::InboundLink { member } => self.repeat_proposals(member),
+            Event::InboundLink { member } => {
+                self.repeat_proposals(member);
+                self.fetching.search.heard(member);
+            }
             Event::LinkDown { member } => {
                 self.feeding.feeders.lost(member);
                 self.membership.join_watch.link_down(member);
                 self.core.peer_disconnected(self.now(), member);
+                self.fetch_elsewhere(member);
             }
             Event::MemberFound {
                 member,
@@ -362,6 +372,7 @@ impl Driver {
                 self.stop_for(&format!("the log failed: {why}"), Remedy::Restart);
             }
             Event::LogDamaged(error) => self.log_damaged(&error),
+            Event::Fetch => self.fetch(),
             Event::Submit(submission) => self.submit(submission),
             Event::Read(done) => self.read(done),
             Event::CancelRead(id) => self.cancel_read(id),
@@ -408,6 +419,7 @@ impl Driver {
         if !self.may_send(from, certificate.as_ref(), &message) {
             return;
         }
+        self.fetching.search.heard(from);
         match message {
             PeerMessage::Consensus(message) => self.handle_consensus(from, message, Vec::new()),
             PeerMessage::Append { message, payloads } => {
@@ -415,6 +427,8 @@ impl Driver {
             }
             PeerMessage::Feed(order) => self.handle_feed(from, order),
             PeerMessage::Fed { message, payloads } => self.handle_fed(message, payloads),
+            PeerMessage::Fetch(request) => self.handle_fetch(from, request),
+            PeerMessage::Fetched(answer) => self.handle_fetched(from, answer),
             PeerMessage::Propose(propose) => self.handle_propose(from, propose),
             PeerMessage::ProposalRefused {
                 term,

@@ -133,6 +133,8 @@ impl DecisionSearch {
                 // An action can be applied here before it is in this member's log: it is committed
                 // once it is durable on a quorum.
                 Err(LogError::SeqnoNotFound { .. }) => return Ok(None),
+                // It was fetched. What follows it may have been, too: delivery passes that.
+                Err(LogError::SeqnoPurged { .. }) => reader.first_index(),
                 Err(error) => return Err(error),
             },
         };

@@ -1,4 +1,5 @@
-//! The catch-up thread: reads old entries from the log for lagging members.
+//! The catch-up thread: reads old entries from the log for members that lag, or that
+//! fetch what their own logs lack.
 //!
 //! The core thread answers from the entry cache; only requests that need the disk come here, so
 //! that a lagging member never slows the others down.
@@ -7,14 +8,14 @@ use std::sync::Arc;
 
 use crossbeam_channel::Receiver;
 use synod_log::LogReader;
-use synod_member::{CatchUp, Event, Host};
+use synod_member::{DiskRead, Event, Host};
 
 use super::core::Events;
 use crate::transport::Transport;
 
 /// What the catch-up thread runs on.
 pub(crate) struct CatchUpThread {
-    pub(crate) requests: Receiver<CatchUp>,
+    pub(crate) requests: Receiver<DiskRead>,
     pub(crate) reader: LogReader,
     pub(crate) transport: Arc<Transport>,
     pub(crate) host: Arc<dyn Host>,

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crossbeam_channel::Sender;
 use synod_consensus::Time;
-use synod_member::{CatchUp, Disk, Driver, Event, Job};
+use synod_member::{Disk, DiskRead, Driver, Event, Job};
 use synod_wire::Lane;
 
 use super::delivery::Delivery;
@@ -197,7 +197,7 @@ impl CoreThread {
 /// The queues to the log thread and to the catch-up thread, as the driver writes to them.
 pub(crate) struct DiskQueues {
     pub(crate) jobs: Sender<Job>,
-    pub(crate) catch_up: Sender<CatchUp>,
+    pub(crate) catch_up: Sender<DiskRead>,
 }
 
 impl Disk for DiskQueues {
@@ -206,7 +206,7 @@ impl Disk for DiskQueues {
         let _ = self.jobs.send(job);
     }
 
-    fn read(&self, request: CatchUp) {
+    fn read(&self, request: DiskRead) {
         let _ = self.catch_up.send(request);
     }
 }

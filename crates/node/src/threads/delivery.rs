@@ -95,6 +95,10 @@ impl Delivery {
             match delivered {
                 Ok(Delivered::Some) => {}
                 Ok(Delivered::Nothing) => self.due.wait_beyond(seen),
+                Ok(Delivered::Fetching) => {
+                    events.send(Event::Fetch.into());
+                    self.due.wait_beyond(seen);
+                }
                 Ok(Delivered::Stopped) => return,
                 Err(DeliverError::Log(error @ LogError::Damaged { .. })) => {
                     // Ends the whole node.

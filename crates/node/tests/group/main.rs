@@ -14,6 +14,7 @@ mod duplicate_identity;
 mod encryption;
 mod existing_databases;
 mod feeding;
+mod fetches;
 mod inconsistency;
 mod links;
 mod loggers;

@@ -1,10 +1,11 @@
 //! How a server enters the group, on the first applier's thread.
 //!
 //! The position of the database decides. If this member's log has, or is being sent, every action
-//! after it, those actions are applied: this is IST, here always from the log. Otherwise the server
-//! asks for a full copy (SST), see `sst_joiner.rs`.
+//! after it, those actions are applied: this is IST, here always from the log. What the log lacks
+//! of them is fetched from other members. If these lack it, too, the server asks for a full copy
+//! (SST), see `sst_joiner.rs`.
 
-use synod_node::{Seqno, SessionId, View as GroupView, ViewMember};
+use synod_node::{NotFetched, Seqno, SessionId, View as GroupView, ViewMember};
 
 use crate::api::{LogLevel, RecvContext, ViewStatus};
 use crate::apply::sequencer::Task;
@@ -85,7 +86,7 @@ impl Connection {
         found.unwrap_or(Err(JoinEnd::Left))
     }
 
-    /// Where the database is, if the log has what follows (IST).
+    /// Where the database is, if the log or other members have what follows (IST).
     fn known_position(&self, view: &GroupView) -> Result<Option<i64>, JoinEnd> {
         let node = self.node().ok_or("no node is running")?;
         let database = node.database();
@@ -101,12 +102,14 @@ impl Connection {
             );
             return Err(JoinEnd::Failed(why));
         }
-        if !node.can_deliver_after(database.seqno) {
+        if !node.can_deliver_after(database.seqno)
+            && let Err(NotFetched { asked }) = node.find_actions_after(database.seqno)
+        {
             self.log(
                 LogLevel::Info,
                 format!(
-                    "the database is at {position}, the group's log begins later: a full copy \
-                     (SST) is needed"
+                    "the database is at {position}, the group's log begins later ({asked}): a full \
+                     copy (SST) is needed"
                 ),
             );
             return Ok(None);

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use synod_node::{MemberId, Seqno, SessionId, StateTransferEvent, View as GroupView};
+use synod_node::{MemberId, NotFetched, Seqno, SessionId, StateTransferEvent, View as GroupView};
 
 use crate::api::{Gtid, LogLevel};
 use crate::connection::Connection;
@@ -117,11 +117,19 @@ impl Connection {
         let node = self.node().ok_or("no node is running")?;
         if !node.can_deliver_after(Seqno(position)) {
             let first = node.status().first_seqno;
-            let why = format!(
-                "the copy is at {position}, but this member's log begins at {first}: the actions \
-                 between are missing. Start the server again for a newer copy"
+            if let Err(NotFetched { asked }) = node.find_actions_after(Seqno(position)) {
+                let why = format!(
+                    "the copy is at {position}, but this member's log begins at {first}: the \
+                     actions between are missing, and no other member has them ({asked}). Start \
+                     the server again for a newer copy"
+                );
+                return Err(JoinEnd::Failed(why));
+            }
+            let line = format!(
+                "the copy is at {position}, and this member's log begins at {first}: the actions \
+                 between are fetched from the other members"
             );
-            return Err(JoinEnd::Failed(why));
+            self.log(LogLevel::Info, line);
         }
         self.sequencer.reset(position);
         self.shared.position.changing(self.group());

@@ -8,13 +8,13 @@ use synod_consensus::{
     Writers,
 };
 use synod_wire::{
-    AppliedPosition, Command, DataState, DecodeError, Done, EncodeError, FeedOrder, Frame,
-    FrameDecoder, IntroducedMember, Introduction, Lane, MemberLag, OUR_VERSIONS, PaceReport,
-    PeerMessage, ProposalRefusal, Propose, RegionError, Report, StateResult, StatusBroadcast,
-    SurvivorReport,
+    AppliedPosition, Command, DataState, DecodeError, Done, EncodeError, FeedOrder, FetchAnswer,
+    FetchFrom, FetchRefusal, FetchRequest, FetchedEntries, Frame, FrameDecoder, IntroducedMember,
+    Introduction, Lane, MemberLag, OUR_VERSIONS, PaceReport, PeerMessage, ProposalRefusal, Propose,
+    RegionError, Report, StateResult, StatusBroadcast, SurvivorReport,
 };
 
-use crate::strategies::{command_message, peer_message, survivor_message};
+use crate::strategies::{command_message, fetch_message, peer_message, survivor_message};
 
 /// The newest version, which nearly all tests use.
 pub(crate) const NEWEST: u16 = OUR_VERSIONS.max;
@@ -162,6 +162,12 @@ proptest! {
     fn every_command_survives(message in command_message()) {
         let frame = parse(&frame_bytes(&message));
         prop_assert_eq!(PeerMessage::decode(NEWEST, frame), Ok(message));
+    }
+
+    #[test]
+    fn every_fetch_survives(message in fetch_message()) {
+        let frame = parse(&frame_bytes_of(5, &message));
+        prop_assert_eq!(PeerMessage::decode(5, frame), Ok(message));
     }
 
     #[test]
@@ -754,6 +760,87 @@ fn links_are_measured_since_version_5() {
         assert_eq!(hex(&parse(&segments.concat()).body), bytes);
         has_its_place_since(5, kind, message);
     }
+}
+
+#[test]
+fn entries_are_fetched_since_version_5() {
+    let fetch = PeerMessage::Fetch(FetchRequest {
+        session: SessionId(1),
+        number: 2,
+        from: FetchFrom::After(Seqno(3)),
+        to: LogIndex(4),
+        base: EntryId {
+            term: Term(5),
+            index: LogIndex(6),
+        },
+        needed_from: LogIndex(7),
+        with_payloads: true,
+    });
+    let expected = concat!(
+        "0100000000000000",
+        "0200000000000000",
+        "000300000000000000",
+        "0400000000000000",
+        "05000000000000000600000000000000",
+        "0700000000000000",
+        "01",
+    );
+    assert_eq!(hex(&parse(&frame_bytes_of(5, &fetch)).body), expected);
+    assert_eq!(fetch.lane(), Lane::Control);
+    has_its_place_since(5, 45, fetch);
+
+    let PeerMessage::Append { message, payloads } = append_of(Bytes::from_static(b"payload"))
+    else {
+        panic!("an append");
+    };
+    let Body::Append(append) = message.body else {
+        panic!("an append");
+    };
+    let answer = |result| {
+        PeerMessage::Fetched(FetchAnswer {
+            session: SessionId(1),
+            number: 2,
+            result,
+        })
+    };
+    let entries = FetchedEntries {
+        headers: append.entries,
+        payloads,
+    };
+    let purged = FetchRefusal::Purged { first: Seqno(9) };
+    for result in [Ok(entries), Err(purged), Err(FetchRefusal::Behind)] {
+        let answer = answer(result);
+        assert_eq!(answer.lane(), Lane::Bulk);
+        has_its_place_since(5, 46, answer);
+    }
+}
+
+#[test]
+fn fetched_entries_that_do_not_follow_one_another_are_refused() {
+    let header = |index| EntryHeader {
+        term: Term(1),
+        index: LogIndex(index),
+        seqno: Seqno(1),
+        kind: EntryKind::NoOp,
+        origin: Origin::default(),
+        depends_on: Seqno::UNDEFINED,
+        payload_len: 0,
+        payload_crc: 0,
+    };
+    let answer = PeerMessage::Fetched(FetchAnswer {
+        session: SessionId(1),
+        number: 2,
+        result: Ok(FetchedEntries {
+            headers: vec![header(7), header(9)],
+            payloads: vec![None, None],
+        }),
+    });
+    let frame = parse(&frame_bytes_of(5, &answer));
+    let error = DecodeError::NotConsecutive {
+        expected: 8,
+        found: 9,
+    };
+    assert_eq!(PeerMessage::decode(5, frame), Err(error));
 }
 
 #[test]

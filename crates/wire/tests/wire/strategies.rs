@@ -9,10 +9,10 @@ use synod_consensus::{
     SessionId, Term, Time, VersionRange, Writers,
 };
 use synod_wire::{
-    Command, CommandRefusal, DataState, Done, FeedOrder, Hello, HelloReply, Join, JoinRefusal,
-    JoinReply, Lane, OutcomeReport, PeerMessage, ProposalRefusal, Propose, RefusalReason,
-    RefuseReason, Region, Report, StateOffer, StateRequest, StateResult, StatusBroadcast,
-    SurvivorReport,
+    Command, CommandRefusal, DataState, Done, FeedOrder, FetchAnswer, FetchFrom, FetchRefusal,
+    FetchRequest, FetchedEntries, Hello, HelloReply, Join, JoinRefusal, JoinReply, Lane,
+    OutcomeReport, PeerMessage, ProposalRefusal, Propose, RefusalReason, RefuseReason, Region,
+    Report, StateOffer, StateRequest, StateResult, StatusBroadcast, SurvivorReport,
 };
 
 fn member() -> impl Strategy<Value = MemberId> {
@@ -483,6 +483,57 @@ fn feed_order() -> impl Strategy<Value = FeedOrder> {
             sent_at,
         },
     )
+}
+
+/// Any question for entries, or answer to one. Since version 5.
+pub(crate) fn fetch_message() -> impl Strategy<Value = PeerMessage> {
+    prop_oneof![
+        fetch_request().prop_map(PeerMessage::Fetch),
+        (session(), any::<u64>(), fetch_result()).prop_map(|(session, number, result)| {
+            PeerMessage::Fetched(FetchAnswer {
+                session,
+                number,
+                result,
+            })
+        }),
+    ]
+}
+
+fn fetch_request() -> impl Strategy<Value = FetchRequest> {
+    let from = prop_oneof![
+        seqno().prop_map(FetchFrom::After),
+        index().prop_map(FetchFrom::At)
+    ];
+    let range = (from, index(), entry_id(), index());
+    let parts = (session(), any::<u64>(), range, any::<bool>());
+    parts.prop_map(
+        |(session, number, (from, to, base, needed_from), with_payloads)| FetchRequest {
+            session,
+            number,
+            from,
+            to,
+            base,
+            needed_from,
+            with_payloads,
+        },
+    )
+}
+
+fn fetch_result() -> impl Strategy<Value = Result<FetchedEntries, FetchRefusal>> {
+    let entries = (append(), any::<u8>()).prop_map(|((append, payloads), left_out)| {
+        let whole = payloads.into_iter().enumerate();
+        let payloads =
+            whole.map(|(at, payload)| (left_out >> (at % 8) & 1 == 0).then_some(payload));
+        FetchedEntries {
+            headers: append.entries,
+            payloads: payloads.collect(),
+        }
+    });
+    prop_oneof![
+        4 => entries.prop_map(Ok),
+        1 => seqno().prop_map(|first| Err(FetchRefusal::Purged { first })),
+        1 => Just(Err(FetchRefusal::Behind)),
+    ]
 }
 
 /// Any message of version 1 that can be sent.

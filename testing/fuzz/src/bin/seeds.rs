@@ -129,7 +129,8 @@ fn draw<T: std::fmt::Debug>(strategy: impl Strategy<Value = T>, count: usize) ->
 }
 
 fn peer_messages() -> Vec<Vec<u8>> {
-    let messages = draw(strategies::peer_message(), 150);
+    let mut messages = draw(strategies::peer_message(), 150);
+    messages.extend(draw(strategies::fetch_message(), 20));
     let frames = messages.iter().map(message_frame);
     frames
         .map(|frame| [&[frame.kind], &frame.body[..]].concat())

@@ -13,13 +13,15 @@
 //! * scenes: faults of several steps at the worst moment for one rule (`scenes.rs`);
 //! * at the beginning, sometimes, disks that hang one after the other (`hung_disks.rs`), or
 //!   databases that lag (`lagging_databases.rs`), or the loss of each beside a logger
-//!   (`lost_beside_logger.rs`), or voters that are replaced (`replaced_voters.rs`);
+//!   (`lost_beside_logger.rs`), or voters that are replaced (`replaced_voters.rs`),
+//!   or full copies that take long (`long_copies.rs`);
 //! * at the end, sometimes, the loss of most voters (`quorum_loss.rs`).
 
 mod disk_faults;
 pub(crate) mod fault_atlas;
 mod hung_disks;
 mod lagging_databases;
+mod long_copies;
 mod lost_beside_logger;
 mod operators;
 mod quorum_loss;

@@ -144,7 +144,9 @@ impl Strangers {
             | PeerMessage::WritersOrder { .. }
             | PeerMessage::WritersRefused { .. }
             | PeerMessage::Ping { .. }
-            | PeerMessage::Pong { .. }) => other,
+            | PeerMessage::Pong { .. }
+            | PeerMessage::Fetch(_)
+            | PeerMessage::Fetched(_)) => other,
         }
     }
 

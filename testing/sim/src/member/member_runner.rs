@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use synod_consensus::MemberId;
-use synod_member::{Driver, Event as Input, Job, Level};
+use synod_member::{DiskRead, Driver, Event as Input, Job, Level};
 use synod_wire::{DataState, PeerMessage};
 
 use crate::invariants::durable_first::may_leave;
@@ -140,7 +140,10 @@ impl World {
                 RecordedEffect::StopSeeking => self.process(id).is_seeking = false,
                 RecordedEffect::Write(job) => self.queue_job(id, job),
                 RecordedEffect::Read(request) => {
-                    self.coverage.count("catch-up from disk");
+                    self.coverage.count(match &request {
+                        DiskRead::CatchUp(_) => "catch-up from disk",
+                        DiskRead::Fetch(_) => "entries read for a member that fetches",
+                    });
                     self.process(id).catch_ups.push_back(request);
                     if self.process(id).catch_ups.len() == 1 {
                         self.read_next(id);

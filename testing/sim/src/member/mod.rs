@@ -21,7 +21,7 @@ use synod_consensus::{
     LeaderPreference, LogIndex, MemberId, Seqno, SessionId, Timing, VersionRange,
 };
 use synod_log::{FaultyFiles, LogReader, MemoryFiles};
-use synod_member::{CatchUp, Deliverer, Driver, Job, Shared, Storage};
+use synod_member::{Deliverer, DiskRead, Driver, Job, Shared, Storage};
 
 use crate::clients::content::Row;
 use crate::member::disk_model::DiskModel;
@@ -34,6 +34,8 @@ pub(crate) struct Node {
     pub(crate) name: String,
     /// Whether it has a database; otherwise it is a logger.
     pub(crate) has_data: bool,
+    /// Target size of its log, in bytes.
+    pub(crate) retain_bytes: u64,
     /// Whether it wants to be a voter.
     pub(crate) wants_vote: bool,
     /// Protocol versions that its program speaks.
@@ -159,8 +161,8 @@ pub(crate) struct Process {
     pub(crate) effects: Arc<RecordedEffects>,
     /// Jobs that wait for the writer of the log.
     pub(crate) jobs: VecDeque<Job>,
-    /// Ranges that wait to be read for lagging members.
-    pub(crate) catch_ups: VecDeque<CatchUp>,
+    /// Ranges that wait to be read for other members.
+    pub(crate) catch_ups: VecDeque<DiskRead>,
     pub(crate) is_syncing: bool,
     /// Number of batches written; the log is idle if it has not changed for a while.
     pub(crate) batches: u64,

@@ -16,7 +16,7 @@ use synod_consensus::{
     WriteOp,
 };
 use synod_member::{
-    CatchUp, Client, Delivery, Disk, DonorRequest, Host, Job, KnownPeer, Level, Network, Observer,
+    Client, Delivery, Disk, DiskRead, DonorRequest, Host, Job, KnownPeer, Level, Network, Observer,
     ProposalResult, Remedy, ResultSlot, StateTransferEvent, View, lock,
 };
 use synod_wire::PeerMessage;
@@ -42,7 +42,7 @@ pub(crate) enum RecordedEffect {
     /// A job for the log's writer.
     Write(Job),
     /// A range of the log to be read for another member.
-    Read(CatchUp),
+    Read(DiskRead),
     /// A client's transaction has a result.
     Decided {
         transaction: u64,
@@ -100,6 +100,11 @@ impl RecordedEffects {
             queue: Mutex::default(),
             moved: AtomicBool::new(true),
         })
+    }
+
+    /// The member that has them.
+    pub(crate) fn me(&self) -> MemberId {
+        self.me
     }
 
     pub(crate) fn push(&self, effect: RecordedEffect) {
@@ -192,7 +197,7 @@ impl Disk for HostSide {
         self.0.push(RecordedEffect::Write(job));
     }
 
-    fn read(&self, request: CatchUp) {
+    fn read(&self, request: DiskRead) {
         self.0.push(RecordedEffect::Read(request));
     }
 }

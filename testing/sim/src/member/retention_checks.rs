@@ -17,7 +17,7 @@ impl World {
         let durable = node.database.durable;
         let needs = node.has_data && !node.database.copying && durable >= before;
         // A member's own target may be an eighth smaller.
-        if needs && bytes <= 2 * (self.options.retain_bytes / 8 * 7) {
+        if needs && bytes <= 2 * (node.retain_bytes / 8 * 7) {
             let checked =
                 retained::own_database(id, self.last_incomplete_action(base.last.index), durable);
             self.judge(checked);

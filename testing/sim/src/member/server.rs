@@ -1,7 +1,8 @@
 //! The program in which a simulated member runs: a database that is only a position, and a host.
 //!
 //! The host does what production's provider does, in the same order: it joins, delivers after the
-//! database's position, asks for a full copy where the log does not reach back, and donates copies.
+//! database's position, fetches where the log does not reach back, asks for a full copy where no
+//! log does, and donates copies.
 
 use synod_consensus::{MemberId, Seqno};
 use synod_log::LogError;
@@ -23,6 +24,10 @@ const AT_ONCE: u64 = 8;
 const STILL_US: u64 = 10 * MS;
 /// After this time without a full copy, the joiner asks again, in microseconds.
 const COPY_PATIENCE_US: u64 = 3 * SECOND;
+/// How long a full copy takes, in microseconds.
+const COPY_US: (u64, u64) = (20 * MS, SECOND);
+/// How long one takes that takes long.
+const LONG_COPY_US: (u64, u64) = (SECOND, 2 * SECOND);
 
 impl World {
     // --- joining ----------------------------------------------------------------------------
@@ -40,7 +45,11 @@ impl World {
         let applied = self.node(id).database.applied;
         let process = self.process(id);
         let first = process.shared.first_seqno(&process.reader);
-        if applied.next() >= first && !process.shared.is_database_diverged() {
+        // What is missing of the history of a database is fetched, if there still is one.
+        let has_history = applied > Seqno(0) || applied.next() >= first;
+        if has_history && !process.shared.is_database_diverged() {
+            self.coverage
+                .count_if(applied.next() < first, "database before the log");
             return self.deliver_after(id, applied);
         }
         self.ask_for_copy(id, view.seqno);
@@ -104,6 +113,10 @@ impl World {
         match deliverer.step(AT_ONCE) {
             Ok(Delivered::Some) => process.effects.moved.store(true, moved),
             Ok(Delivered::Nothing | Delivered::Stopped) => {}
+            Ok(Delivered::Fetching) => {
+                self.coverage.count("entries wanted from other members");
+                self.feed(id, Input::Fetch);
+            }
             Err(DeliverError::Log(error @ LogError::Damaged { .. })) => {
                 return self.log_failed(id, error);
             }
@@ -132,7 +145,7 @@ impl World {
                 what: format!("{id}: {why}"),
             }));
         }
-        if let DeliverError::Purged { after, first } = error
+        if let DeliverError::Purged { after, first, .. } = error
             && *first <= after.next()
         {
             return self.judge(Err(Violation {
@@ -140,7 +153,8 @@ impl World {
                 what: format!("{id}: {why}"),
             }));
         }
-        // The log was reset after the database's position. The operator follows the logged advice.
+        // The log was reset after the database's position, and no member has what is between. The
+        // operator follows the logged advice.
         self.coverage.count("database before the log's beginning");
         self.note(id, What::Refused { why: Text(why) });
         self.end_process(id);
@@ -268,7 +282,11 @@ impl World {
         self.feed(id, Input::StateOffer { joiner, offer });
         if fit && self.is_up(id) {
             let (node, epoch) = (id, self.node(id).epoch);
-            let after_us = self.draw((20 * MS, SECOND));
+            let is_long = self.options.long_copies;
+            let takes = if is_long { LONG_COPY_US } else { COPY_US };
+            let after_us = self.draw(takes);
+            // The joiner prepares a long copy for most of that time.
+            let seqno = is_long.then_some(self.node(id).database.applied);
             self.schedule(
                 after_us,
                 Event::Copied {
@@ -276,14 +294,21 @@ impl World {
                     epoch,
                     joiner,
                     number,
+                    seqno,
                 },
             );
         }
     }
 
-    /// This member has sent a full copy.
-    pub(crate) fn copied(&mut self, id: MemberId, joiner: MemberId, number: u64) {
-        let seqno = self.node(id).database.applied;
+    /// This member has sent a full copy, at its present position or at an earlier one.
+    pub(crate) fn copied(
+        &mut self,
+        id: MemberId,
+        joiner: MemberId,
+        number: u64,
+        seqno: Option<Seqno>,
+    ) {
+        let seqno = seqno.unwrap_or(self.node(id).database.applied);
         let result = StateResult {
             id: number,
             ok: true,

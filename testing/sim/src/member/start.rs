@@ -30,12 +30,12 @@ pub(crate) const LOG_DIR: &str = "log";
 pub(crate) const DISK_PATIENCE_HEARTBEATS: u64 = 10;
 
 impl World {
-    /// The options of every log.
-    pub(crate) fn log_options(&self) -> LogOptions {
+    /// The options of a log that keeps this much.
+    pub(crate) fn log_options(&self, retain_bytes: u64) -> LogOptions {
         LogOptions {
             segment_bytes: self.options.segment_bytes,
             cache_bytes: self.options.cache_bytes,
-            retain_bytes: self.options.retain_bytes,
+            retain_bytes,
             free_percent_min: 25,
             // A wall clock that is ahead makes a log at most a day older.
             retain_age: Duration::from_secs(12 * 3600),
@@ -87,7 +87,9 @@ impl World {
     ) -> Result<Opened, OpenError> {
         let host: Arc<dyn Host> = effects.clone();
         let knows_others = self.nodes.len() > 1;
-        let options = self.log_options();
+        let node = self.nodes.get(&effects.me());
+        let retain_bytes = node.map_or(self.options.retain_bytes, |node| node.retain_bytes);
+        let options = self.log_options(retain_bytes);
         open_log(files, Path::new(LOG_DIR), options, knows_others, &host)
     }
 

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::atomic::Ordering;
 
 use synod_consensus::{LogIndex, MemberId};
-use synod_member::CatchUp;
+use synod_member::DiskRead;
 
 use crate::invariants::bounds::{Held, within};
 use crate::invariants::election::Election;
@@ -175,14 +175,20 @@ impl World {
 }
 
 /// Most ranges queued for one member, and how many ranges repeat another one.
-fn ranges_held(requests: &VecDeque<CatchUp>) -> (usize, usize) {
+fn ranges_held(requests: &VecDeque<DiskRead>) -> (usize, usize) {
     let mut of_member: BTreeMap<MemberId, usize> = BTreeMap::new();
     let mut different = BTreeSet::new();
+    let mut fetches = BTreeSet::new();
     for request in requests {
+        let DiskRead::CatchUp(request) = request else {
+            // One for each member that fetches.
+            fetches.insert(request.to());
+            continue;
+        };
         let range = request.range();
         *of_member.entry(range.to).or_default() += 1;
         different.insert((range.to, range.term, range.first, range.last));
     }
     let most = of_member.values().copied().max().unwrap_or(0);
-    (most, requests.len() - different.len())
+    (most, requests.len() - fetches.len() - different.len())
 }

@@ -56,6 +56,8 @@ pub(crate) fn kind_of(message: &PeerMessage) -> MessageKind {
         PeerMessage::Fed { .. } => (39, "fed append"),
         PeerMessage::Ping { .. } => (40, "ping"),
         PeerMessage::Pong { .. } => (41, "pong"),
+        PeerMessage::Fetch(_) => (42, "fetch"),
+        PeerMessage::Fetched(_) => (43, "fetched"),
     };
     MessageKind { number, name }
 }

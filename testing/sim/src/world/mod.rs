@@ -77,6 +77,8 @@ pub(crate) enum Event {
         epoch: u64,
         joiner: MemberId,
         number: u64,
+        /// Its position, if that is not the one of the end.
+        seqno: Option<Seqno>,
     },
     /// A joiner asks for a copy again, unless one has arrived.
     AskAgain {
@@ -424,7 +426,12 @@ impl World {
             Event::Apply { .. } => self.apply(id),
             Event::Idle { batch, .. } => self.idle(id, batch),
             Event::CatchUp { .. } => self.catch_up(id),
-            Event::Copied { joiner, number, .. } => self.copied(id, joiner, number),
+            Event::Copied {
+                joiner,
+                number,
+                seqno,
+                ..
+            } => self.copied(id, joiner, number, seqno),
             Event::AskAgain { number, after, .. } => self.ask_again(id, number, after),
             Event::NextPiece { transaction, .. } => self.hand_over_rest(id, transaction),
             Event::Seek { .. } => self.seek(id),

@@ -6,6 +6,7 @@ use synod_consensus::{EntryId, LogIndex, MemberId, Message, ProgressMode, Role, 
 use synod_wire::{FeedOrder, PeerMessage, has_feeders};
 
 use super::feeders::{Changed, Peer};
+use crate::disk_read::DiskRead;
 use crate::driver::own_log::Replication;
 use crate::driver::{Driver, EntrySender};
 use crate::host::{Level, Topic};
@@ -130,7 +131,7 @@ impl Driver {
             Replication::Send(message) => self.send(order.learner, message),
             // What is committed is the same when it is read.
             Replication::Read(request) if range.last <= self.core.commit_index() => {
-                self.links.disk.read(request);
+                self.links.disk.read(DiskRead::CatchUp(request));
             }
             Replication::Read(_) => self.feeding.orders.wait(order),
             Replication::UnderWay => {}

@@ -231,6 +231,11 @@ impl OwnLog {
         self.cache.get(index).map(|entry| entry.header)
     }
 
+    /// Upper bound on the payload bytes that are read at once for a member that lags.
+    pub(super) fn catch_up_bytes(&self) -> usize {
+        self.catch_up_bytes
+    }
+
     /// How these entries get to a member; at most `inflight_max` messages are under way to it.
     pub(super) fn replicate(
         &mut self,

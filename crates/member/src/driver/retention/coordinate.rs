@@ -61,7 +61,8 @@ impl Driver {
         follows && self.identity.config.has_data && !self.links.shared.is_database_diverged()
     }
 
-    fn needs(&self) -> Needs {
+    fn needs(&mut self) -> Needs {
+        let fetched_from = self.fetching.serving.needed_from(self.turns.now);
         let shared = &self.links.shared;
         let delivered = shared.delivered_index();
         let committed_seqno = shared.commit_seqno();
@@ -73,6 +74,7 @@ impl Driver {
             committed_seqno,
             applied,
             least_match: present.map(|progress| progress.match_index).min(),
+            fetched_from,
         }
     }
 

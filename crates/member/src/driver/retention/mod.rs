@@ -79,6 +79,8 @@ pub(super) struct Needs {
     pub(super) applied: Seqno,
     /// As the leader: the least that a present follower has acknowledged.
     pub(super) least_match: Option<LogIndex>,
+    /// The first entry that another member fetches from this log.
+    pub(super) fetched_from: Option<LogIndex>,
 }
 
 /// The component that answers how far the log may be purged.
@@ -217,6 +219,9 @@ impl Retention {
         if let Some(least) = needs.least_match {
             keep_from = keep_from.min(least);
         }
+        if let Some(fetched) = needs.fetched_from {
+            keep_from = keep_from.min(fetched.prev());
+        }
         // Delivery may have begun after the first chunks of an action that the database does not
         // have yet; it does not know of them then.
         let chunk = match self.db_flushed() {
@@ -348,6 +353,7 @@ mod tests {
             committed_seqno: Seqno(delivered as i64),
             applied: Seqno(applied),
             least_match: None,
+            fetched_from: None,
         }
     }
 

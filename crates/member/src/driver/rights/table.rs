@@ -141,6 +141,8 @@ pub(super) enum Kind {
     Fed,
     Ping,
     Pong,
+    Fetch,
+    Fetched,
 }
 
 impl Kind {
@@ -178,6 +180,8 @@ impl Kind {
             PeerMessage::Fed { .. } => Kind::Fed,
             PeerMessage::Ping { .. } => Kind::Ping,
             PeerMessage::Pong { .. } => Kind::Pong,
+            PeerMessage::Fetch(_) => Kind::Fetch,
+            PeerMessage::Fetched(_) => Kind::Fetched,
         }
     }
 
@@ -216,6 +220,8 @@ impl Kind {
             | Kind::Survivor
             | Kind::Ping
             | Kind::Pong
+            | Kind::Fetch
+            | Kind::Fetched
             | Kind::OutcomeReport
             | Kind::OwnStateRequest => Right::Configured,
             Kind::Propose => planted!(StrangerMayPropose, Right::Configured, else Right::Everyone),
@@ -251,7 +257,7 @@ mod tests {
     /// The page that operators and auditors read.
     const DOCUMENT: &str = include_str!("../../../../../docs/rights.md");
 
-    const KINDS: [Kind; 41] = [
+    const KINDS: [Kind; 43] = [
         Kind::PreVote,
         Kind::PreVoteReply,
         Kind::Vote,
@@ -293,6 +299,8 @@ mod tests {
         Kind::Fed,
         Kind::Ping,
         Kind::Pong,
+        Kind::Fetch,
+        Kind::Fetched,
     ];
 
     /// Senders in the order of the document's columns: configured, the leader that is followed,
@@ -355,7 +363,7 @@ mod tests {
     #[test]
     fn every_kind_is_in_the_table_once() {
         assert!(KINDS.is_sorted());
-        assert_eq!(KINDS.len(), Kind::Pong as usize + 1);
+        assert_eq!(KINDS.len(), Kind::Fetched as usize + 1);
     }
 
     #[test]

@@ -1,0 +1,99 @@
+//! Reads beside the log's thread: what other members need of this member's log.
+
+use std::sync::Arc;
+
+use synod_consensus::{EntryKind, LogIndex, MemberId, SessionId};
+use synod_log::{LogError, LogReader};
+use synod_wire::{FetchAnswer, FetchRefusal, FetchedEntries, PeerMessage};
+
+use crate::catch_up::CatchUp;
+use crate::host::{Host, Level};
+
+/// A range of the log that the driver wants read, to be dropped when it is answered.
+#[derive(Debug)]
+pub enum DiskRead {
+    /// For a follower that lags.
+    CatchUp(CatchUp),
+    /// For a member that fetches what its own log lacks.
+    Fetch(FetchRead),
+}
+
+impl DiskRead {
+    /// The member that needs the range.
+    pub fn to(&self) -> MemberId {
+        match self {
+            DiskRead::CatchUp(read) => read.to(),
+            DiskRead::Fetch(read) => read.to,
+        }
+    }
+
+    /// Reads the range, or as much of it as fits into a message. `None`: there is no answer, and
+    /// the member that needs it asks again.
+    ///
+    /// # Errors
+    /// If a record is damaged. The driver handles that ([`crate::Event::LogDamaged`]).
+    pub fn answer(
+        &self,
+        reader: &LogReader,
+        host: &Arc<dyn Host>,
+    ) -> Result<Option<PeerMessage>, LogError> {
+        match self {
+            DiskRead::CatchUp(read) => read.answer(reader, host),
+            DiskRead::Fetch(read) => read.answer(reader, host),
+        }
+    }
+}
+
+/// A range of committed entries for a member that fetches them.
+#[derive(Debug)]
+pub struct FetchRead {
+    pub(crate) to: MemberId,
+    /// The session that asks.
+    pub(crate) session: SessionId,
+    /// Its number for the question.
+    pub(crate) number: u64,
+    pub(crate) first: LogIndex,
+    pub(crate) last: LogIndex,
+    /// Otherwise only the payloads of views are wanted.
+    pub(crate) with_payloads: bool,
+    /// Upper bound on the payload bytes that are read.
+    pub(crate) bytes_max: usize,
+    /// Dropped with the read: it is not outstanding any more.
+    pub(crate) _outstanding: Arc<()>,
+}
+
+impl FetchRead {
+    fn answer(
+        &self,
+        reader: &LogReader,
+        host: &Arc<dyn Host>,
+    ) -> Result<Option<PeerMessage>, LogError> {
+        let result = match reader.read(self.first, self.last, self.bytes_max) {
+            Ok(entries) => {
+                let mut fetched = FetchedEntries::default();
+                for entry in entries {
+                    let wanted = self.with_payloads || entry.header.kind == EntryKind::View;
+                    fetched.headers.push(entry.header);
+                    fetched.payloads.push(wanted.then_some(entry.payload));
+                }
+                Ok(fetched)
+            }
+            // A purge has overtaken this read.
+            Err(LogError::Purged { .. }) => Err(FetchRefusal::Purged {
+                first: reader.first_seqno_available(),
+            }),
+            Err(error @ LogError::Damaged { .. }) => return Err(error),
+            Err(error) => {
+                let (first, last) = (self.first, self.last);
+                let text = format!("cannot read entries {first}-{last} for a member: {error}");
+                host.log(Level::Warning, &text);
+                return Ok(None);
+            }
+        };
+        Ok(Some(PeerMessage::Fetched(FetchAnswer {
+            session: self.session,
+            number: self.number,
+            result,
+        })))
+    }
+}
