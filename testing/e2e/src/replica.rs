@@ -19,11 +19,7 @@ const PORT: u16 = 60;
 /// For what takes moments, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(90);
 /// What the manual has operators set on a replica of a group.
-const SETTINGS: [&str; 3] = [
-    "--slave-ddl-exec-mode=STRICT",
-    "--slave-skip-errors=1007,1008,1050,1051,1054,1060,1061,1068,1091,1146",
-    "--gtid-strict-mode=ON",
-];
+const SETTINGS: [&str; 1] = ["--gtid-strict-mode=ON"];
 
 /// A server with an empty database. Killed when dropped.
 #[derive(Debug)]
