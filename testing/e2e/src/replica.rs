@@ -146,10 +146,11 @@ impl Replica {
         let change = format!(
             "CHANGE MASTER TO MASTER_HOST='127.0.0.1', MASTER_PORT={}, MASTER_USER='{}',
              MASTER_PASSWORD='{}', MASTER_USE_GTID=slave_pos, MASTER_CONNECT_RETRY=1,
-             MASTER_HEARTBEAT_PERIOD=1",
+             MASTER_HEARTBEAT_PERIOD=1, {}",
             relay.port,
             relay::USER,
-            relay::PASSWORD
+            relay::PASSWORD,
+            relay.master_ssl()
         );
         self.execute(&["STOP SLAVE", &change, "START SLAVE"])?;
         self.await_connection()

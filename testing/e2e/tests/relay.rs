@@ -53,6 +53,7 @@ fn follow(
     output_of(check.arg("--check"), "synod relay --check")?;
     statements_without_notes(cluster)?;
     first.join()?;
+    second.encrypt()?;
     second.join()?;
     replica.follow(first)?;
     let writers = Writers::start(cluster, "relayed", &SERVERS, 2)?;
@@ -73,7 +74,7 @@ fn follow(
     replica.await_connection()?;
     writers.await_more(SOME, PATIENCE)?;
 
-    // Another relay has the same GTIDs.
+    // Another relay has the same GTIDs. It encrypts.
     replica.follow(second)?;
     first.stop()?;
     writers.await_more(SOME, PATIENCE)?;
@@ -377,5 +378,9 @@ fn refusals(relay: &Relay) -> Outcome {
         "has no GTID of this group",
     )?;
     refused(&["mysql-bin.000001"], "There is no binlog")?;
-    refused(&["--password=wrong", "synod.0"], "Access denied for 'repl'")
+    refused(&["--password=wrong", "synod.0"], "Access denied for 'repl'")?;
+    refused(
+        &["--skip-ssl", "synod.0"],
+        "serves encrypted connections only",
+    )
 }
