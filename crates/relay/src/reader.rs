@@ -243,6 +243,7 @@ impl<'a, S: Connection> Reader<'a, S> {
             ends: flags & ENDS != 0,
             checksum: self.checksum(),
             heartbeat: Duration::from_nanos(self.number("master_heartbeat_period").unwrap_or(0)),
+            acknowledges: self.number("rpl_semi_sync_slave") == Some(1),
         })
     }
 

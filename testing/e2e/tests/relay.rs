@@ -74,8 +74,13 @@ fn follow(
     replica.await_connection()?;
     writers.await_more(SOME, PATIENCE)?;
 
-    // Another relay has the same GTIDs. It encrypts.
+    // Another relay has the same GTIDs. It encrypts, and the replica wishes to acknowledge.
+    replica.execute(&["SET GLOBAL rpl_semi_sync_slave_enabled = ON"])?;
     replica.follow(second)?;
+    let state = replica.rows("SHOW STATUS LIKE 'Rpl_semi_sync_slave_status'")?;
+    ensure(state == ["Rpl_semi_sync_slave_status\tON"], || {
+        format!("the replica's wish is not taken: {state:?}")
+    })?;
     first.stop()?;
     writers.await_more(SOME, PATIENCE)?;
 
