@@ -102,7 +102,7 @@ fn words(statement: &str) -> Words<'_> {
 
 /// The first words, without what says how an object is made.
 fn first_words(statement: &str) -> Vec<String> {
-    const WAYS: [&str; 5] = ["OR", "REPLACE", "TEMPORARY", "ONLINE", "UNIQUE"];
+    const WAYS: [&str; 3] = ["TEMPORARY", "ONLINE", "UNIQUE"];
     let words = words(statement).map(|(word, _)| word);
     words
         .filter(|word| !WAYS.contains(&word.as_str()))
@@ -110,9 +110,12 @@ fn first_words(statement: &str) -> Vec<String> {
         .collect()
 }
 
-/// Whether a statement of this kind has done nothing if it fails. One that names several objects
-/// may have done a part, and so may one that is not known here.
+/// Whether a statement of this kind has done nothing if it fails. One that names several objects,
+/// or replaces one, may have done a part, and so may one that is not known here.
 pub(super) fn fails_as_a_whole(statement: &str) -> bool {
+    if words(statement).take(3).any(|(word, _)| word == "REPLACE") {
+        return false;
+    }
     let words = first_words(statement);
     let mut words = words.iter().map(String::as_str);
     let first = words.next().unwrap_or_default();
@@ -242,6 +245,7 @@ mod tests {
             "DROP DATABASE d",
             "CREATE USER a, b",
             "CREATE OR REPLACE USER a, b",
+            "CREATE OR REPLACE TABLE t (a INT, a INT)",
             "GRANT SELECT ON *.* TO a, b",
             "REVOKE ALL ON *.* FROM a",
             "SET PASSWORD FOR a = ''",
