@@ -58,6 +58,8 @@ pub(crate) enum Ended {
     Gone(String),
     /// The reader was refused, and told why.
     Refused(String),
+    /// The relay could not serve it.
+    Failed(String),
 }
 
 /// A connection of a reader.
@@ -84,6 +86,7 @@ impl<'a, S: Connection> Reader<'a, S> {
         match self.serve(connection) {
             Ok(()) => Ended::Gone("it has ended the connection".to_owned()),
             Err(DumpError::Gone(error)) => Ended::Gone(error.to_string()),
+            Err(DumpError::Failed(why)) => Ended::Failed(why),
             Err(DumpError::Refused(refusal)) => {
                 let text = refusal.text.clone();
                 // The reader may be gone.
@@ -158,9 +161,8 @@ impl<'a, S: Connection> Reader<'a, S> {
         let refused = |text: &str| DumpError::Refused(Refusal::access(text.to_owned()));
         match encryption {
             Some(encryption) if asks_for_encryption(&response) => {
-                let tls = encryption
-                    .load()
-                    .map_err(|error| refused(&error.to_string()))?;
+                let unusable = |error: synod_tls::TlsError| DumpError::Failed(error.to_string());
+                let tls = encryption.load().map_err(unusable)?;
                 let failed = |error| io::Error::other(tls.why_failed(&error));
                 self.packets.encrypt(&tls).map_err(failed)?;
                 Ok(self.packets.read()?)

@@ -170,6 +170,10 @@ impl Serving {
     fn serve(&self, connection: u32, stream: &TcpStream, from: SocketAddr) {
         let line = match Reader::new(&self.relay, Link::Clear(stream)).run(connection) {
             Ended::Gone(why) => (Level::Info, format!("the reader at {from} is gone: {why}")),
+            Ended::Failed(why) => {
+                let text = format!("the reader at {from} cannot be served: {why}");
+                (Level::Warning, text)
+            }
             Ended::Refused(why) => {
                 let text = format!("the reader at {from} was told: {why}");
                 (Level::Warning, text)
