@@ -65,7 +65,23 @@ impl Replica {
         output_of(&mut install, "mariadb-install-db").map(|_| ())
     }
 
-    fn start(&mut self) -> Outcome {
+    /// Kills it (SIGKILL).
+    ///
+    /// # Errors
+    /// When the system refuses.
+    pub fn kill(&mut self) -> Outcome {
+        if let Some(mut process) = self.process.take() {
+            process.kill().why("killing the replica")?;
+            process.wait().why("the killed replica")?;
+        }
+        Ok(())
+    }
+
+    /// Starts it with what it has, and waits until it answers.
+    ///
+    /// # Errors
+    /// When that takes too long.
+    pub fn start(&mut self) -> Outcome {
         let server = find_program("mariadbd", "mariadb-server").why("the server")?;
         let log = File::create(self.dir.join("error.log")).why("the replica's log")?;
         // It dies with this process, however that ends.
@@ -182,10 +198,7 @@ impl Replica {
 
 impl Drop for Replica {
     fn drop(&mut self) {
-        if let Some(mut process) = self.process.take() {
-            // The test has its outcome already.
-            let _ = process.kill();
-            let _ = process.wait();
-        }
+        // The test has its outcome already.
+        let _ = self.kill();
     }
 }

@@ -75,7 +75,7 @@ fn restore(cluster: &TestCluster, relay: &Relay) -> Outcome {
     });
     ensure(arrived.is_some(), || "the relay lags".to_owned())?;
     let said = shell(cluster, &[&variables, find, end, start, replay, END])?;
-    let last = said.lines().filter(|line| line.contains('\t')).next_back();
+    let last = said.lines().rfind(|line| line.contains('\t'));
     ensure(last == Some("62\t4"), || said.clone())
 }
 
