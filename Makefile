@@ -1,6 +1,7 @@
 # The door to everything; '.ci/run' uses the same targets.
 #
 #   make demo      install what is missing, build, start three servers, say what to try
+#   make relay-demo  a group, a relay, a replica behind it and a reader of changes; two minutes, nothing stays
 #   make test      all tests, then the servers' own ones in a short selection (they need packages, and minutes);
 #                  a stage that fails does not keep the others from running: make unit, make e2e, ... runs one
 #   make fuzz      every decoder against made-up bytes, FUZZ_SECONDS=30 each
@@ -23,10 +24,13 @@ TEST_STAGES = test-dependencies compat-dependencies build unit planted e2e stran
 PURE_TARGET = wasm32-unknown-unknown
 CI_STAGES = lint licences doc purity test fuzz
 
-.PHONY: ci demo test unit planted e2e stranger fuzz compat compat-subset trixie performance bench pictures build build-next-version lint licences doc purity packages check-packages dependencies test-dependencies compat-dependencies clean
+.PHONY: ci demo relay-demo test unit planted e2e stranger fuzz compat compat-subset trixie performance bench pictures build build-next-version lint licences doc purity packages check-packages dependencies test-dependencies compat-dependencies clean
 
 demo: dependencies build
 	$(SYNOD) demo $(DEMO) up $(UP)
+
+relay-demo: test-dependencies build
+	$(CARGO) run --quiet -p synod-e2e --example relay_demo
 
 build:
 	$(CARGO) build --release -p synod-provider -p synod-cli

@@ -51,3 +51,47 @@ impl<'a> Query<'a> {
         })
     }
 }
+
+/// Bytes before the error code.
+const ERROR_AT: usize = 4 + 4 + 1;
+
+/// The body of the event with another error code: what a reader is to expect of the statement.
+///
+/// # Errors
+/// The bytes are no body of the event.
+pub fn with_error(body: &[u8], code: u16) -> Result<Vec<u8>, EventError> {
+    Query::parse(body)?;
+    let mut out = body.to_vec();
+    for (byte, new) in out.iter_mut().skip(ERROR_AT).zip(code.to_le_bytes()) {
+        *byte = new;
+    }
+    Ok(out)
+}
+
+/// The body of the event with another statement.
+///
+/// # Errors
+/// The bytes are no body of the event.
+pub fn with_statement(body: &[u8], statement: &[u8]) -> Result<Vec<u8>, EventError> {
+    let before = body.len() - Query::parse(body)?.statement.len();
+    Ok([body.get(..before).unwrap_or_default(), statement].concat())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn error_and_statement_are_replaced_and_nothing_else() {
+        let mut body = vec![0; 8];
+        body.extend_from_slice(&[2, 0, 0, 3, 0, 1, 2, 3, b'd', b'b', 0]);
+        body.extend_from_slice(b"DROP TABLE t");
+        let failed = with_error(&body, 1051).unwrap();
+        let other = with_statement(&failed, b"SELECT 1").unwrap();
+        let read = Query::parse(&other).unwrap();
+        assert_eq!((read.error_code, read.statement), (1051, &b"SELECT 1"[..]));
+        assert_eq!((read.schema, read.status), (&b"db"[..], &[1, 2, 3][..]));
+        assert_eq!(Query::parse(&failed).unwrap().statement, b"DROP TABLE t");
+        assert!(with_error(&body[..5], 1).is_err() && with_statement(b"", b"x").is_err());
+    }
+}

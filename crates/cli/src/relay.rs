@@ -53,6 +53,10 @@ pub fn run(arguments: &RelayArgs) -> Result<u8, (u8, String)> {
     let file = &arguments.config;
     let config = RelayConfig::read(file).map_err(|error| (WRONG_FILE, error.to_string()))?;
     if arguments.check {
+        if let Some(encryption) = &config.encryption {
+            let wrong = |error: synod_tls::TlsError| (WRONG_FILE, error.to_string());
+            encryption.load().map_err(wrong)?;
+        }
         let name = &config.member.name;
         println!("{} is right: relay '{name}'", file.display());
     } else {

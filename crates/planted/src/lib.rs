@@ -160,7 +160,7 @@ pub enum Bug {
 
 impl Bug {
     /// All bugs.
-    pub const ALL: [Bug; 57] = [
+    pub const ALL: [Bug; 58] = [
         Bug::AckBeforeSync,
         Bug::CountOwnDiskEarly,
         Bug::SkipVote,

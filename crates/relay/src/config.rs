@@ -9,13 +9,18 @@ use synod_options::Address;
 use toml::{Table, Value};
 
 use crate::accounts::Accounts;
+use crate::encryption::Encryption;
 
 /// How many readers a relay serves at a time, unless its file says otherwise.
 const READERS_MAX: u32 = 64;
 /// For how long a reader may take nothing, unless the file says otherwise.
 const STALLED_AFTER: Duration = Duration::from_secs(60);
-const KEYS: [&str; 6] = [
+const KEYS: [&str; 10] = [
     "listen",
+    "tls_cert",
+    "tls_key",
+    "tls_key_password_file",
+    "tls_required",
     "accounts",
     "domain",
     "server_id",
@@ -30,6 +35,8 @@ pub struct RelayConfig {
     pub member: LoggerConfig,
     /// Where readers connect; has a port.
     pub listen: Address,
+    /// How connections of readers are encrypted; none: not at all.
+    pub encryption: Option<Encryption>,
     /// Who may read.
     pub accounts: Accounts,
     /// Domain of the GTIDs; none: made from the group's id.
@@ -106,6 +113,7 @@ impl RelayConfig {
         keys.refuse_unknown()?;
         Ok(RelayConfig {
             listen: keys.listen()?,
+            encryption: keys.encryption()?,
             accounts: keys.accounts()?,
             domain: keys.number("domain", 0..=u32::MAX)?,
             server_id: keys.number("server_id", 1..=u32::MAX)?,
@@ -169,6 +177,41 @@ impl Keys<'_> {
         match address.port {
             Some(_) => Ok(address),
             None => Err(self.bad("listen", format!("it needs a port: {EXAMPLE}"))),
+        }
+    }
+
+    /// Encrypted means encrypted only, unless the file says otherwise.
+    fn encryption(&self) -> Result<Option<Encryption>, RelayConfigError> {
+        let is_required = match self.own.get("tls_required") {
+            None => true,
+            Some(Value::Boolean(required)) => *required,
+            Some(_) => return Err(self.bad("tls_required", "write true or false")),
+        };
+        let password = self.path("tls_key_password_file")?;
+        match (self.path("tls_cert")?, self.path("tls_key")?) {
+            (Some(certificate), Some(key)) => {
+                let encryption = Encryption::new(certificate, key, password, is_required);
+                Ok(Some(encryption))
+            }
+            (Some(_), None) => {
+                Err(self.missing("tls_key", "relay.tls_key = \"/etc/synod/relay.key\""))
+            }
+            (None, key) => {
+                let is_there = key.is_some() || password.is_some();
+                if is_there || self.own.contains_key("tls_required") {
+                    let example = "relay.tls_cert = \"/etc/synod/relay.pem\"";
+                    return Err(self.missing("tls_cert", example));
+                }
+                Ok(None)
+            }
+        }
+    }
+
+    fn path(&self, key: &'static str) -> Result<Option<PathBuf>, RelayConfigError> {
+        match self.own.get(key) {
+            None => Ok(None),
+            Some(Value::String(path)) if !path.is_empty() => Ok(Some(PathBuf::from(path))),
+            Some(_) => Err(self.bad(key, "write the path of a PEM file, in quotes")),
         }
     }
 
@@ -269,6 +312,23 @@ mod tests {
         refused("relay.port = 1", "no key 'relay.port'");
         refused("relay.accounts.other = \"secret\"", "SELECT PASSWORD");
         refused("synod.leader_weight = 1", "synod.leader_weight");
+    }
+
+    #[test]
+    fn encryption_has_a_certificate_and_a_key_and_is_required() {
+        assert!(parse("").unwrap().encryption.is_none());
+        let files = "relay.tls_cert = \"/c\"\nrelay.tls_key = \"/k\"\n";
+        let is_required = |more: &str| {
+            let config = parse(&format!("{files}{more}")).unwrap();
+            config.encryption.unwrap().is_required
+        };
+        assert!(is_required(""));
+        assert!(!is_required("relay.tls_required = false"));
+        refused("relay.tls_cert = \"/c\"", "relay.tls_key");
+        refused("relay.tls_key = \"/k\"", "relay.tls_cert");
+        refused("relay.tls_required = true", "relay.tls_cert");
+        refused(&format!("{files}relay.tls_required = 1"), "true or false");
+        refused("relay.tls_cert = 1", "path of a PEM file");
     }
 
     #[test]

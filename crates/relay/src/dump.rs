@@ -23,6 +23,11 @@ const ROTATE_AT: u32 = 1 << 30;
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
 /// A reader may be ahead of this relay, if it comes from another one. For so long this one waits.
 const CATCH_UP_LIMIT: Duration = Duration::from_secs(15);
+/// Before each event of a dump: an event follows.
+const EVENT: [u8; 1] = [0];
+/// The same for a reader that wants to acknowledge events: this one needs no acknowledgement. The
+/// group's commits wait for its own majority, never for readers.
+const EVENT_WITHOUT_ACKNOWLEDGEMENT: [u8; 3] = [0, 0xef, 0];
 /// What the name of a binlog begins with.
 const FILE_PREFIX: &str = "synod.";
 
@@ -46,6 +51,8 @@ pub(crate) struct Request {
     pub(crate) checksum: Checksum,
     /// How often it wants to hear something; zero: never.
     pub(crate) heartbeat: Duration,
+    /// It wants to acknowledge events (semi-synchronous replication).
+    pub(crate) acknowledges: bool,
 }
 
 impl Request {
@@ -125,6 +132,9 @@ pub(crate) enum DumpError {
     /// The reader is gone, or takes nothing.
     #[error("{0}")]
     Gone(#[from] io::Error),
+    /// The relay cannot serve it. Only the relay's log is to say why.
+    #[error("{0}")]
+    Failed(String),
 }
 
 impl From<SourceError> for DumpError {
@@ -240,7 +250,9 @@ struct Binlog<'a, S> {
     writer: BinlogWriter,
     identity: Identity,
     checksum: Checksum,
-    /// The bytes of one event, after the byte that says that it is one.
+    /// What comes before each event.
+    head: &'static [u8],
+    /// The bytes of one event, with what comes before it.
     event: Vec<u8>,
 }
 
@@ -261,6 +273,10 @@ impl<'a, S: Read + Write> Binlog<'a, S> {
             writer: BinlogWriter::new(identity.server_id, request.checksum, file),
             identity,
             checksum: request.checksum,
+            head: match request.acknowledges {
+                true => &EVENT_WITHOUT_ACKNOWLEDGEMENT,
+                false => &EVENT,
+            },
             event: Vec::new(),
         };
         binlog.send(|writer, out| writer.write_file_name(out))?;
@@ -319,7 +335,7 @@ impl<'a, S: Read + Write> Binlog<'a, S> {
         write: impl FnOnce(&mut BinlogWriter, &mut Vec<u8>) -> Result<(), synod_binlog::EventError>,
     ) -> Result<(), SourceError> {
         self.event.clear();
-        self.event.push(0);
+        self.event.extend_from_slice(self.head);
         write(&mut self.writer, &mut self.event).map_err(io::Error::other)?;
         Ok(self.packets.write(&self.event)?)
     }
@@ -348,6 +364,7 @@ mod tests {
             ends: false,
             checksum: Checksum::None,
             heartbeat: Duration::ZERO,
+            acknowledges: false,
         }
     }
 

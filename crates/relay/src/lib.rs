@@ -5,7 +5,8 @@
 //! of the log alone, so every relay of a group gives the same transactions the same GTIDs, and a
 //! reader may change relays at any time.
 //!
-//! - [`config`]: its file; [`accounts`]: who may read; `identity`: domain and server of the GTIDs;
+//! - [`config`]: its file; [`accounts`]: who may read; [`encryption`]: TLS to them; `identity`:
+//!   domain and server of the GTIDs;
 //! - `source`: from the log to transactions;
 //! - `protocol`: packets, greeting, questions and answers;
 //! - `reader`: one connection, from its greeting to its dump; `dump`: the events, as they come;
@@ -18,6 +19,7 @@
 pub mod accounts;
 pub mod config;
 mod dump;
+pub mod encryption;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;

@@ -9,9 +9,12 @@ use synod_node::{CommittedLog, GroupId, Node};
 
 use crate::accounts::{Accounts, Challenge};
 use crate::dump::{Dump, DumpError, Request};
+use crate::encryption::Encryption;
 use crate::identity::Identity;
 use crate::protocol::answer::{Answer, Refusal};
-use crate::protocol::greeting::{NATIVE_PASSWORD, credentials, greeting, other_proof};
+use crate::protocol::greeting::{
+    NATIVE_PASSWORD, asks_for_encryption, credentials, greeting, other_proof,
+};
 use crate::protocol::packet::{Connection, Packets};
 use crate::protocol::question::answer;
 use crate::protocol::variable::{Facts, ReaderVariables};
@@ -35,6 +38,7 @@ const ENDS: u16 = 1;
 pub(crate) struct Relay {
     pub(crate) node: Arc<Node>,
     pub(crate) accounts: Accounts,
+    pub(crate) encryption: Option<Encryption>,
     pub(crate) domain: Option<u32>,
     pub(crate) server_id: Option<u32>,
 }
@@ -54,6 +58,8 @@ pub(crate) enum Ended {
     Gone(String),
     /// The reader was refused, and told why.
     Refused(String),
+    /// The relay could not serve it.
+    Failed(String),
 }
 
 /// A connection of a reader.
@@ -80,6 +86,7 @@ impl<'a, S: Connection> Reader<'a, S> {
         match self.serve(connection) {
             Ok(()) => Ended::Gone("it has ended the connection".to_owned()),
             Err(DumpError::Gone(error)) => Ended::Gone(error.to_string()),
+            Err(DumpError::Failed(why)) => Ended::Failed(why),
             Err(DumpError::Refused(refusal)) => {
                 let text = refusal.text.clone();
                 // The reader may be gone.
@@ -121,12 +128,13 @@ impl<'a, S: Connection> Reader<'a, S> {
     /// Greets the reader, and takes the proof of its password.
     fn admit(&mut self, connection: u32) -> Result<(), DumpError> {
         let challenge = challenge()?;
-        self.packets.write(&greeting(connection, &challenge))?;
+        let encryption = self.relay.encryption.as_ref();
+        let offered = greeting(connection, &challenge, encryption.is_some());
+        self.packets.write(&offered)?;
         self.packets.flush()?;
-        let response = self.packets.read()?;
+        let response = self.encrypted_answer(encryption)?;
         let Some(shown) = credentials(&response) else {
-            let text = "The answer to the greeting is none of a client of MariaDB, or one with \
-                        TLS, which this relay does not offer (MASTER_SSL = 0)";
+            let text = "The answer to the greeting is none of a client of MariaDB";
             return Err(DumpError::Refused(Refusal::access(text.to_owned())));
         };
         let proof = if shown.plugin.is_empty() || shown.plugin == NATIVE_PASSWORD {
@@ -145,6 +153,31 @@ impl<'a, S: Connection> Reader<'a, S> {
             return Err(DumpError::Refused(Refusal::access(text)));
         }
         Ok(self.packets.answer(&Answer::Done)?)
+    }
+
+    /// The reader's answer to the greeting, encrypted if it asks for that, or has to.
+    fn encrypted_answer(&mut self, encryption: Option<&Encryption>) -> Result<Vec<u8>, DumpError> {
+        let response = self.packets.read()?;
+        let refused = |text: &str| DumpError::Refused(Refusal::access(text.to_owned()));
+        match encryption {
+            Some(encryption) if asks_for_encryption(&response) => {
+                let unusable = |error: synod_tls::TlsError| DumpError::Failed(error.to_string());
+                let tls = encryption.load().map_err(unusable)?;
+                let failed = |error| io::Error::other(tls.why_failed(&error));
+                self.packets.encrypt(&tls).map_err(failed)?;
+                Ok(self.packets.read()?)
+            }
+            Some(encryption) if encryption.is_required => Err(refused(
+                "This relay serves encrypted connections only: MASTER_SSL = 1 for a replica, \
+                 --ssl for mariadb-binlog (relay.tls_required)",
+            )),
+            Some(_) => Ok(response),
+            None if asks_for_encryption(&response) => Err(refused(
+                "This relay does not offer encryption: relay.tls_cert in its file, or \
+                 MASTER_SSL = 0 for the replica",
+            )),
+            None => Ok(response),
+        }
     }
 
     fn question(&mut self, statement: &[u8]) -> Answer {
@@ -212,6 +245,7 @@ impl<'a, S: Connection> Reader<'a, S> {
             ends: flags & ENDS != 0,
             checksum: self.checksum(),
             heartbeat: Duration::from_nanos(self.number("master_heartbeat_period").unwrap_or(0)),
+            acknowledges: self.number("rpl_semi_sync_slave") == Some(1),
         })
     }
 

@@ -12,6 +12,7 @@ use synod_logger::{LoggerError, Service, run_with};
 use synod_node::{Level, Node};
 
 use crate::config::RelayConfig;
+use crate::encryption::Link;
 use crate::protocol::answer::{Answer, Refusal};
 use crate::protocol::packet::Packets;
 use crate::reader::{Ended, Reader, Relay};
@@ -49,10 +50,14 @@ impl Service for Readers {
                  machine with relay.listen"
             )
         })?;
+        let encryption = &self.config.encryption;
+        let encrypted = encryption.as_ref().map(|files| files.load()).transpose();
+        let encrypted = encrypted.map_err(|error| error.to_string())?;
         let serving = Arc::new(Serving {
             relay: Relay {
                 node: node.clone(),
                 accounts: self.config.accounts.clone(),
+                encryption: encryption.clone(),
                 domain: self.config.domain,
                 server_id: self.config.server_id,
             },
@@ -68,7 +73,12 @@ impl Service for Readers {
             .name("synod-readers".to_owned())
             .spawn(move || accepting.accept())
             .map_err(|error| format!("cannot start the thread for readers: {error}"))?;
-        output.log(Level::Info, &format!("readers connect to {address}"));
+        let how = match encrypted {
+            Some(tls) => format!("encrypted, {}", tls.summary()),
+            None => "in clear".to_owned(),
+        };
+        let text = format!("readers connect to {address}, {how}");
+        output.log(Level::Info, &text);
         *lock(&self.serving) = Some((serving, thread));
         Ok(())
     }
@@ -158,8 +168,12 @@ impl Serving {
     }
 
     fn serve(&self, connection: u32, stream: &TcpStream, from: SocketAddr) {
-        let line = match Reader::new(&self.relay, stream).run(connection) {
+        let line = match Reader::new(&self.relay, Link::Clear(stream)).run(connection) {
             Ended::Gone(why) => (Level::Info, format!("the reader at {from} is gone: {why}")),
+            Ended::Failed(why) => {
+                let text = format!("the reader at {from} cannot be served: {why}");
+                (Level::Warning, text)
+            }
             Ended::Refused(why) => {
                 let text = format!("the reader at {from} was told: {why}");
                 (Level::Warning, text)

@@ -59,7 +59,7 @@ pub use error::{TlsError, TlsHandshakeError};
 pub use peer::{PeerCredential, SUBJECT_BYTES_MAX};
 pub use secret::{GroupSecret, SECRET_BYTES, SecretLineError};
 pub use secret_file::{SecretFile, SecretFileError};
-pub use service::ServiceTls;
+pub use service::{ServiceStream, ServiceTls};
 pub use session::{FIRST_BYTE, TlsStream};
 pub use settings::{Credentials, TlsFiles, TlsSettingNames};
 

@@ -5,6 +5,7 @@
 //! service is told, and decides what that opens. One of other authorities is refused.
 
 use std::fs;
+use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
 use std::{fmt, io};
@@ -15,7 +16,7 @@ use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{NoClientAuth, NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::sign::SingleCertAndKey;
 use rustls::version::TLS13;
-use rustls::{RootCertStore, ServerConfig};
+use rustls::{RootCertStore, ServerConfig, ServerConnection, StreamOwned};
 
 use super::certificate::{self, Certificate, SettingFile};
 use super::error::{self, TlsError};
@@ -69,6 +70,19 @@ impl ServiceTls {
         self.config.clone()
     }
 
+    /// Does the handshake with a client on a connected socket, whose timeouts hold for it.
+    ///
+    /// # Errors
+    /// [`ServiceTls::why_failed`] says why.
+    pub fn accept<S: Read + Write>(&self, socket: S) -> io::Result<ServiceStream<S>> {
+        let session = ServerConnection::new(self.config()).map_err(io::Error::other)?;
+        let mut stream = StreamOwned::new(session, socket);
+        while stream.conn.is_handshaking() {
+            stream.conn.complete_io(&mut stream.sock)?;
+        }
+        Ok(ServiceStream(stream))
+    }
+
     /// The certificate and how long it is valid: a text for the log.
     pub fn summary(&self) -> &str {
         &self.summary
@@ -82,6 +96,33 @@ impl ServiceTls {
     /// Why a handshake with a client failed. The text speaks of the client as "it".
     pub fn why_failed(&self, error: &io::Error) -> String {
         error::client_text(error, &self.names)
+    }
+}
+
+/// An encrypted connection of a client.
+#[derive(Debug)]
+pub struct ServiceStream<S: Read + Write>(StreamOwned<ServerConnection, S>);
+
+impl<S: Read + Write> ServiceStream<S> {
+    /// What it is over.
+    pub fn socket(&self) -> &S {
+        &self.0.sock
+    }
+}
+
+impl<S: Read + Write> Read for ServiceStream<S> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.0.read(buffer)
+    }
+}
+
+impl<S: Read + Write> Write for ServiceStream<S> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
     }
 }
 

@@ -1,9 +1,12 @@
 //! The data part of an action: the write set with what other servers must know about it.
 //!
 //! ```text
-//! version u8 | reserved u8 | reserved u16 | flags u32 | trx u64 | conn u64 | write set
+//! version u8 | note u8 | error u16 | flags u32 | trx u64 | conn u64 | write set
 //! ```
-//! Little-endian. The provider writes and reads it; the relay reads it.
+//! Little-endian. The provider writes and reads it; the relay reads it. `note` is 1 for a statement
+//! whose outcome is going to be noted, and 2 for the note: then `error` is the outcome, and `trx`
+//! the seqno of the statement. Programs that know no notes take all three fields for zero, and a
+//! note for a write set without effect.
 #![forbid(unsafe_code)]
 
 use std::ops::RangeInclusive;
@@ -46,12 +49,32 @@ impl std::ops::BitOr for WsFlags {
     }
 }
 
+/// What a write set says about the outcome of a statement in total order. Servers do not need it:
+/// it is for readers that have no database to execute the statement in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Note {
+    /// Nothing.
+    #[default]
+    None,
+    /// It is a statement, and its origin will note the outcome.
+    Promised,
+    /// It is the note about the statement with this seqno.
+    Outcome {
+        /// The statement.
+        statement: u64,
+        /// The server's number of the error that it ended with; zero: it succeeded.
+        error: u16,
+    },
+}
+
 /// A write set with the header that it travels with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WriteSet {
     /// As the server gave them, plus `ISOLATION` for statements in total order.
     pub flags: WsFlags,
-    /// Transaction at the origin.
+    /// What it says about a statement's outcome.
+    pub note: Note,
+    /// Transaction at the origin. A note has none.
     pub trx: u64,
     /// Connection at the origin.
     pub conn: u64,
@@ -86,17 +109,27 @@ impl Draft {
     pub fn finish(mut self, flags: WsFlags, trx: u64, conn: u64) -> Bytes {
         self.bytes.resize(self.bytes.len().max(HEADER_BYTES), 0);
         if let Some(header) = self.bytes.first_chunk_mut() {
-            *header = encode_header(flags, trx, conn);
+            *header = encode_header(flags, Note::None, trx, conn);
         }
         Bytes::from(self.bytes)
     }
 }
 
-fn encode_header(flags: WsFlags, trx: u64, conn: u64) -> [u8; HEADER_BYTES] {
+/// Codes of notes.
+const PROMISED: u8 = 1;
+const OUTCOME: u8 = 2;
+
+fn encode_header(flags: WsFlags, note: Note, trx: u64, conn: u64) -> [u8; HEADER_BYTES] {
+    let (code, error, trx) = match note {
+        Note::None => (0, 0, trx),
+        Note::Promised => (PROMISED, 0, trx),
+        Note::Outcome { statement, error } => (OUTCOME, error, statement),
+    };
     let mut header = [0; HEADER_BYTES];
     let mut out = &mut header[..];
     out.put_u8(*VERSIONS.end());
-    out.put_bytes(0, 3);
+    out.put_u8(code);
+    out.put_u16_le(error);
     out.put_u32_le(flags.0);
     out.put_u64_le(trx);
     out.put_u64_le(conn);
@@ -123,9 +156,20 @@ pub struct WriteSetError {
 impl WriteSet {
     /// As it travels. Copies the data once.
     pub fn encode(&self) -> Bytes {
-        let mut draft = Draft::default();
-        draft.extend(&self.data);
-        draft.finish(self.flags, self.trx, self.conn)
+        let header = encode_header(self.flags, self.note, self.trx, self.conn);
+        Bytes::from([&header[..], &self.data].concat())
+    }
+
+    /// The note that the statement with this seqno ended with this error, or with none. Servers
+    /// that know no notes take it for a transaction that failed.
+    pub fn outcome(statement: u64, error: u16) -> WriteSet {
+        WriteSet {
+            flags: WsFlags::TRX_START | WsFlags::TRX_END | WsFlags::ROLLBACK,
+            note: Note::Outcome { statement, error },
+            trx: statement,
+            conn: u64::MAX,
+            data: Bytes::new(),
+        }
     }
 
     /// Reads the data of the action with this seqno.
@@ -141,12 +185,23 @@ impl WriteSet {
                 version,
             });
         }
-        bytes.advance(4);
+        bytes.advance(1);
+        let code = bytes.get_u8();
+        let error = bytes.get_u16_le();
         let flags = WsFlags(bytes.get_u32_le());
         let trx = bytes.get_u64_le();
         let conn = bytes.get_u64_le();
+        let note = match code {
+            PROMISED => Note::Promised,
+            OUTCOME => Note::Outcome {
+                statement: trx,
+                error,
+            },
+            _ => Note::None,
+        };
         Ok(WriteSet {
             flags,
+            note,
             trx,
             conn,
             data: bytes,
@@ -162,11 +217,24 @@ mod tests {
     fn survives_encoding() {
         let write_set = WriteSet {
             flags: WsFlags(0x45),
+            note: Note::Promised,
             trx: 7,
             conn: 9,
             data: Bytes::from_static(b"rows"),
         };
         assert_eq!(WriteSet::decode(1, write_set.encode()).unwrap(), write_set);
+    }
+
+    #[test]
+    fn note_is_a_failed_transaction_for_who_knows_no_notes() {
+        let note = WriteSet::outcome(4711, 1050);
+        let read = WriteSet::decode(1, note.encode()).unwrap();
+        assert_eq!(read, note);
+        assert!(read.flags.contains(WsFlags::ROLLBACK) && read.data.is_empty());
+        let mut unknown = note.encode().to_vec();
+        unknown[1] = 9;
+        let read = WriteSet::decode(1, Bytes::from(unknown)).unwrap();
+        assert_eq!(read.note, Note::None);
     }
 
     #[test]

@@ -134,7 +134,11 @@ impl Catalogue {
 /// Directory the test driver must be started in.
 pub(crate) fn package_dir() -> PathBuf {
     let [older, newer] = PACKAGE_DIRS.map(PathBuf::from);
-    if driver_of(&newer).is_file() { newer } else { older }
+    if driver_of(&newer).is_file() {
+        newer
+    } else {
+        older
+    }
 }
 
 /// The test driver.

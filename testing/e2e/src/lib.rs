@@ -25,6 +25,7 @@
 //! - [`certificates`]: those of the manual.
 //! - [`logger`]: a logger beside a cluster. [`usage`]: processor time and memory of a process.
 //! - [`relay`]: a relay beside a cluster. [`replica`]: a stock server that replicates from it.
+//!   [`readers`]: programs for change data capture.
 //!
 //! Every wait is for a condition and has a bound. Servers die with the test program, however it
 //! ends.
@@ -50,6 +51,7 @@ pub mod place;
 pub mod programs;
 pub mod prometheus;
 pub mod read_your_writes;
+pub mod readers;
 pub mod relay;
 pub mod replica;
 pub mod small_disk;

@@ -2,10 +2,12 @@
 //! stock tools read from it.
 
 use std::ops::{Deref, DerefMut};
+use std::path::PathBuf;
 use std::process::Command;
 
 use synod_local_cluster::find_program;
 
+use crate::certificates;
 use crate::failure::{Outcome, Why};
 use crate::harness::TestCluster;
 use crate::logger::{Kind, Logger, quoted};
@@ -26,6 +28,8 @@ pub struct Relay {
     member: Logger,
     /// Where readers connect.
     pub port: u16,
+    /// The authority of its certificate, if it encrypts.
+    authority: Option<PathBuf>,
 }
 
 impl Relay {
@@ -45,7 +49,34 @@ impl Relay {
             ("relay.accounts.repl", quoted(HASH)),
         ];
         let member = Logger::of(kind, cluster, &format!("relay{number}"), secret, &more)?;
-        Ok(Relay { member, port })
+        Ok(Relay {
+            member,
+            port,
+            authority: None,
+        })
+    }
+
+    /// Has it serve encrypted connections only, from its next start on.
+    ///
+    /// # Errors
+    /// When the certificate cannot be made.
+    pub fn encrypt(&mut self) -> Outcome {
+        let dir = self.member.log_dir().with_file_name("tls");
+        certificates::make(&dir)?;
+        let file = |name: &str| quoted(&dir.join(name).to_string_lossy());
+        self.member.set("relay.tls_cert", &file("node1.pem"));
+        self.member.set("relay.tls_key", &file("node1.key"));
+        self.authority = Some(dir.join("ca.pem"));
+        Ok(())
+    }
+
+    /// What `CHANGE MASTER TO` says about encryption.
+    pub fn master_ssl(&self) -> &'static str {
+        match self.authority {
+            // The certificate is made for a name, and the relay is reached by an address.
+            Some(_) => "MASTER_SSL=1, MASTER_SSL_VERIFY_SERVER_CERT=0",
+            None => "MASTER_SSL=0",
+        }
     }
 
     /// What `mariadb-binlog` reads from it, as text, with these arguments.
@@ -63,8 +94,13 @@ impl Relay {
             ])
             .arg(format!("--port={}", self.port))
             .arg(format!("--user={USER}"))
-            .arg(format!("--password={PASSWORD}"))
-            .args(arguments);
+            .arg(format!("--password={PASSWORD}"));
+        if let Some(authority) = &self.authority {
+            command
+                .arg("--ssl")
+                .arg(format!("--ssl-ca={}", authority.display()));
+        }
+        command.args(arguments);
         let read = output_of(&mut command, "mariadb-binlog")?;
         Ok(String::from_utf8_lossy(&read).into_owned())
     }

@@ -19,11 +19,7 @@ const PORT: u16 = 60;
 /// For what takes moments, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(90);
 /// What the manual has operators set on a replica of a group.
-const SETTINGS: [&str; 3] = [
-    "--slave-ddl-exec-mode=STRICT",
-    "--slave-skip-errors=1007,1008,1050,1051,1054,1060,1061,1068,1091,1146",
-    "--gtid-strict-mode=ON",
-];
+const SETTINGS: [&str; 1] = ["--gtid-strict-mode=ON"];
 
 /// A server with an empty database. Killed when dropped.
 #[derive(Debug)]
@@ -69,7 +65,23 @@ impl Replica {
         output_of(&mut install, "mariadb-install-db").map(|_| ())
     }
 
-    fn start(&mut self) -> Outcome {
+    /// Kills it (SIGKILL).
+    ///
+    /// # Errors
+    /// When the system refuses.
+    pub fn kill(&mut self) -> Outcome {
+        if let Some(mut process) = self.process.take() {
+            process.kill().why("killing the replica")?;
+            process.wait().why("the killed replica")?;
+        }
+        Ok(())
+    }
+
+    /// Starts it with what it has, and waits until it answers.
+    ///
+    /// # Errors
+    /// When that takes too long.
+    pub fn start(&mut self) -> Outcome {
         let server = find_program("mariadbd", "mariadb-server").why("the server")?;
         let log = File::create(self.dir.join("error.log")).why("the replica's log")?;
         // It dies with this process, however that ends.
@@ -150,10 +162,11 @@ impl Replica {
         let change = format!(
             "CHANGE MASTER TO MASTER_HOST='127.0.0.1', MASTER_PORT={}, MASTER_USER='{}',
              MASTER_PASSWORD='{}', MASTER_USE_GTID=slave_pos, MASTER_CONNECT_RETRY=1,
-             MASTER_HEARTBEAT_PERIOD=1",
+             MASTER_HEARTBEAT_PERIOD=1, {}",
             relay.port,
             relay::USER,
-            relay::PASSWORD
+            relay::PASSWORD,
+            relay.master_ssl()
         );
         self.execute(&["STOP SLAVE", &change, "START SLAVE"])?;
         self.await_connection()
@@ -185,10 +198,7 @@ impl Replica {
 
 impl Drop for Replica {
     fn drop(&mut self) {
-        if let Some(mut process) = self.process.take() {
-            // The test has its outcome already.
-            let _ = process.kill();
-            let _ = process.wait();
-        }
+        // The test has its outcome already.
+        let _ = self.kill();
     }
 }

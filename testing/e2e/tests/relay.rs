@@ -51,7 +51,9 @@ fn follow(
     let mut check = Command::new(place::program()?);
     check.args(["relay", "--config"]).arg(first.file());
     output_of(check.arg("--check"), "synod relay --check")?;
+    statements_without_notes(cluster)?;
     first.join()?;
+    second.encrypt()?;
     second.join()?;
     replica.follow(first)?;
     let writers = Writers::start(cluster, "relayed", &SERVERS, 2)?;
@@ -59,7 +61,11 @@ fn follow(
     change_schema(cluster)?;
     stream(cluster)?;
     writers.await_more(SOME, PATIENCE)?;
-    await_same_tables(cluster, replica, &["ddl", "ddl_rows", "streamed"])?;
+    fail_statements(cluster)?;
+    let tables = ["before", "ddl", "ddl_rows", "streamed", "some"];
+    await_same_tables(cluster, replica, &tables)?;
+    die_amid_a_statement(cluster, replica)?;
+    no_failed_statement(first)?;
 
     // The relay: the replica comes again by itself, with its GTID.
     first.kill()?;
@@ -68,8 +74,13 @@ fn follow(
     replica.await_connection()?;
     writers.await_more(SOME, PATIENCE)?;
 
-    // Another relay has the same GTIDs.
+    // Another relay has the same GTIDs. It encrypts, and the replica wishes to acknowledge.
+    replica.execute(&["SET GLOBAL rpl_semi_sync_slave_enabled = ON"])?;
     replica.follow(second)?;
+    let state = replica.rows("SHOW STATUS LIKE 'Rpl_semi_sync_slave_status'")?;
+    ensure(state == ["Rpl_semi_sync_slave_status\tON"], || {
+        format!("the replica's wish is not taken: {state:?}")
+    })?;
     first.stop()?;
     writers.await_more(SOME, PATIENCE)?;
 
@@ -88,7 +99,9 @@ fn follow(
     report.check_rows(cluster, &SERVERS)?;
     // Its fragments follow each other now.
     stream(cluster)?;
-    let tables = ["relayed", "ddl", "ddl_rows", "streamed"];
+    let tables = [
+        "relayed", "before", "ddl", "ddl_rows", "streamed", "some", "slow",
+    ];
     await_same_tables(cluster, replica, &tables)?;
 
     first.join()?;
@@ -102,6 +115,130 @@ fn follow(
 /// A connection of a server that is up.
 fn connect(cluster: &TestCluster) -> Outcome<mysql::Conn> {
     cluster.connect(cluster.leader())
+}
+
+/// A statement that fails while the group has no relay: its outcome is not noted.
+fn statements_without_notes(cluster: &TestCluster) -> Outcome {
+    let mut conn = connect(cluster)?;
+    run(
+        &mut conn,
+        &[
+            "CREATE TABLE e2e_data.before (id INT PRIMARY KEY)",
+            "INSERT INTO e2e_data.before VALUES (1), (2)",
+        ],
+    )?;
+    must_fail(&mut conn, &["CREATE TABLE e2e_data.before (id INT)"])
+}
+
+/// Statements that fail on all servers, and are in the log. A replica that executed them would
+/// empty a table, or stop.
+const FAILING: [&str; 9] = [
+    "CREATE TABLE e2e_data.ddl (id INT)",
+    "/* x */ create table e2e_data.ddl LIKE e2e_data.streamed",
+    "CREATE DATABASE e2e_data",
+    "ALTER TABLE e2e_data.ddl ADD COLUMN v INT",
+    "CREATE INDEX i ON e2e_data.ddl (missing)",
+    "DROP TABLE e2e_data.missing",
+    "CREATE TRIGGER e2e_data.counts BEFORE UPDATE ON e2e_data.ddl FOR EACH ROW SET NEW.n = 9",
+    // These do a part of their work.
+    "DROP TABLE e2e_data.goes, e2e_data.missing",
+    "CREATE USER relayed_new, relayed_known",
+];
+
+fn fail_statements(cluster: &TestCluster) -> Outcome {
+    let mut conn = connect(cluster)?;
+    run(
+        &mut conn,
+        &[
+            "CREATE TABLE e2e_data.goes (id INT PRIMARY KEY)",
+            "CREATE TABLE e2e_data.some (id INT PRIMARY KEY, n INT)",
+            "INSERT INTO e2e_data.some VALUES (1, 1)",
+            "CREATE USER relayed_known",
+        ],
+    )?;
+    must_fail(&mut conn, &FAILING)?;
+    // Rows after them show that the replica has passed them.
+    run(&mut conn, &["INSERT INTO e2e_data.some VALUES (2, 2)"])
+}
+
+fn run(conn: &mut mysql::Conn, statements: &[&str]) -> Outcome {
+    use mysql::prelude::Queryable;
+    let mut statements = statements.iter();
+    statements.try_for_each(|sql| conn.query_drop(sql).why(sql))
+}
+
+fn must_fail(conn: &mut mysql::Conn, statements: &[&str]) -> Outcome {
+    use mysql::prelude::Queryable;
+    statements.iter().try_for_each(|sql| {
+        let failed = conn.query_drop(sql).is_err();
+        ensure(failed, || format!("it has not failed: {sql}"))
+    })
+}
+
+/// What failed as a whole does not come out; what did a part of its work, does.
+fn no_failed_statement(relay: &Relay) -> Outcome {
+    let text = relay.binlog(&["synod.0"])?;
+    let (whole, part) = FAILING.split_at(FAILING.len() - 2);
+    for sql in whole {
+        ensure(!text.contains(sql), || format!("readers get: {sql}"))?;
+    }
+    let dropped = part[0].replace("TABLE ", "TABLE IF EXISTS ");
+    let is_there = text.contains(&dropped) && text.contains(part[1]);
+    ensure(is_there, || "a part of the work is missing".to_owned())?;
+    let harmless = "CREATE TABLE IF NOT EXISTS e2e_data.before (id INT)";
+    ensure(text.contains(harmless), || {
+        "a statement of unknown outcome is missing".to_owned()
+    })
+}
+
+/// The origin of a statement dies while it executes: its outcome is not noted, and readers do not
+/// wait for it.
+fn die_amid_a_statement(cluster: &mut TestCluster, replica: &Replica) -> Outcome {
+    use mysql::prelude::Queryable;
+    // Some seconds: a long text is made and hashed for each row.
+    const SLOW: &str = "ALTER TABLE e2e_data.slow ADD COLUMN late INT \
+                        DEFAULT (LENGTH(SHA2(REPEAT(id, 8000000), 512)))";
+    let leader = cluster.leader();
+    let origin = SERVERS.into_iter().find(|server| *server != leader);
+    let origin = origin.unwrap_or(leader);
+    let mut conn = cluster.connect(origin)?;
+    run(
+        &mut conn,
+        &[
+            "CREATE TABLE e2e_data.slow (id INT PRIMARY KEY)",
+            "INSERT INTO e2e_data.slow SELECT seq FROM e2e_data.seq_1_to_60",
+        ],
+    )?;
+    let client = std::thread::spawn(move || conn.query_drop(SLOW).is_ok());
+    let executes = wait_for(PATIENCE, || {
+        // Only what is ordered, and has its turn, gets to that.
+        let sql = "SELECT COUNT(*) FROM information_schema.processlist WHERE \
+                   state = 'copy to tmp table'";
+        let counted = cluster.rows(origin, sql).ok()?;
+        (counted != ["0"]).then_some(())
+    });
+    ensure(executes.is_some(), || {
+        "the statement never began".to_owned()
+    })?;
+    cluster.kill(origin).why("killing the origin")?;
+    let answered = client.join().unwrap_or(true);
+    ensure(!answered, || {
+        "it ended before its server was killed".to_owned()
+    })?;
+    let columns = "SELECT COUNT(*) FROM information_schema.columns WHERE table_name = 'slow' AND \
+                   column_name = 'late'";
+    let arrives = wait_for(PATIENCE, || {
+        (replica.rows(columns).ok()? == ["1"]).then_some(())
+    });
+    ensure(arrives.is_some(), || {
+        "the replica waits for the outcome".to_owned()
+    })?;
+    cluster
+        .spawn(origin, false)
+        .why("starting the origin again")?;
+    cluster
+        .await_synced(&SERVERS, &|_, _| ())
+        .why("after the origin was killed")
 }
 
 /// Statements of all kinds, with one that fails on all servers: the table is there already.
@@ -246,5 +383,9 @@ fn refusals(relay: &Relay) -> Outcome {
         "has no GTID of this group",
     )?;
     refused(&["mysql-bin.000001"], "There is no binlog")?;
-    refused(&["--password=wrong", "synod.0"], "Access denied for 'repl'")
+    refused(&["--password=wrong", "synod.0"], "Access denied for 'repl'")?;
+    refused(
+        &["--skip-ssl", "synod.0"],
+        "serves encrypted connections only",
+    )
 }

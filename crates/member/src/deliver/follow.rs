@@ -147,6 +147,11 @@ impl Follower {
         }
     }
 
+    /// Index of the last entry that is committed and in the log.
+    pub fn last_index(&self) -> LogIndex {
+        self.shared.readable()
+    }
+
     /// Index of the first entry in the log.
     pub fn first_index(&self) -> LogIndex {
         self.reader.first_index()
@@ -158,11 +163,11 @@ impl Follower {
     }
 
     /// Hands out the views, and the actions of this session, from `start` to before `end`, in
-    /// order. Does not change what comes next.
+    /// order; all of it must be committed. Does not change what comes next.
     ///
     /// # Errors
     /// The log does not have them any more, or cannot be read.
-    pub fn look_back(
+    pub fn look_at(
         &self,
         start: LogIndex,
         end: LogIndex,

@@ -598,9 +598,9 @@ fn looking_back_finds_the_actions_of_a_session_and_views() {
         }
     };
     let first = follower.first_index();
-    follower.look_back(first, end, own, &mut take).unwrap();
+    follower.look_at(first, end, own, &mut take).unwrap();
     let other = (MemberId(7), SessionId(2));
-    follower.look_back(first, end, other, &mut take).unwrap();
+    follower.look_at(first, end, other, &mut take).unwrap();
     let seqnos: Vec<i64> = found.iter().map(|(seqno, _)| *seqno).collect();
     assert_eq!(seqnos, [1, 2, 3, 4, 5]);
     assert!(found.last().unwrap().1 > 10, "it has many chunks");

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use synod_node::{Origin, View as GroupView};
-use synod_write_set::WriteSet;
+use synod_write_set::{Note, WriteSet};
 
 use crate::api::{ExitLoop, LogLevel, RecvContext, Status, ViewStatus, WsFlags};
 use crate::apply::sequencer::{Queued, Sequencer, Task, Work};
@@ -140,10 +140,15 @@ impl Connection {
             WriteSet::decode(seqno, data).map_err(|error| Stop::Broken(error.to_string()))?;
         let WriteSet {
             flags,
+            note,
             trx,
             conn,
             data,
         } = write_set;
+        if let Note::Outcome { .. } = note {
+            self.pass_note(seqno);
+            return Ok(());
+        }
         if self.passes_own_fragment(seqno, origin, flags)? {
             return Ok(());
         }

@@ -5,8 +5,10 @@
 //! (`my_printf_error`, of the service `my_print_error`). The first error of a statement is the one
 //! that its client gets.
 
-use std::ffi::{CStr, CString, c_char, c_uint, c_ulong};
+use std::ffi::{CString, c_char, c_uint, c_ulong};
 use std::sync::OnceLock;
+
+use super::server_function::find;
 
 /// `ER_OPTION_PREVENTS_STATEMENT`: what clients get from a server that is read-only. Connectors
 /// know it as such.
@@ -19,7 +21,8 @@ type PrintError = unsafe extern "C" fn(c_uint, *const c_char, c_ulong, ...);
 /// function.
 pub(crate) fn refuse_statement(text: &str) -> bool {
     static PRINT_ERROR: OnceLock<Option<PrintError>> = OnceLock::new();
-    let Some(print) = *PRINT_ERROR.get_or_init(|| find(c"my_printf_error")) else {
+    // SAFETY: the server's function of this name has this type in all versions with the interface.
+    let Some(print) = *PRINT_ERROR.get_or_init(|| unsafe { find(c"my_printf_error") }) else {
         return false;
     };
     let Ok(text) = CString::new(text) else {
@@ -29,16 +32,4 @@ pub(crate) fn refuse_statement(text: &str) -> bool {
     // and the format takes the one text.
     unsafe { print(OPTION_PREVENTS_STATEMENT, c"%s".as_ptr(), 0, text.as_ptr()) };
     true
-}
-
-/// A function that the server's program exports.
-fn find(name: &CStr) -> Option<PrintError> {
-    // SAFETY: the name is NUL-terminated.
-    let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
-    if found.is_null() {
-        return None;
-    }
-    // SAFETY: a function pointer is as large as a data pointer on the platforms of this library;
-    // the server's function of this name has this type in all versions with the interface.
-    Some(unsafe { std::mem::transmute::<*mut libc::c_void, PrintError>(found) })
 }

@@ -26,7 +26,7 @@ use crate::boundary;
 use crate::connection::Connection;
 
 /// How long a disconnect waits for local transactions that are with the group.
-const LANDING_LIMIT: Duration = Duration::from_secs(3);
+pub(crate) const LANDING_LIMIT: Duration = Duration::from_secs(3);
 /// How long a transaction that has begun when the order ends may take to finish.
 const DRAIN_LIMIT: Duration = Duration::from_secs(30);
 /// How long `disconnect` waits for the appliers; the server waits for the final view by itself.
@@ -43,6 +43,8 @@ pub(crate) struct Shutdown {
     closer: Mutex<Option<JoinHandle<()>>>,
     /// Has the group roll back streamed transactions.
     rollbacks: Mutex<Option<JoinHandle<()>>>,
+    /// Notes in the log how statements have ended.
+    outcome_notes: Mutex<Option<JoinHandle<()>>>,
     /// Watches the start of the server.
     start_watch: Mutex<Option<JoinHandle<()>>>,
     /// Brings the server back after a failure.
@@ -71,6 +73,11 @@ impl Shutdown {
         *lock(&self.rollbacks) = Some(thread);
     }
 
+    /// The thread that notes outcomes has started.
+    fn keep_outcome_notes(&self, thread: JoinHandle<()>) {
+        *lock(&self.outcome_notes) = Some(thread);
+    }
+
     fn keep_start_watch(&self, thread: JoinHandle<()>) {
         *lock(&self.start_watch) = Some(thread);
     }
@@ -90,6 +97,7 @@ impl Shutdown {
         for thread in [
             &self.closer,
             &self.rollbacks,
+            &self.outcome_notes,
             &self.start_watch,
             &self.returning,
         ] {
@@ -294,6 +302,11 @@ impl Connection {
     /// Keeps the thread that orders rollbacks of streamed transactions, to be joined at the end.
     pub(crate) fn keep_rollbacks(&self, thread: JoinHandle<()>) {
         self.shutdown.keep_rollbacks(thread);
+    }
+
+    /// The thread that notes outcomes of statements has started.
+    pub(crate) fn keep_outcome_notes(&self, thread: JoinHandle<()>) {
+        self.shutdown.keep_outcome_notes(thread);
     }
 
     /// Keeps the thread that watches the start of the server, to be joined at the end.

@@ -7,7 +7,7 @@
 //! | component | owns |
 //! |---|---|
 //! | [`Admission`] | whether local actions may be proposed, and how many are under way |
-//! | [`State`] | what threads wait for: lifecycle, views, SST, stream rollbacks, outcomes |
+//! | [`State`] | what threads wait for: lifecycle, views, SST, stream rollbacks, outcomes, notes |
 //! | [`Shutdown`] | threads of the connection, and what happens once |
 //! | [`Sequencer`] | the commit order, the queue, what is released |
 //! | [`Elsewhere`] | clients that wait for the other servers |
@@ -21,7 +21,7 @@
 //! across a callback or a wait, except the first, which no thread of the server ever waits for.
 
 mod admission;
-mod disconnect;
+pub(crate) mod disconnect;
 pub(crate) mod join;
 mod lifecycle;
 mod node_events;
@@ -48,6 +48,7 @@ use crate::position::PositionKeeper;
 use crate::status::LocalState;
 use crate::status::counters::Counters;
 use crate::transaction::Transactions;
+use crate::transaction::outcome_notes::NoteQueue;
 use crate::transaction::stream_rollbacks::RollbackQueue;
 use crate::transaction::streaming::LostStreams;
 use crate::transaction::toi::Statements;
@@ -78,6 +79,8 @@ pub(crate) struct State {
     pub(crate) rollbacks: RollbackQueue,
     /// How actions ended here, and which outcomes won.
     pub(crate) outcomes: Outcomes,
+    /// Outcomes of statements that are to be noted in the log.
+    pub(crate) outcome_notes: NoteQueue,
 }
 
 /// What a connection shares with the provider, and with the connections before and after it.
@@ -263,6 +266,11 @@ impl Connection {
         }
     }
 
+    /// Whether no local action is under way.
+    pub(crate) fn has_landed(&self) -> bool {
+        self.admission.is_empty()
+    }
+
     /// Waits until no local action is under way; false on the deadline.
     pub(crate) fn wait_landed(&self, deadline: Instant) -> bool {
         let landed = |_: &mut State| self.admission.is_empty().then_some(());
@@ -294,6 +302,11 @@ impl Connection {
     /// The action is finished; reports to the node how far the database is.
     pub(crate) fn release(&self, seqno: i64) {
         self.sequencer.release(seqno);
+        self.report_progress();
+    }
+
+    /// Reports to the node how far the database is.
+    pub(crate) fn report_progress(&self) {
         let Some(node) = self.node() else { return };
         node.set_left(Seqno(self.sequencer.left()));
         loop {

@@ -93,6 +93,10 @@ impl Provider {
             connection.shut_down();
             return Err(format!("cannot start thread synod-streams: {error}"));
         }
+        if let Err(error) = connection.start_outcome_notes() {
+            connection.shut_down();
+            return Err(format!("cannot start thread synod-outcomes: {error}"));
+        }
         if serial == FIRST_SERIAL
             && let Err(error) = connection.watch_start()
         {

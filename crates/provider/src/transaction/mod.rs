@@ -13,12 +13,14 @@
 //! - `certify`, `commit_order`, `replay`, `abort`: the calls of the server, in their usual order;
 //! - `streaming`, `stream_rollbacks`: transactions that are sent in fragments while they run;
 //! - `explain`: for which key a transaction has lost;
-//! - `toi`: statements that execute alone at one place in the order.
+//! - `toi`: statements that execute alone at one place in the order; `outcome_notes`: how they have
+//!   ended, for readers of the log.
 
 mod abort;
 mod certify;
 mod commit_order;
 mod explain;
+pub(crate) mod outcome_notes;
 mod replay;
 pub(crate) mod stream_rollbacks;
 pub(crate) mod streaming;

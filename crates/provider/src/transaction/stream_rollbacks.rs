@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use synod_node::{Action, Class, KeySet, Pending, ProposalResult};
-use synod_write_set::WriteSet;
+use synod_write_set::{Note, WriteSet};
 use wsrep_sys as sys;
 
 use crate::api::{Status, WsFlags};
@@ -148,6 +148,7 @@ impl Connection {
     fn order_rollback(&self, trx: u64) {
         let data = WriteSet {
             flags: WsFlags::ROLLBACK | WsFlags::PA_UNSAFE,
+            note: Note::None,
             trx,
             conn: sys::WSREP_UNDEFINED_CONN_ID,
             data: Bytes::new(),

@@ -8,26 +8,36 @@ use std::time::Instant;
 
 use bytes::{Bytes, BytesMut};
 use synod_node::{Action, Class, KeySet, KeyType, ProposalResult};
-use synod_write_set::WriteSet;
+use synod_write_set::{Note, WriteSet};
 use wsrep_sys as sys;
 
+use super::outcome_notes::OutcomeNote;
 use crate::api::{CertifyOutcome, Status, TrxMeta, WsFlags};
 use crate::apply::sequencer::Entered;
+use crate::boundary;
 use crate::connection::Connection;
+
+/// A statement that executes.
+#[derive(Clone, Copy, Debug)]
+struct Statement {
+    seqno: i64,
+    /// What its write set says about its outcome.
+    note: Note,
+}
 
 /// Which connection executes which statement.
 #[derive(Default)]
-pub(crate) struct Statements(Mutex<HashMap<u64, i64>>);
+pub(crate) struct Statements(Mutex<HashMap<u64, Statement>>);
 
 impl Statements {
-    fn begin(&self, conn: u64, seqno: i64) {
+    fn begin(&self, conn: u64, statement: Statement) {
         self.0
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
-            .insert(conn, seqno);
+            .insert(conn, statement);
     }
 
-    fn end(&self, conn: u64) -> Option<i64> {
+    fn end(&self, conn: u64) -> Option<Statement> {
         self.0
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -72,7 +82,11 @@ impl Connection {
         flags: u32,
     ) -> Result<TrxMeta, Status> {
         let node = self.node().ok_or(Status::ConnFail)?;
-        let action = self.statement(conn, keys, action, flags);
+        let note = match self.notes_outcomes() {
+            true => Note::Promised,
+            false => Note::None,
+        };
+        let action = self.statement(conn, keys, action, flags, note);
         let bytes = (action.keys.encoded_len() + action.data.len()) as u64;
         if bytes > self.shared.options.write_set_bytes_max() {
             return Err(Status::SizeExceeded);
@@ -103,14 +117,21 @@ impl Connection {
         let trx = sys::WSREP_UNDEFINED_TRX_ID;
         match self.sequencer.enter_alone(seqno) {
             Entered::Yes => {
-                self.statements.begin(conn, seqno);
+                self.statements.begin(conn, Statement { seqno, note });
                 Ok(self.meta(seqno, depends_on, self.own_uuid(), trx, conn))
             }
             Entered::Interrupted | Entered::Stopped => Err(Status::ConnFail),
         }
     }
 
-    fn statement(&self, conn: u64, keys: &[Vec<&[u8]>], action: &[&[u8]], flags: u32) -> Action {
+    fn statement(
+        &self,
+        conn: u64,
+        keys: &[Vec<&[u8]>],
+        action: &[&[u8]],
+        flags: u32,
+        note: Note,
+    ) -> Action {
         let mut set = KeySet::new();
         for parts in keys {
             set.append(parts, KeyType::Exclusive);
@@ -121,6 +142,7 @@ impl Connection {
         }
         let write_set = WriteSet {
             flags: WsFlags(flags) | WsFlags::ISOLATION,
+            note,
             trx: sys::WSREP_UNDEFINED_TRX_ID,
             conn,
             data: Bytes::from(data),
@@ -137,10 +159,12 @@ impl Connection {
     /// reported to the group as any other: either the same statement fails on all servers, or this
     /// server differs.
     pub(crate) fn to_execute_end(&self, conn: u64, error: Option<&[u8]>) -> Status {
-        let Some(seqno) = self.statements.end(conn) else {
+        let number = boundary::statement_error();
+        let Some(Statement { seqno, note }) = self.statements.end(conn) else {
             return Status::TrxMissing;
         };
-        if let Some(error) = error.filter(|text| !text.is_empty())
+        let error = error.filter(|text| !text.is_empty());
+        if let Some(error) = error
             && !self.confirm_failure(seqno, error)
         {
             // The client gets the statement's own error, whatever is answered here.
@@ -149,7 +173,10 @@ impl Connection {
         }
         self.leave_order(seqno);
         self.release(seqno);
-        self.end_flight();
+        match (note, number) {
+            (Note::Promised, Some(number)) => self.note_outcome(OutcomeNote::of(seqno, number)),
+            _ => self.end_flight(),
+        }
         self.wait_until_applied_elsewhere(seqno);
         Status::Ok
     }

@@ -16,6 +16,8 @@ pub(crate) const NATIVE_PASSWORD: &str = "mysql_native_password";
 const CAPABILITIES: u32 =
     1 | 2 | 4 | WITH_SCHEMA | 0x200 | 0x2000 | SECURE | PLUGINS | LENGTHS | 0x10_0000;
 const WITH_SCHEMA: u32 = 8;
+/// The relay can encrypt; from the reader: it wants that.
+const ENCRYPTION: u32 = 0x800;
 const SECURE: u32 = 0x8000;
 const PLUGINS: u32 = 0x8_0000;
 const LENGTHS: u32 = 0x20_0000;
@@ -25,10 +27,14 @@ const STATUS: [u8; 2] = [2, 0];
 /// Bytes of the first part of the random text.
 const FIRST_PART: usize = 8;
 
-/// The payload that a connection begins with.
-pub(crate) fn greeting(connection: u32, challenge: &Challenge) -> Vec<u8> {
+/// The payload that a connection begins with. `encrypts`: readers may ask for encryption.
+pub(crate) fn greeting(connection: u32, challenge: &Challenge, encrypts: bool) -> Vec<u8> {
     let (first, second) = challenge.split_at(FIRST_PART);
-    let [low, high, higher, highest] = CAPABILITIES.to_le_bytes();
+    let capabilities = match encrypts {
+        true => CAPABILITIES | ENCRYPTION,
+        false => CAPABILITIES,
+    };
+    let [low, high, higher, highest] = capabilities.to_le_bytes();
     let mut out = vec![10];
     out.extend_from_slice(SERVER_VERSION.as_bytes());
     out.push(0);
@@ -66,9 +72,19 @@ pub(crate) struct Credentials {
     pub(crate) plugin: String,
 }
 
+/// Bytes of an answer before the name.
+const FIXED: usize = 4 + 4 + 1 + 23;
+
+/// Whether the reader asks for encryption, before it says who it is.
+pub(crate) fn asks_for_encryption(payload: &[u8]) -> bool {
+    let capabilities = payload
+        .first_chunk()
+        .map(|bytes| u32::from_le_bytes(*bytes));
+    payload.len() == FIXED && capabilities.is_some_and(|found| found & ENCRYPTION != 0)
+}
+
 /// Reads the answer to the greeting; none if it is not one of the protocol of MySQL 4.1 and later.
 pub(crate) fn credentials(payload: &[u8]) -> Option<Credentials> {
-    const FIXED: usize = 4 + 4 + 1 + 23;
     let capabilities = u32::from_le_bytes(*payload.first_chunk()?);
     let mut rest = payload.get(FIXED..)?;
     let name = text(&mut rest)?;
@@ -140,11 +156,26 @@ mod tests {
     #[test]
     fn greeting_has_the_random_text_in_two_parts() {
         let challenge: Challenge = std::array::from_fn(|at| at as u8 + 1);
-        let bytes = greeting(3, &challenge);
+        let bytes = greeting(3, &challenge, false);
         let begin = 1 + SERVER_VERSION.len() + 1 + 4;
         assert_eq!(bytes[begin..begin + 8], challenge[..8]);
         let second = begin + 8 + 1 + 2 + 1 + 2 + 2 + 1 + 10;
         assert_eq!(bytes[second..second + 12], challenge[8..]);
+    }
+
+    #[test]
+    fn encryption_is_asked_for_without_a_name() {
+        assert!(asks_for_encryption(&response(ENCRYPTION, b"")));
+        assert!(!asks_for_encryption(&response(ENCRYPTION, b"repl\0")));
+        assert!(!asks_for_encryption(&response(SECURE, b"")));
+        assert!(!asks_for_encryption(b""));
+        let challenge: Challenge = [7; HASH_BYTES];
+        let offers = |encrypts| {
+            let bytes = greeting(1, &challenge, encrypts);
+            let at = 1 + SERVER_VERSION.len() + 1 + 4 + 8 + 1;
+            u32::from(u16::from_le_bytes([bytes[at], bytes[at + 1]])) & ENCRYPTION != 0
+        };
+        assert!(offers(true) && !offers(false));
     }
 
     proptest! {

@@ -4,7 +4,8 @@
 //! is larger than [`INPUT_MAX`] is refused; answers may have any size.
 
 use std::io::{self, Read, Write};
-use std::net::TcpStream;
+
+use synod_tls::ServiceTls;
 
 /// Payload of a packet that another one continues.
 const PART_BYTES: usize = 0xff_ffff;
@@ -13,23 +14,17 @@ const INPUT_MAX: usize = 1 << 20;
 /// What is gathered before it is sent, in bytes.
 const GATHERED_BYTES: usize = 256 << 10;
 
-/// A connection that can be looked at without a wait.
+/// A connection that can be looked at without a wait, and encrypted after its first packets.
 pub(crate) trait Connection: Read + Write {
-    /// Whether the other side has ended it.
-    fn has_ended(&self) -> bool;
-}
+    /// Whether the other side has ended it. The other side says nothing more, so what it says is
+    /// passed over.
+    fn has_ended(&mut self) -> bool;
 
-impl Connection for &TcpStream {
-    fn has_ended(&self) -> bool {
-        let looked = self
-            .set_nonblocking(true)
-            .and_then(|()| self.peek(&mut [0]));
-        let ended = match looked {
-            Ok(bytes) => bytes == 0,
-            Err(error) => error.kind() != io::ErrorKind::WouldBlock,
-        };
-        self.set_nonblocking(false).is_err() || ended
-    }
+    /// Everything after this is encrypted.
+    ///
+    /// # Errors
+    /// The handshake failed.
+    fn encrypt(&mut self, tls: &ServiceTls) -> io::Result<()>;
 }
 
 /// A connection, in packets.
@@ -51,11 +46,22 @@ impl<S: Read + Write> Packets<S> {
     }
 
     /// Whether the other side has ended the connection.
-    pub(crate) fn have_ended(&self) -> bool
+    pub(crate) fn have_ended(&mut self) -> bool
     where
         S: Connection,
     {
         self.stream.has_ended()
+    }
+
+    /// Everything after this is encrypted.
+    ///
+    /// # Errors
+    /// The handshake failed.
+    pub(crate) fn encrypt(&mut self, tls: &ServiceTls) -> io::Result<()>
+    where
+        S: Connection,
+    {
+        self.stream.encrypt(tls)
     }
 
     /// Takes a packet.
@@ -118,6 +124,7 @@ impl<S: Read + Write> Packets<S> {
     /// The connection has ended, or takes nothing for too long.
     pub(crate) fn flush(&mut self) -> io::Result<()> {
         self.stream.write_all(&self.gathered)?;
+        self.stream.flush()?;
         self.gathered.clear();
         self.gathered.shrink_to(GATHERED_BYTES);
         Ok(())

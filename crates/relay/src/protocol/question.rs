@@ -138,7 +138,7 @@ fn show(what: &str, facts: &Facts) -> Option<Answer> {
         return variables(rest, facts);
     }
     let is = |words: &[&str]| after_words(what, words) == Some("");
-    if is(&["MASTER", "STATUS"]) || is(&["BINLOG", "STATUS"]) {
+    if is(&["MASTER", "STATUS"]) || is(&["BINLOG", "STATUS"]) || is(&["BINARY", "LOG", "STATUS"]) {
         let columns = ["File", "Position", "Binlog_Do_DB", "Binlog_Ignore_DB"];
         let row = [
             file_name(facts.last),
@@ -258,6 +258,7 @@ mod tests {
             text(&file_name(Seqno(9)))
         );
         assert_eq!(answer("SET NAMES utf8", &facts(), &mut own), Answer::Done);
+        assert_eq!(one("SHOW BINARY LOG STATUS", &mut own), status);
         let none = answer("SHOW VARIABLES LIKE 'nothing'", &facts(), &mut own);
         assert!(matches!(none, Answer::Rows { rows, .. } if rows.is_empty()));
     }

@@ -49,7 +49,7 @@ impl Facts {
             ("gtid_strict_mode", texts("1")),
             ("log_bin", texts("ON")),
             ("max_allowed_packet", texts("1073741824")),
-            ("rpl_semi_sync_master_enabled", texts("OFF")),
+            ("rpl_semi_sync_master_enabled", texts("ON")),
             ("server_id", self.identity.server_id.to_string()),
             ("system_time_zone", texts("UTC")),
             ("time_zone", texts("SYSTEM")),

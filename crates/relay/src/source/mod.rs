@@ -1,21 +1,27 @@
 //! From the log to transactions, as readers get them.
 //!
 //! - [`streams`]: what is open of streamed transactions; [`search`]: their beginnings, where a
-//!   reader began after them; [`pieces`]: events, from data that comes in pieces.
+//!   reader began after them; [`pieces`]: events, from data that comes in pieces;
+//! - [`outcome`]: how a statement has ended in the group; [`given`]: what readers get of it then;
+//!   [`words`]: the words that a statement begins with.
 //!
 //! What servers do with an action decides what readers get of it: a write set is a transaction, a
-//! statement in total order is one of its own, a fragment is nothing until its transaction commits,
-//! and a rollback is nothing.
+//! statement in total order is one of its own if it succeeds, a fragment is nothing until its
+//! transaction commits, and a rollback is nothing.
 
+mod given;
+mod outcome;
 mod pieces;
 mod search;
 mod streams;
+mod words;
 
 use bytes::Bytes;
-use synod_binlog::{EventError, Outgoing, Transaction, TransactionError, statement};
+use synod_binlog::{EventError, Outgoing, Transaction, TransactionError};
 use synod_node::{FollowError, Followed, FollowedAction, Follower, LogIndex, Seqno, View};
-use synod_write_set::{WriteSet, WriteSetError, WsFlags};
+use synod_write_set::{Note, WriteSet, WriteSetError, WsFlags};
 
+use self::outcome::{Held, Outcome};
 use self::pieces::Pieces;
 use self::streams::{Places, StreamId, Streams, TooManyFragments};
 use crate::identity::Identity;
@@ -68,7 +74,7 @@ pub(crate) trait Sink {
 pub(crate) enum Found {
     /// The events of an action, or none: it was not for readers.
     Action,
-    /// Nothing: the group has committed nothing more.
+    /// Nothing: the group has committed nothing more, or how a statement ends is not known yet.
     Nothing,
 }
 
@@ -77,6 +83,8 @@ pub(crate) struct Source {
     follower: Follower,
     identity: Identity,
     streams: Streams,
+    /// The statement that comes next, whose outcome is not known yet.
+    held: Option<Held>,
 }
 
 impl Source {
@@ -85,6 +93,7 @@ impl Source {
             follower,
             identity,
             streams: Streams::default(),
+            held: None,
         }
     }
 
@@ -98,12 +107,31 @@ impl Source {
     /// # Errors
     /// The transactions end here, perhaps amid one.
     pub(crate) fn step(&mut self, sink: &mut dyn Sink) -> Result<Found, SourceError> {
-        match self.follower.advance()? {
-            None => return Ok(Found::Nothing),
-            Some(Followed::View(view)) => self.view(&view)?,
-            Some(Followed::Action(action)) => self.action(action, sink)?,
+        if self.held.is_none() {
+            match self.follower.advance()? {
+                None => return Ok(Found::Nothing),
+                Some(Followed::View(view)) => self.view(&view)?,
+                Some(Followed::Action(action)) => self.action(action, sink)?,
+            }
         }
-        Ok(Found::Action)
+        self.held(sink)
+    }
+
+    /// Gives a statement that is held back, once its outcome is known.
+    fn held(&mut self, sink: &mut dyn Sink) -> Result<Found, SourceError> {
+        let Some(mut held) = self.held.take() else {
+            return Ok(Found::Action);
+        };
+        match held.look(&self.follower)? {
+            Some(outcome) => {
+                self.statement(&held.action, outcome, sink)?;
+                Ok(Found::Action)
+            }
+            None => {
+                self.held = Some(held);
+                Ok(Found::Nothing)
+            }
+        }
     }
 
     fn view(&mut self, view: &View) -> Result<(), SourceError> {
@@ -122,8 +150,16 @@ impl Source {
             origin: action.origin,
             trx: head.trx,
         };
+        if let Note::Outcome { .. } = head.note {
+            return Ok(());
+        }
         if flags.contains(WsFlags::ISOLATION) {
-            return self.statement(&action, sink);
+            if head.note == Note::Promised {
+                let after = self.follower.passed().next();
+                self.held = Some(Held::until_noted(action, after));
+                return Ok(());
+            }
+            return self.statement(&action, Outcome::Unknown, sink);
         }
         if flags.contains(WsFlags::ROLLBACK) {
             self.streams.take(id);
@@ -170,7 +206,12 @@ impl Source {
         head_of(&self.follower, action)
     }
 
-    fn statement(&self, action: &FollowedAction, sink: &mut dyn Sink) -> Result<(), SourceError> {
+    fn statement(
+        &self,
+        action: &FollowedAction,
+        outcome: Outcome,
+        sink: &mut dyn Sink,
+    ) -> Result<(), SourceError> {
         let mut data = Vec::new();
         for place in &action.places {
             data.extend_from_slice(&self.follower.data_at(*place)?);
@@ -181,7 +222,7 @@ impl Source {
         }
         let write_set = WriteSet::decode(action.seqno.0, Bytes::from(data))?;
         let gtid = self.identity.gtid(action.seqno);
-        let events = statement(gtid, &write_set.data);
+        let events = given::statement(gtid, &write_set.data, outcome);
         for event in events.map_err(|source| not_a_transaction(action.seqno, source))? {
             sink.take(&event)?;
         }

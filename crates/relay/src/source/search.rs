@@ -64,7 +64,7 @@ pub(super) fn view_before(
                 newest = Some(sessions(&view));
             }
         };
-        follower.look_back(start, end, NO_SESSION, &mut take)?;
+        follower.look_at(start, end, NO_SESSION, &mut take)?;
         end = start;
     }
     Ok(newest)
@@ -101,7 +101,7 @@ fn between(
             Err(error) => failed = Some(error),
         },
     };
-    follower.look_back(start, end, id.origin, &mut take)?;
+    follower.look_at(start, end, id.origin, &mut take)?;
     match failed {
         Some(error) => Err(error),
         None => Ok(found),

@@ -1,0 +1,272 @@
+//! The words that a statement begins with, as far as it matters whether it failed. Nothing here is
+//! a parser of SQL: what is not known is said to be so.
+
+/// A word of a statement, in upper case, and where it ends.
+type Word = (String, usize);
+
+/// The bytes of a statement as a text with as many bytes. Names in other character sets lose their
+/// letters; the words that matter here have none of those.
+pub(super) fn text_of(statement: &[u8]) -> String {
+    let ascii = |byte: &u8| {
+        if byte.is_ascii() {
+            char::from(*byte)
+        } else {
+            'x'
+        }
+    };
+    statement.iter().map(ascii).collect()
+}
+
+/// What makes a statement harmless, and where it is to be inserted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Condition {
+    /// Bytes of the statement before it.
+    pub(super) at: usize,
+    /// What to insert.
+    pub(super) text: &'static str,
+}
+
+/// The next words of a statement: names, numbers, and other characters one by one. Comments are
+/// left out, except what servers execute of them.
+struct Words<'a> {
+    text: &'a str,
+    at: usize,
+}
+
+impl Words<'_> {
+    fn rest(&self) -> &str {
+        self.text.get(self.at..).unwrap_or_default()
+    }
+
+    fn skip_blanks(&mut self) {
+        loop {
+            let rest = self.rest();
+            let blank = rest.len() - rest.trim_start().len();
+            let skipped = match blank {
+                0 => comment_bytes(rest),
+                blank => blank,
+            };
+            if skipped == 0 {
+                return;
+            }
+            self.at += skipped;
+        }
+    }
+}
+
+impl Iterator for Words<'_> {
+    type Item = Word;
+
+    fn next(&mut self) -> Option<Word> {
+        self.skip_blanks();
+        let rest = self.rest();
+        let is_name = |c: char| c.is_alphanumeric() || c == '_' || c == '$';
+        let name = rest.find(|c| !is_name(c)).unwrap_or(rest.len());
+        let bytes = match name {
+            0 => rest.chars().next()?.len_utf8(),
+            name => name,
+        };
+        let word = rest.get(..bytes)?.to_uppercase();
+        self.at += bytes;
+        Some((word, self.at))
+    }
+}
+
+/// Bytes of the comment at the beginning; of one that servers execute, those that open or close it.
+fn comment_bytes(text: &str) -> usize {
+    if text.starts_with("*/") {
+        return 2;
+    }
+    for open in ["/*M!", "/*!"] {
+        if let Some(version) = text.strip_prefix(open) {
+            let digits = version.bytes().take_while(u8::is_ascii_digit).count();
+            return open.len() + digits;
+        }
+    }
+    let through = |end: &str| text.find(end).map_or(text.len(), |at| at + end.len());
+    if text.starts_with("/*") {
+        return through("*/");
+    }
+    if text.starts_with('#') || text.starts_with("-- ") {
+        return through("\n");
+    }
+    0
+}
+
+fn words(statement: &str) -> Words<'_> {
+    Words {
+        text: statement,
+        at: 0,
+    }
+}
+
+/// The first words, without what says how an object is made.
+fn first_words(statement: &str) -> Vec<String> {
+    const WAYS: [&str; 3] = ["TEMPORARY", "ONLINE", "UNIQUE"];
+    let words = words(statement).map(|(word, _)| word);
+    words
+        .filter(|word| !WAYS.contains(&word.as_str()))
+        .take(2)
+        .collect()
+}
+
+/// Whether a statement of this kind has done nothing if it fails. One that names several objects,
+/// or replaces one, may have done a part, and so may one that is not known here.
+pub(super) fn fails_as_a_whole(statement: &str) -> bool {
+    if words(statement).take(3).any(|(word, _)| word == "REPLACE") {
+        return false;
+    }
+    let words = first_words(statement);
+    let mut words = words.iter().map(String::as_str);
+    let first = words.next().unwrap_or_default();
+    let object = words.next().unwrap_or_default();
+    match (first, object) {
+        ("CREATE" | "ALTER" | "RENAME", "USER" | "ROLE") => false,
+        ("CREATE" | "ALTER" | "RENAME" | "TRUNCATE", _) => true,
+        ("DROP", "DATABASE" | "SCHEMA") => false,
+        ("DROP", _) => !statement.contains(','),
+        _ => false,
+    }
+}
+
+/// The condition with which a statement that makes a table or a sequence leaves one alone that is
+/// there; none if it is no such statement, or says itself what to do then.
+pub(super) fn create_if_missing(statement: &str) -> Option<Condition> {
+    let mut words = words(statement);
+    expect(&mut words, &["CREATE"])?;
+    let (mut object, mut end) = words.next()?;
+    if object == "TEMPORARY" {
+        (object, end) = words.next()?;
+    }
+    condition_after(&object, end, words, " IF NOT EXISTS")
+}
+
+/// The condition with which a statement that drops tables, views or sequences passes over those
+/// that are not there; none if it is no such statement, or does that itself.
+pub(super) fn drop_if_there(statement: &str) -> Option<Condition> {
+    let mut words = words(statement);
+    expect(&mut words, &["DROP"])?;
+    let (mut object, mut end) = words.next()?;
+    if object == "TEMPORARY" {
+        (object, end) = words.next()?;
+    }
+    condition_after(&object, end, words, " IF EXISTS")
+}
+
+fn expect(words: &mut Words<'_>, expected: &[&str]) -> Option<()> {
+    expected
+        .iter()
+        .all(|word| words.next().is_some_and(|(found, _)| found == *word))
+        .then_some(())
+}
+
+fn condition_after(
+    object: &str,
+    end: usize,
+    mut later: Words<'_>,
+    text: &'static str,
+) -> Option<Condition> {
+    let is_table = ["TABLE", "TABLES", "SEQUENCE", "VIEW"].contains(&object);
+    let has_condition = later.next().is_some_and(|(word, _)| word == "IF");
+    (is_table && !has_condition).then_some(Condition { at: end, text })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn with(statement: &str, condition: Condition) -> String {
+        let mut text = statement.to_owned();
+        text.insert_str(condition.at, condition.text);
+        text
+    }
+
+    #[test]
+    fn text_has_as_many_bytes_as_the_statement() {
+        assert_eq!(text_of(b"CREATE TABLE \xe9\xff"), "CREATE TABLE xx");
+    }
+
+    #[test]
+    fn tables_are_made_only_if_they_are_missing() {
+        let table = [
+            (
+                "CREATE TABLE t (a INT)",
+                Some("CREATE TABLE IF NOT EXISTS t (a INT)"),
+            ),
+            (
+                "create table`t`(a INT)",
+                Some("create table IF NOT EXISTS`t`(a INT)"),
+            ),
+            (
+                "/* mine */ create\n  temporary table t LIKE u",
+                Some("/* mine */ create\n  temporary table IF NOT EXISTS t LIKE u"),
+            ),
+            (
+                "CREATE /*!40000 TABLE */ t (a INT)",
+                Some("CREATE /*!40000 TABLE IF NOT EXISTS */ t (a INT)"),
+            ),
+            ("CREATE SEQUENCE s", Some("CREATE SEQUENCE IF NOT EXISTS s")),
+            ("CREATE TABLE IF NOT EXISTS t (a INT)", None),
+            ("CREATE OR REPLACE TABLE t (a INT)", None),
+            ("CREATE DATABASE d", None),
+            ("ALTER TABLE t ADD b INT", None),
+            ("", None),
+        ];
+        for (statement, expected) in table {
+            let found = create_if_missing(statement).map(|condition| with(statement, condition));
+            assert_eq!(found.as_deref(), expected, "{statement}");
+        }
+    }
+
+    #[test]
+    fn tables_are_dropped_only_if_they_are_there() {
+        let drop = "DROP TABLE a, b";
+        let found = drop_if_there(drop).unwrap();
+        assert_eq!(with(drop, found), "DROP TABLE IF EXISTS a, b");
+        assert_eq!(drop_if_there("drop view if exists a, b"), None);
+        assert_eq!(drop_if_there("DROP USER a, b"), None);
+    }
+
+    #[test]
+    fn statements_about_several_objects_may_have_done_a_part() {
+        for whole in [
+            "CREATE TABLE t (a INT, b INT)",
+            "create unique index i ON t (a, b)",
+            "ALTER TABLE t ADD a INT, ADD b INT",
+            "RENAME TABLE a TO b, c TO d",
+            "-- a comment\nDROP TABLE t",
+            "TRUNCATE t",
+        ] {
+            assert!(fails_as_a_whole(whole), "{whole}");
+        }
+        for part in [
+            "DROP TABLE a, b",
+            "DROP DATABASE d",
+            "CREATE USER a, b",
+            "CREATE OR REPLACE USER a, b",
+            "CREATE OR REPLACE TABLE t (a INT, a INT)",
+            "GRANT SELECT ON *.* TO a, b",
+            "REVOKE ALL ON *.* FROM a",
+            "SET PASSWORD FOR a = ''",
+            "FLUSH TABLES",
+            "",
+        ] {
+            assert!(!fails_as_a_whole(part), "{part}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn made_up_statements_never_panic(
+            begin in prop_oneof![Just("CREATE TABLE"), Just("DROP "), Just("/*"), Just("")],
+            rest in "\\PC{0,40}",
+        ) {
+            let statement = text_of(format!("{begin}{rest}").as_bytes());
+            let _ = fails_as_a_whole(&statement);
+            for condition in [create_if_missing(&statement), drop_if_there(&statement)] {
+                prop_assert!(condition.is_none_or(|found| found.at <= statement.len()));
+            }
+        }
+    }
+}

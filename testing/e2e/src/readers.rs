@@ -1,0 +1,72 @@
+//! Readers of binlogs that are no servers: what change data capture is made of. Each prints the
+//! changes of rows that it reads from a relay, a line for each.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use crate::failure::Outcome;
+use crate::harness::{self, TestCluster};
+use crate::place;
+use crate::programs::output_of;
+use crate::relay::{self, Relay};
+
+/// The readers, installed.
+#[derive(Debug)]
+pub struct Readers {
+    dir: PathBuf,
+}
+
+impl Readers {
+    /// Installs them, unless an earlier run has.
+    ///
+    /// # Errors
+    /// When that fails: it needs Python, Go, and the network the first time.
+    pub fn install() -> Outcome<Readers> {
+        let dir = place::workspace().join("target/e2e-readers");
+        let mut install = Command::new(sources().join("install"));
+        output_of(install.arg(&dir), "testing/e2e/readers/install")?;
+        Ok(Readers { dir })
+    }
+
+    /// What python-mysql-replication reads after a GTID, with the names of columns from a server.
+    ///
+    /// # Errors
+    /// When it fails; with what it says.
+    pub fn python(
+        &self,
+        cluster: &TestCluster,
+        relay: &Relay,
+        after: &str,
+    ) -> Outcome<Vec<String>> {
+        let mut command = Command::new(self.dir.join("python/bin/python"));
+        command
+            .arg(sources().join("python/changes.py"))
+            .args([&relay.port.to_string(), after, relay::USER, relay::PASSWORD])
+            .args([
+                &cluster.port(1).to_string(),
+                harness::USER,
+                harness::PASSWORD,
+            ]);
+        lines_of(command, "python-mysql-replication")
+    }
+
+    /// What go-mysql reads after a GTID.
+    ///
+    /// # Errors
+    /// When it fails; with what it says.
+    pub fn go(&self, relay: &Relay, after: &str) -> Outcome<Vec<String>> {
+        let mut command = Command::new(self.dir.join("go-mysql"));
+        command.args([&relay.port.to_string(), after, relay::USER, relay::PASSWORD]);
+        lines_of(command, "go-mysql")
+    }
+}
+
+fn sources() -> PathBuf {
+    place::workspace().join("testing/e2e/readers")
+}
+
+fn lines_of(mut command: Command, name: &str) -> Outcome<Vec<String>> {
+    let printed = output_of(&mut command, name)?;
+    let text = String::from_utf8_lossy(&printed);
+    Ok(text.lines().map(str::to_owned).collect())
+}

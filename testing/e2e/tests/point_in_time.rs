@@ -1,0 +1,134 @@
+//! The commands of `docs/operating/point-in-time.md`: a server as the group was before a mistake.
+
+use std::fs;
+use std::process::Command;
+use std::time::Duration;
+
+use mysql::prelude::Queryable;
+use synod_e2e::programs::{new_group_secret, output_of};
+use synod_e2e::relay::{PASSWORD, Relay, USER};
+use synod_e2e::{Outcome, TestCluster, Why, ensure, place};
+use synod_local_cluster::wait_for;
+
+const BASE_PORT: u16 = 30806;
+const PAGE: &str = "docs/operating/point-in-time.md";
+/// For what takes moments, on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(90);
+/// What the test adds to the commands of the page, after them.
+const END: &str = "
+mariadb --socket=\"$SOCKET\" --user=root -N -e 'SELECT SUM(id), COUNT(*) FROM e2e_data.orders'
+mariadb-admin --socket=\"$SOCKET\" --user=root shutdown
+wait
+";
+
+#[test]
+fn commands_of_the_manual_restore_what_was_dropped() -> Outcome {
+    if place::is_galera() {
+        return Ok(());
+    }
+    let secret = new_group_secret()?;
+    let mut cluster = TestCluster::empty("point-in-time", BASE_PORT, 1)?;
+    cluster.settings_mut().group_secret = Some(secret.trim().to_owned());
+    cluster.up(&|_, _| ()).why("starting the server")?;
+    cluster.create_account()?;
+    let mut relay = Relay::beside(&cluster, 1, &secret)?;
+    relay.join()?;
+    let outcome = restore(&cluster, &relay);
+    if outcome.is_err() {
+        eprintln!("{}\n{}", cluster.describe(), relay.says());
+    }
+    outcome
+}
+
+fn restore(cluster: &TestCluster, relay: &Relay) -> Outcome {
+    let blocks = blocks_of_the_page()?;
+    let [_, copy, find, end, start, replay] = blocks.as_slice() else {
+        return ensure(false, || format!("{PAGE} has {} blocks", blocks.len()));
+    };
+    let variables = variables(cluster, relay)?;
+    let mut conn = cluster.connect(1)?;
+    run(
+        &mut conn,
+        &[
+            "CREATE TABLE e2e_data.orders (id INT PRIMARY KEY)",
+            "INSERT INTO e2e_data.orders VALUES (1), (2)",
+        ],
+    )?;
+    shell(cluster, &[&variables, copy])?;
+    run(
+        &mut conn,
+        &[
+            "INSERT INTO e2e_data.orders VALUES (10), (20)",
+            "UPDATE e2e_data.orders SET id = 30 WHERE id = 1",
+            "DROP TABLE e2e_data.orders",
+            "CREATE TABLE e2e_data.orders (id INT PRIMARY KEY)",
+            "INSERT INTO e2e_data.orders VALUES (100)",
+        ],
+    )?;
+    let last = conn.query_first::<String, _>("SELECT MAX(id) FROM e2e_data.orders");
+    ensure(last.why("the group")?.as_deref() == Some("100"), || {
+        "the group does not run on".to_owned()
+    })?;
+    let arrived = wait_for(PATIENCE, || {
+        let text = relay.binlog(&["synod.0"]).ok()?;
+        text.contains("DROP TABLE e2e_data.orders").then_some(())
+    });
+    ensure(arrived.is_some(), || "the relay lags".to_owned())?;
+    let said = shell(cluster, &[&variables, find, end, start, replay, END])?;
+    let last = said.lines().rfind(|line| line.contains('\t'));
+    ensure(last == Some("62\t4"), || said.clone())
+}
+
+fn run(conn: &mut mysql::Conn, statements: &[&str]) -> Outcome {
+    let mut statements = statements.iter();
+    statements.try_for_each(|sql| conn.query_drop(sql).why(sql))
+}
+
+/// The commands of the page, block by block.
+fn blocks_of_the_page() -> Outcome<Vec<String>> {
+    let text = fs::read_to_string(place::workspace().join(PAGE)).why(PAGE)?;
+    let blocks = text.split("```sh\n").skip(1);
+    let block = |rest: &str| rest.split("```").next().unwrap_or_default().to_owned();
+    Ok(blocks.map(block).collect())
+}
+
+/// What stands for the first block here: the page's names, with this test's values.
+fn variables(cluster: &TestCluster, relay: &Relay) -> Outcome<String> {
+    let dir = cluster.settings().dir.join("restored");
+    if dir.exists() {
+        fs::remove_dir_all(&dir).why("the restored server of an earlier run")?;
+    }
+    fs::create_dir_all(&dir).why(dir.display())?;
+    let user = cluster.user();
+    user.give(&dir).why(dir.display())?;
+    let port = cluster.port(1);
+    let at = dir.display();
+    Ok(format!(
+        "cd '{at}'
+         SERVER='--host=127.0.0.1 --port={port} --user=e2e --password=e2e'
+         COPY='{at}/copy'
+         RELAY='--host=127.0.0.1 --port={} --user={USER} --password={PASSWORD}'
+         RESTORED='{at}/data'
+         SOCKET='{at}/sock'
+         MYSQL_USER=$(stat -c %U '{at}')
+        ",
+        relay.port
+    ))
+}
+
+/// Runs commands as an operator would, up to the first that fails; what they print.
+fn shell(cluster: &TestCluster, commands: &[&str]) -> Outcome<String> {
+    let log = cluster.settings().dir.join("restored.log");
+    let script = format!(
+        "set -eu; exec 2>>'{}'; trap 'kill $(jobs -p) 2>/dev/null || true' EXIT\n{}",
+        log.display(),
+        commands.join("\n")
+    );
+    let mut shell = Command::new("bash");
+    shell.args(["-o", "pipefail", "-c", &script]);
+    let printed = output_of(&mut shell, PAGE);
+    if printed.is_err() {
+        eprintln!("{}", fs::read_to_string(&log).unwrap_or_default());
+    }
+    Ok(String::from_utf8_lossy(&printed?).into_owned())
+}

@@ -1,0 +1,93 @@
+//! Programs for change data capture read a group's changes from a relay.
+
+use std::time::Duration;
+
+use mysql::prelude::Queryable;
+use synod_e2e::programs::new_group_secret;
+use synod_e2e::readers::Readers;
+use synod_e2e::relay::Relay;
+use synod_e2e::{Outcome, TestCluster, Why, ensure, place};
+use synod_local_cluster::wait_for;
+
+const BASE_PORT: u16 = 30506;
+/// For what takes moments, on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(90);
+
+const STATEMENTS: [&str; 7] = [
+    "CREATE TABLE e2e_data.orders (id INT PRIMARY KEY, item VARCHAR(20), amount INT)",
+    "INSERT INTO e2e_data.orders VALUES (1, 'apples', 3), (2, 'pears', 5)",
+    "UPDATE e2e_data.orders SET amount = 4 WHERE id = 1",
+    "BEGIN",
+    "DELETE FROM e2e_data.orders WHERE id = 2",
+    "INSERT INTO e2e_data.orders VALUES (3, 'plums', 7)",
+    "COMMIT",
+];
+
+#[test]
+fn changes_are_read_by_programs_for_that() -> Outcome {
+    if place::is_galera() {
+        return Ok(());
+    }
+    let readers = Readers::install()?;
+    let secret = new_group_secret()?;
+    let mut cluster = TestCluster::empty("relay-readers", BASE_PORT, 1)?;
+    cluster.settings_mut().group_secret = Some(secret.trim().to_owned());
+    cluster.up(&|_, _| ()).why("starting the server")?;
+    cluster.create_account()?;
+    let mut relay = Relay::beside(&cluster, 1, &secret)?;
+    relay.join()?;
+    let outcome = read(&cluster, &relay, &readers);
+    if outcome.is_err() {
+        eprintln!("{}\n{}", cluster.describe(), relay.says());
+    }
+    outcome
+}
+
+fn read(cluster: &TestCluster, relay: &Relay, readers: &Readers) -> Outcome {
+    let before = await_gtids(relay, 1)?;
+    let mut conn = cluster.connect(1)?;
+    for sql in STATEMENTS {
+        conn.query_drop(sql).why(sql)?;
+    }
+    // The statement, and three transactions.
+    await_gtids(relay, before.len() + 4)?;
+    let last = before.last().cloned().unwrap_or_default();
+
+    let found = readers.python(cluster, relay, &last)?;
+    let expected = [
+        "insert e2e_data.orders id=1 item=apples amount=3",
+        "insert e2e_data.orders id=2 item=pears amount=5",
+        "update e2e_data.orders id=1 item=apples amount=4",
+        "delete e2e_data.orders id=2 item=pears amount=5",
+        "insert e2e_data.orders id=3 item=plums amount=7",
+    ];
+    same("python-mysql-replication", &found, &expected)?;
+
+    let found = readers.go(relay, &last)?;
+    let expected = [
+        "insert e2e_data.orders [1 apples 3]",
+        "insert e2e_data.orders [2 pears 5]",
+        "update e2e_data.orders [1 apples 3]",
+        "update e2e_data.orders [1 apples 4]",
+        "delete e2e_data.orders [2 pears 5]",
+        "insert e2e_data.orders [3 plums 7]",
+    ];
+    same("go-mysql", &found, &expected)
+}
+
+fn same(reader: &str, found: &[String], expected: &[&str]) -> Outcome {
+    ensure(found == expected, || {
+        format!("{reader} reads:\n{}", found.join("\n"))
+    })
+}
+
+/// Waits until the relay has as many transactions.
+fn await_gtids(relay: &Relay, count: usize) -> Outcome<Vec<String>> {
+    let mut found = Vec::new();
+    let come = wait_for(PATIENCE, || {
+        found = relay.gtids().ok()?;
+        (found.len() >= count).then_some(())
+    });
+    ensure(come.is_some(), || format!("GTIDs: {found:?}"))?;
+    Ok(found)
+}
