@@ -124,6 +124,20 @@ impl Machines {
         Ok(machines)
     }
 
+    /// Servers without a group, which take writes. None is started.
+    ///
+    /// # Errors
+    /// When their files cannot be made.
+    pub fn without_group(name: &str, base_port: u16, count: u8) -> Outcome<Machines> {
+        let mut cluster = TestCluster::empty(name, base_port, count)?;
+        cluster.settings_mut().replication = Replication::Own;
+        Ok(Machines {
+            cluster,
+            first: 1,
+            shown: BTreeMap::new(),
+        })
+    }
+
     /// Adds lines to the configuration of a machine: those that the page shows below this one.
     ///
     /// # Errors

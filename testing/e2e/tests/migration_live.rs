@@ -1,13 +1,13 @@
 //! The live drills of `docs/operating/migration.md`, with the page's own commands: clients go from
-//! a group of Galera to one of Synod, which has followed it by MariaDB's own replication, and back.
-//! A server without a group becomes one of three.
+//! a group of Galera, or a primary with replicas, to a group of Synod, which has followed it by
+//! MariaDB's own replication, and back. A server without a group becomes one of three.
 
 use std::time::{Duration, Instant};
 
 use synod_e2e::acknowledged_writes::{Report, Style, Writers};
 use synod_e2e::drill::Step;
 use synod_e2e::machines::{Machines, PAGE};
-use synod_e2e::{Failure, Outcome, TestCluster, Why, agreement, ensure, place};
+use synod_e2e::{Failure, Outcome, TestCluster, Why, agreement, ensure, harness, place};
 
 const OLD_PORT: u16 = 20306;
 const NEW_PORT: u16 = 20706;
@@ -18,11 +18,12 @@ const ALL: [u8; 3] = [1, 2, 3];
 
 const THERE: &str = "Galera to Synod, live";
 const BACK: &str = "Synod to Galera, live";
+const FROM_PRIMARY: &str = "a primary and its replicas to a group, live";
 const GROW: &str = "one server becomes a group of three";
 /// With this command a drill has found out where the other group begins.
 const POSITION: &str = "SELECT @@gtid_binlog_pos";
 
-/// Both groups, and what the page has the reader remember.
+/// Both sides, and what the page has the reader remember.
 struct Site {
     old: Machines,
     new: Machines,
@@ -31,15 +32,29 @@ struct Site {
 }
 
 impl Site {
-    fn new() -> Outcome<Site> {
+    fn with_galera() -> Outcome<Site> {
         let mut old = Machines::prepared("live-old", OLD_PORT, 3)?;
-        let mut new = Machines::of_new_group("live-new", NEW_PORT, 3, 4)?;
         for machine in 1..=3 {
             old.configure(machine, "# on db1, db2 and db3")?;
-            new.configure(machine + 3, "# on db4, db5 and db6")?;
+        }
+        Site::of(old)
+    }
+
+    fn with_a_primary() -> Outcome<Site> {
+        let mut old = Machines::without_group("live-primary", OLD_PORT, 2)?;
+        old.configure(1, "# on the primary")?;
+        let replica = old.cluster.settings_mut().overrides.entry(2).or_default();
+        replica.extra_lines.push("server_id = 2".into());
+        Site::of(old)
+    }
+
+    fn of(mut old: Machines) -> Outcome<Site> {
+        let mut new = Machines::of_new_group("live-new", NEW_PORT, 3, 4)?;
+        for machine in 4..=6 {
+            new.configure(machine, "# on db4, db5 and db6")?;
         }
         for machines in [&mut old, &mut new] {
-            machines.cluster.up(&|_, _| ()).why("starting a group")?;
+            machines.cluster.up(&|_, _| ()).why("starting a side")?;
             machines.cluster.create_account()?;
         }
         let position = String::new();
@@ -109,11 +124,11 @@ impl Site {
         })
     }
 
-    /// Waits until the first server of a group has what the other group's first server has.
-    fn await_replica(&self, replica: &TestCluster, source: &TestCluster) -> Outcome {
+    /// Waits until a server has what the first server of that side has.
+    fn await_position(&self, replica: &TestCluster, node: u8, source: &TestCluster) -> Outcome {
         let position = source.rows(1, POSITION)?.concat();
         let sql = format!("SELECT MASTER_GTID_WAIT('{position}', 60)");
-        let waited = replica.rows(1, &sql)?;
+        let waited = replica.rows(node, &sql)?;
         ensure(waited == ["0"], || format!("it does not reach {position}"))
     }
 }
@@ -169,7 +184,8 @@ fn there_and_back(site: &mut Site) -> Outcome {
     first
         .check_rows(new, &ALL)
         .why("what Galera acknowledged")?;
-    site.await_replica(old, new).why("reverse replication")?;
+    site.await_position(old, 1, new)
+        .why("reverse replication")?;
 
     let back = Drill {
         title: BACK,
@@ -192,14 +208,73 @@ fn clients_go_from_galera_to_synod_and_back_live() -> Outcome {
     if place::is_galera() {
         return Ok(());
     }
-    let mut site = Site::new()?;
-    let done = there_and_back(&mut site);
+    carry_out(Site::with_galera()?, there_and_back)
+}
+
+#[test]
+fn clients_go_from_a_primary_with_a_replica_to_a_group_live() -> Outcome {
+    if place::is_galera() {
+        return Ok(());
+    }
+    carry_out(Site::with_a_primary()?, from_primary)
+}
+
+fn carry_out(mut site: Site, drill: fn(&mut Site) -> Outcome) -> Outcome {
+    let done = drill(&mut site);
     if done.is_err() {
         for machines in [&site.old, &site.new] {
             eprintln!("{}", machines.cluster.describe());
         }
     }
     done
+}
+
+fn from_primary(site: &mut Site) -> Outcome {
+    let old = &site.old.cluster;
+    follow_primary(old)?;
+    let mut first = Writers::prepare(old, "first")?;
+    let mut second = Writers::prepare(old, "second")?;
+    first.add(old, 1, 3, Style::Alone);
+    let there = Drill {
+        title: FROM_PRIMARY,
+        clients_go_after: "db4# mariadb -e \"SELECT @@gtid_binlog_pos\"",
+        goes_to_new: true,
+    };
+    let first = site.run(&there, first, &mut second)?;
+    let second = second.finish();
+    print_gap(FROM_PRIMARY, &first, &second)?;
+    let (old, new) = (&site.old.cluster, &site.new.cluster);
+    for report in [&first, &second] {
+        report.check_rows(new, &ALL)?;
+    }
+    agreement::check(new, &ALL)?;
+    // The way back: the primary has everything, and so has its replica.
+    site.await_position(old, 1, new)?;
+    site.await_position(old, 2, old)?;
+    for report in [&first, &second] {
+        report.check_rows(old, &[1, 2])?;
+    }
+    Ok(())
+}
+
+/// Makes node 2 a replica of node 1, and has `read_only` hold back the writers, as applications'
+/// accounts have not the right to write all the same.
+fn follow_primary(old: &TestCluster) -> Outcome {
+    let (user, password) = (harness::USER, harness::PASSWORD);
+    let port = old.port(1);
+    let change = format!(
+        "CHANGE MASTER TO MASTER_HOST='127.0.0.1', MASTER_PORT={port}, MASTER_USER='{user}',
+         MASTER_PASSWORD='{password}', MASTER_USE_GTID=slave_pos"
+    );
+    for sql in [&change, "START SLAVE"] {
+        old.query(2, sql, PATIENCE).why(sql)?;
+    }
+    let account = format!("'{user}'@'127.0.0.1'");
+    for right in ["READ_ONLY ADMIN", "SUPER"] {
+        let sql = format!("REVOKE {right} ON *.* FROM {account}");
+        old.query(1, &sql, PATIENCE).why(sql)?;
+    }
+    Ok(())
 }
 
 #[test]
