@@ -31,7 +31,7 @@ use synod_local_cluster::{Replication, SstMethod, wait_for};
 use crate::drill::{Page, Step};
 use crate::failure::{Failure, Outcome, Why, ensure};
 use crate::harness::TestCluster;
-use crate::programs::{new_group_secret, signal};
+use crate::programs::{new_group_secret, printed, signal};
 use crate::{logger, place};
 
 /// Galera's library, of the package `galera-4`.
@@ -353,13 +353,4 @@ struct Directories {
     read: PathBuf,
     /// Where files wait.
     kept: PathBuf,
-}
-
-/// What a program prints. It fails with what it says of its failure.
-fn printed(command: &mut Command) -> Outcome<String> {
-    let made = command.output().why("starting a program")?;
-    ensure(made.status.success(), || {
-        String::from_utf8_lossy(&made.stderr).into_owned()
-    })?;
-    Ok(String::from_utf8_lossy(&made.stdout).into_owned())
 }

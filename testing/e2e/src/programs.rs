@@ -18,6 +18,18 @@ pub fn output_of(command: &mut Command, what: &str) -> Outcome<Vec<u8>> {
     Ok(made.stdout)
 }
 
+/// What a program prints, as a text. A failure is what the program says of it.
+///
+/// # Errors
+/// When it cannot be started, or fails.
+pub fn printed(command: &mut Command) -> Outcome<String> {
+    let made = command.output().why("starting a program")?;
+    ensure(made.status.success(), || {
+        String::from_utf8_lossy(&made.stderr).into_owned()
+    })?;
+    Ok(String::from_utf8_lossy(&made.stdout).into_owned())
+}
+
 /// A new group secret, as a file holds it.
 ///
 /// # Errors

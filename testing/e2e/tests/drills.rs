@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 use synod_e2e::acknowledged_writes::{Style, Writers};
 use synod_e2e::drill::{Page, Step};
 use synod_e2e::logger::Logger;
-use synod_e2e::programs::new_group_secret;
+use synod_e2e::programs::{new_group_secret, printed};
 use synod_e2e::{Failure, Outcome, TestCluster, Why, agreement, ensure, place};
 use synod_local_cluster::wait_for;
 
@@ -225,15 +225,6 @@ impl Site {
         }
         Ok(())
     }
-}
-
-/// What a program prints. It fails with what it says of its failure.
-fn printed(command: &mut Command) -> Outcome<String> {
-    let made = command.output().why("starting synod")?;
-    ensure(made.status.success(), || {
-        String::from_utf8_lossy(&made.stderr).into_owned()
-    })?;
-    Ok(String::from_utf8_lossy(&made.stdout).into_owned())
 }
 
 fn unknown(step: &Step) -> Failure {

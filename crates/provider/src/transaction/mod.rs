@@ -14,7 +14,8 @@
 //! - `streaming`, `stream_rollbacks`: transactions that are sent in fragments while they run;
 //! - `explain`: for which key a transaction has lost;
 //! - `toi`: statements that execute alone at one place in the order; `outcome_notes`: how they have
-//!   ended, for readers of the log.
+//!   ended, for readers of the log;
+//! - `without_client`: actions that no client waits for.
 
 mod abort;
 mod certify;
@@ -27,6 +28,7 @@ pub(crate) mod streaming;
 #[cfg(test)]
 mod tests;
 pub(crate) mod toi;
+mod without_client;
 
 use std::collections::HashMap;
 use std::num::NonZeroU64;

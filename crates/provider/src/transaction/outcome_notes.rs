@@ -13,17 +13,14 @@
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use synod_node::{Action, Class, KeySet, ProposalResult};
 use synod_write_set::WriteSet;
 
 use crate::boundary;
 use crate::connection::Connection;
 use crate::connection::disconnect::LANDING_LIMIT;
 
-/// Time from a note that was refused or lost to the next attempt.
-const RETRY: Duration = Duration::from_millis(200);
 /// `ER_UNKNOWN_ERROR`: of errors without a number that fits.
 const UNKNOWN_ERROR: u16 = 1105;
 
@@ -98,30 +95,10 @@ impl Connection {
 
     fn order_note(&self, note: OutcomeNote) {
         let data = WriteSet::outcome(note.statement.unsigned_abs(), note.error).encode();
-        loop {
-            self.wait_for(None, |_| {
-                (self.is_closing() || self.is_primary()).then_some(())
-            });
-            let Some(node) = self.node().filter(|_| self.is_primary()) else {
-                // Without this session in the next view, readers wait no longer.
-                return;
-            };
-            let action = Action {
-                // Never refused, and alone.
-                class: Class::Barrier,
-                keys: KeySet::new(),
-                last_seen: self.sequencer.released(),
-                data: data.clone(),
-            };
-            if let ProposalResult::Ordered { seqno, .. } = node.submit(&action).wait_for_result() {
-                return self.pass_note(seqno.0);
-            }
-            if self.is_closing() {
-                return;
-            }
-            // If it was ordered and the answer was lost, a second one says the same.
-            let again = Instant::now() + RETRY;
-            self.wait_for(Some(again), |_| self.is_closing().then_some(()));
+        // Where it cannot be ordered, the next view is without this session, and readers wait no
+        // longer. If it was ordered and the answer was lost, a second one says the same.
+        if let Some(seqno) = self.order_alone(&data, || self.is_primary()) {
+            self.pass_note(seqno);
         }
     }
 

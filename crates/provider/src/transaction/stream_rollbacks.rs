@@ -11,19 +11,16 @@
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use bytes::Bytes;
-use synod_node::{Action, Class, KeySet, Pending, ProposalResult};
+use synod_node::{Pending, ProposalResult};
 use synod_write_set::{Note, WriteSet};
 use wsrep_sys as sys;
 
 use crate::api::{Status, WsFlags};
 use crate::boundary;
 use crate::connection::Connection;
-
-/// Time from a rollback that was refused or lost to the next attempt.
-const RETRY: Duration = Duration::from_millis(200);
 
 /// A streamed transaction that ends without a commit.
 #[derive(Clone, Debug)]
@@ -154,26 +151,10 @@ impl Connection {
             data: Bytes::new(),
         }
         .encode();
-        loop {
-            self.wait_for(None, |_| {
-                (self.is_closing() || self.is_primary()).then_some(())
-            });
-            let Some(node) = self.node().filter(|_| !self.is_closing()) else {
-                return;
-            };
-            let action = Action {
-                // Never refused, and alone.
-                class: Class::Barrier,
-                keys: KeySet::new(),
-                last_seen: self.sequencer.released(),
-                data: data.clone(),
-            };
-            if let ProposalResult::Ordered { seqno, .. } = node.submit(&action).wait_for_result() {
-                return self.adopt(seqno.0, data);
-            }
-            // If it was ordered and the answer was lost, a second one finds nothing to do.
-            let again = Instant::now() + RETRY;
-            self.wait_for(Some(again), |_| self.is_closing().then_some(()));
+        let ordered = self.order_alone(&data, || !self.is_closing());
+        // If it was ordered and the answer was lost, a second one finds nothing to do.
+        if let Some(seqno) = ordered {
+            self.adopt(seqno, data);
         }
     }
 }

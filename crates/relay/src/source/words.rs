@@ -132,42 +132,25 @@ pub(super) fn fails_as_a_whole(statement: &str) -> bool {
 /// The condition with which a statement that makes a table or a sequence leaves one alone that is
 /// there; none if it is no such statement, or says itself what to do then.
 pub(super) fn create_if_missing(statement: &str) -> Option<Condition> {
-    let mut words = words(statement);
-    expect(&mut words, &["CREATE"])?;
-    let (mut object, mut end) = words.next()?;
-    if object == "TEMPORARY" {
-        (object, end) = words.next()?;
-    }
-    condition_after(&object, end, words, " IF NOT EXISTS")
+    condition_after(statement, "CREATE", " IF NOT EXISTS")
 }
 
 /// The condition with which a statement that drops tables, views or sequences passes over those
 /// that are not there; none if it is no such statement, or does that itself.
 pub(super) fn drop_if_there(statement: &str) -> Option<Condition> {
+    condition_after(statement, "DROP", " IF EXISTS")
+}
+
+/// The condition `text` for a statement that begins with this verb and a kind of object.
+fn condition_after(statement: &str, verb: &str, text: &'static str) -> Option<Condition> {
     let mut words = words(statement);
-    expect(&mut words, &["DROP"])?;
+    words.next().filter(|(word, _)| word == verb)?;
     let (mut object, mut end) = words.next()?;
     if object == "TEMPORARY" {
         (object, end) = words.next()?;
     }
-    condition_after(&object, end, words, " IF EXISTS")
-}
-
-fn expect(words: &mut Words<'_>, expected: &[&str]) -> Option<()> {
-    expected
-        .iter()
-        .all(|word| words.next().is_some_and(|(found, _)| found == *word))
-        .then_some(())
-}
-
-fn condition_after(
-    object: &str,
-    end: usize,
-    mut later: Words<'_>,
-    text: &'static str,
-) -> Option<Condition> {
-    let is_table = ["TABLE", "TABLES", "SEQUENCE", "VIEW"].contains(&object);
-    let has_condition = later.next().is_some_and(|(word, _)| word == "IF");
+    let is_table = ["TABLE", "TABLES", "SEQUENCE", "VIEW"].contains(&object.as_str());
+    let has_condition = words.next().is_some_and(|(word, _)| word == "IF");
     (is_table && !has_condition).then_some(Condition { at: end, text })
 }
 

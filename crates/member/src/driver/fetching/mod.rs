@@ -10,7 +10,7 @@
 //!
 //! Three parts:
 //!
-//! - [`Search`]: as the one that asks, who is asked next, and when it is given up;
+//! - [`Search`]: which member this one asks next, and when it asks no more;
 //! - [`check_entries`]: whether what has come is what was asked for;
 //! - [`Serving`]: as the one that is asked, what is read for whom, and what the log keeps for it.
 //!

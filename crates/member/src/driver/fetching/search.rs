@@ -155,7 +155,7 @@ impl Search {
         self.unreachable.remove(&member);
     }
 
-    /// Whether who is asked has had enough time to answer.
+    /// Whether the member that was asked has had enough time to answer.
     pub(in crate::driver) fn is_overdue(&self, now: Time, patience: Duration) -> bool {
         let sought = self.sought.as_ref();
         sought.is_some_and(|sought| now.since(sought.since) >= patience)
