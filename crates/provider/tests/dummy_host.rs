@@ -10,6 +10,7 @@ mod support;
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::ptr;
 
+use support::config_service::get_parameters;
 use support::{Fake, Host, applied, key, log_lines};
 use synod::api::{
     AbortOutcome, CertifyOutcome, ExitLoop, Gtid, LogLevel, Status, Stid, TrxMeta, Uuid, View,
@@ -787,20 +788,9 @@ unsafe extern "C-unwind" fn take_parameter(
 #[test]
 fn config_service_names_every_option_with_its_type() {
     let host = Host::started(Fake::default());
-    let mut service = wsrep_config_service_v1_t {
-        get_parameters: None,
-    };
-    // SAFETY: a service that may be written.
-    let answer = unsafe { synod::boundary::wsrep_init_config_service_v1(&mut service) };
-    assert_eq!(answer, WSREP_OK);
     let mut seen: Vec<(String, String, bool)> = Vec::new();
     let list = (&raw mut seen).cast();
-    let answer = unsafe_call!(
-        service.get_parameters,
-        host.table,
-        Some(take_parameter),
-        list
-    );
+    let answer = unsafe_call!(get_parameters(), host.table, Some(take_parameter), list);
     assert_eq!(answer, WSREP_OK);
     let entry = |name: &str, value: &str, read_only| (name.into(), value.into(), read_only);
     assert_eq!(
@@ -825,13 +815,8 @@ fn server_that_refuses_a_parameter_is_asked_no_more() {
         WSREP_NODE_FAIL
     }
     let host = Host::started(Fake::default());
-    let mut service = wsrep_config_service_v1_t {
-        get_parameters: None,
-    };
-    // SAFETY: a service that may be written.
-    unsafe { synod::boundary::wsrep_init_config_service_v1(&mut service) };
     let mut asked = 0_usize;
     let counter = (&raw mut asked).cast();
-    let answer = unsafe_call!(service.get_parameters, host.table, Some(refuse), counter);
+    let answer = unsafe_call!(get_parameters(), host.table, Some(refuse), counter);
     assert_eq!((answer, asked), (WSREP_NODE_FAIL, 1));
 }

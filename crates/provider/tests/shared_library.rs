@@ -1,19 +1,33 @@
 //! The library as the server finds it: loaded by path, looked up by name.
 
+#[path = "support/config_service.rs"]
+mod config_service;
+
 use std::collections::BTreeSet;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::path::PathBuf;
 use std::process::Command;
+use std::ptr;
 
+use synod::api::LogLevel;
+use synod::boundary::*;
 use wsrep_sys::*;
 
-const EXPORTS: [&str; 9] = [
+const EXPORTS: [&str; 17] = [
     "wsrep_deinit_allowlist_service_v1",
     "wsrep_deinit_config_service_v1",
+    "wsrep_deinit_connection_monitor_service_v1",
     "wsrep_deinit_event_service_v1",
+    "wsrep_deinit_membership_service_v1",
+    "wsrep_deinit_thread_service_v1",
+    "wsrep_deinit_tls_service_v1",
     "wsrep_init_allowlist_service_v1",
     "wsrep_init_config_service_v1",
+    "wsrep_init_connection_monitor_service_v1",
     "wsrep_init_event_service_v1",
+    "wsrep_init_membership_service_v1",
+    "wsrep_init_thread_service_v1",
+    "wsrep_init_tls_service_v1",
     "wsrep_interface_version",
     "wsrep_loader",
     "wsrep_node_isolation_mode_set_v1",
@@ -109,22 +123,84 @@ fn config_service_without_a_provider_has_no_parameter_and_answers_ok() {
         unsafe { *context.cast::<usize>() += 1 };
         WSREP_OK
     }
-    let mut service = wsrep_config_service_v1_t {
-        get_parameters: None,
-    };
-    // SAFETY: a service that may be written.
-    let answer = unsafe { synod::boundary::wsrep_init_config_service_v1(&mut service) };
-    assert_eq!(answer, WSREP_OK);
-    let get_parameters = service.get_parameters.expect("filled in");
+    let get_parameters = config_service::get_parameters().expect("filled in");
     let mut parameters = 0_usize;
     // SAFETY: no parameter is read from a provider that is not there.
-    let answer = unsafe {
-        get_parameters(
-            std::ptr::null_mut(),
-            Some(count),
-            (&raw mut parameters).cast(),
-        )
-    };
+    let answer =
+        unsafe { get_parameters(ptr::null_mut(), Some(count), (&raw mut parameters).cast()) };
     assert_eq!((answer, parameters), (WSREP_OK, 0));
-    synod::boundary::wsrep_deinit_config_service_v1();
+    wsrep_deinit_config_service_v1();
+}
+
+/// As servers register them whose threads, TLS and tables of connections a provider may use. In one
+/// test, because what is registered is kept for the process.
+#[test]
+fn services_that_are_not_used_are_accepted_and_said_to_be_so() {
+    let mut thread = wsrep_thread_service_v1_t {
+        functions: [None; 22],
+    };
+    let mut tls = wsrep_tls_service_v1_t {
+        functions: [None; 10],
+        context: ptr::null_mut(),
+    };
+    let mut monitor = wsrep_connection_monitor_service_v1_t {
+        connect_cb: None,
+        disconnect_cb: None,
+        ssl_info_cb: None,
+        context: ptr::null_mut(),
+    };
+    let mut membership = wsrep_membership_service_v1_t {
+        get_membership: None,
+    };
+    let mut event = wsrep_event_service_v1_t {
+        event_cb: None,
+        context: ptr::null_mut(),
+    };
+    assert_eq!(service_notes(), []);
+    // A server may load a library again that it has unloaded.
+    for _ in 0..2 {
+        let answers = [
+            wsrep_init_thread_service_v1(&mut thread),
+            wsrep_init_tls_service_v1(&mut tls),
+            wsrep_init_event_service_v1(&mut event),
+            wsrep_init_connection_monitor_service_v1(&mut monitor),
+            // SAFETY: a service that may be written.
+            unsafe { wsrep_init_membership_service_v1(&mut membership) },
+        ];
+        assert_eq!(answers, [WSREP_OK; 5]);
+        let notes = service_notes();
+        assert_eq!(notes.len(), 4, "{notes:?}");
+        let warnings = notes.iter().filter(|(level, _)| *level == LogLevel::Warn);
+        let warnings: Vec<_> = warnings.map(|(_, text)| *text).collect();
+        assert_eq!(warnings.len(), 1, "{notes:?}");
+        assert!(warnings[0].contains("TLS service"), "{warnings:?}");
+
+        wsrep_deinit_thread_service_v1();
+        wsrep_deinit_tls_service_v1();
+        wsrep_deinit_event_service_v1();
+        wsrep_deinit_connection_monitor_service_v1();
+        wsrep_deinit_membership_service_v1();
+        assert_eq!(service_notes(), []);
+        wsrep_deinit_tls_service_v1();
+    }
+    let ask = membership.get_membership.expect("filled in");
+    // SAFETY: it takes nothing, and may be called at any time, also after its service has ended.
+    assert_eq!(unsafe { ask() }, WSREP_NOT_IMPLEMENTED);
+}
+
+#[test]
+fn service_that_is_not_there_is_refused() {
+    // SAFETY: NULL is allowed.
+    let answers = unsafe {
+        [
+            wsrep_init_allowlist_service_v1(ptr::null_mut()),
+            wsrep_init_config_service_v1(ptr::null_mut()),
+            wsrep_init_event_service_v1(ptr::null_mut()),
+            wsrep_init_thread_service_v1(ptr::null_mut()),
+            wsrep_init_tls_service_v1(ptr::null_mut()),
+            wsrep_init_connection_monitor_service_v1(ptr::null_mut()),
+            wsrep_init_membership_service_v1(ptr::null_mut()),
+        ]
+    };
+    assert_eq!(answers, [libc::EINVAL; 7]);
 }

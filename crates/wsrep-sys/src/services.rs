@@ -1,5 +1,9 @@
 //! Services a server may register with a provider. MariaDB 10.11 registers the allowlist only, 11.8
-//! also config and events; the others are here with their sizes, for the servers that come after.
+//! also config and events; the others belong to Percona XtraDB Cluster and to servers to come.
+//!
+//! A service has its version in the names of its two functions, `wsrep_init_<service>_service_v1`
+//! and `wsrep_deinit_<service>_service_v1`, and none in its struct. So a server that needs a
+//! version which is not exported finds no function, and says so itself.
 
 use std::ffi::{c_char, c_int, c_void};
 
@@ -51,7 +55,7 @@ pub struct wsrep_event_service_v1_t {
     pub context: *mut c_void,
 }
 
-/// Connection monitor; not used by 10.11.
+/// Connection monitor; not used by 10.11 and 11.8.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct wsrep_connection_monitor_service_v1_t {
@@ -146,12 +150,17 @@ pub struct wsrep_membership_t {
     pub members: [wsrep_member_info_ext_t; 1],
 }
 
-/// Membership service, filled by the provider; not used by 10.11.
+/// Asks for a [`wsrep_membership_t`]. Its arguments are not described anywhere that this crate
+/// could be written from, so a provider's function reads none: on x86-64 Linux a caller passes them
+/// in registers and cleans up itself, so a callee may be unaware of them.
+pub type wsrep_get_membership_fn_t = Option<unsafe extern "C" fn() -> wsrep_status_t>;
+
+/// Membership service, filled by the provider; not used by 10.11 and 11.8.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct wsrep_membership_service_v1_t {
-    /// Returns a `wsrep_membership_t`.
-    pub get_membership: wsrep_unused_fn_t,
+    /// Answers which members there are.
+    pub get_membership: wsrep_get_membership_fn_t,
 }
 
 /// A TLS connection; not used by 10.11.
@@ -164,7 +173,7 @@ pub struct wsrep_tls_stream_t {
     pub opaque: *mut c_void,
 }
 
-/// TLS by the server; not used by 10.11.
+/// TLS by the server; not used by 10.11 and 11.8.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct wsrep_tls_service_v1_t {
@@ -174,7 +183,7 @@ pub struct wsrep_tls_service_v1_t {
     pub context: *mut c_void,
 }
 
-/// Threads and locks by the server; not used by 10.11.
+/// Threads and locks by the server; not used by 10.11 and 11.8.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct wsrep_thread_service_v1_t {

@@ -1,4 +1,5 @@
-//! The symbols a server looks up in the library. Nothing else is exported.
+//! The symbols a server looks up in the library, but for those of `services` beside this file.
+//! Nothing else is exported.
 //!
 //! The server looks these names up when it loads the library, so they never change.
 //! `tests/shared_library.rs` checks that there are no others.
@@ -8,7 +9,7 @@ use std::sync::atomic::{AtomicI32, Ordering};
 
 use wsrep_sys as sys;
 
-use super::{allowlist, parameters, table};
+use super::table;
 
 /// A text pointer that may be a static.
 #[repr(transparent)]
@@ -36,57 +37,6 @@ pub unsafe extern "C" fn wsrep_loader(w: *mut sys::wsrep_t) -> c_int {
     unsafe { table::fill_table(w, Box::new(crate::provider::create)) };
     0
 }
-
-/// Registers the server's allowlist.
-///
-/// # Safety
-/// `service` is NULL or points to a service struct.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn wsrep_init_allowlist_service_v1(
-    service: *mut sys::wsrep_allowlist_service_v1_t,
-) -> c_int {
-    // SAFETY: NULL or valid by contract of this function; copied.
-    allowlist::register(unsafe { service.as_ref() }.copied());
-    sys::WSREP_OK
-}
-
-/// Forgets the server's allowlist.
-#[unsafe(no_mangle)]
-pub extern "C" fn wsrep_deinit_allowlist_service_v1() {
-    allowlist::register(None);
-}
-
-/// Fills in the config service, without which MariaDB 11.8 does not start.
-///
-/// # Safety
-/// `service` is NULL or points to a service struct that may be written.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn wsrep_init_config_service_v1(
-    service: *mut sys::wsrep_config_service_v1_t,
-) -> c_int {
-    // SAFETY: NULL or valid by contract of this function.
-    if let Some(service) = unsafe { service.as_mut() } {
-        service.get_parameters = Some(parameters::get_parameters);
-    }
-    sys::WSREP_OK
-}
-
-/// Ends the config service, which keeps nothing.
-#[unsafe(no_mangle)]
-pub extern "C" fn wsrep_deinit_config_service_v1() {}
-
-/// Accepts the server's receiver of events. There are no events for it: what it would be told is in
-/// the error log and in the status.
-#[unsafe(no_mangle)]
-pub extern "C" fn wsrep_init_event_service_v1(
-    _service: *mut sys::wsrep_event_service_v1_t,
-) -> c_int {
-    sys::WSREP_OK
-}
-
-/// Forgets the server's receiver of events, which nothing keeps.
-#[unsafe(no_mangle)]
-pub extern "C" fn wsrep_deinit_event_service_v1() {}
 
 static ISOLATION: AtomicI32 = AtomicI32::new(sys::WSREP_NODE_ISOLATION_NOT_ISOLATED);
 

@@ -22,6 +22,7 @@ mod parameters;
 mod process_exit;
 mod process_image;
 mod server_function;
+mod services;
 mod signals;
 mod statement_error;
 mod stats;
@@ -34,14 +35,20 @@ pub use callbacks::{ApplyFailed, CallbackFailed, Callbacks, RecvContext, ReplayC
 pub(crate) use children::end_children;
 pub(crate) use client_error::refuse_statement;
 pub use exports::{
-    InterfaceVersion, IsolationMode, isolation_mode, wsrep_deinit_allowlist_service_v1,
-    wsrep_deinit_config_service_v1, wsrep_deinit_event_service_v1, wsrep_init_allowlist_service_v1,
-    wsrep_init_config_service_v1, wsrep_init_event_service_v1, wsrep_interface_version,
-    wsrep_loader, wsrep_node_isolation_mode_set_v1,
+    InterfaceVersion, IsolationMode, isolation_mode, wsrep_interface_version, wsrep_loader,
+    wsrep_node_isolation_mode_set_v1,
 };
 pub(crate) use process_exit::at_process_exit;
 pub use process_exit::run_exit_tasks;
 pub(crate) use process_image::close_files_on_exec;
+pub use services::{
+    service_notes, wsrep_deinit_allowlist_service_v1, wsrep_deinit_config_service_v1,
+    wsrep_deinit_connection_monitor_service_v1, wsrep_deinit_event_service_v1,
+    wsrep_deinit_membership_service_v1, wsrep_deinit_thread_service_v1,
+    wsrep_deinit_tls_service_v1, wsrep_init_allowlist_service_v1, wsrep_init_config_service_v1,
+    wsrep_init_connection_monitor_service_v1, wsrep_init_event_service_v1,
+    wsrep_init_membership_service_v1, wsrep_init_thread_service_v1, wsrep_init_tls_service_v1,
+};
 pub(crate) use signals::pending_order_to_end;
 pub(crate) use statement_error::{can_tell_statement_errors, statement_error};
 pub use table::{PROVIDER_NAME, PROVIDER_VENDOR, PROVIDER_VERSION, fill_table};

@@ -24,7 +24,7 @@ use crate::api::{
     AbortOutcome, Callbacks, CertifyOutcome, Gtid, InitArgs, InitError, LogLevel, ProviderApi,
     RecvContext, ReplayContext, StatVar, Status, TrxHandle, TrxMeta, WsFlags,
 };
-use crate::boundary::at_process_exit;
+use crate::boundary::{at_process_exit, service_notes};
 use crate::commands::{CommandServer, EventLog};
 use crate::connection::Connection;
 use crate::connection::returning::Restart;
@@ -81,6 +81,9 @@ pub fn create(args: InitArgs, callbacks: Callbacks) -> Result<Arc<dyn ProviderAp
         node_address: args.node_address.clone(),
     };
     let (options, update) = Options::new(defaults, &args.options)?;
+    for (level, text) in service_notes() {
+        callbacks.log(level, text);
+    }
     log_notices(&callbacks, &update);
     let data_dir = PathBuf::from(&args.data_dir);
     let program = ServerProgram::of_this_process().map_err(|e| InitError::Other(e.into()))?;

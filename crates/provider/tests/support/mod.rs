@@ -3,6 +3,8 @@
 //! Each test runs on its own thread, and the boundary calls back on the calling thread, so what the
 //! server sees is kept per thread.
 
+pub(crate) mod config_service;
+
 use std::cell::RefCell;
 use std::ffi::{CStr, c_char, c_void};
 use std::num::NonZeroU64;
