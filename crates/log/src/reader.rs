@@ -12,7 +12,8 @@ use synod_consensus::{EntryHeader, LogIndex, Seqno};
 
 use crate::format::names::segment_path;
 use crate::format::record::{
-    BATCH_HEADER_BYTES, BatchHeader, ENTRY_FIXED_BYTES, Mismatch, PREFIX_BYTES, Place, Record,
+    BATCH_HEADER_BYTES, BatchHeader, ENTRY_FIXED_BYTES, Mismatch, Outline, PREFIX_BYTES, Place,
+    Record,
 };
 use crate::format::version::LogFormat;
 use crate::recovery::scan::{BlockReader, read_outline};
@@ -149,9 +150,9 @@ impl LogReader {
         };
         let mut scan = Scan::new(&self.shared, &segment, spot, HEADER_BLOCK_BYTES);
         loop {
-            let (header, _) = scan.next_header()?;
-            if header.index == index {
-                return Ok(header);
+            let passed = scan.next_entry()?;
+            if passed.header.index == index {
+                return Ok(passed.header);
             }
         }
     }
@@ -305,7 +306,11 @@ impl ReadRequest {
         self.next = last.header.index.next();
         let bytes: usize = entries.iter().map(|entry| entry.payload.len()).sum();
         self.bytes_left = self.bytes_left.saturating_sub(bytes);
-        self.entries.extend(entries);
+        if self.entries.is_empty() {
+            self.entries = entries;
+        } else {
+            self.entries.extend(entries);
+        }
     }
 }
 
@@ -350,6 +355,14 @@ impl State {
     }
 }
 
+/// An entry that a scan has passed: its header was checked, its payload not yet.
+struct Passed {
+    header: EntryHeader,
+    outline: Outline,
+    /// Offset of its record.
+    at: u64,
+}
+
 /// Walks over the entries of an extent.
 struct Scan<'a> {
     shared: &'a Shared,
@@ -380,43 +393,35 @@ impl<'a> Scan<'a> {
     fn entries(&mut self, wanted: &ReadRequest) -> Result<Vec<Entry>, LogError> {
         let mut found = Vec::new();
         let mut bytes = 0;
+        let mut enough = false;
         loop {
-            let (header, at) = self.next_header()?;
-            if header.index >= wanted.next {
-                let entry = self.complete(header, at)?;
+            let passed = self.next_entry()?;
+            // An entry that only starts in this block would cost another read.
+            if enough && !self.blocks.holds(passed.at, passed.outline.bytes) {
+                return Ok(found);
+            }
+            let index = passed.header.index;
+            if index >= wanted.next {
+                let entry = self.complete(&passed)?;
                 bytes += entry.payload.len();
                 found.push(entry);
+                enough = bytes >= wanted.bytes_left || index >= wanted.to;
             }
-            let enough = bytes >= wanted.bytes_left || header.index >= wanted.to;
             let next_is_here = self
                 .blocks
                 .holds(self.offset, BATCH_HEADER_BYTES + HEADER_BYTES);
-            if header.index >= self.spot.last || (!found.is_empty() && enough && !next_is_here) {
-                return Ok(found);
-            }
-            // An entry that only starts in this block would cost another read.
-            if !found.is_empty() && enough && !self.next_is_whole()? {
+            if index >= self.spot.last || (enough && !next_is_here) {
                 return Ok(found);
             }
         }
     }
 
-    fn next_is_whole(&mut self) -> Result<bool, LogError> {
-        let before = self.offset;
-        let (header, at) = self.next_header()?;
-        let whole = self
-            .blocks
-            .holds(at, HEADER_BYTES + header.payload_len as usize);
-        self.offset = before;
-        Ok(whole)
-    }
-
-    /// Header of the next entry and its offset; skips batch headers and other records.
-    fn next_header(&mut self) -> Result<(EntryHeader, u64), LogError> {
+    /// Passes to the next entry, over batch headers and other records.
+    fn next_entry(&mut self) -> Result<Passed, LogError> {
         loop {
             let at = self.offset;
-            let head = self.blocks.bytes(at, 4).map_err(|error| self.io(error))?;
-            if BatchHeader::may_start(&head) {
+            let is_batch = self.blocks.look(at, 4).map(BatchHeader::may_start);
+            if is_batch.map_err(|error| self.io(error))? {
                 self.offset += BATCH_HEADER_BYTES as u64;
                 continue;
             }
@@ -429,29 +434,29 @@ impl<'a> Scan<'a> {
             self.offset += outline.bytes as u64;
             if let Some(header) = outline.entry {
                 self.passed = header.index;
-                return Ok((header, at));
+                return Ok(Passed {
+                    header,
+                    outline,
+                    at,
+                });
             }
         }
     }
 
-    fn complete(&mut self, header: EntryHeader, at: u64) -> Result<Entry, LogError> {
-        let place = Place {
-            segment_id: self.segment_id,
-            offset: at,
-        };
-        let outline = read_outline(&mut self.blocks, place).map_err(|error| self.io(error))?;
-        let outline = outline.map_err(|mismatch| self.damaged(at, mismatch))?;
+    /// The whole of an entry, with a payload that was checked.
+    fn complete(&mut self, passed: &Passed) -> Result<Entry, LogError> {
+        let Passed { outline, at, .. } = passed;
         let bytes = self
             .blocks
-            .bytes(at, outline.bytes)
+            .bytes(*at, outline.bytes)
             .map_err(|error| self.io(error))?;
         match outline
             .complete(&bytes)
-            .map_err(|mismatch| self.damaged(at, mismatch))?
+            .map_err(|mismatch| self.damaged(*at, mismatch))?
         {
-            Record::Entry(entry) if entry.header == header => Ok(entry),
-            Record::Entry(_) | Record::Truncate(_) | Record::Vote(_) | Record::Reset(_) => {
-                Err(self.damaged(at, Mismatch::new("the entry just seen", "another record")))
+            Record::Entry(entry) => Ok(entry),
+            Record::Truncate(_) | Record::Vote(_) | Record::Reset(_) => {
+                Err(self.damaged(*at, Mismatch::new("the entry just seen", "another record")))
             }
         }
     }

@@ -5,6 +5,7 @@
 //! [`crate::recovery::decisions`], with what [`scan_tail`] finds after the place.
 
 use std::io;
+use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -39,6 +40,19 @@ impl BlockReader {
     /// Bytes from `offset`: `len` of them, or fewer at the end. Earlier slices keep their block
     /// alive.
     pub(crate) fn bytes(&mut self, offset: u64, len: usize) -> io::Result<Bytes> {
+        let range = self.range(offset, len)?;
+        Ok(self.block.slice(range))
+    }
+
+    /// As [`BlockReader::bytes`], for a look that keeps nothing.
+    pub(crate) fn look(&mut self, offset: u64, len: usize) -> io::Result<&[u8]> {
+        let range = self.range(offset, len)?;
+        Ok(&self.block[range])
+    }
+
+    /// Where in the block these bytes are, or as many of them as there are. Reads a block if need
+    /// be.
+    fn range(&mut self, offset: u64, len: usize) -> io::Result<Range<usize>> {
         let len = self.available(offset, len);
         if !self.holds(offset, len) {
             let want = self.available(offset, len.max(self.block_bytes));
@@ -49,7 +63,7 @@ impl BlockReader {
         }
         let start = usize::try_from(offset - self.block_at).unwrap_or(usize::MAX);
         let start = start.min(self.block.len());
-        Ok(self.block.slice(start..(start + len).min(self.block.len())))
+        Ok(start..(start + len).min(self.block.len()))
     }
 
     fn available(&self, offset: u64, len: usize) -> usize {
@@ -157,16 +171,16 @@ pub(crate) fn read_outline(
     blocks: &mut BlockReader,
     place: Place,
 ) -> io::Result<Result<Outline, Mismatch>> {
-    let head = blocks.bytes(place.offset, PREFIX_BYTES + ENTRY_FIXED_BYTES)?;
-    let longer = match Outline::decode(&head, place) {
+    let head = blocks.look(place.offset, PREFIX_BYTES + ENTRY_FIXED_BYTES)?;
+    let longer = match Outline::decode(head, place) {
         Ok(Some(outline)) => return Ok(Ok(outline)),
-        Ok(None) => blocks.bytes(
+        Ok(None) => blocks.look(
             place.offset,
             PREFIX_BYTES + crate::format::record::OTHER_BODY_BYTES_MAX,
         )?,
         Err(mismatch) => return Ok(Err(mismatch)),
     };
-    let outline = Outline::decode(&longer, place);
+    let outline = Outline::decode(longer, place);
     Ok(outline
         .and_then(|found| found.ok_or_else(|| Mismatch::new("a record", "the end of the data"))))
 }
