@@ -60,7 +60,8 @@ impl BeyondDamage<'_> {
         let Some(mut segment) = self.newest_segment(last)? else {
             return Ok(evidence);
         };
-        if segment.header.number == last && segment.is_blank()? {
+        let was_used = self.control.floor.segment >= last;
+        if segment.header.number == last && !was_used && segment.is_blank()? {
             // Made ahead, and not used: nothing was promised in it.
             last -= 1;
             let Some(before) = self.newest_segment(last)? else {
@@ -211,4 +212,68 @@ fn config_in(records: &[(u64, Record)]) -> Option<Config> {
         Record::Entry(_) | Record::Truncate(_) | Record::Vote(_) => None,
     });
     configs.into_iter().next()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::format::control::ControlFile;
+    use crate::format::names::segment_path;
+    use crate::{Log, LogOptions, MemoryFiles};
+    use synod_consensus::HardState;
+
+    const DIR: &str = "/log";
+
+    /// A log whose second segment is made and not used yet, and what its control file says.
+    fn written() -> (MemoryFiles, Control, Term) {
+        let files = MemoryFiles::new(1);
+        let options = LogOptions {
+            segment_bytes: 64 << 10,
+            ..LogOptions::default()
+        };
+        let opened = Log::open(Arc::new(files.clone()), Path::new(DIR), options);
+        let mut writer = opened.unwrap().writer;
+        let mut term = Term(0);
+        while files.content(&segment_path(Path::new(DIR), 2)).is_none() {
+            term = term.next();
+            let voted_for = None;
+            writer.save_vote(HardState { term, voted_for }).unwrap();
+            writer.sync().unwrap();
+        }
+        writer.write_floor().unwrap();
+        writer.close().unwrap();
+        let ControlFile::Valid(control) = Control::read(&files, Path::new(DIR)).unwrap() else {
+            panic!("the log has been closed");
+        };
+        (files, control, term)
+    }
+
+    fn promises(files: &MemoryFiles, control: &Control) -> Option<Promises> {
+        let beyond = BeyondDamage {
+            files,
+            dir: Path::new(DIR),
+            control,
+            numbers: &[1, 2],
+            start: StreamPosition {
+                segment: 1,
+                offset: SEGMENT_HEADER_BYTES,
+            },
+        };
+        beyond.promises().unwrap().exact
+    }
+
+    #[test]
+    fn segment_that_looks_unused_was_used_if_a_floor_is_in_it() {
+        let (files, mut control, term) = written();
+        let known = promises(&files, &control).map(|promises| promises.vote.term);
+        assert_eq!(known, Some(term));
+        // What was written to it is missing: a write has landed elsewhere.
+        control.floor = StreamPosition {
+            segment: 2,
+            offset: 5664,
+        };
+        assert!(promises(&files, &control).is_none());
+    }
 }
