@@ -395,16 +395,31 @@ impl Deliverer {
     /// The next entries were purged from the log. If there was no action among them, delivery
     /// continues after them. No action that began among them or earlier can still be completed: a
     /// log keeps all chunks of partial actions. Otherwise they are fetched, and from then on
-    /// everything is, up to the log.
+    /// everything is, up to the log; but for what no member has, if no action is among it.
     fn pass_purged(&mut self, next: LogIndex, last: Seqno) -> Result<Delivered, DeliverError> {
-        if !self.is_fetching
-            && let Some(start) = start_index(&self.reader, last)?
-        {
-            self.position = Position::At(start, last);
-            self.assembly.clear();
-            self.host.entries_skipped();
-            return Ok(Delivered::Some);
+        let after_purged = start_index(&self.reader, last)?;
+        match after_purged {
+            Some(start) if !self.is_fetching => Ok(self.skip_to(start, last)),
+            None | Some(_) => match self.fetch_from(next, last) {
+                Err(error @ DeliverError::Purged { .. }) => {
+                    let start = after_purged.ok_or(error)?;
+                    Ok(self.skip_to(start, last))
+                }
+                fetched => fetched,
+            },
         }
+    }
+
+    /// Continues with an entry of the log. No action is among those before it that are skipped.
+    fn skip_to(&mut self, start: LogIndex, last: Seqno) -> Delivered {
+        self.position = Position::At(start, last);
+        self.is_fetching = false;
+        self.assembly.clear();
+        self.host.entries_skipped();
+        Delivered::Some
+    }
+
+    fn fetch_from(&mut self, next: LogIndex, last: Seqno) -> Result<Delivered, DeliverError> {
         let oldest_chunk = self.assembly.oldest_chunk();
         let needed_from = oldest_chunk.map_or(next, |chunk| chunk.min(next));
         self.fetch(FetchWish::all_from(FetchFrom::At(next), needed_from), last)

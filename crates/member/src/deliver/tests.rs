@@ -68,6 +68,14 @@ impl Fixture {
         Fixture::with(base, LogOptions::default())
     }
 
+    fn in_small_segments() -> Fixture {
+        let options = LogOptions {
+            segment_bytes: 64 << 10,
+            ..LogOptions::default()
+        };
+        Fixture::with(LogBase::default(), options)
+    }
+
     fn with(base: LogBase, options: LogOptions) -> Fixture {
         let files = Arc::new(MemoryFiles::new(1));
         let dir = std::path::Path::new("/log");
@@ -124,6 +132,13 @@ impl Fixture {
                 self.writer.sync().unwrap();
             }
         }
+    }
+
+    /// The same, and what discards their action.
+    fn discarded_chunks(&mut self, number: u64) {
+        self.chunks(number);
+        let discard = Discard::BegunBy(LogIndex(self.index)).encode();
+        self.append(EntryKind::Discard, discard);
     }
 
     /// The first `wanted` deliveries after the action `after`, or the text of the error.
@@ -315,17 +330,11 @@ fn discarded_action_needs_no_chunks_wherever_delivery_began() {
 
 /// One small action, chunks of an action that is then discarded, and another small action.
 fn discarded_between(host: &Arc<Sink>) -> (Fixture, Deliverer, Arc<Shared>) {
-    let options = LogOptions {
-        segment_bytes: 64 << 10,
-        ..LogOptions::default()
-    };
-    let mut log = Fixture::with(LogBase::default(), options);
+    let mut log = Fixture::in_small_segments();
     log.small();
     let (mut deliverer, shared) = log.deliverer(host, 0);
     log.deliver_on(&mut deliverer, &shared).unwrap();
-    log.chunks(3);
-    let discard = Discard::BegunBy(LogIndex(log.index)).encode();
-    log.append(EntryKind::Discard, discard);
+    log.discarded_chunks(3);
     log.small();
     (log, deliverer, shared)
 }
@@ -356,6 +365,35 @@ fn purged_action_is_never_skipped() {
     let error = log.deliver_on(&mut deliverer, &shared).unwrap_err();
     assert!(error.contains("full copy"), "{error}");
     assert_eq!(seqnos(&host.taken.lock().unwrap()), [1]);
+}
+
+/// Two actions, chunks of one that is discarded, and an action.
+fn discarded_before_the_last() -> Fixture {
+    let mut log = Fixture::in_small_segments();
+    log.small();
+    log.small();
+    log.discarded_chunks(3);
+    log.small();
+    log
+}
+
+#[test]
+fn what_no_member_has_is_skipped_if_no_action_is_among_it() {
+    let whole = discarded_before_the_last();
+    let mut purged = discarded_before_the_last();
+    assert!(purged.purge(purged.index - 2) > 10, "actions are gone");
+    let base = purged.reader.first_index().prev();
+    let host = Sink::endless();
+    let (mut deliverer, shared) = purged.deliverer(&host, 0);
+    purged.deliver_on(&mut deliverer, &shared).unwrap();
+    // Another member has the two actions. The chunks after them are nowhere by then.
+    answer_from(&whole.reader, base, &shared);
+    purged.deliver_on(&mut deliverer, &shared).unwrap();
+    assert_eq!(shared.fetched.wanted().unwrap().from, at(3));
+    no_member_has(&shared);
+    purged.deliver_on(&mut deliverer, &shared).unwrap();
+    assert_eq!(seqnos(&host.taken.lock().unwrap()), [1, 2, 3]);
+    assert_eq!(*host.entries_skipped.lock().unwrap(), 1);
 }
 
 #[test]
@@ -435,11 +473,7 @@ fn answer_from(other: &LogReader, base: LogIndex, shared: &Shared) {
 /// left of it; and the same log, of which only the end is left.
 fn whole_and_purged() -> (Fixture, Fixture) {
     let make = || {
-        let options = LogOptions {
-            segment_bytes: 64 << 10,
-            ..LogOptions::default()
-        };
-        let mut log = Fixture::with(LogBase::default(), options);
+        let mut log = Fixture::in_small_segments();
         let pieces: Vec<Piece> = split_into_chunks(&action(400_000), 0, 20_000, 3).collect();
         for (number, piece) in pieces.into_iter().enumerate() {
             if number.is_multiple_of(3) {
