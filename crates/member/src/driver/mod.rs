@@ -289,6 +289,7 @@ impl Driver {
         if self.core.poll_timeout().is_some_and(|at| at <= now) {
             self.core.handle_tick(now);
         }
+            self.notice_failed_feeding();
         self.perform();
         if self.turns.is_slow_tick_due(now) {
             self.slow_tick();

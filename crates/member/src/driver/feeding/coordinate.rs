@@ -61,10 +61,9 @@ impl Driver {
             return false;
         };
         let progress = self.core.progress().find(|peer| peer.member == learner);
-        let mode = progress.map(|peer| peer.mode);
-        if !matches!(mode, Some(ProgressMode::Stream | ProgressMode::CatchUp)) {
-            // What was sent before has been lost or refused, so the leader looks where the logs
-            // agree, and nothing may stand in between.
+        if !progress.is_some_and(|peer| takes_entries(peer.mode)) {
+            // What was sent before has been refused, so the leader looks where the logs agree, and
+            // nothing may stand in between.
             self.feeding.feeders.failed(self.turns.now, learner);
             return false;
         }
@@ -85,6 +84,19 @@ impl Driver {
         };
         self.send(feeder, PeerMessage::Feed(order));
         true
+    }
+
+    /// As the leader: serves the learners itself that got no entries by way of their feeders. The
+    /// core has just looked at the time: it asks such learners where the logs agree, without
+    /// entries.
+    pub(in crate::driver) fn notice_failed_feeding(&mut self) {
+        let waiting = self
+            .core
+            .progress()
+            .filter(|peer| !takes_entries(peer.mode));
+        for learner in waiting.map(|peer| peer.member) {
+            self.feeding.feeders.failed(self.turns.now, learner);
+        }
     }
 
     // --- a feeder ------------------------------------------------------------------------------
@@ -158,4 +170,9 @@ impl Driver {
             self.handle_consensus(leader, message, payloads);
         }
     }
+}
+
+/// Whether a member in this mode takes entries one message after the other.
+fn takes_entries(mode: ProgressMode) -> bool {
+    matches!(mode, ProgressMode::Stream | ProgressMode::CatchUp)
 }
