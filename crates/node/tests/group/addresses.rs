@@ -1,6 +1,6 @@
 //! The allowlist of addresses that may call, and members with IPv6 addresses.
 
-use std::net::Ipv6Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 
 use synod_node::StartMode;
 
@@ -62,6 +62,17 @@ fn member_with_an_empty_allowlist_still_hears_the_members_it_calls() {
     stray.host.wait("refusal", |record| record.failed.is_some());
     let why = stray.host.lock().failed.clone().unwrap();
     assert!(why.contains("is not in the allowlist"), "{why}");
+}
+
+#[test]
+fn member_that_the_group_cannot_reach_is_told_its_own_address() {
+    let home = Group::of(1, "no-way-back");
+    let mut stray = Member::new("stray", "no-way-back");
+    stray.config.seeds = vec![home.members[0].config.address.clone()];
+    stray.config.address = free_address(Ipv4Addr::LOCALHOST.into());
+    stray.start(StartMode::Join).unwrap();
+    let said = format!("reach this member at {}", stray.config.address);
+    stray.host.wait("the address", |record| record.says(&said));
 }
 
 /// It would still receive the group's data.

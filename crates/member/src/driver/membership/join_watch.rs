@@ -75,10 +75,17 @@ impl Driver {
 
     /// This member was in no group before, and knows no leader.
     fn missing_group(&self) -> String {
+        let name = |setting| self.links.host.setting_name(setting);
         if self.membership.join.has_contacts() {
-            return "members were found, but none leads: a majority of them must run".to_owned();
+            return format!(
+                "members were found, but no leader calls back. A majority of them must run, and \
+                 reach this member at {} ({}): see that no firewall is between, and that it \
+                 listens there",
+                self.identity.config.address,
+                name(Setting::MemberAddress),
+            );
         }
-        let setting = self.links.host.setting_name(Setting::GroupAddress);
+        let setting = name(Setting::GroupAddress);
         format!(
             "no address in {setting} leads to a member of a group. Start one there, or correct the \
              addresses"
