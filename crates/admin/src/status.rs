@@ -227,7 +227,7 @@ pub struct CommitWait {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct CommitStep {
-    /// As in `wsrep_synod_commit_*`: `queue`, `order`, `log`, `quorum`, ...
+    /// As in `wsrep_synod_commit_*`: `queue`, `order`, `fsync`, `quorum`, ...
     pub step: String,
     /// Half of them took at most so long.
     pub p50_us: u64,

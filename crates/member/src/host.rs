@@ -11,7 +11,7 @@ use bytes::Bytes;
 use synod_consensus::{LeaderWeight, MemberId, Origin, Seqno, SessionId, Term, VersionRange};
 use synod_wire::Region;
 
-use crate::driver::WritePermission;
+use crate::driver::{OwnLogTimes, WritePermission};
 use crate::payload::decision::OutcomeDecision;
 use crate::payload::view::View;
 use crate::setting::Setting;
@@ -197,10 +197,11 @@ pub trait Host: Send + Sync {
     /// but there may have been decisions. Those that came to the log in this session were reported
     /// by [`Host::outcome_decided`].
     fn entries_skipped(&self) {}
-    /// An action of this session was so long on its way to this member's disk, from its append to
-    /// the log on. Not called for each: a member with very many on their way leaves some out.
-    fn own_action_durable(&self, _took: Duration) {}
-    /// As [`Host::own_action_durable`], until it was known here to be committed.
+    /// An action of this session took so long on its way to this member's disk. Not called for
+    /// each: a member with very many on their way leaves some out.
+    fn own_action_durable(&self, _times: OwnLogTimes) {}
+    /// The time of such an action from its append to the log until it was known here to be
+    /// committed.
     fn own_action_committed(&self, _took: Duration) {}
     /// As the leader, this member begins to certify an action, of this or another member. The host
     /// measures how long that takes: within a turn the member itself has no clock.

@@ -87,8 +87,8 @@ pub use deliver::{
 pub use disk_read::{DiskRead, FetchRead};
 pub use driver::{
     CommandReply, CommandRequest, CommitWait, Driver, DriverLinks, Event, ForceDone, FullLogPolicy,
-    LeaderPlacement, LeaveDone, Load, Me, QuorumLossPolicy, ReadDone, Reply, Submission,
-    VoterPolicy, WritePermission, WritersRefusal, WritersRequest,
+    LeaderPlacement, LeaveDone, Load, Me, OwnLogTimes, QuorumLossPolicy, ReadDone, Reply,
+    Submission, VoterPolicy, WritePermission, WritersRefusal, WritersRequest,
 };
 pub use fetch::{FetchWish, NotFetched};
 pub use host::{

@@ -113,6 +113,7 @@ impl Node {
             clock,
         } = member;
         let log = LogThread {
+            clock,
             storage: Storage::new(
                 opened.writer,
                 self.reader.clone(),

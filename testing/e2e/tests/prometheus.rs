@@ -98,7 +98,7 @@ fn killed_server_raises_the_alerts() {
         let _prometheus = start_prometheus(&dir, PROMETHEUS_PORT, &agents)?;
         await_count("synod_up%20==%201", 3)?;
         // The steps of commits, as the leader has them all.
-        await_count("count%20by%20(step)(synod_commit_step_seconds_bucket)", 12)?;
+        await_count("count%20by%20(step)(synod_commit_step_seconds_bucket)", 13)?;
         await_alerts(&[])?;
 
         cluster.kill(3).why("kill")?;

@@ -86,10 +86,11 @@ fn times(page: &mut Families<'_>, status: &Status) -> fmt::Result {
         "synod_commit_step_seconds",
         "Time of a step of a commit. queue: until it is handed over; order: network and disks of a \
          majority, of which certify is the comparison with actions before it (at the leader, for \
-         all members), log is this server's disk and quorum the wait from its append to the \
-         majority; wake: processor; turn: commits before it; engine, release: the server; applied: \
-         the other databases, with synod.commit_wait=applied. apply and apply_turn are of other \
-         servers' actions: changing the rows, commits before it",
+         all members), append is the write to this server's log, fsync the sync of its disk, and \
+         quorum the wait from the append to the majority; wake: processor; turn: commits before \
+         it; engine, release: the server; applied: the other databases, with \
+         synod.commit_wait=applied. apply and apply_turn are of other servers' actions: changing \
+         the rows, commits before it",
         bounds,
         steps.map(|step| ([("step", &*step.step)], &step.times)),
     )

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use bytes::Bytes;
 use synod_consensus::{
     Append, Body, Effect, EntryHeader, EntryKind, LogIndex, MemberId, Message, Origin, SendEntries,
-    Seqno, SessionId, WriteOp, WriteTicket,
+    Seqno, SessionId, Time, WriteOp, WriteTicket,
 };
 use synod_log::Entry;
 use synod_wire::{PeerMessage, may_leave_out_payloads};
@@ -97,11 +97,11 @@ impl Driver {
         is_own && header.kind == EntryKind::Action
     }
 
-    /// More of the log may be durable: measures the own actions in it.
-    pub(super) fn note_durable(&mut self) {
+    /// More of the log may be durable, by a sync that began then: measures the own actions in it.
+    pub(super) fn note_durable(&mut self, sync_began: Time) {
         let (durable, now) = (self.core.durable_index(), self.turns.now);
-        while let Some(took) = self.log_times.next_durable(durable, now) {
-            self.links.host.own_action_durable(took);
+        while let Some(times) = self.log_times.next_durable(durable, sync_began, now) {
+            self.links.host.own_action_durable(times);
         }
     }
 

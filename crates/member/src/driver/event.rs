@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use synod_consensus::{
-    EntryKind, ForceError, GroupId, LeaderPreference, LogBase, MemberId, Seqno, SessionId,
+    EntryKind, ForceError, GroupId, LeaderPreference, LogBase, MemberId, Seqno, SessionId, Time,
     WriteTicket,
 };
 use synod_log::LogError;
@@ -117,7 +117,12 @@ pub enum Event {
         text: String,
     },
     /// Storage effects up to here are durable.
-    Persisted(WriteTicket),
+    Persisted {
+        /// The last of them.
+        ticket: WriteTicket,
+        /// When the sync began that made them durable: all of them were written then.
+        sync_began: Time,
+    },
     /// The log was purged and begins here now.
     Purged(LogBase),
     /// The log cannot be written any more.

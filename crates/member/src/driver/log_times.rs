@@ -1,5 +1,5 @@
-//! How long own actions take from their append to this member's log until they are durable on its
-//! disk, and until they are committed.
+//! How long own actions take from their append to this member's log until they are written, until
+//! they are durable on its disk, and until they are committed.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -8,6 +8,16 @@ use synod_consensus::{LogIndex, Time};
 
 /// Actions that are watched at a time; what comes beyond is not measured.
 const WATCHED_MAX: usize = 4096;
+
+/// How long an own action took on its way to this member's disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OwnLogTimes {
+    /// From its append to the log until the sync began that made it durable: the wait for the log's
+    /// thread, which may sync what came before, and the write.
+    pub append: Duration,
+    /// From there until it was known to be durable.
+    pub fsync: Duration,
+}
 
 /// The component that watches own actions in the log.
 #[derive(Default)]
@@ -33,14 +43,24 @@ impl LogTimes {
         self.not_committed.truncate(from);
     }
 
-    /// How long it took an action that is durable up to here; none if there is no further one.
-    pub(super) fn next_durable(&mut self, up_to: LogIndex, now: Time) -> Option<Duration> {
-        self.not_durable.next(up_to, now)
+    /// How long it took an action, of those that are durable up to here by a sync that began then;
+    /// none if there is no further one.
+    pub(super) fn next_durable(
+        &mut self,
+        up_to: LogIndex,
+        sync_began: Time,
+        now: Time,
+    ) -> Option<OwnLogTimes> {
+        let appended = self.not_durable.next(up_to)?;
+        Some(OwnLogTimes {
+            append: sync_began.since(appended),
+            fsync: now.since(sync_began.max(appended)),
+        })
     }
 
-    /// The same for what is committed.
+    /// How long it took an action until it was committed, of those up to here.
     pub(super) fn next_committed(&mut self, up_to: LogIndex, now: Time) -> Option<Duration> {
-        self.not_committed.next(up_to, now)
+        Some(now.since(self.not_committed.next(up_to)?))
     }
 }
 
@@ -57,13 +77,14 @@ impl Watched {
         }
     }
 
-    fn next(&mut self, up_to: LogIndex, now: Time) -> Option<Duration> {
-        let (index, since) = *self.0.front()?;
+    /// When the next of those up to here was appended.
+    fn next(&mut self, up_to: LogIndex) -> Option<Time> {
+        let (index, appended) = *self.0.front()?;
         if index > up_to {
             return None;
         }
         self.0.pop_front();
-        Some(now.since(since))
+        Some(appended)
     }
 }
 
@@ -80,13 +101,17 @@ mod tests {
         let mut times = LogTimes::default();
         times.appended(LogIndex(3), at(0));
         times.appended(LogIndex(5), at(10));
-        assert_eq!(times.next_durable(LogIndex(2), at(20)), None);
+        assert_eq!(times.next_durable(LogIndex(2), at(15), at(20)), None);
         let ms = |ms| Some(Duration::from_millis(ms));
+        let took = |append, fsync| {
+            let (append, fsync) = (ms(append)?, ms(fsync)?);
+            Some(OwnLogTimes { append, fsync })
+        };
         assert_eq!(times.next_committed(LogIndex(4), at(20)), ms(20));
         assert_eq!(times.next_committed(LogIndex(4), at(20)), None);
-        assert_eq!(times.next_durable(LogIndex(5), at(30)), ms(30));
-        assert_eq!(times.next_durable(LogIndex(5), at(30)), ms(20));
-        assert_eq!(times.next_durable(LogIndex(5), at(30)), None);
+        let mut durable = || times.next_durable(LogIndex(5), at(25), at(30));
+        let durable = [durable(), durable(), durable()];
+        assert_eq!(durable, [took(25, 5), took(15, 5), None]);
         assert_eq!(times.next_committed(LogIndex(9), at(40)), ms(30));
     }
 
@@ -97,10 +122,18 @@ mod tests {
         times.appended(LogIndex(4), at(0));
         times.truncated(LogIndex(4));
         times.appended(LogIndex(4), at(50));
-        let mut durable = || times.next_durable(LogIndex(4), at(60));
-        let took = [durable(), durable(), durable()];
-        let ms = |ms| Some(Duration::from_millis(ms));
-        assert_eq!(took, [ms(60), ms(10), None]);
+        let mut durable = || times.next_durable(LogIndex(4), at(55), at(60));
+        let whole = |times: OwnLogTimes| (times.append + times.fsync).as_millis();
+        let took = [durable(), durable(), durable()].map(|times| times.map(whole));
+        assert_eq!(took, [Some(60), Some(10), None]);
+    }
+
+    #[test]
+    fn sync_is_counted_from_the_append_if_its_beginning_is_said_to_be_earlier() {
+        let mut times = LogTimes::default();
+        times.appended(LogIndex(3), at(20));
+        let took = times.next_durable(LogIndex(3), at(10), at(50)).unwrap();
+        assert_eq!((took.append, took.fsync.as_millis()), (Duration::ZERO, 30));
     }
 
     #[test]

@@ -92,6 +92,7 @@ pub use event::{Event, ForceDone, LeaveDone, ReadDone, Reply, Submission};
 pub use everywhere::CommitWait;
 pub use inspect::Load;
 pub use leadership::{LeaderPlacement, QuorumLossPolicy};
+pub use log_times::OwnLogTimes;
 pub use membership::VoterPolicy;
 pub use retention::FullLogPolicy;
 pub use writers::{WritePermission, WritersRefusal, WritersRequest};
@@ -362,10 +363,10 @@ impl Driver {
             } => self.found(member, &address, group),
             Event::SeedRefused { text, is_final } => self.refused_by_address(&text, is_final),
             Event::DuplicateIdentity { by, text } => self.duplicate_identity(by, &text),
-            Event::Persisted(ticket) => {
+            Event::Persisted { ticket, sync_began } => {
                 self.disk_watch.persisted(ticket);
                 self.core.persisted(self.now(), ticket);
-                self.note_durable();
+                self.note_durable(sync_began);
                 self.trim_cache();
             }
             Event::Purged(base) => self.core.purged(base),

@@ -12,6 +12,7 @@ use synod_log::LogError;
 use synod_member::{Event, IDLE, Job, Storage};
 
 use super::core::{Events, Incoming};
+use crate::clock::Clock;
 
 /// Turns that this thread drives at a time: one for its report, and one for what came meanwhile.
 /// Writes wait for it.
@@ -19,6 +20,7 @@ const TURNS_MAX: usize = 2;
 
 /// What the log thread runs on.
 pub(crate) struct LogThread {
+    pub(crate) clock: Clock,
     pub(crate) storage: Storage,
     /// What the driver wants written, in order.
     pub(crate) jobs: Receiver<Job>,
@@ -69,12 +71,13 @@ impl LogThread {
                 None
             };
         }
+        let sync_began = self.clock.now();
         let synced = self.storage.sync();
         if let Some(base) = self.storage.take_purged() {
             self.report(Event::Purged(base));
         }
         if let Some(ticket) = synced? {
-            self.report(Event::Persisted(ticket));
+            self.report(Event::Persisted { ticket, sync_began });
         }
         Ok(())
     }

@@ -7,8 +7,8 @@ use std::ops::ControlFlow;
 use std::time::Duration;
 
 use synod_node::{
-    Delivery, DonorRequest, Election, Host, Level, OutcomeDecision, Remedy, Seqno, Setting,
-    StateTransferEvent, Topic, View as GroupView, WritePermission,
+    Delivery, DonorRequest, Election, Host, Level, OutcomeDecision, OwnLogTimes, Remedy, Seqno,
+    Setting, StateTransferEvent, Topic, View as GroupView, WritePermission,
 };
 use synod_options::HostNames;
 
@@ -80,8 +80,9 @@ impl Host for Connection {
         }
     }
 
-    fn own_action_durable(&self, took: Duration) {
-        self.note_took(Step::Log, took);
+    fn own_action_durable(&self, times: OwnLogTimes) {
+        self.note_took(Step::Append, times.append);
+        self.note_took(Step::Fsync, times.fsync);
     }
 
     fn own_action_committed(&self, took: Duration) {

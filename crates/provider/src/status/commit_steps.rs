@@ -3,7 +3,7 @@
 //! ```text
 //! certify ──queue──► handed over ──order──► ordered ──wake──► certify returns
 //!     in between, at the leader:  ──certify──►
-//!     in between, at the log:   appended ──log──► durable here
+//!     in between, at the log:   appended ──append──► written ──fsync──► durable here
 //!                               appended ──quorum──► committed
 //!     commit_order_enter ──turn──► entered ──engine──► left ──release──► released
 //!         ──applied──► applied on the other servers, if they are waited for
@@ -36,9 +36,12 @@ pub enum Step {
     Certify,
     /// Until the client's thread runs again.
     Wake,
-    /// From the append to this server's log until the action is durable on its disk.
-    Log,
-    /// From the same append until the action is known here to be committed.
+    /// From the append to this server's log until its sync begins: the wait for the sync before,
+    /// and the write.
+    Append,
+    /// From there until the action is durable on this server's disk.
+    Fsync,
+    /// From the append until the action is known here to be committed.
     Quorum,
     /// The wait for the turn in the commit order.
     Turn,
@@ -64,7 +67,8 @@ impl Step {
         Step::Order,
         Step::Certify,
         Step::Wake,
-        Step::Log,
+        Step::Append,
+        Step::Fsync,
         Step::Quorum,
         Step::Turn,
         Step::Engine,
@@ -81,7 +85,8 @@ impl Step {
             Step::Order => "order",
             Step::Certify => "certify",
             Step::Wake => "wake",
-            Step::Log => "log",
+            Step::Append => "append",
+            Step::Fsync => "fsync",
             Step::Quorum => "quorum",
             Step::Turn => "turn",
             Step::Engine => "engine",
@@ -352,12 +357,12 @@ mod tests {
         let start = steps.origin;
         for took in [5, 200_000] {
             let now = start + Duration::from_secs(1);
-            steps.note(Step::Log, now - Duration::from_micros(took), now, PERIOD);
+            steps.note(Step::Fsync, now - Duration::from_micros(took), now, PERIOD);
         }
         steps.note_commit(Duration::from_micros(7));
         steps.shown(start + Duration::from_secs(3600), PERIOD);
         steps.reset();
-        let times = steps.all_times(Step::Log);
+        let times = steps.all_times(Step::Fsync);
         assert_eq!((times.total(), times.sum_us), (2, 200_005));
         assert_eq!(steps.all_times(Step::Turn).total(), 0);
         let commits = steps.commit_times();

@@ -168,7 +168,7 @@ fn signed(number: u64) -> i64 {
 }
 
 /// All variables, in the order in which they are shown.
-pub const VARIABLES: [Variable; 94] = [
+pub const VARIABLES: [Variable; 95] = [
     // Position and versions.
     Variable {
         section: Section::Position,
@@ -724,11 +724,18 @@ pub const VARIABLES: [Variable; 94] = [
     },
     Variable {
         section: Section::Own,
-        name: "synod_commit_log",
-        reading: Reading::Text(|s| s.steps[Step::Log as usize].text()),
-        text: "Time from the append of a local action to this server's log until it is durable on \
-         its disk. Microseconds, as p50/p95/p99/samples over the present and the last \
-         `evs.stats_report_period`.",
+        name: "synod_commit_append",
+        reading: Reading::Text(|s| s.steps[Step::Append as usize].text()),
+        text: "Time from the append of a local action to this server's log until the sync of its \
+         disk begins: the wait for the sync before it, and the write. Microseconds, as \
+         p50/p95/p99/samples over the present and the last `evs.stats_report_period`.",
+    },
+    Variable {
+        section: Section::Own,
+        name: "synod_commit_fsync",
+        reading: Reading::Text(|s| s.steps[Step::Fsync as usize].text()),
+        text: "Time from there until the action is durable on this server's disk. Microseconds, \
+         as p50/p95/p99/samples over the present and the last `evs.stats_report_period`.",
     },
     Variable {
         section: Section::Own,

@@ -127,7 +127,8 @@ fn status_shows_how_long_certification_the_disk_and_the_group_took() {
     let samples = |name: &str| server.status(name).rsplit('/').next().map(str::to_owned);
     let steps = [
         "synod_commit_certify",
-        "synod_commit_log",
+        "synod_commit_append",
+        "synod_commit_fsync",
         "synod_commit_quorum",
     ];
     for step in steps {

@@ -209,7 +209,7 @@ impl World {
 
     /// A process that is syncing may end in the middle of a write.
     fn tear_sync(&mut self, id: MemberId) {
-        if !self.process(id).is_syncing || !self.chance(0.7) {
+        if self.process(id).syncing_since.is_none() || !self.chance(0.7) {
             return;
         }
         let nth = self.draw((1, 4));

@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use synod_consensus::{
-    LeaderPreference, LogIndex, MemberId, Seqno, SessionId, Timing, VersionRange,
+    LeaderPreference, LogIndex, MemberId, Seqno, SessionId, Time, Timing, VersionRange,
 };
 use synod_log::{FaultyFiles, LogReader, MemoryFiles};
 use synod_member::{Deliverer, DiskRead, Driver, Job, Shared, Storage};
@@ -163,7 +163,8 @@ pub(crate) struct Process {
     pub(crate) jobs: VecDeque<Job>,
     /// Ranges that wait to be read for other members.
     pub(crate) catch_ups: VecDeque<DiskRead>,
-    pub(crate) is_syncing: bool,
+    /// When the sync that is under way began, by the member's clock.
+    pub(crate) syncing_since: Option<Time>,
     /// Number of batches written; the log is idle if it has not changed for a while.
     pub(crate) batches: u64,
     pub(crate) is_applying: bool,
@@ -207,7 +208,7 @@ impl Process {
             effects: parts.effects,
             jobs: Default::default(),
             catch_ups: Default::default(),
-            is_syncing: false,
+            syncing_since: None,
             batches: 0,
             is_applying: false,
             synced_since_us: None,

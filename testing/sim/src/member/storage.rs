@@ -35,7 +35,7 @@ impl World {
 
     /// Writes the queued jobs and begins a sync, unless a sync is under way.
     pub(crate) fn write_queued_jobs(&mut self, id: MemberId) {
-        if self.process(id).is_syncing || self.process(id).jobs.is_empty() {
+        if self.process(id).syncing_since.is_some() || self.process(id).jobs.is_empty() {
             return;
         }
         let wall = self.wall(id);
@@ -74,8 +74,9 @@ impl World {
         let sync_us = self.options.sync_us;
         let after_us = self.draw(sync_us) + self.node(id).slow_disk;
         let (node, epoch) = (id, self.node(id).epoch);
+        let now = self.local(id);
         let process = self.process(id);
-        (process.is_syncing, process.batches) = (true, process.batches + 1);
+        (process.syncing_since, process.batches) = (Some(now), process.batches + 1);
         self.schedule(after_us, Event::Synced { node, epoch });
     }
 
@@ -93,7 +94,7 @@ impl World {
     /// The sync under way has returned.
     pub(crate) fn synced(&mut self, id: MemberId) {
         let process = self.process(id);
-        process.is_syncing = false;
+        let sync_began = process.syncing_since.take().expect("a sync is under way");
         let batch = process.batches;
         let synced = process.storage.sync();
         if let Some(base) = process.storage.take_purged() {
@@ -119,7 +120,7 @@ impl World {
         let (node, epoch) = (id, self.node(id).epoch);
         let idle_us = IDLE.as_micros() as u64;
         self.schedule(idle_us, Event::Idle { node, epoch, batch });
-        self.feed_without_turn(id, Input::Persisted(ticket));
+        self.feed_without_turn(id, Input::Persisted { ticket, sync_began });
         if self.is_up(id) {
             self.write_queued_jobs(id);
         }
@@ -131,7 +132,7 @@ impl World {
     /// Nothing was written for a while: the log states a floor above the last batch.
     pub(crate) fn idle(&mut self, id: MemberId, batch: u64) {
         let process = self.process(id);
-        if process.is_syncing || !process.jobs.is_empty() || process.batches != batch {
+        if process.syncing_since.is_some() || !process.jobs.is_empty() || process.batches != batch {
             return;
         }
         match process.storage.idle() {

@@ -124,7 +124,8 @@ export function conflicts() {
 }
 
 const STEPS = {
-  queue: "handing over", order: "order and majority", certify: "certification", log: "own disk", quorum: "majority's disks",
+  queue: "handing over", order: "order and majority", certify: "certification",
+  append: "write to own log", fsync: "sync of own disk", quorum: "majority's disks",
   wake: "waking the client", turn: "turn in the order", engine: "commit in InnoDB",
   release: "release", applied: "applied everywhere", apply: "apply rows", apply_turn: "apply turn",
 };
