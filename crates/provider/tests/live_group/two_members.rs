@@ -445,11 +445,14 @@ fn apply_queue_is_bounded_at_run_time() {
 
 #[test]
 fn group_is_formed_again_from_one_of_two_only_where_an_operator_says_so() {
-    let (one, two) = pair(1);
+    // So patient that neither leaves the other out because a processor stood still for a moment.
+    let (one, two) = pair_with("evs.suspect_timeout=PT60S");
     one.write("a");
     two.wait_applied("a");
     // Neither can tell the other that it goes.
     assert_eq!(one.set_options("gmcast.isolate=1"), WSREP_OK);
+    // From here on nothing is committed, so no view can be agreed either.
+    assert_eq!(one.set_options("evs.suspect_timeout=PT0.7S"), WSREP_OK);
     one.inner.until("without the other", |seen| {
         let is_alone =
             |s: &Seen| matches!(s, Seen::View { status, .. } if *status != WSREP_VIEW_PRIMARY);
