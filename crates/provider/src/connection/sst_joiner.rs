@@ -131,6 +131,9 @@ impl Connection {
             );
             self.log(LogLevel::Info, line);
         }
+        // Before it is believed: until then a start after a loss of power asks for another copy.
+        let synced = self.shared.position.sync_copy();
+        synced.map_err(|why| JoinEnd::Failed(format!("the copy is not durable: {why}")))?;
         self.sequencer.reset(position);
         self.shared.position.changing(self.group());
         self.update(|state| {

@@ -1,9 +1,14 @@
-//! Whether the storage engine runs in this process, by the files that it holds open.
+//! The storage engine of this process, by the files that it holds open: whether it runs, and on
+//! which file systems it is.
 //!
-//! The server tells its provider neither when InnoDB starts nor when it has closed. But InnoDB
-//! keeps its system tablespace and its log open for as long as it runs.
+//! The server tells its provider neither when InnoDB starts nor when it has closed, nor where all
+//! its files are. But InnoDB keeps its system tablespace and its log open for as long as it runs.
 
-use std::path::Path;
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 
 /// Links to what this process has open.
 const OPEN_FILES: &str = "/proc/self/fd";
@@ -11,14 +16,39 @@ const OPEN_FILES: &str = "/proc/self/fd";
 /// Whether InnoDB has a file open. True, too, if that cannot be found out: neither may its files be
 /// touched then, nor may it be taken for closed.
 pub(crate) fn are_open() -> bool {
-    let Ok(entries) = std::fs::read_dir(OPEN_FILES) else {
-        return true;
-    };
+    open_files().is_none_or(|files| !files.is_empty())
+}
+
+/// Writes to the disks what any process has written to the data directory and to where the engine's
+/// open files are. Returns once it is durable.
+///
+/// # Errors
+/// The first place whose file system refuses.
+pub(crate) fn sync_file_systems(data_dir: &Path) -> Result<(), (PathBuf, io::Error)> {
+    let mut places = open_files().unwrap_or_default();
+    places.push(data_dir.to_owned());
+    let mut file_systems = BTreeMap::new();
+    for place in places {
+        // A file may have been removed while it is open: then there is nothing to keep.
+        if let Ok(metadata) = place.metadata() {
+            file_systems.insert(metadata.dev(), place);
+        }
+    }
+    for place in file_systems.into_values() {
+        let synced = File::open(&place).and_then(|file| Ok(rustix::fs::syncfs(file)?));
+        synced.map_err(|error| (place, error))?;
+    }
+    Ok(())
+}
+
+/// The engine's files that are open; `None` if that cannot be found out.
+fn open_files() -> Option<Vec<PathBuf>> {
+    let entries = std::fs::read_dir(OPEN_FILES).ok()?;
     // A file that is closed meanwhile has no link any more.
     let links = entries
         .flatten()
         .filter_map(|entry| std::fs::read_link(entry.path()).ok());
-    links.into_iter().any(|file| is_engine_file(&file))
+    Some(links.filter(|file| is_engine_file(file)).collect())
 }
 
 fn is_engine_file(file: &Path) -> bool {
@@ -31,6 +61,14 @@ fn is_engine_file(file: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn file_systems_are_synced_or_the_place_is_named() {
+        let dir = std::env::temp_dir();
+        assert!(sync_file_systems(&dir).is_ok());
+        // The kernel's own file systems have nothing to sync, and let it be done.
+        assert!(sync_file_systems(Path::new("/proc")).is_ok());
+    }
 
     #[test]
     fn log_tablespaces_and_tables_are_the_engines() {

@@ -169,6 +169,16 @@ impl PositionKeeper {
         }
     }
 
+    /// Has what the scripts of a full copy have written reach the disk. They do not sync it, and
+    /// the logs need not have the actions that it holds.
+    ///
+    /// # Errors
+    /// What could not be synced.
+    pub(crate) fn sync_copy(&self) -> Result<(), String> {
+        let synced = engine_files::sync_file_systems(&self.data_dir);
+        synced.map_err(|(place, error)| format!("cannot sync {}: {error}", place.display()))
+    }
+
     /// The database is being replaced, or must be: only a full copy (SST) helps.
     pub(crate) fn unusable(&self) {
         self.changing(GroupId::NONE);
