@@ -8,8 +8,8 @@ use synod_sim::{Fault, Options, options_of, run};
 
 /// Most seeds until a bug must be found.
 const SEEDS: u64 = 300;
-/// The same for a bug that few seeds show: a database has to apply what is then lost to a forced
-/// primary, and has to be back before the end.
+/// The same for bugs that few seeds show: a database has to apply what is then lost to a forced
+/// primary; an origin has to lose an action from its memory while the leader sends it the header.
 const SEEDS_FOR_RARE: u64 = 1200;
 /// Length of the safety phase, in microseconds; long enough for these bugs.
 const SAFETY_US: u64 = 3_000_000;
@@ -61,7 +61,7 @@ fn excludes_faults(options: &Options) -> bool {
 /// Most seeds until this bug must be found.
 fn seeds_max(bug: Bug) -> u64 {
     match bug {
-        Bug::UndoApplied => SEEDS_FOR_RARE,
+        Bug::UndoApplied | Bug::LeaveOutAgain => SEEDS_FOR_RARE,
         _ => SEEDS,
     }
 }

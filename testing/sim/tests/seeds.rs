@@ -26,7 +26,7 @@ fn run_short(seed: u64) -> Result<synod_sim::Passed, Box<synod_sim::Failed>> {
 
 /// Seeds that found a fault, at full length, with what they found (regressions.tsv says more). What
 /// a seed draws changes with the simulator; after such a change, these are seeds like any others.
-const FOUND: [(u64, &str); 28] = [
+const FOUND: [(u64, &str); 34] = [
     (61, "full logs purged the first chunks of a partial action"),
     (181, "not noted"),
     (
@@ -34,7 +34,24 @@ const FOUND: [(u64, &str); 28] = [
         "a restarted member did not see that what it had read was committed",
     ),
     (297, "learners left and joined the view for ever"),
+    (372, "checker: as 432"),
+    (
+        432,
+        "checker: an origin's log had purged what its transaction lost to",
+    ),
+    (
+        661,
+        "a lost newest segment looked unused, and its promises seemed known",
+    ),
+    (
+        662,
+        "a learner whose feeder had purged what it needs got nothing for ever",
+    ),
     (1079, "applied actions counted as flushed after a power cut"),
+    (
+        1093,
+        "checker: a short pause within a long one ended both of them",
+    ),
     (
         1804,
         "all logs were intact, but no database held what came before them",
@@ -61,6 +78,10 @@ const FOUND: [(u64, &str); 28] = [
         "checker: a missing write took the only header that stated it",
     ),
     (45_883, "fault atlas: the last complete database was lost"),
+    (
+        50_097,
+        "a member that fetched gave up for the sake of entries without an action",
+    ),
     (
         50_782,
         "a learner with the newest log neither voted nor stood",

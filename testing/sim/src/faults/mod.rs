@@ -288,10 +288,10 @@ impl World {
         self.flush_databases();
         let now_us = self.now_us;
         let node = self.node_mut(id);
-        // Pauses may overlap.
+        // Pauses may overlap: the longer one counts.
         let longer_us = until_us.saturating_sub(node.paused_until_us.max(now_us));
         node.database.stand_still(longer_us);
-        node.paused_until_us = until_us;
+        node.paused_until_us = node.paused_until_us.max(until_us);
         self.note(id, What::Paused { until_us });
     }
 

@@ -22,7 +22,7 @@ impl World {
         };
         self.coverage
             .count_if(is_large, "large action refused by the origin");
-        let winner = self.action_in_log_of(id, with).map(|(header, payload)| {
+        let winner = self.action_known_to(id, with).map(|(header, payload)| {
             let is_committed = self.checks.committed.get(header.index) == Some(&header);
             self.coverage.count_if(
                 !is_committed,
@@ -38,8 +38,14 @@ impl World {
         self.judge(checked);
     }
 
-    /// The action at a seqno, if a member's log has it.
-    fn action_in_log_of(&self, id: MemberId, seqno: Seqno) -> Option<(EntryHeader, bytes::Bytes)> {
+    /// The action at a seqno, if a member's log has it, or had it and was purged since: the window
+    /// of certification may reach further back than the log.
+    fn action_known_to(&self, id: MemberId, seqno: Seqno) -> Option<(EntryHeader, bytes::Bytes)> {
+        if seqno <= self.core(id).base().seqno {
+            // What is purged is committed.
+            let header = self.checks.committed.action(seqno)?;
+            return self.checks.payloads.get(header.id());
+        }
         let ids = self.node(id).disk.written.ids().rev();
         let mut entries = ids.filter_map(|(entry, _)| self.checks.payloads.get(entry));
         entries.find(|(header, _)| header.seqno == seqno && header.kind.is_ordered())
