@@ -15,6 +15,7 @@ use synod_node::{Level, Node};
 
 use crate::config::LoggerConfig;
 use crate::output::Output;
+use crate::run::Service;
 
 /// Serves commands about a node until the returned server is stopped: of this machine by the
 /// socket, of others by the node. Without the socket the logger works, so a failure is only logged.
@@ -22,11 +23,13 @@ pub(crate) fn serve(
     config: &LoggerConfig,
     node: &Arc<Node>,
     events: &Arc<EventLog>,
+    service: &Arc<dyn Service>,
     output: &Output,
 ) -> CommandServer {
     let answered = Answered {
         node: node.clone(),
         events: events.clone(),
+        service: service.clone(),
         name: config.name.clone(),
         log_dir: config.log_dir().display().to_string(),
     };
@@ -45,12 +48,16 @@ pub(crate) fn serve(
 struct Answered {
     node: Arc<Node>,
     events: Arc<EventLog>,
+    service: Arc<dyn Service>,
     name: String,
     log_dir: String,
 }
 
 impl Answered {
     fn answer(&self, request: Request) -> Reply {
+        if let Some(reply) = self.service.answer(&request) {
+            return reply;
+        }
         match request {
             Request::Status => Reply::Answer(Answer::Status(Box::new(self.status()))),
             Request::Events => Reply::Answer(Answer::Events(self.events.events())),

@@ -19,6 +19,10 @@ use crate::keys::{self, KeyKind};
 const CACHE_SIZE: &str = "8M";
 /// What its own actions may take. It has none.
 const NO_ACTIONS_BYTES: usize = 1 << 20;
+/// In a group of relays: a larger part of a transaction is split, and may be overtaken by the next.
+const RELAYED_PIECE_BYTES: usize = 8 << 20;
+/// In a group of relays: what is pulled and not ordered yet.
+const RELAYED_PENDING_BYTES: usize = 48 << 20;
 
 /// What a logger is started with.
 #[derive(Clone, Debug)]
@@ -35,6 +39,8 @@ pub struct LoggerConfig {
     pub options: Options,
     /// What the operator should know about the options, for the log.
     pub notices: Vec<String>,
+    /// Its group is one of relays, without any server.
+    pub in_relay_group: bool,
 }
 
 /// What is wrong with the file of a logger. The text names the file and says what to write.
@@ -156,6 +162,23 @@ impl LoggerConfig {
     /// # Errors
     /// As [`LoggerConfig::read`].
     pub fn from_table(path: &Path, table: Table) -> Result<LoggerConfig, ConfigError> {
+        LoggerConfig::understand(path, table, false)
+    }
+
+    /// As [`LoggerConfig::from_table`], for a member of a group of relays: it may be alone, without
+    /// peers.
+    ///
+    /// # Errors
+    /// As [`LoggerConfig::read`].
+    pub fn of_relay_group(path: &Path, table: Table) -> Result<LoggerConfig, ConfigError> {
+        LoggerConfig::understand(path, table, true)
+    }
+
+    fn understand(
+        path: &Path,
+        table: Table,
+        in_relay_group: bool,
+    ) -> Result<LoggerConfig, ConfigError> {
         let mut keys = Keys {
             path,
             found: Vec::new(),
@@ -165,11 +188,12 @@ impl LoggerConfig {
             cluster_name: keys.text("cluster_name", "cluster_name = \"my_cluster\"")?,
             name: keys.text("name", "name = \"witness\"")?,
             address: keys.own_address()?,
-            peers: keys.peers()?,
+            peers: keys.peers(in_relay_group)?,
             options: Options::from_pairs(Defaults::default(), &[])
                 .map_err(|source| keys.option_error(source))?
                 .0,
             notices: Vec::new(),
+            in_relay_group,
         };
         keys.with_options(config)
     }
@@ -182,6 +206,10 @@ impl LoggerConfig {
     /// The settings of the member.
     pub fn node(&self) -> NodeConfig {
         let options = &self.options;
+        let (action_bytes, pending_bytes) = match self.in_relay_group {
+            true => (RELAYED_PIECE_BYTES, RELAYED_PENDING_BYTES),
+            false => (NO_ACTIONS_BYTES, NO_ACTIONS_BYTES),
+        };
         NodeConfig {
             name: self.name.clone(),
             cluster_name: self.cluster_name.clone(),
@@ -193,9 +221,10 @@ impl LoggerConfig {
             log: options.log_options(),
             timing: options.timing(),
             limits: Limits::default(),
-            chunk_bytes: NO_ACTIONS_BYTES,
+            chunk_bytes: action_bytes,
             suspect: options.duration(key::EVS_SUSPECT_TIMEOUT),
-            pending_bytes: NO_ACTIONS_BYTES,
+            pending_bytes,
+            in_relay_group: self.in_relay_group,
             apply_lag_max: options.duration(key::MAX_APPLY_LAG),
             certification_span: options.unsigned(key::CERTIFICATION_SPAN),
             tls: options.tls(),
@@ -331,11 +360,12 @@ impl Keys<'_> {
         self.address("address", &text)
     }
 
-    fn peers(&self) -> Result<Vec<Address>, ConfigError> {
+    fn peers(&self, may_be_none: bool) -> Result<Vec<Address>, ConfigError> {
         const EXAMPLE: &str = "peers = [\"db1.example.com\", \"db2.example.com\"]";
         let listed = match self.get("peers") {
+            None if may_be_none => return Ok(Vec::new()),
             None => return Err(self.missing("peers", EXAMPLE)),
-            Some(Value::Array(listed)) if listed.is_empty() => {
+            Some(Value::Array(listed)) if listed.is_empty() && !may_be_none => {
                 return Err(self.missing("peers", EXAMPLE));
             }
             Some(Value::Array(listed)) => listed,

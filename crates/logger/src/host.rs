@@ -6,26 +6,34 @@ use std::sync::mpsc::Sender;
 
 use synod_commands::EventLog;
 use synod_node::{
-    Delivery, DonorRequest, Election, Host, Level, Remedy, Setting, StateTransferEvent, Topic, View,
+    Delivery, DonorRequest, Election, Host, Level, Remedy, Setting, StateTransferEvent, Topic,
+    View, WritePermission,
 };
 use synod_options::HostNames;
 
 use crate::output::Output;
-use crate::run::News;
+use crate::run::{News, Service};
 
 /// What the node calls.
 pub struct LoggerHost {
     output: Output,
     news: Sender<News>,
     events: Arc<EventLog>,
+    service: Arc<dyn Service>,
 }
 
 impl LoggerHost {
-    pub(crate) fn new(output: Output, news: Sender<News>, events: Arc<EventLog>) -> LoggerHost {
+    pub(crate) fn new(
+        output: Output,
+        news: Sender<News>,
+        events: Arc<EventLog>,
+        service: Arc<dyn Service>,
+    ) -> LoggerHost {
         LoggerHost {
             output,
             news,
             events,
+            service,
         }
     }
 }
@@ -46,6 +54,10 @@ impl Host for LoggerHost {
 
     fn elected(&self, election: &Election) {
         self.events.elected(election);
+    }
+
+    fn write_permission(&self, permission: WritePermission) {
+        self.service.write_permission(permission);
     }
 
     /// Never called: the node delivers nothing to a member without a database.

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-use synod_node::{GroupId, Level, Node, NodeError, Remedy, StartMode};
+use synod_admin::protocol::{Reply, Request};
+use synod_node::{GroupId, Level, Node, NodeError, Remedy, StartMode, WritePermission};
 
 use crate::commands;
 use crate::config::{ConfigError, LoggerConfig};
@@ -60,6 +61,13 @@ pub enum LoggerError {
         SEARCH_LIMIT.as_secs()
     )]
     NoGroup,
+    /// It is to be alone, and its log is of no group.
+    #[error(
+        "the log of this relay is of no group yet, and its file names no peers. Begin a group with \
+         it, once: synod relay --config FILE --bootstrap. If there are other relays already, name \
+         them in 'peers'"
+    )]
+    Alone,
     /// The member has stopped for good.
     #[error("this logger has stopped: {why}{}", advice(*remedy))]
     Failed {
@@ -87,6 +95,7 @@ impl LoggerError {
                 NodeError::Listen { .. } | NodeError::Thread { .. } | NodeError::Open(_) => 1,
                 _ => 3,
             },
+            LoggerError::Alone => 3,
             LoggerError::System(_) | LoggerError::Service(_) | LoggerError::NoGroup => 1,
             LoggerError::Failed { remedy, .. } => match remedy {
                 Remedy::Restart => 1,
@@ -97,7 +106,7 @@ impl LoggerError {
 }
 
 /// What a logger does besides, such as serving readers.
-pub trait Service {
+pub trait Service: Send + Sync {
     /// Begins, when the node runs. Waits for nothing.
     ///
     /// # Errors
@@ -105,6 +114,13 @@ pub trait Service {
     fn begin(&self, node: &Arc<Node>, output: &Output) -> Result<(), String>;
     /// Ends what it began, if it did, and waits until that has ended. The node has stopped.
     fn end(&self);
+    /// Whether this member may write has changed. It is called on the node's threads, also before
+    /// [`Service::begin`], and returns at once.
+    fn write_permission(&self, _permission: WritePermission) {}
+    /// Answers a request of the program `synod` that is about this service; none: it is not.
+    fn answer(&self, _request: &Request) -> Option<Reply> {
+        None
+    }
 }
 
 /// A logger that does nothing besides.
@@ -123,20 +139,25 @@ impl Service for NoService {
 /// # Errors
 /// It does not start, or has failed.
 pub fn run(file: &Path) -> Result<(), LoggerError> {
-    run_with(&LoggerConfig::read(file)?, &NoService)
+    let config = LoggerConfig::read(file)?;
+    run_with(&config, StartMode::Join, Arc::new(NoService))
 }
 
-/// Runs a logger that serves besides, until a signal ends it.
+/// Runs a logger that serves besides, until a signal ends it. Only a relay may begin a group.
 ///
 /// # Errors
 /// It does not start, or has failed.
-pub fn run_with(config: &LoggerConfig, service: &dyn Service) -> Result<(), LoggerError> {
+pub fn run_with(
+    config: &LoggerConfig,
+    mode: StartMode,
+    service: Arc<dyn Service>,
+) -> Result<(), LoggerError> {
     directory::prepare(&config.log_dir())?;
     // Before any thread: each inherits the mask.
     let signals = Signals::block()?;
     let output = Output::to_stderr();
     let writer = output.start()?;
-    let ended = serve(config, service, signals, &output);
+    let ended = serve(config, mode, &service, signals, &output);
     output.stop();
     // It does not panic: it only writes.
     let _ = writer.join();
@@ -145,7 +166,8 @@ pub fn run_with(config: &LoggerConfig, service: &dyn Service) -> Result<(), Logg
 
 fn serve(
     config: &LoggerConfig,
-    service: &dyn Service,
+    mode: StartMode,
+    service: &Arc<dyn Service>,
     signals: Signals,
     output: &Output,
 ) -> Result<(), LoggerError> {
@@ -155,15 +177,20 @@ fn serve(
     let (sender, news) = channel();
     signals.report_to(sender.clone())?;
     let events = Arc::default();
-    let host = Arc::new(LoggerHost::new(output.clone(), sender, Arc::clone(&events)));
-    let node = Node::start(config.node(), StartMode::Join, host)?;
+    let host = LoggerHost::new(
+        output.clone(),
+        sender,
+        Arc::clone(&events),
+        Arc::clone(service),
+    );
+    let node = Node::start(config.node(), mode, Arc::new(host))?;
     node.set_leader_preference(config.leader_preference());
     node.set_full_log_policy(config.options.full_log_policy());
     node.set_inconsistency_policy(config.options.inconsistency_policy());
     output.log(Level::Info, &greeting(config));
-    let commands = commands::serve(config, &node, &events, output);
+    let commands = commands::serve(config, &node, &events, service, output);
     let begun = service.begin(&node, output).map_err(LoggerError::Service);
-    let ended = begun.and_then(|()| obey(&news, &node, output));
+    let ended = begun.and_then(|()| obey(&news, &node, config.peers.is_empty(), output));
     commands.stop();
     // Ends the waits of the service for the log.
     node.stop();
@@ -182,7 +209,12 @@ fn greeting(config: &LoggerConfig) -> String {
 }
 
 /// Obeys until the end: an orderly shutdown, or a failure.
-fn obey(news: &Receiver<News>, node: &Node, output: &Output) -> Result<(), LoggerError> {
+fn obey(
+    news: &Receiver<News>,
+    node: &Node,
+    is_alone: bool,
+    output: &Output,
+) -> Result<(), LoggerError> {
     let search_ends = Instant::now() + SEARCH_LIMIT;
     loop {
         let event = if node.status().group == GroupId::NONE {
@@ -195,7 +227,10 @@ fn obey(news: &Receiver<News>, node: &Node, output: &Output) -> Result<(), Logge
             Ok(News::Reload) => reload(node, output),
             Ok(News::Failed { why, remedy }) => return Err(LoggerError::Failed { why, remedy }),
             Err(RecvTimeoutError::Timeout) if node.status().group == GroupId::NONE => {
-                return Err(LoggerError::NoGroup);
+                return Err(match is_alone {
+                    true => LoggerError::Alone,
+                    false => LoggerError::NoGroup,
+                });
             }
             // It has found its group meanwhile.
             Err(RecvTimeoutError::Timeout) => {}

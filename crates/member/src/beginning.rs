@@ -71,10 +71,11 @@ pub(crate) fn begin_history(
     // The history of the group begins with what this database holds.
     let seqno = database.seqno.max(Seqno(0));
     config.database = DatabasePosition { group, seqno };
-    host.log(
-        Level::Info,
-        &format!("beginning group {group} with what this database holds, up to {seqno}"),
-    );
+    let with = match config.has_data {
+        true => format!("with what this database holds, up to {seqno}"),
+        false => "of relays, without a database".to_owned(),
+    };
+    host.log(Level::Info, &format!("beginning group {group} {with}"));
     Ok(group)
 }
 

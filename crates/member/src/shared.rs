@@ -179,6 +179,10 @@ pub struct Shared {
     pub(crate) log_syncs: AtomicU64,
     /// Whether the log is full, see [`Shared::is_log_full`].
     pub(crate) log_full: AtomicBool,
+    /// Whether the log will be full soon, see [`Shared::is_log_tight`].
+    pub(crate) log_tight: AtomicBool,
+    /// See [`Shared::purge_up_to`]; zero: nothing.
+    purge_wanted: AtomicI64,
     /// Whether the database diverged, see [`Shared::is_database_diverged`].
     pub(crate) database_diverged: AtomicBool,
     /// The last index delivered: delivery needs no entry up to it again.
@@ -189,6 +193,8 @@ pub struct Shared {
     pub(crate) fetched: FetchBox,
     /// Snapshot positions of this session's actions that are being proposed.
     pub(crate) snapshots: Arc<Snapshots>,
+    /// Actions that readers of the log have passed: what comes after them is kept for the readers.
+    pub(crate) readers: Arc<Snapshots>,
     /// Committed actions of this session whose clients finish them.
     local: Mutex<BTreeSet<Seqno>>,
 }
@@ -243,11 +249,14 @@ impl Shared {
             log_bytes: AtomicU64::default(),
             log_syncs: AtomicU64::default(),
             log_full: AtomicBool::default(),
+            log_tight: AtomicBool::default(),
+            purge_wanted: AtomicI64::default(),
             database_diverged: AtomicBool::default(),
             delivered: AtomicU64::default(),
             base_seqno: AtomicI64::default(),
             fetched: FetchBox::default(),
             snapshots: Arc::default(),
+            readers: Arc::default(),
             local: Mutex::default(),
         }
     }
@@ -333,6 +342,29 @@ impl Shared {
     /// too few databases have flushed the entries that would have to be purged.
     pub fn is_log_full(&self) -> bool {
         self.log_full.load(Ordering::Acquire)
+    }
+
+    /// Whether the log is at its disk bound: what is appended from now on makes it full.
+    pub fn is_log_tight(&self) -> bool {
+        self.log_tight.load(Ordering::Acquire)
+    }
+
+    /// The log is not purged of what comes after the action `passed`, until all copies of the hold
+    /// are dropped, as long as the log is not full.
+    pub fn hold_log_after(&self, passed: Seqno) -> Arc<Snapshot> {
+        self.readers.hold(passed)
+    }
+
+    /// The host wants the log to be purged up to this action, by whole files, of what neither
+    /// members nor readers need. It never wants less than it did.
+    pub fn purge_up_to(&self, last: Seqno) {
+        self.purge_wanted.fetch_max(last.0, Ordering::AcqRel);
+    }
+
+    /// Up to which action the host wants the log to be purged, whatever its size; none: nothing.
+    pub(crate) fn purge_wanted(&self) -> Option<Seqno> {
+        let last = self.purge_wanted.load(Ordering::Acquire);
+        (last > 0).then_some(Seqno(last))
     }
 
     /// The position of the database as it was at the start; none if the database has diverged.

@@ -20,7 +20,7 @@ use std::time::{Duration, SystemTime};
 use synod_consensus::{
     ConfigAt, EntryKind, GroupId, HardState, LogBase, LogIndex, Seqno, WriteTicket,
 };
-use synod_log::{Entry, LogError, LogFormat, LogReader, LogWriter};
+use synod_log::{Entry, LogError, LogFormat, LogReader, LogWriter, RetentionPoint};
 use synod_planted::planted;
 
 use crate::disk_space::DiskSpaceWatch;
@@ -268,6 +268,8 @@ impl Storage {
         self.shared.log_bytes.store(bytes, Ordering::Release);
         let full = self.writer.is_full();
         self.shared.log_full.store(full, Ordering::Release);
+        let tight = self.writer.is_tight();
+        self.shared.log_tight.store(tight, Ordering::Release);
     }
 
     fn note_syncs(&self) {
@@ -321,12 +323,12 @@ impl Storage {
             self.host.log(Level::Warning, &text);
         }
         self.watch_growth(wall);
-        if self.writer.retention_point(purge.keep_from, wall).is_none() {
+        if self.purge_point(purge.keep_from, wall).is_none() {
             return Ok(None);
         }
         self.sync_with_room()?;
         let keep_from = self.keep_from(purge);
-        let Some(point) = self.writer.retention_point(keep_from, wall) else {
+        let Some(point) = self.purge_point(keep_from, wall) else {
             return Ok(None);
         };
         let up_to = self.before_next_decision(purge, point.up_to.min(purge.purge_limit));
@@ -394,6 +396,25 @@ impl Storage {
             last = last.next();
         }
         up_to
+    }
+
+    /// How far sizes and ages ask for a purge, or the host.
+    fn purge_point(&self, keep_from: LogIndex, wall: SystemTime) -> Option<RetentionPoint> {
+        let by_size = self.writer.retention_point(keep_from, wall);
+        let wanted = self.wanted_point(keep_from);
+        let points = by_size.into_iter().chain(wanted);
+        points.max_by_key(|point| point.up_to)
+    }
+
+    /// How far the host asks for a purge, of what is not needed.
+    fn wanted_point(&self, keep_from: LogIndex) -> Option<RetentionPoint> {
+        let wanted = self.shared.purge_wanted()?;
+        // There is none if the action was purged already, or has not come yet.
+        let next = self.reader.seek_seqno(wanted.next()).ok()?;
+        let up_to = next.min(keep_from).prev();
+        let is_there = up_to >= self.reader.first_index();
+        let forced = false;
+        is_there.then_some(RetentionPoint { up_to, forced })
     }
 
     /// Lowers `keep_from` to what the slowest other member lacks, if the log still has that.
@@ -480,6 +501,47 @@ mod tests {
         assert!((1..=130).contains(&purged), "{purged}");
         let purged = purge(250);
         assert!((131..=250).contains(&purged), "{purged}");
+    }
+
+    #[test]
+    fn log_is_purged_as_its_host_wants_of_what_is_not_needed() {
+        let options = LogOptions {
+            segment_bytes: 256 << 10,
+            ..LogOptions::default()
+        };
+        let files = Arc::new(MemoryFiles::new(1));
+        let opened = Log::open(files, Path::new("log"), options).unwrap();
+        let shared = Arc::new(Shared::new(LogIndex(0), Seqno(0), || ()));
+        let host = Arc::new(Sink::default());
+        let mut storage = Storage::new(opened.writer, opened.reader, host, shared.clone());
+        let now = SystemTime::now();
+        for index in 1..=50 {
+            storage.write(large_append(index), now).unwrap();
+            storage.sync().unwrap();
+        }
+        let mut purge = |keep_after| {
+            let job = PurgeJob {
+                keep_from: LogIndex(49),
+                keep_after,
+                purge_limit: LogIndex(50),
+                compares_after: None,
+                configs: vec![ConfigAt::default()],
+            };
+            let base = storage.write(Job::Purge(job), now).unwrap();
+            base.map_or(0, |base| base.last.index.0)
+        };
+        assert_eq!(purge(None), 0, "it is small");
+        shared.purge_up_to(Seqno(30));
+        let purged = purge(Some(Seqno(20)));
+        assert!(
+            (10..20).contains(&purged),
+            "a reader needs the rest: {purged}"
+        );
+        let purged = purge(None);
+        assert!((20..=30).contains(&purged), "{purged}");
+        assert_eq!(purge(None), 0, "done");
+        shared.purge_up_to(Seqno(90));
+        assert_eq!(purge(None), 0, "no such action yet");
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use synod_consensus::Seqno;
 use synod_log::LogReader;
-use synod_member::{FollowError, Follower, Shared};
+use synod_member::{FollowError, Follower, Shared, Snapshot};
 
 use crate::node::Node;
 use crate::threads::delivery::Delivery;
@@ -16,6 +16,19 @@ pub struct CommittedLog {
     reader: LogReader,
     shared: Arc<Shared>,
     delivery: Arc<Delivery>,
+}
+
+/// Keeps a log from being purged, until it is dropped.
+#[derive(Clone, Debug)]
+pub struct LogHold {
+    held: Arc<Snapshot>,
+}
+
+impl LogHold {
+    /// The last action that may be purged.
+    pub fn passed(&self) -> Seqno {
+        self.held.seqno()
+    }
 }
 
 impl Node {
@@ -40,12 +53,40 @@ impl CommittedLog {
         self.shared.commit_seqno()
     }
 
+    /// The last committed action that is in this member's log. A member that has just joined knows
+    /// of commits before it has them.
+    pub fn readable_seqno(&self) -> Seqno {
+        let newest = self.reader.summary(self.shared.readable());
+        let before_log = self.reader.first_seqno_available().prev();
+        newest.map_or(before_log, |entry| entry.seqno.max(before_log))
+    }
+
     /// Reads everything after the action `after`.
     ///
     /// # Errors
     /// The log does not have it any more, or cannot be read.
     pub fn follow(&self, after: Seqno) -> Result<Follower, FollowError> {
         Follower::after(self.reader.clone(), self.shared.clone(), after)
+    }
+
+    /// Keeps this log from being purged of what comes after the action `passed`, as long as it is
+    /// not full.
+    pub fn hold_after(&self, passed: Seqno) -> LogHold {
+        LogHold {
+            held: self.shared.hold_log_after(passed),
+        }
+    }
+
+    /// Has this log purged up to this action, by whole files, of what neither members nor readers
+    /// need; soon, and again after each call.
+    pub fn purge_up_to(&self, last: Seqno) {
+        self.shared.purge_up_to(last);
+    }
+
+    /// Whether the log is at its disk bound: what is appended from now on makes it full, and then
+    /// nothing is taken any more.
+    pub fn is_tight(&self) -> bool {
+        self.shared.is_log_tight()
     }
 
     /// How often the log or the commit index has moved; none once the node has stopped.

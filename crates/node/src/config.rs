@@ -66,7 +66,13 @@ pub struct NodeConfig {
     /// state transfer. [`Host::joined`] and [`Host::deliver`] are never called, because views list
     /// members with data only; [`Host::primary_changed`] says whether the member serves its group.
     /// A logger cannot begin a group.
+    ///
+    /// In a group of relays ([`NodeConfig::in_relay_group`]) the member that leads may submit
+    /// actions, and a member without a database begins the group.
     pub has_data: bool,
+    /// Whether the group is one of relays: no member has a database, and the log is all that the
+    /// group keeps. All members must have the same.
+    pub in_relay_group: bool,
     /// Which history the database holds, and up to where. Ignored for a member without one.
     pub database: DatabasePosition,
     /// How often the database flushes what it has applied. Ignored for a member without one.
@@ -107,6 +113,7 @@ impl NodeConfig {
             timing: self.timing.clone(),
             limits: self.limits.clone(),
             suspect: self.suspect,
+            in_relay_group: self.in_relay_group,
             apply_lag_max: self.apply_lag_max,
             certification_span: self.certification_span,
             database: if self.has_data {
@@ -259,7 +266,7 @@ pub enum NodeError {
     /// The system gives no random numbers.
     #[error("the system gave no random numbers: {0}")]
     Random(String),
-    /// A bootstrap was asked of a member without a database.
+    /// A bootstrap was asked of a member without a database, in a group that is not one of relays.
     #[error(
         "a member without a database cannot begin a group: start it without bootstrap, and begin \
          the group with a member that has one"

@@ -55,13 +55,13 @@ mod transport;
 mod wait;
 
 pub use admin::SetWritersError;
-pub use committed_log::CommittedLog;
+pub use committed_log::{CommittedLog, LogHold};
 pub use config::{NodeConfig, NodeError, TlsConfig};
 pub use log_queue::LogQueue;
 pub use node::Node;
 pub use transport::{
     ClockOffset, CommandConnection, CommandHandler, CompressionChoice, CompressionStatus,
-    LinkStatus,
+    LinkStatus, galera,
 };
 pub use wait::{Pending, WaitResult};
 

@@ -40,7 +40,7 @@ impl Node {
     /// If the log cannot be opened or belongs to another history than the database, the address
     /// cannot be listened on, the certificates cannot be used, another process has this member's
     /// identity, the log is that of a member of another kind, or a member without a database is to
-    /// begin a group.
+    /// begin a group that is not one of relays.
     pub fn start(
         config: NodeConfig,
         mode: StartMode,
@@ -59,7 +59,7 @@ impl Node {
         mode: StartMode,
         host: Arc<dyn Host>,
     ) -> Result<Arc<Node>, NodeError> {
-        if mode == StartMode::Bootstrap && !config.has_data {
+        if mode == StartMode::Bootstrap && !config.has_data && !config.in_relay_group {
             return Err(NodeError::BeginWithoutData);
         }
         // Before the log is opened: a member that should encrypt never takes part without.

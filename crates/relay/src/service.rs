@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use synod_logger::output::Output;
 use synod_logger::{LoggerError, Service, run_with};
-use synod_node::{Level, Node};
+use synod_node::{Level, Node, StartMode};
 
 use crate::config::RelayConfig;
 use crate::encryption::Link;
@@ -32,7 +32,7 @@ pub fn run(config: &RelayConfig) -> Result<(), LoggerError> {
         config: config.clone(),
         serving: Mutex::default(),
     };
-    run_with(&config.member, &readers)
+    run_with(&config.member, StartMode::Join, Arc::new(readers))
 }
 
 /// What a relay does besides being a member.

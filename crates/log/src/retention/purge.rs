@@ -138,9 +138,17 @@ impl LogWriter {
     /// Whether the log is beyond its [`LogWriter::disk_bound`] by more than the segment that is
     /// being written and the one prepared to follow it.
     pub fn is_full(&self) -> bool {
-        let current = self.options.segment_bytes.saturating_mul(2);
+        self.is_beyond_bound_by(self.options.segment_bytes.saturating_mul(2))
+    }
+
+    /// Whether the log is beyond its [`LogWriter::disk_bound`], and will be full soon.
+    pub fn is_tight(&self) -> bool {
+        self.is_beyond_bound_by(0)
+    }
+
+    fn is_beyond_bound_by(&self, more: u64) -> bool {
         let size = self.size_bytes();
-        let is_above = |bound: u64| size > bound.saturating_add(current);
+        let is_above = |bound: u64| size > bound.saturating_add(more);
         // Asked at each sync: the file system need not be, most of the time.
         is_above(self.retain_bytes().saturating_mul(2)) && is_above(self.bound_of(size))
     }

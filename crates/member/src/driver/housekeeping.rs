@@ -35,6 +35,8 @@ impl Driver {
         let oldest_write = self.disk_watch.oldest_write(now);
         self.retention
             .database_is_at(now, oldest_write, state, applied);
+        self.retention
+            .readers_are_at(self.links.shared.readers.oldest());
         // Before the leader's work: its own report is among those that it works with.
         self.send_report();
         self.leader_tick();

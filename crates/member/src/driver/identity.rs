@@ -85,6 +85,7 @@ mod tests {
                 timing: Timing::default(),
                 limits: Limits::default(),
                 suspect: Duration::from_secs(5),
+                in_relay_group: false,
                 apply_lag_max: Duration::ZERO,
                 certification_span: 1000,
                 database: DatabasePosition::NONE,

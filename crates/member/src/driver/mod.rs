@@ -217,7 +217,7 @@ impl Driver {
             writers: WritersSetting::default(),
             reads: Reads::default(),
             membership: Membership::new(mode, &links.reader, &tuning),
-            retention: Retention::new(&tuning, now),
+            retention: Retention::new(&tuning, now, config.in_relay_group),
             state_transfers: StateTransfers::default(),
             inconsistency: Inconsistency::default(),
             forced_primary: ForcedPrimary::default(),
@@ -289,8 +289,8 @@ impl Driver {
         self.turns.observe(now);
         if self.core.poll_timeout().is_some_and(|at| at <= now) {
             self.core.handle_tick(now);
-        }
             self.notice_failed_feeding();
+        }
         self.perform();
         if self.turns.is_slow_tick_due(now) {
             self.slow_tick();

@@ -11,7 +11,7 @@ use std::io::Read;
 use std::time::Duration;
 
 /// How long to wait for a greeting.
-pub(super) const GREETING_LIMIT: Duration = Duration::from_secs(1);
+pub const GREETING_LIMIT: Duration = Duration::from_secs(1);
 /// A caller that has said nothing for so long before it hung up waited for a greeting.
 pub(super) const SILENCE_MIN: Duration = Duration::from_millis(2500);
 
@@ -26,7 +26,7 @@ const CHECKSUM_MAX: u8 = 2;
 const HANDSHAKE: [u8; 2] = [0, 1];
 
 /// Whether a node of Galera answers on a connection on which nothing was sent.
-pub(super) fn greets(mut connection: impl Read) -> bool {
+pub fn greets(mut connection: impl Read) -> bool {
     let mut head = [0; HEAD];
     connection.read_exact(&mut head).is_ok() && is_greeting(head)
 }

@@ -18,7 +18,7 @@ mod compression_totals;
 mod crowd;
 mod dial;
 mod discovery;
-mod galera;
+pub mod galera;
 mod greeting;
 mod inbound;
 mod known_peers;

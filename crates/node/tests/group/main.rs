@@ -24,6 +24,7 @@ mod orders;
 mod partitions;
 mod recovery;
 mod refusals;
+mod relay_groups;
 mod remote_commands;
 mod repair;
 mod secret;

@@ -33,6 +33,7 @@ impl Provider {
             chunk_bytes: to_usize(options.unsigned(key::CHUNK_SIZE)),
             suspect: options.duration(key::EVS_SUSPECT_TIMEOUT),
             pending_bytes: to_usize(options.unsigned(key::MAX_PENDING_SIZE)),
+            in_relay_group: false,
             apply_lag_max: options.duration(key::MAX_APPLY_LAG),
             certification_span: options.unsigned(key::CERTIFICATION_SPAN),
             compression: options.compression(),

@@ -169,6 +169,7 @@ impl World {
             timing: node.timing.clone(),
             limits: self.options.limits.clone(),
             suspect: self.options.suspect(),
+            in_relay_group: false,
             apply_lag_max: self.options.apply_lag_max(),
             certification_span: self.options.span_max,
             database,

@@ -37,6 +37,9 @@ impl Driver {
         if join.group != GroupId::NONE && join.group != self.identity.group {
             return self.refuse_join(JoinRefusal::WrongGroup, from, certificate, &join);
         }
+        if join.has_data && self.identity.config.in_relay_group {
+            return refuse_database(&join);
+        }
         if let Err(reply) = self.configure(from, certificate, &join) {
             return reply;
         }
@@ -201,8 +204,13 @@ impl Driver {
         JoinReply::Refused { reason, text }
     }
 
-    /// Where a new member's log shall start: late, but early enough for what its database lacks.
+    /// Where a new member's log shall start: late, but early enough for what its database lacks. In
+    /// a group of relays it starts where this one does: readers need all of it, and it is what the
+    /// group keeps.
     fn base_for(&self, join: &Join) -> LogBase {
+        if self.identity.config.in_relay_group {
+            return self.core.base().clone();
+        }
         let oldest = self.core.base().last.index;
         let before = |index| self.membership.admission.backlog_before(index);
         let mut index = before(self.core.commit_index());
@@ -382,6 +390,17 @@ impl Driver {
         self.membership.leave.stay_for_others(self.turns.now);
         self.send(member, PeerMessage::LeaveReply);
     }
+}
+
+/// A group of relays has no copy to give to a database.
+fn refuse_database(join: &Join) -> JoinReply {
+    let text = format!(
+        "this is a group of relays, which keeps the binlog of an upstream and no database: {} has \
+         one, and gets no copy here. Correct the cluster's name or the addresses on that server",
+        join.name
+    );
+    let reason = JoinRefusal::WrongGroup;
+    JoinReply::Refused { reason, text }
 }
 
 fn retry(text: &str) -> JoinReply {

@@ -42,8 +42,11 @@ impl Facts<'_> {
         })
     }
 
+    /// Whether the member can serve what the group keeps: it has a database, or no member has one,
+    /// and the log is what the group keeps.
     fn has_data(&self, id: MemberId) -> bool {
-        self.config.members.get(&id).is_some_and(|m| m.has_data)
+        let members = &self.config.members;
+        members.get(&id).is_some_and(|m| m.has_data) || members.values().all(|m| !m.has_data)
     }
 
     /// Whether the member may continue alone, if its log is long enough.

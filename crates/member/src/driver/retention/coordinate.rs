@@ -113,23 +113,34 @@ impl Driver {
         let name = |setting| self.links.host.setting_name(setting);
         let (retain_size, log_full) = (name(Setting::LogRetainSize), name(Setting::LogFull));
         let config = &self.core.config().config;
+        let in_relay_group = self.identity.config.in_relay_group;
         if self.retention.drop_to_announce(config, is_full) {
-            let text = format!(
-                "the log is full, and too few databases have flushed its actions (a majority of \
-                 them must have): as {log_full} says, it is purged of what one database has. \
-                 Until others have caught up, acknowledged commits are lost with that disk"
-            );
+            let text = match in_relay_group {
+                true => format!(
+                    "the log is full: as {log_full} says, it is purged of what connected readers \
+                     need. They are told which GTIDs they have lost"
+                ),
+                false => format!(
+                    "the log is full, and too few databases have flushed its actions (a majority \
+                     of them must have): as {log_full} says, it is purged of what one database \
+                     has. Until others have caught up, acknowledged commits are lost with that \
+                     disk"
+                ),
+            };
             self.note(Topic::Log, Level::Warning, text);
         }
+        let holds = match in_relay_group {
+            true => "connected readers need what is in it",
+            false => "too few databases have flushed its actions (a majority of them must have)",
+        };
         match self.retention.fullness_to_announce(is_full) {
             Some(true) => self.note(
                 Topic::Log,
                 Level::Warning,
                 format!(
                     "the log is larger than twice {retain_size}, its disk has no more room to \
-                     spare, and too few databases have flushed its actions (a majority of them \
-                     must have): nothing new is taken until they have. With {log_full} the log \
-                     can be purged nevertheless"
+                     spare, and {holds}: nothing new is taken until they have. With {log_full} \
+                     the log can be purged nevertheless"
                 ),
             ),
             Some(false) => self.note(Topic::Log, Level::Info, "the log has room again"),

@@ -94,6 +94,9 @@ pub(super) struct Retention {
     local_flushed: FlushEstimate<LogIndex>,
     /// What this member reports to the group of its database.
     reported_flushed: FlushEstimate<Seqno>,
+    /// The action that the slowest held reader of this member's log has passed; none: there is no
+    /// such reader.
+    readers_at: Option<Seqno>,
     redundancy: Redundancy,
     chunk_starts: ChunkStarts,
     limit: PurgeLimit,
@@ -108,7 +111,7 @@ pub(super) struct Retention {
 }
 
 impl Retention {
-    pub(super) fn new(tuning: &Tuning, now: Time) -> Retention {
+    pub(super) fn new(tuning: &Tuning, now: Time, in_relay_group: bool) -> Retention {
         let reported = tuning.reported_flush_margin;
         Retention {
             period: tuning.retention_period,
@@ -116,7 +119,8 @@ impl Retention {
             awake: AwakeTime::new(now, tuning.slow_tick),
             local_flushed: FlushEstimate::new(tuning.local_flush_margin, Duration::ZERO),
             reported_flushed: FlushEstimate::new(reported, reported / REPORTED_SAMPLES),
-            redundancy: Redundancy::default(),
+            readers_at: None,
+            redundancy: Redundancy::new(in_relay_group),
             chunk_starts: ChunkStarts::default(),
             limit: PurgeLimit::default(),
             slowest_applied: None,
@@ -144,6 +148,11 @@ impl Retention {
             // There is no database yet, or a copy replaces it.
             self.reported_flushed.reset();
         }
+    }
+
+    /// The slowest held reader of this member's log, at each slow tick.
+    pub(super) fn readers_are_at(&mut self, passed: Option<Seqno>) {
+        self.readers_at = passed;
     }
 
     /// What the present members report of their databases.
@@ -205,9 +214,11 @@ impl Retention {
     }
 
     /// What this member's database has flushed, by estimate, as it reports to the group. Zero:
-    /// unknown.
+    /// unknown. A member without a database reports what none of its held readers needs.
     pub(super) fn db_flushed(&self) -> Seqno {
-        self.reported_flushed.flushed()
+        let flushed = self.reported_flushed.flushed();
+        self.readers_at
+            .map_or(flushed, |passed| passed.min(flushed))
     }
 
     /// First entry after which this member keeps its log as long as it is not full.
@@ -236,11 +247,12 @@ impl Retention {
         self.chunk_starts.purged(base, seqno);
     }
 
-    /// As a follower: no entry after this action is purged, unless the log is full. The slowest
-    /// present member has applied up to there. A leader knows how far the members' logs are, and
-    /// needs no such bound.
+    /// No entry after this action is purged, unless the log is full. The slowest held reader has
+    /// passed it; and, for a follower, the slowest present member has applied up to there. A leader
+    /// knows how far the members' logs are, and needs no such bound.
     pub(super) fn keep_after(&self, leads: bool) -> Option<Seqno> {
-        self.slowest_applied.filter(|_| !leads)
+        let applied = self.slowest_applied.filter(|_| !leads);
+        applied.into_iter().chain(self.readers_at).min()
     }
 
     /// Up to where the log may be purged if it is full, as far as this member knows.
@@ -325,7 +337,7 @@ mod tests {
     const NOW: Time = Time(1_000);
 
     fn retention() -> Retention {
-        Retention::new(&Tuning::default(), NOW)
+        Retention::new(&Tuning::default(), NOW, false)
     }
 
     /// Ticks until `to`, as of a process that runs all the time.
@@ -502,6 +514,22 @@ mod tests {
         );
         assert_eq!(retention.fullness_to_announce(false), Some(false));
         assert_eq!(retention.action_in_the_way(&config, false, oldest), None);
+    }
+
+    #[test]
+    fn log_is_kept_for_held_readers_on_every_member() {
+        let mut retention = retention();
+        assert_eq!(retention.keep_after(true), None);
+        retention.readers_are_at(Some(Seqno(7)));
+        assert_eq!(retention.keep_after(true), Some(Seqno(7)));
+        retention.note_status(&alone(), &flushed(2), LogIndex(70), LogIndex(60));
+        assert_eq!(
+            retention.keep_after(false),
+            Some(Seqno(5)),
+            "another member"
+        );
+        retention.readers_are_at(None);
+        assert_eq!(retention.keep_after(true), None);
     }
 
     #[test]

@@ -5,6 +5,10 @@
 //! voters. Once their logs purge these entries, so many databases must have flushed the action that
 //! it survives the loss of any minority ([`needed`]). Until they have, the leader takes no new
 //! actions.
+//!
+//! A group of relays has no database: its logs are what it keeps, as long as their sizes and ages
+//! allow. What it does not purge from a full log is what readers of a present member need, which
+//! each member reports in the place of a database.
 
 use std::collections::BTreeMap;
 
@@ -15,15 +19,30 @@ use super::FullLogPolicy;
 
 /// What each database has flushed, by its member's own estimate. A database whose member is absent
 /// keeps what it had. Zero: nothing is known of it.
-#[derive(Default)]
 pub(super) struct Redundancy {
     flushed: BTreeMap<MemberId, Seqno>,
+    /// The group is one of relays.
+    in_relay_group: bool,
 }
 
+/// Everything, in a form that has a successor.
+const EVERYTHING: Seqno = Seqno(i64::MAX - 1);
+
 impl Redundancy {
+    pub(super) fn new(in_relay_group: bool) -> Redundancy {
+        Redundancy {
+            flushed: BTreeMap::new(),
+            in_relay_group,
+        }
+    }
+
     /// Notes what the members present report of their databases, and forgets members that are not
     /// configured.
     pub(super) fn note(&mut self, config: &Config, reports: &[Report]) {
+        if self.in_relay_group {
+            // An absent member has no readers.
+            self.flushed.clear();
+        }
         for report in reports {
             let known = self.flushed.entry(report.member).or_default();
             *known = match report.state {
@@ -39,6 +58,9 @@ impl Redundancy {
 
     /// Up to where enough databases have flushed, or, with [`FullLogPolicy::Drop`], one has.
     pub(super) fn flushed(&self, config: &Config, policy: FullLogPolicy) -> Seqno {
+        if self.in_relay_group && config.members.values().all(|member| !member.has_data) {
+            return self.passed_by_readers(policy);
+        }
         let voters = config
             .members
             .iter()
@@ -52,6 +74,14 @@ impl Redundancy {
             FullLogPolicy::Drop => 1,
         };
         flushed.get(wanted - 1).copied().unwrap_or_default()
+    }
+
+    /// In a group of relays: what no reader needs, or everything with [`FullLogPolicy::Drop`].
+    fn passed_by_readers(&self, policy: FullLogPolicy) -> Seqno {
+        match policy {
+            FullLogPolicy::Wait => self.flushed.values().min().copied().unwrap_or_default(),
+            FullLogPolicy::Drop => EVERYTHING,
+        }
     }
 }
 
@@ -129,7 +159,7 @@ mod tests {
         let mut three = config(&[1, 2, 3], &[4]);
         three.members.get_mut(&MemberId(4)).unwrap().role = Role::Learner;
         let most = |reports: &[Report]| {
-            let mut redundancy = Redundancy::default();
+            let mut redundancy = Redundancy::new(false);
             redundancy.note(&three, reports);
             redundancy.flushed(&three, FullLogPolicy::Wait)
         };
@@ -146,7 +176,7 @@ mod tests {
     #[test]
     fn database_of_an_absent_member_keeps_what_it_had_until_a_copy_replaces_it() {
         let three = config(&[1, 2, 3], &[]);
-        let mut redundancy = Redundancy::default();
+        let mut redundancy = Redundancy::new(false);
         let mut flushed = |reports: &[Report]| {
             redundancy.note(&three, reports);
             redundancy.flushed(&three, FullLogPolicy::Wait)
@@ -164,9 +194,24 @@ mod tests {
     }
 
     #[test]
+    fn relays_keep_what_readers_of_present_members_need() {
+        let relays = config(&[], &[1, 2, 3]);
+        let mut redundancy = Redundancy::new(true);
+        assert_eq!(redundancy.flushed(&relays, FullLogPolicy::Wait), Seqno(0));
+        redundancy.note(&relays, &synced(&[(1, 90), (2, 40), (3, 95)]));
+        assert_eq!(redundancy.flushed(&relays, FullLogPolicy::Wait), Seqno(40));
+        redundancy.note(&relays, &synced(&[(1, 90), (3, 95)]));
+        assert_eq!(redundancy.flushed(&relays, FullLogPolicy::Wait), Seqno(90));
+        assert!(redundancy.flushed(&relays, FullLogPolicy::Drop) > Seqno(95));
+        let beside_servers = Redundancy::new(false);
+        let none = beside_servers.flushed(&relays, FullLogPolicy::Drop);
+        assert_eq!(none, Seqno(0), "loggers of servers that are absent");
+    }
+
+    #[test]
     fn operator_may_choose_that_one_database_is_enough() {
         let three = config(&[1, 2, 3], &[]);
-        let mut redundancy = Redundancy::default();
+        let mut redundancy = Redundancy::new(false);
         let mut reports = synced(&[(1, 60), (2, 0), (3, 9)]);
         reports[1].state = DataState::Joining;
         redundancy.note(&three, &reports);

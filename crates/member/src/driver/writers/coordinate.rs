@@ -90,14 +90,26 @@ impl Driver {
     /// The rule by which this member, as the leader, orders proposals now. The configuration is in
     /// force from its entry on, committed or not: what is ordered now comes after it.
     pub(in crate::driver) fn writer_rule(&self) -> WriterRule {
-        let writers = self.core.config().config.writers;
-        WriterRule::of(writers, self.identity.me.member, self.ordering.term_after())
+        WriterRule::of(
+            self.writers_in_force(),
+            self.identity.me.member,
+            self.ordering.term_after(),
+        )
+    }
+
+    /// Whose writes are taken: as the group has set it. In a group of relays always the leader's:
+    /// it alone pulls from the upstream, and continues what the leaders before it have ordered.
+    fn writers_in_force(&self) -> Writers {
+        match self.identity.config.in_relay_group {
+            true => Writers::Leader,
+            false => self.core.config().config.writers,
+        }
     }
 
     /// Tells the host, if it has changed, whether it may take writes.
     pub(in crate::driver) fn tell_write_permission(&mut self) {
         let permission = WritePermission::of(
-            self.core.config().config.writers,
+            self.writers_in_force(),
             self.identity.me.member,
             self.core.leader(),
             self.ordering.term_after(),
