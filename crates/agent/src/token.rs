@@ -2,17 +2,15 @@
 
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use subtle::ConstantTimeEq;
+use synod_tls::mode_open_to_all;
 
 /// Characters of the shortest token: 96 random bits, as `openssl rand -hex 12` writes them.
 const CHARACTERS_MIN: usize = 24;
 /// Bytes of the largest file that is read.
 const FILE_BYTES_MAX: u64 = 4096;
-/// Permissions of other users.
-const OTHERS: u32 = 0o007;
 
 /// Why there is no token.
 #[derive(Debug, thiserror::Error)]
@@ -69,7 +67,8 @@ impl Token {
             source,
         };
         let file = File::open(path).map_err(unreadable)?;
-        if file.metadata().map_err(unreadable)?.mode() & OTHERS != 0 {
+        let known = file.metadata().map_err(unreadable)?;
+        if mode_open_to_all(&known).is_some() {
             return Err(TokenError::Open { path: owned() });
         }
         let mut text = String::new();

@@ -52,6 +52,7 @@ impl Tls {
             server: Arc::new(ends.server()?),
             summary,
             subject: Some(subject),
+            valid_until_unix: Some(own.valid_until_unix()),
             names: CredentialNames::Certificates(names),
             acceptance: Acceptance::Authorities,
         })

@@ -39,6 +39,7 @@ impl Tls {
             server: Arc::new(ends.server()?),
             summary: summary(file, &keys),
             subject: None,
+            valid_until_unix: None,
             names: CredentialNames::Secret { file: file.setting },
             acceptance: Acceptance::Secrets(verifier),
         })

@@ -243,6 +243,40 @@ pub(super) fn client_text(error: &io::Error, names: &TlsSettingNames) -> String 
     }
 }
 
+/// Why there is no connection with a server that is no member. The text speaks of it as "it".
+pub(super) fn foreign_text(error: &io::Error, authorities: &'static str) -> String {
+    let Some(error) = tls_error(error) else {
+        return error.to_string();
+    };
+    match error {
+        rustls::Error::InvalidCertificate(
+            CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
+        ) => "its certificate does not have the name that it is reached by (subjectAltName). Make \
+              one that has it, or have names not checked"
+            .to_owned(),
+        rustls::Error::InvalidCertificate(
+            CertificateError::InvalidPurpose | CertificateError::InvalidPurposeContext { .. },
+        ) => {
+            "its certificate is refused: its extended key usage must have serverAuth, or be absent"
+                .to_owned()
+        }
+        rustls::Error::InvalidCertificate(_) => {
+            let names = TlsSettingNames {
+                authorities,
+                ..TlsSettingNames::default()
+            };
+            let why = certificate_text(error, &names);
+            format!("its certificate is refused: {why}")
+        }
+        rustls::Error::PeerIncompatible(_)
+        | rustls::Error::AlertReceived(
+            AlertDescription::ProtocolVersion | AlertDescription::HandshakeFailure,
+        ) => format!("it has no TLS 1.3, or no cipher of TLS 1.3 in common ({error})"),
+        rustls::Error::AlertReceived(alert) => format!("it ended the TLS connection: {alert:?}"),
+        other => format!("TLS failed: {other}"),
+    }
+}
+
 fn tls_error(error: &io::Error) -> Option<&rustls::Error> {
     error.get_ref()?.downcast_ref()
 }

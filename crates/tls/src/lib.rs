@@ -19,7 +19,8 @@
 //! a [`TlsStream`], over which frames travel as over the bare socket. It knows what its peer has
 //! proven ([`TlsStream::peer`]). The called side knows an encrypting caller by [`FIRST_BYTE`].
 //!
-//! [`ServiceTls`] is for programs beside a member whose clients are no members.
+//! [`ServiceTls`] is for programs beside a member whose clients are no members, [`ForeignTls`] for
+//! servers that are none.
 #![forbid(unsafe_code)]
 
 mod by_certificates;
@@ -27,6 +28,8 @@ mod by_secret;
 mod certificate;
 mod cipher;
 mod error;
+mod file_mode;
+mod foreign;
 mod key;
 mod own;
 mod peer;
@@ -56,6 +59,8 @@ use rustls::{ClientConfig, ClientConnection, ServerConfig, ServerConnection};
 pub use certificate::DatesError;
 pub use cipher::names_tls13_suite;
 pub use error::{TlsError, TlsHandshakeError};
+pub use file_mode::mode_open_to_all;
+pub use foreign::ForeignTls;
 pub use peer::{PeerCredential, SUBJECT_BYTES_MAX};
 pub use secret::{GroupSecret, SECRET_BYTES, SecretLineError};
 pub use secret_file::{SecretFile, SecretFileError};
@@ -75,6 +80,8 @@ pub struct Tls {
     summary: String,
     /// What peers see of this member's certificate; none with a secret.
     subject: Option<String>,
+    /// The certificate's last moment, in seconds since 1970; none with a secret.
+    valid_until_unix: Option<u64>,
     names: CredentialNames,
     acceptance: Acceptance,
 }
@@ -97,6 +104,12 @@ impl Tls {
     /// ([`PeerCredential::Certificate`]); none with a secret.
     pub fn subject(&self) -> Option<&str> {
         self.subject.as_deref()
+    }
+
+    /// The last moment at which this member's certificate is valid, in seconds since 1970; none
+    /// with a secret, which does not expire.
+    pub fn valid_until_unix(&self) -> Option<u64> {
+        self.valid_until_unix
     }
 
     /// Whether a connection that earlier credentials have accepted may stay open: with a secret,

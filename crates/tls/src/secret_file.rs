@@ -6,16 +6,13 @@
 
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
+use super::file_mode::mode_open_to_all;
 use super::secret::{GroupSecret, SecretLineError};
 
 /// More is no file of secrets.
 const FILE_BYTES_MAX: u64 = 64 << 10;
-
-/// Permissions of users that are neither the owner nor of the file's group.
-const OTHERS: u32 = 0o007;
 
 /// A file of secrets.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -113,8 +110,8 @@ impl SecretFile {
             source,
         };
         let file = File::open(&self.path).map_err(failed)?;
-        let mode = file.metadata().map_err(failed)?.permissions().mode() & 0o7777;
-        if mode & OTHERS != 0 {
+        let known = file.metadata().map_err(failed)?;
+        if let Some(mode) = mode_open_to_all(&known) {
             let file = self.clone();
             return Err(SecretFileError::Open { file, mode });
         }

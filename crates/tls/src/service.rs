@@ -6,7 +6,6 @@
 
 use std::fs;
 use std::io::{Read, Write};
-use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
 use std::{fmt, io};
 
@@ -20,12 +19,10 @@ use rustls::{RootCertStore, ServerConfig, ServerConnection, StreamOwned};
 
 use super::certificate::{self, Certificate, SettingFile};
 use super::error::{self, TlsError};
+use super::file_mode::mode_open_to_all;
 use super::own::OwnFiles;
 use super::processor;
 use super::settings::{TlsFiles, TlsSettingNames};
-
-/// Permissions of users that are neither the owner nor of the file's group.
-const OTHERS: u32 = 0o007;
 
 /// Everything that encrypted connections of a service need.
 pub struct ServiceTls {
@@ -140,15 +137,14 @@ fn check_closed(key: SettingFile<'_>) -> Result<(), TlsError> {
     let Ok(known) = fs::metadata(key.path) else {
         return Ok(());
     };
-    let mode = known.permissions().mode() & 0o7777;
-    if mode & OTHERS == 0 {
-        return Ok(());
+    match mode_open_to_all(&known) {
+        None => Ok(()),
+        Some(mode) => Err(TlsError::OpenKey {
+            setting: key.setting,
+            path: key.path.to_owned(),
+            mode,
+        }),
     }
-    Err(TlsError::OpenKey {
-        setting: key.setting,
-        path: key.path.to_owned(),
-        mode,
-    })
 }
 
 /// What checks the certificates of clients. Expired authorities are left out.

@@ -406,6 +406,12 @@ fn certificate_of_another_subject_does_not_replace_the_one_in_use() {
     authority.issue("one", Kind::Good);
     let renewed = credentials.load_again(&in_use).unwrap();
     assert_eq!(renewed.subject(), Some("CN=one"));
+    assert!(
+        renewed.summary().contains("valid until"),
+        "{}",
+        renewed.summary()
+    );
+    assert!(renewed.valid_until_unix().is_some());
     let other = authority.issue("two", Kind::Good);
     for (from, to) in [
         (

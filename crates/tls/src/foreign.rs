@@ -1,0 +1,137 @@
+//! Encryption to a server that is no member: the upstream of a relay.
+//!
+//! The server shows a certificate, which one of the operator's authorities must have signed. This
+//! side shows none. Only TLS 1.3 is spoken, as everywhere else.
+
+use std::fmt;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use rustls::client::Resumption;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::version::TLS13;
+use rustls::{
+    CertificateError, ClientConfig, ClientConnection, DigitallySignedStruct, Error, SignatureScheme,
+};
+use webpki::EndEntityCert;
+
+use super::certificate::{self, SettingFile};
+use super::error::{self, TlsError};
+use super::processor;
+use super::verify::{PeerVerifier, Usage};
+
+/// How texts call what the operator has named.
+const AUTHORITIES: &str = "the upstream's authorities";
+/// How texts call what makes them read.
+const SWITCH: &str = "the connection to the upstream";
+
+/// Everything that encrypted connections to such a server need.
+#[derive(Clone)]
+pub struct ForeignTls {
+    config: Arc<ClientConfig>,
+}
+
+impl ForeignTls {
+    /// Reads the authorities. `checks_name`: the certificate must have the name that the server is
+    /// reached by.
+    ///
+    /// # Errors
+    /// With the file and the remedy.
+    pub fn load(authorities: &Path, checks_name: bool) -> Result<ForeignTls, TlsError> {
+        processor::check(SWITCH)?;
+        let file = SettingFile {
+            setting: AUTHORITIES,
+            switch: SWITCH,
+            path: authorities,
+        };
+        let provider = Arc::new(rustls_graviola::default_provider());
+        let algorithms = provider.signature_verification_algorithms;
+        let verifier = PeerVerifier::new(certificate::read(file)?, algorithms);
+        let verifier = NameVerifier {
+            peer: verifier.map_err(|reason| file.unreadable(reason))?,
+            checks_name,
+        };
+        let mut config = ClientConfig::builder_with_provider(provider)
+            .with_protocol_versions(&[&TLS13])
+            .map_err(TlsError::library)?
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(verifier))
+            .with_no_client_auth();
+        // As between members: every connection checks the certificate again.
+        config.resumption = Resumption::disabled();
+        Ok(ForeignTls {
+            config: Arc::new(config),
+        })
+    }
+
+    /// The state of a connection to a server with this name or address, before its handshake.
+    ///
+    /// # Errors
+    /// The name is none.
+    pub fn session(&self, host: &str) -> Result<ClientConnection, TlsError> {
+        let name = ServerName::try_from(host.to_owned())
+            .map_err(|error| TlsError::Library(format!("'{host}': {error}")))?;
+        ClientConnection::new(self.config.clone(), name).map_err(TlsError::library)
+    }
+
+    /// Why a handshake or a connection failed. The text speaks of the server as "it".
+    pub fn why_failed(error: &io::Error) -> String {
+        error::foreign_text(error, AUTHORITIES)
+    }
+}
+
+impl fmt::Debug for ForeignTls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ForeignTls").finish_non_exhaustive()
+    }
+}
+
+/// As between members; and the name, if that is wanted.
+#[derive(Debug)]
+struct NameVerifier {
+    peer: PeerVerifier,
+    checks_name: bool,
+}
+
+impl ServerCertVerifier for NameVerifier {
+    fn verify_server_cert(
+        &self,
+        leaf: &CertificateDer<'_>,
+        between: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        _ocsp: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        self.peer.check(leaf, between, now, Usage::Server)?;
+        if self.checks_name {
+            let certificate = EndEntityCert::try_from(leaf);
+            let named = certificate.and_then(|it| it.verify_is_valid_for_subject_name(name));
+            named.map_err(|_| CertificateError::NotValidForName)?;
+        }
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        leaf: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        ServerCertVerifier::verify_tls12_signature(&self.peer, message, leaf, signed)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        leaf: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        ServerCertVerifier::verify_tls13_signature(&self.peer, message, leaf, signed)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        ServerCertVerifier::supported_verify_schemes(&self.peer)
+    }
+}
