@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use crate::checksum::{Checksum, crc32};
-use crate::event::EventError;
+use crate::event::{Event, EventError};
 use crate::format_description::FormatDescription;
 use crate::header::{ARTIFICIAL, EventHeader, EventType, HEADER_BYTES};
 use crate::heartbeat;
@@ -63,7 +63,31 @@ impl BinlogWriter {
     pub fn write(&mut self, event: &Outgoing<'_>, out: &mut Vec<u8>) -> Result<(), EventError> {
         let bytes = self.event_bytes(event)?;
         let end = self.position.wrapping_add(bytes);
-        self.add(event, bytes, end, out);
+        self.add(self.server_id, event, bytes, end, out);
+        self.position = end;
+        Ok(())
+    }
+
+    /// Adds an event of another binlog in its place to `out`, with the server and the flags that it
+    /// has there.
+    ///
+    /// # Errors
+    /// As [`BinlogWriter::write`].
+    pub fn write_foreign(
+        &mut self,
+        event: &Event<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), EventError> {
+        let header = &event.header;
+        let outgoing = Outgoing {
+            timestamp: header.timestamp,
+            event_type: header.event_type,
+            flags: header.flags & !ARTIFICIAL,
+            body: event.body.into(),
+        };
+        let bytes = self.event_bytes(&outgoing)?;
+        let end = self.position.wrapping_add(bytes);
+        self.add(header.server_id, &outgoing, bytes, end, out);
         self.position = end;
         Ok(())
     }
@@ -127,7 +151,7 @@ impl BinlogWriter {
             body: body.into(),
         };
         let bytes = self.event_bytes(&event)?;
-        self.add(&event, bytes, position, out);
+        self.add(self.server_id, &event, bytes, position, out);
         Ok(())
     }
 
@@ -139,12 +163,19 @@ impl BinlogWriter {
         })
     }
 
-    fn add(&self, event: &Outgoing<'_>, event_bytes: u32, end_position: u32, out: &mut Vec<u8>) {
+    fn add(
+        &self,
+        server_id: u32,
+        event: &Outgoing<'_>,
+        event_bytes: u32,
+        end_position: u32,
+        out: &mut Vec<u8>,
+    ) {
         let begin = out.len();
         let header = EventHeader {
             timestamp: event.timestamp,
             event_type: event.event_type,
-            server_id: self.server_id,
+            server_id,
             event_bytes,
             end_position,
             flags: event.flags,

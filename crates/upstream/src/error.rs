@@ -1,0 +1,303 @@
+//! Why an upstream cannot be followed, in words for its operator.
+
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use synod_binlog::EventError;
+use synod_tls::TlsError;
+
+use crate::config::UpstreamAddress;
+use crate::position::FilePosition;
+
+/// Why there is no connection to an upstream, or no longer one.
+#[derive(Debug, thiserror::Error)]
+pub enum UpstreamError {
+    /// No connection.
+    #[error(
+        "cannot connect to the upstream {address}: {source}. Check that the server runs and \
+         listens there"
+    )]
+    Connect {
+        /// Where it should be.
+        address: UpstreamAddress,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// The connection has ended without a word.
+    #[error(
+        "the connection to the upstream is lost: {0}. If this comes again, look at the upstream's \
+         error log and at the network"
+    )]
+    Lost(io::Error),
+    /// The upstream sent nothing, not even a heartbeat.
+    #[error(
+        "the upstream has sent nothing for {} seconds, not even a heartbeat: it hangs, or the \
+         network to it is cut. Look at both",
+        .0.as_secs()
+    )]
+    Silent(Duration),
+    /// The upstream has ended the dump: it is shutting down.
+    #[error("the upstream has ended the dump: it is shutting down, or its connection was killed")]
+    Ended,
+    /// This side has stopped it.
+    #[error("the connection to the upstream was stopped")]
+    Stopped,
+    /// The file with the password cannot be used.
+    #[error("cannot use the password of the upstream's account, in {}: {reason}", path.display())]
+    PasswordFile {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The authorities cannot be read.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    /// Encryption is wanted, and the upstream has none.
+    #[error(
+        "the upstream does not offer encryption, and an authority for its certificate is \
+         configured here. Give the upstream ssl_cert and ssl_key, or name no authority"
+    )]
+    NoEncryption,
+    /// No encrypted connection.
+    #[error("the upstream's encryption fails: {0}")]
+    Handshake(String),
+    /// Another program.
+    #[error(
+        "the upstream is '{version}', not MariaDB: the events of its binlog are not known here. \
+         Only MariaDB can be an upstream"
+    )]
+    NotMariaDb {
+        /// What it says that it is.
+        version: String,
+    },
+    /// The account or its password is wrong.
+    #[error(
+        "the upstream refuses the account: {text} (error {code}). Check user and password, and \
+         that the account may connect from this machine"
+    )]
+    Access {
+        /// Number of the upstream's error.
+        code: u16,
+        /// Its text.
+        text: String,
+    },
+    /// The account proves its password in a way that is not known here.
+    #[error(
+        "the upstream's account wants its password proven by '{plugin}', which is not known here. \
+         On the upstream: ALTER USER ... IDENTIFIED VIA mysql_native_password USING PASSWORD('...')"
+    )]
+    Proof {
+        /// The upstream's name for the way.
+        plugin: String,
+    },
+    /// The upstream does not take a step that comes before the dump.
+    #[error("the upstream refuses '{step}': {text} (error {code}){}", remedy(*code))]
+    Step {
+        /// What it was asked for.
+        step: String,
+        /// Number of the upstream's error.
+        code: u16,
+        /// Its text.
+        text: String,
+    },
+    /// It has no binlog.
+    #[error(
+        "the upstream has no binlog: set log_bin, server_id and binlog_format = ROW there, and \
+         restart it"
+    )]
+    NoBinlog,
+    /// It writes statements.
+    #[error(
+        "the upstream has binlog_format = {found}. Readers need rows: SET GLOBAL binlog_format = \
+         'ROW' there and in its file, and connect its clients again"
+    )]
+    Format {
+        /// What it has.
+        found: String,
+    },
+    /// Its rows are not complete.
+    #[error(
+        "the upstream has binlog_row_image = {found}. Readers need whole rows: SET GLOBAL \
+         binlog_row_image = 'FULL' there and in its file, and connect its clients again"
+    )]
+    RowImage {
+        /// What it has.
+        found: String,
+    },
+    /// Upstream and reader have the same number.
+    #[error(
+        "the upstream has server_id {server_id}, and it is configured here for its reader, too. \
+         Configure a number that no server has"
+    )]
+    OwnServerId {
+        /// The number.
+        server_id: u32,
+    },
+    /// Another reader has connected with the same number.
+    #[error(
+        "another reader of the upstream has connected with server_id {server_id}, which is \
+         configured here, so the upstream has ended this dump. Give each reader a number of its \
+         own ({text})"
+    )]
+    ServerIdTaken {
+        /// The number.
+        server_id: u32,
+        /// What the upstream says.
+        text: String,
+    },
+    /// The upstream no longer has what follows.
+    #[error(
+        "the upstream has purged what follows {position} ({text}). What is missing must come from \
+         a new copy, or from another server that still has it"
+    )]
+    Purged {
+        /// Where this reader is.
+        position: String,
+        /// What the upstream says.
+        text: String,
+    },
+    /// The upstream never had what this reader has.
+    #[error(
+        "the upstream does not have {position}, which is the last transaction here ({text}). It is \
+         another server, or it has lost transactions. Pull from a server that has it, or begin \
+         again from a new copy"
+    )]
+    UnknownGtid {
+        /// Where this reader is.
+        position: String,
+        /// What the upstream says.
+        text: String,
+    },
+    /// A place in a file that the upstream does not have.
+    #[error(
+        "the upstream has no place {0} between two events: SHOW BINARY LOGS there names its files"
+    )]
+    NoSuchPlace(FilePosition),
+    /// The dump has ended with another error.
+    #[error(
+        "the upstream has ended the dump: {text} (error {code}). Look at the upstream's error log"
+    )]
+    Dump {
+        /// Number of the upstream's error.
+        code: u16,
+        /// Its text.
+        text: String,
+    },
+    /// What it has sent is no binlog.
+    #[error(
+        "the upstream's binlog is damaged after {place}: {why}. Look at it there: mariadb-binlog \
+         --verify-binlog-checksum. If it is damaged, begin again from another server or a new copy"
+    )]
+    Corrupt {
+        /// Where the last good event ends.
+        place: FilePosition,
+        /// What is wrong.
+        why: Corruption,
+    },
+    /// What it has sent cannot be judged by the filter, or followed at all.
+    #[error("the upstream's binlog cannot be followed after {place}: {why}")]
+    NotFollowed {
+        /// Where the last good event ends.
+        place: FilePosition,
+        /// Why, and what to do.
+        why: Obstacle,
+    },
+    /// It does not keep to the protocol.
+    #[error(
+        "the upstream does not keep to the protocol of MariaDB: {0}. See that its address is that \
+         of a MariaDB server, and no proxy's"
+    )]
+    Protocol(String),
+}
+
+impl UpstreamError {
+    /// Whether it may pass without an operator: trying again is worth it soon.
+    pub fn may_pass(&self) -> bool {
+        /// Too many connections, in several ways, and a shutdown.
+        const BUSY: [u16; 4] = [1040, 1053, 1203, 1226];
+        match self {
+            UpstreamError::Step { code, .. } | UpstreamError::Dump { code, .. } => {
+                BUSY.contains(code)
+            }
+            other => matches!(
+                other,
+                UpstreamError::Connect { .. }
+                    | UpstreamError::Lost(_)
+                    | UpstreamError::Silent(_)
+                    | UpstreamError::Ended
+                    | UpstreamError::Stopped
+            ),
+        }
+    }
+}
+
+/// What is wrong with an event.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Corruption {
+    /// By itself.
+    #[error(transparent)]
+    Event(#[from] EventError),
+    /// Its size is not that of the packet it came in.
+    #[error("an event of {event_bytes} bytes came in {found}")]
+    Size {
+        /// By its header.
+        event_bytes: u32,
+        /// Bytes that came.
+        found: usize,
+    },
+    /// It belongs to a transaction, and there is none.
+    #[error("an event of type {0} is outside a transaction")]
+    Outside(u8),
+    /// A transaction begins before the one before it has ended.
+    #[error("transaction {next} begins before {open} has ended")]
+    Open {
+        /// The transaction that has not ended.
+        open: String,
+        /// The one that begins.
+        next: String,
+    },
+    /// Rows of a table that no event has named.
+    #[error("there are rows of table number {0}, which no event before them names")]
+    UnknownTable(u64),
+    /// A statement names more tables than one can.
+    #[error("a statement names more than {0} tables")]
+    TooManyTables(usize),
+}
+
+/// What is whole, and cannot be followed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Obstacle {
+    /// An event of a kind that is not known.
+    #[error(
+        "an event of type {0} is not known here. Run a version of synod that is not older than \
+         the upstream"
+    )]
+    UnknownEvent(u8),
+    /// The upstream says that events are missing.
+    #[error(
+        "the upstream has noted that its binlog lacks changes ({0}). Make a new copy, and begin \
+         after it"
+    )]
+    Incident(String),
+    /// It is larger than an event may be.
+    #[error("an event is larger than {0} bytes, the limit for events here")]
+    TooLarge(usize),
+    /// Rows changed by a statement, which a filter of tables cannot judge.
+    #[error(
+        "a connection of the upstream has written a statement instead of rows (SET binlog_format), \
+         which cannot be filtered by table: {0}. Begin after it, or without filter"
+    )]
+    Statement(String),
+}
+
+/// What helps against some errors of steps.
+fn remedy(code: u16) -> &'static str {
+    /// `ER_SPECIFIC_ACCESS_DENIED_ERROR`, `ER_ACCESS_DENIED_ERROR`.
+    const ACCESS: [u16; 2] = [1227, 1045];
+    if ACCESS.contains(&code) {
+        return ". On the upstream: GRANT REPLICATION SLAVE ON *.* TO the account";
+    }
+    ""
+}

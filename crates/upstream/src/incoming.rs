@@ -1,0 +1,56 @@
+//! What comes from an upstream.
+
+use bytes::Bytes;
+use synod_binlog::Gtid;
+
+use crate::position::FilePosition;
+
+/// The next thing that an upstream has sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Incoming {
+    /// A transaction, or a part of a large one.
+    Part(Part),
+    /// There is nothing new.
+    Heartbeat,
+    /// The upstream continues in another file. A transaction of which the last part has not come
+    /// will not come: the upstream has crashed while it wrote it.
+    Rotated {
+        /// Name of the file.
+        file: String,
+    },
+}
+
+/// A part of a transaction. Parts of a transaction come one after the other; the first part of
+/// another transaction before the last one means that the upstream has not committed the former.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// The transaction.
+    pub gtid: Gtid,
+    /// What it is.
+    pub kind: Kind,
+    /// It is the first part: its first event is that of the GTID.
+    pub first: bool,
+    /// It is the last part: its last event ends the transaction.
+    pub last: bool,
+    /// Whole events with their headers, as the upstream has written them, without checksums; the
+    /// sizes in their headers say so. A part in the middle of a filtered transaction may have none.
+    pub events: Vec<Bytes>,
+    /// Where the last event ends in the upstream's file.
+    pub end: FilePosition,
+}
+
+impl Part {
+    /// Bytes of its events.
+    pub fn bytes(&self) -> usize {
+        self.events.iter().map(Bytes::len).sum()
+    }
+}
+
+/// What a transaction is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Changes of rows.
+    Transaction,
+    /// A statement that changes a schema, accounts and the like.
+    Ddl,
+}

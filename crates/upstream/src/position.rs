@@ -1,0 +1,80 @@
+//! Where in an upstream's binlog something is.
+
+use std::cmp::Ordering;
+use std::fmt;
+
+use synod_binlog::GtidList;
+
+/// Where a reader begins.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Position {
+    /// After these transactions, the newest of each domain. An empty list: at the beginning of all.
+    Gtids(GtidList),
+    /// At a place in a file. The upstream is asked which GTIDs are before it, once.
+    File(FilePosition),
+    /// After the newest transaction.
+    Now,
+}
+
+impl fmt::Display for Position {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Position::Gtids(list) => write!(f, "GTID '{list}'"),
+            Position::File(place) => write!(f, "{place}"),
+            Position::Now => write!(f, "the newest transaction"),
+        }
+    }
+}
+
+/// A place in one of the upstream's files: between two events.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct FilePosition {
+    /// Name of the file.
+    pub file: String,
+    /// Bytes before the place.
+    pub offset: u64,
+}
+
+impl PartialOrd for FilePosition {
+    fn partial_cmp(&self, other: &FilePosition) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for FilePosition {
+    /// Files have one name with an ascending number after it, so a longer name is a later one.
+    fn cmp(&self, other: &FilePosition) -> Ordering {
+        let key = |place: &FilePosition| place.file.len();
+        key(self)
+            .cmp(&key(other))
+            .then_with(|| self.file.cmp(&other.file))
+            .then(self.offset.cmp(&other.offset))
+    }
+}
+
+impl fmt::Display for FilePosition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} at {}", self.file, self.offset)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_ordered_as_files_are_written() {
+        let at = |file: &str, offset| FilePosition {
+            file: file.to_owned(),
+            offset,
+        };
+        let sorted = [
+            at("log.000009", 900),
+            at("log.000010", 4),
+            at("log.000010", 5),
+            at("log.999999", 1),
+            at("log.1000000", 0),
+        ];
+        assert!(sorted.is_sorted());
+    }
+}

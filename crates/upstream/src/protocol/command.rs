@@ -1,0 +1,48 @@
+//! What is sent besides statements: the registration, the wish for a dump, acknowledgements.
+
+use crate::position::FilePosition;
+
+const QUERY: u8 = 3;
+const BINLOG_DUMP: u8 = 0x12;
+const REGISTER_SLAVE: u8 = 0x15;
+/// The dump has the texts of statements before their rows: `BINLOG_SEND_ANNOTATE_ROWS_EVENT`.
+const WITH_ANNOTATIONS: u16 = 2;
+/// What an acknowledgement, and an event that can be acknowledged, begins with.
+pub(crate) const SEMI_SYNC_MARK: u8 = 0xef;
+/// Where the first event of a file is.
+const FIRST_POSITION: u32 = 4;
+/// What the upstream shows of this reader (`SHOW SLAVE HOSTS`).
+const NAME: &str = "synod-relay";
+
+/// A statement.
+pub(crate) fn query(statement: &str) -> Vec<u8> {
+    [&[QUERY], statement.as_bytes()].concat()
+}
+
+/// A reader makes itself known.
+pub(crate) fn register(server_id: u32) -> Vec<u8> {
+    let mut out = vec![REGISTER_SLAVE];
+    out.extend_from_slice(&server_id.to_le_bytes());
+    out.push(NAME.len() as u8);
+    out.extend_from_slice(NAME.as_bytes());
+    // Neither account nor password nor port of this reader; rank and upstream mean nothing.
+    out.extend_from_slice(&[0; 2 + 2 + 4 + 4]);
+    out
+}
+
+/// The wish for a dump, after the GTIDs that were set before.
+pub(crate) fn dump(server_id: u32) -> Vec<u8> {
+    let mut out = vec![BINLOG_DUMP];
+    out.extend_from_slice(&FIRST_POSITION.to_le_bytes());
+    out.extend_from_slice(&WITH_ANNOTATIONS.to_le_bytes());
+    out.extend_from_slice(&server_id.to_le_bytes());
+    out
+}
+
+/// Everything up to this place is safe here.
+pub(crate) fn acknowledgement(end: &FilePosition) -> Vec<u8> {
+    let mut out = vec![SEMI_SYNC_MARK];
+    out.extend_from_slice(&end.offset.to_le_bytes());
+    out.extend_from_slice(end.file.as_bytes());
+    out
+}

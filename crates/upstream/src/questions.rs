@@ -1,0 +1,155 @@
+//! What a replica asks and says before its dump.
+
+use synod_binlog::{Checksum, GtidList};
+
+use crate::config::UpstreamConfig;
+use crate::error::UpstreamError;
+use crate::position::{FilePosition, Position};
+use crate::protocol::command;
+use crate::session::Session;
+
+/// What this reader understands: GTIDs of MariaDB, and everything before them.
+const CAPABILITY: u8 = 4;
+
+/// What a dump begins with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Prepared {
+    /// The transactions before the first one that comes.
+    pub(crate) start: GtidList,
+    /// What the first events end with.
+    pub(crate) checksum: Checksum,
+    /// Where the last of the transactions before that ends, if the upstream confirms it.
+    pub(crate) held: Option<FilePosition>,
+}
+
+impl Session {
+    /// Checks the upstream, and prepares the dump.
+    ///
+    /// # Errors
+    /// It cannot be followed, or refuses a step.
+    pub(crate) fn prepare(
+        &mut self,
+        config: &UpstreamConfig,
+        position: &Position,
+        held: Option<&FilePosition>,
+    ) -> Result<Prepared, UpstreamError> {
+        self.check(config.server_id)?;
+        let start = self.start(position)?;
+        let held = match held.filter(|_| config.semi_sync) {
+            Some(place) if self.is_after(place, &start)? => Some(place.clone()),
+            Some(_) | None => None,
+        };
+        let checksum = self.checksum()?;
+        // It would say nothing about a quiet binlog otherwise.
+        let period = config.heartbeat.as_nanos();
+        self.ask(&format!("SET @master_heartbeat_period={period}"))?;
+        self.ask(&format!("SET @mariadb_slave_capability={CAPABILITY}"))?;
+        self.ask(&format!("SET @slave_connect_state='{start}'"))?;
+        // A GTID that the upstream does not have is an error, and not the beginning of its binlog.
+        self.ask("SET @slave_gtid_strict_mode=1")?;
+        self.ask("SET @slave_gtid_ignore_duplicates=0")?;
+        if config.semi_sync {
+            self.ask("SET @rpl_semi_sync_slave=1")?;
+        }
+        let registration = command::register(config.server_id);
+        self.order("the registration as a replica", &registration)?;
+        Ok(Prepared {
+            start,
+            checksum,
+            held,
+        })
+    }
+
+    fn check(&mut self, own: u32) -> Result<(), UpstreamError> {
+        let is_on = |value: &str| value.eq_ignore_ascii_case("ON") || value == "1";
+        if !self.variable("log_bin")?.is_some_and(|value| is_on(&value)) {
+            return Err(UpstreamError::NoBinlog);
+        }
+        if self.variable("server_id")? == Some(own.to_string()) {
+            return Err(UpstreamError::OwnServerId { server_id: own });
+        }
+        // An upstream without these variables has nothing else.
+        if let Some(found) = self.other_than("binlog_format", "ROW")? {
+            return Err(UpstreamError::Format { found });
+        }
+        if let Some(found) = self.other_than("binlog_row_image", "FULL")? {
+            return Err(UpstreamError::RowImage { found });
+        }
+        Ok(())
+    }
+
+    fn other_than(&mut self, name: &str, wanted: &str) -> Result<Option<String>, UpstreamError> {
+        let value = self.variable(name)?;
+        Ok(value.filter(|value| !value.eq_ignore_ascii_case(wanted)))
+    }
+
+    /// A variable of the upstream; none if it does not have it.
+    fn variable(&mut self, name: &str) -> Result<Option<String>, UpstreamError> {
+        let rows = self.ask(&format!("SHOW GLOBAL VARIABLES LIKE '{name}'"))?;
+        let row = rows.into_iter().find(|row| {
+            let found = row.first().and_then(Option::as_deref);
+            found.is_some_and(|found| found.eq_ignore_ascii_case(name))
+        });
+        Ok(row.and_then(|row| row.into_iter().nth(1).flatten()))
+    }
+
+    /// The GTIDs that a position stands for.
+    fn start(&mut self, position: &Position) -> Result<GtidList, UpstreamError> {
+        let text = match position {
+            Position::Gtids(list) => return Ok(list.clone()),
+            Position::Now => self.value("SELECT @@GLOBAL.gtid_binlog_pos")?,
+            Position::File(place) => self.gtids_before(place)?,
+        };
+        let text = text.unwrap_or_default();
+        text.parse()
+            .map_err(|error| UpstreamError::Protocol(format!("its position '{text}': {error}")))
+    }
+
+    /// Whether a place is just after these transactions in this upstream's binlog. It may be of
+    /// another server, which had the same address.
+    fn is_after(&mut self, place: &FilePosition, gtids: &GtidList) -> Result<bool, UpstreamError> {
+        let text = match self.gtids_before(place) {
+            Ok(text) => text.unwrap_or_default(),
+            // It has no such place.
+            Err(UpstreamError::NoSuchPlace(_) | UpstreamError::Step { .. }) => return Ok(false),
+            Err(error) => return Err(error),
+        };
+        let sorted = |list: &GtidList| {
+            let mut list = list.0.clone();
+            list.sort_unstable_by_key(|gtid| gtid.domain);
+            list
+        };
+        let found = text.parse::<GtidList>();
+        Ok(found.is_ok_and(|found| !found.0.is_empty() && sorted(&found) == sorted(gtids)))
+    }
+
+    fn gtids_before(&mut self, place: &FilePosition) -> Result<Option<String>, UpstreamError> {
+        let is_plain = |byte: u8| byte.is_ascii_graphic() && !b"'\\".contains(&byte);
+        if !place.file.bytes().all(is_plain) {
+            return Err(UpstreamError::NoSuchPlace(place.clone()));
+        }
+        let (file, offset) = (&place.file, place.offset);
+        let found = self.value(&format!("SELECT BINLOG_GTID_POS('{file}', {offset})"))?;
+        if found.is_none() {
+            return Err(UpstreamError::NoSuchPlace(place.clone()));
+        }
+        Ok(found)
+    }
+
+    /// Has events end with what they end with in the binlog.
+    fn checksum(&mut self) -> Result<Checksum, UpstreamError> {
+        self.ask("SET @master_binlog_checksum=@@global.binlog_checksum")?;
+        match self.value("SELECT @master_binlog_checksum")?.as_deref() {
+            Some("NONE") | None => Ok(Checksum::None),
+            Some("CRC32") => Ok(Checksum::Crc32),
+            Some(other) => Err(UpstreamError::Protocol(format!(
+                "binlog_checksum = {other} is not known"
+            ))),
+        }
+    }
+
+    fn value(&mut self, statement: &str) -> Result<Option<String>, UpstreamError> {
+        let rows = self.ask(statement)?;
+        Ok(rows.into_iter().flatten().next().flatten())
+    }
+}

@@ -1,0 +1,226 @@
+//! A connection to the upstream before its dump: who this is, and what the upstream is asked.
+
+use std::io;
+use std::net::{TcpStream, ToSocketAddrs};
+use std::time::Duration;
+
+use synod_tls::ForeignTls;
+
+use crate::config::{UpstreamAddress, UpstreamConfig};
+use crate::error::UpstreamError;
+use crate::password;
+use crate::protocol::answer::{Answer, ROWS_MAX, Row, ServerError, is_end, row};
+use crate::protocol::command;
+use crate::protocol::greeting::{Greeting, OtherProof, encryption_request, response};
+use crate::protocol::link::{Link, LinkReader};
+use crate::protocol::packet::{self, Packet, PacketError};
+use crate::protocol::proof::{NATIVE_PASSWORD, proof};
+
+/// For a connection, and for each answer: the upstream has little to do for it.
+const ANSWER_LIMIT: Duration = Duration::from_secs(10);
+/// Largest packet of an answer, and about so much in all its rows, in bytes: lists of GTIDs.
+const ANSWER_BYTES_MAX: usize = 1 << 20;
+/// Errors that are about the account: host not allowed, access denied in several ways.
+const ACCESS: [u16; 5] = [1044, 1045, 1130, 1251, 1698];
+
+/// A connection that has logged in.
+#[derive(Debug)]
+pub(crate) struct Session {
+    pub(crate) link: Link,
+    pub(crate) reader: LinkReader,
+    /// What the upstream says that it is.
+    pub(crate) version: String,
+}
+
+impl Session {
+    /// Connects, encrypts, and logs in.
+    ///
+    /// # Errors
+    /// With the reason.
+    pub(crate) fn open(config: &UpstreamConfig) -> Result<Session, UpstreamError> {
+        let password = password::read(config.password_file.as_deref())?;
+        let socket = connect(&config.address).map_err(|source| UpstreamError::Connect {
+            address: config.address.clone(),
+            source,
+        })?;
+        let (greeting, number) = greet(&socket)?;
+        if !greeting.is_mariadb() {
+            let version = greeting.version;
+            return Err(UpstreamError::NotMariaDb { version });
+        }
+        let (link, number) = encrypt(socket, &greeting, number, config)?;
+        let mut session = Session {
+            reader: link.reader(),
+            link,
+            version: greeting.version,
+        };
+        let is_encrypted = config.encryption.is_some();
+        let proof = proof(&password, &greeting.challenge);
+        session.send(number, &response(&config.user, &proof, is_encrypted))?;
+        session.await_welcome(&password)?;
+        Ok(session)
+    }
+
+    fn await_welcome(&mut self, password: &str) -> Result<(), UpstreamError> {
+        let mut packet = self.receive()?;
+        if let Some((0xfe, rest)) = packet.payload.split_first() {
+            let wish = OtherProof::parse(rest);
+            if wish.plugin != NATIVE_PASSWORD {
+                let plugin = wish.plugin;
+                return Err(UpstreamError::Proof { plugin });
+            }
+            let proof = proof(password, &wish.challenge);
+            self.send(packet.number.wrapping_add(1), &proof)?;
+            packet = self.receive()?;
+        }
+        match Answer::parse(&packet.payload) {
+            Answer::Done => Ok(()),
+            Answer::Failed(error) => Err(refused("the account", error)),
+            Answer::Columns(_) | Answer::Unknown => Err(surprise("the account")),
+        }
+    }
+
+    /// Executes a statement. Returns its rows.
+    ///
+    /// # Errors
+    /// The upstream refuses it, or is gone.
+    pub(crate) fn ask(&mut self, statement: &str) -> Result<Vec<Row>, UpstreamError> {
+        self.send(0, &command::query(statement))?;
+        let first = self.receive()?.payload;
+        let columns = match Answer::parse(&first) {
+            Answer::Done => return Ok(Vec::new()),
+            Answer::Failed(error) => return Err(refused(statement, error)),
+            Answer::Columns(columns) => columns,
+            Answer::Unknown => return Err(surprise(statement)),
+        };
+        for _ in 0..columns.min(ROWS_MAX as u64) {
+            self.receive()?;
+        }
+        if !is_end(&self.receive()?.payload) {
+            return Err(surprise(statement));
+        }
+        self.rows(statement)
+    }
+
+    fn rows(&mut self, statement: &str) -> Result<Vec<Row>, UpstreamError> {
+        let (mut rows, mut bytes) = (Vec::new(), 0);
+        while rows.len() < ROWS_MAX && bytes <= ANSWER_BYTES_MAX {
+            let payload = self.receive()?.payload;
+            bytes += payload.len();
+            if is_end(&payload) {
+                return Ok(rows);
+            }
+            if let Some((0xff, rest)) = payload.split_first() {
+                return Err(refused(statement, ServerError::parse(rest)));
+            }
+            rows.push(row(&payload).ok_or_else(|| surprise(statement))?);
+        }
+        Err(surprise(statement))
+    }
+
+    /// Sends a command that is answered with a word.
+    ///
+    /// # Errors
+    /// As [`Session::ask`].
+    pub(crate) fn order(&mut self, step: &str, command: &[u8]) -> Result<(), UpstreamError> {
+        self.send(0, command)?;
+        match Answer::parse(&self.receive()?.payload) {
+            Answer::Done => Ok(()),
+            Answer::Failed(error) => Err(refused(step, error)),
+            Answer::Columns(_) | Answer::Unknown => Err(surprise(step)),
+        }
+    }
+
+    /// Sends a payload as a packet.
+    ///
+    /// # Errors
+    /// The connection has ended.
+    pub(crate) fn send(&self, number: u8, payload: &[u8]) -> Result<(), UpstreamError> {
+        let packet = packet::small(number, payload);
+        self.link.send(&packet).map_err(UpstreamError::Lost)
+    }
+
+    fn receive(&mut self) -> Result<Packet, UpstreamError> {
+        receive(&mut self.reader)
+    }
+}
+
+fn connect(address: &UpstreamAddress) -> io::Result<TcpStream> {
+    let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
+    for found in (address.host.as_str(), address.port).to_socket_addrs()? {
+        match TcpStream::connect_timeout(&found, ANSWER_LIMIT) {
+            Ok(socket) => {
+                socket.set_nodelay(true)?;
+                socket.set_read_timeout(Some(ANSWER_LIMIT))?;
+                socket.set_write_timeout(Some(ANSWER_LIMIT))?;
+                return Ok(socket);
+            }
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
+/// The greeting, and the number of the packet that answers it.
+fn greet(mut socket: &TcpStream) -> Result<(Greeting, u8), UpstreamError> {
+    let packet = receive(&mut socket)?;
+    if let Some((0xff, rest)) = packet.payload.split_first() {
+        return Err(refused("the connection", ServerError::parse(rest)));
+    }
+    let greeting = Greeting::parse(&packet.payload);
+    let greeting = greeting.ok_or_else(|| surprise("the connection"))?;
+    Ok((greeting, packet.number.wrapping_add(1)))
+}
+
+/// The link for everything that follows, and the number of the next packet on it.
+fn encrypt(
+    socket: TcpStream,
+    greeting: &Greeting,
+    number: u8,
+    config: &UpstreamConfig,
+) -> Result<(Link, u8), UpstreamError> {
+    let Some(encryption) = &config.encryption else {
+        return Ok((Link::clear(socket), number));
+    };
+    if !greeting.encrypts {
+        return Err(UpstreamError::NoEncryption);
+    }
+    let tls = ForeignTls::load(&encryption.authorities, encryption.checks_name)?;
+    let state = tls.session(&config.address.host)?;
+    let clear = Link::clear(socket.try_clone().map_err(UpstreamError::Lost)?);
+    let request = packet::small(number, &encryption_request());
+    clear.send(&request).map_err(UpstreamError::Lost)?;
+    let link = Link::encrypted(socket, state);
+    let link = link.map_err(|error| UpstreamError::Handshake(ForeignTls::why_failed(&error)))?;
+    Ok((link, number.wrapping_add(1)))
+}
+
+fn receive(from: &mut impl io::Read) -> Result<Packet, UpstreamError> {
+    packet::read(from, ANSWER_BYTES_MAX).map_err(|error| match error {
+        PacketError::Io(error) if is_silence(&error) => UpstreamError::Silent(ANSWER_LIMIT),
+        PacketError::Io(error) => UpstreamError::Lost(error),
+        PacketError::TooLarge => surprise("an answer"),
+    })
+}
+
+/// Whether a read has waited in vain.
+pub(crate) fn is_silence(error: &io::Error) -> bool {
+    let kinds = [io::ErrorKind::WouldBlock, io::ErrorKind::TimedOut];
+    kinds.contains(&error.kind())
+}
+
+fn refused(step: &str, error: ServerError) -> UpstreamError {
+    let ServerError { code, text } = error;
+    if ACCESS.contains(&code) {
+        return UpstreamError::Access { code, text };
+    }
+    UpstreamError::Step {
+        step: step.to_owned(),
+        code,
+        text,
+    }
+}
+
+fn surprise(step: &str) -> UpstreamError {
+    UpstreamError::Protocol(format!("the answer to '{step}' is none that is known"))
+}

@@ -1,0 +1,356 @@
+//! From the events of a dump to parts of transactions.
+//!
+//! - [`raw`]: an event's bytes; [`kinds`]: what its type means; [`statement`]: what a statement is;
+//! - [`selection`]: what a filter leaves; [`parts`]: cutting.
+//!
+//! Invariants: a part has whole events of one transaction. Each transaction begins with its GTID
+//! and ends with what ends it, also if a filter leaves nothing else.
+
+mod kinds;
+mod parts;
+mod raw;
+mod selection;
+mod statement;
+
+use std::collections::VecDeque;
+
+use synod_binlog::format_description::FormatDescription;
+use synod_binlog::gtid::{DDL, GtidEvent, STANDALONE};
+use synod_binlog::header::ARTIFICIAL;
+use synod_binlog::query::{self, Query};
+use synod_binlog::rotate::Rotate;
+use synod_binlog::{Checksum, EventError, EventHeader, EventType, Gtid};
+
+use crate::error::{Corruption, Obstacle, UpstreamError};
+use crate::filter::Filter;
+use crate::incoming::{Incoming, Kind};
+use crate::position::FilePosition;
+use kinds::{EventKind, Member};
+use parts::Parts;
+use raw::RawEvent;
+use selection::Selection;
+use statement::Statement;
+
+/// Readers that do not know the event may leave it out.
+const IGNORABLE: u16 = 0x80;
+/// Bits of a GTID event for transactions of XA: the part before the preparation, and what completes
+/// it.
+const XA_PREPARED: u8 = 64;
+const XA_COMPLETED: u8 = 128;
+/// Where the bits are in the body of a GTID event.
+const FLAGS_AT: usize = 12;
+/// The event that executes a statement with a file, after those with the file.
+const EXECUTE_LOAD: EventType = EventType(18);
+
+/// Takes events, gives parts.
+#[derive(Debug)]
+pub(crate) struct Decoder {
+    filter: Filter,
+    part_bytes: usize,
+    checksum: Checksum,
+    /// Where the newest event ends.
+    place: FilePosition,
+    open: Option<Open>,
+    /// What was not given yet: of one event.
+    out: VecDeque<Incoming>,
+}
+
+/// A transaction that has begun.
+#[derive(Debug)]
+struct Open {
+    flags: u8,
+    parts: Parts,
+    /// Its GTID event, until it is known whether its statement is kept.
+    beginning: Option<RawEvent>,
+    selection: Selection,
+}
+
+/// What is wrong with an event.
+#[derive(Debug)]
+enum Fault {
+    Corrupt(Corruption),
+    NotFollowed(Obstacle),
+}
+
+impl From<Corruption> for Fault {
+    fn from(why: Corruption) -> Fault {
+        Fault::Corrupt(why)
+    }
+}
+
+impl From<EventError> for Fault {
+    fn from(why: EventError) -> Fault {
+        Fault::Corrupt(why.into())
+    }
+}
+
+impl From<Obstacle> for Fault {
+    fn from(why: Obstacle) -> Fault {
+        Fault::NotFollowed(why)
+    }
+}
+
+impl Decoder {
+    /// For a dump whose first events have this checksum.
+    pub(crate) fn new(filter: Filter, part_bytes: usize, checksum: Checksum) -> Decoder {
+        Decoder {
+            filter,
+            part_bytes,
+            checksum,
+            place: FilePosition::default(),
+            open: None,
+            out: VecDeque::new(),
+        }
+    }
+
+    /// Where the newest event ends.
+    pub(crate) fn place(&self) -> &FilePosition {
+        &self.place
+    }
+
+    /// Gives what an event has completed.
+    pub(crate) fn give(&mut self) -> Option<Incoming> {
+        self.out.pop_front()
+    }
+
+    /// Takes the event that follows the first `skipped` bytes of a packet.
+    ///
+    /// # Errors
+    /// It is damaged, or cannot be followed.
+    pub(crate) fn take(&mut self, packet: Vec<u8>, skipped: usize) -> Result<(), UpstreamError> {
+        let place = self.place.clone();
+        self.decode(packet, skipped).map_err(|fault| match fault {
+            Fault::Corrupt(why) => UpstreamError::Corrupt { place, why },
+            Fault::NotFollowed(why) => UpstreamError::NotFollowed { place, why },
+        })
+    }
+
+    fn decode(&mut self, packet: Vec<u8>, skipped: usize) -> Result<(), Fault> {
+        let event = RawEvent::of_packet(packet, skipped, self.checksum)?;
+        let header = event.header;
+        match EventKind::of(event.event_type()) {
+            EventKind::Format => {
+                self.checksum = FormatDescription::parse(event.body())?.checksum;
+            }
+            EventKind::Rotate => return self.rotate(&event),
+            EventKind::Heartbeat => self.out.push_back(Incoming::Heartbeat),
+            EventKind::OfFile => {}
+            EventKind::Incident => return Err(incident(event.body()).into()),
+            EventKind::Gtid => self.begin(event)?,
+            EventKind::InTransaction(member) => return self.member(event, member),
+            EventKind::Unknown if header.flags & IGNORABLE != 0 => {}
+            EventKind::Unknown => return Err(Obstacle::UnknownEvent(header.event_type.0).into()),
+        }
+        self.advance(&header);
+        Ok(())
+    }
+
+    /// The event ends here, if it has a place in the file. Its header has the lower 32 bits.
+    fn advance(&mut self, header: &EventHeader) {
+        if header.end_position == 0 || header.flags & ARTIFICIAL != 0 {
+            return;
+        }
+        let before = self.place.offset;
+        let high = before >> 32;
+        // Files grow: a number that is much lower has begun again at zero.
+        let has_wrapped = (before as u32).saturating_sub(header.end_position) > u32::MAX / 2;
+        self.place.offset = (high + u64::from(has_wrapped)) << 32 | u64::from(header.end_position);
+    }
+
+    fn rotate(&mut self, event: &RawEvent) -> Result<(), Fault> {
+        let rotate = Rotate::parse(event.body())?;
+        let next = FilePosition {
+            file: String::from_utf8_lossy(rotate.file).into_owned(),
+            offset: rotate.position,
+        };
+        if next.file != self.place.file {
+            // What is open was not committed: the upstream has crashed while it wrote it.
+            self.open = None;
+            if !self.place.file.is_empty() {
+                let file = next.file.clone();
+                self.out.push_back(Incoming::Rotated { file });
+            }
+        }
+        self.place = next;
+        Ok(())
+    }
+
+    fn begin(&mut self, event: RawEvent) -> Result<(), Fault> {
+        let (gtid, flags) = gtid_of(&event)?;
+        if let Some(open) = &self.open {
+            return Err(Corruption::Open {
+                open: open.parts.gtid().to_string(),
+                next: gtid.to_string(),
+            }
+            .into());
+        }
+        let is_ddl = flags & (DDL | STANDALONE) != 0 && flags & XA_COMPLETED == 0;
+        let kind = if is_ddl { Kind::Ddl } else { Kind::Transaction };
+        let mut open = Open {
+            flags,
+            parts: Parts::new(gtid, kind, self.part_bytes),
+            beginning: None,
+            selection: Selection::default(),
+        };
+        if open.is_standalone() && !self.filter.keeps_all() {
+            open.beginning = Some(event);
+        } else {
+            // Never full: it is the first event.
+            open.parts.add(event.bytes, &self.place);
+        }
+        self.open = Some(open);
+        Ok(())
+    }
+
+    fn member(&mut self, event: RawEvent, member: Member) -> Result<(), Fault> {
+        let header = event.header;
+        let Some(mut open) = self.open.take() else {
+            return Err(Corruption::Outside(header.event_type.0).into());
+        };
+        let statement = match member {
+            Member::Query => Some(Statement::of(header.event_type, event.body())?),
+            Member::Before | Member::TableMap | Member::Rows | Member::Load | Member::End => None,
+        };
+        let ends = open.ends_with(header.event_type, member, statement.as_ref());
+        let selected = if self.filter.keeps_all() {
+            vec![event]
+        } else {
+            open.select(event, member, statement.as_ref(), &self.filter)?
+        };
+        for event in selected {
+            let full = open.parts.add(event.bytes, &self.place);
+            self.out.extend(full.map(Incoming::Part));
+        }
+        self.advance(&header);
+        if ends {
+            let last = open.parts.finish(&self.place);
+            self.out.push_back(Incoming::Part(last));
+        } else {
+            self.open = Some(open);
+        }
+        Ok(())
+    }
+}
+
+impl Open {
+    /// It is one statement, without an end after it.
+    fn is_standalone(&self) -> bool {
+        self.flags & STANDALONE != 0
+    }
+
+    fn ends_with(
+        &self,
+        event_type: EventType,
+        member: Member,
+        statement: Option<&Statement>,
+    ) -> bool {
+        match member {
+            Member::Before => false,
+            Member::Load => self.is_standalone() && event_type == EXECUTE_LOAD,
+            Member::End => true,
+            Member::Query | Member::TableMap | Member::Rows if self.is_standalone() => true,
+            Member::TableMap | Member::Rows => false,
+            Member::Query => matches!(statement, Some(Statement::End | Statement::XaEnd)),
+        }
+    }
+
+    /// What a filter leaves of the event, with what was held before it.
+    fn select(
+        &mut self,
+        event: RawEvent,
+        member: Member,
+        statement: Option<&Statement>,
+        filter: &Filter,
+    ) -> Result<Vec<RawEvent>, Fault> {
+        let mut out = Vec::new();
+        match member {
+            Member::Before => self.selection.before(event)?,
+            Member::TableMap => self.selection.table_map(event, filter)?,
+            Member::Rows => self.selection.rows(event, &mut out)?,
+            Member::End => self.selection.end(event, &mut out),
+            Member::Load => return Err(Obstacle::Statement("LOAD DATA".to_owned()).into()),
+            Member::Query => {
+                self.check_statement(&event, statement)?;
+                if keeps(&event, statement, filter)? {
+                    out.extend(self.beginning.take());
+                    self.selection.query(event, &mut out);
+                } else {
+                    self.selection.leave_out();
+                    self.empty(&event, &mut out)?;
+                }
+            }
+        }
+        Ok(out)
+    }
+
+    /// Checks that a filter can judge the statement.
+    fn check_statement(
+        &self,
+        event: &RawEvent,
+        statement: Option<&Statement>,
+    ) -> Result<(), Fault> {
+        let is_alone = self.flags & (STANDALONE | DDL) != 0;
+        match statement {
+            Some(Statement::Rows) if !is_alone => {
+                Err(Obstacle::Statement(statement::quoted(event.body())).into())
+            }
+            // Statements with rows are so long at times; others in a transaction are not.
+            Some(Statement::Other)
+                if !is_alone && event.event_type() == EventType::QUERY_COMPRESSED =>
+            {
+                Err(Obstacle::Statement("a compressed one".to_owned()).into())
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// What stands for a statement alone that is left out: its GTID, and a commit of nothing.
+    fn empty(&mut self, event: &RawEvent, out: &mut Vec<RawEvent>) -> Result<(), Fault> {
+        if let Some(beginning) = self.beginning.take() {
+            let mut gtid = GtidEvent::parse(beginning.body())?;
+            gtid.flags &= !(STANDALONE | DDL);
+            out.push(beginning.replaced(EventType::GTID, &gtid.body()));
+            let commit = query::with_statement(event.body(), b"COMMIT")?;
+            out.push(event.replaced(EventType::QUERY, &commit));
+            self.parts.set_kind(Kind::Transaction);
+        }
+        Ok(())
+    }
+}
+
+/// Whether a statement is kept.
+fn keeps(event: &RawEvent, statement: Option<&Statement>, filter: &Filter) -> Result<bool, Fault> {
+    let schema = Query::parse(event.body())?.schema;
+    Ok(match statement {
+        Some(Statement::End | Statement::Control | Statement::XaEnd) => true,
+        Some(Statement::Rows | Statement::Other) | None => filter.keeps_schema(schema),
+    })
+}
+
+/// The GTID of the event, and its bits.
+fn gtid_of(event: &RawEvent) -> Result<(Gtid, u8), EventError> {
+    let body = event.body();
+    let flags = body.get(FLAGS_AT).copied().unwrap_or_default();
+    let mut plain = body.to_vec();
+    if let Some(bits) = plain.get_mut(FLAGS_AT) {
+        // The name of an XA transaction follows what is read here.
+        *bits &= !(XA_PREPARED | XA_COMPLETED);
+    }
+    let parsed = GtidEvent::parse(&plain)?;
+    let gtid = Gtid {
+        domain: parsed.domain,
+        server_id: event.header.server_id,
+        sequence: parsed.sequence,
+    };
+    Ok((gtid, flags))
+}
+
+/// A number of two bytes, a text with its length before it.
+fn incident(body: &[u8]) -> Obstacle {
+    let text = body.get(3..).unwrap_or_default();
+    let text = match text {
+        [] => "without a text".into(),
+        text => String::from_utf8_lossy(text),
+    };
+    Obstacle::Incident(text.into_owned())
+}

@@ -1,0 +1,258 @@
+//! A dump of an upstream's binlog.
+
+use std::time::Duration;
+
+use synod_binlog::GtidList;
+
+use crate::config::UpstreamConfig;
+use crate::dump::{Form, too_large};
+use crate::error::UpstreamError;
+use crate::handle::UpstreamHandle;
+use crate::incoming::Incoming;
+use crate::position::{FilePosition, Position};
+use crate::protocol::command;
+use crate::protocol::link::LinkReader;
+use crate::protocol::packet::{self, PacketError};
+use crate::session::{Session, is_silence};
+use crate::stream::Decoder;
+
+/// So many heartbeats may be missing: with fewer, a busy upstream would be taken for a dead one.
+const SILENT_PERIODS: u32 = 5;
+/// The upstream may search its files for so long, without a heartbeat, until the first event.
+const SEARCH_LIMIT: Duration = Duration::from_secs(60);
+/// Most bytes before an event in its packet.
+const PREFIX_BYTES_MAX: usize = 3;
+
+/// A dump of an upstream's binlog. One thread reads it; others reach it by its handle.
+#[derive(Debug)]
+pub struct Upstream {
+    handle: UpstreamHandle,
+    reader: LinkReader,
+    decoder: Decoder,
+    form: Option<Form>,
+    server_id: u32,
+    event_bytes_max: usize,
+    silent_after: Duration,
+    version: String,
+    start: GtidList,
+    /// How long a read waits now.
+    limit: Duration,
+    /// Where the reader's last transaction ends, until that is acknowledged.
+    held: Option<FilePosition>,
+}
+
+impl Upstream {
+    /// Connects, asks what a replica asks, and has the dump begin. Bounded in time.
+    ///
+    /// # Errors
+    /// The upstream is not there, or cannot be followed: the error says why. What is wrong with the
+    /// position may show only at the first [`Upstream::next`].
+    pub fn connect(
+        config: &UpstreamConfig,
+        position: &Position,
+    ) -> Result<Upstream, UpstreamError> {
+        Upstream::connect_holding(config, position, None)
+    }
+
+    /// As [`Upstream::connect`], for a reader whose transactions up to the position are safe. The
+    /// last of them ended at `held` when it came. If it ends there in this upstream's binlog, too,
+    /// it is acknowledged: a commit of the upstream may wait for it, and the upstream does not send
+    /// it again.
+    ///
+    /// # Errors
+    /// As [`Upstream::connect`].
+    pub fn connect_holding(
+        config: &UpstreamConfig,
+        position: &Position,
+        held: Option<&FilePosition>,
+    ) -> Result<Upstream, UpstreamError> {
+        match Upstream::begin(config, position, held) {
+            // It reads its file up to that place, which may be large: then the commit waits.
+            Err(UpstreamError::Silent(_)) if held.is_some() => {
+                Upstream::begin(config, position, None)
+            }
+            begun => begun,
+        }
+    }
+
+    fn begin(
+        config: &UpstreamConfig,
+        position: &Position,
+        held: Option<&FilePosition>,
+    ) -> Result<Upstream, UpstreamError> {
+        let mut session = Session::open(config)?;
+        let prepared = session.prepare(config, position, held)?;
+        session.send(0, &command::dump(config.server_id))?;
+        let silent_after = config.heartbeat.saturating_mul(SILENT_PERIODS);
+        let limit = silent_after.max(SEARCH_LIMIT);
+        session.link.set_limit(limit).map_err(UpstreamError::Lost)?;
+        let filter = config.filter.clone();
+        Ok(Upstream {
+            handle: UpstreamHandle::new(session.link),
+            reader: session.reader,
+            decoder: Decoder::new(filter, config.part_bytes, prepared.checksum),
+            form: None,
+            server_id: config.server_id,
+            event_bytes_max: config.event_bytes_max,
+            silent_after,
+            version: session.version,
+            start: prepared.start,
+            limit,
+            held: prepared.held,
+        })
+    }
+
+    /// What the upstream says that it is.
+    pub fn version(&self) -> &str {
+        &self.version
+    }
+
+    /// The transactions before the first one that comes: the newest of each domain. A position in a
+    /// file, or now, has become this list.
+    pub fn start(&self) -> &GtidList {
+        &self.start
+    }
+
+    /// Where the newest event ends that was read.
+    pub fn place(&self) -> &FilePosition {
+        self.decoder.place()
+    }
+
+    /// Waits for the next thing: as long as a few heartbeats, at most; the first time up to a
+    /// minute.
+    ///
+    /// # Errors
+    /// The connection has ended, or what came cannot be followed. The connection is of no use
+    /// then, and the next call gives an error again.
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "an iterator would end after an error, and errors are what callers wait for"
+    )]
+    pub fn next(&mut self) -> Result<Incoming, UpstreamError> {
+        let next = self.read_on();
+        match &next {
+            Ok(_) => self.expect_heartbeats()?,
+            Err(_) => self.handle.stop(),
+        }
+        next
+    }
+
+    /// As [`UpstreamHandle::acknowledge`].
+    ///
+    /// # Errors
+    /// The connection has ended.
+    pub fn acknowledge(&mut self, end: &FilePosition) -> Result<(), UpstreamError> {
+        self.handle.acknowledge(end)
+    }
+
+    /// What other threads need.
+    pub fn handle(&self) -> UpstreamHandle {
+        self.handle.clone()
+    }
+
+    fn read_on(&mut self) -> Result<Incoming, UpstreamError> {
+        loop {
+            // What has been read ahead is not wanted any more.
+            if self.handle.link().is_stopped() {
+                return Err(UpstreamError::Stopped);
+            }
+            if let Some(incoming) = self.decoder.give() {
+                return Ok(incoming);
+            }
+            self.read_event()?;
+        }
+    }
+
+    fn read_event(&mut self) -> Result<(), UpstreamError> {
+        let bytes_max = self.event_bytes_max.saturating_add(PREFIX_BYTES_MAX);
+        let read = packet::read(&mut self.reader, bytes_max);
+        let payload = read.map_err(|error| self.explain(error))?.payload;
+        let form = *self.form.get_or_insert_with(|| Form::of_first(&payload));
+        let event = form
+            .parse(&payload)
+            .map_err(|end| end.explain(self.server_id, &format!("GTID '{}'", self.start)))?;
+        if let Some(held) = self.held.take().filter(|_| form == Form::SemiSync) {
+            self.handle.acknowledge_held(&held)?;
+        }
+        self.decoder.take(payload, event.skipped)?;
+        if event.wants_acknowledgement {
+            self.handle.want(self.decoder.place().clone());
+        }
+        Ok(())
+    }
+
+    /// The upstream has found its place: from now on it is silent for short times only.
+    fn expect_heartbeats(&mut self) -> Result<(), UpstreamError> {
+        if self.limit != self.silent_after {
+            self.limit = self.silent_after;
+            let set = self.handle.link().set_limit(self.limit);
+            set.map_err(UpstreamError::Lost)?;
+        }
+        Ok(())
+    }
+
+    fn explain(&self, error: PacketError) -> UpstreamError {
+        match error {
+            _ if self.handle.link().is_stopped() => UpstreamError::Stopped,
+            PacketError::Io(error) if is_silence(&error) => UpstreamError::Silent(self.limit),
+            PacketError::Io(error) => UpstreamError::Lost(error),
+            PacketError::TooLarge => too_large(self.decoder.place(), self.event_bytes_max),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::filter::Filter;
+    use crate::protocol::link::Link;
+    use std::io::Write;
+    use std::net::{TcpListener, TcpStream};
+    use synod_binlog::{Checksum, EventHeader, EventType};
+
+    /// A dump that comes by this socket.
+    fn upstream(socket: TcpStream) -> Upstream {
+        let link = Link::clear(socket);
+        Upstream {
+            reader: link.reader(),
+            handle: UpstreamHandle::new(link),
+            decoder: Decoder::new(Filter::default(), 1000, Checksum::None),
+            form: None,
+            server_id: 1,
+            event_bytes_max: 1000,
+            silent_after: SEARCH_LIMIT,
+            version: String::new(),
+            start: GtidList::default(),
+            limit: SEARCH_LIMIT,
+            held: None,
+        }
+    }
+
+    fn heartbeat() -> Vec<u8> {
+        let header = EventHeader {
+            timestamp: 0,
+            event_type: EventType::HEARTBEAT,
+            server_id: 1,
+            event_bytes: (synod_binlog::header::HEADER_BYTES + 4) as u32,
+            end_position: 0,
+            flags: 0,
+        };
+        let mut payload = vec![0];
+        header.write(&mut payload);
+        payload.extend_from_slice(b"file");
+        packet::small(0, &payload)
+    }
+
+    #[test]
+    fn what_was_read_ahead_is_not_given_after_a_stop() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let socket = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut server, _) = listener.accept().unwrap();
+        server.write_all(&heartbeat().repeat(2)).unwrap();
+        let mut upstream = upstream(socket);
+        assert_eq!(upstream.next().unwrap(), Incoming::Heartbeat);
+        upstream.handle().stop();
+        let ended = upstream.next().unwrap_err();
+        assert!(matches!(ended, UpstreamError::Stopped), "{ended}");
+    }
+}
