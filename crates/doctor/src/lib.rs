@@ -9,11 +9,13 @@
 //! - [`fix`]: a configuration file with the settings that should be changed.
 #![forbid(unsafe_code)]
 
+mod bytes_text;
 pub mod checks;
 pub mod facts;
 mod finding;
 pub mod fix;
 
+pub use bytes_text::bytes_text;
 pub use facts::{Facts, GatherError, Place};
 pub use finding::{Finding, Severity, Subject};
 

@@ -3,6 +3,7 @@
 use clap::Args;
 use synod_admin::protocol::{Answer, Request};
 use synod_admin::status::{CommitStep, Group, Member, Status};
+use synod_doctor::bytes_text;
 
 use super::utc;
 use super::{EXIT_CODES, OperateError, ServerArgs, ask, print, unexpected};
@@ -179,7 +180,7 @@ fn server(status: &Status) -> String {
 
 fn log(status: &Status) -> String {
     let log = &status.log;
-    let mut text = format!("{} in {}", bytes(log.bytes), log.dir);
+    let mut text = format!("{} in {}", bytes_text(log.bytes), log.dir);
     if let Some(first) = log.first_seqno {
         text += &format!(", back to seqno {first}");
     }
@@ -248,21 +249,6 @@ fn conflicts(status: &Status) -> String {
 /// Microseconds as milliseconds, with two digits behind the point.
 fn milliseconds(us: u64) -> String {
     format!("{:.2}", us as f64 / 1000.0)
-}
-
-/// A size with its unit.
-fn bytes(bytes: u64) -> String {
-    const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
-    if bytes < 1024 {
-        return format!("{bytes} bytes");
-    }
-    let mut size = bytes as f64 / 1024.0;
-    let mut unit = 0;
-    while size >= 1024.0 && unit + 1 < UNITS.len() {
-        size /= 1024.0;
-        unit += 1;
-    }
-    format!("{size:.1} {}", UNITS[unit])
 }
 
 #[cfg(test)]
@@ -375,14 +361,5 @@ mod tests {
             ..status()
         };
         assert!(text(&status).starts_with("db1 (Synced): not connected to a group"));
-    }
-
-    #[test]
-    fn sizes_have_units() {
-        let sizes = [1023, 1024, 3 << 29, u64::MAX].map(bytes);
-        assert_eq!(
-            sizes,
-            ["1023 bytes", "1.0 KiB", "1.5 GiB", "16777216.0 TiB"]
-        );
     }
 }

@@ -2,11 +2,17 @@
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use synod_options::key;
+use synod_options::{Options, key};
 
 use crate::facts::ConfiguredOptions;
 use crate::finding::{Finding, Severity, Subject};
+
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// A certificate that expires sooner should be renewed now.
+const RENEW_BEFORE: Duration = Duration::from_secs(30 * DAY.as_secs());
 
 pub(super) fn judge(options: &ConfiguredOptions, data_dir: &Path) -> Finding {
     let Ok((options, _)) = &options.read else {
@@ -37,15 +43,45 @@ pub(super) fn judge(options: &ConfiguredOptions, data_dir: &Path) -> Finding {
             "a server does not start with them",
             "see the text; tls.md",
         ),
-        Ok(loaded) => not_readable(options.text(key::SECRET_FILE), data_dir)
+        Ok(loaded) => not_readable(confidential_file(options), data_dir)
+            .or_else(|| expires_soon(loaded.summary(), loaded.valid_until_unix()?, now()))
             .unwrap_or_else(|| Finding::good(Subject::Credentials, loaded.summary())),
     }
 }
 
+/// The file that only the server may read: the secret, or the certificate's key.
+fn confidential_file(options: &Options) -> &str {
+    match options.text(key::SECRET_FILE) {
+        "" => options.text(key::SOCKET_SSL_KEY),
+        secret => secret,
+    }
+}
+
+/// Since 1970.
+fn now() -> Duration {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.unwrap_or_default()
+}
+
+/// One that has expired is refused when it is loaded.
+fn expires_soon(summary: &str, valid_until_unix: u64, now: Duration) -> Option<Finding> {
+    let left = Duration::from_secs(valid_until_unix).saturating_sub(now);
+    (left < RENEW_BEFORE).then(|| {
+        Finding::new(
+            Subject::Credentials,
+            Severity::Warning,
+            format!("{summary}: in {} days", left.as_secs() / DAY.as_secs()),
+            "from then on the other members refuse this server when it connects again",
+            "issue a new one, put it in the place of the old one, and: SET GLOBAL \
+             wsrep_provider_options = 'socket.ssl_reload=1'; tls.md",
+        )
+    })
+}
+
 /// The doctor may be root and read everything: the server is not.
-fn not_readable(secret_file: &str, data_dir: &Path) -> Option<Finding> {
+fn not_readable(confidential: &str, data_dir: &Path) -> Option<Finding> {
     let (file, data) = (
-        std::fs::metadata(secret_file).ok()?,
+        std::fs::metadata(confidential).ok()?,
         std::fs::metadata(data_dir).ok()?,
     );
     let may_read = file.uid() == data.uid() && file.mode() & 0o400 != 0
@@ -54,9 +90,12 @@ fn not_readable(secret_file: &str, data_dir: &Path) -> Option<Finding> {
         Finding::new(
             Subject::Credentials,
             Severity::Problem,
-            format!("{secret_file} belongs to another user than the server's data"),
-            "the server cannot read it, and does not start",
-            format!("chown --reference={} {secret_file}", data_dir.display()),
+            format!("{confidential} cannot be read by the user to whom the server's data belong"),
+            "the server does not start",
+            format!(
+                "chown --reference={0} {confidential}; chmod u+r {confidential}",
+                data_dir.display()
+            ),
         )
     })
 }
@@ -76,6 +115,28 @@ mod tests {
             },
             data_dir,
         )
+    }
+
+    #[test]
+    fn certificate_is_to_be_renewed_a_month_before_it_expires() {
+        let now = 1000 * DAY;
+        let days_left = |days: u64| {
+            let finding = expires_soon("valid until then", (1000 + days) * DAY.as_secs(), now)?;
+            Some((finding.severity, finding.what))
+        };
+        let soon = (Severity::Warning, "valid until then: in 29 days".to_owned());
+        assert_eq!(days_left(29), Some(soon));
+        assert_eq!(days_left(30), None);
+    }
+
+    #[test]
+    fn key_of_a_certificate_is_confidential_as_a_secret_is() {
+        let read = |text: &str| {
+            let (options, _) = Options::new(Defaults::default(), text).unwrap();
+            confidential_file(&options).to_owned()
+        };
+        assert_eq!(read("socket.ssl_key=/k;socket.ssl_cert=/c"), "/k");
+        assert_eq!(read("synod.secret_file=/s"), "/s");
     }
 
     #[test]

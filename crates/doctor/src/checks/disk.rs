@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use synod_options::key;
 
-use super::bytes_text;
+use crate::bytes_text;
 use crate::facts::{ConfiguredOptions, DiskError, DiskFacts};
 use crate::finding::{Finding, Severity, Subject};
 

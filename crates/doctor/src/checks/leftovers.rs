@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::bytes_text;
+use crate::bytes_text;
 use crate::facts::ServerFacts;
 use crate::finding::{Finding, Severity, Subject};
 

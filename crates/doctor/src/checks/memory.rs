@@ -1,6 +1,6 @@
 //! Memory: what the server takes, and what the kernel does with it.
 
-use super::bytes_text;
+use crate::bytes_text;
 use crate::facts::{MachineFacts, ServerFacts};
 use crate::finding::{Finding, Severity, Subject};
 

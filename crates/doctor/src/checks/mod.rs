@@ -11,6 +11,7 @@ mod network;
 mod options;
 mod programs;
 mod settings;
+mod sst_account;
 mod tables;
 mod version;
 
@@ -24,12 +25,14 @@ pub fn judge(facts: &Facts) -> Vec<Finding> {
     let server = &facts.server;
     let mut findings = vec![version::judge(server)];
     findings.extend(settings::judge(server));
+    findings.extend(sst_account::judge(server));
     findings.extend(options::judge(&facts.options));
     findings.extend(tables::judge(server));
     findings.extend(features::judge(server));
-    findings.extend(network::judge(&facts.peers));
+    findings.extend(network::judge(server, &facts.peers));
     match &facts.local {
         Some(local) => {
+            findings.extend(network::busy_ports(server, &local.busy_ports));
             findings.push(disk::judge_speed(&local.disk));
             findings.extend(disk::judge_space(&local.disk, &facts.options));
             findings.push(credentials::judge(&facts.options, &local.data_dir));
@@ -58,31 +61,9 @@ fn elsewhere(hostname: &str) -> Finding {
     )
 }
 
-/// Bytes for people.
-fn bytes_text(bytes: u64) -> String {
-    const UNITS: [(&str, u64); 4] = [
-        ("TiB", 1 << 40),
-        ("GiB", 1 << 30),
-        ("MiB", 1 << 20),
-        ("KiB", 1 << 10),
-    ];
-    let unit = UNITS.iter().find(|(_, size)| bytes >= *size);
-    match unit {
-        Some((name, size)) => format!("{:.1} {name}", bytes as f64 / *size as f64),
-        None => format!("{bytes} bytes"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn sizes_are_told_in_their_unit() {
-        assert_eq!(bytes_text(17), "17 bytes");
-        assert_eq!(bytes_text(1536), "1.5 KiB");
-        assert_eq!(bytes_text(3 << 40), "3.0 TiB");
-    }
 
     #[test]
     fn server_on_another_machine_is_said_to_be_one() {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::facts::PeerFacts;
+use crate::facts::{PeerFacts, ServerFacts};
 use crate::finding::{Finding, Severity, Subject};
 
 /// Above it, each commit of a client far from the leader is noticed by people.
@@ -11,8 +11,29 @@ const FAR: Duration = Duration::from_millis(100);
 /// Below it a tunnel or a broken path discovery is likely.
 const SMALL_MTU: u32 = 1280;
 
-pub(super) fn judge(peers: &[PeerFacts]) -> Vec<Finding> {
-    peers.iter().flat_map(judge_peer).collect()
+pub(super) fn judge(server: &ServerFacts, peers: &[PeerFacts]) -> Vec<Finding> {
+    let half_way = server.is_in_group().then(|| half_way(peers)).flatten();
+    let each = peers.iter().flat_map(judge_peer);
+    half_way.into_iter().chain(each).collect()
+}
+
+/// This server runs Synod: none of its peers may run Galera.
+fn half_way(peers: &[PeerFacts]) -> Option<Finding> {
+    let galera = peers.iter().filter(|peer| peer.is_galera);
+    let galera: Vec<&str> = galera.map(|peer| peer.address.as_str()).collect();
+    (!galera.is_empty()).then(|| {
+        Finding::new(
+            Subject::Network,
+            Severity::Problem,
+            format!(
+                "this server runs Synod, and Galera answers at {}",
+                galera.join(", ")
+            ),
+            "no group has both. If both kinds take writes, they are two groups with one id whose \
+             data differ",
+            "stop the servers of one kind at once; migration.md#half-way says what follows",
+        )
+    })
 }
 
 fn judge_peer(peer: &PeerFacts) -> Vec<Finding> {
@@ -43,6 +64,7 @@ fn judge_peer(peer: &PeerFacts) -> Vec<Finding> {
     } else {
         Finding::good(Subject::Network, what)
     }];
+    findings.extend(copies_are_blocked(peer));
     if let Some(mtu) = reached.path_mtu.filter(|mtu| *mtu < SMALL_MTU) {
         findings.push(Finding::new(
             Subject::Network,
@@ -55,21 +77,59 @@ fn judge_peer(peer: &PeerFacts) -> Vec<Finding> {
     findings
 }
 
+fn copies_are_blocked(peer: &PeerFacts) -> Option<Finding> {
+    let (port, error) = peer.blocked_copies.as_ref()?;
+    let address = &peer.address;
+    Some(Finding::new(
+        Subject::Network,
+        Severity::Warning,
+        format!("port {port} of {address} is not reached: {error}"),
+        "a full copy (SST) is sent to this port of the server that takes it, and only then does \
+         something listen there",
+        format!("open the port {port} between all servers"),
+    ))
+}
+
+/// Another program has what a server that is to join a group will want.
+pub(super) fn busy_ports(server: &ServerFacts, busy: &[u16]) -> Vec<Finding> {
+    if server.replicates() {
+        return Vec::new();
+    }
+    let each = busy.iter().map(|port| {
+        Finding::new(
+            Subject::Network,
+            Severity::Problem,
+            format!("another program listens at port {port}"),
+            "members listen there, and full copies arrive there: the server would not start, or \
+             take no copy",
+            format!(
+                "ss -tlnp 'sport = :{port}' names the program: stop it, or choose another port"
+            ),
+        )
+    });
+    each.collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::facts::Reached;
+
+    fn peer(seen: Result<Reached, String>) -> PeerFacts {
+        PeerFacts {
+            address: "db2:4567".to_owned(),
+            seen,
+            blocked_copies: None,
+            is_galera: false,
+        }
+    }
 
     fn judged(seen: Result<(u64, u32), &str>) -> Vec<Severity> {
         let seen = seen.map_err(str::to_owned).map(|(ms, mtu)| Reached {
             round_trip: Duration::from_millis(ms),
             path_mtu: Some(mtu),
         });
-        let peer = PeerFacts {
-            address: "db2:4567".to_owned(),
-            seen,
-        };
-        judge(&[peer])
+        judge(&ServerFacts::default(), &[peer(seen)])
             .iter()
             .map(|finding| finding.severity)
             .collect()
@@ -81,5 +141,59 @@ mod tests {
         assert_eq!(judged(Ok((150, 1500))), [Severity::Note]);
         assert_eq!(judged(Ok((1, 900))), [Severity::Good, Severity::Warning]);
         assert_eq!(judged(Err("Connection refused")), [Severity::Warning]);
+    }
+
+    #[test]
+    fn blocked_port_of_full_copies_is_a_warning() {
+        let reached = Reached {
+            round_trip: Duration::from_millis(1),
+            path_mtu: None,
+        };
+        let blocked = PeerFacts {
+            blocked_copies: Some((4444, "connection timed out".to_owned())),
+            ..peer(Ok(reached))
+        };
+        let found = judge(&ServerFacts::default(), &[blocked]);
+        assert_eq!(found[1].severity, Severity::Warning);
+        let what = "port 4444 of db2:4567 is not reached: connection timed out";
+        assert_eq!(found[1].what, what);
+    }
+
+    #[test]
+    fn ports_of_a_server_that_runs_in_a_group_are_its_own() {
+        let mut server = ServerFacts::default();
+        let found = busy_ports(&server, &[4444]);
+        assert_eq!(found[0].severity, Severity::Problem);
+        assert_eq!(found[0].what, "another program listens at port 4444");
+        let variables = [("wsrep_on", "ON"), ("wsrep_provider", "/usr/lib/galera.so")];
+        for (name, value) in variables {
+            server.variables.insert(name.to_owned(), value.to_owned());
+        }
+        assert_eq!(busy_ports(&server, &[4444]), []);
+    }
+
+    #[test]
+    fn group_of_which_a_part_runs_galera_is_a_problem() {
+        let mut server = ServerFacts::default();
+        let variables = [
+            ("wsrep_on", "ON"),
+            ("wsrep_provider", "/usr/lib/libsynod.so"),
+        ];
+        for (name, value) in variables {
+            server.variables.insert(name.to_owned(), value.to_owned());
+        }
+        let galera = PeerFacts {
+            is_galera: true,
+            ..peer(Err("not asked".to_owned()))
+        };
+        let found = judge(&server, std::slice::from_ref(&galera));
+        assert_eq!(found[0].severity, Severity::Problem);
+        assert!(
+            found[0].what.contains("Galera answers at db2:4567"),
+            "{found:?}"
+        );
+        // Before the migration all of them run Galera.
+        let before = judge(&ServerFacts::default(), &[galera]);
+        assert_eq!(before.len(), 1, "{before:?}");
     }
 }

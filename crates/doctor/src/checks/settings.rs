@@ -102,7 +102,7 @@ pub fn wrong_settings(server: &ServerFacts) -> impl Iterator<Item = &'static Set
     let known = SETTINGS
         .iter()
         .filter(|setting| server.variables.contains_key(setting.name));
-    let is_in_group = is_in_group(server);
+    let is_in_group = server.is_in_group();
     let apply = known.filter(move |setting| is_in_group || setting.applies == Applies::Always);
     apply.filter(|setting| !(setting.accepts)(server.variable(setting.name)))
 }
@@ -147,7 +147,7 @@ fn address(server: &ServerFacts) -> Option<Finding> {
 
 /// Never part of a configuration file that is written: a replica may read that log.
 fn binary_log(server: &ServerFacts) -> Option<Finding> {
-    let is_needless = is_in_group(server) && server.variable("log_bin") == "ON";
+    let is_needless = server.is_in_group() && server.variable("log_bin") == "ON";
     is_needless.then(|| {
         Finding::new(
             Subject::Settings,
@@ -158,10 +158,6 @@ fn binary_log(server: &ServerFacts) -> Option<Finding> {
              serve these instead",
         )
     })
-}
-
-fn is_in_group(server: &ServerFacts) -> bool {
-    server.replicates() && server.variable("wsrep_provider").contains("libsynod")
 }
 
 #[cfg(test)]

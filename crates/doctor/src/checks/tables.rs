@@ -1,6 +1,6 @@
 //! Engines and primary keys of tables.
 
-use super::bytes_text;
+use crate::bytes_text;
 use crate::facts::{ServerFacts, TableFacts};
 use crate::finding::{Finding, Severity, Subject};
 

@@ -41,7 +41,14 @@ pub(super) fn judge(server: &ServerFacts) -> Finding {
             "docs/compatibility.md",
         );
     };
-    if !version.contains("MariaDB") || (major, minor) < (10, 6) {
+    if !version.contains("MariaDB") {
+        return finding(
+            Severity::Problem,
+            "Synod is for MariaDB: with MySQL and Percona XtraDB Cluster it was never tried",
+            "copy the databases to a MariaDB 10.11 or 11.8, by mariadb-dump for instance",
+        );
+    }
+    if (major, minor) < (10, 6) {
         return finding(
             Severity::Problem,
             "Synod is for MariaDB 10.6 and later",

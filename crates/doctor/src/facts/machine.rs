@@ -12,6 +12,8 @@ pub struct MachineFacts {
     pub open_files: Option<u64>,
     /// How long systemd lets the server start; none also if it waits without end.
     pub start_limit: Option<Duration>,
+    /// How long systemd lets the server stop; none also if it waits without end.
+    pub stop_limit: Option<Duration>,
     /// What the server may use, in bytes: its control group's limit, or what is there.
     pub memory_bytes: Option<u64>,
     /// How eagerly the kernel swaps (0 to 200), on a machine with swap space.
@@ -37,7 +39,8 @@ impl MachineFacts {
         let total = meminfo_bytes(&memory, "MemTotal");
         MachineFacts {
             open_files: of_process("limits").and_then(|text| open_files(&text)),
-            start_limit: start_limit(),
+            start_limit: service_time("TimeoutStartUSec"),
+            stop_limit: service_time("TimeoutStopUSec"),
             memory_bytes: group.into_iter().chain(total).min(),
             swappiness: read(Path::new("/proc/sys/vm/swappiness"))
                 .filter(|_| swap > 0)
@@ -89,10 +92,10 @@ fn chosen_word(text: &str) -> Option<String> {
     Some(rest.split_once(']')?.0.to_owned())
 }
 
-/// Of the service `mariadb`.
-fn start_limit() -> Option<Duration> {
+/// A time that systemd has for the service `mariadb`.
+fn service_time(property: &str) -> Option<Duration> {
     let output = Command::new("systemctl")
-        .args(["show", "mariadb", "--property=TimeoutStartUSec", "--value"])
+        .args(["show", "mariadb", "--property", property, "--value"])
         .output()
         .ok()?;
     systemd_time(String::from_utf8_lossy(&output.stdout).trim())

@@ -5,6 +5,7 @@ mod clock;
 mod disk;
 mod machine;
 mod peers;
+mod ports;
 mod programs;
 mod server;
 
@@ -60,6 +61,8 @@ pub struct LocalFacts {
     pub is_clock_synchronised: Option<bool>,
     /// Programs that full copies need.
     pub programs: Programs,
+    /// Ports that a group needs, and at which a program listens.
+    pub busy_ports: Vec<u16>,
     /// Files of Galera's in the data directory, with their sizes in bytes.
     pub leftovers: Vec<(&'static str, u64)>,
 }
@@ -88,12 +91,16 @@ impl Facts {
         let data_dir = Path::new(server.variable("datadir")).to_owned();
         let is_here = machine::is_this(server.variable("hostname")) && data_dir.is_dir();
         let local = is_here.then(|| LocalFacts::gather(&server, &options, data_dir));
-        let peers = peers_of(&server, &options);
+        let peers = peers::look(
+            peers_of(&server, &options),
+            copy_port(&server),
+            server.is_in_group(),
+        );
         Ok(Facts {
             server,
             options,
             local,
-            peers: peers::look(peers),
+            peers,
         })
     }
 }
@@ -116,17 +123,21 @@ fn configured_options(server: &ServerFacts, in_files: Option<String>) -> Configu
 }
 
 fn peers_of(server: &ServerFacts, options: &ConfiguredOptions) -> Vec<Peer> {
-    let listen = options
-        .read
-        .as_ref()
-        .ok()
-        .map(|(options, _)| options.listen_address());
-    let port = listen
-        .and_then(|address| address.port)
-        .unwrap_or(DEFAULT_PORT);
     let url = server.variable("wsrep_cluster_address");
-    let parsed = ClusterUrl::parse(url, port);
+    let parsed = ClusterUrl::parse(url, group_port(options));
     parsed.map(|url| url.peers).unwrap_or_default()
+}
+
+/// Where members of this configuration listen.
+fn group_port(options: &ConfiguredOptions) -> u16 {
+    let read = options.read.as_ref().ok();
+    let listen = read.and_then(|(options, _)| options.listen_address().port);
+    listen.unwrap_or(DEFAULT_PORT)
+}
+
+/// Where full copies arrive: on all servers, if they are configured alike.
+fn copy_port(server: &ServerFacts) -> u16 {
+    ports::of_copies(server.variable("wsrep_sst_receive_address"))
 }
 
 impl LocalFacts {
@@ -150,6 +161,7 @@ impl LocalFacts {
             machine: MachineFacts::gather(server.variable("pid_file")),
             is_clock_synchronised: clock::is_synchronised(),
             programs: Programs::look(),
+            busy_ports: ports::busy(&[group_port(options), copy_port(server)]),
             leftovers: leftovers.collect(),
             data_dir,
         }

@@ -1,8 +1,10 @@
 //! The other servers: whether they are reached, and how long that takes.
 
+use std::io;
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::time::{Duration, Instant};
 
+use synod_node::galera;
 use synod_options::Peer;
 
 /// How long a connection may take.
@@ -18,6 +20,12 @@ pub struct PeerFacts {
     pub address: String,
     /// What was seen, or why nothing was.
     pub seen: Result<Reached, String>,
+    /// The port there at which full copies arrive, and why it is not reached; none: it is let
+    /// through, or nothing of the peer is reached.
+    pub blocked_copies: Option<(u16, String)>,
+    /// A node of Galera answers there. Asked only for a server that runs Synod; one that encrypts
+    /// its connections is not recognised.
+    pub is_galera: bool,
 }
 
 /// A server that was reached.
@@ -29,19 +37,57 @@ pub struct Reached {
     pub path_mtu: Option<u32>,
 }
 
-pub(super) fn look(peers: Vec<Peer>) -> Vec<PeerFacts> {
-    let looked = peers.iter().map(|peer| PeerFacts {
-        address: format!("{}:{}", peer.host, peer.port),
-        seen: reach(peer),
+/// `asks_for_galera` costs a second for each peer that is none.
+pub(super) fn look(peers: Vec<Peer>, copy_port: u16, asks_for_galera: bool) -> Vec<PeerFacts> {
+    let looked = peers.iter().map(|peer| {
+        let seen = reach(peer);
+        let blocked = seen.is_ok().then(|| blocked(peer, copy_port)).flatten();
+        PeerFacts {
+            address: format!("{}:{}", peer.host, peer.port),
+            blocked_copies: blocked.map(|error| (copy_port, error)),
+            is_galera: asks_for_galera && seen.is_ok() && is_galera(peer),
+            seen,
+        }
     });
     looked.collect()
 }
 
-fn reach(peer: &Peer) -> Result<Reached, String> {
+fn address_of(peer: &Peer) -> Result<SocketAddr, String> {
     let addresses = (peer.host.as_str(), peer.port).to_socket_addrs();
-    let address = addresses.map_err(|error| format!("its name is not known: {error}"))?;
-    let address = address.into_iter().next();
-    let address = address.ok_or_else(|| "its name has no address".to_owned())?;
+    let mut addresses = addresses.map_err(|error| format!("its name is not known: {error}"))?;
+    let address = addresses.next();
+    address.ok_or_else(|| "its name has no address".to_owned())
+}
+
+/// Why the port is not reached. Nothing listens there until a copy arrives: a machine that refuses
+/// the connection was reached.
+fn blocked(peer: &Peer, port: u16) -> Option<String> {
+    let address = address_of(peer).ok()?;
+    let address = SocketAddr::new(address.ip(), port);
+    let error = TcpStream::connect_timeout(&address, CONNECT_LIMIT).err()?;
+    is_blocked(&error).then(|| error.to_string())
+}
+
+fn is_blocked(error: &io::Error) -> bool {
+    error.kind() != io::ErrorKind::ConnectionRefused
+}
+
+/// Whether it greets as a node of Galera does.
+fn is_galera(peer: &Peer) -> bool {
+    let Ok(address) = address_of(peer) else {
+        return false;
+    };
+    let Ok(socket) = TcpStream::connect_timeout(&address, CONNECT_LIMIT) else {
+        return false;
+    };
+    let is_limited = socket
+        .set_read_timeout(Some(galera::GREETING_LIMIT))
+        .is_ok();
+    is_limited && galera::greets(socket)
+}
+
+fn reach(peer: &Peer) -> Result<Reached, String> {
+    let address = address_of(peer)?;
     let first = connect(address)?;
     let more = (1..TRIES).filter_map(|_| connect(address).ok());
     let best = more.fold(first, |best, one| {
@@ -67,7 +113,53 @@ fn connect(address: SocketAddr) -> Result<Reached, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Write;
     use std::net::TcpListener;
+
+    /// A listener that says something to its first callers, or nothing.
+    fn peer_that_says(greeting: &'static [u8]) -> Peer {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        std::thread::spawn(move || {
+            for caller in listener.incoming().take(TRIES + 1) {
+                // A caller that only measures has gone.
+                let _ = caller.unwrap().write_all(greeting);
+            }
+        });
+        Peer {
+            host: "127.0.0.1".to_owned(),
+            port,
+        }
+    }
+
+    #[test]
+    fn node_of_galera_is_recognised_by_its_greeting() {
+        let greeting = b"\x24\0\0\x02\x16\x13\x91\x48\0\x01\x10\0\xd6\x08\xb0\x5c";
+        let peers = vec![
+            peer_that_says(greeting),
+            peer_that_says(b"SSH-2.0-OpenSSH\r\n"),
+        ];
+        let is_galera = look(peers, 1, true)
+            .iter()
+            .map(|peer| peer.is_galera)
+            .collect::<Vec<_>>();
+        assert_eq!(is_galera, [true, false]);
+    }
+
+    #[test]
+    fn port_at_which_nothing_listens_is_not_blocked() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let peer = Peer {
+            host: "127.0.0.1".to_owned(),
+            port,
+        };
+        assert_eq!(blocked(&peer, port), None);
+        drop(listener);
+        assert_eq!(blocked(&peer, port), None);
+        let lost = [io::ErrorKind::TimedOut, io::ErrorKind::HostUnreachable];
+        assert!(lost.into_iter().all(|kind| is_blocked(&kind.into())));
+    }
 
     #[test]
     fn listening_peer_is_reached_and_others_are_not() {

@@ -19,6 +19,9 @@ pub struct ServerFacts {
     pub events: Vec<String>,
     /// Statements with GET_LOCK since the start; none: the server does not count statements.
     pub get_lock_statements: Option<u64>,
+    /// Accounts that a user of the server's machine has by its name alone; none: the doctor's
+    /// account may not see accounts.
+    pub socket_accounts: Option<Vec<String>>,
 }
 
 /// A table.
@@ -52,6 +55,11 @@ const GET_LOCK: &str = "\
 SELECT IFNULL(SUM(count_star), 0) FROM performance_schema.events_statements_summary_by_digest
 WHERE digest_text LIKE '%GET_LOCK%' AND digest_text NOT LIKE '%events_statements_summary%'";
 
+/// Locked accounts have the word, too, and cannot be used.
+const SOCKET_ACCOUNTS: &str = "\
+SELECT user FROM mysql.global_priv
+WHERE host = 'localhost' AND priv LIKE '%unix_socket%' AND priv NOT LIKE '%\"account_locked\":true%'";
+
 impl ServerFacts {
     pub(super) fn gather(client: &SqlClient) -> Result<ServerFacts, ClientError> {
         let version = client.rows("SELECT VERSION()")?;
@@ -67,7 +75,11 @@ impl ServerFacts {
                 .collect(),
             events: client.rows(EVENTS)?.into_iter().flatten().collect(),
             get_lock_statements: None,
+            socket_accounts: None,
         };
+        // An account that may not see this is no reason to see nothing.
+        let accounts = client.rows(SOCKET_ACCOUNTS).ok();
+        facts.socket_accounts = accounts.map(|rows| rows.into_iter().flatten().collect());
         if facts.variable("performance_schema") == "ON" {
             let count = client.rows(GET_LOCK)?.into_iter().flatten().next();
             facts.get_lock_statements = count.and_then(|count| count.parse().ok());
@@ -95,6 +107,11 @@ impl ServerFacts {
     /// Whether the server runs in a group now.
     pub fn replicates(&self) -> bool {
         self.variable("wsrep_on") == "ON" && !matches!(self.variable("wsrep_provider"), "" | "none")
+    }
+
+    /// Whether it runs in a group with Synod now.
+    pub fn is_in_group(&self) -> bool {
+        self.replicates() && self.variable("wsrep_provider").contains("libsynod")
     }
 
     fn make_pid_file_absolute(&mut self) {
