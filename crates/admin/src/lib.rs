@@ -10,8 +10,8 @@
 //! each line back a reply.
 //!
 //! - [`protocol`]: what a line may hold: greeting, call, reply;
-//! - [`status`], [`event`], [`conflict`], [`recovery`]: what the answers say, also for exporters of
-//!   metrics;
+//! - [`status`], [`event`], [`conflict`], [`recovery`], [`relay`]: what the answers say, also for
+//!   exporters of metrics;
 //! - [`socket`]: where a member listens, and for whom; [`find`]: which members run here;
 //! - [`Client`]: asks; [`serve()`], [`serve_trusted`]: answer one client. None starts a thread;
 //! - [`Connection`]: what carries lines; [`RemoteMember`]: how one to another machine is made;
@@ -31,6 +31,7 @@ pub mod find;
 mod lines;
 pub mod protocol;
 pub mod recovery;
+pub mod relay;
 mod remote;
 mod serve;
 pub mod socket;

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::conflict::Conflicts;
 use crate::event::Event;
 use crate::recovery::Recovery;
+use crate::relay::RelayStatus;
 use crate::status::Status;
 
 /// The oldest protocol version that this program speaks.
@@ -125,6 +126,35 @@ pub enum Request {
     RecoveryPlan,
     /// Continues without the majority, which is lost for good: [`Answer::Done`].
     Recover,
+    /// What a relay of an upstream does: [`Answer::Relay`].
+    RelayStatus,
+    /// Nothing is pulled from the upstream until it is ordered otherwise: [`Answer::Done`].
+    PauseUpstream,
+    /// The upstream is pulled from again: [`Answer::Done`].
+    ResumeUpstream,
+    /// Another server with the same transactions is pulled from: [`Answer::Done`].
+    SwitchUpstream {
+        /// Its address, `host` or `host:port`.
+        to: String,
+    },
+    /// All relays hold the place of a reader, also while it is not connected: [`Answer::Done`].
+    RegisterReader {
+        /// Its `server_id`.
+        server_id: u32,
+    },
+    /// They do so no longer: [`Answer::Done`].
+    RemoveReader {
+        /// Its `server_id`.
+        server_id: u32,
+    },
+    /// All relays purge their logs: [`Answer::Done`].
+    PurgeRelays {
+        /// Up to these GTIDs; none: of all that no reader needs.
+        to: Option<String>,
+        /// Also of what readers need: the relays tell them which transactions they have lost.
+        #[serde(default)]
+        force: bool,
+    },
 }
 
 /// What a server says.
@@ -159,6 +189,8 @@ pub enum Answer {
     Conflicts(Conflicts),
     /// What the survivors of a lost majority have.
     Recovery(Box<Recovery>),
+    /// A relay of an upstream.
+    Relay(Box<RelayStatus>),
     /// An order was carried out.
     Done(Done),
 }

@@ -8,6 +8,10 @@ use synod_node::{self as node, Command, LeaderWeight, Node, RefusalReason};
 /// What is said of a member that is in no group.
 pub const NOT_CONNECTED: &str = "this server is not connected to a group: see its error log";
 
+/// What is said of a member that keeps no upstream's binlog.
+const NO_UPSTREAM: &str = "this is no relay that keeps the binlog of an upstream: name the log \
+                           directory of one with --dir. 'synod status' shows what this member is";
+
 /// How long an order waits for the group: less than clients wait for the answer.
 const ORDER_LIMIT: Duration = Duration::from_secs(20);
 
@@ -16,6 +20,9 @@ pub fn carry_out(node: Option<&Node>, order: Request) -> Reply {
     let Some(node) = node else {
         return Reply::refused(Reason::NotConnected, NOT_CONNECTED);
     };
+    if is_about_upstream(&order) {
+        return Reply::refused(Reason::Refused, NO_UPSTREAM);
+    }
     let Some(command) = command(order) else {
         let text = "the order is not understood: a weight is a number from 0 to 100, a protocol \
                     version one from 1 on";
@@ -39,7 +46,11 @@ pub fn carry_out(node: Option<&Node>, order: Request) -> Reply {
 /// Whether a request changes something.
 pub(crate) fn is_order(request: &Request) -> bool {
     match request {
-        Request::Status | Request::Events | Request::Conflicts | Request::RecoveryPlan => false,
+        Request::Status
+        | Request::Events
+        | Request::Conflicts
+        | Request::RecoveryPlan
+        | Request::RelayStatus => false,
         Request::TransferLeadership { .. }
         | Request::SetWeight { .. }
         | Request::RemoveMember { .. }
@@ -47,16 +58,44 @@ pub(crate) fn is_order(request: &Request) -> bool {
         | Request::DemoteMember { .. }
         | Request::ReplaceMember { .. }
         | Request::SetProtocol { .. }
+        | Request::PauseUpstream
+        | Request::ResumeUpstream
+        | Request::SwitchUpstream { .. }
+        | Request::RegisterReader { .. }
+        | Request::RemoveReader { .. }
+        | Request::PurgeRelays { .. }
         | Request::Recover => true,
     }
+}
+
+/// Whether only a relay that keeps an upstream's binlog can answer.
+fn is_about_upstream(request: &Request) -> bool {
+    matches!(
+        request,
+        Request::RelayStatus
+            | Request::PauseUpstream
+            | Request::ResumeUpstream
+            | Request::SwitchUpstream { .. }
+            | Request::RegisterReader { .. }
+            | Request::RemoveReader { .. }
+            | Request::PurgeRelays { .. }
+    )
 }
 
 /// The order as the group takes it; none if it is none, or makes no sense.
 fn command(order: Request) -> Option<Command> {
     Some(match order {
-        Request::Status | Request::Events | Request::Conflicts | Request::RecoveryPlan => {
-            return None;
-        }
+        Request::Status
+        | Request::Events
+        | Request::Conflicts
+        | Request::RecoveryPlan
+        | Request::RelayStatus
+        | Request::PauseUpstream
+        | Request::ResumeUpstream
+        | Request::SwitchUpstream { .. }
+        | Request::RegisterReader { .. }
+        | Request::RemoveReader { .. }
+        | Request::PurgeRelays { .. } => return None,
         Request::TransferLeadership { to } => Command::TransferLeadership { to },
         Request::SetWeight { member, weight } => Command::SetWeight {
             member,

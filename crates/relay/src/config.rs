@@ -10,12 +10,13 @@ use toml::{Table, Value};
 
 use crate::accounts::Accounts;
 use crate::encryption::Encryption;
+use crate::upstream_settings::UpstreamSettings;
 
 /// How many readers a relay serves at a time, unless its file says otherwise.
 const READERS_MAX: u32 = 64;
 /// For how long a reader may take nothing, unless the file says otherwise.
 const STALLED_AFTER: Duration = Duration::from_secs(60);
-const KEYS: [&str; 10] = [
+const KEYS: [&str; 19] = [
     "listen",
     "tls_cert",
     "tls_key",
@@ -26,6 +27,15 @@ const KEYS: [&str; 10] = [
     "server_id",
     "readers_max",
     "stalled_after",
+    "upstream",
+    "upstream_password_file",
+    "upstream_server_id",
+    "upstream_start",
+    "upstream_semi_sync",
+    "upstream_keep",
+    "upstream_ignore",
+    "upstream_tls_ca",
+    "upstream_tls_verify_name",
 ];
 
 /// What a relay is started with.
@@ -47,6 +57,8 @@ pub struct RelayConfig {
     pub readers_max: usize,
     /// A reader that takes nothing for so long is disconnected.
     pub stalled_after: Duration,
+    /// Whose binlog the relay keeps, in a group of relays; none: it serves the group that it is in.
+    pub upstream: Option<UpstreamSettings>,
 }
 
 /// What is wrong with the file of a relay. The text names the file and says what to write.
@@ -108,10 +120,18 @@ impl RelayConfig {
             Some(Value::Table(own)) => own,
             Some(_) | None => Table::new(),
         };
-        be_learner(&mut table);
         let keys = Keys { path, own };
         keys.refuse_unknown()?;
+        let upstream = keys.upstream()?;
+        let member = match &upstream {
+            Some(_) => LoggerConfig::of_relay_group(path, table)?,
+            None => {
+                be_learner(&mut table);
+                LoggerConfig::from_table(path, table)?
+            }
+        };
         Ok(RelayConfig {
+            upstream,
             listen: keys.listen()?,
             encryption: keys.encryption()?,
             accounts: keys.accounts()?,
@@ -121,7 +141,7 @@ impl RelayConfig {
             stalled_after: keys
                 .number("stalled_after", 1..=3600)?
                 .map_or(STALLED_AFTER, |seconds| Duration::from_secs(seconds.into())),
-            member: LoggerConfig::from_table(path, table)?,
+            member,
         })
     }
 }
@@ -138,9 +158,9 @@ fn be_learner(table: &mut Table) {
 }
 
 /// The keys of the table `[relay]`.
-struct Keys<'a> {
+pub(crate) struct Keys<'a> {
     path: &'a Path,
-    own: Table,
+    pub(crate) own: Table,
 }
 
 impl Keys<'_> {
@@ -154,7 +174,7 @@ impl Keys<'_> {
         }
     }
 
-    fn bad(&self, key: &str, reason: impl Into<String>) -> RelayConfigError {
+    pub(crate) fn bad(&self, key: &str, reason: impl Into<String>) -> RelayConfigError {
         RelayConfigError::BadValue {
             path: self.path.to_owned(),
             key: key.to_owned(),
@@ -162,7 +182,7 @@ impl Keys<'_> {
         }
     }
 
-    fn missing(&self, key: &'static str, example: &'static str) -> RelayConfigError {
+    pub(crate) fn missing(&self, key: &'static str, example: &'static str) -> RelayConfigError {
         let path = self.path.to_owned();
         RelayConfigError::Missing { path, key, example }
     }
@@ -182,11 +202,7 @@ impl Keys<'_> {
 
     /// Encrypted means encrypted only, unless the file says otherwise.
     fn encryption(&self) -> Result<Option<Encryption>, RelayConfigError> {
-        let is_required = match self.own.get("tls_required") {
-            None => true,
-            Some(Value::Boolean(required)) => *required,
-            Some(_) => return Err(self.bad("tls_required", "write true or false")),
-        };
+        let is_required = self.flag("tls_required")?.unwrap_or(true);
         let password = self.path("tls_key_password_file")?;
         match (self.path("tls_cert")?, self.path("tls_key")?) {
             (Some(certificate), Some(key)) => {
@@ -207,11 +223,11 @@ impl Keys<'_> {
         }
     }
 
-    fn path(&self, key: &'static str) -> Result<Option<PathBuf>, RelayConfigError> {
+    pub(crate) fn path(&self, key: &'static str) -> Result<Option<PathBuf>, RelayConfigError> {
         match self.own.get(key) {
             None => Ok(None),
             Some(Value::String(path)) if !path.is_empty() => Ok(Some(PathBuf::from(path))),
-            Some(_) => Err(self.bad(key, "write the path of a PEM file, in quotes")),
+            Some(_) => Err(self.bad(key, "write the path of a file, in quotes")),
         }
     }
 
@@ -232,7 +248,7 @@ impl Keys<'_> {
         Ok(accounts)
     }
 
-    fn number(
+    pub(crate) fn number(
         &self,
         key: &'static str,
         bounds: std::ops::RangeInclusive<u32>,
@@ -328,7 +344,7 @@ mod tests {
         refused("relay.tls_key = \"/k\"", "relay.tls_cert");
         refused("relay.tls_required = true", "relay.tls_cert");
         refused(&format!("{files}relay.tls_required = 1"), "true or false");
-        refused("relay.tls_cert = 1", "path of a PEM file");
+        refused("relay.tls_cert = 1", "path of a file");
     }
 
     #[test]

@@ -5,16 +5,24 @@
 //! every relay of the group.
 
 use std::io::{self, Read, Write};
+use std::str::FromStr;
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use synod_binlog::writer::FIRST_POSITION;
-use synod_binlog::{BinlogWriter, Checksum, EventType, GtidList, Outgoing};
+use synod_binlog::{BinlogWriter, Checksum, Event, EventType, GtidList, Outgoing};
 use synod_node::{CommittedLog, FollowError, Seqno};
 
 use crate::identity::Identity;
+use crate::kept::source::KeptSource;
+use crate::kept::state::GtidState;
+use crate::kept::tail::Tail;
+use crate::pace::Pace;
+use crate::permits::Permits;
 use crate::protocol::answer::Refusal;
 use crate::protocol::greeting::SERVER_VERSION;
 use crate::protocol::packet::{Connection, Packets};
+use crate::reader_place::ReaderPlace;
 use crate::source::{Found, Sink, Source, SourceError};
 
 /// A binlog that has become so large ends after its transaction, in bytes: positions have 32 bits.
@@ -23,6 +31,8 @@ const ROTATE_AT: u32 = 1 << 30;
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
 /// A reader may be ahead of this relay, if it comes from another one. For so long this one waits.
 const CATCH_UP_LIMIT: Duration = Duration::from_secs(15);
+/// What follows the log's end may be read a moment later than the log has moved.
+const TAIL_PAUSE: Duration = Duration::from_millis(50);
 /// Before each event of a dump: an event follows.
 const EVENT: [u8; 1] = [0];
 /// The same for a reader that wants to acknowledge events: this one needs no acknowledgement. The
@@ -56,13 +66,22 @@ pub(crate) struct Request {
 }
 
 impl Request {
-    /// The action after which the reader begins.
+    /// The GTIDs that the reader has; none: it names a binlog.
+    ///
+    /// # Errors
+    /// What it names is no list of GTIDs.
+    fn gtids(&self) -> Result<Option<GtidList>, Refusal> {
+        let list = self.gtids.as_deref().map(GtidList::from_str).transpose();
+        list.map_err(|error| Refusal::dump(error.to_string()))
+    }
+
+    /// The action after which the reader begins, in a group with GTIDs of its own.
     ///
     /// # Errors
     /// What it names is of another group, or no place.
     pub(crate) fn after(&self, identity: Identity) -> Result<Seqno, Refusal> {
-        match &self.gtids {
-            Some(text) => after_gtids(text, identity),
+        match self.gtids()? {
+            Some(list) => after_gtids(&list, identity),
             None => self.after_file(),
         }
     }
@@ -100,10 +119,7 @@ impl Request {
     }
 }
 
-fn after_gtids(text: &str, identity: Identity) -> Result<Seqno, Refusal> {
-    let list: GtidList = text
-        .parse()
-        .map_err(|error: synod_binlog::GtidTextError| Refusal::dump(error.to_string()))?;
+fn after_gtids(list: &GtidList, identity: Identity) -> Result<Seqno, Refusal> {
     let Some(gtid) = list.of_domain(identity.domain) else {
         if list.0.is_empty() {
             return Ok(Seqno(0));
@@ -146,6 +162,7 @@ impl From<SourceError> for DumpError {
             | SourceError::WriteSet(_)
             | SourceError::Transaction { .. }
             | SourceError::LargeStatement { .. }
+            | SourceError::Kept(_)
             | SourceError::Fragments(_)) => DumpError::Refused(Refusal::dump(error.to_string())),
         }
     }
@@ -160,12 +177,66 @@ fn purged(first: Seqno) -> Refusal {
     ))
 }
 
+/// Whose transactions readers get.
+#[derive(Clone)]
+pub(crate) enum Origin {
+    /// Those of the group itself, with GTIDs made from its seqnos.
+    Group,
+    /// Those of an upstream that the group keeps, as they are; and where it is.
+    Upstream(Arc<Tail>),
+}
+
+/// The transactions that one reader lacks.
+enum Transactions {
+    Group(Source, Identity),
+    Upstream(KeptSource),
+}
+
+impl Transactions {
+    fn step(&mut self, sink: &mut dyn Sink) -> Result<Found, SourceError> {
+        match self {
+            Transactions::Group(source, _) => source.step(sink),
+            Transactions::Upstream(source) => source.step(sink),
+        }
+    }
+
+    /// The last action that was looked at.
+    fn last(&self) -> Seqno {
+        match self {
+            Transactions::Group(source, _) => source.last(),
+            Transactions::Upstream(source) => source.last(),
+        }
+    }
+
+    /// The newest GTID of each domain before what comes next.
+    fn gtids(&self) -> GtidList {
+        match self {
+            Transactions::Group(source, identity) => match source.last() {
+                Seqno(..=0) => GtidList::default(),
+                last => GtidList(vec![identity.gtid(last)]),
+            },
+            Transactions::Upstream(source) => source.state().list(),
+        }
+    }
+
+    /// Whether a binlog may begin here.
+    fn is_between(&self) -> bool {
+        match self {
+            Transactions::Group(..) => true,
+            Transactions::Upstream(source) => !source.is_amid(),
+        }
+    }
+}
+
 /// The dump of one reader.
 pub(crate) struct Dump<'a, S> {
     packets: &'a mut Packets<S>,
     log: CommittedLog,
     identity: Identity,
+    origin: Origin,
     request: Request,
+    place: &'a ReaderPlace,
+    permits: Permits,
 }
 
 impl<'a, S: Connection> Dump<'a, S> {
@@ -173,13 +244,19 @@ impl<'a, S: Connection> Dump<'a, S> {
         packets: &'a mut Packets<S>,
         log: CommittedLog,
         identity: Identity,
+        origin: Origin,
         request: Request,
+        place: &'a ReaderPlace,
+        permits: Permits,
     ) -> Dump<'a, S> {
         Dump {
             packets,
             log,
             identity,
+            origin,
             request,
+            place,
+            permits,
         }
     }
 
@@ -189,21 +266,26 @@ impl<'a, S: Connection> Dump<'a, S> {
     /// # Errors
     /// It cannot get that, or is gone.
     pub(crate) fn run(self) -> Result<(), DumpError> {
-        let after = self
-            .request
-            .after(self.identity)
-            .map_err(DumpError::Refused)?;
-        self.await_action(after)?;
-        let follower = self.log.follow(after).map_err(SourceError::from)?;
-        let mut source = Source::new(follower, self.identity);
-        let mut binlog = Binlog::begin(self.packets, &self.request, self.identity, after)?;
+        let mut source = self.begin()?;
+        self.place.begins(source.last(), source.gtids());
+        let pace = Pace::new(self.permits);
+        let mut binlog = Binlog::begin(self.packets, &self.request, self.identity, &source, pace)?;
         let mut quiet_until = self.request.quiet_until();
         while let Some(seen) = self.log.moves() {
+            let before = source.last();
             while source.step(&mut binlog)? == Found::Action {
-                binlog.rotate_if_large(source.last())?;
+                if source.is_between() {
+                    binlog.rotate_if_large(&source)?;
+                }
+                self.place.moved(source.last(), || source.gtids());
+                binlog.pace.passes_action();
+            }
+            binlog.pace.is_at_end();
+            binlog.packets.flush()?;
+            if source.last() != before {
                 quiet_until = self.request.quiet_until();
             }
-            binlog.packets.flush()?;
+            self.place.is_at(source.last(), source.gtids());
             if self.request.ends {
                 binlog.packets.write_end()?;
                 return Ok(binlog.packets.flush()?);
@@ -218,6 +300,65 @@ impl<'a, S: Connection> Dump<'a, S> {
                 }
                 quiet_until = self.request.quiet_until();
             }
+        }
+        Ok(())
+    }
+
+    /// The transactions from the reader's place on.
+    fn begin(&self) -> Result<Transactions, DumpError> {
+        let refused = DumpError::Refused;
+        let Origin::Upstream(tail) = &self.origin else {
+            let after = self.request.after(self.identity).map_err(refused)?;
+            self.await_action(after)?;
+            let follower = self.log.follow(after).map_err(SourceError::from)?;
+            let source = Source::new(follower, self.identity);
+            return Ok(Transactions::Group(source, self.identity));
+        };
+        let kept = match self.request.gtids().map_err(refused)? {
+            Some(has) => {
+                let has = GtidState::of(&has);
+                self.await_gtids(tail, &has)?;
+                KeptSource::after_gtids(&self.log, tail, has)
+            }
+            None => {
+                let after = self.request.after_file().map_err(refused)?;
+                self.await_action(after)?;
+                KeptSource::after_action(&self.log, tail, after)
+            }
+        };
+        Ok(Transactions::Upstream(kept.map_err(SourceError::from)?))
+    }
+
+    /// Waits for transactions of the upstream that the reader has, and this relay may get yet.
+    fn await_gtids(&self, tail: &Tail, has: &GtidState) -> Result<(), DumpError> {
+        let deadline = Instant::now() + CATCH_UP_LIMIT;
+        while let Some(seen) = self.log.moves() {
+            let end = tail.end();
+            if let Some(why) = end.broken {
+                return Err(DumpError::Refused(Refusal::dump(why)));
+            }
+            let state = end.state.unwrap_or_default();
+            let Some((reader, here)) = state.ahead(has) else {
+                return Ok(());
+            };
+            let is_other = reader.sequence == here.sequence;
+            if is_other || Instant::now() >= deadline {
+                let newest = here.to_string();
+                return Err(DumpError::Refused(Refusal::dump(match is_other {
+                    true => format!(
+                        "The reader is at {reader}, and that transaction is {newest} on the \
+                         upstream of this relay: the reader's data are of another server. Copy \
+                         the upstream again"
+                    ),
+                    false => format!(
+                        "The reader is at {reader}, and this relay knows none after {newest}. \
+                         Start the reader again when the relay has caught up (synod relay status); \
+                         if it has, the reader's data are not of this upstream"
+                    ),
+                })));
+            }
+            self.log
+                .wait_beyond(seen, deadline.min(Instant::now() + TAIL_PAUSE));
         }
         Ok(())
     }
@@ -248,12 +389,13 @@ impl<'a, S: Connection> Dump<'a, S> {
 struct Binlog<'a, S> {
     packets: &'a mut Packets<S>,
     writer: BinlogWriter,
-    identity: Identity,
+    server_id: u32,
     checksum: Checksum,
     /// What comes before each event.
     head: &'static [u8],
     /// The bytes of one event, with what comes before it.
     event: Vec<u8>,
+    pace: Pace,
 }
 
 impl<'a, S: Read + Write> Binlog<'a, S> {
@@ -261,31 +403,33 @@ impl<'a, S: Read + Write> Binlog<'a, S> {
         packets: &'a mut Packets<S>,
         request: &Request,
         identity: Identity,
-        after: Seqno,
+        source: &Transactions,
+        pace: Pace,
     ) -> Result<Binlog<'a, S>, SourceError> {
         // Tools stop at once where a binlog has another name than they asked for.
         let file = match request.file.as_str() {
-            "" => file_name(after),
+            "" => file_name(source.last()),
             asked => asked.to_owned(),
         };
         let mut binlog = Binlog {
             packets,
             writer: BinlogWriter::new(identity.server_id, request.checksum, file),
-            identity,
+            server_id: identity.server_id,
             checksum: request.checksum,
             head: match request.acknowledges {
                 true => &EVENT_WITHOUT_ACKNOWLEDGEMENT,
                 false => &EVENT,
             },
             event: Vec::new(),
+            pace,
         };
         binlog.send(|writer, out| writer.write_file_name(out))?;
-        binlog.open(after)?;
+        binlog.open(source)?;
         Ok(binlog)
     }
 
-    /// What a binlog begins with: the format, and where the group was.
-    fn open(&mut self, after: Seqno) -> Result<(), SourceError> {
+    /// What a binlog begins with: the format, and the GTIDs before it.
+    fn open(&mut self, source: &Transactions) -> Result<(), SourceError> {
         let now = SystemTime::now()
             .duration_since(UNIX_EPOCH)
             .unwrap_or_default();
@@ -293,24 +437,20 @@ impl<'a, S: Read + Write> Binlog<'a, S> {
         let now = u32::try_from(now.as_secs()).unwrap_or(u32::MAX);
         let version = SERVER_VERSION.trim_start_matches("5.5.5-");
         self.send(|writer, out| writer.write_format(version, now, out))?;
-        let gtids = match after {
-            Seqno(..=0) => GtidList::default(),
-            after => GtidList(vec![self.identity.gtid(after)]),
-        };
         self.take(&Outgoing {
             timestamp: now,
             event_type: EventType::GTID_LIST,
             flags: 0,
-            body: gtids.body().into(),
+            body: source.gtids().body().into(),
         })
     }
 
-    /// Ends a binlog that has become large, and begins the one after the action `last`.
-    fn rotate_if_large(&mut self, last: Seqno) -> Result<(), SourceError> {
+    /// Ends a binlog that has become large, and begins the one after the last action.
+    fn rotate_if_large(&mut self, source: &Transactions) -> Result<(), SourceError> {
         if self.writer.position() < ROTATE_AT {
             return Ok(());
         }
-        let file = file_name(last);
+        let file = file_name(source.last());
         let next = synod_binlog::rotate::Rotate {
             position: FIRST_POSITION.into(),
             file: file.as_bytes(),
@@ -321,8 +461,8 @@ impl<'a, S: Read + Write> Binlog<'a, S> {
             flags: 0,
             body: next.body().into(),
         })?;
-        self.writer = BinlogWriter::new(self.identity.server_id, self.checksum, file);
-        self.open(last)
+        self.writer = BinlogWriter::new(self.server_id, self.checksum, file);
+        self.open(source)
     }
 
     fn heartbeat(&mut self) -> Result<(), SourceError> {
@@ -337,13 +477,25 @@ impl<'a, S: Read + Write> Binlog<'a, S> {
         self.event.clear();
         self.event.extend_from_slice(self.head);
         write(&mut self.writer, &mut self.event).map_err(io::Error::other)?;
-        Ok(self.packets.write(&self.event)?)
+        if !self.packets.are_filled_by(self.event.len()) {
+            return Ok(self.packets.write(&self.event)?);
+        }
+        // The socket may take nothing for long: no permit is held meanwhile.
+        self.pace.ends_portion();
+        let sent_bytes = self.packets.gathered_bytes() + self.event.len();
+        self.packets.write(&self.event)?;
+        self.pace.begins_portion(sent_bytes);
+        Ok(())
     }
 }
 
 impl<S: Read + Write> Sink for Binlog<'_, S> {
     fn take(&mut self, event: &Outgoing<'_>) -> Result<(), SourceError> {
         self.send(|writer, out| writer.write(event, out))
+    }
+
+    fn take_foreign(&mut self, event: &Event<'_>) -> Result<(), SourceError> {
+        self.send(|writer, out| writer.write_foreign(event, out))
     }
 }
 
@@ -376,6 +528,61 @@ mod tests {
             "{}",
             refusal.text
         );
+    }
+
+    /// A socket: while bytes are written to it, all permits must be free.
+    struct Socket(Permits);
+
+    impl Read for Socket {
+        fn read(&mut self, _buffer: &mut [u8]) -> io::Result<usize> {
+            Ok(0)
+        }
+    }
+
+    impl Write for Socket {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            assert!(self.0.try_take().is_some(), "its own permit is held");
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn late_reader_holds_no_permit_while_its_socket_is_written_to() {
+        let permits = Permits::new(1);
+        let mut packets = Packets::new(Socket(permits.clone()));
+        let mut binlog = Binlog {
+            packets: &mut packets,
+            writer: BinlogWriter::new(1, Checksum::Crc32, file_name(Seqno(0))),
+            server_id: 1,
+            checksum: Checksum::Crc32,
+            head: &EVENT,
+            event: Vec::new(),
+            pace: Pace::new(permits.clone()),
+        };
+        let mut give = |bytes: usize, times: usize| {
+            for _ in 0..times {
+                let body = vec![1; bytes].into();
+                let event_type = EventType::XID;
+                let event = Outgoing {
+                    timestamp: 0,
+                    event_type,
+                    flags: 0,
+                    body,
+                };
+                binlog.take(&event).unwrap();
+            }
+            permits.try_take().is_some()
+        };
+        assert!(give(1000, 1000), "it is not late yet");
+        assert!(!give(1000, 10_000), "it is late");
+        assert!(!give(40 << 20, 1), "a large event is sent in parts");
+        binlog.pace.is_at_end();
+        binlog.packets.flush().unwrap();
+        assert!(permits.try_take().is_some());
     }
 
     #[test]

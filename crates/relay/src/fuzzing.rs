@@ -5,9 +5,12 @@
 
 use std::io::Cursor;
 
+use bytes::Bytes;
+use synod_binlog::GtidList;
 use synod_node::Seqno;
 
 use crate::identity::Identity;
+use crate::kept::entry::Entry;
 use crate::protocol::answer::Answer;
 use crate::protocol::greeting::credentials;
 use crate::protocol::packet::Packets;
@@ -40,11 +43,24 @@ pub fn check_statement(bytes: &[u8]) {
         },
         first: Seqno(1),
         last: Seqno(9),
+        gtids: GtidList::default(),
         now: 0,
     };
     let mut own = ReaderVariables::default();
     let statement = String::from_utf8_lossy(bytes);
     if let Answer::Rows { columns, rows } = answer(&statement, &facts, &mut own) {
         assert!(rows.iter().all(|row| row.len() == columns.len()));
+    }
+}
+
+/// Reads an entry of a relay group: what is understood is written the same way.
+pub fn check_entry(bytes: &[u8]) {
+    let mut rest = Bytes::copy_from_slice(bytes);
+    if let Ok(entry) = Entry::decode(&mut rest) {
+        let again = match &entry {
+            Entry::Head(head) => head.encode(&[rest]).expect("it was understood"),
+            Entry::Note(note) => note.encode(),
+        };
+        assert_eq!(Entry::decode(&mut again.clone()), Ok(entry));
     }
 }

@@ -10,7 +10,10 @@
 //! - `source`: from the log to transactions;
 //! - `protocol`: packets, greeting, questions and answers;
 //! - `reader`: one connection, from its greeting to its dump; `dump`: the events, as they come;
-//! - `service`: the socket, and a thread for each reader.
+//! - `permits`, `pace`: how many late readers are served at a time;
+//! - `service`: the socket, and a thread for each reader;
+//! - `kept`, `pull`, `upstream_service`: the binlog of an upstream, in a group of relays;
+//!   `sightings`, `readers_order`: readers that are registered there.
 //!
 //! Invariants: a reader gets each transaction once, in the order of the group, and only what is
 //! committed. A reader costs a thread, one buffer, and one action's largest event in memory.
@@ -24,10 +27,21 @@ pub mod encryption;
 #[doc(hidden)]
 pub mod fuzzing;
 mod identity;
+mod kept;
+mod pace;
+mod permits;
 mod protocol;
+mod pull;
 mod reader;
+mod reader_place;
+mod readers_order;
 mod service;
+mod sightings;
 mod source;
+mod upstream_service;
+pub mod upstream_settings;
+
+pub use synod_node::StartMode;
 
 pub use config::{RelayConfig, RelayConfigError};
 pub use service::run;

@@ -4,13 +4,14 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use synod_binlog::Checksum;
+use synod_binlog::{Checksum, GtidList};
 use synod_node::{CommittedLog, GroupId, Node};
 
 use crate::accounts::{Accounts, Challenge};
-use crate::dump::{Dump, DumpError, Request};
+use crate::dump::{Dump, DumpError, Origin, Request};
 use crate::encryption::Encryption;
 use crate::identity::Identity;
+use crate::permits::Permits;
 use crate::protocol::answer::{Answer, Refusal};
 use crate::protocol::greeting::{
     NATIVE_PASSWORD, asks_for_encryption, credentials, greeting, other_proof,
@@ -18,6 +19,7 @@ use crate::protocol::greeting::{
 use crate::protocol::packet::{Connection, Packets};
 use crate::protocol::question::answer;
 use crate::protocol::variable::{Facts, ReaderVariables};
+use crate::reader_place::ReaderPlace;
 
 /// The commands of the protocol that mean something here.
 mod command {
@@ -41,6 +43,9 @@ pub(crate) struct Relay {
     pub(crate) encryption: Option<Encryption>,
     pub(crate) domain: Option<u32>,
     pub(crate) server_id: Option<u32>,
+    pub(crate) origin: Origin,
+    /// For readers that are late.
+    pub(crate) permits: Permits,
 }
 
 impl Relay {
@@ -65,6 +70,7 @@ pub(crate) enum Ended {
 /// A connection of a reader.
 pub(crate) struct Reader<'a, S> {
     relay: &'a Relay,
+    place: &'a ReaderPlace,
     packets: Packets<S>,
     variables: ReaderVariables,
     /// `server_id` by which the reader has registered; zero: none.
@@ -72,9 +78,10 @@ pub(crate) struct Reader<'a, S> {
 }
 
 impl<'a, S: Connection> Reader<'a, S> {
-    pub(crate) fn new(relay: &'a Relay, stream: S) -> Reader<'a, S> {
+    pub(crate) fn new(relay: &'a Relay, place: &'a ReaderPlace, stream: S) -> Reader<'a, S> {
         Reader {
             relay,
+            place,
             packets: Packets::new(stream),
             variables: ReaderVariables::default(),
             server_id: 0,
@@ -115,6 +122,7 @@ impl<'a, S: Connection> Reader<'a, S> {
                 }
                 command::REGISTER_SLAVE => {
                     self.server_id = u32_at(rest, 0).unwrap_or(0);
+                    self.place.is_server(self.server_id);
                     self.packets.answer(&Answer::Done)?;
                 }
                 command::PING | command::INIT_DB => self.packets.answer(&Answer::Done)?,
@@ -194,10 +202,16 @@ impl<'a, S: Connection> Reader<'a, S> {
         let identity = self.relay.identity()?;
         let log: CommittedLog = self.relay.node.committed_log();
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        let last = log.commit_seqno();
+        let gtids = match &self.relay.origin {
+            Origin::Group => GtidList(vec![identity.gtid(last)]),
+            Origin::Upstream(tail) => tail.end().state.unwrap_or_default().list(),
+        };
         Some(Facts {
             identity,
             first: log.first_seqno(),
-            last: log.commit_seqno(),
+            last,
+            gtids,
             now: now.unwrap_or_default().as_secs(),
         })
     }
@@ -206,6 +220,8 @@ impl<'a, S: Connection> Reader<'a, S> {
         let identity = self.relay.identity();
         let identity = identity.ok_or_else(|| DumpError::Refused(not_in_group()))?;
         let request = self.request(rest).map_err(DumpError::Refused)?;
+        // It may not have registered before.
+        self.place.is_server(self.server_id);
         if self.server_id == identity.server_id {
             let text = format!(
                 "The reader's server_id is {}, which this group has for its readers. Give the \
@@ -215,7 +231,11 @@ impl<'a, S: Connection> Reader<'a, S> {
             return Err(DumpError::Refused(Refusal::dump(text)));
         }
         let log = self.relay.node.committed_log();
-        Dump::new(&mut self.packets, log, identity, request).run()
+        let Relay {
+            origin, permits, ..
+        } = self.relay;
+        let (packets, origin, permits) = (&mut self.packets, origin.clone(), permits.clone());
+        Dump::new(packets, log, identity, origin, request, self.place, permits).run()
     }
 
     /// What COM_BINLOG_DUMP and the variables before it ask for.

@@ -7,15 +7,20 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
+use synod_admin::protocol::{Reply, Request};
 use synod_logger::output::Output;
 use synod_logger::{LoggerError, Service, run_with};
-use synod_node::{Level, Node, StartMode};
+use synod_node::{Level, Node, StartMode, WritePermission};
 
 use crate::config::RelayConfig;
+use crate::dump::Origin;
 use crate::encryption::Link;
+use crate::permits::Permits;
 use crate::protocol::answer::{Answer, Refusal};
 use crate::protocol::packet::Packets;
 use crate::reader::{Ended, Reader, Relay};
+use crate::reader_place::{Place, ReaderPlace};
+use crate::upstream_service::UpstreamService;
 
 /// A reader that says nothing for so long, before its dump, is disconnected: programs ask at once,
 /// and a caller without a password must not keep a place for long.
@@ -23,25 +28,30 @@ const QUESTION_LIMIT: Duration = Duration::from_secs(10);
 /// After an error of the listening socket (out of file descriptors, say).
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Runs a relay until a signal ends it.
+/// Runs a relay until a signal ends it. One of an upstream may begin a group.
 ///
 /// # Errors
 /// It does not start, or has failed.
-pub fn run(config: &RelayConfig) -> Result<(), LoggerError> {
-    let readers = Readers {
+pub fn run(config: &RelayConfig, mode: StartMode) -> Result<(), LoggerError> {
+    let service = RelayService {
         config: config.clone(),
+        upstream: config.upstream.clone().map(|settings| {
+            let log_full = config.member.options.full_log_policy();
+            UpstreamService::new(settings, log_full)
+        }),
         serving: Mutex::default(),
     };
-    run_with(&config.member, StartMode::Join, Arc::new(readers))
+    run_with(&config.member, mode, Arc::new(service))
 }
 
 /// What a relay does besides being a member.
-struct Readers {
+struct RelayService {
     config: RelayConfig,
+    upstream: Option<UpstreamService>,
     serving: Mutex<Option<(Arc<Serving>, JoinHandle<()>)>>,
 }
 
-impl Service for Readers {
+impl Service for RelayService {
     fn begin(&self, node: &Arc<Node>, output: &Output) -> Result<(), String> {
         let address = self.config.listen.to_string();
         let listener = TcpListener::bind(&address).map_err(|error| {
@@ -53,6 +63,10 @@ impl Service for Readers {
         let encryption = &self.config.encryption;
         let encrypted = encryption.as_ref().map(|files| files.load()).transpose();
         let encrypted = encrypted.map_err(|error| error.to_string())?;
+        let origin = match &self.upstream {
+            Some(upstream) => Origin::Upstream(upstream.tail()),
+            None => Origin::Group,
+        };
         let serving = Arc::new(Serving {
             relay: Relay {
                 node: node.clone(),
@@ -60,6 +74,8 @@ impl Service for Readers {
                 encryption: encryption.clone(),
                 domain: self.config.domain,
                 server_id: self.config.server_id,
+                origin,
+                permits: Permits::of_this_machine(),
             },
             listener,
             output: output.clone(),
@@ -79,17 +95,43 @@ impl Service for Readers {
         };
         let text = format!("readers connect to {address}, {how}");
         output.log(Level::Info, &text);
-        *lock(&self.serving) = Some((serving, thread));
-        Ok(())
+        *lock(&self.serving) = Some((serving.clone(), thread));
+        match &self.upstream {
+            Some(upstream) => upstream.begin(node, output, Arc::new(move || serving.places())),
+            None => Ok(()),
+        }
     }
 
     fn end(&self) {
+        if let Some(upstream) = &self.upstream {
+            upstream.end();
+        }
         if let Some((serving, thread)) = lock(&self.serving).take() {
             serving.stop();
             // Its panic was printed.
             let _ = thread.join();
         }
     }
+
+    fn write_permission(&self, permission: WritePermission) {
+        if let Some(upstream) = &self.upstream {
+            upstream.may_write(permission);
+        }
+    }
+
+    fn answer(&self, request: &Request) -> Option<Reply> {
+        let places = || match &*lock(&self.serving) {
+            Some((serving, _)) => serving.places(),
+            None => Vec::new(),
+        };
+        self.upstream.as_ref()?.answer(request, places)
+    }
+}
+
+/// A reader that is connected.
+struct Seated {
+    stream: TcpStream,
+    place: Arc<ReaderPlace>,
 }
 
 /// The socket, and who is connected.
@@ -99,7 +141,7 @@ struct Serving {
     output: Output,
     readers_max: usize,
     stalled_after: Duration,
-    connections: Mutex<BTreeMap<u32, TcpStream>>,
+    connections: Mutex<BTreeMap<u32, Seated>>,
     stopped: AtomicBool,
 }
 
@@ -131,14 +173,15 @@ impl Serving {
         stream: TcpStream,
         from: SocketAddr,
     ) {
-        if let Err(error) = self.note(connection, &stream) {
+        let place = Arc::new(ReaderPlace::new(from));
+        if let Err(error) = self.note(connection, &stream, &place) {
             // A reader that is too many is told so, if it still listens.
             let _ = Packets::new(&stream).answer(&Answer::Refused(error));
             return;
         }
         let serve = move || {
             let _seat = Seat(self, connection);
-            self.serve(connection, &stream, from);
+            self.serve(connection, &stream, from, &place);
         };
         let name = "synod-reader".to_owned();
         if let Err(error) = Builder::new().name(name).spawn_scoped(threads, serve) {
@@ -149,7 +192,12 @@ impl Serving {
     }
 
     /// Notes a connection, so that it can be ended.
-    fn note(&self, connection: u32, stream: &TcpStream) -> Result<(), Refusal> {
+    fn note(
+        &self,
+        connection: u32,
+        stream: &TcpStream,
+        place: &Arc<ReaderPlace>,
+    ) -> Result<(), Refusal> {
         let mut connections = lock(&self.connections);
         if connections.len() >= self.readers_max {
             return Err(Refusal::too_many(format!(
@@ -163,12 +211,26 @@ impl Serving {
         asked.map_err(failed)?;
         let taken = stream.set_write_timeout(Some(self.stalled_after));
         taken.map_err(failed)?;
-        connections.insert(connection, stream.try_clone().map_err(failed)?);
+        let seated = Seated {
+            stream: stream.try_clone().map_err(failed)?,
+            place: place.clone(),
+        };
+        connections.insert(connection, seated);
         Ok(())
     }
 
-    fn serve(&self, connection: u32, stream: &TcpStream, from: SocketAddr) {
-        let line = match Reader::new(&self.relay, Link::Clear(stream)).run(connection) {
+    /// Where the connected readers are.
+    fn places(&self) -> Vec<Place> {
+        let connections = lock(&self.connections);
+        connections
+            .values()
+            .map(|seated| seated.place.get())
+            .collect()
+    }
+
+    fn serve(&self, connection: u32, stream: &TcpStream, from: SocketAddr, place: &ReaderPlace) {
+        let reader = Reader::new(&self.relay, place, Link::Clear(stream));
+        let line = match reader.run(connection) {
             Ended::Gone(why) => (Level::Info, format!("the reader at {from} is gone: {why}")),
             Ended::Failed(why) => {
                 let text = format!("the reader at {from} cannot be served: {why}");
@@ -189,9 +251,9 @@ impl Serving {
         self.stopped.store(true, Ordering::SeqCst);
         // Wakes the accepting thread.
         let _ = rustix::net::shutdown(&self.listener, rustix::net::Shutdown::Both);
-        for stream in lock(&self.connections).values() {
+        for seated in lock(&self.connections).values() {
             // It may have ended already.
-            let _ = stream.shutdown(Shutdown::Both);
+            let _ = seated.stream.shutdown(Shutdown::Both);
         }
     }
 }

@@ -9,6 +9,7 @@
 //! - `orders`: commands that change something; the dangerous ones want `--yes`;
 //! - `protocol`: the group's protocol version, for upgrades;
 //! - `recover`: a majority is lost for good;
+//! - `upstream`: relays that keep an upstream's binlog;
 //! - `status`, `watch`, `why`, `conflicts`: what they show. `utc`: times, as all servers' logs can
 //!   be compared by them.
 
@@ -19,6 +20,7 @@ mod protocol;
 mod recover;
 mod server;
 mod status;
+mod upstream;
 mod utc;
 mod watch;
 mod why;
@@ -40,6 +42,7 @@ pub use protocol::{ProtocolArgs, run as protocol};
 pub use recover::{RecoverArgs, run as recover};
 pub(crate) use server::connect;
 pub use status::{StatusArgs, run as status};
+pub(crate) use upstream::{UpstreamCommand, run as upstream};
 pub use watch::{WatchArgs, run as watch};
 pub use why::{WhyArgs, run as why};
 

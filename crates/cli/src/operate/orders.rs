@@ -245,7 +245,8 @@ pub(super) fn ask_status(server: &ServerArgs) -> Result<Status, OperateError> {
     }
 }
 
-fn carry_out(server: &ServerArgs, request: Request) -> Result<u8, OperateError> {
+/// An order, whose answer is printed.
+pub(super) fn carry_out(server: &ServerArgs, request: Request) -> Result<u8, OperateError> {
     let Answer::Done(done) = ask(server, request)? else {
         return Err(unexpected(server));
     };

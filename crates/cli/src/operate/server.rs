@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use rustix::fs::{Access, access};
 use synod_admin::{Client, find, socket};
 
 use super::{OperateError, PlaceArgs};
@@ -27,7 +28,25 @@ fn only_server() -> Result<PathBuf, OperateError> {
     // Listed in another network namespace, for instance a container's.
     let usual = usual.filter(|dir| socket::path(dir).exists());
     let found = listening.as_deref().unwrap_or_default();
-    choose(found, usual.collect(), listening.as_ref().err())
+    let found = usable(found, |dir| {
+        access(socket::path(dir), Access::WRITE_OK).is_ok()
+    });
+    choose(&found, usual.collect(), listening.as_ref().err())
+}
+
+/// Those that take commands from this user; all, if none does. A relay or a logger beside a server
+/// has a user of its own, so the server's user means the server.
+fn usable(listening: &[PathBuf], may_use: impl Fn(&PathBuf) -> bool) -> Vec<PathBuf> {
+    let usable: Vec<PathBuf> = listening
+        .iter()
+        .filter(|dir| may_use(dir))
+        .cloned()
+        .collect();
+    if usable.is_empty() {
+        listening.to_vec()
+    } else {
+        usable
+    }
 }
 
 /// The server that is meant, of those that listen and of those with a socket in a usual place.
@@ -81,6 +100,18 @@ mod tests {
     fn only_server_is_taken() {
         assert_eq!(chosen(&["/a"], &["/b"]).unwrap(), Path::new("/a"));
         assert_eq!(chosen(&[], &["/b"]).unwrap(), Path::new("/b"));
+    }
+
+    #[test]
+    fn member_of_another_user_is_not_meant() {
+        let dirs = ["/var/lib/mysql", "/var/lib/synod-relay"].map(PathBuf::from);
+        assert_eq!(usable(&dirs, |dir| dir.ends_with("mysql")), dirs[..1]);
+        assert_eq!(
+            usable(&dirs, |_| true),
+            dirs,
+            "root is asked which one it means"
+        );
+        assert_eq!(usable(&dirs, |_| false), dirs, "the error names them");
     }
 
     #[test]

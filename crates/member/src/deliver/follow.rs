@@ -8,6 +8,7 @@
 //! Invariants: ordered entries come without gaps, each once, and only what is committed.
 
 use std::collections::VecDeque;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -20,6 +21,10 @@ use crate::payload::action::{ActionPiece, Chunk, PayloadError};
 use crate::payload::discard::{Discard, PartialActionId};
 use crate::payload::view::View;
 use crate::shared::Shared;
+use crate::snapshots::Snapshot;
+
+/// A hold moves by so many actions at a time: all readers share the table of holds.
+const HOLD_STEP: u64 = 64;
 
 /// Why a follower cannot continue.
 #[derive(Debug, thiserror::Error)]
@@ -66,6 +71,8 @@ pub struct Follower {
     ahead: VecDeque<Entry>,
     next: LogIndex,
     last: Seqno,
+    /// Keeps the log from being purged of what comes next, if that was asked for.
+    held: Option<Arc<Snapshot>>,
 }
 
 impl Follower {
@@ -85,9 +92,19 @@ impl Follower {
             ahead: VecDeque::new(),
             next: LogIndex(0),
             last: after.max(Seqno(0)),
+            held: None,
         };
         follower.next = follower.start()?;
         Ok(follower)
+    }
+
+    /// The log is not purged of what comes after the action `passed`, as long as this follower
+    /// lives and the log is not full. A few actions before it may be held as well.
+    pub fn hold_after(&mut self, passed: Seqno) {
+        let far = |held: &Arc<Snapshot>| held.seqno().0.abs_diff(passed.0) >= HOLD_STEP;
+        if self.held.as_ref().is_none_or(far) {
+            self.held = Some(self.shared.readers.hold(passed));
+        }
     }
 
     /// The last action that was handed out.
@@ -114,7 +131,7 @@ impl Follower {
                 let (expected, found) = (self.last.next(), header.seqno);
                 return Err(FollowError::Broken(DeliverError::Gap { expected, found }));
             }
-            self.pass(&entry)?;
+            pass(&mut self.assembly, &entry)?;
             let followed = ordered(&self.reader, &mut self.assembly, &entry);
             if let Some(followed) = followed.map_err(|error| self.error(error))? {
                 self.last = header.seqno;
@@ -163,7 +180,7 @@ impl Follower {
     }
 
     /// Hands out the views, and the actions of this session, from `start` to before `end`, in
-    /// order; all of it must be committed. Does not change what comes next.
+    /// order, until `take` breaks; all of it must be committed. Does not change what comes next.
     ///
     /// # Errors
     /// The log does not have them any more, or cannot be read.
@@ -172,8 +189,9 @@ impl Follower {
         start: LogIndex,
         end: LogIndex,
         session: (MemberId, SessionId),
-        take: &mut dyn FnMut(Followed),
+        take: &mut dyn FnMut(Followed) -> ControlFlow<()>,
     ) -> Result<(), FollowError> {
+        let mut assembly = Assembly::default();
         let mut next = start;
         while next < end {
             let read = self.reader.read(next, end.prev(), READ_BYTES);
@@ -187,9 +205,11 @@ impl Follower {
                 if entry.header.kind != EntryKind::View && origin != session {
                     continue;
                 }
-                let found = ordered(&self.reader, &mut Assembly::default(), entry);
-                if let Some(followed) = found.map_err(|error| self.error(error))? {
-                    take(followed);
+                pass(&mut assembly, entry)?;
+                let found = ordered(&self.reader, &mut assembly, entry);
+                let found = found.map_err(|error| self.error(error))?;
+                if found.is_some_and(|followed| take(followed).is_break()) {
+                    return Ok(());
                 }
             }
         }
@@ -211,7 +231,8 @@ impl Follower {
         Ok(entry)
     }
 
-    /// Reads ahead, or skips what was purged. Returns whether there was anything to do.
+    /// Reads ahead when nothing is left, or skips what was purged. Returns whether there was
+    /// anything to do.
     fn read(&mut self) -> Result<bool, FollowError> {
         let readable = self.shared.readable();
         if readable < self.next {
@@ -226,29 +247,8 @@ impl Follower {
             }
             read => read.map_err(|error| self.log_error(error))?,
         };
-        self.ahead.extend(entries);
+        self.ahead = entries.into();
         Ok(!self.ahead.is_empty())
-    }
-
-    /// Notes chunks, and discards of them.
-    fn pass(&mut self, entry: &Entry) -> Result<(), FollowError> {
-        let malformed = |source| broken(entry.header.index, source);
-        match entry.header.kind {
-            EntryKind::Chunk => {
-                let chunk = Chunk::decode(entry.payload.clone()).map_err(malformed)?;
-                self.assembly.add_chunk(&entry.header, &chunk);
-            }
-            EntryKind::Discard => {
-                let discard = Discard::decode(entry.payload.clone()).map_err(malformed)?;
-                self.assembly.discard(&discard);
-            }
-            EntryKind::NoOp
-            | EntryKind::Config
-            | EntryKind::Decision
-            | EntryKind::View
-            | EntryKind::Action => {}
-        }
-        Ok(())
     }
 
     fn log_error(&self, error: LogError) -> FollowError {
@@ -274,6 +274,27 @@ impl Follower {
             first: self.first_seqno(),
         }
     }
+}
+
+/// Notes a chunk, or a discard of chunks.
+fn pass(assembly: &mut Assembly, entry: &Entry) -> Result<(), FollowError> {
+    let malformed = |source| broken(entry.header.index, source);
+    match entry.header.kind {
+        EntryKind::Chunk => {
+            let chunk = Chunk::decode(entry.payload.clone()).map_err(malformed)?;
+            assembly.add_chunk(&entry.header, &chunk);
+        }
+        EntryKind::Discard => {
+            let discard = Discard::decode(entry.payload.clone()).map_err(malformed)?;
+            assembly.discard(&discard);
+        }
+        EntryKind::NoOp
+        | EntryKind::Config
+        | EntryKind::Decision
+        | EntryKind::View
+        | EntryKind::Action => {}
+    }
+    Ok(())
 }
 
 /// What an entry hands out, if it is an ordered one. `assembly` has the chunks that were passed.

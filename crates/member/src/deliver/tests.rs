@@ -4,6 +4,7 @@ use super::*;
 use crate::SessionHistory;
 use crate::host::{DonorRequest, Level, Remedy, StateTransferEvent};
 use crate::payload::action::{Action, Piece, split_into_chunks};
+use std::ops::ControlFlow;
 use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
 use synod_certify::{Class, KeySet, KeyType};
@@ -630,6 +631,7 @@ fn looking_back_finds_the_actions_of_a_session_and_views() {
         if let Followed::Action(action) = followed {
             found.push((action.seqno.0, action.places.len()));
         }
+        ControlFlow::Continue(())
     };
     let first = follower.first_index();
     follower.look_at(first, end, own, &mut take).unwrap();
@@ -638,6 +640,13 @@ fn looking_back_finds_the_actions_of_a_session_and_views() {
     let seqnos: Vec<i64> = found.iter().map(|(seqno, _)| *seqno).collect();
     assert_eq!(seqnos, [1, 2, 3, 4, 5]);
     assert!(found.last().unwrap().1 > 10, "it has many chunks");
+    let mut looked = 0;
+    let mut once = |_| {
+        looked += 1;
+        ControlFlow::Break(())
+    };
+    follower.look_at(first, end, own, &mut once).unwrap();
+    assert_eq!(looked, 1);
     assert_eq!(
         followed(&mut follower).len(),
         1,

@@ -7,6 +7,8 @@ use std::io::{self, Read, Write};
 
 use synod_tls::ServiceTls;
 
+/// What is before a payload.
+const HEADER_BYTES: usize = 4;
 /// Payload of a packet that another one continues.
 const PART_BYTES: usize = 0xff_ffff;
 /// Largest packet that is taken from a reader, in bytes: statements with long lists of GTIDs.
@@ -89,6 +91,16 @@ impl<S: Read + Write> Packets<S> {
         Ok(payload)
     }
 
+    /// Bytes that were gathered, and not sent yet.
+    pub(crate) fn gathered_bytes(&self) -> usize {
+        self.gathered.len()
+    }
+
+    /// Whether a payload of so many bytes has what was gathered sent.
+    pub(crate) fn are_filled_by(&self, payload_bytes: usize) -> bool {
+        self.gathered.len() + HEADER_BYTES + payload_bytes >= GATHERED_BYTES
+    }
+
     /// Adds a packet with this payload to what is to be sent.
     ///
     /// # Errors
@@ -159,6 +171,22 @@ mod tests {
         assert_eq!(bytes[..4], [0xff, 0xff, 0xff, 0]);
         assert_eq!(bytes[4 + PART_BYTES..], [0, 0, 0, 1]);
         assert_eq!(sent(&vec![1; PART_BYTES + 1]).len(), 4 + PART_BYTES + 4 + 1);
+    }
+
+    #[test]
+    fn packets_are_sent_when_they_are_filled_and_not_before() {
+        for bytes in [1, 1000, GATHERED_BYTES - HEADER_BYTES, PART_BYTES] {
+            let mut packets = Packets::new(Cursor::new(Vec::new()));
+            for _ in 0..3000 {
+                let is_sent = packets.are_filled_by(bytes);
+                let before = packets.stream.position();
+                packets.write(&vec![1; bytes]).unwrap();
+                assert_eq!(packets.stream.position() > before, is_sent);
+                if is_sent {
+                    break;
+                }
+            }
+        }
     }
 
     #[test]

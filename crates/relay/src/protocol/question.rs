@@ -181,6 +181,7 @@ mod tests {
     use super::*;
     use crate::identity::Identity;
     use proptest::prelude::*;
+    use synod_binlog::GtidList;
 
     fn facts() -> Facts {
         Facts {
@@ -190,6 +191,7 @@ mod tests {
             },
             first: Seqno(10),
             last: Seqno(20),
+            gtids: GtidList::default(),
             now: 1_000,
         }
     }

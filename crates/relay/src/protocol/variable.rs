@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use synod_binlog::GtidList;
 use synod_node::Seqno;
 
 use super::greeting::SERVER_VERSION;
@@ -13,7 +14,7 @@ const SET_MAX: usize = 64;
 const VALUE_MAX: usize = 64 << 10;
 
 /// What a relay knows of itself.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Facts {
     /// Domain and server of the GTIDs.
     pub(crate) identity: Identity,
@@ -21,6 +22,8 @@ pub(crate) struct Facts {
     pub(crate) first: Seqno,
     /// The last committed action.
     pub(crate) last: Seqno,
+    /// The newest GTID of each domain.
+    pub(crate) gtids: GtidList,
     /// Seconds since 1970.
     pub(crate) now: u64,
 }
@@ -36,7 +39,7 @@ impl Facts {
     /// All variables, by name.
     pub(crate) fn variables(&self) -> Vec<(&'static str, String)> {
         let version = SERVER_VERSION.trim_start_matches("5.5.5-");
-        let newest = self.identity.gtid(self.last).to_string();
+        let newest = self.gtids.to_string();
         let texts = |text: &str| text.to_owned();
         vec![
             ("binlog_checksum", texts("CRC32")),

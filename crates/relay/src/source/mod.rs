@@ -17,7 +17,7 @@ mod streams;
 mod words;
 
 use bytes::Bytes;
-use synod_binlog::{EventError, Outgoing, Transaction, TransactionError};
+use synod_binlog::{Event, EventError, Outgoing, Transaction, TransactionError};
 use synod_node::{FollowError, Followed, FollowedAction, Follower, LogIndex, Seqno, View};
 use synod_write_set::{Note, WriteSet, WriteSetError, WsFlags};
 
@@ -25,6 +25,7 @@ use self::outcome::{Held, Outcome};
 use self::pieces::Pieces;
 use self::streams::{Places, StreamId, Streams, TooManyFragments};
 use crate::identity::Identity;
+use crate::kept::source::KeptSourceError;
 
 /// Largest statement in total order, in bytes: it is in memory as a whole.
 const STATEMENT_MAX: usize = 64 << 20;
@@ -55,6 +56,9 @@ pub(crate) enum SourceError {
     /// Too much is open.
     #[error(transparent)]
     Fragments(#[from] TooManyFragments),
+    /// What is kept of an upstream cannot be given.
+    #[error(transparent)]
+    Kept(#[from] KeptSourceError),
     /// The reader is gone, or takes nothing.
     #[error("{0}")]
     Reader(#[from] std::io::Error),
@@ -67,6 +71,12 @@ pub(crate) trait Sink {
     /// # Errors
     /// The reader is gone, or takes nothing.
     fn take(&mut self, event: &Outgoing<'_>) -> Result<(), SourceError>;
+
+    /// Takes the next event, which is to keep its header as another server has written it.
+    ///
+    /// # Errors
+    /// As [`Sink::take`].
+    fn take_foreign(&mut self, event: &Event<'_>) -> Result<(), SourceError>;
 }
 
 /// What a step has found.

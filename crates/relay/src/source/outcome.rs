@@ -4,6 +4,8 @@
 //! not write one. The origin writes it as long as its session is in the view. So what comes first
 //! in the log decides, and every relay finds the same: the note, or a view without the session.
 
+use std::ops::ControlFlow;
+
 use synod_node::{Followed, FollowedAction, Follower, LogIndex};
 use synod_write_set::Note;
 
@@ -48,20 +50,17 @@ impl Held {
         while self.next < end {
             let start = self.next.max(follower.first_index());
             let stop = LogIndex(start.0.saturating_add(WINDOW)).min(end);
-            let mut found = None;
-            let mut failed = None;
+            let mut said = Ok(None);
             let mut take = |followed| {
-                if found.is_none() {
-                    match self.says(follower, &followed) {
-                        Ok(outcome) => found = outcome,
-                        Err(error) => failed = Some(error),
-                    }
+                said = self.says(follower, &followed);
+                match said {
+                    Ok(None) => ControlFlow::Continue(()),
+                    Ok(Some(_)) | Err(_) => ControlFlow::Break(()),
                 }
             };
             follower.look_at(start, stop, self.action.origin, &mut take)?;
-            match failed {
-                Some(error) => return Err(error),
-                None if found.is_some() => return Ok(found),
+            match said? {
+                Some(outcome) => return Ok(Some(outcome)),
                 None => self.next = stop,
             }
         }

@@ -1,6 +1,8 @@
 //! The beginning of a streamed transaction that was open where a reader began: its fragments are
 //! searched for in the log, backwards. So is the view before the first one that a reader passes.
 
+use std::ops::ControlFlow;
+
 use synod_node::{FollowError, Followed, Follower, LogIndex, MemberId, SessionId};
 use synod_write_set::WsFlags;
 
@@ -63,6 +65,7 @@ pub(super) fn view_before(
             if let Followed::View(view) = followed {
                 newest = Some(sessions(&view));
             }
+            ControlFlow::Continue(())
         };
         follower.look_at(start, end, NO_SESSION, &mut take)?;
         end = start;
@@ -88,18 +91,24 @@ fn between(
 ) -> Result<Vec<Past>, SourceError> {
     let mut found = Vec::new();
     let mut failed = None;
-    let mut take = |followed| match followed {
-        Followed::View(view) => found.push(Past::View(sessions(&view))),
-        Followed::Action(action) => match head_of(follower, &action) {
-            Ok(head) if head.trx == id.trx && !head.flags.contains(WsFlags::ISOLATION) => {
-                found.push(Past::Fragment {
-                    begins: head.flags.contains(WsFlags::TRX_START),
-                    places: action.places,
-                });
-            }
-            Ok(_) => {}
-            Err(error) => failed = Some(error),
-        },
+    let mut take = |followed| {
+        match followed {
+            Followed::View(view) => found.push(Past::View(sessions(&view))),
+            Followed::Action(action) => match head_of(follower, &action) {
+                Ok(head) if head.trx == id.trx && !head.flags.contains(WsFlags::ISOLATION) => {
+                    found.push(Past::Fragment {
+                        begins: head.flags.contains(WsFlags::TRX_START),
+                        places: action.places,
+                    });
+                }
+                Ok(_) => {}
+                Err(error) => {
+                    failed = Some(error);
+                    return ControlFlow::Break(());
+                }
+            },
+        }
+        ControlFlow::Continue(())
     };
     follower.look_at(start, end, id.origin, &mut take)?;
     match failed {

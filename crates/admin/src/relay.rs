@@ -1,0 +1,85 @@
+//! A relay that keeps an upstream's binlog, as it knows itself.
+
+use serde::{Deserialize, Serialize};
+
+/// What a relay knows of its upstream, and of its readers.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RelayStatus {
+    /// When this was gathered, in milliseconds since 1970, by the relay's clock.
+    pub at_unix_ms: u64,
+    /// The upstream, `host:port`.
+    pub upstream: String,
+    /// Whether an operator has ordered this upstream instead of that in the relays' files.
+    pub is_switched: bool,
+    /// Whether an operator has ordered that nothing is pulled.
+    pub is_paused: bool,
+    /// Name of the relay that leads, and so pulls; empty: none leads.
+    pub puller: String,
+    /// What this relay does about it.
+    pub pull: PullState,
+    /// Why nothing comes, and what to do; none: nothing is wrong, or this relay does not pull.
+    pub error: Option<String>,
+    /// The newest transaction of each domain that is durable on a majority of the relays.
+    pub gtids: String,
+    /// Where the newest whole transaction ends in the upstream's binlog; empty: not known.
+    pub place: String,
+    /// How long that transaction took from its first event to the log, in milliseconds; none: no
+    /// transaction came since this process began.
+    pub delay_ms: Option<u64>,
+    /// For how long no transaction has come, in milliseconds.
+    pub quiet_ms: Option<u64>,
+    /// Who reads from this relay.
+    pub readers: Vec<RelayReader>,
+    /// Readers whose places all relays hold, also while they are not connected.
+    pub registered: Vec<RegisteredReader>,
+}
+
+/// What a relay does about its upstream.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PullState {
+    /// Another relay leads, or none.
+    #[default]
+    Elsewhere,
+    /// It connects, or waits until it tries again.
+    Connecting,
+    /// It pulls.
+    Pulling,
+    /// An operator has ordered that nothing is pulled.
+    Paused,
+    /// Another state, of a newer relay.
+    #[serde(other)]
+    Other,
+}
+
+/// A reader of a relay.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RelayReader {
+    /// Where it connects from.
+    pub from: String,
+    /// Its `server_id`; zero: it has not said it.
+    pub server_id: u32,
+    /// The newest transaction of each domain that it was given; none: it has asked for none yet.
+    pub gtids: Option<String>,
+    /// Actions of the group's log that it has not been given.
+    pub behind: Option<u64>,
+}
+
+/// A reader whose place all relays hold.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RegisteredReader {
+    /// Its `server_id`.
+    pub server_id: u32,
+    /// Whether it is connected to this relay.
+    pub is_here: bool,
+    /// For how long no relay has noted it, in milliseconds; none: never since its registration.
+    /// Relays note a reader that is connected every ten minutes at least.
+    pub unseen_ms: Option<u64>,
+    /// Actions of the group's log that are held for it.
+    pub holds: u64,
+    /// The newest transaction of each domain that it has, as noted; none: the log does not say.
+    pub gtids: Option<String>,
+}

@@ -1,0 +1,291 @@
+//! `synod relay status`, `stop`, `start`, `switch`, `readers`, `purge`: a relay that keeps an
+//! upstream's binlog.
+
+use clap::{Args, Subcommand};
+use synod_admin::protocol::{Answer, Request};
+use synod_admin::relay::{PullState, RegisteredReader, RelayReader, RelayStatus};
+
+use super::orders::{carry_out, weakening};
+use super::{OperateError, ServerArgs, ask, print, unexpected, utc};
+use crate::table::{lay_out, or_dash};
+
+/// Commands for a running relay of an upstream.
+#[derive(Debug, Subcommand)]
+pub(crate) enum UpstreamCommand {
+    /// Show the upstream, who pulls from it, and the readers of a running relay
+    Status {
+        #[command(flatten)]
+        relay: ServerArgs,
+    },
+    /// Pull nothing until 'start'; at the relay that leads
+    ///
+    /// Readers are served all the time. The program itself ends by a signal (systemctl stop).
+    #[command(visible_alias = "stop")]
+    Pause {
+        #[command(flatten)]
+        relay: ServerArgs,
+    },
+    /// Pull again; at the relay that leads
+    #[command(visible_alias = "start")]
+    Resume {
+        #[command(flatten)]
+        relay: ServerArgs,
+    },
+    /// Pull from another server that has the same transactions; at the relay that leads
+    ///
+    /// All relays of the group do so until the next such order, also after a restart. The account
+    /// is that of relay.upstream.
+    Switch {
+        /// Its address: HOST or HOST:PORT
+        to: String,
+        #[command(flatten)]
+        relay: ServerArgs,
+    },
+    /// Register readers, whose places all relays hold while they are away; at any relay
+    Readers(ReadersArgs),
+    /// Purge the logs of all relays; at any relay
+    ///
+    /// Whole files are purged, never the newest transaction, and nothing that a registered or
+    /// connected reader needs unless --yes is given.
+    Purge {
+        /// Up to these GTIDs, one of each domain: 0-1-4711 [default: all that no reader needs]
+        #[arg(long, value_name = "GTIDS")]
+        to: Option<String>,
+        /// Also of what readers need: they are told which transactions they have lost
+        #[arg(long, visible_alias = "force", requires = "to")]
+        yes: bool,
+        #[command(flatten)]
+        relay: ServerArgs,
+    },
+}
+
+/// Arguments of `synod relay readers`.
+#[derive(Debug, Args)]
+pub(crate) struct ReadersArgs {
+    #[command(subcommand)]
+    command: ReadersCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum ReadersCommand {
+    /// Hold what a reader needs from now on, also while it is not connected
+    ///
+    /// The relays stop pulling before they purge what it needs, unless their files say
+    /// synod.log_full = "drop".
+    Add(ReaderArgs),
+    /// Hold nothing for a reader any more while it is not connected
+    Remove(ReaderArgs),
+}
+
+#[derive(Debug, Args)]
+struct ReaderArgs {
+    /// Its server_id
+    #[arg(value_parser = clap::value_parser!(u32).range(1..))]
+    server_id: u32,
+    #[command(flatten)]
+    relay: ServerArgs,
+}
+
+/// Runs a command for a running relay; gives the exit code.
+///
+/// # Errors
+/// No relay answers, or it refuses.
+pub(crate) fn run(command: &UpstreamCommand) -> Result<u8, OperateError> {
+    match command {
+        UpstreamCommand::Status { relay } => {
+            let Answer::Relay(status) = ask(relay, Request::RelayStatus)? else {
+                return Err(unexpected(relay));
+            };
+            print(relay.json, &status, || text(&status))?;
+            Ok(0)
+        }
+        UpstreamCommand::Pause { relay } => carry_out(relay, Request::PauseUpstream),
+        UpstreamCommand::Resume { relay } => carry_out(relay, Request::ResumeUpstream),
+        UpstreamCommand::Switch { to, relay } => {
+            carry_out(relay, Request::SwitchUpstream { to: to.clone() })
+        }
+        UpstreamCommand::Readers(readers) => match &readers.command {
+            ReadersCommand::Add(ReaderArgs { server_id, relay }) => {
+                let server_id = *server_id;
+                carry_out(relay, Request::RegisterReader { server_id })
+            }
+            ReadersCommand::Remove(ReaderArgs { server_id, relay }) => {
+                let server_id = *server_id;
+                carry_out(relay, Request::RemoveReader { server_id })
+            }
+        },
+        UpstreamCommand::Purge { to, yes, relay } => {
+            let (to, force) = (to.clone(), *yes);
+            weakening(relay, Request::PurgeRelays { to, force })
+        }
+    }
+}
+
+fn text(status: &RelayStatus) -> String {
+    let rows = [
+        ["upstream", &upstream(status)],
+        ["pulled by", &pulled_by(status)],
+        ["kept up to", or_none(&status.gtids)],
+        ["binlog place", or_none(&status.place)],
+        [
+            "delay",
+            &or_dash(status.delay_ms.map(|ms| format!("{ms} ms"))),
+        ],
+        ["quiet for", &or_dash(status.quiet_ms.map(utc::span))],
+    ];
+    let mut lines = vec![lay_out(&rows.map(|row| row.map(str::to_owned)))];
+    if let Some(error) = &status.error {
+        lines.push(format!("error: {error}"));
+    }
+    lines.push(String::new());
+    lines.push(readers(&status.readers));
+    if !status.registered.is_empty() {
+        lines.push(String::new());
+        lines.push(registered(&status.registered));
+    }
+    lines.join("\n")
+}
+
+fn upstream(status: &RelayStatus) -> String {
+    let switched = if status.is_switched {
+        " (as ordered; the relays' files may name another one)"
+    } else {
+        ""
+    };
+    format!("{}{switched}", status.upstream)
+}
+
+fn pulled_by(status: &RelayStatus) -> String {
+    let state = match status.pull {
+        PullState::Elsewhere => "not this relay",
+        PullState::Connecting => "this relay; no connection now",
+        PullState::Pulling | PullState::Paused => "this relay",
+        PullState::Other => "in a state that this program does not know",
+    };
+    let paused = if status.is_paused {
+        "; paused by order"
+    } else {
+        ""
+    };
+    match status.puller.as_str() {
+        "" => "no relay: none leads".to_owned(),
+        puller => format!("{puller} ({state}{paused})"),
+    }
+}
+
+fn or_none(text: &str) -> &str {
+    match text {
+        "" => "none",
+        text => text,
+    }
+}
+
+fn readers(readers: &[RelayReader]) -> String {
+    if readers.is_empty() {
+        return "no reader is connected".to_owned();
+    }
+    let head = ["reader", "server_id", "behind", "transactions"].map(str::to_owned);
+    let row = |reader: &RelayReader| {
+        [
+            reader.from.clone(),
+            reader.server_id.to_string(),
+            or_dash(reader.behind),
+            or_dash(reader.gtids.as_deref()),
+        ]
+    };
+    let rows: Vec<_> = [head].into_iter().chain(readers.iter().map(row)).collect();
+    lay_out(&rows)
+}
+
+fn registered(readers: &[RegisteredReader]) -> String {
+    let head = [
+        "registered",
+        "connected",
+        "last seen",
+        "held",
+        "transactions",
+    ];
+    let row = |reader: &RegisteredReader| {
+        let seen = match (reader.is_here, reader.unseen_ms) {
+            (true, _) => "now".to_owned(),
+            (false, Some(ms)) => format!("{} ago", utc::span(ms)),
+            (false, None) => "never".to_owned(),
+        };
+        [
+            reader.server_id.to_string(),
+            if reader.is_here { "here" } else { "not here" }.to_owned(),
+            seen,
+            reader.holds.to_string(),
+            reader.gtids.clone().unwrap_or_else(|| "purged".to_owned()),
+        ]
+    };
+    let head = head.map(str::to_owned);
+    let rows: Vec<_> = [head].into_iter().chain(readers.iter().map(row)).collect();
+    lay_out(&rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn status_says_who_pulls_and_where_readers_are() {
+        let status = RelayStatus {
+            upstream: "db1:3306".to_owned(),
+            puller: "relay2".to_owned(),
+            gtids: "0-1-7".to_owned(),
+            error: Some("no route to host".to_owned()),
+            readers: vec![RelayReader {
+                from: "127.0.0.1:4000".to_owned(),
+                server_id: 9,
+                gtids: Some("0-1-5".to_owned()),
+                behind: Some(2),
+            }],
+            ..RelayStatus::default()
+        };
+        let expected = "\
+upstream      db1:3306
+pulled by     relay2 (not this relay)
+kept up to    0-1-7
+binlog place  none
+delay         -
+quiet for     -
+error: no route to host
+
+reader          server_id  behind  transactions
+127.0.0.1:4000  9          2       0-1-5";
+        assert_eq!(text(&status), expected);
+    }
+
+    #[test]
+    fn registered_readers_are_listed_with_what_they_hold() {
+        let away = RegisteredReader {
+            server_id: 9,
+            unseen_ms: Some(7_200_000),
+            holds: 700,
+            gtids: Some("0-1-5".to_owned()),
+            ..RegisteredReader::default()
+        };
+        let here = RegisteredReader {
+            server_id: 10,
+            is_here: true,
+            ..RegisteredReader::default()
+        };
+        let status = RelayStatus {
+            registered: vec![away, here],
+            ..RelayStatus::default()
+        };
+        let expected = "\
+registered  connected  last seen  held  transactions
+9           not here   2.0 h ago  700   0-1-5
+10          here       now        0     purged";
+        assert!(text(&status).ends_with(expected), "{}", text(&status));
+    }
+
+    #[test]
+    fn relay_without_readers_or_leader_says_so() {
+        let text = text(&RelayStatus::default());
+        assert!(text.contains("no relay: none leads"), "{text}");
+        assert!(text.contains("no reader is connected"), "{text}");
+    }
+}

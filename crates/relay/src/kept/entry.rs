@@ -1,0 +1,389 @@
+//! What an action of a relay group holds: a part of an upstream's transaction, an order, or a note.
+//!
+//! ```text
+//! version u8 | content u8
+//! note:  see `note`
+//! else:  flags u8 | address_bytes u8 | gtids u16 | address | gtids times GTID | known
+//! order: nothing follows
+//! part:  pull u64 | number u32 | GTID | file_bytes u8 | file | offset u64 | events
+//! GTID:  domain u32 | server_id u32 | sequence u64
+//! known: after i64 | purged i64 | forced i64 | readers u8 | readers times reader
+//! reader: server_id u32 | passed i64 | seen_s u64
+//! ```
+//! All numbers are little-endian. Orders and parts are the leader's. Each of them says where the
+//! upstream was before it, what operators have ordered, and what is registered. So any of them is
+//! enough to continue from, and a reader's place is found without an index. The whole head is in
+//! the first piece of an action. Notes are of any relay, and say one thing each.
+
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+use synod_binlog::Gtid;
+use synod_node::Seqno;
+use synod_upstream::FilePosition;
+
+use super::note::Note;
+use super::registry::{Known, Registered, Registry};
+use super::state::GtidState;
+
+/// The version that is written.
+const VERSION: u8 = 1;
+const ORDER: u8 = 0;
+const PART: u8 = 1;
+const NOTE: u8 = 2;
+/// Nothing is pulled.
+const PAUSED: u8 = 1;
+/// The part is the last one of its transaction.
+const LAST: u8 = 2;
+/// Bytes of flags and lengths, before the address.
+const FIXED_BYTES: usize = 4;
+const GTID_BYTES: usize = 16;
+/// Bytes of what is known, before the readers.
+const KNOWN_BYTES: usize = 8 + 8 + 8 + 1;
+const READER_BYTES: usize = 4 + 8 + 8;
+
+/// Why an action is no entry of a relay group.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum EntryError {
+    /// It ends before its fields do, or is none at all.
+    #[error("it holds no part of an upstream's binlog: {0}")]
+    Malformed(&'static str),
+    /// A newer program has written it.
+    #[error(
+        "it is of version {0}, and this program knows version {VERSION}: run the newest program \
+         of the group here"
+    )]
+    Version(u8),
+}
+
+/// What operators have ordered of the pull. The newest entry has what is in force.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Orders {
+    /// Nothing is pulled until an operator orders otherwise.
+    pub(crate) is_paused: bool,
+    /// The upstream, as `host:port`; none: the one in the relays' files.
+    pub(crate) address: Option<String>,
+}
+
+/// An action of a relay group, without the events of a part.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Entry {
+    /// A part, or an order.
+    Head(Head),
+    /// A note.
+    Note(Note),
+}
+
+impl Entry {
+    /// Reads an entry; what is left of `bytes` are the events of a part.
+    ///
+    /// # Errors
+    /// The bytes are none, or of a newer program.
+    pub(crate) fn decode(bytes: &mut Bytes) -> Result<Entry, EntryError> {
+        need(bytes, 2)?;
+        let version = bytes.get_u8();
+        if version != VERSION {
+            return Err(EntryError::Version(version));
+        }
+        match bytes.get_u8() {
+            ORDER => Ok(Entry::Head(Head::decode(bytes, false)?)),
+            PART => Ok(Entry::Head(Head::decode(bytes, true)?)),
+            NOTE => Ok(Entry::Note(Note::get(bytes)?)),
+            _ => Err(EntryError::Malformed("its kind is not known")),
+        }
+    }
+}
+
+impl Note {
+    /// The bytes of an entry with this note.
+    pub(crate) fn encode(&self) -> Bytes {
+        let mut out = BytesMut::new();
+        out.put_u8(VERSION);
+        out.put_u8(NOTE);
+        self.put(&mut out);
+        out.freeze()
+    }
+}
+
+/// What the leader's entries begin with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Head {
+    /// Where the upstream was before the transaction, or at the order.
+    pub(crate) before: GtidState,
+    /// What is ordered from this entry on.
+    pub(crate) orders: Orders,
+    /// What is registered, after an action before this entry.
+    pub(crate) known: Known,
+    /// The part; none: the entry is an order.
+    pub(crate) part: Option<PartHead>,
+}
+
+/// What a part of a transaction says of itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PartHead {
+    /// Number of the pull, in the session of the relay that has pulled it.
+    pub(crate) pull: u64,
+    /// Number of the part in its transaction, from zero.
+    pub(crate) number: u32,
+    /// It is the last part.
+    pub(crate) is_last: bool,
+    /// The transaction.
+    pub(crate) gtid: Gtid,
+    /// Where the part ends in the upstream's binlog.
+    pub(crate) end: FilePosition,
+}
+
+impl Head {
+    /// The state after the entry, if it is the last of its transaction.
+    pub(crate) fn after(&self) -> GtidState {
+        let mut after = self.before.clone();
+        if let Some(part) = &self.part {
+            after.add(part.gtid);
+        }
+        after
+    }
+
+    /// The bytes of an entry with these events.
+    ///
+    /// # Errors
+    /// A name or a list is longer than an entry can hold.
+    pub(crate) fn encode(&self, events: &[Bytes]) -> Result<Bytes, EntryError> {
+        let address = self.orders.address.as_deref().unwrap_or_default();
+        let gtids = self.before.list().0;
+        let bytes: usize = events.iter().map(Bytes::len).sum();
+        let mut out = BytesMut::with_capacity(512 + gtids.len() * GTID_BYTES + bytes);
+        let is_last = self.part.as_ref().is_some_and(|part| part.is_last);
+        let flags = u8::from(self.orders.is_paused) * PAUSED + u8::from(is_last) * LAST;
+        let long = |_| EntryError::Malformed("an address, a file's name or a list is too long");
+        out.put_u8(VERSION);
+        out.put_u8(if self.part.is_some() { PART } else { ORDER });
+        out.put_u8(flags);
+        out.put_u8(u8::try_from(address.len()).map_err(long)?);
+        out.put_u16_le(u16::try_from(gtids.len()).map_err(long)?);
+        out.put_slice(address.as_bytes());
+        gtids.iter().for_each(|gtid| put_gtid(&mut out, *gtid));
+        put_known(&mut out, &self.known)?;
+        if let Some(part) = &self.part {
+            out.put_u64_le(part.pull);
+            out.put_u32_le(part.number);
+            put_gtid(&mut out, part.gtid);
+            out.put_u8(u8::try_from(part.end.file.len()).map_err(long)?);
+            out.put_slice(part.end.file.as_bytes());
+            out.put_u64_le(part.end.offset);
+            events.iter().for_each(|event| out.put_slice(event));
+        }
+        Ok(out.freeze())
+    }
+
+    fn decode(bytes: &mut Bytes, is_part: bool) -> Result<Head, EntryError> {
+        need(bytes, FIXED_BYTES)?;
+        let flags = bytes.get_u8();
+        let address_bytes = usize::from(bytes.get_u8());
+        let count = usize::from(bytes.get_u16_le());
+        let address = text(bytes, address_bytes)?;
+        let mut before = GtidState::default();
+        need(bytes, count * GTID_BYTES)?;
+        for _ in 0..count {
+            before.add(get_gtid(bytes)?);
+        }
+        let known = get_known(bytes)?;
+        let is_last = flags & LAST != 0;
+        let part = is_part.then(|| PartHead::decode(bytes, is_last));
+        Ok(Head {
+            before,
+            orders: Orders {
+                is_paused: flags & PAUSED != 0,
+                address: Some(address).filter(|address| !address.is_empty()),
+            },
+            known,
+            part: part.transpose()?,
+        })
+    }
+}
+
+impl PartHead {
+    fn decode(bytes: &mut Bytes, is_last: bool) -> Result<PartHead, EntryError> {
+        need(bytes, 8 + 4)?;
+        let pull = bytes.get_u64_le();
+        let number = bytes.get_u32_le();
+        let gtid = get_gtid(bytes)?;
+        need(bytes, 1)?;
+        let file_bytes = usize::from(bytes.get_u8());
+        let file = text(bytes, file_bytes)?;
+        need(bytes, 8)?;
+        let offset = bytes.get_u64_le();
+        Ok(PartHead {
+            pull,
+            number,
+            is_last,
+            gtid,
+            end: FilePosition { file, offset },
+        })
+    }
+}
+
+fn put_known(out: &mut BytesMut, known: &Known) -> Result<(), EntryError> {
+    let Registry {
+        readers,
+        purged,
+        forced,
+    } = &known.registry;
+    let many = |_| EntryError::Malformed("it names too many readers");
+    out.put_i64_le(known.after.0);
+    out.put_i64_le(purged.0);
+    out.put_i64_le(forced.0);
+    out.put_u8(u8::try_from(readers.len()).map_err(many)?);
+    for (server_id, reader) in readers {
+        out.put_u32_le(*server_id);
+        out.put_i64_le(reader.passed.0);
+        out.put_u64_le(reader.seen_s);
+    }
+    Ok(())
+}
+
+fn get_known(bytes: &mut Bytes) -> Result<Known, EntryError> {
+    need(bytes, KNOWN_BYTES)?;
+    let after = Seqno(bytes.get_i64_le());
+    let mut registry = Registry {
+        purged: Seqno(bytes.get_i64_le()),
+        forced: Seqno(bytes.get_i64_le()),
+        ..Registry::default()
+    };
+    let count = usize::from(bytes.get_u8());
+    need(bytes, count * READER_BYTES)?;
+    for _ in 0..count {
+        let server_id = bytes.get_u32_le();
+        let reader = Registered {
+            passed: Seqno(bytes.get_i64_le()),
+            seen_s: bytes.get_u64_le(),
+        };
+        registry.readers.insert(server_id, reader);
+    }
+    Ok(Known { after, registry })
+}
+
+pub(super) fn need(bytes: &Bytes, count: usize) -> Result<(), EntryError> {
+    if bytes.remaining() < count {
+        return Err(EntryError::Malformed("it ends too early"));
+    }
+    Ok(())
+}
+
+fn text(bytes: &mut Bytes, count: usize) -> Result<String, EntryError> {
+    need(bytes, count)?;
+    let text = bytes.split_to(count);
+    String::from_utf8(text.to_vec()).map_err(|_| EntryError::Malformed("a name is no text"))
+}
+
+fn put_gtid(out: &mut BytesMut, gtid: Gtid) {
+    out.put_u32_le(gtid.domain);
+    out.put_u32_le(gtid.server_id);
+    out.put_u64_le(gtid.sequence);
+}
+
+fn get_gtid(bytes: &mut Bytes) -> Result<Gtid, EntryError> {
+    need(bytes, GTID_BYTES)?;
+    Ok(Gtid {
+        domain: bytes.get_u32_le(),
+        server_id: bytes.get_u32_le(),
+        sequence: bytes.get_u64_le(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn head(part: Option<PartHead>) -> Head {
+        Head {
+            before: GtidState::of(&"0-1-5,3-2-9".parse().unwrap()),
+            orders: Orders {
+                is_paused: part.is_none(),
+                address: Some("db2.example:3306".to_owned()),
+            },
+            known: known(),
+            part,
+        }
+    }
+
+    fn known() -> Known {
+        let (passed, seen_s) = (Seqno(1 << 40), 1 << 33);
+        let registry = Registry {
+            readers: [(7, Registered { passed, seen_s })].into(),
+            purged: Seqno(8),
+            forced: Seqno(5),
+        };
+        let after = Seqno(12);
+        Known { after, registry }
+    }
+
+    fn part() -> PartHead {
+        PartHead {
+            pull: 7,
+            number: 2,
+            is_last: true,
+            gtid: "3-2-10".parse().unwrap(),
+            end: FilePosition {
+                file: "binlog.000003".to_owned(),
+                offset: 1 << 33,
+            },
+        }
+    }
+
+    #[test]
+    fn entries_are_read_as_they_were_written() {
+        for head in [head(None), head(Some(part()))] {
+            let events = [Bytes::from_static(b"one"), Bytes::from_static(b"two")];
+            let mut bytes = head.encode(&events).unwrap();
+            assert_eq!(Entry::decode(&mut bytes), Ok(Entry::Head(head.clone())));
+            let rest: &[u8] = if head.part.is_some() { b"onetwo" } else { b"" };
+            assert_eq!(bytes, rest);
+        }
+        assert_eq!(head(Some(part())).after().to_string(), "0-1-5,3-2-10");
+    }
+
+    #[test]
+    fn notes_are_read_as_they_were_written() {
+        let server_id = 1 << 31;
+        for note in [
+            Note::Register { server_id },
+            Note::Remove { server_id },
+            Note::At {
+                server_id,
+                passed: Seqno(1 << 40),
+                seen_s: 1 << 33,
+            },
+            Note::Purge {
+                last: Seqno(1 << 40),
+                is_forced: true,
+            },
+        ] {
+            let whole = note.encode();
+            let read = Entry::decode(&mut whole.clone());
+            assert_eq!(read, Ok(Entry::Note(note)));
+            for length in 0..whole.len() {
+                assert!(Entry::decode(&mut whole.slice(..length)).is_err());
+            }
+        }
+    }
+
+    #[test]
+    fn other_versions_and_broken_heads_are_errors() {
+        let whole = head(Some(part())).encode(&[]).unwrap();
+        for length in 0..whole.len() {
+            let mut bytes = whole.slice(..length);
+            assert!(Entry::decode(&mut bytes).is_err(), "{length}");
+        }
+        let mut newer = whole.to_vec();
+        newer[0] = 2;
+        let error = Entry::decode(&mut newer.into()).unwrap_err();
+        assert!(error.to_string().contains("newest program"), "{error}");
+    }
+
+    proptest! {
+        #[test]
+        fn made_up_bytes_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let mut bytes = Bytes::from(bytes);
+            let _ = Entry::decode(&mut bytes);
+        }
+    }
+}

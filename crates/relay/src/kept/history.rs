@@ -1,0 +1,316 @@
+//! Which entries of the log are the upstream's transactions: the rule, in the order of the log.
+//!
+//! A transaction counts if it begins where the upstream was after everything that counted before,
+//! and its parts are whole, of one pull, and in order. Everything else is what a change of leader
+//! leaves: the beginning of a transaction that another relay has pulled again, or a transaction
+//! that came twice. The rule depends on nothing but the log, so all relays give the same answer,
+//! wherever in the log they begin.
+
+use synod_binlog::Gtid;
+use synod_node::{MemberId, Seqno, SessionId};
+
+use super::entry::Head;
+use super::state::GtidState;
+
+/// The session of the relay that has submitted an entry.
+pub(crate) type Origin = (MemberId, SessionId);
+
+/// A transaction begins after others that the log does not have.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "transactions between '{have}' and '{found}' are not in this relay's log. If other relays of the \
+     group do not say this, move this relay's log away and start it again"
+)]
+pub(crate) struct Gap {
+    /// Where the upstream was after what the log has.
+    pub(crate) have: GtidState,
+    /// Where it was before the entry.
+    pub(crate) found: GtidState,
+}
+
+/// What an entry has completed.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Step<P> {
+    /// Nothing.
+    Nothing,
+    /// A transaction, with what was given with each of its parts.
+    Whole {
+        /// The transaction.
+        gtid: Gtid,
+        /// Its first entry.
+        first: Seqno,
+        /// Where the upstream was before it.
+        before: GtidState,
+        /// Its parts, in order.
+        parts: Vec<P>,
+    },
+}
+
+/// A transaction whose last part has not come.
+#[derive(Debug)]
+struct Open<P> {
+    origin: Origin,
+    pull: u64,
+    gtid: Gtid,
+    /// Its first entry.
+    first: Seqno,
+    parts: Vec<P>,
+}
+
+/// The history of an upstream as far as the log was read. `P` is what is kept of a part.
+#[derive(Debug)]
+pub(crate) struct History<P> {
+    /// None before the first entry that says it.
+    state: Option<GtidState>,
+    open: Option<Open<P>>,
+}
+
+impl<P> History<P> {
+    /// A history that begins with the next entry that begins a transaction, or is an order.
+    pub(crate) fn new() -> History<P> {
+        History {
+            state: None,
+            open: None,
+        }
+    }
+
+    /// Where the upstream is after what has counted; none: no entry was read that says it.
+    pub(crate) fn state(&self) -> Option<&GtidState> {
+        self.state.as_ref()
+    }
+
+    /// The first entry of a transaction whose last part has not come.
+    pub(crate) fn open_since(&self) -> Option<Seqno> {
+        self.open.as_ref().map(|open| open.first)
+    }
+
+    /// Takes the next entry of the log.
+    ///
+    /// # Errors
+    /// Transactions are missing before it.
+    pub(crate) fn take(
+        &mut self,
+        seqno: Seqno,
+        origin: Origin,
+        head: &Head,
+        kept: P,
+    ) -> Result<Step<P>, Gap> {
+        let Some(part) = &head.part else {
+            self.state.get_or_insert_with(|| head.before.clone());
+            return Ok(Step::Nothing);
+        };
+        if part.number == 0 {
+            if !self.follows(&head.before)? {
+                return Ok(Step::Nothing);
+            }
+            self.open = Some(Open {
+                origin,
+                pull: part.pull,
+                gtid: part.gtid,
+                first: seqno,
+                parts: vec![kept],
+            });
+        } else {
+            let continues = |open: &&mut Open<P>| {
+                (open.origin, open.pull, open.gtid) == (origin, part.pull, part.gtid)
+                    && open.parts.len() == part.number as usize
+            };
+            let Some(open) = self.open.as_mut().filter(continues) else {
+                return Ok(Step::Nothing);
+            };
+            open.parts.push(kept);
+        }
+        if !part.is_last {
+            return Ok(Step::Nothing);
+        }
+        Ok(self.close())
+    }
+
+    /// Whether a transaction that begins at this state is the next one; if not, the log has it
+    /// already.
+    fn follows(&mut self, before: &GtidState) -> Result<bool, Gap> {
+        let state = self.state.get_or_insert_with(|| before.clone());
+        if state == before {
+            return Ok(true);
+        }
+        if before.is_within(state) {
+            return Ok(false);
+        }
+        Err(Gap {
+            have: state.clone(),
+            found: before.clone(),
+        })
+    }
+
+    fn close(&mut self) -> Step<P> {
+        let (Some(open), Some(state)) = (self.open.take(), &mut self.state) else {
+            return Step::Nothing;
+        };
+        let before = state.clone();
+        state.add(open.gtid);
+        Step::Whole {
+            gtid: open.gtid,
+            first: open.first,
+            before,
+            parts: open.parts,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kept::entry::{Orders, PartHead};
+    use crate::kept::registry::Known;
+    use proptest::prelude::*;
+
+    /// An entry of the log: who has submitted it, and what.
+    type Logged = (Origin, Head);
+
+    fn gtid(domain: u32, sequence: u64) -> Gtid {
+        Gtid {
+            domain,
+            server_id: 1,
+            sequence,
+        }
+    }
+
+    fn origin(member: u64) -> Origin {
+        (MemberId(member), SessionId(1))
+    }
+
+    fn order(before: &GtidState) -> Head {
+        Head {
+            before: before.clone(),
+            orders: Orders::default(),
+            known: Known::default(),
+            part: None,
+        }
+    }
+
+    fn part(before: &GtidState, pull: u64, number: u32, of: u32, gtid: Gtid) -> Head {
+        let end = synod_upstream::FilePosition::default();
+        Head {
+            part: Some(PartHead {
+                pull,
+                number,
+                is_last: number + 1 == of,
+                gtid,
+                end,
+            }),
+            ..order(before)
+        }
+    }
+
+    /// The transactions of an upstream: domain and number of parts of each.
+    fn upstream(shape: &[(u32, u32)]) -> Vec<(Gtid, u32)> {
+        let mut next = std::collections::BTreeMap::new();
+        let named = shape.iter().map(|(domain, parts)| {
+            let sequence = next.entry(*domain).or_insert(0_u64);
+            *sequence += 1;
+            (gtid(*domain, *sequence), *parts)
+        });
+        named.collect()
+    }
+
+    /// What a relay submits that pulls everything after `state`.
+    fn pull(all: &[(Gtid, u32)], state: &GtidState, member: u64, pull: u64) -> Vec<Logged> {
+        let mut state = state.clone();
+        let mut submitted = Vec::new();
+        for (gtid, parts) in all {
+            if state.has(*gtid) {
+                continue;
+            }
+            for number in 0..*parts {
+                let head = part(&state, pull, number, *parts, *gtid);
+                submitted.push((origin(member), head));
+            }
+            state.add(*gtid);
+        }
+        submitted
+    }
+
+    /// The transactions that count, and the state at the end.
+    fn read(log: &[Logged]) -> Result<(Vec<(Gtid, usize)>, GtidState), Gap> {
+        let mut history = History::new();
+        let mut found = Vec::new();
+        for (at, (origin, head)) in log.iter().enumerate() {
+            let step = history.take(Seqno(at as i64 + 1), *origin, head, at)?;
+            if let Step::Whole { gtid, parts, .. } = step {
+                found.push((gtid, parts.len()));
+            }
+        }
+        Ok((found, history.state().cloned().unwrap_or_default()))
+    }
+
+    #[test]
+    fn beginning_that_another_relay_repeats_does_not_count() {
+        let none = GtidState::default();
+        let one = gtid(0, 1);
+        let log = [
+            (origin(1), part(&none, 1, 0, 3, one)),
+            (origin(1), part(&none, 1, 1, 3, one)),
+            (origin(2), part(&none, 1, 0, 2, one)),
+            (origin(1), part(&none, 1, 2, 3, one)),
+            (origin(2), part(&none, 1, 1, 2, one)),
+        ];
+        let (found, state) = read(&log).unwrap();
+        assert_eq!(found, [(one, 2)]);
+        assert_eq!(state.to_string(), "0-1-1");
+    }
+
+    #[test]
+    fn what_is_missing_is_an_error_and_never_skipped() {
+        let none = GtidState::default();
+        let mut later = none.clone();
+        later.add(gtid(0, 2));
+        let log = [
+            (origin(1), part(&none, 1, 0, 1, gtid(0, 1))),
+            (origin(1), part(&later, 1, 0, 1, gtid(0, 3))),
+        ];
+        let gap = read(&log).unwrap_err();
+        assert_eq!(gap.have.to_string(), "0-1-1");
+        assert_eq!(gap.found.to_string(), "0-1-2");
+    }
+
+    proptest! {
+        /// Relays lead one after the other. What a leader has submitted gets into the log as far as
+        /// it leads; the next one pulls from where the log is. Entries of earlier pulls may come
+        /// again, late, in their order.
+        #[test]
+        fn what_counts_is_what_the_upstream_has(
+            shape in proptest::collection::vec((0_u32..3, 1_u32..4), 1..30),
+            terms in proptest::collection::vec(
+                (1_u64..4, 0_usize..25, proptest::option::of((0_usize..40, 1_usize..12))),
+                1..12,
+            ),
+        ) {
+            let all = upstream(&shape);
+            let mut log: Vec<Logged> = vec![(origin(1), order(&GtidState::default()))];
+            for (number, (member, reach, late)) in terms.into_iter().enumerate() {
+                let (_, state) = read(&log).unwrap();
+                let submitted = pull(&all, &state, member, number as u64);
+                log.extend(submitted.into_iter().take(reach));
+                if let Some((from, count)) = late {
+                    let again: Vec<Logged> = log.iter().skip(from).take(count).cloned().collect();
+                    log.extend(again);
+                }
+            }
+            let (_, state) = read(&log).unwrap();
+            log.extend(pull(&all, &state, 9, 99));
+            let (found, state) = read(&log).unwrap();
+            let expected: Vec<(Gtid, usize)> =
+                all.iter().map(|(gtid, parts)| (*gtid, *parts as usize)).collect();
+            prop_assert_eq!(&found, &expected);
+            // Wherever a relay begins to read, it finds the same, or an error.
+            for begin in 0..log.len() {
+                if let Ok((tail, at_end)) = read(&log[begin..]) {
+                    let from = expected.len() - tail.len().min(expected.len());
+                    if at_end == state {
+                        prop_assert_eq!(&tail[..], &expected[from..]);
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! A foreign binlog, as the log of a relay group keeps it.
+//!
+//! - [`entry`]: what an action holds; [`state`]: where an upstream is, by GTIDs; [`note`]: what any
+//!   relay may say; [`registry`]: what follows from that, for readers that are not connected;
+//! - [`history`]: the rule that says which entries are the upstream's transactions;
+//! - [`search`]: where in the log a reader begins; [`source`]: from there to its transactions;
+//! - [`tail`]: where the upstream is at the end of the log.
+
+pub(crate) mod entry;
+pub(crate) mod history;
+pub(crate) mod note;
+pub(crate) mod registry;
+pub(crate) mod search;
+pub(crate) mod source;
+pub(crate) mod state;
+pub(crate) mod tail;
+
+use bytes::Bytes;
+use synod_node::{CommittedLog, FollowError, Followed, FollowedAction, Follower, Seqno};
+
+use self::entry::{Entry, EntryError, Head};
+use self::history::Gap;
+
+/// Why what the log keeps cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum KeptError {
+    /// The log cannot be read, or does not have it any more.
+    #[error(transparent)]
+    Follow(#[from] FollowError),
+    /// An action is no entry of a relay group.
+    #[error("action {} of the group cannot be read: {source}", seqno.0)]
+    Entry {
+        /// The action.
+        seqno: Seqno,
+        /// What is wrong with it.
+        source: EntryError,
+    },
+    /// Transactions are missing.
+    #[error(transparent)]
+    Gap(#[from] Gap),
+}
+
+/// What an action holds, and the events in the first of its places.
+fn entry_of(follower: &Follower, action: &FollowedAction) -> Result<(Entry, Bytes), KeptError> {
+    let mut first = match action.places.as_slice() {
+        [] | [_] => action.last.clone(),
+        [first, ..] => follower.data_at(*first)?,
+    };
+    let seqno = action.seqno;
+    let entry = Entry::decode(&mut first).map_err(|source| KeptError::Entry { seqno, source })?;
+    Ok((entry, first))
+}
+
+/// The first part or order after an action that is committed; none if there is none.
+pub(crate) fn entry_after(
+    log: &CommittedLog,
+    after: Seqno,
+) -> Result<Option<(Seqno, Head)>, KeptError> {
+    let mut follower = log.follow(after)?;
+    while let Some(followed) = follower.advance()? {
+        if let Followed::Action(action) = followed
+            && let (Entry::Head(head), _) = entry_of(&follower, &action)?
+        {
+            return Ok(Some((action.seqno, head)));
+        }
+    }
+    Ok(None)
+}
+
+/// The last part or order after an action, up to another one; none if there is none.
+fn last_entry_between(
+    log: &CommittedLog,
+    after: Seqno,
+    up_to: Seqno,
+) -> Result<Option<Head>, KeptError> {
+    let (mut follower, mut last) = (log.follow(after)?, None);
+    while let Some(followed) = follower.advance()? {
+        if follower.last() > up_to {
+            break;
+        }
+        if let Followed::Action(action) = followed
+            && let (Entry::Head(head), _) = entry_of(&follower, &action)?
+        {
+            last = Some(head);
+        }
+    }
+    Ok(last)
+}

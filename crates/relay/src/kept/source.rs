@@ -1,0 +1,277 @@
+//! The transactions of the upstream for one reader, from its place in the log on.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use synod_binlog::event::whole_events;
+use synod_binlog::{EventError, Events, Gtid};
+use synod_node::{CommittedLog, FollowError, Followed, FollowedAction, Follower, LogIndex, Seqno};
+
+use super::entry::Entry;
+use super::history::{History, Step};
+use super::search::{NoStart, Start};
+use super::state::GtidState;
+use super::tail::Tail;
+use super::{KeptError, entry_of, search};
+use crate::source::{Found, Sink, SourceError};
+
+/// Where the events of a part are, and those that were read with its head.
+struct Place {
+    indexes: Vec<LogIndex>,
+    /// The events, if the part is the last one and in one place.
+    events: Option<Bytes>,
+}
+
+/// Why a reader cannot get the transactions that it lacks.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum KeptSourceError {
+    /// The log cannot be read.
+    #[error(transparent)]
+    Kept(#[from] KeptError),
+    /// It cannot begin.
+    #[error(transparent)]
+    NoStart(#[from] NoStart),
+    /// It names a transaction that the upstream never had.
+    #[error(
+        "The reader is at {reader}, which the upstream never had: in that domain {next} follows \
+         {before}. The reader's data are of another server; copy the upstream again"
+    )]
+    NeverExisted {
+        /// Where the reader says that it is.
+        reader: Gtid,
+        /// The transaction before that place.
+        before: String,
+        /// The one after it.
+        next: Gtid,
+    },
+    /// It begins amid a transaction.
+    #[error(
+        "The binlog that begins after action {} begins amid a transaction. Ask by GTID: \
+         MASTER_USE_GTID = slave_pos", .0.0
+    )]
+    Amid(Seqno),
+    /// The events of a transaction are damaged.
+    #[error("transaction {gtid} cannot be given to readers: {source}")]
+    Damaged {
+        /// The transaction.
+        gtid: Gtid,
+        /// What is wrong.
+        source: EventError,
+    },
+}
+
+/// The transactions that one reader lacks.
+pub(crate) struct KeptSource {
+    log: CommittedLog,
+    /// It knows what is purged by force.
+    tail: Arc<Tail>,
+    follower: Follower,
+    history: History<Place>,
+    /// What the reader has. What it names of a domain is checked once.
+    has: GtidState,
+    checked: Vec<u32>,
+    /// Where the upstream was at the beginning; where it is after what was given.
+    state: GtidState,
+}
+
+impl KeptSource {
+    /// The transactions after those that a reader has.
+    ///
+    /// # Errors
+    /// The log does not have them.
+    pub(crate) fn after_gtids(
+        log: &CommittedLog,
+        tail: &Arc<Tail>,
+        has: GtidState,
+    ) -> Result<KeptSource, KeptSourceError> {
+        let start = search::start(log, &has)?;
+        KeptSource::open(log, tail, start, has)
+    }
+
+    /// The transactions after an action.
+    ///
+    /// # Errors
+    /// The log does not have them, or the action is amid a transaction.
+    pub(crate) fn after_action(
+        log: &CommittedLog,
+        tail: &Arc<Tail>,
+        after: Seqno,
+    ) -> Result<KeptSource, KeptSourceError> {
+        let first = super::entry_after(log, after)?;
+        let state = first.as_ref().map(|(_, head)| head.before.clone());
+        let part = first.and_then(|(_, head)| head.part);
+        if part.is_some_and(|part| part.number > 0) {
+            return Err(KeptSourceError::Amid(after));
+        }
+        let start = Start { after, state };
+        KeptSource::open(log, tail, start, GtidState::default())
+    }
+
+    fn open(
+        log: &CommittedLog,
+        tail: &Arc<Tail>,
+        start: Start,
+        has: GtidState,
+    ) -> Result<KeptSource, KeptSourceError> {
+        let mut follower = log.follow(start.after).map_err(KeptError::from)?;
+        follower.hold_after(start.after);
+        Ok(KeptSource {
+            log: log.clone(),
+            tail: tail.clone(),
+            follower,
+            history: History::new(),
+            state: start.state.unwrap_or_else(|| has.clone()),
+            checked: Vec::new(),
+            has,
+        })
+    }
+
+    /// The last action that was looked at.
+    pub(crate) fn last(&self) -> Seqno {
+        self.follower.last()
+    }
+
+    /// Where the upstream is after what was given.
+    pub(crate) fn state(&self) -> &GtidState {
+        &self.state
+    }
+
+    /// Whether a transaction has begun, and its last part has not come.
+    pub(crate) fn is_amid(&self) -> bool {
+        self.history.open_since().is_some()
+    }
+
+    /// Gives the next transaction to `sink`, if the next action completes one.
+    ///
+    /// # Errors
+    /// The transactions end here, perhaps amid one.
+    pub(crate) fn step(&mut self, sink: &mut dyn Sink) -> Result<Found, SourceError> {
+        self.check_purge()?;
+        let followed = match self.follower.advance() {
+            Err(purged @ FollowError::Purged { first }) => {
+                // Amid a transaction that it has not got, if it has lost no whole one.
+                let amid = KeptSourceError::Kept(purged.into());
+                return Err(self.lost(first.prev())?.unwrap_or(amid).into());
+            }
+            followed => followed.map_err(KeptError::from),
+        };
+        match followed.map_err(KeptSourceError::from)? {
+            None => return Ok(Found::Nothing),
+            Some(Followed::View(_)) => {}
+            Some(Followed::Action(action)) => self.action(action, sink)?,
+        }
+        let open = self.history.open_since();
+        let passed = open.map_or(self.follower.last(), Seqno::prev);
+        self.follower.hold_after(passed);
+        Ok(Found::Action)
+    }
+
+    /// What an operator has purged by force is purged for readers at once, and not only when its
+    /// files are removed: a reader that lags would hold them.
+    fn check_purge(&self) -> Result<(), KeptSourceError> {
+        let forced = self.tail.forced();
+        if forced <= self.follower.last() {
+            return Ok(());
+        }
+        self.lost(forced)?.map_or(Ok(()), Err)
+    }
+
+    /// What the reader is told if everything up to an action is purged; none: it has all of that.
+    fn lost(&self, purged: Seqno) -> Result<Option<KeptSourceError>, KeptSourceError> {
+        let next = super::entry_after(&self.log, purged)?;
+        let newest = || self.tail.end().state.unwrap_or_default();
+        let begins = next.map_or_else(newest, |(_, head)| head.before);
+        let lost = begins.missing_in(&self.state);
+        Ok(lost.map(|lost| NoStart::Purged { lost, begins }.into()))
+    }
+
+    fn action(&mut self, action: FollowedAction, sink: &mut dyn Sink) -> Result<(), SourceError> {
+        let step = self.taken(action)?;
+        let Step::Whole {
+            gtid,
+            before,
+            parts,
+            first: _,
+        } = step
+        else {
+            return Ok(());
+        };
+        if !self.has.has(gtid) {
+            self.check(gtid, &before)?;
+            for part in &parts {
+                self.give(gtid, part, sink)?;
+            }
+        }
+        self.state = before;
+        self.state.add(gtid);
+        Ok(())
+    }
+
+    fn taken(&mut self, action: FollowedAction) -> Result<Step<Place>, KeptSourceError> {
+        let (entry, events) = entry_of(&self.follower, &action)?;
+        let Entry::Head(head) = entry else {
+            return Ok(Step::Nothing);
+        };
+        let is_last = head.part.as_ref().is_some_and(|part| part.is_last);
+        let is_here = is_last && action.places.len() == 1;
+        let place = Place {
+            indexes: action.places,
+            events: is_here.then_some(events),
+        };
+        let step = self.history.take(action.seqno, action.origin, &head, place);
+        Ok(step.map_err(KeptError::from)?)
+    }
+
+    /// What the reader has named of this domain must be the transaction before.
+    fn check(&mut self, next: Gtid, before: &GtidState) -> Result<(), KeptSourceError> {
+        if self.checked.contains(&next.domain) {
+            return Ok(());
+        }
+        self.checked.push(next.domain);
+        let before = before.of_domain(next.domain);
+        match self.has.of_domain(next.domain) {
+            Some(reader) if before != Some(reader) => Err(KeptSourceError::NeverExisted {
+                reader,
+                before: before.map_or_else(|| "its beginning".to_owned(), |gtid| gtid.to_string()),
+                next,
+            }),
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// Gives the events of a part. An event may reach over several places.
+    fn give(&self, gtid: Gtid, part: &Place, sink: &mut dyn Sink) -> Result<(), SourceError> {
+        if let Some(events) = &part.events {
+            return give_events(gtid, events, sink);
+        }
+        let mut rest = Vec::new();
+        for (number, index) in part.indexes.iter().enumerate() {
+            let mut piece = self.read(*index)?;
+            if number == 0 {
+                // It was understood before.
+                let head = Entry::decode(&mut piece);
+                let seqno = self.follower.last();
+                head.map_err(|source| KeptError::Entry { seqno, source })
+                    .map_err(KeptSourceError::from)?;
+            }
+            rest.extend_from_slice(&piece);
+            let whole = whole_events(&rest);
+            let events: Vec<u8> = rest.drain(..whole).collect();
+            give_events(gtid, &events, sink)?;
+        }
+        give_events(gtid, &rest, sink)
+    }
+
+    fn read(&self, index: LogIndex) -> Result<Bytes, KeptSourceError> {
+        let read = self.follower.data_at(index).map_err(KeptError::from);
+        Ok(read?)
+    }
+}
+
+fn give_events(gtid: Gtid, events: &[u8], sink: &mut dyn Sink) -> Result<(), SourceError> {
+    for event in Events::of(events) {
+        let event = event.map_err(|source| KeptSourceError::Damaged { gtid, source })?;
+        sink.take_foreign(&event)?;
+    }
+    Ok(())
+}

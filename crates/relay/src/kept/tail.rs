@@ -1,0 +1,272 @@
+//! Where the upstream is at the end of the log, and what is registered: every relay knows it at any
+//! time, so that the next leader continues at once, and holds what registered readers need.
+
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+use synod_binlog::EventHeader;
+use synod_node::{CommittedLog, FollowError, Followed, FollowedAction, Follower, LogHold, Seqno};
+use synod_upstream::FilePosition;
+
+use super::entry::{Entry, Head, Orders};
+use super::history::{History, Step};
+use super::note::Note;
+use super::registry::{Known, Registry};
+use super::state::GtidState;
+use super::{KeptError, entry_after, entry_of};
+
+/// How long one wait for the log takes at most.
+const LONGEST_WAIT: Duration = Duration::from_secs(1);
+
+/// What the log says at its end.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct End {
+    /// The last action that was read.
+    pub(crate) seqno: Seqno,
+    /// Where the upstream is; none: the log has no entry yet.
+    pub(crate) state: Option<GtidState>,
+    /// What operators have ordered.
+    pub(crate) orders: Orders,
+    /// What is registered.
+    pub(crate) registry: Registry,
+    /// Where the newest whole transaction ends in the upstream's binlog; an empty name: not known.
+    pub(crate) place: FilePosition,
+    /// When it was read from the log; none: not since the start of this process.
+    pub(crate) read_at: Option<SystemTime>,
+    /// The time in the first event of its last part, in seconds since 1970.
+    pub(crate) written_at: Option<u32>,
+    /// Why nothing more is read: the log is not that of a relay group, or is damaged.
+    pub(crate) broken: Option<String>,
+    /// The node has stopped.
+    pub(crate) is_stopped: bool,
+}
+
+/// The end of the log, followed by a thread.
+#[derive(Default)]
+pub(crate) struct Tail {
+    end: Mutex<End>,
+    moved: Condvar,
+    /// As in the registry: readers ask for it at each action.
+    forced: AtomicI64,
+}
+
+impl Tail {
+    /// What the log says at its end now.
+    pub(crate) fn end(&self) -> End {
+        self.lock().clone()
+    }
+
+    /// What is registered, as of the last action that was read.
+    pub(crate) fn known(&self) -> Known {
+        let end = self.lock();
+        Known {
+            after: end.seqno,
+            registry: end.registry.clone(),
+        }
+    }
+
+    /// Up to this action the log is purged even of what readers need; zero: nothing.
+    pub(crate) fn forced(&self) -> Seqno {
+        Seqno(self.forced.load(Ordering::Acquire))
+    }
+
+    /// Waits until everything up to `seqno` was read; false if that takes longer than `limit`, or
+    /// the log cannot be read.
+    pub(crate) fn await_seqno(&self, seqno: Seqno, limit: Duration) -> bool {
+        let is_missing =
+            |end: &mut End| end.seqno < seqno && end.broken.is_none() && !end.is_stopped;
+        let waited = self
+            .moved
+            .wait_timeout_while(self.lock(), limit, is_missing);
+        let (end, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        end.seqno >= seqno
+    }
+
+    /// Follows the log until the node stops: the body of a thread.
+    pub(crate) fn run(self: &Arc<Self>, log: &CommittedLog) {
+        if let Err(error) = self.follow(log) {
+            self.change(|end| end.broken = Some(error.to_string()));
+        }
+        self.change(|end| end.is_stopped = true);
+    }
+
+    fn follow(&self, log: &CommittedLog) -> Result<(), KeptError> {
+        let mut reading = None;
+        while let Some(seen) = log.moves() {
+            if log.readable_seqno() > Seqno(0) {
+                reading = self.read(log, reading.take())?;
+            }
+            log.wait_beyond(seen, Instant::now() + LONGEST_WAIT);
+        }
+        Ok(())
+    }
+
+    /// Reads what there is. None: there is nothing to begin with yet, or the log was reset or
+    /// purged meanwhile; it is read again.
+    fn read(
+        &self,
+        log: &CommittedLog,
+        reading: Option<Reading>,
+    ) -> Result<Option<Reading>, KeptError> {
+        let read = reading.map_or_else(|| Reading::begin(log), |reading| Ok(Some(reading)));
+        let read = read.and_then(|mut reading| {
+            while let Some(reading) = &mut reading
+                && reading.step(self)?
+            {}
+            Ok(reading)
+        });
+        match read {
+            Err(KeptError::Follow(FollowError::Purged { .. })) => Ok(None),
+            read => read,
+        }
+    }
+
+    fn change(&self, change: impl FnOnce(&mut End)) {
+        change(&mut self.lock());
+        self.moved.notify_all();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, End> {
+        self.end.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The log, read from a place before its last whole transaction on.
+struct Reading {
+    log: CommittedLog,
+    follower: Follower,
+    /// Of each part: the action after which its head says what is registered.
+    history: History<Seqno>,
+    registry: Registry,
+    /// Notes up to here are in the registry already.
+    noted: Seqno,
+    /// What registered readers need.
+    held: Option<LogHold>,
+}
+
+impl Reading {
+    /// Begins where the newest transaction does, so that it is known whether that one is whole; or
+    /// earlier, with the notes that its first entry does not know. None: it is not known yet that
+    /// anything is committed which says what was registered.
+    fn begin(log: &CommittedLog) -> Result<Option<Reading>, KeptError> {
+        let before_log = log.first_seqno().prev();
+        let after = before_newest(log, before_log)?;
+        let known = match entry_after(log, after)? {
+            Some((_, head)) => head.known,
+            // It begins with the group.
+            None if before_log == Seqno(0) => Known::default(),
+            None => return Ok(None),
+        };
+        let after = after.min(known.after).max(before_log);
+        Ok(Some(Reading {
+            log: log.clone(),
+            follower: log.follow(after)?,
+            history: History::new(),
+            registry: known.registry,
+            noted: known.after,
+            held: None,
+        }))
+    }
+
+    /// Takes the next action; false if there is none.
+    fn step(&mut self, tail: &Tail) -> Result<bool, KeptError> {
+        let action = match self.follower.advance()? {
+            None => return Ok(false),
+            Some(Followed::View(_)) => {
+                tail.change(|end| end.seqno = self.follower.last());
+                return Ok(true);
+            }
+            Some(Followed::Action(action)) => action,
+        };
+        match entry_of(&self.follower, &action)? {
+            (Entry::Note(note), _) => self.note(tail, action.seqno, &note),
+            (Entry::Head(head), events) => self.head(tail, &action, head, &events)?,
+        }
+        Ok(true)
+    }
+
+    fn note(&mut self, tail: &Tail, seqno: Seqno, note: &Note) {
+        if seqno > self.noted {
+            self.registry.follow(seqno, note);
+            self.noted = seqno;
+        }
+        self.obey();
+        tail.forced.store(self.registry.forced.0, Ordering::Release);
+        tail.change(|end| {
+            end.seqno = seqno;
+            end.registry = self.registry.clone();
+        });
+    }
+
+    /// Holds and purges this relay's log as the registry says.
+    fn obey(&mut self) {
+        let before_log = self.log.first_seqno().prev();
+        let slowest = self.registry.slowest(before_log);
+        let passed = slowest.map(|(_, reader)| reader.passed);
+        if self.held.as_ref().map(LogHold::passed) != passed {
+            self.held = passed.map(|passed| self.log.hold_after(passed));
+        }
+        self.log.purge_up_to(self.registry.purged);
+    }
+
+    fn head(
+        &mut self,
+        tail: &Tail,
+        action: &FollowedAction,
+        head: Head,
+        events: &[u8],
+    ) -> Result<(), KeptError> {
+        let (seqno, known) = (action.seqno, head.known.after);
+        let step = self.history.take(seqno, action.origin, &head, known)?;
+        // The newest transaction says where the upstream is, and what was registered: it is kept,
+        // whatever is purged, and so is what has been noted since.
+        if let Step::Whole { first, parts, .. } = &step {
+            let known = parts.first().copied().unwrap_or_default();
+            self.follower.hold_after(first.prev().min(known));
+        } else if head.part.is_none() {
+            self.follower.hold_after(seqno.prev().min(known));
+        }
+        self.obey();
+        tail.forced.store(self.registry.forced.0, Ordering::Release);
+        tail.change(|end| {
+            end.seqno = seqno;
+            end.state = self.history.state().cloned();
+            if end.orders.address != head.orders.address {
+                // Of another upstream.
+                end.place = FilePosition::default();
+            }
+            end.orders = head.orders;
+            end.registry = self.registry.clone();
+            if let (Step::Whole { .. }, Some(part)) = (step, head.part) {
+                end.place = part.end;
+                end.read_at = Some(SystemTime::now());
+                end.written_at = EventHeader::parse(events)
+                    .ok()
+                    .map(|header| header.timestamp);
+            }
+        });
+        Ok(())
+    }
+}
+
+/// The place before the first part of the newest transaction, or before an earlier one.
+fn before_newest(log: &CommittedLog, before_log: Seqno) -> Result<Seqno, KeptError> {
+    let mut after = log.readable_seqno().prev().max(before_log);
+    let mut back = 1;
+    while after > before_log {
+        let found = entry_after(log, after)?;
+        let number = found.map(|(_, head)| head.part.map_or(0, |part| part.number));
+        let step = match number {
+            Some(0) => break,
+            // Views and notes may be between the parts: then it is looked at again.
+            Some(number) => i64::from(number),
+            None => {
+                back *= 2;
+                back
+            }
+        };
+        after = Seqno(after.0.saturating_sub(step)).max(before_log);
+    }
+    Ok(after)
+}

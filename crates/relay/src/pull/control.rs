@@ -1,0 +1,330 @@
+//! Whether this relay is to pull, what its operators order, and what is known of the pull.
+
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use synod_admin::relay::PullState;
+use synod_node::{Seqno, WritePermission};
+use synod_upstream::UpstreamHandle;
+
+/// How long an order may take: it includes a connection to an upstream.
+const ORDER_LIMIT: Duration = Duration::from_secs(25);
+
+/// What an operator orders.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Order {
+    /// Nothing is pulled from now on.
+    Pause,
+    /// It is pulled again.
+    Resume,
+    /// It is pulled from another server with the same transactions: its address.
+    Switch(String),
+}
+
+/// Why an order was not carried out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum OrderRefusal {
+    /// Another relay leads, or none.
+    NotLeader,
+    /// The reason, for the operator.
+    Refused(String),
+    /// It is not known whether it was.
+    Unknown,
+}
+
+/// An order, and who waits for its result.
+pub(super) type Ordered = (Order, Sender<Result<String, OrderRefusal>>);
+
+/// What the pull shows of itself.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Shown {
+    /// What this relay does.
+    pub(crate) state: PullState,
+    /// Why nothing comes.
+    pub(crate) error: Option<String>,
+}
+
+#[derive(Default)]
+struct State {
+    /// This relay leads a term that begins after this action; none: it does not lead.
+    turn: Option<Seqno>,
+    /// Counts changes of `turn`.
+    turns: u64,
+    order: Option<Ordered>,
+    /// The last action that this relay has got into the log.
+    ordered: Seqno,
+    /// The connection that is open.
+    open: Option<UpstreamHandle>,
+    is_stopped: bool,
+    shown: Shown,
+}
+
+/// What the puller is told, and what it says. Nothing here waits, but for the puller itself and for
+/// the thread of an operator's command.
+#[derive(Default)]
+pub(crate) struct Control {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+/// A turn of this relay to pull.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Turn {
+    /// The last action before it.
+    pub(super) after: Seqno,
+    number: u64,
+}
+
+impl Control {
+    // --- what it is told -----------------------------------------------------------------------
+
+    /// Whether this member may write has changed.
+    pub(crate) fn may_write(&self, permission: WritePermission) {
+        let turn = match permission {
+            WritePermission::Here { after } => Some(after),
+            WritePermission::Everywhere | WritePermission::Elsewhere { .. } => None,
+        };
+        self.change(|state| {
+            if state.turn == turn {
+                return;
+            }
+            state.turn = turn;
+            state.turns += 1;
+            state.interrupt();
+        });
+    }
+
+    /// The node has stopped.
+    pub(crate) fn stop(&self) {
+        self.change(|state| {
+            state.is_stopped = true;
+            state.interrupt();
+        });
+    }
+
+    /// Has an order carried out, if this relay leads.
+    pub(crate) fn order(&self, order: Order) -> Result<String, OrderRefusal> {
+        let (sender, result) = channel();
+        let taken = self.change(|state| {
+            if state.turn.is_none() || state.is_stopped {
+                return Err(OrderRefusal::NotLeader);
+            }
+            if state.order.is_some() {
+                let text = "another order is being carried out: repeat this one".to_owned();
+                return Err(OrderRefusal::Refused(text));
+            }
+            state.order = Some((order, sender));
+            state.interrupt();
+            Ok(())
+        });
+        taken?;
+        // The puller drops an order that it cannot carry out any more.
+        result
+            .recv_timeout(ORDER_LIMIT)
+            .unwrap_or(Err(OrderRefusal::Unknown))
+    }
+
+    /// What the pull shows of itself now.
+    pub(crate) fn shown(&self) -> Shown {
+        self.lock().shown.clone()
+    }
+
+    // --- the puller's side ---------------------------------------------------------------------
+
+    /// Waits until this relay is to pull; none once it stops.
+    pub(super) fn await_turn(&self) -> Option<Turn> {
+        let mut state = self.lock();
+        while !state.is_stopped {
+            if let Some(after) = state.turn {
+                let number = state.turns;
+                return Some(Turn { after, number });
+            }
+            // An order that came before this relay lost its leadership.
+            state.refuse(OrderRefusal::NotLeader);
+            state.shown = Shown::default();
+            state = self.wait(state);
+        }
+        None
+    }
+
+    /// Whether this turn is the present one.
+    pub(super) fn has(&self, turn: Turn) -> bool {
+        let state = self.lock();
+        !state.is_stopped && state.turn.is_some() && state.turns == turn.number
+    }
+
+    /// The order that waits.
+    pub(super) fn take_order(&self) -> Option<Ordered> {
+        self.lock().order.take()
+    }
+
+    /// Refuses the order that waits, if one does.
+    pub(super) fn refuse_order(&self, text: &str) {
+        let refusal = OrderRefusal::Refused(text.to_owned());
+        self.lock().refuse(refusal);
+    }
+
+    /// An entry of this relay is in the log. Its result may be known before the node says that it
+    /// is committed, and the next pull must not begin before it.
+    pub(super) fn ordered(&self, seqno: Seqno) {
+        let mut state = self.lock();
+        state.ordered = state.ordered.max(seqno);
+    }
+
+    /// The newest entry of this relay with the result that it is in the log; zero: none.
+    pub(super) fn newest_ordered(&self) -> Seqno {
+        self.lock().ordered
+    }
+
+    /// What must have been read from the log before a pull begins in this turn, or an order is
+    /// carried out.
+    pub(super) fn read_before(&self, turn: Turn) -> Seqno {
+        self.lock().ordered.max(turn.after)
+    }
+
+    /// Waits until something changes, at most for this long. Returns at once if an order waits, or
+    /// the turn is over.
+    pub(super) fn pause(&self, turn: Turn, limit: Duration) {
+        let is_as_before = |state: &mut State| {
+            !state.is_stopped && state.turns == turn.number && state.order.is_none()
+        };
+        let waited = self
+            .changed
+            .wait_timeout_while(self.lock(), limit, is_as_before);
+        drop(waited.unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// A connection is open, which ends when something changes. False if that has happened.
+    pub(super) fn opened(&self, turn: Turn, handle: UpstreamHandle) -> bool {
+        let mut state = self.lock();
+        let is_wanted = !state.is_stopped && state.turns == turn.number && state.order.is_none();
+        state.open = is_wanted.then_some(handle);
+        is_wanted
+    }
+
+    /// The connection is closed.
+    pub(super) fn closed(&self) {
+        self.lock().open = None;
+    }
+
+    /// What the pull does from now on.
+    pub(super) fn show(&self, pull: PullState, error: Option<String>) {
+        self.lock().shown = Shown { state: pull, error };
+    }
+
+    fn change<R>(&self, change: impl FnOnce(&mut State) -> R) -> R {
+        let changed = change(&mut self.lock());
+        self.changed.notify_all();
+        changed
+    }
+
+    fn wait<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        self.changed
+            .wait(state)
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn refuse(&mut self, refusal: OrderRefusal) {
+        if let Some((_, reply)) = self.order.take() {
+            // The operator may have waited long enough.
+            let _ = reply.send(Err(refusal));
+        }
+    }
+
+    fn interrupt(&mut self) {
+        if let Some(handle) = self.open.take() {
+            handle.stop();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn relay_pulls_while_it_leads() {
+        let control = Control::default();
+        control.may_write(WritePermission::Here { after: Seqno(7) });
+        let turn = control.await_turn().unwrap();
+        assert_eq!(turn.after, Seqno(7));
+        assert!(control.has(turn));
+        control.may_write(WritePermission::Elsewhere { writer: None });
+        assert!(!control.has(turn));
+        control.may_write(WritePermission::Here { after: Seqno(7) });
+        assert!(!control.has(turn), "another term");
+        control.stop();
+        assert_eq!(control.await_turn(), None);
+    }
+
+    /// What an order is answered that nothing carries out, when this happens.
+    fn answered(happens: impl Fn(&Control) + Sync) -> Result<String, OrderRefusal> {
+        let control = Control::default();
+        control.may_write(WritePermission::Here { after: Seqno(1) });
+        std::thread::scope(|threads| {
+            let answered = threads.spawn(|| control.order(Order::Pause));
+            while control.lock().order.is_none() {
+                std::thread::yield_now();
+            }
+            happens(&control);
+            answered.join().unwrap()
+        })
+    }
+
+    #[test]
+    fn order_that_cannot_be_carried_out_is_refused_at_once() {
+        let text = "a member of this group has a database".to_owned();
+        let refused = answered(|control| control.refuse_order(&text));
+        assert_eq!(refused, Err(OrderRefusal::Refused(text.clone())));
+        let refused = answered(|control| {
+            control.may_write(WritePermission::Elsewhere { writer: None });
+            std::thread::scope(|threads| {
+                let waiting = threads.spawn(|| control.await_turn());
+                while control.lock().order.is_some() {
+                    std::thread::yield_now();
+                }
+                control.stop();
+                assert_eq!(waiting.join().unwrap(), None);
+            });
+        });
+        assert_eq!(refused, Err(OrderRefusal::NotLeader));
+    }
+
+    #[test]
+    fn pull_begins_after_what_this_relay_has_got_into_the_log() {
+        let control = Control::default();
+        control.may_write(WritePermission::Here { after: Seqno(7) });
+        let turn = control.await_turn().unwrap();
+        assert_eq!(control.read_before(turn), Seqno(7));
+        control.ordered(Seqno(12));
+        control.ordered(Seqno(11));
+        assert_eq!(control.read_before(turn), Seqno(12));
+    }
+
+    #[test]
+    fn orders_are_for_the_relay_that_leads() {
+        let control = Control::default();
+        let refused = control.order(Order::Pause);
+        assert_eq!(refused, Err(OrderRefusal::NotLeader));
+        control.may_write(WritePermission::Here { after: Seqno(1) });
+        std::thread::scope(|threads| {
+            let answered = threads.spawn(|| control.order(Order::Pause));
+            let mut order = None;
+            while order.is_none() {
+                order = control.take_order();
+                std::thread::yield_now();
+            }
+            let (order, reply) = order.unwrap();
+            assert_eq!(order, Order::Pause);
+            reply.send(Ok("done".to_owned())).unwrap();
+            assert_eq!(answered.join().unwrap(), Ok("done".to_owned()));
+        });
+    }
+}

@@ -1,0 +1,20 @@
+//! The pull from the upstream: one relay of the group does it, the one that leads.
+//!
+//! - [`control`]: whether this relay is to pull, what operators order, what is known of it;
+//! - [`puller`]: the thread that decides what to do next; [`session`]: one connection;
+//! - [`submissions`]: what is on its way into the log, and what follows when it is durable;
+//!   [`fence`]: what keeps it out of later terms;
+//! - [`backoff`]: when to try again; [`room`]: whether the log has room.
+//!
+//! The leader's term begins after everything that earlier leaders have ordered. The puller waits
+//! until this relay has read that, and continues where the upstream was at its end. What a relay
+//! submits in a term that is not its own is refused by the leader (`synod-member`'s writer rule),
+//! so two pulls never mix.
+
+mod backoff;
+pub(crate) mod control;
+mod fence;
+pub(crate) mod puller;
+pub(crate) mod room;
+mod session;
+mod submissions;

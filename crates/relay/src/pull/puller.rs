@@ -1,0 +1,239 @@
+//! The thread that pulls: it waits for its turn, connects, and does what operators order.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use synod_admin::relay::PullState;
+use synod_logger::output::Output;
+use synod_node::{Level, Node, ProposalResult};
+use synod_upstream::{Position, Upstream, UpstreamConfig, UpstreamError};
+
+use super::backoff::Backoff;
+use super::control::{Control, Order, OrderRefusal, Ordered, Turn};
+use super::room::Room;
+use super::session::{PullError, Session, is_in_relay_group};
+use super::submissions::{Submissions, submit};
+use crate::kept::entry::{Head, Orders};
+use crate::kept::state::GtidState;
+use crate::kept::tail::{End, Tail};
+use crate::upstream_settings::{UpstreamSettings, address_of};
+
+/// How long one look at something that no event announces takes.
+const LOOK: Duration = Duration::from_secs(1);
+/// How long an order that is in the log may take to be read from it.
+const READ_LIMIT: Duration = Duration::from_secs(10);
+
+/// Pulls from the upstream while this relay leads.
+pub(crate) struct Puller {
+    pub(crate) node: Arc<Node>,
+    pub(crate) tail: Arc<Tail>,
+    pub(crate) control: Arc<Control>,
+    pub(crate) settings: UpstreamSettings,
+    pub(crate) room: Room,
+    pub(crate) output: Output,
+}
+
+impl Puller {
+    /// Pulls until the control is stopped: the body of a thread.
+    pub(crate) fn run(&self) {
+        let mut backoff = Backoff::new();
+        let mut pull = 0;
+        while let Some(turn) = self.control.await_turn() {
+            let Some(end) = self.end_before(turn) else {
+                continue;
+            };
+            if let Some(order) = self.control.take_order() {
+                self.obey(order, &end);
+            } else if end.orders.is_paused {
+                self.control.show(PullState::Paused, None);
+                self.control.pause(turn, LOOK);
+            } else {
+                pull += 1;
+                match self.pull(turn, end, pull, &mut backoff) {
+                    Ok(()) => self.control.pause(turn, Duration::from_millis(100)),
+                    Err(error) => self.wait_after(&error, turn, &mut backoff),
+                }
+            }
+        }
+    }
+
+    /// What the log says before this turn; none: it cannot be read yet, or is not to be pulled to.
+    fn end_before(&self, turn: Turn) -> Option<End> {
+        if !self.tail.await_seqno(
+            self.control.read_before(turn).max(self.node.commit_seqno()),
+            LOOK,
+        ) {
+            if let Some(why) = self.tail.end().broken {
+                self.stuck(
+                    &format!("the log of this group cannot be continued: {why}"),
+                    turn,
+                );
+            }
+            return None;
+        }
+        if !is_in_relay_group(&self.node) {
+            let text = "a member of this group has a database: a relay keeps an upstream's binlog \
+                        in a group of relays only. Correct cluster_name or peers, and give this \
+                        relay a directory of its own";
+            self.stuck(text, turn);
+            return None;
+        }
+        Some(self.tail.end())
+    }
+
+    /// Nothing can be done until an operator has acted.
+    fn stuck(&self, text: &str, turn: Turn) {
+        self.control.refuse_order(text);
+        if self.control.shown().error.as_deref() != Some(text) {
+            self.output.log(Level::Error, text);
+        }
+        self.control
+            .show(PullState::Connecting, Some(text.to_owned()));
+        self.control.pause(turn, LOOK);
+    }
+
+    /// The upstream, with what operators have ordered.
+    fn upstream(&self, orders: &Orders) -> UpstreamConfig {
+        let mut config = self.settings.config.clone();
+        let ordered = orders.address.as_deref();
+        if let Some(Ok(address)) = ordered.map(address_of) {
+            config.address = address;
+        }
+        config
+    }
+
+    /// One connection, from where the log ends. Ends without an error when the turn is over, an
+    /// order has come, or a part has not got into the log.
+    fn pull(
+        &self,
+        turn: Turn,
+        end: End,
+        pull: u64,
+        backoff: &mut Backoff,
+    ) -> Result<(), PullError> {
+        self.room.check(&self.tail)?;
+        let config = self.upstream(&end.orders);
+        let position = match &end.state {
+            Some(state) => Position::Gtids(state.list()),
+            None => self.settings.start.clone(),
+        };
+        let shown = self.control.shown();
+        self.control.show(PullState::Connecting, shown.error);
+        // A commit may wait for what the log has already.
+        let held = Some(&end.place).filter(|place| !place.file.is_empty());
+        let mut upstream = Upstream::connect_holding(&config, &position, held)?;
+        let handle = upstream.handle();
+        if !self.control.opened(turn, handle.clone()) {
+            return Ok(());
+        }
+        let state = end.state.unwrap_or_else(|| GtidState::of(upstream.start()));
+        let text = format!(
+            "pulling from the upstream {} after '{state}'",
+            config.address
+        );
+        self.output.log(Level::Info, &text);
+        let (submissions, settling) = Submissions::begin(&self.node, &self.control, turn);
+        let (tail, room) = (&*self.tail, self.room.clone());
+        let session = Session::new(submissions, pull, end.orders, tail, room, state);
+        let ended = std::thread::scope(|threads| {
+            let settle = || settling.run(&handle);
+            let spawned = std::thread::Builder::new()
+                .name("synod-settle".to_owned())
+                .spawn_scoped(threads, settle);
+            if let Err(error) = spawned {
+                return Err(PullError::Upstream(UpstreamError::Lost(error)));
+            }
+            session.run(&mut upstream, || {
+                backoff.reset();
+                self.control.show(PullState::Pulling, None);
+            })
+        });
+        self.control.closed();
+        match ended {
+            Err(_) if !self.control.has(turn) => Ok(()),
+            Err(PullError::Upstream(UpstreamError::Stopped)) => Ok(()),
+            ended => ended,
+        }
+    }
+
+    fn wait_after(&self, error: &PullError, turn: Turn, backoff: &mut Backoff) {
+        let pause = backoff.next(error.may_pass());
+        let text = error.to_string();
+        if self.control.shown().error.as_deref() != Some(text.as_str()) {
+            let line = format!(
+                "nothing is pulled from the upstream: {text}. Readers get what is in the log. \
+                 The relay tries again by itself; 'synod relay status' shows the error"
+            );
+            self.output.log(Level::Warning, &line);
+        }
+        self.control.show(PullState::Connecting, Some(text));
+        self.control.pause(turn, pause);
+    }
+
+    // --- orders --------------------------------------------------------------------------------
+
+    fn obey(&self, (order, reply): Ordered, end: &End) {
+        let result = self.carry_out(&order, end);
+        // The operator may have waited long enough.
+        let _ = reply.send(result);
+    }
+
+    fn carry_out(&self, order: &Order, end: &End) -> Result<String, OrderRefusal> {
+        let refused = OrderRefusal::Refused;
+        let Some(state) = end.state.clone() else {
+            return Err(refused(
+                "the log holds nothing of an upstream yet: correct the relays' files, and start \
+                 them again"
+                    .to_owned(),
+            ));
+        };
+        let mut orders = end.orders.clone();
+        let text = match order {
+            Order::Pause => {
+                orders.is_paused = true;
+                "nothing is pulled from now on".to_owned()
+            }
+            Order::Resume => {
+                orders.is_paused = false;
+                "the upstream is pulled from again".to_owned()
+            }
+            Order::Switch(to) => {
+                let address = address_of(to).map_err(refused)?;
+                orders.address = Some(address.to_string());
+                let position = Position::Gtids(state.list());
+                // An upstream that does not have what the log has is not taken.
+                let tried = Upstream::connect(&self.upstream(&orders), &position);
+                let tried = tried.and_then(|mut upstream| upstream.next().map(|_| ()));
+                if let Err(error) = tried {
+                    return Err(refused(format!(
+                        "the upstream stays as it is, because the other one cannot be pulled \
+                         from: {error}"
+                    )));
+                }
+                format!("the upstream is {address} from now on")
+            }
+        };
+        if orders == end.orders {
+            return Err(refused("that is in force already".to_owned()));
+        }
+        let head = Head {
+            before: state,
+            orders,
+            known: self.tail.known(),
+            part: None,
+        };
+        let data = head
+            .encode(&[])
+            .map_err(|error| refused(error.to_string()))?;
+        match submit(&self.node, data, self.node.commit_seqno()).wait_for_result() {
+            ProposalResult::Ordered { seqno, .. } => {
+                self.control.ordered(seqno);
+                self.tail.await_seqno(seqno, READ_LIMIT);
+                self.output.log(Level::Info, &format!("as ordered, {text}"));
+                Ok(text)
+            }
+            ProposalResult::Unknown => Err(OrderRefusal::Unknown),
+            _ => Err(OrderRefusal::NotLeader),
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! One connection to the upstream: from what it sends to entries of the log.
+
+use synod_binlog::Gtid;
+use synod_node::Node;
+use synod_upstream::{Incoming, Part, Upstream, UpstreamError};
+
+use super::room::Room;
+use super::submissions::Submissions;
+use crate::kept::entry::{EntryError, Head, Orders, PartHead};
+use crate::kept::state::GtidState;
+use crate::kept::tail::Tail;
+
+/// Why a pull has ended.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum PullError {
+    /// The upstream.
+    #[error(transparent)]
+    Upstream(#[from] UpstreamError),
+    /// Its GTIDs do not rise.
+    #[error(
+        "the upstream has sent transaction {gtid} after '{state}': the numbers of a domain must \
+         rise, or no relay could tell what a reader has. Set gtid_strict_mode = ON on the \
+         upstream, and give each server that writes at the same time a gtid_domain_id of its own"
+    )]
+    OutOfOrder {
+        /// The transaction.
+        gtid: Gtid,
+        /// What was before it.
+        state: GtidState,
+    },
+    /// Parts are missing.
+    #[error(
+        "the parts of transaction {0} have come out of order. This is a fault in Synod: the relay \
+         tries again by itself; report this line"
+    )]
+    Parts(Gtid),
+    /// It cannot be written as an entry.
+    #[error(transparent)]
+    Entry(#[from] EntryError),
+    /// The log has no more room, and a registered reader needs what is in it.
+    #[error(
+        "the log has reached its bound, and registered reader {server_id} needs what is in it: \
+         start that reader, or give its place up (synod relay readers remove {server_id}), or \
+         raise synod.log_retain_size on all relays"
+    )]
+    Held {
+        /// The reader that holds the most.
+        server_id: u32,
+    },
+}
+
+impl PullError {
+    /// Whether it may pass without an operator.
+    pub(super) fn may_pass(&self) -> bool {
+        match self {
+            PullError::Upstream(error) => error.may_pass(),
+            PullError::Held { .. } => true,
+            PullError::OutOfOrder { .. } | PullError::Parts(_) | PullError::Entry(_) => false,
+        }
+    }
+}
+
+/// A pull, with what is known of its place.
+pub(super) struct Session<'a> {
+    submissions: Submissions<'a>,
+    /// Number of the pull.
+    pull: u64,
+    orders: Orders,
+    tail: &'a Tail,
+    room: Room,
+    /// Where the upstream is after the last whole transaction.
+    state: GtidState,
+    /// The transaction whose last part has not come, and the number of its next part.
+    open: Option<(Gtid, u32)>,
+}
+
+impl<'a> Session<'a> {
+    pub(super) fn new(
+        submissions: Submissions<'a>,
+        pull: u64,
+        orders: Orders,
+        tail: &'a Tail,
+        room: Room,
+        state: GtidState,
+    ) -> Session<'a> {
+        Session {
+            submissions,
+            pull,
+            orders,
+            tail,
+            room,
+            state,
+            open: None,
+        }
+    }
+
+    /// Takes what the upstream sends, until the connection ends or a part does not get into the
+    /// log. `heard` is called whenever something has come.
+    ///
+    /// # Errors
+    /// The connection has ended, or what came cannot be kept.
+    pub(super) fn run(
+        mut self,
+        upstream: &mut Upstream,
+        mut heard: impl FnMut(),
+    ) -> Result<(), PullError> {
+        let mut has_begun = false;
+        loop {
+            let incoming = upstream.next()?;
+            heard();
+            // When the upstream has shown that it can be followed from there.
+            if !std::mem::replace(&mut has_begun, true) && !self.begin()? {
+                return Ok(());
+            }
+            match incoming {
+                Incoming::Part(part) => {
+                    if !self.take(part)? {
+                        return Ok(());
+                    }
+                }
+                Incoming::Heartbeat => {}
+                Incoming::Rotated { .. } => self.open = None,
+            }
+        }
+    }
+
+    /// Notes where the upstream is, which begins the pull; false if that has not got into the log.
+    fn begin(&self) -> Result<bool, PullError> {
+        let head = Head {
+            before: self.state.clone(),
+            orders: self.orders.clone(),
+            known: self.tail.known(),
+            part: None,
+        };
+        Ok(self.submissions.first(head.encode(&[])?))
+    }
+
+    /// Submits a part; false once one has not got into the log.
+    fn take(&mut self, part: Part) -> Result<bool, PullError> {
+        self.room.check(self.tail)?;
+        let number = match self.open {
+            _ if part.first => 0,
+            Some((gtid, number)) if gtid == part.gtid => number,
+            Some(_) | None => return Err(PullError::Parts(part.gtid)),
+        };
+        if self.state.has(part.gtid) {
+            let (gtid, state) = (part.gtid, self.state.clone());
+            return Err(PullError::OutOfOrder { gtid, state });
+        }
+        let head = Head {
+            before: self.state.clone(),
+            orders: self.orders.clone(),
+            known: self.tail.known(),
+            part: Some(PartHead {
+                pull: self.pull,
+                number,
+                is_last: part.last,
+                gtid: part.gtid,
+                end: part.end.clone(),
+            }),
+        };
+        let data = head.encode(&part.events)?;
+        self.open = (!part.last).then(|| (part.gtid, number.wrapping_add(1)));
+        if part.last {
+            self.state.add(part.gtid);
+        }
+        let end = part.last.then_some(part.end);
+        Ok(self.submissions.part(data, end))
+    }
+}
+
+/// Whether this node may have what an upstream sends: no member of its group has a database.
+pub(super) fn is_in_relay_group(node: &Node) -> bool {
+    node.status().members.iter().all(|member| !member.has_data)
+}

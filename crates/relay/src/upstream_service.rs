@@ -1,0 +1,274 @@
+//! What a relay of an upstream runs besides serving readers: it follows the end of its own log, and
+//! pulls while it leads; and what it answers to the program `synod`.
+
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{Builder, JoinHandle};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use synod_admin::protocol::{Answer, Done, Reason, Reply, Request};
+use synod_admin::relay::{RegisteredReader, RelayReader, RelayStatus};
+use synod_commands::unix_ms;
+use synod_logger::output::Output;
+use synod_node::{FullLogPolicy, Node, WritePermission};
+
+use crate::kept::entry_after;
+use crate::kept::tail::{End, Tail};
+use crate::pull::control::{Control, Order, OrderRefusal};
+use crate::pull::puller::Puller;
+use crate::pull::room::Room;
+use crate::reader_place::Place;
+use crate::readers_order::{NotDone, ReadersOrder, carry_out};
+use crate::sightings::{self, Places, now_s};
+use crate::upstream_settings::UpstreamSettings;
+
+/// The threads about an upstream, and what others share with them.
+pub(crate) struct UpstreamService {
+    settings: UpstreamSettings,
+    /// What happens to a full log.
+    log_full: FullLogPolicy,
+    tail: Arc<Tail>,
+    control: Arc<Control>,
+    running: Mutex<Running>,
+}
+
+#[derive(Default)]
+struct Running {
+    node: Option<Arc<Node>>,
+    threads: Vec<JoinHandle<()>>,
+    /// The thread that looks at readers ends when it is dropped.
+    looking: Option<Sender<()>>,
+}
+
+impl UpstreamService {
+    pub(crate) fn new(settings: UpstreamSettings, log_full: FullLogPolicy) -> UpstreamService {
+        UpstreamService {
+            settings,
+            log_full,
+            tail: Arc::default(),
+            control: Arc::default(),
+            running: Mutex::default(),
+        }
+    }
+
+    /// The end of the log, as it is known.
+    pub(crate) fn tail(&self) -> Arc<Tail> {
+        self.tail.clone()
+    }
+
+    /// Starts the threads. `places`: where the connected readers are.
+    ///
+    /// # Errors
+    /// The system refuses one.
+    pub(crate) fn begin(
+        &self,
+        node: &Arc<Node>,
+        output: &Output,
+        places: Places,
+    ) -> Result<(), String> {
+        let puller = Puller {
+            node: node.clone(),
+            tail: self.tail.clone(),
+            control: self.control.clone(),
+            settings: self.settings.clone(),
+            room: Room {
+                log: node.committed_log(),
+                policy: self.log_full,
+            },
+            output: output.clone(),
+        };
+        let (tail, log) = (self.tail.clone(), node.committed_log());
+        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        running.node = Some(node.clone());
+        running
+            .threads
+            .push(spawn("synod-tail", move || tail.run(&log))?);
+        running
+            .threads
+            .push(spawn("synod-pull", move || puller.run())?);
+        let (looking, stop) = channel();
+        running.looking = Some(looking);
+        let (node, tail) = (node.clone(), self.tail.clone());
+        let look = move || sightings::run(&node, &tail, &places, &stop);
+        running.threads.push(spawn("synod-sightings", look)?);
+        Ok(())
+    }
+
+    /// Ends the threads. The node has stopped.
+    pub(crate) fn end(&self) {
+        self.control.stop();
+        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        let running = std::mem::take(&mut *running);
+        drop(running.looking);
+        for thread in running.threads {
+            // Its panic was printed.
+            let _ = thread.join();
+        }
+    }
+
+    /// Whether this member may write has changed.
+    pub(crate) fn may_write(&self, permission: WritePermission) {
+        self.control.may_write(permission);
+    }
+
+    /// Answers what is about the upstream; none: the request is not.
+    pub(crate) fn answer(
+        &self,
+        request: &Request,
+        readers: impl FnOnce() -> Vec<Place>,
+    ) -> Option<Reply> {
+        if let Some(order) = readers_order(request) {
+            return Some(self.answer_about_readers(&order, &readers()));
+        }
+        let order = match request {
+            Request::RelayStatus => {
+                let status = Box::new(self.status(&readers()));
+                return Some(Reply::Answer(Answer::Relay(status)));
+            }
+            Request::PauseUpstream => Order::Pause,
+            Request::ResumeUpstream => Order::Resume,
+            Request::SwitchUpstream { to } => Order::Switch(to.clone()),
+            _ => return None,
+        };
+        Some(match self.control.order(order) {
+            Ok(text) => Reply::Answer(Answer::Done(Done {
+                text,
+                log_index: None,
+            })),
+            Err(refusal) => self.refusal(refusal),
+        })
+    }
+
+    fn answer_about_readers(&self, order: &ReadersOrder, readers: &[Place]) -> Reply {
+        let none_leads = "no relay leads the group: a majority of the relays must run and reach \
+                          each other";
+        let Some(node) = self.node() else {
+            return Reply::refused(Reason::NoLeader, none_leads);
+        };
+        match carry_out(order, &node, &self.tail, readers) {
+            Ok(text) => Reply::Answer(Answer::Done(Done {
+                text,
+                log_index: None,
+            })),
+            Err(NotDone::Needed(needed)) => Reply::refused(Reason::NeedsForce, needed.to_string()),
+            Err(NotDone::Refusal(OrderRefusal::NotLeader)) => {
+                Reply::refused(Reason::NoLeader, none_leads)
+            }
+            Err(NotDone::Refusal(refusal)) => self.refusal(refusal),
+        }
+    }
+
+    fn refusal(&self, refusal: OrderRefusal) -> Reply {
+        match refusal {
+            OrderRefusal::Refused(text) => Reply::refused(Reason::Refused, text),
+            OrderRefusal::Unknown => Reply::refused(
+                Reason::Unknown,
+                "the group has not taken the order in time, and may still do so: look at 'synod \
+                 relay status' before you repeat it",
+            ),
+            OrderRefusal::NotLeader => Reply::refused(Reason::NoLeader, self.elsewhere()),
+        }
+    }
+
+    fn elsewhere(&self) -> String {
+        match self.leader() {
+            name if name.is_empty() => "no relay leads the group: a majority of the relays must \
+                                        run and reach each other"
+                .to_owned(),
+            name => format!("{name} leads, and so it pulls: give the order there"),
+        }
+    }
+
+    fn leader(&self) -> String {
+        let node = self.node();
+        node.map_or_else(String::new, |node| node.status().leader_name)
+    }
+
+    fn node(&self) -> Option<Arc<Node>> {
+        let running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        running.node.clone()
+    }
+
+    fn status(&self, readers: &[Place]) -> RelayStatus {
+        let (end, shown) = (self.tail.end(), self.control.shown());
+        let registered = self.registered(&end, readers);
+        let committed = self.node().map(|node| node.commit_seqno());
+        let written = end
+            .written_at
+            .map(|at| UNIX_EPOCH + Duration::from_secs(at.into()));
+        let since = |later: SystemTime, earlier| {
+            let passed = later.duration_since(earlier).unwrap_or_default();
+            u64::try_from(passed.as_millis()).unwrap_or(u64::MAX)
+        };
+        let reader = |place: &Place| RelayReader {
+            from: place.from.to_string(),
+            server_id: place.server_id,
+            gtids: place.at.as_ref().map(|at| at.gtids.to_string()),
+            behind: place
+                .at
+                .as_ref()
+                .zip(committed)
+                .map(|(at, last)| last.0.abs_diff(at.seqno.0.min(last.0))),
+        };
+        let ordered = end.orders.address.clone();
+        RelayStatus {
+            at_unix_ms: unix_ms(),
+            is_switched: ordered.is_some(),
+            upstream: ordered.unwrap_or_else(|| self.settings.config.address.to_string()),
+            is_paused: end.orders.is_paused,
+            puller: self.leader(),
+            pull: shown.state,
+            error: shown.error.or(end.broken),
+            gtids: end.state.unwrap_or_default().to_string(),
+            place: match end.place.file.as_str() {
+                "" => String::new(),
+                _ => end.place.to_string(),
+            },
+            delay_ms: end.read_at.zip(written).map(|(read, at)| since(read, at)),
+            quiet_ms: end.read_at.map(|at| since(SystemTime::now(), at)),
+            readers: readers.iter().map(reader).collect(),
+            registered,
+        }
+    }
+
+    fn registered(&self, end: &End, readers: &[Place]) -> Vec<RegisteredReader> {
+        let log = self.node().map(|node| node.committed_log());
+        let last = log
+            .as_ref()
+            .map(|log| log.commit_seqno())
+            .unwrap_or_default();
+        let gtids_at = |passed| match entry_after(log.as_ref()?, passed).ok()? {
+            Some((_, next)) => Some(next.before.to_string()),
+            None => end.state.as_ref().map(ToString::to_string),
+        };
+        let shown = end.registry.readers.iter().map(|(server_id, reader)| {
+            let seen = Some(reader.seen_s).filter(|seen| *seen > 0);
+            RegisteredReader {
+                server_id: *server_id,
+                is_here: readers.iter().any(|place| place.server_id == *server_id),
+                unseen_ms: seen.map(|seen| now_s().saturating_sub(seen) * 1000),
+                holds: last.0.abs_diff(reader.passed.0.min(last.0)),
+                gtids: gtids_at(reader.passed),
+            }
+        });
+        shown.collect()
+    }
+}
+
+/// The order of a request about readers; none: it is about something else.
+fn readers_order(request: &Request) -> Option<ReadersOrder> {
+    match request {
+        Request::RegisterReader { server_id } => Some(ReadersOrder::Register(*server_id)),
+        Request::RemoveReader { server_id } => Some(ReadersOrder::Remove(*server_id)),
+        Request::PurgeRelays { to, force } => Some(ReadersOrder::Purge {
+            to: to.clone(),
+            is_forced: *force,
+        }),
+        _ => None,
+    }
+}
+
+fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, String> {
+    let spawned = Builder::new().name(name.to_owned()).spawn(body);
+    spawned.map_err(|error| format!("cannot start the thread {name}: {error}"))
+}
