@@ -44,7 +44,9 @@ fn main() -> io::Result<()> {
     save(&dir, "cluster_address", cluster_addresses())?;
     save(&dir, "grastate", grastates())?;
     save(&dir, "binlog_events", binlog_events())?;
-    save(&dir, "relay_reader", from_readers())
+    save(&dir, "relay_reader", from_readers())?;
+    save(&dir, "upstream_events", upstream_events())?;
+    save(&dir, "kept_entry", kept_entries())
 }
 
 fn save(dir: &Path, target: &str, inputs: Vec<Vec<u8>>) -> io::Result<()> {
@@ -96,6 +98,56 @@ fn binlog_events() -> Vec<Vec<u8>> {
         [&[2][..], list.to_string().as_bytes()].concat(),
         [&[40][..], &transaction].concat(),
     ]
+}
+
+/// A transaction and a statement, with GTIDs, as an upstream sends them.
+fn upstream_events() -> Vec<Vec<u8>> {
+    let gtid = |flags: u8| {
+        let mut body = 7_u64.to_le_bytes().to_vec();
+        body.extend_from_slice(&[1, 0, 0, 0, flags, 0, 0, 0, 0, 0, 0]);
+        (EventType::GTID, body)
+    };
+    let transaction = [
+        gtid(0),
+        (
+            EventType::TABLE_MAP,
+            b"\x01\0\0\0\0\0\x01\0\x04shop\0\x01t\0\x01\x03\0\x01".to_vec(),
+        ),
+        (
+            EventType::WRITE_ROWS_V1,
+            b"\x01\0\0\0\0\0\x01\0\x01\xff\xfe\x05\0\0\0".to_vec(),
+        ),
+        (EventType::XID, vec![1, 0, 0, 0, 0, 0, 0, 0]),
+    ];
+    let query = b"\x04\0\0\0\0\0\0\0\x04\0\0\0\0shop\0DROP TABLE t".to_vec();
+    let statement = [gtid(1), (EventType::QUERY, query)];
+    let mut inputs = vec![[&[0_u8][..], b"\x0a10.11-MariaDB\0"].concat()];
+    for (which, events) in [(1, &transaction[..]), (2, &transaction), (1, &statement)] {
+        let mut writer = BinlogWriter::new(2, Checksum::None, "log".to_owned());
+        let mut out = vec![which];
+        for (event_type, body) in events {
+            let event = Outgoing {
+                timestamp: 1,
+                event_type: *event_type,
+                flags: 0,
+                body: body.clone().into(),
+            };
+            writer.write(&event, &mut out).expect("it is small");
+        }
+        inputs.push(out);
+    }
+    inputs
+}
+
+/// An order and a part, without GTIDs before them or registered readers, and a note.
+fn kept_entries() -> Vec<Vec<u8>> {
+    const KNOWN: [u8; 8 + 8 + 8 + 1] = [0; 25];
+    let order = [b"\x01\x00\x01\x05\0\0db1:1", &KNOWN[..]].concat();
+    let mut part = [b"\x01\x01\x02\x00\0\0", &KNOWN[..]].concat();
+    part.extend_from_slice(&[0; 8 + 4 + 16]);
+    part.extend_from_slice(b"\x03log\x09\0\0\0\0\0\0\0events");
+    let note = b"\x01\x02\x00\x09\0\0\0".to_vec();
+    vec![order, part, note]
 }
 
 /// Packets, an answer to a greeting, statements.
