@@ -8,6 +8,7 @@ use synod_local_cluster::ClusterError;
 use thiserror::Error;
 
 use crate::meters::MeterError;
+use crate::readers::ReadersError;
 
 /// An error of any command of the lab.
 #[derive(Debug, Error)]
@@ -101,6 +102,9 @@ pub enum LabError {
     /// A meter failed.
     #[error(transparent)]
     Meter(#[from] MeterError),
+    /// Readers could not be measured.
+    #[error(transparent)]
+    Readers(#[from] ReadersError),
 }
 
 /// Shorthand for results in the lab.
@@ -119,7 +123,10 @@ impl LabError {
             | LabError::Refused(_)
             | LabError::NotUnderstood { .. } => 1,
             LabError::Cluster(error) => error.exit_code(),
-            LabError::Meter(error) => error.exit_code(),
+            LabError::Meter(error) | LabError::Readers(ReadersError::Meter(error)) => {
+                error.exit_code()
+            }
+            LabError::Readers(_) => 1,
         }
     }
 }

@@ -14,7 +14,7 @@ pub(crate) mod machine;
 pub mod plan;
 mod sysbench;
 mod turn;
-mod usage;
+pub(crate) mod usage;
 pub mod workload;
 
 use std::collections::BTreeMap;

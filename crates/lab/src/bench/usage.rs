@@ -16,22 +16,22 @@ const SECTOR_BYTES: u64 = 512;
 
 /// What one process has used since it began.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub(super) struct ProcessUse {
+pub(crate) struct ProcessUse {
     /// Processor time in its own code, seconds of one core.
-    pub(super) user_s: f64,
+    pub(crate) user_s: f64,
     /// Processor time in the kernel, seconds of one core.
-    pub(super) system_s: f64,
+    pub(crate) system_s: f64,
     /// How often a thread that still exists waited.
-    pub(super) voluntary_switches: u64,
+    pub(crate) voluntary_switches: u64,
     /// How often the kernel took the processor from a thread that still exists.
-    pub(super) involuntary_switches: u64,
+    pub(crate) involuntary_switches: u64,
     /// Resident memory, bytes.
-    pub(super) resident_bytes: u64,
+    pub(crate) resident_bytes: u64,
 }
 
 impl ProcessUse {
     /// Reads a process.
-    pub(super) fn read(pid: i32) -> io::Result<ProcessUse> {
+    pub(crate) fn read(pid: i32) -> io::Result<ProcessUse> {
         let root = format!("/proc/{pid}");
         let root = Path::new(&root);
         let stat = fs::read_to_string(root.join("stat"))?;
@@ -54,7 +54,7 @@ impl ProcessUse {
     }
 
     /// Processor time, user and system, seconds of one core.
-    pub(super) fn processor_s(&self) -> f64 {
+    pub(crate) fn processor_s(&self) -> f64 {
         self.user_s + self.system_s
     }
 }

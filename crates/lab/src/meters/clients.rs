@@ -25,6 +25,17 @@ pub enum Work {
     OwnRow(String),
     /// A transaction that adds one to two random rows of `TABLE (id, n)`, which has this many rows.
     RandomRows(String, u32),
+    /// One statement that inserts a row into `TABLE (mark)`, which says when the statement began:
+    /// a [`mark`] that readers of the binlog find.
+    Marks(String),
+}
+
+/// What the marks of [`Work::Marks`] begin with.
+pub const MARK: &str = "synod-mark-";
+
+/// The mark of a statement that began so many microseconds after the clock's start.
+pub fn mark(begun_us: u64) -> String {
+    format!("{MARK}{begun_us:016}")
 }
 
 /// A crew of clients: as many on each server of a list.
@@ -225,6 +236,10 @@ impl Client {
                 }
                 connection.query_drop("COMMIT")
             }
+            Work::Marks(table) => connection.query_drop(format!(
+                "INSERT INTO {DATABASE}.{table} (mark) VALUES ('{}')",
+                mark(self.us(Instant::now()))
+            )),
         }
     }
 }

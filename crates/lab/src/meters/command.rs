@@ -81,10 +81,10 @@ pub(crate) struct LabGroupArgs {
 
 /// Where a server is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Address {
-    name: String,
-    host: String,
-    port: u16,
+pub(crate) struct Address {
+    pub(crate) name: String,
+    pub(crate) host: String,
+    pub(crate) port: u16,
 }
 
 /// Arguments of `delay`.
@@ -386,7 +386,7 @@ fn place(group: &Group, name: &'static str, number: Option<usize>) -> Result<Opt
 }
 
 /// Reads `HOST:PORT` or `NAME=HOST:PORT`.
-fn parse_server(text: &str) -> std::result::Result<Address, String> {
+pub(crate) fn parse_server(text: &str) -> std::result::Result<Address, String> {
     let (name, address) = text.split_once('=').unwrap_or((text, text));
     let wanted = || format!("'{text}' is not HOST:PORT or NAME=HOST:PORT");
     let (host, port) = address.rsplit_once(':').ok_or_else(wanted)?;
