@@ -40,6 +40,8 @@ const LARGE_BYTES: usize = 500_000;
 /// Pause of a writer of [`Style::Large`] after each insert, so that a test writes some hundred
 /// megabytes and not as many gigabytes.
 const LARGE_PAUSE: Duration = Duration::from_millis(50);
+/// Pause of a writer of [`Style::Calm`] after each insert.
+const CALM_PAUSE: Duration = Duration::from_millis(20);
 /// Rows that conflicting writers fight for.
 const HOT_ROWS: u64 = 8;
 
@@ -48,6 +50,8 @@ const HOT_ROWS: u64 = 8;
 pub enum Style {
     /// Inserts a row, in a statement that commits by itself. The server may repeat it.
     Alone,
+    /// The same with a pause, so that a replica keeps up, whose transactions come one by one.
+    Calm,
     /// Inserts a row, changes one that others change as well, and inserts into the range of
     /// [`Style::Locking`], in one transaction.
     Conflicting,
@@ -269,8 +273,10 @@ impl Writer {
                 Some(open) => self.insert(open),
                 None => self.connect(),
             };
-            if self.style == Style::Large {
-                self.pause(LARGE_PAUSE);
+            match self.style {
+                Style::Large => self.pause(LARGE_PAUSE),
+                Style::Calm => self.pause(CALM_PAUSE),
+                Style::Alone | Style::Conflicting | Style::Locking | Style::Hot => {}
             }
         }
     }
@@ -334,7 +340,7 @@ impl Writer {
             "INSERT INTO {table} (id, node, payload) VALUES ({id}, {node}, REPEAT('x', 80))"
         );
         let statements = match self.style {
-            Style::Alone => return connection.query_drop(insert),
+            Style::Alone | Style::Calm => return connection.query_drop(insert),
             Style::Conflicting => {
                 let hot = 1 + id % HOT_ROWS;
                 vec![

@@ -16,7 +16,10 @@ use synod_local_cluster::{Cluster, Settings, wait_for};
 
 use crate::failure::{Failure, Outcome, Why, ensure};
 use crate::leftovers;
+use crate::mounts;
 use crate::place;
+use crate::ports;
+use crate::programs::new_group_secret;
 
 /// Account of the tests' clients on every node.
 pub const USER: &str = "e2e";
@@ -27,9 +30,8 @@ pub const PASSWORD: &str = "e2e";
 const SQL_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long a line of an error log may take to come.
 const LINE_TIMEOUT: Duration = Duration::from_secs(60);
-/// The 400 ports of a cluster end below those that the system gives to outgoing connections, which
-/// are taken now and then.
-const BASE_PORT_MAX: u16 = 32_768 - 400;
+/// Ports of a cluster.
+const PORTS: u16 = 400;
 
 /// A running cluster that dies with this process, and is killed when dropped.
 #[derive(Debug)]
@@ -52,6 +54,20 @@ impl TestCluster {
         Ok(cluster)
     }
 
+    /// Starts a group whose members have a new secret, with the account of the tests' clients. The
+    /// secret is for members that the test adds.
+    ///
+    /// # Errors
+    /// When a node does not start.
+    pub fn with_secret(name: &str, base_port: u16, nodes: u8) -> Outcome<(TestCluster, String)> {
+        let secret = new_group_secret()?;
+        let mut cluster = TestCluster::empty(name, base_port, nodes)?;
+        cluster.settings_mut().group_secret = Some(secret.trim().to_owned());
+        cluster.up(&|_, _| ()).why("starting the servers")?;
+        cluster.create_account()?;
+        Ok((cluster, secret))
+    }
+
     /// Makes the directory of a cluster, without starting any node.
     ///
     /// # Errors
@@ -70,10 +86,9 @@ impl TestCluster {
         nodes: u8,
         provider: std::path::PathBuf,
     ) -> Outcome<TestCluster> {
-        ensure(base_port <= BASE_PORT_MAX, || {
-            format!("base port {base_port} is above {BASE_PORT_MAX}: choose a smaller one")
-        })?;
+        ports::ensure_for_listening(base_port, PORTS)?;
         let dir = place::cluster_dir(name)?;
+        mounts::unmount_below(&dir)?;
         if let Ok(mut old) = Cluster::open(&dir) {
             old.destroy()
                 .why("removing the cluster of an earlier run")?;
@@ -96,12 +111,20 @@ impl TestCluster {
     /// # Errors
     /// When node 1 refuses.
     pub fn create_account(&self) -> Outcome {
+        self.create_account_on(1)
+    }
+
+    /// The same on another node: of a group of its own, for instance.
+    ///
+    /// # Errors
+    /// When the statement fails.
+    pub fn create_account_on(&self, node: u8) -> Outcome {
         let sql = format!(
             "CREATE OR REPLACE USER '{USER}'@'127.0.0.1' IDENTIFIED BY '{PASSWORD}';
              GRANT ALL ON *.* TO '{USER}'@'127.0.0.1' WITH GRANT OPTION;
              CREATE DATABASE IF NOT EXISTS e2e_data; CREATE DATABASE IF NOT EXISTS sbtest;"
         );
-        self.query(1, &sql, SQL_TIMEOUT)
+        self.query(node, &sql, SQL_TIMEOUT)
             .why("creating the tests' account")?;
         Ok(())
     }

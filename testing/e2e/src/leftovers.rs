@@ -7,6 +7,7 @@ use std::path::Path;
 use synod_local_cluster::Cluster;
 
 use crate::failure::{Outcome, Why};
+use crate::mounts;
 
 /// In the directory of a cluster: the process that uses it.
 const USER: &str = "used-by";
@@ -35,6 +36,7 @@ pub(crate) fn remove(parent: &Path) -> Outcome {
         if has_ended(&dir)
             && let Ok(mut cluster) = Cluster::open(&dir)
         {
+            mounts::unmount_below(&dir)?;
             let what = format!("removing {}", dir.display());
             cluster.destroy().why(what)?;
         }

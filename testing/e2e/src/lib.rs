@@ -15,17 +15,23 @@
 //! - [`agreement`]: a check that all nodes hold the same tables, definitions and accounts.
 //! - [`sysbench`]: the standard load. [`checked_loads`]: the lab's loads, with their checks.
 //! - [`small_disk`]: a file system that a test may fill. [`hanging_disks`]: directories of servers
-//!   in which nothing can be written for a while.
-//! - `leftovers`: removes the clusters of test programs that have ended.
-//! - [`drill`]: the commands of the manual's drills.
+//!   in which nothing can be written for a while. [`powered_disk`]: a disk that can lose its power.
+//! - `leftovers`: removes the clusters of test programs that have ended. [`mounts`]: unmounts what
+//!   they have left mounted.
+//! - [`drill`]: the commands of the manual's drills. [`doctor`]: what `synod doctor` finds.
 //! - [`agent_process`]: an agent beside a server. [`browser`]: a browser without a window.
 //!   [`dashboard`]: the agent's page in that browser, with what a group does meanwhile.
 //! - [`monitor`]: tools that know Galera. [`prometheus`]: Prometheus with the packaged rules.
-//! - [`machines`]: servers that change from Galera to Synod and back.
+//! - [`packaged_proxy`]: HAProxy with the settings of `packaging/kubernetes`.
+//! - [`machines`]: servers that change from Galera to Synod and back. [`live_migration`]: two sides
+//!   between which clients move. [`migration_relays`]: the relays between them.
 //! - [`certificates`]: those of the manual.
 //! - [`logger`]: a logger beside a cluster. [`usage`]: processor time and memory of a process.
-//! - [`relay`]: a relay beside a cluster. [`replica`]: a stock server that replicates from it.
-//!   [`readers`]: programs for change data capture.
+//! - [`stock_server`]: a server outside any group. [`replica`]: one that replicates from a relay.
+//! - [`pull`]: a reader of such a server's binlog, as a relay is one.
+//! - [`relay_group`]: relays that keep such a server's binlog. [`relays_under_load`]: three of them
+//!   with clients and readers, for faults. [`dice`]: chance that a seed repeats.
+//! - [`relay`]: a relay beside a cluster. [`readers`]: programs for change data capture.
 //!
 //! Every wait is for a condition and has a bound. Servers die with the test program, however it
 //! ends.
@@ -39,22 +45,34 @@ pub mod browser;
 pub mod certificates;
 pub mod checked_loads;
 pub mod dashboard;
+pub mod dice;
+pub mod doctor;
 pub mod drill;
 pub mod failure;
 pub mod hanging_disks;
 pub mod harness;
 mod leftovers;
+pub mod live_migration;
 pub mod logger;
 pub mod machines;
+pub mod migration_relays;
 pub mod monitor;
+pub mod mounts;
+pub mod packaged_proxy;
 pub mod place;
+pub mod ports;
+pub mod powered_disk;
 pub mod programs;
 pub mod prometheus;
+pub mod pull;
 pub mod read_your_writes;
 pub mod readers;
 pub mod relay;
+pub mod relay_group;
+pub mod relays_under_load;
 pub mod replica;
 pub mod small_disk;
+pub mod stock_server;
 pub mod sysbench;
 pub mod usage;
 

@@ -69,12 +69,7 @@ impl Logger {
     ) -> Outcome<Logger> {
         let settings = cluster.settings();
         let dir = settings.dir.join(name);
-        if dir.exists() {
-            fs::remove_dir_all(&dir).why("removing the logger of an earlier run")?;
-        }
-        fs::create_dir_all(&dir).why("the logger's directory")?;
-        let secret_file = dir.join("group.secret");
-        write_private(&secret_file, secret)?;
+        let secret_file = make_dir(&dir, secret)?;
         let port = |node| Ports::of(settings.base_port, node).group;
         let peers = cluster
             .nodes()
@@ -91,16 +86,27 @@ impl Logger {
             ("synod.secret_file", quoted(&secret_file.to_string_lossy())),
         ];
         values.extend_from_slice(more);
-        let mut logger = Logger {
-            command: kind.command,
-            lines: file_of_the_manual(kind.page, &values)?,
-            process: None,
-            dir,
-        };
+        let lines = file_of_the_manual(kind.page, &values)?;
+        let mut logger = Logger::with_lines(kind.command, dir, lines);
         // All members are on this machine.
         logger.set("synod.listen_addr", &quoted(&address));
         logger.write_file()?;
         Ok(logger)
+    }
+
+    /// A member that runs by this command of `synod`, with these lines in its file. The directory
+    /// is made by [`make_dir`].
+    pub(crate) fn with_lines(
+        command: &'static str,
+        dir: PathBuf,
+        lines: Vec<(String, String)>,
+    ) -> Logger {
+        Logger {
+            command,
+            dir,
+            lines,
+            process: None,
+        }
     }
 
     /// Sets a key of its file, in the words of TOML.
@@ -148,12 +154,21 @@ impl Logger {
     /// # Errors
     /// When the process cannot be started.
     pub fn start(&mut self) -> Outcome {
+        self.start_with(&[])
+    }
+
+    /// Starts it with more arguments; waits for nothing.
+    ///
+    /// # Errors
+    /// When the process cannot be started.
+    pub fn start_with(&mut self, arguments: &[&str]) -> Outcome {
         self.write_file()?;
         let errors = File::create(self.error_log()).why("the logger's lines")?;
         // It dies with this process, however that ends.
         let mut command = Command::new("setpriv");
         command.args(["--pdeathsig", "KILL"]).arg(place::program()?);
         command.args([self.command, "--config"]).arg(self.file());
+        command.args(arguments);
         command
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -261,6 +276,18 @@ impl Drop for Logger {
         // The test has its outcome already.
         let _ = self.kill();
     }
+}
+
+/// Makes the directory of a member, in place of what is there, with its secret; gives the path of
+/// the latter.
+pub(crate) fn make_dir(dir: &Path, secret: &str) -> Outcome<PathBuf> {
+    if dir.exists() {
+        fs::remove_dir_all(dir).why("removing the logger of an earlier run")?;
+    }
+    fs::create_dir_all(dir).why("the logger's directory")?;
+    let secret_file = dir.join("group.secret");
+    write_private(&secret_file, secret)?;
+    Ok(secret_file)
 }
 
 /// The file that the manual shows, with these values in place of its own.

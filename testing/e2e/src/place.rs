@@ -9,7 +9,10 @@
 //! - `SYNOD_E2E_KEEP`: if it is set, clusters of ended test programs are not removed when another
 //!   one begins;
 //! - `SYNOD_E2E_SECONDS`: how long each standard load runs (default 60);
-//! - `SYNOD_E2E_ROUNDS`: how often a server fails in each way (default 1).
+//! - `SYNOD_E2E_ROUNDS`: how often a server fails in each way (default 1);
+//! - `SYNOD_E2E_KILL_SECONDS`: for how long processes are killed at random, or their disks lose
+//!   their power (default 40);
+//! - `SYNOD_E2E_SEED`: which of them when (default: another one each time; it is printed).
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -63,6 +66,19 @@ pub fn load_time() -> Duration {
 /// How often a server fails in each way.
 pub fn rounds() -> u64 {
     number("SYNOD_E2E_ROUNDS", 1)
+}
+
+/// For how long processes are killed at random, or their disks lose their power.
+pub fn kill_time() -> Duration {
+    Duration::from_secs(number("SYNOD_E2E_KILL_SECONDS", 40))
+}
+
+/// What decides about faults at random; printed, so that it can be set again.
+pub fn seed() -> u64 {
+    let since = std::time::UNIX_EPOCH.elapsed().unwrap_or_default();
+    let seed = number("SYNOD_E2E_SEED", u64::from(since.subsec_nanos()));
+    println!("SYNOD_E2E_SEED={seed}");
+    seed
 }
 
 /// The number in a variable of the environment; `default` if there is none.

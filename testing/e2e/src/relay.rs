@@ -18,7 +18,7 @@ pub const USER: &str = "repl";
 /// Its password.
 pub const PASSWORD: &str = "secret";
 /// What `SELECT PASSWORD('secret')` gives.
-const HASH: &str = "*14E65567ABDB5135D0CFD9A70B3032C179A49EE7";
+pub(crate) const HASH: &str = "*14E65567ABDB5135D0CFD9A70B3032C179A49EE7";
 /// Ports for readers, from the base port on: between those for SQL and those of the group.
 const PORTS: u16 = 50;
 

@@ -96,7 +96,9 @@ fn status_tells_what_each_server_knows() {
         let steps = of_leader["commit_steps"].as_array().map(Vec::as_slice);
         let steps = steps.unwrap_or_default().iter();
         let steps: Vec<_> = steps.filter_map(|step| step["step"].as_str()).collect();
-        for step in ["queue", "order", "certify", "log", "quorum", "apply"] {
+        for step in [
+            "queue", "order", "certify", "append", "fsync", "quorum", "apply",
+        ] {
             ensure(steps.contains(&step), || format!("no {step}: {steps:?}"))?;
         }
         // A follower knows its own log, and no other one.

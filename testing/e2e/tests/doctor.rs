@@ -1,54 +1,13 @@
 //! `synod doctor` on a server that is alone, as before a migration, and on one of a group.
 
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::path::Path;
+use std::process::Command;
 
 use serde_json::Value;
-use synod_e2e::harness::{PASSWORD, USER};
-use synod_e2e::logger::write_private;
+use synod_e2e::doctor::Doctor;
 use synod_e2e::{Outcome, TestCluster, Why, ensure, place};
 
 const BASE_PORT: u16 = 25906;
-
-/// The doctor, as a user of the database.
-struct Doctor {
-    option_file: PathBuf,
-    port: u16,
-}
-
-impl Doctor {
-    fn of(cluster: &TestCluster, node: u8) -> Outcome<Doctor> {
-        let option_file = cluster.settings().dir.join("doctor.cnf");
-        let text = format!("[client]\nuser={USER}\npassword={PASSWORD}\n");
-        write_private(&option_file, &text)?;
-        let port = cluster.port(node);
-        Ok(Doctor { option_file, port })
-    }
-
-    fn run(&self, more: &[&str]) -> Outcome<Output> {
-        Command::new(place::program()?)
-            .args(["doctor", "--host", "127.0.0.1", "--defaults-file"])
-            .arg(&self.option_file)
-            .args(["--port", &self.port.to_string()])
-            .args(more)
-            .output()
-            .why("running synod doctor")
-    }
-
-    /// What it finds, as `severity subject what`, and its exit code.
-    fn findings(&self) -> Outcome<(Vec<String>, Option<i32>)> {
-        let output = self.run(&["--json"])?;
-        let document: Value = serde_json::from_slice(&output.stdout)
-            .why(String::from_utf8_lossy(&output.stderr).into_owned())?;
-        let findings = document["findings"].as_array().cloned().unwrap_or_default();
-        let word = |finding: &Value, key: &str| finding[key].as_str().unwrap_or("").to_owned();
-        let texts = findings.iter().map(|finding| {
-            let parts = ["severity", "subject", "what"].map(|key| word(finding, key));
-            parts.join(" ")
-        });
-        Ok((texts.collect(), output.status.code()))
-    }
-}
 
 fn ensure_found(findings: &[String], wanted: &[&str]) -> Outcome {
     for part in wanted {
@@ -86,6 +45,7 @@ fn server_outside_a_group_is_told_what_stands_in_the_way() -> Outcome {
         ],
     )?;
     remedies_work(&cluster, &doctor, &findings)?;
+    account_for_copies_is_missed(&cluster, &doctor)?;
     writes_a_configuration_once(&cluster, &doctor)
 }
 
@@ -108,6 +68,28 @@ fn remedies_work(cluster: &TestCluster, doctor: &Doctor, before: &[String]) -> O
         .iter()
         .find(|finding| finding.starts_with("problem tables"));
     ensure(no_longer.is_none(), || format!("{after:#?}"))
+}
+
+/// Only where `mariabackup` could not connect to the server that it copies.
+fn account_for_copies_is_missed(cluster: &TestCluster, doctor: &Doctor) -> Outcome {
+    const MISSED: &str = "problem settings wsrep_sst_auth is empty";
+    let is_missed = || -> Outcome<bool> {
+        let (findings, _) = doctor.findings()?;
+        Ok(findings.iter().any(|finding| finding.starts_with(MISSED)))
+    };
+    cluster.execute(1, "DROP USER IF EXISTS mysql@localhost")?;
+    cluster.execute(1, "SET GLOBAL wsrep_sst_method = 'mariabackup'")?;
+    cluster.execute(1, "SET GLOBAL wsrep_sst_auth = ''")?;
+    ensure(is_missed()?, || "no account is no problem".to_owned())?;
+    cluster.execute(1, "CREATE USER mysql@localhost IDENTIFIED VIA unix_socket")?;
+    ensure(!is_missed()?, || {
+        "the server's own user is not seen".to_owned()
+    })?;
+    cluster.execute(1, "DROP USER mysql@localhost")?;
+    cluster.execute(1, "SET GLOBAL wsrep_sst_auth = 'sst:secret'")?;
+    ensure(!is_missed()?, || {
+        "an account in wsrep_sst_auth is not seen".to_owned()
+    })
 }
 
 fn writes_a_configuration_once(cluster: &TestCluster, doctor: &Doctor) -> Outcome {

@@ -22,15 +22,6 @@ const SOME: u64 = 300;
 /// What a logger may take at rest, in bytes.
 const AT_REST_MAX: u64 = 30_000_000;
 
-/// Two servers with a group secret.
-fn two_servers(name: &str, base_port: u16, secret: &str) -> Outcome<TestCluster> {
-    let mut cluster = TestCluster::empty(name, base_port, 2)?;
-    cluster.settings_mut().group_secret = Some(secret.trim().to_owned());
-    cluster.up(&|_, _| ()).why("starting the servers")?;
-    cluster.create_account()?;
-    Ok(cluster)
-}
-
 fn await_voters(cluster: &TestCluster, node: u8, voters: &str) -> Outcome {
     let sql = "SHOW GLOBAL STATUS LIKE 'wsrep_synod_voters'";
     let voted = wait_for(PATIENCE, || {
@@ -47,8 +38,7 @@ fn two_servers_and_a_logger_survive_the_loss_of_any_one() -> Outcome {
     if place::is_galera() {
         return Ok(());
     }
-    let secret = new_group_secret()?;
-    let mut cluster = two_servers("logger", BASE_PORT, &secret)?;
+    let (mut cluster, secret) = TestCluster::with_secret("logger", BASE_PORT, 2)?;
     let mut logger = Logger::beside(&cluster, "witness", &secret)?;
     let mut check = Command::new(place::program()?);
     check
@@ -162,8 +152,7 @@ fn wrong_files_directories_ports_and_secrets_are_refused_with_what_to_do() -> Ou
     if place::is_galera() {
         return Ok(());
     }
-    let secret = new_group_secret()?;
-    let cluster = two_servers("logger-input", BASE_PORT + 1000, &secret)?;
+    let (cluster, secret) = TestCluster::with_secret("logger-input", BASE_PORT + 1000, 2)?;
     let mut logger = Logger::beside(&cluster, "witness", &secret)?;
     let refused = |logger: &mut Logger, code: i32, parts: &[&str]| -> Outcome {
         logger.start()?;

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use synod_e2e::acknowledged_writes::Writers;
+use synod_e2e::doctor::Doctor;
 use synod_e2e::machines::{Machines, PAGE};
 use synod_e2e::{Outcome, TestCluster, Why, agreement, ensure, place};
 use synod_local_cluster::wait_for;
@@ -170,7 +171,13 @@ fn servers_of_both_kinds_say_what_they_have_met() -> Outcome {
         cluster.spawn(2, true).why("starting Synod")?;
         cluster.await_synced(&[2], &|_, _| ()).why("Synod")?;
         cluster.spawn(1, false).why("starting Galera beside it")?;
-        cluster.await_line(2, "hung up, as nodes of Galera do")
+        cluster.await_line(2, "hung up, as nodes of Galera do")?;
+        cluster.create_account_on(2)?;
+        let (findings, _) = Doctor::of(cluster, 2)?.findings()?;
+        let is_named = |finding: &String| {
+            finding.starts_with("problem network this server runs Synod, and Galera answers at")
+        };
+        ensure(findings.iter().any(is_named), || format!("{findings:#?}"))
     })
 }
 

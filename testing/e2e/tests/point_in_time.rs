@@ -5,7 +5,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use mysql::prelude::Queryable;
-use synod_e2e::programs::{new_group_secret, output_of};
+use synod_e2e::programs::output_of;
 use synod_e2e::relay::{PASSWORD, Relay, USER};
 use synod_e2e::{Outcome, TestCluster, Why, ensure, place};
 use synod_local_cluster::wait_for;
@@ -26,11 +26,7 @@ fn commands_of_the_manual_restore_what_was_dropped() -> Outcome {
     if place::is_galera() {
         return Ok(());
     }
-    let secret = new_group_secret()?;
-    let mut cluster = TestCluster::empty("point-in-time", BASE_PORT, 1)?;
-    cluster.settings_mut().group_secret = Some(secret.trim().to_owned());
-    cluster.up(&|_, _| ()).why("starting the server")?;
-    cluster.create_account()?;
+    let (cluster, secret) = TestCluster::with_secret("point-in-time", BASE_PORT, 1)?;
     let mut relay = Relay::beside(&cluster, 1, &secret)?;
     relay.join()?;
     let outcome = restore(&cluster, &relay);

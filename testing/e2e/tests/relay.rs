@@ -5,7 +5,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use synod_e2e::acknowledged_writes::Writers;
-use synod_e2e::programs::{new_group_secret, output_of};
+use synod_e2e::programs::output_of;
 use synod_e2e::relay::Relay;
 use synod_e2e::replica::Replica;
 use synod_e2e::{Failure, Outcome, TestCluster, Why, ensure, place};
@@ -23,11 +23,7 @@ fn replica_follows_the_group_through_relays() -> Outcome {
     if place::is_galera() {
         return Ok(());
     }
-    let secret = new_group_secret()?;
-    let mut cluster = TestCluster::empty("relay", BASE_PORT, 3)?;
-    cluster.settings_mut().group_secret = Some(secret.trim().to_owned());
-    cluster.up(&|_, _| ()).why("starting the servers")?;
-    cluster.create_account()?;
+    let (mut cluster, secret) = TestCluster::with_secret("relay", BASE_PORT, 3)?;
     let mut relays = [1, 2].map(|number| Relay::beside(&cluster, number, &secret));
     let [Ok(first), Ok(second)] = &mut relays else {
         return relays.into_iter().try_for_each(|relay| relay.map(|_| ()));

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use mysql::prelude::Queryable;
-use synod_e2e::programs::new_group_secret;
 use synod_e2e::readers::Readers;
 use synod_e2e::relay::Relay;
 use synod_e2e::{Outcome, TestCluster, Why, ensure, place};
@@ -29,11 +28,7 @@ fn changes_are_read_by_programs_for_that() -> Outcome {
         return Ok(());
     }
     let readers = Readers::install()?;
-    let secret = new_group_secret()?;
-    let mut cluster = TestCluster::empty("relay-readers", BASE_PORT, 1)?;
-    cluster.settings_mut().group_secret = Some(secret.trim().to_owned());
-    cluster.up(&|_, _| ()).why("starting the server")?;
-    cluster.create_account()?;
+    let (cluster, secret) = TestCluster::with_secret("relay-readers", BASE_PORT, 1)?;
     let mut relay = Relay::beside(&cluster, 1, &secret)?;
     relay.join()?;
     let outcome = read(&cluster, &relay, &readers);

@@ -1,0 +1,17 @@
+//! Which ports tests listen on.
+
+use crate::failure::{Outcome, ensure};
+
+/// The first port that the system gives to outgoing connections, which takes it now and then.
+const OUTGOING: u16 = 32_768;
+
+/// Whether these ports are free for tests to listen on: `count` of them, from `first` on.
+///
+/// # Errors
+/// When an outgoing connection may have one of them.
+pub fn ensure_for_listening(first: u16, count: u16) -> Outcome {
+    ensure(first <= OUTGOING - count, || {
+        let highest = OUTGOING - count;
+        format!("outgoing connections may take port {first} or the next {count}: {highest} at most")
+    })
+}

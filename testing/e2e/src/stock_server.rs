@@ -1,0 +1,179 @@
+//! A stock server outside any group.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use mysql::prelude::Queryable;
+use mysql::{Conn, OptsBuilder, Row};
+use synod_local_cluster::{ServerUser, find_program, wait_for};
+
+use crate::failure::{Outcome, Why, ensure};
+use crate::ports;
+use crate::programs::output_of;
+
+/// For what takes moments, on a busy machine.
+pub const PATIENCE: Duration = Duration::from_secs(90);
+
+/// A server with a database of its own. Killed when dropped.
+#[derive(Debug)]
+pub struct StockServer {
+    dir: PathBuf,
+    /// Where clients connect.
+    pub port: u16,
+    /// More options, for the next start.
+    pub options: Vec<String>,
+    process: Option<Child>,
+}
+
+impl StockServer {
+    /// Makes an empty database in this directory, in place of what is there, and starts the server.
+    ///
+    /// # Errors
+    /// When that fails, or takes too long.
+    pub fn new(dir: &Path, port: u16, options: &[&str]) -> Outcome<StockServer> {
+        ports::ensure_for_listening(port, 1)?;
+        let mut server = StockServer {
+            dir: dir.to_owned(),
+            port,
+            options: options.iter().map(|option| (*option).to_owned()).collect(),
+            process: None,
+        };
+        server.install()?;
+        server.start()?;
+        Ok(server)
+    }
+
+    fn install(&self) -> Outcome {
+        if self.dir.exists() {
+            fs::remove_dir_all(&self.dir).why("removing the server of an earlier run")?;
+        }
+        fs::create_dir_all(&self.dir).why("the server's directory")?;
+        let user = ServerUser::find().why("the servers' user")?;
+        user.give(&self.dir).why("the server's directory")?;
+        let program = find_program("mariadb-install-db", "mariadb-server").why("the program")?;
+        let mut install = Command::new(program);
+        install
+            .arg("--no-defaults")
+            .arg(format!("--datadir={}", self.data().display()))
+            .args(["--auth-root-authentication-method=normal", "--skip-test-db"])
+            .arg("--skip-name-resolve")
+            .current_dir(&self.dir);
+        user.apply(&mut install);
+        output_of(&mut install, "mariadb-install-db").map(|_| ())
+    }
+
+    /// Kills it (SIGKILL).
+    ///
+    /// # Errors
+    /// When the system refuses.
+    pub fn kill(&mut self) -> Outcome {
+        if let Some(mut process) = self.process.take() {
+            process.kill().why("killing the server")?;
+            process.wait().why("the killed server")?;
+        }
+        Ok(())
+    }
+
+    /// Starts it with what it has, and waits until it answers.
+    ///
+    /// # Errors
+    /// When that takes too long.
+    pub fn start(&mut self) -> Outcome {
+        let server = find_program("mariadbd", "mariadb-server").why("the server")?;
+        let log = File::create(self.dir.join("error.log")).why("the server's log")?;
+        // It dies with this process, however that ends.
+        let mut command = Command::new("setpriv");
+        command
+            .args(["--pdeathsig", "KILL"])
+            .arg(server)
+            .arg("--no-defaults")
+            .arg(format!("--datadir={}", self.data().display()))
+            .arg(format!("--socket={}", self.dir.join("sock").display()))
+            .arg(format!("--pid-file={}", self.dir.join("pid").display()))
+            .arg(format!("--port={}", self.port))
+            .args(["--bind-address=127.0.0.1", "--skip-name-resolve"])
+            .arg("--innodb-buffer-pool-size=64M")
+            .args(&self.options)
+            .current_dir(&self.dir)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(log);
+        ServerUser::find()
+            .why("the servers' user")?
+            .apply(&mut command);
+        self.process = Some(command.spawn().why("starting the server")?);
+        let up = wait_for(PATIENCE, || self.rows("SELECT 1").ok());
+        ensure(up.is_some(), || self.log())
+    }
+
+    /// Where its files are.
+    pub fn data(&self) -> PathBuf {
+        self.dir.join("data")
+    }
+
+    /// Its process, while it runs.
+    pub fn process(&self) -> Option<u32> {
+        self.process.as_ref().map(Child::id)
+    }
+
+    /// Connects as its administrator.
+    ///
+    /// # Errors
+    /// When it does not answer.
+    pub fn connect(&self) -> Outcome<Conn> {
+        let options = OptsBuilder::new()
+            .ip_or_hostname(Some("127.0.0.1"))
+            .tcp_port(self.port)
+            .user(Some("root"))
+            .prefer_socket(false)
+            .read_timeout(Some(PATIENCE))
+            .write_timeout(Some(PATIENCE));
+        Conn::new(options).why("connecting to the server")
+    }
+
+    /// Runs statements, one after the other.
+    ///
+    /// # Errors
+    /// With the statement in the text.
+    pub fn execute(&self, statements: &[&str]) -> Outcome {
+        let mut conn = self.connect()?;
+        for sql in statements {
+            conn.query_drop(sql).why(format_args!("server: {sql}"))?;
+        }
+        Ok(())
+    }
+
+    /// A query's rows, columns with tabs between them.
+    ///
+    /// # Errors
+    /// With the statement in the text.
+    pub fn rows(&self, sql: &str) -> Outcome<Vec<String>> {
+        let rows: Vec<Row> = self
+            .connect()?
+            .query(sql)
+            .why(format_args!("server: {sql}"))?;
+        let text = |row: Row| {
+            let values = row.unwrap_raw().into_iter().flatten();
+            let values: Vec<String> = values.map(|v| v.as_sql(true)).collect();
+            values.join("\t").replace('\'', "")
+        };
+        Ok(rows.into_iter().map(text).collect())
+    }
+
+    /// The end of its log.
+    pub fn log(&self) -> String {
+        let log = fs::read_to_string(self.dir.join("error.log")).unwrap_or_default();
+        let lines: Vec<&str> = log.lines().rev().take(20).collect();
+        let lines: Vec<&str> = lines.into_iter().rev().collect();
+        lines.join("\n")
+    }
+}
+
+impl Drop for StockServer {
+    fn drop(&mut self) {
+        // The test has its outcome already.
+        let _ = self.kill();
+    }
+}
