@@ -8,6 +8,7 @@
 #   make compat    MariaDB's own Galera suites (COMPAT="--suite wsrep" for one; takes an hour or more)
 #   make packages  the Debian packages; 'make check-packages' tries them (needs root and the network)
 #   make trixie    Debian 13's MariaDB in a directory: upgrade, suites, tests (needs root and the network)
+#   make check-kubernetes  the manifests of packaging/kubernetes, by Kubernetes' own validation (needs Go and the network)
 #   make performance   the tables of docs/performance.md: hours, as root, on a quiet machine
 #   make pictures  the pictures of the dashboard in docs/images
 #   make bench     commit latency next to Galera's library, on the same servers
@@ -24,7 +25,7 @@ TEST_STAGES = test-dependencies compat-dependencies build unit planted e2e stran
 PURE_TARGET = wasm32-unknown-unknown
 CI_STAGES = lint licences doc purity test fuzz
 
-.PHONY: ci demo relay-demo test unit planted e2e stranger fuzz compat compat-subset trixie performance bench pictures build build-next-version lint licences doc purity packages check-packages dependencies test-dependencies compat-dependencies clean
+.PHONY: ci demo relay-demo test unit planted e2e stranger fuzz compat compat-subset trixie performance bench pictures build build-next-version lint licences doc purity packages check-packages check-kubernetes dependencies test-dependencies compat-dependencies clean
 
 demo: dependencies build
 	$(SYNOD) demo $(DEMO) up $(UP)
@@ -117,6 +118,10 @@ check-packages:
 # What is missing on this machine.
 dependencies:
 	scripts/install-packages
+# The manifests of packaging/kubernetes, by the functions of Kubernetes' API server (Go, the network).
+check-kubernetes:
+	scripts/check-kubernetes
+
 
 test-dependencies:
 	scripts/install-packages --with-tests
