@@ -37,9 +37,10 @@ build:
 	$(CARGO) build --release -p synod-provider -p synod-cli
 
 # The library with one more version of the wire and of the log, for the test of upgrades: never released. It has a
-# folder of its own, since both libraries have one name.
+# folder of its own, since both libraries have one name. It is optimised little, to build fast.
 build-next-version:
-	$(CARGO) build --release -p synod-provider --features next-version --target-dir target/next-version
+	CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_OPT_LEVEL=1 \
+	    $(CARGO) build --release -p synod-provider --features next-version --target-dir target/next-version
 
 # A stage that fails does not keep the later ones from running; the end says which failed.
 test:
@@ -85,7 +86,9 @@ bench: test-dependencies build
 pictures: test-dependencies build
 	$(CARGO) run -p synod-e2e --example dashboard_pictures
 
+# The fuzz targets are a workspace of their own, and so is its lock file: is it older than a manifest?
 lint:
+	$(CARGO) metadata --locked --format-version 1 --manifest-path testing/fuzz/Cargo.toml >/dev/null
 	$(CARGO) fmt --all --check
 	$(CARGO) fmt --manifest-path testing/fuzz/Cargo.toml --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
@@ -115,13 +118,13 @@ packages:
 check-packages:
 	scripts/check-packages
 
-# What is missing on this machine.
-dependencies:
-	scripts/install-packages
 # The manifests of packaging/kubernetes, by the functions of Kubernetes' API server (Go, the network).
 check-kubernetes:
 	scripts/check-kubernetes
 
+# What is missing on this machine.
+dependencies:
+	scripts/install-packages
 
 test-dependencies:
 	scripts/install-packages --with-tests
