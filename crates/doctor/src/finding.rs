@@ -42,6 +42,8 @@ pub enum Subject {
     Clock,
     /// Limits of the operating system and of systemd.
     Limits,
+    /// How systemd starts the server when the machine boots.
+    Boot,
     /// Memory.
     Memory,
     /// Programs that full copies need.
@@ -63,6 +65,7 @@ impl Subject {
             Subject::Network => "network",
             Subject::Clock => "clock",
             Subject::Limits => "limits",
+            Subject::Boot => "boot",
             Subject::Memory => "memory",
             Subject::Programs => "programs",
         }

@@ -1,5 +1,6 @@
 //! What the facts mean for a group. Each file judges one subject, without asking anything.
 
+mod boot;
 mod clock;
 mod credentials;
 mod disk;
@@ -39,6 +40,7 @@ pub fn judge(facts: &Facts) -> Vec<Finding> {
             findings.extend(leftovers::judge(server, &local.data_dir, &local.leftovers));
             findings.push(clock::judge(local.is_clock_synchronised));
             findings.extend(limits::judge(server, &local.machine));
+            findings.extend(boot::judge(&local.machine));
             findings.extend(memory::judge(server, &local.machine));
             findings.push(programs::judge(
                 server.variable("wsrep_sst_method"),

@@ -14,6 +14,9 @@ pub struct MachineFacts {
     pub start_limit: Option<Duration>,
     /// How long systemd lets the server stop; none also if it waits without end.
     pub stop_limit: Option<Duration>,
+    /// Whether systemd listens in the server's place from the boot on; none also if systemd does
+    /// not run.
+    pub listens_from_boot: Option<bool>,
     /// What the server may use, in bytes: its control group's limit, or what is there.
     pub memory_bytes: Option<u64>,
     /// How eagerly the kernel swaps (0 to 200), on a machine with swap space.
@@ -41,6 +44,7 @@ impl MachineFacts {
             open_files: of_process("limits").and_then(|text| open_files(&text)),
             start_limit: service_time("TimeoutStartUSec"),
             stop_limit: service_time("TimeoutStopUSec"),
+            listens_from_boot: listens_from_boot(),
             memory_bytes: group.into_iter().chain(total).min(),
             swappiness: read(Path::new("/proc/sys/vm/swappiness"))
                 .filter(|_| swap > 0)
@@ -99,6 +103,24 @@ fn service_time(property: &str) -> Option<Duration> {
         .output()
         .ok()?;
     systemd_time(String::from_utf8_lossy(&output.stdout).trim())
+}
+
+/// Whether the socket unit of the server is enabled.
+fn listens_from_boot() -> Option<bool> {
+    // As sd_booted(3): a container without systemd may have its unit files all the same.
+    if !Path::new("/run/systemd/system").is_dir() {
+        return None;
+    }
+    let output = Command::new("systemctl")
+        .args(["is-enabled", "mariadb.socket"])
+        .output()
+        .ok()?;
+    Some(is_enabled(String::from_utf8_lossy(&output.stdout).trim()))
+}
+
+/// What systemd says of a unit that it starts by itself; nothing of one that does not exist.
+fn is_enabled(state: &str) -> bool {
+    matches!(state, "enabled" | "enabled-runtime")
 }
 
 /// A time as systemd shows it: `15min`, `1min 30s`, `infinity`.
