@@ -20,8 +20,8 @@ use synod_e2e::relay_group::{KeepingRelay, RelayGroup};
 use synod_e2e::stock_server::StockServer;
 use synod_e2e::{Failure, Outcome, Why, ensure, exit_code, place};
 
-const PORT: u16 = 33506;
-const RELAYS_PORT: u16 = 33520;
+const PORT: u16 = 18706;
+const RELAYS_PORT: u16 = 18720;
 /// A primary with the defaults of MariaDB, and what a relay needs.
 const OPTIONS: [&str; 5] = [
     "--server-id=1",
