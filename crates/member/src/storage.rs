@@ -454,6 +454,15 @@ mod tests {
     use synod_consensus::{EntryHeader, Origin, Term};
     use synod_log::{Log, LogOptions, MemoryFiles};
 
+    /// A new log of these files, and what its storage shares.
+    fn opened(files: Arc<MemoryFiles>, options: LogOptions) -> (Storage, Arc<Shared>) {
+        let opened = Log::open(files, Path::new("log"), options).unwrap();
+        let shared = Arc::new(Shared::new(LogIndex(0), Seqno(0), || ()));
+        let host = Arc::new(Sink::default());
+        let storage = Storage::new(opened.writer, opened.reader, host, shared.clone());
+        (storage, shared)
+    }
+
     #[test]
     fn full_log_keeps_what_too_few_databases_have_flushed() {
         let files = MemoryFiles::new(1);
@@ -509,11 +518,7 @@ mod tests {
             segment_bytes: 256 << 10,
             ..LogOptions::default()
         };
-        let files = Arc::new(MemoryFiles::new(1));
-        let opened = Log::open(files, Path::new("log"), options).unwrap();
-        let shared = Arc::new(Shared::new(LogIndex(0), Seqno(0), || ()));
-        let host = Arc::new(Sink::default());
-        let mut storage = Storage::new(opened.writer, opened.reader, host, shared.clone());
+        let (mut storage, shared) = opened(Arc::new(MemoryFiles::new(1)), options);
         let now = SystemTime::now();
         for index in 1..=50 {
             storage.write(large_append(index), now).unwrap();
@@ -553,10 +558,7 @@ mod tests {
             retain_bytes: 64 << 10,
             ..LogOptions::default()
         };
-        let opened = Log::open(Arc::new(files.clone()), Path::new("log"), options).unwrap();
-        let shared = Arc::new(Shared::new(LogIndex(0), Seqno(0), || ()));
-        let host = Arc::new(Sink::default());
-        let mut storage = Storage::new(opened.writer, opened.reader, host, shared.clone());
+        let (mut storage, shared) = opened(Arc::new(files.clone()), options);
         let mut first_purge = None;
         for index in 1..=90 {
             let now = SystemTime::UNIX_EPOCH + Duration::from_secs(index);
@@ -663,11 +665,7 @@ mod tests {
             retain_bytes: 64 << 10,
             ..LogOptions::default()
         };
-        let files = Arc::new(MemoryFiles::new(1));
-        let opened = Log::open(files, Path::new("log"), options).unwrap();
-        let shared = Arc::new(Shared::new(LogIndex(0), Seqno(0), || ()));
-        let host = Arc::new(Sink::default());
-        let mut storage = Storage::new(opened.writer, opened.reader, host, shared.clone());
+        let (mut storage, shared) = opened(Arc::new(MemoryFiles::new(1)), options);
         // Five actions, the decision about the last one, and chunks of an action that never ends.
         for index in 1..=30 {
             let job = match index {
