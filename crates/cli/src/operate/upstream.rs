@@ -51,7 +51,7 @@ pub(crate) enum UpstreamCommand {
         /// Up to these GTIDs, one of each domain: 0-1-4711 [default: all that no reader needs]
         #[arg(long, value_name = "GTIDS")]
         to: Option<String>,
-        /// Also of what readers need: they are told which transactions they have lost
+        /// Also of what readers need: the relays tell them which transactions they have lost
         #[arg(long, visible_alias = "force", requires = "to")]
         yes: bool,
         #[command(flatten)]

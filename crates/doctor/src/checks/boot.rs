@@ -8,7 +8,7 @@
 use crate::facts::MachineFacts;
 use crate::finding::{Finding, Severity, Subject};
 
-/// None: systemd does not run there, or it cannot be told.
+/// Finds nothing on a machine without systemd, or whose systemd does not answer.
 pub(super) fn judge(machine: &MachineFacts) -> Option<Finding> {
     Some(match machine.listens_from_boot? {
         false => Finding::good(Subject::Boot, "the server can start when the machine boots"),
