@@ -185,7 +185,7 @@ fn late(all: &[Late]) -> Vec<String> {
     lines.extend(all.iter().map(|late| {
         format!(
             "| {} | {} | {} | {:.0} | {:.0} | {:.0} | {:.2}/{:.2} | {:.2}/{:.2} |",
-            late.readers,
+            late.who(),
             late.way,
             late.what(),
             late.bytes as f64 / 1e6,
@@ -243,6 +243,7 @@ mod tests {
                 kind: Kind::Small,
                 way: way(),
                 readers: 8,
+                are_apart: true,
                 bytes: 1,
                 each_transactions_s: Some(1.0),
                 each_mb_s: 1.0,

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use memchr::memmem;
 use synod_upstream::{
     Incoming, Part, Position, Upstream, UpstreamConfig, UpstreamError, UpstreamHandle,
 };
@@ -46,6 +47,23 @@ pub(super) struct Follower {
     thread: JoinHandle<Result<Seen>>,
 }
 
+/// How a reader takes what comes.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Manner {
+    /// At most so many bytes per second.
+    pub(super) pace: Option<f64>,
+    /// It gets the processor's time that nothing else wants, almost as if it were on another
+    /// machine.
+    pub(super) is_apart: bool,
+}
+
+/// Gives this thread the lowest priority: without a process, the system means the thread that asks.
+fn step_back() -> Result<()> {
+    const LOWEST: i32 = 19;
+    rustix::process::setpriority_process(None, LOWEST)
+        .map_err(|error| ReadersError::Priority(error.into()))
+}
+
 /// Connects a reader.
 pub(super) fn connect(config: &UpstreamConfig, from: &Position) -> Result<Upstream> {
     Upstream::connect(config, from).map_err(|error| failed(&config.address.to_string(), error))
@@ -59,13 +77,12 @@ fn failed(address: &str, source: UpstreamError) -> ReadersError {
 }
 
 impl Follower {
-    /// Connects, and begins to read. Marks count from `clock` on; the reader ends at `last`. With a
-    /// pace, in bytes per second, it takes no more.
+    /// Connects, and begins to read. Marks count from `clock` on; the reader ends at `last`.
     pub(super) fn start(
         config: &UpstreamConfig,
         from: &Position,
         (clock, last): (Instant, u64),
-        pace: Option<f64>,
+        manner: Manner,
     ) -> Result<Follower> {
         let address = config.address.to_string();
         let mut upstream = connect(config, from)?;
@@ -73,6 +90,9 @@ impl Follower {
         let taken = Arc::<AtomicU64>::default();
         let count = Arc::clone(&taken);
         let thread = std::thread::spawn(move || {
+            if manner.is_apart {
+                step_back()?;
+            }
             let begun = Instant::now();
             let mut seen = Seen::default();
             loop {
@@ -86,7 +106,7 @@ impl Follower {
                     return Ok(seen);
                 }
                 count.store(seen.bytes, Ordering::Relaxed);
-                if let Some(pace) = pace {
+                if let Some(pace) = manner.pace {
                     let due = begun + Duration::from_secs_f64(seen.bytes as f64 / pace);
                     std::thread::sleep(due.saturating_duration_since(Instant::now()));
                 }
@@ -150,8 +170,7 @@ fn find_mark(event: &[u8]) -> Option<u64> {
     if event.len() > MARKED_BYTES_MAX {
         return None;
     }
-    let mut places = event.windows(MARK.len());
-    let place = places.position(|bytes| bytes == MARK.as_bytes())? + MARK.len();
+    let place = memmem::find(event, MARK.as_bytes())? + MARK.len();
     let digits = event.get(place..place + DIGITS)?;
     str::from_utf8(digits).ok()?.parse().ok()
 }

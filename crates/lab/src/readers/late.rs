@@ -8,7 +8,7 @@ use rand::{RngCore, SeedableRng};
 use serde::Serialize;
 use synod_upstream::Position;
 
-use super::follower::Seen;
+use super::follower::{Manner, Seen};
 use super::paced::{end, finish};
 use super::{MARKS, Plan, Result, Way, us_since};
 use crate::meters::Group;
@@ -48,6 +48,8 @@ pub struct Late {
     pub way: String,
     /// Readers at a time.
     pub readers: u32,
+    /// They get the processor's time that nothing else wants.
+    pub are_apart: bool,
     /// Bytes of each.
     pub bytes: u64,
     /// Small transactions per second of one, the mean of all; none, if they read large ones.
@@ -62,8 +64,8 @@ pub struct Late {
     pub tail_alone: Distribution,
 }
 
-/// Measures one late reader, and several, by each way. They begin where the ways were then, and
-/// read transactions of this kind.
+/// Measures one late reader, several, and several that stand back from the processor, by each way.
+/// They begin where the ways were then, and read transactions of this kind.
 pub(super) fn measure(
     plan: &Plan,
     group: &Group,
@@ -72,9 +74,10 @@ pub(super) fn measure(
     clock: Instant,
 ) -> Result<Vec<Late>> {
     let mut found = Vec::new();
-    for readers in [1, plan.late_readers] {
+    let several = plan.late_readers;
+    for crowd in [(1, false), (several, false), (several, true)] {
         for (way, beginning) in plan.ways.iter().zip(begun) {
-            let late = measure_way(plan, group, kind, (way, beginning), readers, clock)?;
+            let late = measure_way(plan, group, kind, (way, beginning), crowd, clock)?;
             eprintln!("{}", late.line());
             found.push(late);
         }
@@ -104,7 +107,7 @@ fn measure_way(
     group: &Group,
     kind: Kind,
     (way, beginning): (&Way, &Position),
-    readers: u32,
+    (readers, are_apart): (u32, bool),
     clock: Instant,
 ) -> Result<Late> {
     let crew = Crew {
@@ -113,26 +116,27 @@ fn measure_way(
         rate: Some(RATE),
     };
     let last = us_since(clock) + u64::from(u32::MAX);
-    let tail = way.follow(TAIL..TAIL + 1, &Position::Now, clock, last)?;
+    let tail = way.follow(TAIL..TAIL + 1, &Position::Now, (clock, last))?;
     let running = crew.start(group, &[0], clock)?;
     pause(Duration::from_secs(plan.seconds) / ALONE_PARTS)?;
     let late_from_us = us_since(clock);
     // They end where the newest row is now.
     let their_last = late_from_us + u64::from(u32::MAX) + 1;
     end(&plan.server, their_last)?;
-    let late = way.follow(0..readers, beginning, clock, their_last)?;
+    let manner = Manner {
+        is_apart: are_apart,
+        ..Manner::default()
+    };
+    let late = way.follow_in_manner(0..readers, beginning, (clock, their_last), manner)?;
     let late = finish(late, way, LIMIT)?;
     let late_until_us = us_since(clock);
     running.finish()?;
     end(&plan.server, last)?;
     let tail = finish(tail, way, LIMIT)?;
-    Ok(Late::of(
-        kind,
-        way,
-        &late,
-        &tail,
-        (late_from_us, late_until_us),
-    ))
+    Ok(Late {
+        are_apart,
+        ..Late::of(kind, way, &late, &tail, (late_from_us, late_until_us))
+    })
 }
 
 impl Late {
@@ -155,6 +159,7 @@ impl Late {
             kind,
             way: way.name.clone(),
             readers: readers as u32,
+            are_apart: false,
             bytes: bytes / readers as u64,
             each_transactions_s: match kind {
                 Kind::Small => Some(late.iter().map(marks).sum::<f64>() / readers as f64),
@@ -164,6 +169,14 @@ impl Late {
             all_mb_s: bytes as f64 / 1e6 / longest,
             tail: Distribution::of(&meanwhile),
             tail_alone: Distribution::of(&before),
+        }
+    }
+
+    /// How many they are, in words.
+    pub(crate) fn who(&self) -> String {
+        match self.are_apart {
+            true => format!("{}, apart", self.readers),
+            false => self.readers.to_string(),
         }
     }
 
@@ -177,10 +190,10 @@ impl Late {
 
     fn line(&self) -> String {
         format!(
-            "{:>2} late readers of the {:<6}, transactions {}: {:.0} MB each, {:.0} MB/s each, \
+            "{:>8} late readers of the {:<6}, transactions {}: {:.0} MB each, {:.0} MB/s each, \
              {:.0} MB/s in all; new rows meanwhile after p50 {:.2}, p99 {:.2} ms (before p50 \
              {:.2}, p99 {:.2})",
-            self.readers,
+            self.who(),
             self.way,
             self.what(),
             self.bytes as f64 / 1e6,

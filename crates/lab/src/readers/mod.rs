@@ -19,6 +19,8 @@ use std::time::Instant;
 use serde::Serialize;
 use synod_upstream::{Position, UpstreamConfig, UpstreamError};
 
+use self::follower::Manner;
+
 pub use self::behind::Behind;
 pub use self::late::{Kind, Late};
 pub use self::paced::{Paced, Used};
@@ -59,6 +61,9 @@ pub enum ReadersError {
         /// For how long it was waited.
         seconds: u64,
     },
+    /// A reader's thread cannot get a lower priority.
+    #[error("a reader's thread gets no lower priority: {0}")]
+    Priority(std::io::Error),
     /// A thread ended by a mistake of this program.
     #[error("a reader's thread panicked; its message is above")]
     Panicked,
@@ -173,16 +178,25 @@ impl Way {
         Ok(Position::Gtids(upstream.start().clone()))
     }
 
-    /// Starts readers with these numbers.
+    /// Starts readers with these numbers, which take what comes as fast as they can.
     fn follow(
         &self,
         numbers: std::ops::Range<u32>,
         from: &Position,
-        clock: Instant,
-        last: u64,
+        marks: (Instant, u64),
     ) -> Result<Vec<follower::Follower>> {
-        let start =
-            |number| follower::Follower::start(&self.reader(number), from, (clock, last), None);
+        self.follow_in_manner(numbers, from, marks, Manner::default())
+    }
+
+    /// Starts readers with these numbers.
+    fn follow_in_manner(
+        &self,
+        numbers: std::ops::Range<u32>,
+        from: &Position,
+        marks: (Instant, u64),
+        manner: Manner,
+    ) -> Result<Vec<follower::Follower>> {
+        let start = |number| follower::Follower::start(&self.reader(number), from, marks, manner);
         numbers.map(start).collect()
     }
 }

@@ -63,7 +63,7 @@ pub(super) fn measure(
     clock: Instant,
 ) -> Result<Paced> {
     let last = us_since(clock) + u64::from(u32::MAX);
-    let followers = way.follow(0..readers, &Position::Now, clock, last)?;
+    let followers = way.follow(0..readers, &Position::Now, (clock, last))?;
     let crew = Crew {
         work: Work::Marks(MARKS.to_owned()),
         clients: CLIENTS,
