@@ -8,7 +8,7 @@ use std::io::{self, Read};
 
 /// Payload of a packet that another one continues.
 const PART_BYTES: usize = 0xff_ffff;
-/// Room that is made for a packet before its bytes are there.
+/// Room that is made for a packet's bytes before they are there.
 const FIRST_ROOM: usize = 64 << 10;
 
 /// A payload, and the number of its last packet.
@@ -47,16 +47,26 @@ pub(crate) fn read(from: &mut impl Read, bytes_max: usize) -> Result<Packet, Pac
         if payload.len() + length > bytes_max {
             return Err(PacketError::TooLarge);
         }
-        // Grows with what arrives: a length alone takes little memory.
-        payload.reserve_exact(length.min(FIRST_ROOM));
-        let taken = from.take(length as u64).read_to_end(&mut payload)?;
-        if taken < length {
-            return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
-        }
+        read_payload(from, length, &mut payload)?;
         if length < PART_BYTES {
             return Ok(Packet { payload, number });
         }
     }
+}
+
+/// Adds the next bytes to `payload`, which grows with what arrives: a length alone takes little
+/// memory.
+fn read_payload(from: &mut impl Read, length: usize, payload: &mut Vec<u8>) -> io::Result<()> {
+    let end = payload.len() + length;
+    payload.reserve_exact(length.min(FIRST_ROOM));
+    while payload.len() < end {
+        let begin = payload.len();
+        payload.resize(end.min(begin + FIRST_ROOM), 0);
+        if let Some(room) = payload.get_mut(begin..) {
+            from.read_exact(room)?;
+        }
+    }
+    Ok(())
 }
 
 /// A small packet's bytes.

@@ -118,10 +118,13 @@ impl Decoder {
     /// # Errors
     /// It is damaged, or cannot be followed.
     pub(crate) fn take(&mut self, packet: Vec<u8>, skipped: usize) -> Result<(), UpstreamError> {
-        let place = self.place.clone();
-        self.decode(packet, skipped).map_err(|fault| match fault {
-            Fault::Corrupt(why) => UpstreamError::Corrupt { place, why },
-            Fault::NotFollowed(why) => UpstreamError::NotFollowed { place, why },
+        self.decode(packet, skipped).map_err(|fault| {
+            // An event that cannot be followed has moved nothing.
+            let place = self.place.clone();
+            match fault {
+                Fault::Corrupt(why) => UpstreamError::Corrupt { place, why },
+                Fault::NotFollowed(why) => UpstreamError::NotFollowed { place, why },
+            }
         })
     }
 
