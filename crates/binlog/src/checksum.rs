@@ -31,15 +31,17 @@ impl Checksum {
     }
 }
 
-/// The checksum of an event's bytes, as it stands after them.
-pub fn crc32(event: &[u8]) -> [u8; CHECKSUM_BYTES] {
-    crc32fast::hash(event).to_le_bytes()
+/// The checksum of an event's bytes, which come in pieces, as it stands after them.
+pub fn crc32(pieces: &[&[u8]]) -> [u8; CHECKSUM_BYTES] {
+    let mut hasher = crc32fast::Hasher::new();
+    pieces.iter().for_each(|piece| hasher.update(piece));
+    hasher.finalize().to_le_bytes()
 }
 
 /// An event without the checksum at its end; none if that is not the checksum of the event.
 pub fn without_crc32(event: &[u8]) -> Option<&[u8]> {
     let (before, last) = event.split_last_chunk::<CHECKSUM_BYTES>()?;
-    (crc32(before) == *last).then_some(before)
+    (crc32(&[before]) == *last).then_some(before)
 }
 
 #[cfg(test)]
@@ -48,12 +50,12 @@ mod tests {
 
     #[test]
     fn checksum_is_that_of_zlib() {
-        assert_eq!(crc32(b"123456789"), 0xcbf4_3926_u32.to_le_bytes());
+        assert_eq!(crc32(&[b"1234", b"56789"]), 0xcbf4_3926_u32.to_le_bytes());
     }
 
     #[test]
     fn only_a_matching_checksum_is_taken_off() {
-        let with = [&b"event"[..], &crc32(b"event")].concat();
+        let with = [&b"event"[..], &crc32(&[b"event"])].concat();
         assert_eq!(without_crc32(&with), Some(&b"event"[..]));
         assert_eq!(without_crc32(b"event"), None);
         assert_eq!(without_crc32(b"abc"), None);

@@ -5,7 +5,6 @@
 //! ```
 
 use crate::event::EventError;
-use crate::fields::Fields;
 
 /// Bytes of a header.
 pub const HEADER_BYTES: usize = 19;
@@ -106,27 +105,45 @@ impl EventHeader {
     /// # Errors
     /// There are too few bytes for a header.
     pub fn parse(bytes: &[u8]) -> Result<EventHeader, EventError> {
-        let event_type = EventType(bytes.get(4).copied().unwrap_or(0));
-        let mut fields = Fields::of(event_type, bytes);
-        let timestamp = fields.u32()?;
-        fields.u8()?;
+        let Some(header) = bytes.first_chunk::<HEADER_BYTES>() else {
+            return Err(EventError::Short {
+                event_type: EventType(bytes.get(4).copied().unwrap_or(0)),
+                wanted: HEADER_BYTES,
+                found: bytes.len(),
+            });
+        };
+        let [a, b, c, d, event_type, rest @ ..] = *header;
+        let timestamp = u32::from_le_bytes([a, b, c, d]);
+        let [a, b, c, d, rest @ ..] = rest;
+        let server_id = u32::from_le_bytes([a, b, c, d]);
+        let [a, b, c, d, rest @ ..] = rest;
+        let event_bytes = u32::from_le_bytes([a, b, c, d]);
+        let [a, b, c, d, low, high] = rest;
         Ok(EventHeader {
             timestamp,
-            event_type,
-            server_id: fields.u32()?,
-            event_bytes: fields.u32()?,
-            end_position: fields.u32()?,
-            flags: fields.u16()?,
+            event_type: EventType(event_type),
+            server_id,
+            event_bytes,
+            end_position: u32::from_le_bytes([a, b, c, d]),
+            flags: u16::from_le_bytes([low, high]),
         })
     }
 
     /// Adds the header to `out`.
     pub fn write(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(&self.timestamp.to_le_bytes());
-        out.push(self.event_type.0);
-        out.extend_from_slice(&self.server_id.to_le_bytes());
-        out.extend_from_slice(&self.event_bytes.to_le_bytes());
-        out.extend_from_slice(&self.end_position.to_le_bytes());
-        out.extend_from_slice(&self.flags.to_le_bytes());
+        out.extend_from_slice(&self.bytes());
+    }
+
+    /// The header's bytes.
+    pub fn bytes(&self) -> [u8; HEADER_BYTES] {
+        let [t0, t1, t2, t3] = self.timestamp.to_le_bytes();
+        let [s0, s1, s2, s3] = self.server_id.to_le_bytes();
+        let [b0, b1, b2, b3] = self.event_bytes.to_le_bytes();
+        let [p0, p1, p2, p3] = self.end_position.to_le_bytes();
+        let [f0, f1] = self.flags.to_le_bytes();
+        let EventType(kind) = self.event_type;
+        [
+            t0, t1, t2, t3, kind, s0, s1, s2, s3, b0, b1, b2, b3, p0, p1, p2, p3, f0, f1,
+        ]
     }
 }

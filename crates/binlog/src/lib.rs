@@ -5,7 +5,7 @@
 //! and close a transaction, and without positions and checksums. This crate adds what lacks:
 //!
 //! ```text
-//! write sets of one action ──► Transaction / statement ──► Outgoing ──► BinlogWriter ──► bytes
+//! write sets of one action ──► Transaction / statement ──► Outgoing ──► BinlogWriter ──► Placed
 //!                               GTID first, XID last                    header with position and
 //!                               events checked                          server id, checksum
 //! ```
@@ -42,4 +42,4 @@ pub use event::{Event, EventError, Events};
 pub use gtid::{Gtid, GtidList, GtidTextError};
 pub use header::{EventHeader, EventType};
 pub use transaction::{Transaction, TransactionError, statement};
-pub use writer::{BinlogWriter, Outgoing};
+pub use writer::{BinlogWriter, Outgoing, Placed};

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::checksum::{Checksum, crc32};
+use crate::checksum::{CHECKSUM_BYTES, Checksum, crc32};
 use crate::event::{Event, EventError};
 use crate::format_description::FormatDescription;
 use crate::header::{ARTIFICIAL, EventHeader, EventType, HEADER_BYTES};
@@ -23,6 +23,14 @@ pub struct Outgoing<'a> {
     pub flags: u16,
     /// What follows the header, without a checksum.
     pub body: Cow<'a, [u8]>,
+}
+
+/// An event with its place in a binlog. A large body stays where it is: it is not copied.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Placed<'a> {
+    header: [u8; HEADER_BYTES],
+    body: Cow<'a, [u8]>,
+    checksum: Option<[u8; CHECKSUM_BYTES]>,
 }
 
 /// Writes the events of one binlog, for one reader.
@@ -56,135 +64,140 @@ impl BinlogWriter {
         self.position
     }
 
-    /// Adds an event in its place to `out`.
+    /// Gives an event its place.
     ///
     /// # Errors
-    /// It is larger than an event can be; nothing was added.
-    pub fn write(&mut self, event: &Outgoing<'_>, out: &mut Vec<u8>) -> Result<(), EventError> {
-        let bytes = self.event_bytes(event)?;
-        let end = self.position.wrapping_add(bytes);
-        self.add(self.server_id, event, bytes, end, out);
-        self.position = end;
-        Ok(())
-    }
-
-    /// Adds an event of another binlog in its place to `out`, with the server and the flags that it
-    /// has there.
-    ///
-    /// # Errors
-    /// As [`BinlogWriter::write`].
-    pub fn write_foreign(
-        &mut self,
-        event: &Event<'_>,
-        out: &mut Vec<u8>,
-    ) -> Result<(), EventError> {
-        let header = &event.header;
-        let outgoing = Outgoing {
-            timestamp: header.timestamp,
-            event_type: header.event_type,
-            flags: header.flags & !ARTIFICIAL,
-            body: event.body.into(),
+    /// It is larger than an event can be; the place is free still.
+    pub fn place<'a>(&mut self, event: &'a Outgoing<'_>) -> Result<Placed<'a>, EventError> {
+        let header = EventHeader {
+            timestamp: event.timestamp,
+            event_type: event.event_type,
+            server_id: self.server_id,
+            event_bytes: 0,
+            end_position: 0,
+            flags: event.flags,
         };
-        let bytes = self.event_bytes(&outgoing)?;
-        let end = self.position.wrapping_add(bytes);
-        self.add(header.server_id, &outgoing, bytes, end, out);
-        self.position = end;
-        Ok(())
+        self.advance(header, Cow::Borrowed(&event.body))
     }
 
-    /// Adds the event that tells a reader which binlog it gets. It has no place there.
+    /// Gives an event of another binlog its place, with the server and the flags that it has there.
+    ///
+    /// # Errors
+    /// As [`BinlogWriter::place`].
+    pub fn place_foreign<'a>(&mut self, event: &Event<'a>) -> Result<Placed<'a>, EventError> {
+        let header = EventHeader {
+            flags: event.header.flags & !ARTIFICIAL,
+            ..event.header
+        };
+        self.advance(header, Cow::Borrowed(event.body))
+    }
+
+    /// The event that tells a reader which binlog it gets. It has no place there.
     ///
     /// # Errors
     /// The name of the binlog is larger than an event can be.
-    pub fn write_file_name(&self, out: &mut Vec<u8>) -> Result<(), EventError> {
+    pub fn file_name(&self) -> Result<Placed<'static>, EventError> {
         let rotate = Rotate {
             position: u64::from(self.position),
             file: self.file.as_bytes(),
         };
-        self.write_artificial(EventType::ROTATE, rotate.body(), 0, out)
+        self.artificial(EventType::ROTATE, rotate.body(), 0)
     }
 
-    /// Adds the event that tells a reader the format of the others.
+    /// The event that tells a reader the format of the others.
     ///
     /// # Errors
     /// Never: it is small.
-    pub fn write_format(
+    pub fn format(
         &mut self,
         server_version: &str,
         timestamp: u32,
-        out: &mut Vec<u8>,
-    ) -> Result<(), EventError> {
+    ) -> Result<Placed<'static>, EventError> {
         let description = FormatDescription {
             server_version: server_version.to_owned(),
             created: 0,
             checksum: self.checksum,
         };
-        let event = Outgoing {
+        let header = EventHeader {
             timestamp,
             event_type: EventType::FORMAT_DESCRIPTION,
+            server_id: self.server_id,
+            event_bytes: 0,
+            end_position: 0,
             flags: 0,
-            body: description.body().into(),
         };
-        self.write(&event, out)
+        self.advance(header, Cow::Owned(description.body()))
     }
 
-    /// Adds the event that says that there is no other.
+    /// The event that says that there is no other.
     ///
     /// # Errors
     /// The name of the binlog is larger than an event can be.
-    pub fn write_heartbeat(&self, out: &mut Vec<u8>) -> Result<(), EventError> {
+    pub fn heartbeat(&self) -> Result<Placed<'static>, EventError> {
         let body = heartbeat::body(&self.file);
-        self.write_artificial(EventType::HEARTBEAT, body, self.position, out)
+        self.artificial(EventType::HEARTBEAT, body, self.position)
     }
 
-    fn write_artificial(
+    fn artificial(
         &self,
         event_type: EventType,
         body: Vec<u8>,
         position: u32,
-        out: &mut Vec<u8>,
-    ) -> Result<(), EventError> {
-        let event = Outgoing {
+    ) -> Result<Placed<'static>, EventError> {
+        let header = EventHeader {
             timestamp: 0,
             event_type,
+            server_id: self.server_id,
+            event_bytes: self.event_bytes(event_type, body.len())?,
+            end_position: position,
             flags: ARTIFICIAL,
-            body: body.into(),
         };
-        let bytes = self.event_bytes(&event)?;
-        self.add(self.server_id, &event, bytes, position, out);
-        Ok(())
+        Ok(Placed::new(header, Cow::Owned(body), self.checksum))
     }
 
-    fn event_bytes(&self, event: &Outgoing<'_>) -> Result<u32, EventError> {
-        let bytes = HEADER_BYTES + event.body.len() + self.checksum.bytes();
+    /// The event with this header, but for its size and place, where the next event begins.
+    fn advance<'a>(
+        &mut self,
+        mut header: EventHeader,
+        body: Cow<'a, [u8]>,
+    ) -> Result<Placed<'a>, EventError> {
+        header.event_bytes = self.event_bytes(header.event_type, body.len())?;
+        header.end_position = self.position.wrapping_add(header.event_bytes);
+        self.position = header.end_position;
+        Ok(Placed::new(header, body, self.checksum))
+    }
+
+    fn event_bytes(&self, event_type: EventType, body_bytes: usize) -> Result<u32, EventError> {
+        let bytes = HEADER_BYTES + body_bytes + self.checksum.bytes();
         u32::try_from(bytes).map_err(|_| EventError::Malformed {
-            event_type: event.event_type,
+            event_type,
             why: "it is larger than 4 GiB",
         })
     }
+}
 
-    fn add(
-        &self,
-        server_id: u32,
-        event: &Outgoing<'_>,
-        event_bytes: u32,
-        end_position: u32,
-        out: &mut Vec<u8>,
-    ) {
-        let begin = out.len();
-        let header = EventHeader {
-            timestamp: event.timestamp,
-            event_type: event.event_type,
-            server_id,
-            event_bytes,
-            end_position,
-            flags: event.flags,
+impl<'a> Placed<'a> {
+    fn new(header: EventHeader, body: Cow<'a, [u8]>, checksum: Checksum) -> Placed<'a> {
+        let header = header.bytes();
+        let checksum = match checksum {
+            Checksum::None => None,
+            Checksum::Crc32 => Some(crc32(&[&header, &body])),
         };
-        header.write(out);
-        out.extend_from_slice(&event.body);
-        if self.checksum == Checksum::Crc32 {
-            let checksum = crc32(out.get(begin..).unwrap_or_default());
-            out.extend_from_slice(&checksum);
+        Placed {
+            header,
+            body,
+            checksum,
         }
+    }
+
+    /// How many bytes it has.
+    pub fn size(&self) -> usize {
+        self.pieces().iter().map(|piece| piece.len()).sum()
+    }
+
+    /// Its bytes, one piece after the other: header, body, checksum.
+    pub fn pieces(&self) -> [&[u8]; 3] {
+        let checksum = self.checksum.as_ref().map_or(&[][..], |sum| sum);
+        [&self.header, &self.body, checksum]
     }
 }

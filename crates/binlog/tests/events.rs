@@ -37,9 +37,12 @@ fn outgoing() -> impl Strategy<Value = Outgoing<'static>> {
 fn binlog(checksum: Checksum, events: &[Outgoing<'_>]) -> Vec<u8> {
     let mut out = Vec::new();
     let mut writer = BinlogWriter::new(7, checksum, "log".to_owned());
-    writer.write_format("10.11.0-MariaDB", 5, &mut out).unwrap();
+    let format = writer.format("10.11.0-MariaDB", 5).unwrap();
+    out.extend_from_slice(&format.pieces().concat());
     for event in events {
-        writer.write(event, &mut out).unwrap();
+        let placed = writer.place(event).unwrap();
+        out.extend_from_slice(&placed.pieces().concat());
+        assert_eq!(placed.size(), placed.pieces().concat().len());
     }
     assert_eq!(writer.position() as usize, 4 + out.len());
     out
@@ -47,11 +50,16 @@ fn binlog(checksum: Checksum, events: &[Outgoing<'_>]) -> Vec<u8> {
 
 #[test]
 fn reader_is_told_the_file_first_and_where_it_is_while_nothing_happens() {
-    let mut out = Vec::new();
     let mut writer = BinlogWriter::new(7, Checksum::None, "log.1".to_owned());
-    writer.write_file_name(&mut out).unwrap();
-    writer.write_format("10.11.0-MariaDB", 5, &mut out).unwrap();
-    writer.write_heartbeat(&mut out).unwrap();
+    let events = [
+        writer.file_name().unwrap(),
+        writer.format("10.11.0-MariaDB", 5).unwrap(),
+        writer.heartbeat().unwrap(),
+    ];
+    let out: Vec<u8> = events
+        .iter()
+        .flat_map(|event| event.pieces().concat())
+        .collect();
     let events: Vec<_> = Events::of(&out).collect::<Result<_, _>>().unwrap();
     let [rotate, format, heartbeat] = events.as_slice() else {
         panic!("three events: {events:?}")

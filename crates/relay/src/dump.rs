@@ -10,7 +10,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use synod_binlog::writer::FIRST_POSITION;
-use synod_binlog::{BinlogWriter, Checksum, Event, EventType, GtidList, Outgoing};
+use synod_binlog::{
+    BinlogWriter, Checksum, Event, EventError, EventType, GtidList, Outgoing, Placed,
+};
 use synod_node::{CommittedLog, FollowError, Seqno};
 
 use crate::identity::Identity;
@@ -393,8 +395,6 @@ struct Binlog<'a, S> {
     checksum: Checksum,
     /// What comes before each event.
     head: &'static [u8],
-    /// The bytes of one event, with what comes before it.
-    event: Vec<u8>,
     pace: Pace,
 }
 
@@ -420,10 +420,10 @@ impl<'a, S: Read + Write> Binlog<'a, S> {
                 true => &EVENT_WITHOUT_ACKNOWLEDGEMENT,
                 false => &EVENT,
             },
-            event: Vec::new(),
             pace,
         };
-        binlog.send(|writer, out| writer.write_file_name(out))?;
+        let named = binlog.writer.file_name();
+        binlog.send(named)?;
         binlog.open(source)?;
         Ok(binlog)
     }
@@ -436,7 +436,8 @@ impl<'a, S: Read + Write> Binlog<'a, S> {
         // Like every timestamp of a binlog, until 2106.
         let now = u32::try_from(now.as_secs()).unwrap_or(u32::MAX);
         let version = SERVER_VERSION.trim_start_matches("5.5.5-");
-        self.send(|writer, out| writer.write_format(version, now, out))?;
+        let format = self.writer.format(version, now);
+        self.send(format)?;
         self.take(&Outgoing {
             timestamp: now,
             event_type: EventType::GTID_LIST,
@@ -466,24 +467,22 @@ impl<'a, S: Read + Write> Binlog<'a, S> {
     }
 
     fn heartbeat(&mut self) -> Result<(), SourceError> {
-        self.send(|writer, out| writer.write_heartbeat(out))?;
+        self.send(self.writer.heartbeat())?;
         Ok(self.packets.flush()?)
     }
 
-    fn send(
-        &mut self,
-        write: impl FnOnce(&mut BinlogWriter, &mut Vec<u8>) -> Result<(), synod_binlog::EventError>,
-    ) -> Result<(), SourceError> {
-        self.event.clear();
-        self.event.extend_from_slice(self.head);
-        write(&mut self.writer, &mut self.event).map_err(io::Error::other)?;
-        if !self.packets.are_filled_by(self.event.len()) {
-            return Ok(self.packets.write(&self.event)?);
+    fn send(&mut self, event: Result<Placed<'_>, EventError>) -> Result<(), SourceError> {
+        let event = event.map_err(io::Error::other)?;
+        let [header, body, checksum] = event.pieces();
+        let pieces = [self.head, header, body, checksum];
+        let bytes = self.head.len() + event.size();
+        if !self.packets.are_filled_by(bytes) {
+            return Ok(self.packets.write_pieces(&pieces)?);
         }
         // The socket may take nothing for long: no permit is held meanwhile.
         self.pace.ends_portion();
-        let sent_bytes = self.packets.gathered_bytes() + self.event.len();
-        self.packets.write(&self.event)?;
+        let sent_bytes = self.packets.gathered_bytes() + bytes;
+        self.packets.write_pieces(&pieces)?;
         self.pace.begins_portion(sent_bytes);
         Ok(())
     }
@@ -491,11 +490,13 @@ impl<'a, S: Read + Write> Binlog<'a, S> {
 
 impl<S: Read + Write> Sink for Binlog<'_, S> {
     fn take(&mut self, event: &Outgoing<'_>) -> Result<(), SourceError> {
-        self.send(|writer, out| writer.write(event, out))
+        let placed = self.writer.place(event);
+        self.send(placed)
     }
 
     fn take_foreign(&mut self, event: &Event<'_>) -> Result<(), SourceError> {
-        self.send(|writer, out| writer.write_foreign(event, out))
+        let placed = self.writer.place_foreign(event);
+        self.send(placed)
     }
 }
 
@@ -560,7 +561,6 @@ mod tests {
             server_id: 1,
             checksum: Checksum::Crc32,
             head: &EVENT,
-            event: Vec::new(),
             pace: Pace::new(permits.clone()),
         };
         let mut give = |bytes: usize, times: usize| {

@@ -106,28 +106,60 @@ impl<S: Read + Write> Packets<S> {
     /// # Errors
     /// As [`Packets::flush`].
     pub(crate) fn write(&mut self, payload: &[u8]) -> io::Result<()> {
-        let mut parts = payload.chunks(PART_BYTES);
-        let mut last = 0;
-        for part in &mut parts {
-            self.write_part(part)?;
-            last = part.len();
-        }
-        // A full part says that another one follows; an empty payload is a packet, too.
-        if last == PART_BYTES || payload.is_empty() {
-            self.write_part(&[])?;
-        }
-        Ok(())
+        self.write_pieces(&[payload])
     }
 
-    fn write_part(&mut self, part: &[u8]) -> io::Result<()> {
-        let [a, b, c, ..] = (part.len() as u32).to_le_bytes();
+    /// As [`Packets::write`], for a payload that is in several places. What was gathered is sent if
+    /// [`Packets::are_filled_by`] says so, and not before.
+    ///
+    /// # Errors
+    /// As [`Packets::flush`].
+    pub(crate) fn write_pieces(&mut self, pieces: &[&[u8]]) -> io::Result<()> {
+        let mut left: usize = pieces.iter().map(|piece| piece.len()).sum();
+        // What the packet that has begun still takes.
+        let mut room = self.begin_packet(left);
+        for piece in pieces {
+            let mut piece = *piece;
+            while piece.len() > room {
+                let (now, later) = piece.split_at(room);
+                self.add(now)?;
+                (piece, left) = (later, left - PART_BYTES);
+                room = self.begin_packet(left);
+            }
+            self.add(piece)?;
+            room -= piece.len();
+        }
+        // A full packet says that another one follows.
+        if left == PART_BYTES {
+            self.begin_packet(0);
+        }
+        self.send_if_filled()
+    }
+
+    /// Adds the header of a packet for as much as it may hold of so many bytes; gives that.
+    fn begin_packet(&mut self, left: usize) -> usize {
+        let length = left.min(PART_BYTES);
+        let [a, b, c, ..] = (length as u32).to_le_bytes();
         self.gathered.extend_from_slice(&[a, b, c, self.number]);
         self.number = self.number.wrapping_add(1);
-        self.gathered.extend_from_slice(part);
-        if self.gathered.len() >= GATHERED_BYTES {
-            self.flush()?;
+        length
+    }
+
+    /// Adds bytes of a packet. Many are sent at once, from where they are.
+    fn add(&mut self, bytes: &[u8]) -> io::Result<()> {
+        if bytes.len() < GATHERED_BYTES {
+            self.gathered.extend_from_slice(bytes);
+            return self.send_if_filled();
         }
-        Ok(())
+        self.send()?;
+        self.stream.write_all(bytes)
+    }
+
+    fn send_if_filled(&mut self) -> io::Result<()> {
+        if self.gathered.len() < GATHERED_BYTES {
+            return Ok(());
+        }
+        self.send()
     }
 
     /// Sends what was gathered.
@@ -135,10 +167,13 @@ impl<S: Read + Write> Packets<S> {
     /// # Errors
     /// The connection has ended, or takes nothing for too long.
     pub(crate) fn flush(&mut self) -> io::Result<()> {
+        self.send()?;
+        self.stream.flush()
+    }
+
+    fn send(&mut self) -> io::Result<()> {
         self.stream.write_all(&self.gathered)?;
-        self.stream.flush()?;
         self.gathered.clear();
-        self.gathered.shrink_to(GATHERED_BYTES);
         Ok(())
     }
 }

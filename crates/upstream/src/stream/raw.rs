@@ -116,7 +116,7 @@ mod tests {
         header.write(&mut bytes);
         bytes.extend_from_slice(body);
         if checksum == Checksum::Crc32 {
-            let sum = crc32(&bytes);
+            let sum = crc32(&[&bytes]);
             bytes.extend_from_slice(&sum);
         }
         bytes

@@ -36,14 +36,11 @@ fn check_transaction(events: &[u8]) {
 fn check_written(events: Vec<Outgoing<'_>>) {
     for checksum in [Checksum::None, Checksum::Crc32] {
         let mut writer = BinlogWriter::new(2, checksum, "log".to_owned());
-        let mut out = Vec::new();
-        writer
-            .write_format("10.11", 0, &mut out)
-            .expect("it is small");
+        let format = writer.format("10.11", 0).expect("it is small");
+        let mut out = format.pieces().concat();
         for event in &events {
-            writer
-                .write(event, &mut out)
-                .expect("it was read from an event");
+            let placed = writer.place(event).expect("it was read from an event");
+            out.extend_from_slice(&placed.pieces().concat());
         }
         let read: Vec<_> = Events::of(&out)
             .map(|event| event.expect("it was written"))

@@ -72,9 +72,8 @@ fn binlog_events() -> Vec<Vec<u8>> {
         let mut writer = BinlogWriter::new(2, checksum, "log".to_owned());
         let mut out = Vec::new();
         if checksum == Checksum::Crc32 {
-            writer
-                .write_format("10.11", 0, &mut out)
-                .expect("it is small");
+            let format = writer.format("10.11", 0).expect("it is small");
+            out.extend_from_slice(&format.pieces().concat());
         }
         for (event_type, body) in bodies {
             let event = Outgoing {
@@ -83,7 +82,8 @@ fn binlog_events() -> Vec<Vec<u8>> {
                 flags: 0,
                 body: body.to_vec().into(),
             };
-            writer.write(&event, &mut out).expect("it is small");
+            let placed = writer.place(&event).expect("it is small");
+            out.extend_from_slice(&placed.pieces().concat());
         }
         out
     };
@@ -132,7 +132,8 @@ fn upstream_events() -> Vec<Vec<u8>> {
                 flags: 0,
                 body: body.clone().into(),
             };
-            writer.write(&event, &mut out).expect("it is small");
+            let placed = writer.place(&event).expect("it is small");
+            out.extend_from_slice(&placed.pieces().concat());
         }
         inputs.push(out);
     }
