@@ -16,13 +16,16 @@ use synod_consensus::{EntryKind, LogIndex, MemberId, Seqno, SessionId};
 use synod_log::{Entry, LogError, LogReader};
 
 use super::assembly::{Assembly, all_chunks};
-use super::{DeliverError, READ_BYTES, start_index};
+use super::{DeliverError, start_index};
 use crate::payload::action::{ActionPiece, Chunk, PayloadError};
 use crate::payload::discard::{Discard, PartialActionId};
 use crate::payload::view::View;
 use crate::shared::Shared;
 use crate::snapshots::Snapshot;
 
+/// Bytes of payload that are read at a time. There may be many followers, each with this in memory;
+/// and what is looked at while it is in the processor's cache is looked at faster.
+const READ_BYTES: usize = 256 << 10;
 /// A hold moves by so many actions at a time: all readers share the table of holds.
 const HOLD_STEP: u64 = 64;
 
