@@ -16,6 +16,9 @@ use crate::upstream_settings::UpstreamSettings;
 const READERS_MAX: u32 = 64;
 /// For how long a reader may take nothing, unless the file says otherwise.
 const STALLED_AFTER: Duration = Duration::from_secs(60);
+/// How much of the log's end a relay has in memory, unless its file says otherwise: less than a
+/// server, since readers that are behind are served from the disk.
+const CACHE_SIZE: &str = "16M";
 const KEYS: [&str; 19] = [
     "listen",
     "tls_cert",
@@ -123,10 +126,12 @@ impl RelayConfig {
         let keys = Keys { path, own };
         keys.refuse_unknown()?;
         let upstream = keys.upstream()?;
+        assume(&mut table, "log_cache_size", CACHE_SIZE.into());
         let member = match &upstream {
             Some(_) => LoggerConfig::of_relay_group(path, table)?,
             None => {
-                be_learner(&mut table);
+                // It comes and leaves with the readers' needs.
+                assume(&mut table, "voter", Value::Boolean(false));
                 LoggerConfig::from_table(path, table)?
             }
         };
@@ -146,14 +151,14 @@ impl RelayConfig {
     }
 }
 
-/// A relay has no vote unless its file gives it one: it comes and leaves with the readers' needs.
-fn be_learner(table: &mut Table) {
-    if table.contains_key("synod.voter") {
+/// Gives the option `synod.{key}` a value, unless the file does.
+fn assume(table: &mut Table, key: &str, value: Value) {
+    if table.contains_key(&format!("synod.{key}")) {
         return;
     }
     let options = table.entry("synod").or_insert(Value::Table(Table::new()));
     if let Some(options) = options.as_table_mut() {
-        options.entry("voter").or_insert(Value::Boolean(false));
+        options.entry(key).or_insert(value);
     }
 }
 
@@ -306,6 +311,13 @@ mod tests {
         for voter in ["synod.voter = true", "\"synod.voter\" = \"yes\""] {
             assert!(parse(voter).unwrap().member.node().wants_vote, "{voter}");
         }
+    }
+
+    #[test]
+    fn relay_has_less_in_memory_than_a_server_unless_its_file_says_otherwise() {
+        let cached = |more| parse(more).unwrap().member.node().log.cache_bytes;
+        assert_eq!(cached(""), 16 << 20);
+        assert_eq!(cached("synod.log_cache_size = \"32M\""), 32 << 20);
     }
 
     #[test]
