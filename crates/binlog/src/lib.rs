@@ -13,6 +13,7 @@
 //! - [`header`], [`event`], [`checksum`]: what all events have in common;
 //! - [`format_description`], [`gtid`], [`heartbeat`], [`query`], [`rotate`], [`rows`],
 //!   [`table_map`], [`xid`]: what one kind of event holds;
+//! - [`mysql_gtid`]: how MySQL names transactions, and sets of them;
 //! - [`transaction`]: from the write sets of an action to the events of a transaction;
 //! - [`writer`]: from events to the bytes of a binlog.
 //!
@@ -27,6 +28,7 @@ pub mod format_description;
 pub mod gtid;
 pub mod header;
 pub mod heartbeat;
+pub mod mysql_gtid;
 pub mod query;
 pub mod rotate;
 pub mod rows;
@@ -41,5 +43,6 @@ pub use checksum::Checksum;
 pub use event::{Event, EventError, Events};
 pub use gtid::{Gtid, GtidList, GtidTextError};
 pub use header::{EventHeader, EventType};
+pub use mysql_gtid::{MysqlGtid, MysqlGtidError, MysqlGtidSet};
 pub use transaction::{Transaction, TransactionError, statement};
 pub use writer::{BinlogWriter, Outgoing, Placed};

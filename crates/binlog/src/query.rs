@@ -68,6 +68,24 @@ pub fn with_error(body: &[u8], code: u16) -> Result<Vec<u8>, EventError> {
     Ok(out)
 }
 
+/// Bytes before the status variables.
+const STATUS_AT: usize = ERROR_AT + 2 + 2;
+
+/// The body of the event with other status variables.
+///
+/// # Errors
+/// The bytes are no body of the event, or the variables are longer than they can be.
+pub fn with_status(body: &[u8], status: &[u8]) -> Result<Vec<u8>, EventError> {
+    let old = Query::parse(body)?.status.len();
+    let length = u16::try_from(status.len()).map_err(|_| EventError::Malformed {
+        event_type: EventType::QUERY,
+        why: "its status variables are too long",
+    })?;
+    let before = body.get(..STATUS_AT - 2).unwrap_or_default();
+    let after = body.get(STATUS_AT + old..).unwrap_or_default();
+    Ok([before, &length.to_le_bytes(), status, after].concat())
+}
+
 /// The body of the event with another statement.
 ///
 /// # Errors
@@ -82,12 +100,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn error_and_statement_are_replaced_and_nothing_else() {
+    fn error_status_and_statement_are_replaced_and_nothing_else() {
         let mut body = vec![0; 8];
         body.extend_from_slice(&[2, 0, 0, 3, 0, 1, 2, 3, b'd', b'b', 0]);
         body.extend_from_slice(b"DROP TABLE t");
         let failed = with_error(&body, 1051).unwrap();
         let other = with_statement(&failed, b"SELECT 1").unwrap();
+        let status = with_status(&body, &[9; 5]).unwrap();
+        let read = Query::parse(&status).unwrap();
+        assert_eq!((read.status, read.schema), (&[9; 5][..], &b"db"[..]));
+        assert_eq!(read.statement, b"DROP TABLE t");
+        assert!(with_status(&body, &[0; 1 << 16]).is_err());
         let read = Query::parse(&other).unwrap();
         assert_eq!((read.error_code, read.statement), (1051, &b"SELECT 1"[..]));
         assert_eq!((read.schema, read.status), (&b"db"[..], &[1, 2, 3][..]));
