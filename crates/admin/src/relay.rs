@@ -22,6 +22,8 @@ pub struct RelayStatus {
     pub error: Option<String>,
     /// The newest transaction of each domain that is durable on a majority of the relays.
     pub gtids: String,
+    /// The same as MySQL's set of GTIDs; empty: the upstream is MariaDB, or nothing is known of it.
+    pub mysql_gtids: String,
     /// Where the newest whole transaction ends in the upstream's binlog; empty: not known.
     pub place: String,
     /// How long that transaction took from its first event to the log, in milliseconds; none: no

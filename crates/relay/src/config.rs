@@ -19,7 +19,7 @@ const STALLED_AFTER: Duration = Duration::from_secs(60);
 /// How much of the log's end a relay has in memory, unless its file says otherwise: less than a
 /// server, since readers that are behind are served from the disk.
 const CACHE_SIZE: &str = "16M";
-const KEYS: [&str; 19] = [
+const KEYS: [&str; 20] = [
     "listen",
     "tls_cert",
     "tls_key",
@@ -34,6 +34,7 @@ const KEYS: [&str; 19] = [
     "upstream_password_file",
     "upstream_server_id",
     "upstream_start",
+    "upstream_mysql_domain",
     "upstream_semi_sync",
     "upstream_keep",
     "upstream_ignore",

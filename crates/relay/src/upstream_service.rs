@@ -220,6 +220,11 @@ impl UpstreamService {
             pull: shown.state,
             error: shown.error.or(end.broken),
             gtids: end.state.unwrap_or_default().to_string(),
+            mysql_gtids: end
+                .mysql
+                .as_ref()
+                .map(ToString::to_string)
+                .unwrap_or_default(),
             place: match end.place.file.as_str() {
                 "" => String::new(),
                 _ => end.place.to_string(),

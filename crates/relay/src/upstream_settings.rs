@@ -2,7 +2,7 @@
 
 use synod_options::Address;
 use synod_upstream::{
-    FilePosition, Filter, Position, TablePattern, UpstreamAddress, UpstreamConfig,
+    FilePosition, Filter, MysqlPosition, Position, TablePattern, UpstreamAddress, UpstreamConfig,
     UpstreamEncryption,
 };
 use toml::Value;
@@ -45,6 +45,8 @@ impl Keys<'_> {
         config.password_file = self.path("upstream_password_file")?;
         config.encryption = self.upstream_encryption()?;
         config.semi_sync = self.flag("upstream_semi_sync")?.unwrap_or(false);
+        let domain = self.number("upstream_mysql_domain", 0..=u32::MAX)?;
+        config.mysql_domain = domain.unwrap_or(0);
         config.filter = Filter {
             keep: self.patterns("upstream_keep")?,
             ignore: self.patterns("upstream_ignore")?,
@@ -101,7 +103,9 @@ impl Keys<'_> {
         let position = text.and_then(|text| start_of(text.trim()));
         position.ok_or_else(|| {
             let reason = "write \"now\"; or GTIDs, such as \"0-1-4711\"; or a file of the \
-                          upstream's binlog and a place in it, such as \"mysql-bin.000042:1234\"";
+                          upstream's binlog and a place in it, such as \"mysql-bin.000042:1234\"; \
+                          or a set of MySQL's GTIDs, such as \
+                          \"3e11fa47-71ca-11e1-9e33-c80aa9429562:1-4711\"";
             self.bad(KEY, reason)
         })
     }
@@ -139,6 +143,10 @@ fn start_of(text: &str) -> Option<Position> {
     }
     if let Ok(list) = text.parse() {
         return Some(Position::Gtids(list));
+    }
+    if let Ok(has) = text.parse() {
+        let given = synod_binlog::GtidList::default();
+        return Some(Position::Mysql(MysqlPosition { has, given }));
     }
     let (file, offset) = text.rsplit_once(':')?;
     let offset = offset.parse().ok()?;
@@ -198,6 +206,8 @@ mod tests {
         assert_eq!(start("now"), "the newest transaction");
         assert_eq!(start("0-1-7, 3-2-9"), "GTID '0-1-7,3-2-9'");
         assert_eq!(start("mysql-bin.000042:1234"), "mysql-bin.000042 at 1234");
+        let set = "3e11fa47-71ca-11e1-9e33-c80aa9429562:1-4711";
+        assert_eq!(start(set), format!("the set of MySQL's GTIDs '{set}'"));
         for text in ["yesterday", "a:b", ":4", "0-1"] {
             refused(&format!("relay.upstream_start = \"{text}\""), "\"now\"");
         }

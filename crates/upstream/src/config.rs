@@ -4,6 +4,8 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use synod_binlog::mysql_gtid::Uuid;
+
 use crate::filter::Filter;
 
 /// Largest part that a transaction comes in, unless one event is larger, in bytes.
@@ -41,6 +43,11 @@ pub struct UpstreamConfig {
     /// commits there wait for [`Upstream::acknowledge`](crate::Upstream::acknowledge), if the
     /// upstream has `rpl_semi_sync_master_enabled`.
     pub semi_sync: bool,
+    /// The domain of the GTIDs that transactions of MySQL are given.
+    pub mysql_domain: u32,
+    /// What MySQL knows this reader by, besides its `server_id`: an older dump of the same reader
+    /// ends when another one begins. None: it is not told.
+    pub uuid: Option<Uuid>,
 }
 
 impl UpstreamConfig {
@@ -58,6 +65,8 @@ impl UpstreamConfig {
             event_bytes_max: EVENT_BYTES_MAX,
             filter: Filter::default(),
             semi_sync: false,
+            mysql_domain: 0,
+            uuid: None,
         }
     }
 }

@@ -4,7 +4,7 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use synod_binlog::EventError;
+use synod_binlog::{EventError, MysqlGtid};
 use synod_tls::TlsError;
 
 use crate::config::UpstreamAddress;
@@ -63,14 +63,75 @@ pub enum UpstreamError {
     /// No encrypted connection.
     #[error("the upstream's encryption fails: {0}")]
     Handshake(String),
-    /// Another program.
+    /// Another program, or an old one.
     #[error(
-        "the upstream is '{version}', not MariaDB: the events of its binlog are not known here. \
-         Only MariaDB can be an upstream"
+        "the upstream is '{version}': the events of its binlog are not known here. Only MariaDB, \
+         and MySQL 8.0 and later, can be an upstream"
     )]
-    NotMariaDb {
+    OtherServer {
         /// What it says that it is.
         version: String,
+    },
+    /// MySQL wants the password itself, and the connection is not encrypted.
+    #[error(
+        "the upstream wants the password of the account itself (caching_sha2_password), which is \
+         not sent in clear. Encrypt: relay.upstream_tls_ca; or, on the upstream: ALTER USER ... \
+         IDENTIFIED WITH mysql_native_password BY '...'"
+    )]
+    PasswordInClear,
+    /// The place to begin at is one of the other kind of server.
+    #[error(
+        "the upstream is {found}, and this group's log is at {position}, which {found} cannot \
+         continue. Pull from a server of the same kind, or begin a new group from a new copy"
+    )]
+    OtherKind {
+        /// What the upstream is.
+        found: &'static str,
+        /// Where the log is.
+        position: String,
+    },
+    /// MySQL cannot say which transactions are before a place in a file.
+    #[error(
+        "the upstream is MySQL, which does not say which transactions are before {0}. Begin at a \
+         set of its GTIDs (relay.upstream_start = \"uuid:1-4711\", as in gtid_executed or in a \
+         backup), or at \"now\""
+    )]
+    PlaceOfMysql(FilePosition),
+    /// MySQL gives its transactions no GTIDs.
+    #[error(
+        "the upstream has gtid_mode = {found}. Its transactions must have GTIDs: set \
+         enforce_gtid_consistency = ON and gtid_mode = ON there, as its manual shows for running \
+         servers"
+    )]
+    NoGtids {
+        /// What it has.
+        found: String,
+    },
+    /// MySQL leaves out parts of JSON values.
+    #[error(
+        "the upstream has binlog_row_value_options = {found}. Readers need whole values: SET \
+         GLOBAL binlog_row_value_options = '' there and in its file, and connect its clients again"
+    )]
+    PartialValues {
+        /// What it has.
+        found: String,
+    },
+    /// MySQL compresses transactions.
+    #[error(
+        "the upstream has binlog_transaction_compression = ON, which MariaDB's readers do not \
+         know: SET GLOBAL binlog_transaction_compression = OFF there and in its file, and connect \
+         its clients again"
+    )]
+    CompressedTransactions,
+    /// It lacks what this reader has.
+    #[error(
+        "the upstream does not have the transactions '{missing}', which are here. It is another \
+         server, or it has lost transactions. Pull from a server that has them, or begin again \
+         from a new copy"
+    )]
+    Lacks {
+        /// What it lacks, as MySQL writes it.
+        missing: String,
     },
     /// The account or its password is wrong.
     #[error(
@@ -86,7 +147,8 @@ pub enum UpstreamError {
     /// The account proves its password in a way that is not known here.
     #[error(
         "the upstream's account wants its password proven by '{plugin}', which is not known here. \
-         On the upstream: ALTER USER ... IDENTIFIED VIA mysql_native_password USING PASSWORD('...')"
+         On the upstream: ALTER USER ... IDENTIFIED VIA mysql_native_password USING \
+         PASSWORD('...'); on MySQL: IDENTIFIED WITH caching_sha2_password BY '...'"
     )]
     Proof {
         /// The upstream's name for the way.
@@ -206,8 +268,8 @@ pub enum UpstreamError {
     },
     /// It does not keep to the protocol.
     #[error(
-        "the upstream does not keep to the protocol of MariaDB: {0}. See that its address is that \
-         of a MariaDB server, and no proxy's"
+        "the upstream does not keep to the protocol of MariaDB and MySQL: {0}. See that its \
+         address is that of a server, and no proxy's"
     )]
     Protocol(String),
 }
@@ -284,6 +346,36 @@ pub enum Obstacle {
     /// It is larger than an event may be.
     #[error("an event is larger than {0} bytes, the limit for events here")]
     TooLarge(usize),
+    /// A transaction of MySQL without a GTID.
+    #[error(
+        "there is a transaction without a GTID, which was written with gtid_mode other than ON. \
+         Begin after it, from a new copy"
+    )]
+    NoGtid,
+    /// A transaction of MySQL whose GTID has a tag.
+    #[error(
+        "there is a transaction whose GTID has a tag (gtid_next = 'AUTOMATIC:tag'), which is not \
+         understood here. Begin after it, from a new copy, and use no tags"
+    )]
+    Tagged,
+    /// A compressed transaction of MySQL.
+    #[error(
+        "transaction {0} is compressed: a connection of the upstream has set \
+         binlog_transaction_compression. Begin after it, from a new copy"
+    )]
+    Compressed(MysqlGtid),
+    /// Changes of MySQL to parts of JSON values.
+    #[error(
+        "a connection of the upstream has set binlog_row_value_options = PARTIAL_JSON, so its \
+         binlog lacks whole values. Begin after it, from a new copy"
+    )]
+    PartialValues,
+    /// A transaction of XA of MySQL.
+    #[error(
+        "transaction {0} is one of XA, which is not translated from MySQL. Begin after it, from a \
+         new copy, and use no XA there"
+    )]
+    Xa(MysqlGtid),
     /// Rows changed by a statement, which a filter of tables cannot judge.
     #[error(
         "a connection of the upstream has written a statement instead of rows (SET binlog_format), \

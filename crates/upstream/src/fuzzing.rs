@@ -3,26 +3,34 @@
 //!
 //! Behind the feature `fuzzing`; not part of the crate's interface.
 
-use synod_binlog::{Checksum, EventHeader, Gtid};
+use synod_binlog::{Checksum, EventHeader, Gtid, GtidList};
 
 use crate::filter::Filter;
 use crate::incoming::Incoming;
 use crate::protocol::answer::ServerError;
 use crate::protocol::greeting::Greeting;
 use crate::stream::Decoder;
+use crate::stream::mysql::Translator;
 
 /// So small that transactions have several parts.
 const PART_BYTES: usize = 256;
 
 /// Reads the events of a dump until one cannot be followed: parts have whole events, and those of a
-/// transaction follow each other.
+/// transaction follow each other. The bytes are taken for events of MariaDB, and for those of
+/// MySQL.
 pub fn check_events(bytes: &[u8], keep: &str) {
+    check_dump(bytes, keep, None);
+    let translator = Translator::new(0, &GtidList::default(), None);
+    check_dump(bytes, keep, Some(translator));
+}
+
+fn check_dump(bytes: &[u8], keep: &str, translator: Option<Translator>) {
     let keep: Vec<_> = keep.parse().into_iter().collect();
     let filter = Filter {
         keep,
         ignore: Vec::new(),
     };
-    let mut decoder = Decoder::new(filter, PART_BYTES, Checksum::None);
+    let mut decoder = Decoder::new(filter, PART_BYTES, Checksum::None, translator);
     let mut open: Option<Gtid> = None;
     let mut rest = bytes;
     while let Ok(header) = EventHeader::parse(rest) {

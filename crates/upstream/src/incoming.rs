@@ -1,7 +1,7 @@
 //! What comes from an upstream.
 
 use bytes::Bytes;
-use synod_binlog::Gtid;
+use synod_binlog::{Gtid, MysqlGtid};
 
 use crate::position::FilePosition;
 
@@ -26,14 +26,17 @@ pub enum Incoming {
 pub struct Part {
     /// The transaction.
     pub gtid: Gtid,
+    /// Its GTID in an upstream of MySQL; then `gtid` was given here.
+    pub mysql: Option<MysqlGtid>,
     /// What it is.
     pub kind: Kind,
     /// It is the first part: its first event is that of the GTID.
     pub first: bool,
     /// It is the last part: its last event ends the transaction.
     pub last: bool,
-    /// Whole events with their headers, as the upstream has written them, without checksums; the
-    /// sizes in their headers say so. A part in the middle of a filtered transaction may have none.
+    /// Whole events with their headers, as the upstream has written them, or translated from MySQL;
+    /// without checksums, and the sizes in their headers say so. A part in the middle of a filtered
+    /// transaction may have none.
     pub events: Vec<Bytes>,
     /// Where the last event ends in the upstream's file.
     pub end: FilePosition,

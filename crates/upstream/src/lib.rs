@@ -1,4 +1,5 @@
-//! A client of a MariaDB primary outside the group, which pulls its binlog once, as a replica does.
+//! A client of a primary outside the group, MariaDB or MySQL 8, which pulls its binlog once, as a
+//! replica does.
 //!
 //! ```text
 //! Upstream::connect ──► questions of a replica, registration, dump
@@ -8,13 +9,14 @@
 //!
 //! - [`config`], [`position`], [`filter`]: what is asked for;
 //! - [`incoming`]: what comes; [`error`]: why nothing comes;
-//! - `session`, `questions`: before the dump; `dump`: its packets; `stream`: from events to parts;
+//! - `session`, `questions`, `mysql_questions`: before the dump;
+//! - `dump`: its packets; `stream`: from events to parts;
 //! - `upstream`, `handle`: the two ends that callers have; `protocol`: packets and encryption.
 //!
 //! Invariants: events come in the order of the upstream's binlog, with their bytes unchanged but
-//! for checksums and filters; only events whose checksum was right; a transaction begins with its
-//! GTID and ends with its commit. One part and one event are in memory at a time.
-#![forbid(unsafe_code)]
+//! for checksums, filters, and what MariaDB writes otherwise than MySQL; only events whose checksum
+//! was right; a transaction begins with its GTID and ends with its commit. One part and one event
+//! are in memory at a time. orbid(unsafe_code)]
 
 pub mod config;
 mod dump;
@@ -24,6 +26,7 @@ pub mod filter;
 pub mod fuzzing;
 mod handle;
 pub mod incoming;
+mod mysql_questions;
 mod password;
 pub mod position;
 mod protocol;
@@ -37,5 +40,5 @@ pub use error::{Corruption, Obstacle, UpstreamError};
 pub use filter::{Filter, TablePattern, TablePatternError};
 pub use handle::UpstreamHandle;
 pub use incoming::{Incoming, Kind, Part};
-pub use position::{FilePosition, Position};
+pub use position::{FilePosition, Held, MysqlPosition, Position};
 pub use upstream::Upstream;

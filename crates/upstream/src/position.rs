@@ -3,13 +3,15 @@
 use std::cmp::Ordering;
 use std::fmt;
 
-use synod_binlog::GtidList;
+use synod_binlog::{GtidList, MysqlGtid, MysqlGtidSet};
 
 /// Where a reader begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Position {
     /// After these transactions, the newest of each domain. An empty list: at the beginning of all.
     Gtids(GtidList),
+    /// After these transactions of MySQL.
+    Mysql(MysqlPosition),
     /// At a place in a file. The upstream is asked which GTIDs are before it, once.
     File(FilePosition),
     /// After the newest transaction.
@@ -20,10 +22,35 @@ impl fmt::Display for Position {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Position::Gtids(list) => write!(f, "GTID '{list}'"),
+            Position::Mysql(position) => write!(f, "{position}"),
             Position::File(place) => write!(f, "{place}"),
             Position::Now => write!(f, "the newest transaction"),
         }
     }
+}
+
+/// Where a reader of MySQL is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MysqlPosition {
+    /// The transactions that it has.
+    pub has: MysqlGtidSet,
+    /// The GTIDs of MariaDB that they were given here, the newest of each domain.
+    pub given: GtidList,
+}
+
+impl fmt::Display for MysqlPosition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the set of MySQL's GTIDs '{}'", self.has)
+    }
+}
+
+/// The last transaction that a reader has, which the upstream may wait for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Held {
+    /// Of MariaDB: where it ended when it came.
+    Place(FilePosition),
+    /// Of MySQL.
+    Mysql(MysqlGtid),
 }
 
 /// A place in one of the upstream's files: between two events.

@@ -1,18 +1,19 @@
 //! What a replica asks and says before its dump.
 
-use synod_binlog::{Checksum, GtidList};
+use synod_binlog::{Checksum, GtidList, MysqlGtidSet};
 
 use crate::config::UpstreamConfig;
 use crate::error::UpstreamError;
-use crate::position::{FilePosition, Position};
+use crate::position::{FilePosition, Held, MysqlPosition, Position};
 use crate::protocol::command;
 use crate::session::Session;
+use crate::stream::mysql::Translator;
 
 /// What this reader understands: GTIDs of MariaDB, and everything before them.
 const CAPABILITY: u8 = 4;
 
 /// What a dump begins with.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(crate) struct Prepared {
     /// The transactions before the first one that comes.
     pub(crate) start: GtidList,
@@ -20,6 +21,27 @@ pub(crate) struct Prepared {
     pub(crate) checksum: Checksum,
     /// Where the last of the transactions before that ends, if the upstream confirms it.
     pub(crate) held: Option<FilePosition>,
+    /// The transactions of MySQL before the first one that comes, if the upstream is MySQL.
+    pub(crate) mysql_start: Option<MysqlGtidSet>,
+    /// What translates its events.
+    pub(crate) translator: Option<Translator>,
+    /// The command by which the dump begins.
+    pub(crate) dump: Vec<u8>,
+}
+
+impl Prepared {
+    /// Where the dump begins, for errors.
+    pub(crate) fn begins(&self) -> String {
+        let given = self.start.clone();
+        let position = match &self.mysql_start {
+            Some(has) => Position::Mysql(MysqlPosition {
+                has: has.clone(),
+                given,
+            }),
+            None => Position::Gtids(given),
+        };
+        position.to_string()
+    }
 }
 
 impl Session {
@@ -31,12 +53,12 @@ impl Session {
         &mut self,
         config: &UpstreamConfig,
         position: &Position,
-        held: Option<&FilePosition>,
+        held: Option<&Held>,
     ) -> Result<Prepared, UpstreamError> {
         self.check(config.server_id)?;
         let start = self.start(position)?;
         let held = match held.filter(|_| config.semi_sync) {
-            Some(place) if self.is_after(place, &start)? => Some(place.clone()),
+            Some(Held::Place(place)) if self.is_after(place, &start)? => Some(place.clone()),
             Some(_) | None => None,
         };
         let checksum = self.checksum()?;
@@ -57,10 +79,17 @@ impl Session {
             start,
             checksum,
             held,
+            mysql_start: None,
+            translator: None,
+            dump: command::dump(config.server_id),
         })
     }
 
-    fn check(&mut self, own: u32) -> Result<(), UpstreamError> {
+    /// Checks what every reader of rows needs.
+    ///
+    /// # Errors
+    /// The upstream has it otherwise.
+    pub(crate) fn check(&mut self, own: u32) -> Result<(), UpstreamError> {
         let is_on = |value: &str| value.eq_ignore_ascii_case("ON") || value == "1";
         if !self.variable("log_bin")?.is_some_and(|value| is_on(&value)) {
             return Err(UpstreamError::NoBinlog);
@@ -78,13 +107,18 @@ impl Session {
         Ok(())
     }
 
-    fn other_than(&mut self, name: &str, wanted: &str) -> Result<Option<String>, UpstreamError> {
+    /// The value of a variable if it is another one than this.
+    pub(crate) fn other_than(
+        &mut self,
+        name: &str,
+        wanted: &str,
+    ) -> Result<Option<String>, UpstreamError> {
         let value = self.variable(name)?;
         Ok(value.filter(|value| !value.eq_ignore_ascii_case(wanted)))
     }
 
     /// A variable of the upstream; none if it does not have it.
-    fn variable(&mut self, name: &str) -> Result<Option<String>, UpstreamError> {
+    pub(crate) fn variable(&mut self, name: &str) -> Result<Option<String>, UpstreamError> {
         let rows = self.ask(&format!("SHOW GLOBAL VARIABLES LIKE '{name}'"))?;
         let row = rows.into_iter().find(|row| {
             let found = row.first().and_then(Option::as_deref);
@@ -97,6 +131,12 @@ impl Session {
     fn start(&mut self, position: &Position) -> Result<GtidList, UpstreamError> {
         let text = match position {
             Position::Gtids(list) => return Ok(list.clone()),
+            Position::Mysql(_) => {
+                return Err(UpstreamError::OtherKind {
+                    found: "MariaDB",
+                    position: position.to_string(),
+                });
+            }
             Position::Now => self.value("SELECT @@GLOBAL.gtid_binlog_pos")?,
             Position::File(place) => self.gtids_before(place)?,
         };
@@ -139,6 +179,14 @@ impl Session {
     /// Has events end with what they end with in the binlog.
     fn checksum(&mut self) -> Result<Checksum, UpstreamError> {
         self.ask("SET @master_binlog_checksum=@@global.binlog_checksum")?;
+        self.chosen_checksum()
+    }
+
+    /// The checksum that was set before.
+    ///
+    /// # Errors
+    /// It is not known here.
+    pub(crate) fn chosen_checksum(&mut self) -> Result<Checksum, UpstreamError> {
         match self.value("SELECT @master_binlog_checksum")?.as_deref() {
             Some("NONE") | None => Ok(Checksum::None),
             Some("CRC32") => Ok(Checksum::Crc32),
@@ -148,7 +196,8 @@ impl Session {
         }
     }
 
-    fn value(&mut self, statement: &str) -> Result<Option<String>, UpstreamError> {
+    /// The first value of an answer.
+    pub(crate) fn value(&mut self, statement: &str) -> Result<Option<String>, UpstreamError> {
         let rows = self.ask(statement)?;
         Ok(rows.into_iter().flatten().next().flatten())
     }

@@ -11,10 +11,10 @@ use crate::error::UpstreamError;
 use crate::password;
 use crate::protocol::answer::{Answer, ROWS_MAX, Row, ServerError, is_end, row};
 use crate::protocol::command;
-use crate::protocol::greeting::{Greeting, OtherProof, encryption_request, response};
+use crate::protocol::greeting::{Greeting, OtherProof, ServerKind, encryption_request, response};
 use crate::protocol::link::{Link, LinkReader};
 use crate::protocol::packet::{self, Packet, PacketError};
-use crate::protocol::proof::{NATIVE_PASSWORD, proof};
+use crate::protocol::proof::{self, CACHING_SHA2_PASSWORD, NATIVE_PASSWORD};
 
 /// For a connection, and for each answer: the upstream has little to do for it.
 const ANSWER_LIMIT: Duration = Duration::from_secs(10);
@@ -22,6 +22,11 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(10);
 const ANSWER_BYTES_MAX: usize = 1 << 20;
 /// Errors that are about the account: host not allowed, access denied in several ways.
 const ACCESS: [u16; 5] = [1044, 1045, 1130, 1251, 1698];
+/// Packets that a login takes at most, after this side has said who it is.
+const LOGIN_PACKETS_MAX: usize = 4;
+/// What `caching_sha2_password` answers: the proof will do; it will not.
+const PROVEN: [u8; 2] = [1, 3];
+const WANTS_PASSWORD: [u8; 2] = [1, 4];
 
 /// A connection that has logged in.
 #[derive(Debug)]
@@ -30,6 +35,8 @@ pub(crate) struct Session {
     pub(crate) reader: LinkReader,
     /// What the upstream says that it is.
     pub(crate) version: String,
+    /// It is MySQL.
+    pub(crate) is_mysql: bool,
 }
 
 impl Session {
@@ -44,40 +51,48 @@ impl Session {
             source,
         })?;
         let (greeting, number) = greet(&socket)?;
-        if !greeting.is_mariadb() {
+        let kind = greeting.kind();
+        if kind == ServerKind::Other {
             let version = greeting.version;
-            return Err(UpstreamError::NotMariaDb { version });
+            return Err(UpstreamError::OtherServer { version });
         }
         let (link, number) = encrypt(socket, &greeting, number, config)?;
         let mut session = Session {
             reader: link.reader(),
             link,
             version: greeting.version,
+            is_mysql: kind == ServerKind::Mysql,
         };
         let is_encrypted = config.encryption.is_some();
-        let proof = proof(&password, &greeting.challenge);
+        let proof = proof::proof(&password, &greeting.challenge);
         session.send(number, &response(&config.user, &proof, is_encrypted))?;
-        session.await_welcome(&password)?;
+        session.await_welcome(&password, is_encrypted)?;
         Ok(session)
     }
 
-    fn await_welcome(&mut self, password: &str) -> Result<(), UpstreamError> {
-        let mut packet = self.receive()?;
-        if let Some((0xfe, rest)) = packet.payload.split_first() {
-            let wish = OtherProof::parse(rest);
-            if wish.plugin != NATIVE_PASSWORD {
-                let plugin = wish.plugin;
-                return Err(UpstreamError::Proof { plugin });
+    fn await_welcome(&mut self, password: &str, is_encrypted: bool) -> Result<(), UpstreamError> {
+        for _ in 0..LOGIN_PACKETS_MAX {
+            let packet = self.receive()?;
+            let number = packet.number.wrapping_add(1);
+            match &*packet.payload {
+                [0xfe, rest @ ..] => self.send(number, &proof_of(password, rest)?)?,
+                payload if payload == PROVEN => {}
+                payload if payload == WANTS_PASSWORD && is_encrypted => {
+                    self.send(number, &proof::clear(password))?;
+                }
+                payload if payload == WANTS_PASSWORD => {
+                    return Err(UpstreamError::PasswordInClear);
+                }
+                payload => {
+                    return match Answer::parse(payload) {
+                        Answer::Done => Ok(()),
+                        Answer::Failed(error) => Err(refused("the account", error)),
+                        Answer::Columns(_) | Answer::Unknown => Err(surprise("the account")),
+                    };
+                }
             }
-            let proof = proof(password, &wish.challenge);
-            self.send(packet.number.wrapping_add(1), &proof)?;
-            packet = self.receive()?;
         }
-        match Answer::parse(&packet.payload) {
-            Answer::Done => Ok(()),
-            Answer::Failed(error) => Err(refused("the account", error)),
-            Answer::Columns(_) | Answer::Unknown => Err(surprise("the account")),
-        }
+        Err(surprise("the account"))
     }
 
     /// Executes a statement. Returns its rows.
@@ -142,6 +157,18 @@ impl Session {
 
     fn receive(&mut self) -> Result<Packet, UpstreamError> {
         receive(&mut self.reader)
+    }
+}
+
+/// The proof that a server wants in this wish for another one.
+fn proof_of(password: &str, wish: &[u8]) -> Result<Vec<u8>, UpstreamError> {
+    let wish = OtherProof::parse(wish);
+    match wish.plugin.as_str() {
+        NATIVE_PASSWORD => Ok(proof::proof(password, &wish.challenge)),
+        CACHING_SHA2_PASSWORD => Ok(proof::caching_proof(password, &wish.challenge)),
+        _ => Err(UpstreamError::Proof {
+            plugin: wish.plugin,
+        }),
     }
 }
 

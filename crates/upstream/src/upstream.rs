@@ -2,15 +2,14 @@
 
 use std::time::Duration;
 
-use synod_binlog::GtidList;
+use synod_binlog::{GtidList, MysqlGtidSet};
 
 use crate::config::UpstreamConfig;
 use crate::dump::{Form, too_large};
 use crate::error::UpstreamError;
 use crate::handle::UpstreamHandle;
 use crate::incoming::Incoming;
-use crate::position::{FilePosition, Position};
-use crate::protocol::command;
+use crate::position::{FilePosition, Held, Position};
 use crate::protocol::link::LinkReader;
 use crate::protocol::packet::{self, PacketError};
 use crate::session::{Session, is_silence};
@@ -35,6 +34,9 @@ pub struct Upstream {
     silent_after: Duration,
     version: String,
     start: GtidList,
+    mysql_start: Option<MysqlGtidSet>,
+    /// Where it began, for errors.
+    begins: String,
     /// How long a read waits now.
     limit: Duration,
     /// Where the reader's last transaction ends, until that is acknowledged.
@@ -54,17 +56,17 @@ impl Upstream {
         Upstream::connect_holding(config, position, None)
     }
 
-    /// As [`Upstream::connect`], for a reader whose transactions up to the position are safe. The
-    /// last of them ended at `held` when it came. If it ends there in this upstream's binlog, too,
-    /// it is acknowledged: a commit of the upstream may wait for it, and the upstream does not send
-    /// it again.
+    /// As [`Upstream::connect`], for a reader whose transactions up to the position are safe. A
+    /// commit of the upstream may wait for the last of them, which is `held`, and the upstream does
+    /// not send it again. So it is acknowledged, if it ends in this upstream's binlog where it
+    /// ended when it came. MySQL is asked to send it again instead.
     ///
     /// # Errors
     /// As [`Upstream::connect`].
     pub fn connect_holding(
         config: &UpstreamConfig,
         position: &Position,
-        held: Option<&FilePosition>,
+        held: Option<&Held>,
     ) -> Result<Upstream, UpstreamError> {
         match Upstream::begin(config, position, held) {
             // It reads its file up to that place, which may be large: then the commit waits.
@@ -78,25 +80,37 @@ impl Upstream {
     fn begin(
         config: &UpstreamConfig,
         position: &Position,
-        held: Option<&FilePosition>,
+        held: Option<&Held>,
     ) -> Result<Upstream, UpstreamError> {
         let mut session = Session::open(config)?;
-        let prepared = session.prepare(config, position, held)?;
-        session.send(0, &command::dump(config.server_id))?;
+        let prepared = if session.is_mysql {
+            session.prepare_mysql(config, position, held)?
+        } else {
+            session.prepare(config, position, held)?
+        };
+        session.send(0, &prepared.dump)?;
         let silent_after = config.heartbeat.saturating_mul(SILENT_PERIODS);
         let limit = silent_after.max(SEARCH_LIMIT);
         session.link.set_limit(limit).map_err(UpstreamError::Lost)?;
+        let begins = prepared.begins();
         let filter = config.filter.clone();
         Ok(Upstream {
             handle: UpstreamHandle::new(session.link),
             reader: session.reader,
-            decoder: Decoder::new(filter, config.part_bytes, prepared.checksum),
+            decoder: Decoder::new(
+                filter,
+                config.part_bytes,
+                prepared.checksum,
+                prepared.translator,
+            ),
             form: None,
             server_id: config.server_id,
             event_bytes_max: config.event_bytes_max,
             silent_after,
             version: session.version,
+            begins,
             start: prepared.start,
+            mysql_start: prepared.mysql_start,
             limit,
             held: prepared.held,
         })
@@ -111,6 +125,11 @@ impl Upstream {
     /// file, or now, has become this list.
     pub fn start(&self) -> &GtidList {
         &self.start
+    }
+
+    /// The transactions of MySQL before the first one that comes; none: the upstream is MariaDB.
+    pub fn mysql_start(&self) -> Option<&MysqlGtidSet> {
+        self.mysql_start.as_ref()
     }
 
     /// Where the newest event ends that was read.
@@ -170,13 +189,18 @@ impl Upstream {
         let form = *self.form.get_or_insert_with(|| Form::of_first(&payload));
         let event = form
             .parse(&payload)
-            .map_err(|end| end.explain(self.server_id, &format!("GTID '{}'", self.start)))?;
+            .map_err(|end| end.explain(self.server_id, &self.begins))?;
         if let Some(held) = self.held.take().filter(|_| form == Form::SemiSync) {
             self.handle.acknowledge_held(&held)?;
         }
         self.decoder.take(payload, event.skipped)?;
         if event.wants_acknowledgement {
-            self.handle.want(self.decoder.place().clone());
+            let place = self.decoder.place().clone();
+            if self.decoder.is_skipping() {
+                self.handle.acknowledge_held(&place)?;
+            } else {
+                self.handle.want(place);
+            }
         }
         Ok(())
     }
@@ -216,13 +240,15 @@ mod tests {
         Upstream {
             reader: link.reader(),
             handle: UpstreamHandle::new(link),
-            decoder: Decoder::new(Filter::default(), 1000, Checksum::None),
+            decoder: Decoder::new(Filter::default(), 1000, Checksum::None, None),
             form: None,
             server_id: 1,
             event_bytes_max: 1000,
             silent_after: SEARCH_LIMIT,
             version: String::new(),
             start: GtidList::default(),
+            mysql_start: None,
+            begins: String::new(),
             limit: SEARCH_LIMIT,
             held: None,
         }

@@ -34,12 +34,20 @@ pub fn config(server: &StockServer, dir: &Path, server_id: u32) -> Outcome<Upstr
         &format!("CREATE OR REPLACE USER {USER} IDENTIFIED BY '{PASSWORD}'"),
         &format!("GRANT REPLICATION SLAVE ON *.* TO {USER}"),
     ])?;
+    config_of_port(server.port, dir, server_id)
+}
+
+/// The same for the server that listens on this port. The account is there already.
+///
+/// # Errors
+/// When the file cannot be made.
+pub fn config_of_port(port: u16, dir: &Path, server_id: u32) -> Outcome<UpstreamConfig> {
     let path = dir.join("upstream-password");
     fs::write(&path, PASSWORD).why("the password's file")?;
     fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).why("the password's file")?;
     let address = UpstreamAddress {
         host: "127.0.0.1".to_owned(),
-        port: server.port,
+        port,
     };
     let mut config = UpstreamConfig::new(address, USER, server_id);
     config.password_file = Some(path);

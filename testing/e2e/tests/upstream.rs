@@ -12,7 +12,7 @@ use synod_e2e::pull::{self, Puller, check_complete, events_on_disk};
 use synod_e2e::stock_server::StockServer;
 use synod_e2e::{Outcome, Why, certificates, ensure, place};
 use synod_local_cluster::ServerUser;
-use synod_upstream::{Filter, Incoming, Position, Upstream, UpstreamEncryption};
+use synod_upstream::{Filter, Held, Incoming, Position, Upstream, UpstreamEncryption};
 
 const PORT: u16 = 32706;
 const SERVER_ID: u32 = 4711;
@@ -253,7 +253,8 @@ fn held(
         let mut elsewhere = part.end.clone();
         elsewhere.offset += 1_000_000;
         for (place, is_answered) in [(elsewhere, false), (part.end, true)] {
-            let mut again = Upstream::connect_holding(config, &has, Some(&place)).why("again")?;
+            let held = Held::Place(place.clone());
+            let mut again = Upstream::connect_holding(config, &has, Some(&held)).why("again")?;
             while again.next().why("a heartbeat")? != Incoming::Heartbeat {}
             let limit = if is_answered { PATIENCE } else { MOMENT };
             let answer = hears.recv_timeout(limit);

@@ -121,6 +121,9 @@ pub(crate) fn run(command: &UpstreamCommand) -> Result<u8, OperateError> {
     }
 }
 
+/// Which row says up to where the log is.
+const KEPT_ROW: usize = 2;
+
 fn text(status: &RelayStatus) -> String {
     let rows = [
         ["upstream", &upstream(status)],
@@ -133,7 +136,12 @@ fn text(status: &RelayStatus) -> String {
         ],
         ["quiet for", &or_dash(status.quiet_ms.map(utc::span))],
     ];
-    let mut lines = vec![lay_out(&rows.map(|row| row.map(str::to_owned)))];
+    let mut rows = rows.map(|row| row.map(str::to_owned)).to_vec();
+    if !status.mysql_gtids.is_empty() {
+        let set = ["in MySQL".to_owned(), status.mysql_gtids.clone()];
+        rows.insert(KEPT_ROW + 1, set);
+    }
+    let mut lines = vec![lay_out(&rows)];
     if let Some(error) = &status.error {
         lines.push(format!("error: {error}"));
     }

@@ -193,6 +193,7 @@ mod tests {
         let text = format!("INSERT INTO t VALUES ('{}')", mark(5));
         let part = Part {
             gtid: "0-1-1".parse().unwrap(),
+            mysql: None,
             kind: Kind::Transaction,
             first: true,
             last: true,

@@ -3,20 +3,25 @@
 //! ```text
 //! version u8 | content u8
 //! note:  see `note`
-//! else:  flags u8 | address_bytes u8 | gtids u16 | address | gtids times GTID | known
+//! else:  flags u8 | address_bytes u8 | gtids u16 | address | gtids times GTID | known | mysql
 //! order: nothing follows
-//! part:  pull u64 | number u32 | GTID | file_bytes u8 | file | offset u64 | events
+//! part:  pull u64 | number u32 | GTID | MySQL's GTID | file_bytes u8 | file | offset u64 | events
 //! GTID:  domain u32 | server_id u32 | sequence u64
 //! known: after i64 | purged i64 | forced i64 | readers u8 | readers times reader
 //! reader: server_id u32 | passed i64 | seen_s u64
+//! mysql: set_bytes u16 | set
+//! MySQL's GTID: uuid 16 bytes | number u64
 //! ```
+//! What is MySQL's is there in version 2 only, which entries have whose upstream is MySQL.
+//!
 //! All numbers are little-endian. Orders and parts are the leader's. Each of them says where the
 //! upstream was before it, what operators have ordered, and what is registered. So any of them is
 //! enough to continue from, and a reader's place is found without an index. The whole head is in
 //! the first piece of an action. Notes are of any relay, and say one thing each.
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
-use synod_binlog::Gtid;
+use synod_binlog::mysql_gtid::Uuid;
+use synod_binlog::{Gtid, MysqlGtid, MysqlGtidSet};
 use synod_node::Seqno;
 use synod_upstream::FilePosition;
 
@@ -24,8 +29,10 @@ use super::note::Note;
 use super::registry::{Known, Registered, Registry};
 use super::state::GtidState;
 
-/// The version that is written.
+/// The version of an entry whose upstream is MariaDB, and of notes.
 const VERSION: u8 = 1;
+/// The version of one whose upstream is MySQL.
+const VERSION_OF_MYSQL: u8 = 2;
 const ORDER: u8 = 0;
 const PART: u8 = 1;
 const NOTE: u8 = 2;
@@ -39,6 +46,7 @@ const GTID_BYTES: usize = 16;
 /// Bytes of what is known, before the readers.
 const KNOWN_BYTES: usize = 8 + 8 + 8 + 1;
 const READER_BYTES: usize = 4 + 8 + 8;
+const MYSQL_GTID_BYTES: usize = 16 + 8;
 
 /// Why an action is no entry of a relay group.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -48,10 +56,17 @@ pub(crate) enum EntryError {
     Malformed(&'static str),
     /// A newer program has written it.
     #[error(
-        "it is of version {0}, and this program knows version {VERSION}: run the newest program \
-         of the group here"
+        "it is of version {0}, and this program knows {VERSION} and {VERSION_OF_MYSQL}: run the \
+         newest program of the group here"
     )]
     Version(u8),
+    /// The set of MySQL's GTIDs has too many gaps.
+    #[error(
+        "the upstream's set of executed GTIDs has too many gaps or servers to be kept: it takes \
+         {0} bytes, and 65535 are possible. Close the gaps there, by empty transactions with the \
+         GTIDs that are missing (gtid_next)"
+    )]
+    Set(usize),
 }
 
 /// What operators have ordered of the pull. The newest entry has what is in force.
@@ -80,12 +95,14 @@ impl Entry {
     pub(crate) fn decode(bytes: &mut Bytes) -> Result<Entry, EntryError> {
         need(bytes, 2)?;
         let version = bytes.get_u8();
-        if version != VERSION {
-            return Err(EntryError::Version(version));
-        }
+        let is_mysql = match version {
+            VERSION => false,
+            VERSION_OF_MYSQL => true,
+            other => return Err(EntryError::Version(other)),
+        };
         match bytes.get_u8() {
-            ORDER => Ok(Entry::Head(Head::decode(bytes, false)?)),
-            PART => Ok(Entry::Head(Head::decode(bytes, true)?)),
+            ORDER => Ok(Entry::Head(Head::decode(bytes, false, is_mysql)?)),
+            PART => Ok(Entry::Head(Head::decode(bytes, true, is_mysql)?)),
             NOTE => Ok(Entry::Note(Note::get(bytes)?)),
             _ => Err(EntryError::Malformed("its kind is not known")),
         }
@@ -108,6 +125,8 @@ impl Note {
 pub(crate) struct Head {
     /// Where the upstream was before the transaction, or at the order.
     pub(crate) before: GtidState,
+    /// The same by MySQL's GTIDs; none: the upstream is MariaDB.
+    pub(crate) mysql: Option<MysqlGtidSet>,
     /// What is ordered from this entry on.
     pub(crate) orders: Orders,
     /// What is registered, after an action before this entry.
@@ -127,6 +146,8 @@ pub(crate) struct PartHead {
     pub(crate) is_last: bool,
     /// The transaction.
     pub(crate) gtid: Gtid,
+    /// Its GTID in MySQL, if the upstream is that.
+    pub(crate) mysql: Option<MysqlGtid>,
     /// Where the part ends in the upstream's binlog.
     pub(crate) end: FilePosition,
 }
@@ -153,7 +174,10 @@ impl Head {
         let is_last = self.part.as_ref().is_some_and(|part| part.is_last);
         let flags = u8::from(self.orders.is_paused) * PAUSED + u8::from(is_last) * LAST;
         let long = |_| EntryError::Malformed("an address, a file's name or a list is too long");
-        out.put_u8(VERSION);
+        out.put_u8(match self.mysql {
+            Some(_) => VERSION_OF_MYSQL,
+            None => VERSION,
+        });
         out.put_u8(if self.part.is_some() { PART } else { ORDER });
         out.put_u8(flags);
         out.put_u8(u8::try_from(address.len()).map_err(long)?);
@@ -161,10 +185,16 @@ impl Head {
         out.put_slice(address.as_bytes());
         gtids.iter().for_each(|gtid| put_gtid(&mut out, *gtid));
         put_known(&mut out, &self.known)?;
+        if let Some(set) = &self.mysql {
+            put_set(&mut out, set)?;
+        }
         if let Some(part) = &self.part {
             out.put_u64_le(part.pull);
             out.put_u32_le(part.number);
             put_gtid(&mut out, part.gtid);
+            if self.mysql.is_some() {
+                put_mysql_gtid(&mut out, part.mysql)?;
+            }
             out.put_u8(u8::try_from(part.end.file.len()).map_err(long)?);
             out.put_slice(part.end.file.as_bytes());
             out.put_u64_le(part.end.offset);
@@ -173,7 +203,7 @@ impl Head {
         Ok(out.freeze())
     }
 
-    fn decode(bytes: &mut Bytes, is_part: bool) -> Result<Head, EntryError> {
+    fn decode(bytes: &mut Bytes, is_part: bool, is_mysql: bool) -> Result<Head, EntryError> {
         need(bytes, FIXED_BYTES)?;
         let flags = bytes.get_u8();
         let address_bytes = usize::from(bytes.get_u8());
@@ -185,10 +215,12 @@ impl Head {
             before.add(get_gtid(bytes)?);
         }
         let known = get_known(bytes)?;
+        let mysql = is_mysql.then(|| get_set(bytes)).transpose()?;
         let is_last = flags & LAST != 0;
-        let part = is_part.then(|| PartHead::decode(bytes, is_last));
+        let part = is_part.then(|| PartHead::decode(bytes, is_last, is_mysql));
         Ok(Head {
             before,
+            mysql,
             orders: Orders {
                 is_paused: flags & PAUSED != 0,
                 address: Some(address).filter(|address| !address.is_empty()),
@@ -200,11 +232,12 @@ impl Head {
 }
 
 impl PartHead {
-    fn decode(bytes: &mut Bytes, is_last: bool) -> Result<PartHead, EntryError> {
+    fn decode(bytes: &mut Bytes, is_last: bool, is_mysql: bool) -> Result<PartHead, EntryError> {
         need(bytes, 8 + 4)?;
         let pull = bytes.get_u64_le();
         let number = bytes.get_u32_le();
         let gtid = get_gtid(bytes)?;
+        let mysql = is_mysql.then(|| get_mysql_gtid(bytes)).transpose()?;
         need(bytes, 1)?;
         let file_bytes = usize::from(bytes.get_u8());
         let file = text(bytes, file_bytes)?;
@@ -215,9 +248,43 @@ impl PartHead {
             number,
             is_last,
             gtid,
+            mysql,
             end: FilePosition { file, offset },
         })
     }
+}
+
+fn put_set(out: &mut BytesMut, set: &MysqlGtidSet) -> Result<(), EntryError> {
+    let bytes = set.bytes().unwrap_or_default();
+    let length = u16::try_from(bytes.len()).ok().filter(|length| *length > 0);
+    let length = length.ok_or(EntryError::Set(set.bytes_for_dump().len()))?;
+    out.put_u16_le(length);
+    out.put_slice(&bytes);
+    Ok(())
+}
+
+fn get_set(bytes: &mut Bytes) -> Result<MysqlGtidSet, EntryError> {
+    need(bytes, 2)?;
+    let length = usize::from(bytes.get_u16_le());
+    need(bytes, length)?;
+    let set = MysqlGtidSet::of_bytes(&bytes.split_to(length));
+    set.ok_or(EntryError::Malformed("its set of MySQL's GTIDs is none"))
+}
+
+fn put_mysql_gtid(out: &mut BytesMut, gtid: Option<MysqlGtid>) -> Result<(), EntryError> {
+    let missing = EntryError::Malformed("a part of MySQL has no GTID of MySQL");
+    let gtid = gtid.ok_or(missing)?;
+    out.put_slice(&gtid.uuid.0);
+    out.put_u64_le(gtid.number);
+    Ok(())
+}
+
+fn get_mysql_gtid(bytes: &mut Bytes) -> Result<MysqlGtid, EntryError> {
+    need(bytes, MYSQL_GTID_BYTES)?;
+    let mut uuid = Uuid([0; 16]);
+    bytes.copy_to_slice(&mut uuid.0);
+    let number = bytes.get_u64_le();
+    Ok(MysqlGtid { uuid, number })
 }
 
 fn put_known(out: &mut BytesMut, known: &Known) -> Result<(), EntryError> {
@@ -301,8 +368,22 @@ mod tests {
                 address: Some("db2.example:3306".to_owned()),
             },
             known: known(),
+            mysql: None,
             part,
         }
+    }
+
+    /// Of an upstream of MySQL.
+    fn of_mysql(mut head: Head) -> Head {
+        let server = "3e11fa47-71ca-11e1-9e33-c80aa9429562";
+        head.mysql = Some(format!("{server}:1-5:9").parse().unwrap());
+        if let Some(part) = &mut head.part {
+            part.mysql = Some(MysqlGtid {
+                uuid: server.parse().unwrap(),
+                number: 6,
+            });
+        }
+        head
     }
 
     fn known() -> Known {
@@ -322,6 +403,7 @@ mod tests {
             number: 2,
             is_last: true,
             gtid: "3-2-10".parse().unwrap(),
+            mysql: None,
             end: FilePosition {
                 file: "binlog.000003".to_owned(),
                 offset: 1 << 33,
@@ -331,7 +413,12 @@ mod tests {
 
     #[test]
     fn entries_are_read_as_they_were_written() {
-        for head in [head(None), head(Some(part()))] {
+        for head in [
+            head(None),
+            head(Some(part())),
+            of_mysql(head(None)),
+            of_mysql(head(Some(part()))),
+        ] {
             let events = [Bytes::from_static(b"one"), Bytes::from_static(b"two")];
             let mut bytes = head.encode(&events).unwrap();
             assert_eq!(Entry::decode(&mut bytes), Ok(Entry::Head(head.clone())));
@@ -339,6 +426,23 @@ mod tests {
             assert_eq!(bytes, rest);
         }
         assert_eq!(head(Some(part())).after().to_string(), "0-1-5,3-2-10");
+    }
+
+    #[test]
+    fn set_that_does_not_fit_is_refused_with_what_to_do() {
+        let mut set = MysqlGtidSet::default();
+        for number in 1..5000 {
+            set.add(MysqlGtid {
+                uuid: Uuid([1; 16]),
+                number: number * 2,
+            });
+        }
+        let head = Head {
+            mysql: Some(set),
+            ..head(None)
+        };
+        let refused = head.encode(&[]).unwrap_err().to_string();
+        assert!(refused.contains("gtid_next"), "{refused}");
     }
 
     #[test]
@@ -368,13 +472,13 @@ mod tests {
 
     #[test]
     fn other_versions_and_broken_heads_are_errors() {
-        let whole = head(Some(part())).encode(&[]).unwrap();
+        let whole = of_mysql(head(Some(part()))).encode(&[]).unwrap();
         for length in 0..whole.len() {
             let mut bytes = whole.slice(..length);
             assert!(Entry::decode(&mut bytes).is_err(), "{length}");
         }
         let mut newer = whole.to_vec();
-        newer[0] = 2;
+        newer[0] = 3;
         let error = Entry::decode(&mut newer.into()).unwrap_err();
         assert!(error.to_string().contains("newest program"), "{error}");
     }

@@ -1,12 +1,13 @@
 //! Which entries of the log are the upstream's transactions: the rule, in the order of the log.
 //!
 //! A transaction counts if it begins where the upstream was after everything that counted before,
-//! and its parts are whole, of one pull, and in order. Everything else is what a change of leader
-//! leaves: the beginning of a transaction that another relay has pulled again, or a transaction
-//! that came twice. The rule depends on nothing but the log, so all relays give the same answer,
-//! wherever in the log they begin.
+//! and its parts are whole, of one pull, and in order. Where the upstream is MySQL, that is so by
+//! the GTIDs that its transactions were given, and by its own. Everything else is what a change of
+//! leader leaves: the beginning of a transaction that another relay has pulled again, or a
+//! transaction that came twice. The rule depends on nothing but the log, so all relays give the
+//! same answer, wherever in the log they begin.
 
-use synod_binlog::Gtid;
+use synod_binlog::{Gtid, MysqlGtid, MysqlGtidSet};
 use synod_node::{MemberId, Seqno, SessionId};
 
 use super::entry::Head;
@@ -52,6 +53,7 @@ struct Open<P> {
     origin: Origin,
     pull: u64,
     gtid: Gtid,
+    mysql: Option<MysqlGtid>,
     /// Its first entry.
     first: Seqno,
     parts: Vec<P>,
@@ -62,6 +64,8 @@ struct Open<P> {
 pub(crate) struct History<P> {
     /// None before the first entry that says it.
     state: Option<GtidState>,
+    /// The same by MySQL's GTIDs.
+    mysql: Option<MysqlGtidSet>,
     open: Option<Open<P>>,
 }
 
@@ -70,6 +74,7 @@ impl<P> History<P> {
     pub(crate) fn new() -> History<P> {
         History {
             state: None,
+            mysql: None,
             open: None,
         }
     }
@@ -77,6 +82,11 @@ impl<P> History<P> {
     /// Where the upstream is after what has counted; none: no entry was read that says it.
     pub(crate) fn state(&self) -> Option<&GtidState> {
         self.state.as_ref()
+    }
+
+    /// The same by MySQL's GTIDs; none: the upstream is MariaDB, or that is not known.
+    pub(crate) fn mysql(&self) -> Option<&MysqlGtidSet> {
+        self.mysql.as_ref()
     }
 
     /// The first entry of a transaction whose last part has not come.
@@ -96,17 +106,18 @@ impl<P> History<P> {
         kept: P,
     ) -> Result<Step<P>, Gap> {
         let Some(part) = &head.part else {
-            self.state.get_or_insert_with(|| head.before.clone());
+            self.begin_with(head);
             return Ok(Step::Nothing);
         };
         if part.number == 0 {
-            if !self.follows(&head.before)? {
+            if !self.follows(head)? {
                 return Ok(Step::Nothing);
             }
             self.open = Some(Open {
                 origin,
                 pull: part.pull,
                 gtid: part.gtid,
+                mysql: part.mysql,
                 first: seqno,
                 parts: vec![kept],
             });
@@ -128,12 +139,16 @@ impl<P> History<P> {
 
     /// Whether a transaction that begins at this state is the next one; if not, the log has it
     /// already.
-    fn follows(&mut self, before: &GtidState) -> Result<bool, Gap> {
+    fn follows(&mut self, head: &Head) -> Result<bool, Gap> {
+        self.begin_with(head);
+        let before = &head.before;
         let state = self.state.get_or_insert_with(|| before.clone());
-        if state == before {
+        // Two servers of MySQL may have the same transactions in another order, which would be
+        // given the same GTIDs.
+        if state == before && self.mysql == head.mysql {
             return Ok(true);
         }
-        if before.is_within(state) {
+        if before != state && before.is_within(state) {
             return Ok(false);
         }
         Err(Gap {
@@ -142,12 +157,23 @@ impl<P> History<P> {
         })
     }
 
+    /// Takes what the first entry says, if none was read before.
+    fn begin_with(&mut self, head: &Head) {
+        if self.state.is_none() {
+            self.state = Some(head.before.clone());
+            self.mysql.clone_from(&head.mysql);
+        }
+    }
+
     fn close(&mut self) -> Step<P> {
         let (Some(open), Some(state)) = (self.open.take(), &mut self.state) else {
             return Step::Nothing;
         };
         let before = state.clone();
         state.add(open.gtid);
+        if let (Some(set), Some(gtid)) = (&mut self.mysql, open.mysql) {
+            set.add(gtid);
+        }
         Step::Whole {
             gtid: open.gtid,
             first: open.first,
@@ -184,6 +210,7 @@ mod tests {
             before: before.clone(),
             orders: Orders::default(),
             known: Known::default(),
+            mysql: None,
             part: None,
         }
     }
@@ -196,6 +223,7 @@ mod tests {
                 number,
                 is_last: number + 1 == of,
                 gtid,
+                mysql: None,
                 end,
             }),
             ..order(before)
@@ -271,6 +299,34 @@ mod tests {
         let gap = read(&log).unwrap_err();
         assert_eq!(gap.have.to_string(), "0-1-1");
         assert_eq!(gap.found.to_string(), "0-1-2");
+    }
+
+    /// Two relays give the same GTID to different transactions of MySQL.
+    #[test]
+    fn transactions_of_mysql_count_by_their_own_gtids() {
+        let named = |number| MysqlGtid {
+            uuid: synod_binlog::mysql_gtid::Uuid([1; 16]),
+            number,
+        };
+        let mut set = MysqlGtidSet::default();
+        let mut of_mysql = |before: &GtidState, sequence, number| {
+            let mut head = part(before, 1, 0, 1, gtid(0, sequence));
+            head.mysql = Some(set.clone());
+            set.add(named(number));
+            head.part.as_mut().unwrap().mysql = Some(named(number));
+            head
+        };
+        let none = GtidState::default();
+        let mut one = none.clone();
+        one.add(gtid(0, 1));
+        let mut log = vec![
+            (origin(1), of_mysql(&none, 1, 7)),
+            (origin(1), of_mysql(&one, 2, 8)),
+        ];
+        assert_eq!(read(&log).unwrap().0.len(), 2);
+        // As if another one had been the first.
+        log[1].1.mysql = Some(format!("{}:9", named(9).uuid).parse().unwrap());
+        assert!(read(&log).is_err());
     }
 
     proptest! {

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use synod_binlog::EventHeader;
+use synod_binlog::{EventHeader, MysqlGtid, MysqlGtidSet};
 use synod_node::{CommittedLog, FollowError, Followed, FollowedAction, Follower, LogHold, Seqno};
 use synod_upstream::FilePosition;
 
@@ -26,6 +26,10 @@ pub(crate) struct End {
     pub(crate) seqno: Seqno,
     /// Where the upstream is; none: the log has no entry yet.
     pub(crate) state: Option<GtidState>,
+    /// The same by MySQL's GTIDs; none: the upstream is MariaDB, or the log has no entry yet.
+    pub(crate) mysql: Option<MysqlGtidSet>,
+    /// The newest whole transaction's GTID in MySQL.
+    pub(crate) mysql_newest: Option<MysqlGtid>,
     /// What operators have ordered.
     pub(crate) orders: Orders,
     /// What is registered.
@@ -232,6 +236,7 @@ impl Reading {
         tail.change(|end| {
             end.seqno = seqno;
             end.state = self.history.state().cloned();
+            end.mysql = self.history.mysql().cloned();
             if end.orders.address != head.orders.address {
                 // Of another upstream.
                 end.place = FilePosition::default();
@@ -240,6 +245,7 @@ impl Reading {
             end.registry = self.registry.clone();
             if let (Step::Whole { .. }, Some(part)) = (step, head.part) {
                 end.place = part.end;
+                end.mysql_newest = part.mysql;
                 end.read_at = Some(SystemTime::now());
                 end.written_at = EventHeader::parse(events)
                     .ok()

@@ -4,14 +4,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use synod_admin::relay::PullState;
+use synod_binlog::mysql_gtid::Uuid;
 use synod_logger::output::Output;
 use synod_node::{Level, Node, ProposalResult};
-use synod_upstream::{Position, Upstream, UpstreamConfig, UpstreamError};
+use synod_upstream::{Held, MysqlPosition, Position, Upstream, UpstreamConfig, UpstreamError};
 
 use super::backoff::Backoff;
 use super::control::{Control, Order, OrderRefusal, Ordered, Turn};
 use super::room::Room;
-use super::session::{PullError, Session, is_in_relay_group};
+use super::session::{PullError, Session, check_kind, is_in_relay_group};
 use super::submissions::{Submissions, submit};
 use crate::kept::entry::{Head, Orders};
 use crate::kept::state::GtidState;
@@ -95,6 +96,8 @@ impl Puller {
     /// The upstream, with what operators have ordered.
     fn upstream(&self, orders: &Orders) -> UpstreamConfig {
         let mut config = self.settings.config.clone();
+        // All relays of the group are one reader, so the dump of a former leader ends.
+        config.uuid = Some(Uuid(self.node.status().group.0));
         let ordered = orders.address.as_deref();
         if let Some(Ok(address)) = ordered.map(address_of) {
             config.address = address;
@@ -114,27 +117,35 @@ impl Puller {
         self.room.check(&self.tail)?;
         let config = self.upstream(&end.orders);
         let position = match &end.state {
-            Some(state) => Position::Gtids(state.list()),
+            Some(state) => position_of(&end, state),
             None => self.settings.start.clone(),
         };
         let shown = self.control.shown();
         self.control.show(PullState::Connecting, shown.error);
         // A commit may wait for what the log has already.
-        let held = Some(&end.place).filter(|place| !place.file.is_empty());
-        let mut upstream = Upstream::connect_holding(&config, &position, held)?;
+        let mut upstream = Upstream::connect_holding(&config, &position, held_of(&end).as_ref())?;
+        check_kind(&end, &upstream)?;
         let handle = upstream.handle();
         if !self.control.opened(turn, handle.clone()) {
             return Ok(());
         }
         let state = end.state.unwrap_or_else(|| GtidState::of(upstream.start()));
-        let text = format!(
-            "pulling from the upstream {} after '{state}'",
-            config.address
-        );
+        let mysql = upstream.mysql_start().cloned();
+        let text = match &mysql {
+            Some(set) => format!(
+                "pulling from the upstream {}, MySQL {}, after '{set}', which is '{state}' here",
+                config.address,
+                upstream.version()
+            ),
+            None => format!(
+                "pulling from the upstream {} after '{state}'",
+                config.address
+            ),
+        };
         self.output.log(Level::Info, &text);
         let (submissions, settling) = Submissions::begin(&self.node, &self.control, turn);
         let (tail, room) = (&*self.tail, self.room.clone());
-        let session = Session::new(submissions, pull, end.orders, tail, room, state);
+        let session = Session::new(submissions, pull, end.orders, tail, room, state, mysql);
         let ended = std::thread::scope(|threads| {
             let settle = || settling.run(&handle);
             let spawned = std::thread::Builder::new()
@@ -200,10 +211,14 @@ impl Puller {
             Order::Switch(to) => {
                 let address = address_of(to).map_err(refused)?;
                 orders.address = Some(address.to_string());
-                let position = Position::Gtids(state.list());
+                let position = position_of(end, &state);
                 // An upstream that does not have what the log has is not taken.
                 let tried = Upstream::connect(&self.upstream(&orders), &position);
-                let tried = tried.and_then(|mut upstream| upstream.next().map(|_| ()));
+                let tried = tried.map_err(PullError::from).and_then(|mut upstream| {
+                    check_kind(end, &upstream)?;
+                    upstream.next()?;
+                    Ok(())
+                });
                 if let Err(error) = tried {
                     return Err(refused(format!(
                         "the upstream stays as it is, because the other one cannot be pulled \
@@ -220,6 +235,7 @@ impl Puller {
             before: state,
             orders,
             known: self.tail.known(),
+            mysql: end.mysql.clone(),
             part: None,
         };
         let data = head
@@ -235,5 +251,26 @@ impl Puller {
             ProposalResult::Unknown => Err(OrderRefusal::Unknown),
             _ => Err(OrderRefusal::NotLeader),
         }
+    }
+}
+
+/// Where the log ends.
+fn position_of(end: &End, state: &GtidState) -> Position {
+    let given = state.list();
+    match &end.mysql {
+        Some(has) => Position::Mysql(MysqlPosition {
+            has: has.clone(),
+            given,
+        }),
+        None => Position::Gtids(given),
+    }
+}
+
+/// The newest transaction in the log, which the upstream may wait for.
+fn held_of(end: &End) -> Option<Held> {
+    match end.mysql {
+        Some(_) => end.mysql_newest.map(Held::Mysql),
+        None if end.place.file.is_empty() => None,
+        None => Some(Held::Place(end.place.clone())),
     }
 }

@@ -1,6 +1,6 @@
 //! One connection to the upstream: from what it sends to entries of the log.
 
-use synod_binlog::Gtid;
+use synod_binlog::{Gtid, MysqlGtid, MysqlGtidSet};
 use synod_node::Node;
 use synod_upstream::{Incoming, Part, Upstream, UpstreamError};
 
@@ -8,7 +8,7 @@ use super::room::Room;
 use super::submissions::Submissions;
 use crate::kept::entry::{EntryError, Head, Orders, PartHead};
 use crate::kept::state::GtidState;
-use crate::kept::tail::Tail;
+use crate::kept::tail::{End, Tail};
 
 /// Why a pull has ended.
 #[derive(Debug, thiserror::Error)]
@@ -27,6 +27,24 @@ pub(super) enum PullError {
         gtid: Gtid,
         /// What was before it.
         state: GtidState,
+    },
+    /// MySQL has sent what is here already.
+    #[error(
+        "the upstream has sent transaction {0}, which is in the log already. It must have been \
+         executed twice there (RESET MASTER, or a gtid_next that was used before): pull from \
+         another server, or begin a new group from a new copy"
+    )]
+    Twice(MysqlGtid),
+    /// The log is one of the other kind of server.
+    #[error(
+        "the upstream is {found}, and what this group's log has is of {kept}. Pull from a server \
+         of the same kind, or begin a new group from a new copy"
+    )]
+    OtherKind {
+        /// What the upstream is.
+        found: &'static str,
+        /// What it was.
+        kept: &'static str,
     },
     /// Parts are missing.
     #[error(
@@ -55,7 +73,11 @@ impl PullError {
         match self {
             PullError::Upstream(error) => error.may_pass(),
             PullError::Held { .. } => true,
-            PullError::OutOfOrder { .. } | PullError::Parts(_) | PullError::Entry(_) => false,
+            PullError::OutOfOrder { .. }
+            | PullError::Twice(_)
+            | PullError::OtherKind { .. }
+            | PullError::Parts(_)
+            | PullError::Entry(_) => false,
         }
     }
 }
@@ -70,6 +92,8 @@ pub(super) struct Session<'a> {
     room: Room,
     /// Where the upstream is after the last whole transaction.
     state: GtidState,
+    /// The same by MySQL's GTIDs.
+    mysql: Option<MysqlGtidSet>,
     /// The transaction whose last part has not come, and the number of its next part.
     open: Option<(Gtid, u32)>,
 }
@@ -82,6 +106,7 @@ impl<'a> Session<'a> {
         tail: &'a Tail,
         room: Room,
         state: GtidState,
+        mysql: Option<MysqlGtidSet>,
     ) -> Session<'a> {
         Session {
             submissions,
@@ -90,6 +115,7 @@ impl<'a> Session<'a> {
             tail,
             room,
             state,
+            mysql,
             open: None,
         }
     }
@@ -130,6 +156,7 @@ impl<'a> Session<'a> {
             before: self.state.clone(),
             orders: self.orders.clone(),
             known: self.tail.known(),
+            mysql: self.mysql.clone(),
             part: None,
         };
         Ok(self.submissions.first(head.encode(&[])?))
@@ -147,15 +174,22 @@ impl<'a> Session<'a> {
             let (gtid, state) = (part.gtid, self.state.clone());
             return Err(PullError::OutOfOrder { gtid, state });
         }
+        if let (Some(set), Some(gtid)) = (&self.mysql, part.mysql)
+            && set.contains(gtid)
+        {
+            return Err(PullError::Twice(gtid));
+        }
         let head = Head {
             before: self.state.clone(),
             orders: self.orders.clone(),
             known: self.tail.known(),
+            mysql: self.mysql.clone(),
             part: Some(PartHead {
                 pull: self.pull,
                 number,
                 is_last: part.last,
                 gtid: part.gtid,
+                mysql: part.mysql,
                 end: part.end.clone(),
             }),
         };
@@ -163,10 +197,28 @@ impl<'a> Session<'a> {
         self.open = (!part.last).then(|| (part.gtid, number.wrapping_add(1)));
         if part.last {
             self.state.add(part.gtid);
+            if let (Some(set), Some(gtid)) = (&mut self.mysql, part.mysql) {
+                set.add(gtid);
+            }
         }
         let end = part.last.then_some(part.end);
         Ok(self.submissions.part(data, end))
     }
+}
+
+/// Checks that an upstream is of the kind that the log is of, if it is of any.
+///
+/// # Errors
+/// It is not.
+pub(super) fn check_kind(end: &End, upstream: &Upstream) -> Result<(), PullError> {
+    if end.state.is_none() || end.mysql.is_some() == upstream.mysql_start().is_some() {
+        return Ok(());
+    }
+    let name = |is_mysql| if is_mysql { "MySQL" } else { "MariaDB" };
+    Err(PullError::OtherKind {
+        found: name(upstream.mysql_start().is_some()),
+        kept: name(end.mysql.is_some()),
+    })
 }
 
 /// Whether this node may have what an upstream sends: no member of its group has a database.

@@ -26,6 +26,17 @@ pub(crate) struct Greeting {
     pub(crate) encrypts: bool,
 }
 
+/// Whose server it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ServerKind {
+    /// MariaDB.
+    MariaDb,
+    /// MySQL 8.0 or later.
+    Mysql,
+    /// One that is not known here.
+    Other,
+}
+
 impl Greeting {
     /// Reads the payload; none if it is not of the protocol of MySQL 4.1 and later.
     pub(crate) fn parse(payload: &[u8]) -> Option<Greeting> {
@@ -54,9 +65,16 @@ impl Greeting {
         })
     }
 
-    /// Whether it is MariaDB.
-    pub(crate) fn is_mariadb(&self) -> bool {
-        self.version.to_lowercase().contains("mariadb")
+    /// Whose server it is.
+    pub(crate) fn kind(&self) -> ServerKind {
+        if self.version.to_lowercase().contains("mariadb") {
+            return ServerKind::MariaDb;
+        }
+        let major = self.version.split('.').next().unwrap_or_default();
+        match major.parse::<u32>() {
+            Ok(8..) => ServerKind::Mysql,
+            Ok(_) | Err(_) => ServerKind::Other,
+        }
     }
 }
 
@@ -150,10 +168,14 @@ mod tests {
     fn greeting_says_what_the_server_is() {
         let bytes = payload("5.5.5-10.11.6-MariaDB-log", CAPABILITIES | ENCRYPTION);
         let greeting = Greeting::parse(&bytes).unwrap();
-        assert!(greeting.is_mariadb() && greeting.encrypts);
+        assert!(greeting.kind() == ServerKind::MariaDb && greeting.encrypts);
         assert_eq!(greeting.challenge, b"12345678abcdefghijkl");
         let mysql = Greeting::parse(&payload("8.0.36", CAPABILITIES)).unwrap();
-        assert!(!mysql.is_mariadb() && !mysql.encrypts);
+        assert!(mysql.kind() == ServerKind::Mysql && !mysql.encrypts);
+        for version in ["5.7.44-log", "proxy"] {
+            let other = Greeting::parse(&payload(version, CAPABILITIES)).unwrap();
+            assert_eq!(other.kind(), ServerKind::Other);
+        }
         assert_eq!(Greeting::parse(&payload("4.0", 1)), None);
         assert_eq!(Greeting::parse(&bytes[..60]), None);
         assert_eq!(Greeting::parse(b"\x09x"), None);

@@ -1,12 +1,14 @@
 //! From the events of a dump to parts of transactions.
 //!
 //! - [`raw`]: an event's bytes; [`kinds`]: what its type means; [`statement`]: what a statement is;
-//! - [`selection`]: what a filter leaves; [`parts`]: cutting.
+//! - [`selection`]: what a filter leaves; [`parts`]: cutting;
+//! - [`mysql`]: what comes from MySQL, as MariaDB would have written it.
 //!
 //! Invariants: a part has whole events of one transaction. Each transaction begins with its GTID
 //! and ends with what ends it, also if a filter leaves nothing else.
 
 mod kinds;
+pub(crate) mod mysql;
 mod parts;
 mod raw;
 mod selection;
@@ -15,8 +17,9 @@ mod statement;
 use std::collections::VecDeque;
 
 use synod_binlog::format_description::FormatDescription;
-use synod_binlog::gtid::{DDL, GtidEvent, STANDALONE};
+use synod_binlog::gtid::{DDL, GtidEvent, STANDALONE, TRANSACTIONAL};
 use synod_binlog::header::ARTIFICIAL;
+use synod_binlog::header::HEADER_BYTES;
 use synod_binlog::query::{self, Query};
 use synod_binlog::rotate::Rotate;
 use synod_binlog::{Checksum, EventError, EventHeader, EventType, Gtid};
@@ -25,7 +28,9 @@ use crate::error::{Corruption, Obstacle, UpstreamError};
 use crate::filter::Filter;
 use crate::incoming::{Incoming, Kind};
 use crate::position::FilePosition;
+use bytes::BytesMut;
 use kinds::{EventKind, Member};
+use mysql::Translator;
 use parts::Parts;
 use raw::RawEvent;
 use selection::Selection;
@@ -48,6 +53,8 @@ pub(crate) struct Decoder {
     filter: Filter,
     part_bytes: usize,
     checksum: Checksum,
+    /// If the upstream is MySQL.
+    translator: Option<Translator>,
     /// Where the newest event ends.
     place: FilePosition,
     open: Option<Open>,
@@ -91,12 +98,19 @@ impl From<Obstacle> for Fault {
 }
 
 impl Decoder {
-    /// For a dump whose first events have this checksum.
-    pub(crate) fn new(filter: Filter, part_bytes: usize, checksum: Checksum) -> Decoder {
+    /// For a dump whose first events have this checksum; with what translates it, if it is one of
+    /// MySQL.
+    pub(crate) fn new(
+        filter: Filter,
+        part_bytes: usize,
+        checksum: Checksum,
+        translator: Option<Translator>,
+    ) -> Decoder {
         Decoder {
             filter,
             part_bytes,
             checksum,
+            translator,
             place: FilePosition::default(),
             open: None,
             out: VecDeque::new(),
@@ -106,6 +120,13 @@ impl Decoder {
     /// Where the newest event ends.
     pub(crate) fn place(&self) -> &FilePosition {
         &self.place
+    }
+
+    /// Whether what comes is a transaction that the reader has.
+    pub(crate) fn is_skipping(&self) -> bool {
+        self.translator
+            .as_ref()
+            .is_some_and(Translator::is_skipping)
     }
 
     /// Gives what an event has completed.
@@ -130,6 +151,28 @@ impl Decoder {
 
     fn decode(&mut self, packet: Vec<u8>, skipped: usize) -> Result<(), Fault> {
         let event = RawEvent::of_packet(packet, skipped, self.checksum)?;
+        let Some(translator) = &mut self.translator else {
+            return self.pass(event);
+        };
+        match EventKind::of(event.event_type()) {
+            EventKind::Format | EventKind::Rotate | EventKind::Heartbeat | EventKind::Incident => {
+                return self.pass(event);
+            }
+            EventKind::OfFile
+            | EventKind::Gtid
+            | EventKind::InTransaction(_)
+            | EventKind::Unknown => {}
+        }
+        let header = event.header;
+        for event in translator.take(event)? {
+            self.pass(event)?;
+        }
+        self.advance(&header);
+        Ok(())
+    }
+
+    /// Takes an event of MariaDB.
+    fn pass(&mut self, event: RawEvent) -> Result<(), Fault> {
         let header = event.header;
         match EventKind::of(event.event_type()) {
             EventKind::Format => {
@@ -169,6 +212,9 @@ impl Decoder {
         if next.file != self.place.file {
             // What is open was not committed: the upstream has crashed while it wrote it.
             self.open = None;
+            if let Some(translator) = &mut self.translator {
+                translator.give_up();
+            }
             if !self.place.file.is_empty() {
                 let file = next.file.clone();
                 self.out.push_back(Incoming::Rotated { file });
@@ -195,6 +241,8 @@ impl Decoder {
             beginning: None,
             selection: Selection::default(),
         };
+        let translated = self.translator.as_ref();
+        open.parts.set_mysql(translated.and_then(Translator::open));
         if open.is_standalone() && !self.filter.keeps_all() {
             open.beginning = Some(event);
         } else {
@@ -226,6 +274,10 @@ impl Decoder {
         }
         self.advance(&header);
         if ends {
+            if let Some(translator) = &mut self.translator {
+                translator.finish();
+                open.mark_as_transactional(header.event_type);
+            }
             let last = open.parts.finish(&self.place);
             self.out.push_back(Incoming::Part(last));
         } else {
@@ -236,6 +288,21 @@ impl Decoder {
 }
 
 impl Open {
+    /// A commit shows that the transaction can be rolled back, which MySQL does not say at its
+    /// beginning. One that has several parts is applied by itself.
+    fn mark_as_transactional(&mut self, end: EventType) {
+        if end != EventType::XID || self.parts.kind() != Kind::Transaction {
+            return;
+        }
+        if let Some(beginning) = self.parts.beginning_mut() {
+            let mut bytes = BytesMut::from(&**beginning);
+            if let Some(flags) = bytes.get_mut(HEADER_BYTES + FLAGS_AT) {
+                *flags |= TRANSACTIONAL;
+            }
+            *beginning = bytes.freeze();
+        }
+    }
+
     /// It is one statement, without an end after it.
     fn is_standalone(&self) -> bool {
         self.flags & STANDALONE != 0

@@ -1,7 +1,7 @@
 //! Cutting a transaction into parts.
 
 use bytes::Bytes;
-use synod_binlog::Gtid;
+use synod_binlog::{Gtid, MysqlGtid};
 
 use crate::incoming::{Kind, Part};
 use crate::position::FilePosition;
@@ -10,6 +10,7 @@ use crate::position::FilePosition;
 #[derive(Debug)]
 pub(crate) struct Parts {
     gtid: Gtid,
+    mysql: Option<MysqlGtid>,
     kind: Kind,
     part_bytes: usize,
     /// No part has been given yet.
@@ -22,6 +23,7 @@ impl Parts {
     pub(crate) fn new(gtid: Gtid, kind: Kind, part_bytes: usize) -> Parts {
         Parts {
             gtid,
+            mysql: None,
             kind,
             part_bytes,
             is_first: true,
@@ -38,6 +40,21 @@ impl Parts {
     /// The transaction is of another kind than its beginning said.
     pub(crate) fn set_kind(&mut self, kind: Kind) {
         self.kind = kind;
+    }
+
+    /// The transaction has this GTID in MySQL.
+    pub(crate) fn set_mysql(&mut self, mysql: Option<MysqlGtid>) {
+        self.mysql = mysql;
+    }
+
+    /// What the transaction is.
+    pub(crate) fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// The first event of the transaction, if it has not been given yet.
+    pub(crate) fn beginning_mut(&mut self) -> Option<&mut Bytes> {
+        self.events.first_mut().filter(|_| self.is_first)
     }
 
     /// Adds an event. If it has no room, gives the part before it, which ends at `place`.
@@ -58,6 +75,7 @@ impl Parts {
         self.bytes = 0;
         Part {
             gtid: self.gtid,
+            mysql: self.mysql,
             kind: self.kind,
             first: std::mem::take(&mut self.is_first),
             last,

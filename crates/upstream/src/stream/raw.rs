@@ -48,11 +48,21 @@ impl RawEvent {
 
     /// An event with the header of this one, but for its type, and with another body.
     pub(crate) fn replaced(&self, event_type: EventType, body: &[u8]) -> RawEvent {
+        RawEvent::made(
+            EventHeader {
+                event_type,
+                ..self.header
+            },
+            body,
+        )
+    }
+
+    /// An event with this header, but for its size.
+    pub(crate) fn made(header: EventHeader, body: &[u8]) -> RawEvent {
         let header = EventHeader {
-            event_type,
-            // Bodies that are made here are no larger than those that they replace.
+            // Bodies that are made here are little larger than those that they replace, at most.
             event_bytes: (HEADER_BYTES + body.len()) as u32,
-            ..self.header
+            ..header
         };
         let mut bytes = Vec::with_capacity(HEADER_BYTES + body.len());
         header.write(&mut bytes);

@@ -48,6 +48,11 @@ impl Statement {
     }
 }
 
+/// Whether the statement is about a transaction of XA.
+pub(super) fn is_xa(text: &[u8]) -> bool {
+    Words(text).next().as_deref() == Some("XA")
+}
+
 /// The beginning of the statement in the body of an event, for an error.
 pub(crate) fn quoted(body: &[u8]) -> String {
     let statement = Query::parse(body).map_or(&[][..], |query| query.statement);
