@@ -8,6 +8,7 @@
 #   make compat    MariaDB's own Galera suites (COMPAT="--suite wsrep" for one; takes an hour or more)
 #   make packages  the Debian packages; 'make check-packages' tries them (needs root and the network)
 #   make trixie    Debian 13's MariaDB in a directory: upgrade, suites, tests (needs root and the network)
+#   make mysql-upstream  MySQL 8 in a directory, as the upstream of relays (needs root and the network)
 #   make check-kubernetes  the manifests of packaging/kubernetes, by Kubernetes' own validation (needs Go and the network)
 #   make performance   the tables of docs/performance.md: hours, as root, on a quiet machine
 #   make pictures  the pictures of the dashboard in docs/images
@@ -25,7 +26,7 @@ TEST_STAGES = test-dependencies compat-dependencies build unit planted e2e stran
 PURE_TARGET = wasm32-unknown-unknown
 CI_STAGES = lint licences doc purity test fuzz
 
-.PHONY: ci demo relay-demo test unit planted e2e stranger fuzz compat compat-subset trixie performance bench pictures build build-next-version lint licences doc purity packages check-packages check-kubernetes dependencies test-dependencies compat-dependencies clean
+.PHONY: ci demo relay-demo test unit planted e2e stranger fuzz compat compat-subset trixie mysql-upstream performance bench pictures build build-next-version lint licences doc purity packages check-packages check-kubernetes dependencies test-dependencies compat-dependencies clean
 
 demo: dependencies build
 	$(SYNOD) demo $(DEMO) up $(UP)
@@ -74,6 +75,9 @@ compat-subset: compat-dependencies build
 
 trixie: build
 	scripts/test-trixie
+
+mysql-upstream: build
+	scripts/test-mysql-upstream
 
 # The tables of docs/performance.md; hours on a machine that does nothing else (root). See the script.
 performance: test-dependencies build

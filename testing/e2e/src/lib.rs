@@ -28,6 +28,7 @@
 //! - [`certificates`]: those of the manual.
 //! - [`logger`]: a logger beside a cluster. [`usage`]: processor time and memory of a process.
 //! - [`stock_server`]: a server outside any group. [`replica`]: one that replicates from a relay.
+//! - [`mysql_server`]: one of MySQL, where that is installed.
 //! - [`pull`]: a reader of such a server's binlog, as a relay is one.
 //! - [`relay_group`]: relays that keep such a server's binlog. [`relays_under_load`]: three of them
 //!   with clients and readers, for faults. [`dice`]: chance that a seed repeats.
@@ -58,6 +59,7 @@ pub mod machines;
 pub mod migration_relays;
 pub mod monitor;
 pub mod mounts;
+pub mod mysql_server;
 pub mod packaged_proxy;
 pub mod place;
 pub mod ports;

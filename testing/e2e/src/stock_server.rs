@@ -145,6 +145,20 @@ impl StockServer {
         Ok(())
     }
 
+    /// Has its client execute a file of statements.
+    ///
+    /// # Errors
+    /// When the client fails.
+    pub fn load(&self, file: &Path) -> Outcome {
+        let client = find_program("mariadb", "mariadb-client").why("the client")?;
+        let mut command = Command::new(client);
+        command
+            .args(["--no-defaults", "--host=127.0.0.1", "--user=root"])
+            .arg(format!("--port={}", self.port))
+            .stdin(File::open(file).why("the file")?);
+        output_of(&mut command, "mariadb").map(|_| ())
+    }
+
     /// A query's rows, columns with tabs between them.
     ///
     /// # Errors

@@ -1,0 +1,210 @@
+//! A server of MySQL 8 outside any group. Debian has none, so `scripts/test-mysql-upstream`
+//! installs one in a directory, which it runs in.
+
+use std::fs::{self, File};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+
+use mysql::prelude::Queryable;
+use mysql::{Conn, OptsBuilder, Row};
+use synod_local_cluster::wait_for;
+
+use crate::failure::{Outcome, Why, ensure};
+use crate::ports;
+use crate::programs::output_of;
+use crate::stock_server::PATIENCE;
+
+/// What names the directory with MySQL.
+const ROOT: &str = "SYNOD_E2E_MYSQL";
+/// What relays ask of MySQL, beyond its defaults.
+const OPTIONS: [&str; 6] = [
+    "--gtid-mode=ON",
+    "--enforce-gtid-consistency=ON",
+    "--log-bin=primary",
+    "--mysqlx=OFF",
+    "--secure-file-priv=NULL",
+    "--innodb-buffer-pool-size=64M",
+];
+
+/// A server with a database of its own. Killed when dropped.
+#[derive(Debug)]
+pub struct MysqlServer {
+    root: PathBuf,
+    name: String,
+    /// Where clients connect.
+    pub port: u16,
+    process: Option<Child>,
+}
+
+/// The directory that MySQL is installed in; none: it is not, and tests of it are skipped in words.
+pub fn installed() -> Option<PathBuf> {
+    let root = std::env::var_os(ROOT).map(PathBuf::from);
+    let found = root.filter(|root| root.join("usr/sbin/mysqld").exists());
+    if found.is_none() {
+        eprintln!("skipped: there is no MySQL; scripts/test-mysql-upstream installs one");
+    }
+    found
+}
+
+impl MysqlServer {
+    /// Makes an empty database in place of what an earlier run has left, and starts the server.
+    ///
+    /// # Errors
+    /// When that fails, or takes too long.
+    pub fn new(root: PathBuf, name: &str, port: u16, options: &[&str]) -> Outcome<MysqlServer> {
+        ports::ensure_for_listening(port, 1)?;
+        let mut server = MysqlServer {
+            root,
+            name: name.to_owned(),
+            port,
+            process: None,
+        };
+        let dir = server.dir();
+        if dir.exists() {
+            fs::remove_dir_all(&dir).why("removing the server of an earlier run")?;
+        }
+        fs::create_dir_all(&dir).why("the server's directory")?;
+        let mut give = Command::new("chroot");
+        give.arg(&server.root).args(["chown", "mysql:"]);
+        give.arg(server.inside(""));
+        output_of(&mut give, "chown")?;
+        let mut install = server.command();
+        install.args(["--initialize-insecure", "--secure-file-priv=NULL"]);
+        output_of(&mut install, "mysqld --initialize-insecure")?;
+        server.start(options)?;
+        Ok(server)
+    }
+
+    fn start(&mut self, options: &[&str]) -> Outcome {
+        let log = File::create(self.dir().join("error.log")).why("the server's log")?;
+        let mut command = self.command();
+        command
+            .arg(format!("--socket={}", self.inside("sock")))
+            .arg(format!("--pid-file={}", self.inside("pid")))
+            .arg(format!("--port={}", self.port))
+            .arg("--bind-address=127.0.0.1")
+            .args(OPTIONS)
+            .args(options)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(log);
+        self.process = Some(command.spawn().why("starting MySQL")?);
+        let up = wait_for(PATIENCE, || self.rows("SELECT 1").ok());
+        ensure(up.is_some(), || self.log())
+    }
+
+    /// The server's program, as its own user. It dies with this process, however that ends: a
+    /// change of the user would make the system forget that, so it comes after it.
+    fn command(&self) -> Command {
+        let mut command = Command::new("chroot");
+        command
+            .arg("--userspec=mysql:mysql")
+            .arg(&self.root)
+            .args(["setpriv", "--pdeathsig", "KILL", "/usr/sbin/mysqld"])
+            .arg("--no-defaults")
+            .arg(format!("--datadir={}", self.inside("data")));
+        command
+    }
+
+    /// A file of the server, as it sees it.
+    fn inside(&self, file: &str) -> String {
+        format!("/srv/synod-e2e/{}/{file}", self.name)
+    }
+
+    fn dir(&self) -> PathBuf {
+        self.root.join("srv/synod-e2e").join(&self.name)
+    }
+
+    /// A dump of these schemas, taken while clients write, and the set of GTIDs that it has.
+    ///
+    /// # Errors
+    /// When the tool fails.
+    pub fn dump(&self, schemas: &[&str]) -> Outcome<(String, String)> {
+        let mut command = Command::new("chroot");
+        command
+            .arg(&self.root)
+            .args(["/usr/bin/mysqldump", "--no-defaults", "--host=127.0.0.1"])
+            .arg(format!("--port={}", self.port))
+            .args([
+                "--user=root",
+                "--single-transaction",
+                "--set-gtid-purged=COMMENTED",
+            ])
+            .args(["--skip-tz-utc", "--hex-blob", "--databases"])
+            .args(schemas);
+        let dump = output_of(&mut command, "mysqldump")?;
+        let dump = String::from_utf8_lossy(&dump).into_owned();
+        let quoted = dump.split("GTID_PURGED=").nth(1).unwrap_or_default();
+        let set = quoted.split('\'').find(|text| text.contains(':'));
+        let set = set.unwrap_or_default().trim_start_matches('+').to_owned();
+        ensure(!set.is_empty(), || "the dump names no GTIDs".to_owned())?;
+        Ok((dump, set))
+    }
+
+    /// The authority that has signed its certificate.
+    pub fn authority(&self) -> PathBuf {
+        self.dir().join("data/ca.pem")
+    }
+
+    /// Connects as its administrator.
+    ///
+    /// # Errors
+    /// When it does not answer.
+    pub fn connect(&self) -> Outcome<Conn> {
+        let options = OptsBuilder::new()
+            .ip_or_hostname(Some("127.0.0.1"))
+            .tcp_port(self.port)
+            .user(Some("root"))
+            .prefer_socket(false)
+            .read_timeout(Some(PATIENCE))
+            .write_timeout(Some(PATIENCE));
+        Conn::new(options).why("connecting to MySQL")
+    }
+
+    /// Runs statements, one after the other, by one connection.
+    ///
+    /// # Errors
+    /// With the statement in the text.
+    pub fn execute(&self, statements: &[&str]) -> Outcome {
+        let mut conn = self.connect()?;
+        for sql in statements {
+            conn.query_drop(sql).why(format_args!("MySQL: {sql}"))?;
+        }
+        Ok(())
+    }
+
+    /// A query's rows, columns with tabs between them.
+    ///
+    /// # Errors
+    /// With the statement in the text.
+    pub fn rows(&self, sql: &str) -> Outcome<Vec<String>> {
+        let rows: Vec<Row> = self
+            .connect()?
+            .query(sql)
+            .why(format_args!("MySQL: {sql}"))?;
+        let text = |row: Row| {
+            let values = row.unwrap_raw().into_iter().flatten();
+            let values: Vec<String> = values.map(|v| v.as_sql(true)).collect();
+            values.join("\t").replace('\'', "")
+        };
+        Ok(rows.into_iter().map(text).collect())
+    }
+
+    /// The end of its log.
+    pub fn log(&self) -> String {
+        let log = fs::read_to_string(self.dir().join("error.log")).unwrap_or_default();
+        let lines: Vec<&str> = log.lines().rev().take(20).collect();
+        let lines: Vec<&str> = lines.into_iter().rev().collect();
+        lines.join("\n")
+    }
+}
+
+impl Drop for MysqlServer {
+    fn drop(&mut self) {
+        if let Some(mut process) = self.process.take() {
+            // The test has its outcome already.
+            let _ = process.kill();
+            let _ = process.wait();
+        }
+    }
+}
