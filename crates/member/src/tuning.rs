@@ -53,6 +53,17 @@ pub struct Tuning {
 const FLUSH_PERIOD: Duration = Duration::from_secs(1);
 
 impl Tuning {
+    /// The same for a log that keeps so many bytes of its end in memory: the driver keeps half as
+    /// many, and no more than by default.
+    #[must_use]
+    pub fn for_log_cache_of(self, bytes: u64) -> Tuning {
+        let half = usize::try_from(bytes / 2).unwrap_or(usize::MAX);
+        Tuning {
+            entry_cache_bytes: self.entry_cache_bytes.min(half),
+            ..self
+        }
+    }
+
     /// The same for a database that flushes once in `period`, and not once a second: what it
     /// applied counts as flushed so much later.
     #[must_use]
@@ -99,5 +110,12 @@ mod tests {
         assert_eq!(with(1), Tuning::default());
         assert_eq!(with(31).reported_flush_margin, Duration::from_secs(40));
         assert_eq!(with(31).local_flush_margin, Duration::from_secs(90));
+    }
+
+    #[test]
+    fn driver_keeps_less_where_the_log_does() {
+        let with = |bytes| Tuning::default().for_log_cache_of(bytes).entry_cache_bytes;
+        assert_eq!(with(u64::MAX), Tuning::default().entry_cache_bytes);
+        assert_eq!((with(16 << 20), with(0)), (8 << 20, 0));
     }
 }

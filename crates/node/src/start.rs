@@ -238,7 +238,9 @@ impl Identity {
         let clock = Clock::start();
         let start = Start::new(
             config.member(),
-            Tuning::default().for_flushes_every(config.flush_period),
+            Tuning::default()
+                .for_flushes_every(config.flush_period)
+                .for_log_cache_of(config.log.cache_bytes),
             mode,
             entropy::draw()?,
             &mut opened,
