@@ -10,6 +10,7 @@
 //! - `source`: from the log to transactions;
 //! - `protocol`: packets, greeting, questions and answers;
 //! - `reader`: one connection, from its greeting to its dump; `dump`: the events, as they come;
+//!   `clash`: whose number a reader may not have;
 //! - `permits`, `pace`: how many late readers are served at a time;
 //! - `service`: the socket, and a thread for each reader;
 //! - `kept`, `pull`, `upstream_service`: the binlog of an upstream, in a group of relays;
@@ -20,6 +21,7 @@
 #![forbid(unsafe_code)]
 
 pub mod accounts;
+mod clash;
 pub mod config;
 mod dump;
 pub mod encryption;

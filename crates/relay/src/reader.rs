@@ -8,6 +8,7 @@ use synod_binlog::{Checksum, GtidList};
 use synod_node::{CommittedLog, GroupId, Node};
 
 use crate::accounts::{Accounts, Challenge};
+use crate::clash;
 use crate::dump::{Dump, DumpError, Origin, Request};
 use crate::encryption::Encryption;
 use crate::identity::Identity;
@@ -35,6 +36,9 @@ mod command {
 const KNOWS_GTIDS: u32 = 4;
 /// The dump ends where the log does: `BINLOG_DUMP_NON_BLOCK`.
 const ENDS: u16 = 1;
+
+/// A relay may read its log for so long before it knows where the upstream is.
+const TAIL_LIMIT: Duration = Duration::from_secs(5);
 
 /// What all readers have in common.
 pub(crate) struct Relay {
@@ -222,20 +226,30 @@ impl<'a, S: Connection> Reader<'a, S> {
         let request = self.request(rest).map_err(DumpError::Refused)?;
         // It may not have registered before.
         self.place.is_server(self.server_id);
-        if self.server_id == identity.server_id {
-            let text = format!(
-                "The reader's server_id is {}, which this group has for its readers. Give the \
-                 reader another server_id, or all relays another relay.server_id",
-                self.server_id
-            );
-            return Err(DumpError::Refused(Refusal::dump(text)));
-        }
         let log = self.relay.node.committed_log();
+        self.check_server_id(identity, &request, &log)
+            .map_err(DumpError::Refused)?;
         let Relay {
             origin, permits, ..
         } = self.relay;
         let (packets, origin, permits) = (&mut self.packets, origin.clone(), permits.clone());
         Dump::new(packets, log, identity, origin, request, self.place, permits).run()
+    }
+
+    fn check_server_id(
+        &self,
+        identity: Identity,
+        request: &Request,
+        log: &CommittedLog,
+    ) -> Result<(), Refusal> {
+        clash::check_relay(self.server_id, identity)?;
+        let Origin::Upstream(tail) = &self.relay.origin else {
+            return Ok(());
+        };
+        // A relay that has just started may not have read it.
+        tail.await_seqno(log.commit_seqno(), TAIL_LIMIT);
+        let newest = tail.end().state.unwrap_or_default();
+        clash::check_upstream(self.server_id, request.gtids.as_deref(), &newest)
     }
 
     /// What COM_BINLOG_DUMP and the variables before it ask for.

@@ -44,6 +44,12 @@ impl GtidState {
         self.0.iter().copied().find(|gtid| !other.has(*gtid))
     }
 
+    /// The newest transaction of a domain, if this server has written it and `other` lacks it.
+    pub(crate) fn of_server(&self, server_id: u32, other: &GtidState) -> Option<Gtid> {
+        let mut written = self.0.iter().filter(|gtid| gtid.server_id == server_id);
+        written.find(|gtid| !other.has(**gtid)).copied()
+    }
+
     /// A GTID of `other` that this state has not reached, or that is another transaction here, with
     /// the newest one here of its domain. Domains that are not known here do not count: a reader
     /// may have several sources.
@@ -93,6 +99,14 @@ mod tests {
         let lost = both.missing_in(&state("1-1-5"));
         assert_eq!(lost.map(|gtid| gtid.to_string()).as_deref(), Some("2-9-7"));
         assert_eq!(both.to_string(), "1-1-5,2-9-7");
+    }
+
+    #[test]
+    fn server_is_known_by_the_newest_transactions() {
+        let here = state("1-1-5,2-9-7");
+        assert_eq!(here.of_server(9, &state("1-1-5")), Some(here.0[1]));
+        assert_eq!(here.of_server(9, &state("2-9-7")), None, "it has that");
+        assert_eq!(here.of_server(7, &state("")), None, "another server");
     }
 
     #[test]

@@ -1,0 +1,79 @@
+//! A relay of an upstream says in words what it cannot do: to a reader that would leave out the
+//! upstream's transactions.
+
+use std::time::Duration;
+
+use serde_json::Value;
+use synod_binlog::GtidList;
+use synod_e2e::pull;
+use synod_e2e::relay_group::{KeepingRelay, RelayGroup};
+use synod_e2e::stock_server::StockServer;
+use synod_e2e::{Outcome, ensure, place};
+use synod_local_cluster::wait_for;
+use synod_upstream::{Incoming, Position, Upstream, UpstreamConfig};
+
+const PORT: u16 = 17706;
+const RELAYS_PORT: u16 = 17720;
+/// For what takes moments, on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(90);
+const UPSTREAM_ID: u32 = 7;
+const OPTIONS: [&str; 4] = [
+    "--server-id=7",
+    "--log-bin=primary",
+    "--binlog-format=ROW",
+    "--gtid-strict-mode=ON",
+];
+
+#[test]
+fn relay_says_what_it_cannot_do() -> Outcome {
+    let dir = place::cluster_dir("relay-refusals")?;
+    let primary = StockServer::new(&dir.join("primary"), PORT, &OPTIONS)?;
+    let mut group = RelayGroup::of(&primary, &dir, RELAYS_PORT, 1)?;
+    group.begin()?;
+    primary.execute(&[
+        "CREATE DATABASE shop",
+        "CREATE TABLE shop.t (id INT PRIMARY KEY AUTO_INCREMENT, v LONGTEXT)",
+    ])?;
+    let mut config = pull::config(&primary, &dir, UPSTREAM_ID)?;
+    let relay = &group.relays[0];
+    config.address.port = relay.port;
+    await_kept(&primary, relay)?;
+    let outcome = number_of_the_upstream(&primary, config);
+    if outcome.is_err() {
+        eprintln!("{}\n{:?}", relay.says(), relay.status());
+    }
+    outcome
+}
+
+/// A replica leaves out what has its own number, so it would get nothing, without a word.
+fn number_of_the_upstream(primary: &StockServer, mut config: UpstreamConfig) -> Outcome {
+    let told = first_error(&config, &Position::Gtids(GtidList::default()));
+    let names = told.contains(&format!("server_id is {UPSTREAM_ID}"));
+    ensure(names, || format!("the reader is told: {told}"))?;
+    // One that lacks nothing of that server may be it, after others have taken its place.
+    let newest = primary.rows("SELECT @@gtid_binlog_pos")?.concat();
+    let has = newest.parse().unwrap_or_default();
+    let told = first_error(&config, &Position::Gtids(has));
+    ensure(told.is_empty(), || format!("the reader is told: {told}"))?;
+    config.server_id = UPSTREAM_ID + 1;
+    let told = first_error(&config, &Position::Gtids(GtidList::default()));
+    ensure(told.is_empty(), || format!("the reader is told: {told}"))
+}
+
+/// What a reader is told before something comes; nothing: something has come.
+fn first_error(config: &UpstreamConfig, position: &Position) -> String {
+    let first = Upstream::connect(config, position).and_then(|mut upstream| upstream.next());
+    first.map_or_else(|error| error.to_string(), |_: Incoming| String::new())
+}
+
+fn await_kept(primary: &StockServer, relay: &KeepingRelay) -> Outcome {
+    let last = primary.rows("SELECT @@gtid_binlog_pos")?.concat();
+    await_status(relay, &last, |status| status["gtids"] == last.as_str())
+}
+
+fn await_status(relay: &KeepingRelay, what: &str, is_so: impl Fn(&Value) -> bool) -> Outcome {
+    let found = wait_for(PATIENCE, || is_so(&relay.status().ok()?).then_some(()));
+    ensure(found.is_some(), || {
+        format!("not seen: {what}: {:?}", relay.status())
+    })
+}
