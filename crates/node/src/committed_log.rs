@@ -89,6 +89,11 @@ impl CommittedLog {
         self.shared.is_log_tight()
     }
 
+    /// Whether the log is full: a leader takes nothing until it has been purged.
+    pub fn is_full(&self) -> bool {
+        self.shared.is_log_full()
+    }
+
     /// How often the log or the commit index has moved; none once the node has stopped.
     pub fn moves(&self) -> Option<u64> {
         self.delivery.log_moved().count()

@@ -22,6 +22,13 @@ use crate::readers_order::{NotDone, ReadersOrder, carry_out};
 use crate::sightings::{self, Places, now_s};
 use crate::upstream_settings::UpstreamSettings;
 
+/// What operators are told while the log is full.
+const FULL: &str = "the log is full, so nothing new is taken. It keeps what readers have not got \
+                    yet, and the newest transaction; what is older than a minute or two is purged \
+                    by itself. If this lasts: end readers that stay behind, or raise \
+                    synod.log_retain_size on all relays and restart them, the one that leads at \
+                    the end";
+
 /// The threads about an upstream, and what others share with them.
 pub(crate) struct UpstreamService {
     settings: UpstreamSettings,
@@ -218,7 +225,7 @@ impl UpstreamService {
             is_paused: end.orders.is_paused,
             puller: self.leader(),
             pull: shown.state,
-            error: shown.error.or(end.broken),
+            error: shown.error.or(end.broken).or_else(|| self.fullness()),
             gtids: end.state.unwrap_or_default().to_string(),
             mysql_gtids: end
                 .mysql
@@ -234,6 +241,12 @@ impl UpstreamService {
             readers: readers.iter().map(reader).collect(),
             registered,
         }
+    }
+
+    /// Why nothing is taken that the upstream sends; none: the log has room.
+    fn fullness(&self) -> Option<String> {
+        let is_full = self.node()?.committed_log().is_full();
+        is_full.then(|| FULL.to_owned())
     }
 
     fn registered(&self, end: &End, readers: &[Place]) -> Vec<RegisteredReader> {

@@ -1,5 +1,5 @@
 //! A relay of an upstream says in words what it cannot do: to a reader that would leave out the
-//! upstream's transactions.
+//! upstream's transactions, and to operators while its log is full.
 
 use std::time::Duration;
 
@@ -23,22 +23,30 @@ const OPTIONS: [&str; 4] = [
     "--binlog-format=ROW",
     "--gtid-strict-mode=ON",
 ];
+/// A log of a few megabytes, whatever the disk has.
+const SMALL: [(&str, &str); 3] = [
+    ("synod.log_segment_size", "\"1M\""),
+    ("synod.log_retain_size", "\"2M\""),
+    ("synod.log_min_free", "100"),
+];
 
 #[test]
 fn relay_says_what_it_cannot_do() -> Outcome {
     let dir = place::cluster_dir("relay-refusals")?;
     let primary = StockServer::new(&dir.join("primary"), PORT, &OPTIONS)?;
     let mut group = RelayGroup::of(&primary, &dir, RELAYS_PORT, 1)?;
+    let relay = &mut group.relays[0];
+    SMALL.iter().for_each(|(key, value)| relay.set(key, value));
     group.begin()?;
     primary.execute(&[
         "CREATE DATABASE shop",
         "CREATE TABLE shop.t (id INT PRIMARY KEY AUTO_INCREMENT, v LONGTEXT)",
     ])?;
     let mut config = pull::config(&primary, &dir, UPSTREAM_ID)?;
-    let relay = &group.relays[0];
+    let relay = &mut group.relays[0];
     config.address.port = relay.port;
     await_kept(&primary, relay)?;
-    let outcome = number_of_the_upstream(&primary, config);
+    let outcome = number_of_the_upstream(&primary, config).and_then(|()| full(&primary, relay));
     if outcome.is_err() {
         eprintln!("{}\n{:?}", relay.says(), relay.status());
     }
@@ -64,6 +72,25 @@ fn number_of_the_upstream(primary: &StockServer, mut config: UpstreamConfig) -> 
 fn first_error(config: &UpstreamConfig, position: &Position) -> String {
     let first = Upstream::connect(config, position).and_then(|mut upstream| upstream.next());
     first.map_or_else(|error| error.to_string(), |_: Incoming| String::new())
+}
+
+/// A transaction that is as large as the log may be fills it for good: the newest one is kept.
+fn full(primary: &StockServer, relay: &mut KeepingRelay) -> Outcome {
+    let large = "INSERT INTO shop.t (v) SELECT REPEAT('z', 1000000) FROM shop.seq_1_to_12";
+    primary.execute(&[large])?;
+    await_status(relay, "the log is full", |status| {
+        let error = status["error"].as_str().unwrap_or_default();
+        error.contains("the log is full") && error.contains("synod.log_retain_size")
+    })?;
+    // What it says helps.
+    relay.kill()?;
+    relay.set("synod.log_retain_size", "\"64M\"");
+    relay.start()?;
+    primary.execute(&["INSERT INTO shop.t (v) VALUES ('more')"])?;
+    await_kept(primary, relay)?;
+    await_status(relay, "nothing is wrong", |status| {
+        status["error"].is_null()
+    })
 }
 
 fn await_kept(primary: &StockServer, relay: &KeepingRelay) -> Outcome {
