@@ -96,7 +96,10 @@ impl<'a, S: Connection> Reader<'a, S> {
     pub(crate) fn run(mut self, connection: u32) -> Ended {
         match self.serve(connection) {
             Ok(()) => Ended::Gone("it has ended the connection".to_owned()),
-            Err(DumpError::Gone(error)) => Ended::Gone(error.to_string()),
+            Err(DumpError::Gone(error)) => {
+                let is_in_dump = self.place.get().began.is_some();
+                Ended::Gone(why_gone(&error, is_in_dump))
+            }
             Err(DumpError::Failed(why)) => Ended::Failed(why),
             Err(DumpError::Refused(refusal)) => {
                 let text = refusal.text.clone();
@@ -296,6 +299,19 @@ impl<'a, S: Connection> Reader<'a, S> {
     }
 }
 
+/// Why a reader is gone. The system says no more of a limit than that nothing is ready.
+fn why_gone(error: &io::Error, is_in_dump: bool) -> String {
+    match error.kind() {
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut if is_in_dump => {
+            "it took nothing for as long as relay.stalled_after lets it".to_owned()
+        }
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
+            "it said nothing for too long before it asked for a dump".to_owned()
+        }
+        _ => error.to_string(),
+    }
+}
+
 fn challenge() -> Result<Challenge, DumpError> {
     let mut random = Challenge::default();
     getrandom::fill(&mut random).map_err(|error| io::Error::other(error.to_string()))?;
@@ -326,4 +342,18 @@ fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
 fn printable(text: &str) -> String {
     let shown = text.chars().take(100);
     shown.filter(|c| !c.is_control()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_are_told_in_words() {
+        let limit = io::Error::from(io::ErrorKind::WouldBlock);
+        assert!(why_gone(&limit, true).contains("relay.stalled_after"));
+        assert!(why_gone(&limit, false).contains("said nothing"));
+        let reset = io::Error::from(io::ErrorKind::ConnectionReset);
+        assert_eq!(why_gone(&reset, true), reset.to_string());
+    }
 }
