@@ -7,7 +7,7 @@
 use std::io::{self, Read, Write};
 use std::str::FromStr;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use synod_binlog::writer::FIRST_POSITION;
 use synod_binlog::{
@@ -428,18 +428,14 @@ impl<'a, S: Read + Write> Binlog<'a, S> {
         Ok(binlog)
     }
 
-    /// What a binlog begins with: the format, and the GTIDs before it.
+    /// What a binlog begins with: the format, and the GTIDs before it. Their time is zero: programs
+    /// that are to end at a time compare it with that of every event.
     fn open(&mut self, source: &Transactions) -> Result<(), SourceError> {
-        let now = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .unwrap_or_default();
-        // Like every timestamp of a binlog, until 2106.
-        let now = u32::try_from(now.as_secs()).unwrap_or(u32::MAX);
         let version = SERVER_VERSION.trim_start_matches("5.5.5-");
-        let format = self.writer.format(version, now);
+        let format = self.writer.format(version, 0);
         self.send(format)?;
         self.take(&Outgoing {
-            timestamp: now,
+            timestamp: 0,
             event_type: EventType::GTID_LIST,
             flags: 0,
             body: source.gtids().body().into(),

@@ -70,9 +70,32 @@ fn restore(cluster: &TestCluster, relay: &Relay) -> Outcome {
         text.contains("DROP TABLE e2e_data.orders").then_some(())
     });
     ensure(arrived.is_some(), || "the relay lags".to_owned())?;
+    binlog_ends_at_a_time(&mut conn, relay)?;
     let said = shell(cluster, &[&variables, find, end, start, replay, END])?;
     let last = said.lines().rfind(|line| line.contains('\t'));
     ensure(last == Some("62\t4"), || said.clone())
+}
+
+/// Everything comes up to a time that has passed, and nothing that is younger.
+fn binlog_ends_at_a_time(conn: &mut mysql::Conn, relay: &Relay) -> Outcome {
+    const AFTER_ALL: &str = "SELECT NOW() + INTERVAL 1 SECOND";
+    let time: Option<String> = conn.query_first(AFTER_ALL).why(AFTER_ALL)?;
+    let time = time.unwrap_or_default();
+    let has_passed = wait_for(PATIENCE, || {
+        let passed = format!("SELECT NOW() > '{time}'");
+        conn.query_first(passed)
+            .ok()?
+            .filter(|passed: &bool| *passed)
+    });
+    ensure(has_passed.is_some(), || "the clock stands still".to_owned())?;
+    let has_drop = |stop: &str| {
+        let text = relay.binlog(&[&format!("--stop-datetime={stop}"), "synod.0"])?;
+        Ok(text.contains("DROP TABLE e2e_data.orders"))
+    };
+    ensure(has_drop(&time)?, || format!("nothing comes up to {time}"))?;
+    ensure(!has_drop("2001-01-01 00:00:00")?, || {
+        "what is younger has come".to_owned()
+    })
 }
 
 fn run(conn: &mut mysql::Conn, statements: &[&str]) -> Outcome {
