@@ -167,6 +167,10 @@ impl<'a, S: Connection> Reader<'a, S> {
             );
             return Err(DumpError::Refused(Refusal::access(text)));
         }
+        // Said now, it has a replica connect again by itself; at a later step, it would stop.
+        if self.relay.identity().is_none() {
+            return Err(DumpError::Refused(not_in_group()));
+        }
         Ok(self.packets.answer(&Answer::Done)?)
     }
 

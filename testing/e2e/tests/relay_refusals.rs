@@ -1,5 +1,5 @@
 //! A relay of an upstream says in words what it cannot do: to a reader that would leave out the
-//! upstream's transactions, and to operators while its log is full.
+//! upstream's transactions, or before the relay has a group; to operators while its log is full.
 
 use std::time::Duration;
 
@@ -7,12 +7,14 @@ use serde_json::Value;
 use synod_binlog::GtidList;
 use synod_e2e::pull;
 use synod_e2e::relay_group::{KeepingRelay, RelayGroup};
+use synod_e2e::replica::Replica;
 use synod_e2e::stock_server::StockServer;
 use synod_e2e::{Outcome, ensure, place};
 use synod_local_cluster::wait_for;
 use synod_upstream::{Incoming, Position, Upstream, UpstreamConfig};
 
 const PORT: u16 = 17706;
+const REPLICA_PORT: u16 = 17707;
 const RELAYS_PORT: u16 = 17720;
 /// For what takes moments, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(90);
@@ -72,6 +74,34 @@ fn number_of_the_upstream(primary: &StockServer, mut config: UpstreamConfig) -> 
 fn first_error(config: &UpstreamConfig, position: &Position) -> String {
     let first = Upstream::connect(config, position).and_then(|mut upstream| upstream.next());
     first.map_or_else(|error| error.to_string(), |_: Incoming| String::new())
+}
+
+#[test]
+fn replica_waits_for_a_relay_that_is_in_no_group() -> Outcome {
+    let dir = place::cluster_dir("relay-without-group")?;
+    let primary = StockServer::new(&dir.join("primary"), PORT, &OPTIONS)?;
+    let mut group = RelayGroup::of(&primary, &dir, RELAYS_PORT, 1)?;
+    let replica = Replica::new(&dir, REPLICA_PORT)?;
+    let relay = &mut group.relays[0];
+    relay.start()?;
+    relay.await_line("readers connect to")?;
+    let change = format!(
+        "CHANGE MASTER TO MASTER_HOST='127.0.0.1', MASTER_PORT={}, MASTER_USER='{}',
+         MASTER_PASSWORD='{}', MASTER_USE_GTID=slave_pos, MASTER_CONNECT_RETRY=1",
+        relay.port,
+        pull::USER,
+        pull::PASSWORD,
+    );
+    replica.execute(&[&change, "START SLAVE"])?;
+    let told = wait_for(PATIENCE, || {
+        let status = replica.rows("SHOW SLAVE STATUS").ok()?.concat();
+        status.contains("in no group yet").then_some(())
+    });
+    ensure(told.is_some(), || replica.says())?;
+    // It comes again by itself.
+    relay.kill()?;
+    group.begin()?;
+    replica.await_connection()
 }
 
 /// A transaction that is as large as the log may be fills it for good: the newest one is kept.
