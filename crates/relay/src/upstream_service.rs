@@ -22,7 +22,7 @@ use crate::readers_order::{NotDone, ReadersOrder, carry_out};
 use crate::sightings::{self, Places, now_s};
 use crate::upstream_settings::UpstreamSettings;
 
-/// What operators are told while the log is full.
+/// What `synod relay status` says while the log is full.
 const FULL: &str = "the log is full, so nothing new is taken. It keeps what readers have not got \
                     yet, and the newest transaction; what is older than a minute or two is purged \
                     by itself. If this lasts: end readers that stay behind, or raise \

@@ -14,8 +14,8 @@ use crate::stream::mysql::Translator;
 const NAME: &str = "MySQL";
 
 impl Session {
-    /// As [`Session::prepare`], for MySQL. Names of variables are told in the words of all its
-    /// versions: each takes those that it knows.
+    /// As [`Session::prepare`], for MySQL. Each variable is set by its old name and by its new one,
+    /// since versions of MySQL know different ones.
     ///
     /// # Errors
     /// It cannot be followed, or refuses a step.

@@ -29,6 +29,7 @@
 //! - [`logger`]: a logger beside a cluster. [`usage`]: processor time and memory of a process.
 //! - [`stock_server`]: a server outside any group. [`replica`]: one that replicates from a relay.
 //! - [`mysql_server`]: one of MySQL, where that is installed.
+//!   `administrator`: what both do for tests.
 //! - [`pull`]: a reader of such a server's binlog, as a relay is one.
 //! - [`relay_group`]: relays that keep such a server's binlog. [`relays_under_load`]: three of them
 //!   with clients and readers, for faults. [`dice`]: chance that a seed repeats.
@@ -40,6 +41,7 @@
 #![forbid(unsafe_code)]
 
 pub mod acknowledged_writes;
+mod administrator;
 pub mod agent_process;
 pub mod agreement;
 pub mod browser;

@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use mysql::prelude::Queryable;
-use mysql::{Conn, OptsBuilder, Row};
+use mysql::Conn;
 use synod_local_cluster::{ServerUser, find_program, wait_for};
 
+use crate::administrator;
 use crate::failure::{Outcome, Why, ensure};
 use crate::ports;
 use crate::programs::output_of;
@@ -123,14 +123,7 @@ impl StockServer {
     /// # Errors
     /// When it does not answer.
     pub fn connect(&self) -> Outcome<Conn> {
-        let options = OptsBuilder::new()
-            .ip_or_hostname(Some("127.0.0.1"))
-            .tcp_port(self.port)
-            .user(Some("root"))
-            .prefer_socket(false)
-            .read_timeout(Some(PATIENCE))
-            .write_timeout(Some(PATIENCE));
-        Conn::new(options).why("connecting to the server")
+        administrator::connect(self.port)
     }
 
     /// Runs statements, one after the other.
@@ -138,11 +131,7 @@ impl StockServer {
     /// # Errors
     /// With the statement in the text.
     pub fn execute(&self, statements: &[&str]) -> Outcome {
-        let mut conn = self.connect()?;
-        for sql in statements {
-            conn.query_drop(sql).why(format_args!("server: {sql}"))?;
-        }
-        Ok(())
+        administrator::execute(self.port, statements)
     }
 
     /// Has its client execute a file of statements.
@@ -164,24 +153,12 @@ impl StockServer {
     /// # Errors
     /// With the statement in the text.
     pub fn rows(&self, sql: &str) -> Outcome<Vec<String>> {
-        let rows: Vec<Row> = self
-            .connect()?
-            .query(sql)
-            .why(format_args!("server: {sql}"))?;
-        let text = |row: Row| {
-            let values = row.unwrap_raw().into_iter().flatten();
-            let values: Vec<String> = values.map(|v| v.as_sql(true)).collect();
-            values.join("\t").replace('\'', "")
-        };
-        Ok(rows.into_iter().map(text).collect())
+        administrator::rows(self.port, sql)
     }
 
     /// The end of its log.
     pub fn log(&self) -> String {
-        let log = fs::read_to_string(self.dir.join("error.log")).unwrap_or_default();
-        let lines: Vec<&str> = log.lines().rev().take(20).collect();
-        let lines: Vec<&str> = lines.into_iter().rev().collect();
-        lines.join("\n")
+        administrator::end_of_log(&self.dir.join("error.log"))
     }
 }
 
