@@ -16,7 +16,9 @@
 //! Invariants: events come in the order of the upstream's binlog, with their bytes unchanged but
 //! for checksums, filters, and what MariaDB writes otherwise than MySQL; only events whose checksum
 //! was right; a transaction begins with its GTID and ends with its commit. One part and one event
-//! are in memory at a time. orbid(unsafe_code)]
+//! are in memory at a time.
+
+#![forbid(unsafe_code)]
 
 pub mod config;
 mod dump;

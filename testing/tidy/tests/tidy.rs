@@ -109,6 +109,26 @@ fn is_alone(text: &str, number: usize) -> bool {
     !is_comment(before) && !is_comment(text.lines().nth(number))
 }
 
+/// Only the provider has `unsafe` code: its boundary, which allows it there.
+#[test]
+fn every_library_forbids_unsafe_code() {
+    let is_library = |file: &&SourceFile| {
+        file.path.ends_with("/src/lib.rs") && file.path != "crates/provider/src/lib.rs"
+    };
+    let forbids = |file: &SourceFile| {
+        let mut lines = file.text.lines();
+        lines.any(|line| line == "#![forbid(unsafe_code)]")
+    };
+    let sources = source_files();
+    let findings: Vec<_> = sources
+        .iter()
+        .filter(is_library)
+        .filter(|file| !forbids(file))
+        .map(|file| file.finding(1, "no #![forbid(unsafe_code)]"))
+        .collect();
+    assert_none("a library forbids unsafe code", &findings);
+}
+
 /// Only the provider knows the server that it runs in.
 #[test]
 fn lower_crates_name_no_option_of_the_server() {
