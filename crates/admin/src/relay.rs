@@ -20,6 +20,9 @@ pub struct RelayStatus {
     pub pull: PullState,
     /// Why nothing comes, and what to do; none: nothing is wrong, or this relay does not pull.
     pub error: Option<String>,
+    /// What readers may lack although nothing has stopped; none: nothing, or this relay has not
+    /// pulled it.
+    pub warning: Option<String>,
     /// The newest transaction of each domain that is durable on a majority of the relays.
     pub gtids: String,
     /// The same as MySQL's set of GTIDs; empty: the upstream is MariaDB, or nothing is known of it.

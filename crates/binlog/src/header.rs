@@ -70,6 +70,16 @@ impl EventType {
         )
     }
 
+    /// Whether it is a change of rows that has them before and after it.
+    pub fn is_update(self) -> bool {
+        matches!(self.0, 24 | 31 | 167 | 170)
+    }
+
+    /// Whether it is a change of rows in the form of MySQL 5.6, which has extra data.
+    pub(crate) fn has_extra_data(self) -> bool {
+        matches!(self.0, 30..=32 | 169..=171)
+    }
+
     /// Whether it is a statement, plain or compressed.
     pub fn is_query(self) -> bool {
         matches!(self, EventType::QUERY | EventType::QUERY_COMPRESSED)

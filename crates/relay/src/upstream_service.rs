@@ -226,6 +226,7 @@ impl UpstreamService {
             puller: self.leader(),
             pull: shown.state,
             error: shown.error.or(end.broken).or_else(|| self.fullness()),
+            warning: self.control.warning(),
             gtids: end.state.unwrap_or_default().to_string(),
             mysql_gtids: end
                 .mysql

@@ -38,6 +38,8 @@ pub struct Part {
     /// without checksums, and the sizes in their headers say so. A part in the middle of a filtered
     /// transaction may have none.
     pub events: Vec<Bytes>,
+    /// What readers of rows lack in these events, the first of it; none: nothing.
+    pub not_whole_rows: Option<NotWholeRows>,
     /// Where the last event ends in the upstream's file.
     pub end: FilePosition,
 }
@@ -56,4 +58,16 @@ pub enum Kind {
     Transaction,
     /// A statement that changes a schema, accounts and the like.
     Ddl,
+}
+
+/// Changes that are in the binlog, and not as whole rows: a replica executes them, and a reader of
+/// rows (CDC) does not get them.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotWholeRows {
+    /// A statement stands for them: its beginning.
+    #[error("a statement instead of rows (binlog_format): {0}")]
+    Statement(String),
+    /// The rows lack columns.
+    #[error("rows without all columns (binlog_row_image)")]
+    Columns,
 }

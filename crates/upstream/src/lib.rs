@@ -41,6 +41,6 @@ pub use config::{UpstreamAddress, UpstreamConfig, UpstreamEncryption};
 pub use error::{Corruption, Obstacle, UpstreamError};
 pub use filter::{Filter, TablePattern, TablePatternError};
 pub use handle::UpstreamHandle;
-pub use incoming::{Incoming, Kind, Part};
+pub use incoming::{Incoming, Kind, NotWholeRows, Part};
 pub use position::{FilePosition, Held, MysqlPosition, Position};
 pub use upstream::Upstream;

@@ -1,5 +1,6 @@
 //! A relay of an upstream says in words what it cannot do: to a reader that would leave out the
-//! upstream's transactions, or before the relay has a group; to operators while its log is full.
+//! upstream's transactions, or before the relay has a group; to
+//! operators while its log is full, or has changes that readers of rows do not get.
 
 use std::time::Duration;
 
@@ -48,7 +49,9 @@ fn relay_says_what_it_cannot_do() -> Outcome {
     let relay = &mut group.relays[0];
     config.address.port = relay.port;
     await_kept(&primary, relay)?;
-    let outcome = number_of_the_upstream(&primary, config).and_then(|()| full(&primary, relay));
+    let outcome = number_of_the_upstream(&primary, config)
+        .and_then(|()| not_whole_rows(&primary, relay))
+        .and_then(|()| full(&primary, relay));
     if outcome.is_err() {
         eprintln!("{}\n{:?}", relay.says(), relay.status());
     }
@@ -74,6 +77,60 @@ fn number_of_the_upstream(primary: &StockServer, mut config: UpstreamConfig) -> 
 fn first_error(config: &UpstreamConfig, position: &Position) -> String {
     let first = Upstream::connect(config, position).and_then(|mut upstream| upstream.next());
     first.map_or_else(|error| error.to_string(), |_: Incoming| String::new())
+}
+
+/// What a session of the upstream writes under other settings is passed on, and said.
+fn not_whole_rows(primary: &StockServer, relay: &KeepingRelay) -> Outcome {
+    let warning = |relay: &KeepingRelay| -> Outcome<String> {
+        let status = relay.status()?;
+        Ok(status["warning"].as_str().unwrap_or_default().to_owned())
+    };
+    primary.execute(&[
+        "CREATE TABLE shop.wide (id INT PRIMARY KEY, v BLOB, w INT AS (id + 1) VIRTUAL,
+             x INT AS (id + 2) STORED, y INT INVISIBLE DEFAULT 3) WITH SYSTEM VERSIONING",
+        "CREATE TABLE shop.early (id INT PRIMARY KEY) ENGINE = MyISAM",
+        "INSERT INTO shop.wide (id, v) VALUES (1, 'a'), (2, 'b')",
+        "UPDATE shop.wide SET v = 'c'",
+        "DELETE FROM shop.wide WHERE id = 2",
+        "INSERT INTO shop.early VALUES (1)",
+        "CREATE TABLE shop.made SELECT id, v FROM shop.wide",
+    ])?;
+    await_kept(primary, relay)?;
+    let told = warning(relay)?;
+    ensure(told.is_empty(), || format!("whole rows are called: {told}"))?;
+    for (statements, says) in [
+        (
+            [
+                "SET SESSION binlog_format = 'STATEMENT'",
+                "INSERT INTO shop.early VALUES (2)",
+            ],
+            "began: 1. The newest, 0-7-",
+        ),
+        (
+            [
+                "SET SESSION binlog_format = 'STATEMENT'",
+                "REPLACE INTO shop.wide (id, v) VALUES (1, 'd')",
+            ],
+            "REPLACE INTO shop.wide",
+        ),
+        (
+            [
+                "SET SESSION binlog_row_image = 'MINIMAL'",
+                "UPDATE shop.wide SET v = 'e'",
+            ],
+            "began: 3. The newest, 0-7-",
+        ),
+    ] {
+        primary.execute(&statements)?;
+        await_kept(primary, relay)?;
+        let told = warning(relay)?;
+        ensure(told.contains(says), || format!("not '{says}': {told}"))?;
+    }
+    let told = warning(relay)?;
+    ensure(told.contains("binlog_row_image"), || told.clone())?;
+    let line = "has a statement instead of rows";
+    let times = relay.says().matches(line).count();
+    ensure(times == 1, || format!("'{line}' was said {times} times"))
 }
 
 #[test]

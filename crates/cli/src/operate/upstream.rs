@@ -145,6 +145,9 @@ fn text(status: &RelayStatus) -> String {
     if let Some(error) = &status.error {
         lines.push(format!("error: {error}"));
     }
+    if let Some(warning) = &status.warning {
+        lines.push(format!("warning: {warning}"));
+    }
     lines.push(String::new());
     lines.push(readers(&status.readers));
     if !status.registered.is_empty() {
@@ -243,6 +246,7 @@ mod tests {
             puller: "relay2".to_owned(),
             gtids: "0-1-7".to_owned(),
             error: Some("no route to host".to_owned()),
+            warning: Some("rows without all columns".to_owned()),
             readers: vec![RelayReader {
                 from: "127.0.0.1:4000".to_owned(),
                 server_id: 9,
@@ -259,6 +263,7 @@ binlog place  none
 delay         -
 quiet for     -
 error: no route to host
+warning: rows without all columns
 
 reader          server_id  behind  transactions
 127.0.0.1:4000  9          2       0-1-5";

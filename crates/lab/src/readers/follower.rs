@@ -197,6 +197,7 @@ mod tests {
             kind: Kind::Transaction,
             first: true,
             last: true,
+            not_whole_rows: None,
             events: vec![text.into(), mark(5).into(), mark(9).into()],
             end: FilePosition {
                 file: "binlog.1".to_owned(),

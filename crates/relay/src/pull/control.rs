@@ -5,8 +5,11 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use synod_admin::relay::PullState;
+use synod_binlog::Gtid;
 use synod_node::{Seqno, WritePermission};
-use synod_upstream::UpstreamHandle;
+use synod_upstream::{NotWholeRows, UpstreamHandle};
+
+use super::row_lacks::RowLacks;
 
 /// How long an order may take: it includes a connection to an upstream.
 const ORDER_LIMIT: Duration = Duration::from_secs(25);
@@ -58,6 +61,7 @@ struct State {
     open: Option<UpstreamHandle>,
     is_stopped: bool,
     shown: Shown,
+    row_lacks: RowLacks,
 }
 
 /// What the puller is told, and what it says. Nothing here waits, but for the puller itself and for
@@ -128,6 +132,11 @@ impl Control {
     /// What the pull shows of itself now.
     pub(crate) fn shown(&self) -> Shown {
         self.lock().shown.clone()
+    }
+
+    /// What operators should know of what was pulled; none: nothing.
+    pub(crate) fn warning(&self) -> Option<String> {
+        self.lock().row_lacks.warning()
     }
 
     // --- the puller's side ---------------------------------------------------------------------
@@ -211,6 +220,12 @@ impl Control {
     /// What the pull does from now on.
     pub(super) fn show(&self, pull: PullState, error: Option<String>) {
         self.lock().shown = Shown { state: pull, error };
+    }
+
+    /// A part of a transaction was pulled that lacks something for readers of rows; true if it is
+    /// the transaction's first such part.
+    pub(super) fn pulled_without_rows(&self, gtid: Gtid, lack: &NotWholeRows) -> bool {
+        self.lock().row_lacks.note(gtid, lack)
     }
 
     fn change<R>(&self, change: impl FnOnce(&mut State) -> R) -> R {

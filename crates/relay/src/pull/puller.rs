@@ -7,7 +7,9 @@ use synod_admin::relay::PullState;
 use synod_binlog::mysql_gtid::Uuid;
 use synod_logger::output::Output;
 use synod_node::{Level, Node, ProposalResult};
-use synod_upstream::{Held, MysqlPosition, Position, Upstream, UpstreamConfig, UpstreamError};
+use synod_upstream::{
+    Held, Incoming, MysqlPosition, Part, Position, Upstream, UpstreamConfig, UpstreamError,
+};
 
 use super::backoff::Backoff;
 use super::control::{Control, Order, OrderRefusal, Ordered, Turn};
@@ -154,9 +156,13 @@ impl Puller {
             if let Err(error) = spawned {
                 return Err(PullError::Upstream(UpstreamError::Lost(error)));
             }
-            session.run(&mut upstream, || {
+            let mut has_told_of_rows = false;
+            session.run(&mut upstream, |incoming| {
                 backoff.reset();
                 self.control.show(PullState::Pulling, None);
+                if let Incoming::Part(part) = incoming {
+                    self.look_at_rows(part, &mut has_told_of_rows);
+                }
             })
         });
         self.control.closed();
@@ -164,6 +170,24 @@ impl Puller {
             Err(_) if !self.control.has(turn) => Ok(()),
             Err(PullError::Upstream(UpstreamError::Stopped)) => Ok(()),
             ended => ended,
+        }
+    }
+
+    /// Notes what readers of rows do not get of a part. The log says it once for a connection.
+    fn look_at_rows(&self, part: &Part, has_told: &mut bool) {
+        let Some(lack) = &part.not_whole_rows else {
+            return;
+        };
+        let is_new = self.control.pulled_without_rows(part.gtid, lack);
+        if is_new && !std::mem::replace(has_told, true) {
+            let line = format!(
+                "transaction {} of the upstream has {lack}. Replicas execute it, but readers of \
+                 rows (CDC) do not get its changes. A client of the upstream has set this for its \
+                 session, or for all that connect from now on. 'synod relay status' counts such \
+                 transactions; this line is not repeated for the present connection",
+                part.gtid
+            );
+            self.output.log(Level::Warning, &line);
         }
     }
 

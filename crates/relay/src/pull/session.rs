@@ -121,19 +121,19 @@ impl<'a> Session<'a> {
     }
 
     /// Takes what the upstream sends, until the connection ends or a part does not get into the
-    /// log. `heard` is called whenever something has come.
+    /// log. `heard` is called with whatever has come.
     ///
     /// # Errors
     /// The connection has ended, or what came cannot be kept.
     pub(super) fn run(
         mut self,
         upstream: &mut Upstream,
-        mut heard: impl FnMut(),
+        mut heard: impl FnMut(&Incoming),
     ) -> Result<(), PullError> {
         let mut has_begun = false;
         loop {
             let incoming = upstream.next()?;
-            heard();
+            heard(&incoming);
             // When the upstream has shown that it can be followed from there.
             if !std::mem::replace(&mut has_begun, true) && !self.begin()? {
                 return Ok(());

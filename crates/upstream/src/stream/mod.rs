@@ -1,7 +1,8 @@
 //! From the events of a dump to parts of transactions.
 //!
 //! - [`raw`]: an event's bytes; [`kinds`]: what its type means; [`statement`]: what a statement is;
-//! - [`selection`]: what a filter leaves; [`parts`]: cutting;
+//! - [`whole_rows`]: what readers of rows lack; [`selection`]: what a filter leaves; [`parts`]:
+//!   cutting;
 //! - [`mysql`]: what comes from MySQL, as MariaDB would have written it.
 //!
 //! Invariants: a part has whole events of one transaction. Each transaction begins with its GTID
@@ -13,6 +14,7 @@ mod parts;
 mod raw;
 mod selection;
 mod statement;
+mod whole_rows;
 
 use std::collections::VecDeque;
 
@@ -269,8 +271,10 @@ impl Decoder {
             open.select(event, member, statement.as_ref(), &self.filter)?
         };
         for event in selected {
+            let lack = whole_rows::lack_of(&event, open.is_alone())?;
             let full = open.parts.add(event.bytes, &self.place);
             self.out.extend(full.map(Incoming::Part));
+            open.parts.note(lack);
         }
         self.advance(&header);
         if ends {
@@ -306,6 +310,11 @@ impl Open {
     /// It is one statement, without an end after it.
     fn is_standalone(&self) -> bool {
         self.flags & STANDALONE != 0
+    }
+
+    /// One statement is all that changes anything.
+    fn is_alone(&self) -> bool {
+        self.flags & (STANDALONE | DDL) != 0
     }
 
     fn ends_with(
@@ -359,19 +368,12 @@ impl Open {
         event: &RawEvent,
         statement: Option<&Statement>,
     ) -> Result<(), Fault> {
-        let is_alone = self.flags & (STANDALONE | DDL) != 0;
-        match statement {
-            Some(Statement::Rows) if !is_alone => {
-                Err(Obstacle::Statement(statement::quoted(event.body())).into())
-            }
-            // Statements with rows are so long at times; others in a transaction are not.
-            Some(Statement::Other)
-                if !is_alone && event.event_type() == EventType::QUERY_COMPRESSED =>
-            {
-                Err(Obstacle::Statement("a compressed one".to_owned()).into())
-            }
-            Some(_) | None => Ok(()),
+        let changes_rows = |statement| whole_rows::changes_rows(event, statement, self.is_alone());
+        if statement.is_some_and(changes_rows) {
+            let quoted = statement::quoted(event.event_type(), event.body());
+            return Err(Obstacle::Statement(quoted).into());
         }
+        Ok(())
     }
 
     /// What stands for a statement alone that is left out: its GTID, and a commit of nothing.

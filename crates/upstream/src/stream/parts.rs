@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use synod_binlog::{Gtid, MysqlGtid};
 
-use crate::incoming::{Kind, Part};
+use crate::incoming::{Kind, NotWholeRows, Part};
 use crate::position::FilePosition;
 
 /// A transaction that is cut while it comes.
@@ -17,6 +17,7 @@ pub(crate) struct Parts {
     is_first: bool,
     events: Vec<Bytes>,
     bytes: usize,
+    not_whole_rows: Option<NotWholeRows>,
 }
 
 impl Parts {
@@ -29,6 +30,7 @@ impl Parts {
             is_first: true,
             events: Vec::new(),
             bytes: 0,
+            not_whole_rows: None,
         }
     }
 
@@ -66,6 +68,11 @@ impl Parts {
         full
     }
 
+    /// The event that was added last lacks this.
+    pub(crate) fn note(&mut self, lack: Option<NotWholeRows>) {
+        self.not_whole_rows = self.not_whole_rows.take().or(lack);
+    }
+
     /// The last part, which ends at `place`.
     pub(crate) fn finish(mut self, place: &FilePosition) -> Part {
         self.part(place, true)
@@ -80,6 +87,7 @@ impl Parts {
             first: std::mem::take(&mut self.is_first),
             last,
             events: std::mem::take(&mut self.events),
+            not_whole_rows: self.not_whole_rows.take(),
             end: place.clone(),
         }
     }

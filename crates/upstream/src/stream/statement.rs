@@ -42,7 +42,9 @@ impl Statement {
             ("COMMIT" | "ROLLBACK", None) => Statement::End,
             ("XA", Some("COMMIT" | "ROLLBACK")) => Statement::XaEnd,
             ("BEGIN" | "SAVEPOINT" | "ROLLBACK" | "RELEASE" | "XA", _) => Statement::Control,
-            ("INSERT" | "UPDATE" | "DELETE" | "REPLACE" | "LOAD" | "WITH", _) => Statement::Rows,
+            ("INSERT" | "UPDATE" | "DELETE" | "REPLACE" | "LOAD" | "WITH", _)
+            // A function that changes rows is called so.
+            | ("SELECT" | "DO" | "CALL", _) => Statement::Rows,
             _ => Statement::Other,
         }
     }
@@ -54,7 +56,10 @@ pub(super) fn is_xa(text: &[u8]) -> bool {
 }
 
 /// The beginning of the statement in the body of an event, for an error.
-pub(crate) fn quoted(body: &[u8]) -> String {
+pub(crate) fn quoted(event_type: EventType, body: &[u8]) -> String {
+    if event_type == EventType::QUERY_COMPRESSED {
+        return "a compressed one".to_owned();
+    }
     let statement = Query::parse(body).map_or(&[][..], |query| query.statement);
     let text = String::from_utf8_lossy(statement);
     text.chars().take(QUOTED_MAX).collect()
@@ -110,6 +115,7 @@ mod tests {
             ("XA COMMIT X'61',X'',1", Statement::XaEnd),
             ("/* by */ -- x\n insert into t values (1)", Statement::Rows),
             ("UPDATE t SET a = 1", Statement::Rows),
+            ("SELECT `test`.`f`()", Statement::Rows),
             ("# x\nCREATE TABLE t (a INT)", Statement::Other),
             ("/* never ends", Statement::Other),
             ("", Statement::Other),
@@ -125,7 +131,7 @@ mod tests {
         ) {
             let _ = Statement::of_text(&text);
             let _ = Statement::of(EventType::QUERY, &text);
-            prop_assert!(quoted(&text).chars().count() <= QUOTED_MAX);
+            prop_assert!(quoted(EventType::QUERY, &text).chars().count() <= QUOTED_MAX);
         }
     }
 }
