@@ -4,6 +4,7 @@
 //! after, and holds what follows that action; so its name alone says where a reader begins, on
 //! every relay of the group.
 
+use std::fmt::Display;
 use std::io::{self, Read, Write};
 use std::str::FromStr;
 use std::sync::Arc;
@@ -345,19 +346,14 @@ impl<'a, S: Connection> Dump<'a, S> {
             };
             let is_other = reader.sequence == here.sequence;
             if is_other || Instant::now() >= deadline {
-                let newest = here.to_string();
-                return Err(DumpError::Refused(Refusal::dump(match is_other {
-                    true => format!(
-                        "The reader is at {reader}, and that transaction is {newest} on the \
+                return Err(DumpError::Refused(match is_other {
+                    true => Refusal::dump(format!(
+                        "The reader is at {reader}, and that transaction is {here} on the \
                          upstream of this relay: the reader's data are of another server. Copy \
                          the upstream again"
-                    ),
-                    false => format!(
-                        "The reader is at {reader}, and this relay knows none after {newest}. \
-                         Start the reader again when the relay has caught up (synod relay status); \
-                         if it has, the reader's data are not of this upstream"
-                    ),
-                })));
+                    )),
+                    false => ahead(&reader, &here, "synod relay status", "upstream"),
+                }));
             }
             self.log
                 .wait_beyond(seen, deadline.min(Instant::now() + TAIL_PAUSE));
@@ -374,17 +370,27 @@ impl<'a, S: Connection> Dump<'a, S> {
                 break;
             }
             if Instant::now() >= deadline {
-                return Err(DumpError::Refused(Refusal::dump(format!(
-                    "The reader has action {}, and this relay knows none after {}. Start the \
-                     reader again when the relay has caught up (synod status); if it has, the \
-                     reader's data are not of this group",
-                    after.0, last.0
-                ))));
+                let (reader, here) = (after.0, last.0);
+                return Err(DumpError::Refused(ahead(
+                    &format_args!("action {reader}"),
+                    &format_args!("action {here}"),
+                    "synod status",
+                    "group",
+                )));
             }
             self.log.wait_beyond(seen, deadline);
         }
         Ok(())
     }
+}
+
+/// The reader has what this relay does not: it is of elsewhere, or the relay lags.
+fn ahead(reader: &dyn Display, here: &dyn Display, command: &str, source: &str) -> Refusal {
+    Refusal::not_yet(format!(
+        "The reader is at {reader}, and this relay knows none after {here}. A replica tries again \
+         by itself until the relay has caught up. If it has ('{command}'), the reader's data are \
+         not of this {source}: copy it again"
+    ))
 }
 
 /// What a reader gets, packed.

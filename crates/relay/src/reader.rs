@@ -324,7 +324,7 @@ fn challenge() -> Result<Challenge, DumpError> {
 }
 
 fn not_in_group() -> Refusal {
-    Refusal::dump(
+    Refusal::not_yet(
         "This relay is in no group yet. Try again; its log says what it waits for".to_owned(),
     )
 }

@@ -1,5 +1,5 @@
 //! A relay of an upstream says in words what it cannot do: to a reader that would leave out the
-//! upstream's transactions, or before the relay has a group; to
+//! upstream's transactions, that is ahead of the relay, or before the relay has a group; to
 //! operators while its log is full, or has changes that readers of rows do not get.
 
 use std::time::Duration;
@@ -131,6 +131,45 @@ fn not_whole_rows(primary: &StockServer, relay: &KeepingRelay) -> Outcome {
     let line = "has a statement instead of rows";
     let times = relay.says().matches(line).count();
     ensure(times == 1, || format!("'{line}' was said {times} times"))
+}
+
+#[test]
+fn replica_that_is_ahead_waits_for_its_relay() -> Outcome {
+    let dir = place::cluster_dir("relay-behind")?;
+    let primary = StockServer::new(&dir.join("primary"), PORT, &OPTIONS)?;
+    let mut group = RelayGroup::of(&primary, &dir, RELAYS_PORT, 1)?;
+    group.begin()?;
+    let relay = &group.relays[0];
+    let replica = Replica::new(&dir, REPLICA_PORT)?;
+    primary.execute(&["CREATE DATABASE shop", "CREATE TABLE shop.t (id INT)"])?;
+    await_kept(&primary, relay)?;
+    relay.order(&["pause"])?;
+    primary.execute(&["INSERT INTO shop.t VALUES (1)"])?;
+    let newest = primary.rows("SELECT @@gtid_binlog_pos")?.concat();
+    let has = |gtid: &str| {
+        let found = replica.rows("SELECT @@gtid_slave_pos");
+        found.is_ok_and(|rows| rows.concat() == gtid).then_some(())
+    };
+    replica.follow_port(primary.port, "MASTER_SSL=0")?;
+    let came = wait_for(PATIENCE, || has(&newest));
+    ensure(came.is_some(), || replica.says())?;
+
+    replica.execute(&[
+        "STOP SLAVE",
+        &format!("CHANGE MASTER TO MASTER_PORT={}", relay.port),
+        "START SLAVE",
+    ])?;
+    let told = wait_for(PATIENCE, || {
+        // Its status says nothing of an error after which it tries again.
+        let log = replica.log();
+        log.contains("this relay knows none after").then_some(())
+    });
+    ensure(told.is_some(), || replica.says())?;
+    relay.order(&["resume"])?;
+    primary.execute(&["INSERT INTO shop.t VALUES (2)"])?;
+    let newest = primary.rows("SELECT @@gtid_binlog_pos")?.concat();
+    let came = wait_for(PATIENCE, || has(&newest));
+    ensure(came.is_some(), || replica.says())
 }
 
 #[test]

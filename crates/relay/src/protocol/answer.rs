@@ -59,6 +59,16 @@ impl Refusal {
         }
     }
 
+    /// It may be served later: `ER_SERVER_SHUTDOWN`. A replica shows the text and connects again by
+    /// itself, and it stops for good at the next error.
+    pub(crate) fn not_yet(text: String) -> Refusal {
+        Refusal {
+            code: 1053,
+            state: "08S01",
+            text,
+        }
+    }
+
     /// The log cannot be read from where the reader is: `ER_MASTER_FATAL_ERROR_READING_BINLOG`.
     pub(crate) fn dump(text: String) -> Refusal {
         Refusal {
