@@ -36,11 +36,12 @@ const SEMI_SYNC: [&str; 3] = [
     "SET GLOBAL rpl_semi_sync_source_enabled = ON",
 ];
 /// Tables that both servers are compared by, and what is compared.
-const TABLES: [(&str, &str); 5] = [
+const TABLES: [(&str, &str); 6] = [
     ("orders", "CONCAT_WS('#', id, turn, note, at, price)"),
     ("items", "CONCAT_WS('#', id, HEX(data))"),
     ("copied", "CONCAT_WS('#', id, turn, note, at, price)"),
     ("plain", "CONCAT_WS('#', a)"),
+    ("computed", "CONCAT_WS('#', id, a, v, s)"),
     (
         "kinds",
         "CONCAT_WS('#', id, d, t, e, s, f, HEX(b), y, tm, u)",
@@ -101,6 +102,8 @@ fn keep(primary: &MysqlServer, group: &mut RelayGroup, replica: &Replica) -> Out
         "CREATE TABLE shop.kinds (id INT PRIMARY KEY AUTO_INCREMENT, d DATE, t TIME(3), \
          e ENUM('a','b'), s SET('x','y'), f DOUBLE, b BIT(9), y YEAR, tm TIMESTAMP(2) NULL, \
          u BIGINT UNSIGNED)",
+        "CREATE TABLE shop.computed (id INT PRIMARY KEY AUTO_INCREMENT, a INT, \
+         v INT AS (a + 1) VIRTUAL, s INT AS (a + 2) STORED)",
     ])?;
     write(primary, 1)?;
     // The texts of statements come, too.
@@ -161,7 +164,13 @@ fn write(server: &MysqlServer, turn: u32) -> Outcome {
             format!("INSERT INTO shop.items VALUES ({id}, REPEAT(CHAR({id}), 1000000))")
         })
         .collect();
-    statements.extend([&*update, &delete, &plain, &column, kinds, "BEGIN"]);
+    statements.extend([&*update, &delete, &plain, &column, kinds]);
+    statements.extend([
+        "INSERT INTO shop.computed (a) VALUES (1), (2), (3)",
+        "UPDATE shop.computed SET a = a + 10 WHERE a < 3",
+        "DELETE FROM shop.computed WHERE a = 3",
+        "BEGIN",
+    ]);
     statements.extend(items.iter().map(String::as_str));
     statements.extend(["SAVEPOINT s", &delete, "ROLLBACK TO s", "COMMIT"]);
     statements.extend([
@@ -191,7 +200,8 @@ fn await_same(server: &MysqlServer, replica: &Replica, group: &RelayGroup) -> Ou
     let same = wait_for(PATIENCE, || {
         let status = group.relays[group.await_leader().ok()?].status().ok()?;
         let sequence = status["gtids"].as_str()?.rsplit('-').next()?.parse().ok();
-        (status["mysql_gtids"] == executed.as_str() && sequence == Some(count)).then_some(())
+        let is_same = status["mysql_gtids"] == executed.as_str() && sequence == Some(count);
+        (is_same && status["warning"].is_null()).then_some(())
     });
     ensure(same.is_some(), || {
         format!(
