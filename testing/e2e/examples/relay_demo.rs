@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use mysql::prelude::Queryable;
 use synod_e2e::programs::new_group_secret;
-use synod_e2e::readers::Readers;
+use synod_e2e::readers::{Readers, Schema};
 use synod_e2e::relay::Relay;
 use synod_e2e::replica::Replica;
 use synod_e2e::{Outcome, TestCluster, Why, ensure};
@@ -87,7 +87,7 @@ fn show(cluster: &mut TestCluster, secret: &str, readers: &Readers) -> Outcome {
         "5. A program for change data capture (python-mysql-replication) reads the same from the\n\
          relay, row by row:",
     );
-    for line in readers.python(cluster, &relay, "")? {
+    for line in readers.python(relay.port, "", &Schema::of(cluster))? {
         println!("   {line}");
     }
 
@@ -114,7 +114,7 @@ fn show(cluster: &mut TestCluster, secret: &str, readers: &Readers) -> Outcome {
     )?;
     let now = compare(cluster, &replica)?;
     ensure(after != now, || "nothing has changed".to_owned())?;
-    let lines = readers.python(cluster, &relay, "")?;
+    let lines = readers.python(relay.port, "", &Schema::of(cluster))?;
     for line in lines.iter().rev().take(2).rev() {
         println!("   {line}");
     }

@@ -8,12 +8,34 @@ use crate::failure::Outcome;
 use crate::harness::{self, TestCluster};
 use crate::place;
 use crate::programs::output_of;
-use crate::relay::{self, Relay};
+use crate::relay;
 
 /// The readers, installed.
 #[derive(Debug)]
 pub struct Readers {
     dir: PathBuf,
+}
+
+/// A server that knows the names of columns, and an account there.
+#[derive(Debug)]
+pub struct Schema {
+    /// Where it listens.
+    pub port: u16,
+    /// Name of the account.
+    pub user: &'static str,
+    /// Its password.
+    pub password: &'static str,
+}
+
+impl Schema {
+    /// The first server of a cluster.
+    pub fn of(cluster: &TestCluster) -> Schema {
+        Schema {
+            port: cluster.port(1),
+            user: harness::USER,
+            password: harness::PASSWORD,
+        }
+    }
 }
 
 impl Readers {
@@ -28,35 +50,27 @@ impl Readers {
         Ok(Readers { dir })
     }
 
-    /// What python-mysql-replication reads after a GTID, with the names of columns from a server.
+    /// What python-mysql-replication reads after a GTID at the relay that listens on this port,
+    /// with the names of columns from a server.
     ///
     /// # Errors
     /// When it fails; with what it says.
-    pub fn python(
-        &self,
-        cluster: &TestCluster,
-        relay: &Relay,
-        after: &str,
-    ) -> Outcome<Vec<String>> {
+    pub fn python(&self, relay: u16, after: &str, schema: &Schema) -> Outcome<Vec<String>> {
         let mut command = Command::new(self.dir.join("python/bin/python"));
         command
             .arg(sources().join("python/changes.py"))
-            .args([&relay.port.to_string(), after, relay::USER, relay::PASSWORD])
-            .args([
-                &cluster.port(1).to_string(),
-                harness::USER,
-                harness::PASSWORD,
-            ]);
+            .args([&relay.to_string(), after, relay::USER, relay::PASSWORD])
+            .args([&schema.port.to_string(), schema.user, schema.password]);
         lines_of(command, "python-mysql-replication")
     }
 
-    /// What go-mysql reads after a GTID.
+    /// What go-mysql reads after a GTID at the relay that listens on this port.
     ///
     /// # Errors
     /// When it fails; with what it says.
-    pub fn go(&self, relay: &Relay, after: &str) -> Outcome<Vec<String>> {
+    pub fn go(&self, relay: u16, after: &str) -> Outcome<Vec<String>> {
         let mut command = Command::new(self.dir.join("go-mysql"));
-        command.args([&relay.port.to_string(), after, relay::USER, relay::PASSWORD]);
+        command.args([&relay.to_string(), after, relay::USER, relay::PASSWORD]);
         lines_of(command, "go-mysql")
     }
 }

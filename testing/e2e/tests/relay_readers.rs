@@ -1,14 +1,18 @@
-//! Programs for change data capture read a group's changes from a relay.
+//! Programs for change data capture read from a relay: a group's changes, and an upstream's.
 
 use std::time::Duration;
 
 use mysql::prelude::Queryable;
-use synod_e2e::readers::Readers;
+use synod_e2e::readers::{Readers, Schema};
 use synod_e2e::relay::Relay;
+use synod_e2e::relay_group::{RelayGroup, UPSTREAM_OPTIONS};
+use synod_e2e::stock_server::StockServer;
 use synod_e2e::{Outcome, TestCluster, Why, ensure, place};
 use synod_local_cluster::wait_for;
 
 const BASE_PORT: u16 = 30506;
+const UPSTREAM_PORT: u16 = 30606;
+const RELAYS_PORT: u16 = 30620;
 /// For what takes moments, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(90);
 
@@ -47,8 +51,44 @@ fn read(cluster: &TestCluster, relay: &Relay, readers: &Readers) -> Outcome {
     // The statement, and three transactions.
     await_gtids(relay, before.len() + 4)?;
     let last = before.last().cloned().unwrap_or_default();
+    read_changes(readers, relay.port, &last, &Schema::of(cluster))
+}
 
-    let found = readers.python(cluster, relay, &last)?;
+#[test]
+fn changes_of_an_upstream_are_read_by_programs_for_that() -> Outcome {
+    if place::is_galera() {
+        return Ok(());
+    }
+    let readers = Readers::install()?;
+    let dir = place::cluster_dir("relay-readers-upstream")?;
+    let primary = StockServer::new(&dir.join("primary"), UPSTREAM_PORT, &UPSTREAM_OPTIONS)?;
+    let mut group = RelayGroup::of(&primary, &dir, RELAYS_PORT, 1)?;
+    group.begin()?;
+    primary.execute(&[
+        "CREATE DATABASE e2e_data",
+        "CREATE USER schema_reader IDENTIFIED BY 'secret'",
+        "GRANT SELECT ON e2e_data.* TO schema_reader",
+    ])?;
+    let last = primary.rows("SELECT @@gtid_binlog_pos")?.concat();
+    primary.execute(&STATEMENTS)?;
+    let newest = primary.rows("SELECT @@gtid_binlog_pos")?.concat();
+    let relay = &group.relays[0];
+    let kept = wait_for(PATIENCE, || {
+        let status = relay.status().ok()?;
+        (status["gtids"] == newest.as_str()).then_some(())
+    });
+    ensure(kept.is_some(), || relay.says())?;
+    let schema = Schema {
+        port: primary.port,
+        user: "schema_reader",
+        password: "secret",
+    };
+    read_changes(&readers, relay.port, &last, &schema)
+}
+
+/// Each of the programs reads what the statements have changed.
+fn read_changes(readers: &Readers, port: u16, last: &str, schema: &Schema) -> Outcome {
+    let found = readers.python(port, last, schema)?;
     let expected = [
         "insert e2e_data.orders id=1 item=apples amount=3",
         "insert e2e_data.orders id=2 item=pears amount=5",
@@ -58,7 +98,7 @@ fn read(cluster: &TestCluster, relay: &Relay, readers: &Readers) -> Outcome {
     ];
     same("python-mysql-replication", &found, &expected)?;
 
-    let found = readers.go(relay, &last)?;
+    let found = readers.go(port, last)?;
     let expected = [
         "insert e2e_data.orders [1 apples 3]",
         "insert e2e_data.orders [2 pears 5]",
