@@ -7,7 +7,8 @@
 //! ```
 //!
 //! `SYNOD_BENCH_SECONDS` is the time of each measurement (default 8: five to six minutes in all),
-//! `SYNOD_BENCH_LATE_MIB` what late readers have to read in rows of 1 MiB (default 512).
+//! `SYNOD_BENCH_LATE_MIB` what late readers have to read in rows of 1 MiB (default 512),
+//! `SYNOD_BENCH_LATE_READERS` how many of them read at a time (default 8).
 //! `SYNOD_BENCH_RELAYS` measures with that number of relays only.
 
 #![forbid(unsafe_code)]
@@ -79,6 +80,7 @@ fn lab(primary: &StockServer, relay: &KeepingRelay, dir: &Path) -> Outcome<Strin
     let password = dir.join("relay1/upstream.password");
     let seconds = place::number("SYNOD_BENCH_SECONDS", 8);
     let late_mib = place::number("SYNOD_BENCH_LATE_MIB", 512);
+    let late_readers = place::number("SYNOD_BENCH_LATE_READERS", 8);
     let mut lab = Command::new(place::program()?);
     lab.args(["lab", "readers", "--rates", RATES, "--readers", READERS])
         .arg(format!("--server=127.0.0.1:{}", primary.port))
@@ -89,6 +91,7 @@ fn lab(primary: &StockServer, relay: &KeepingRelay, dir: &Path) -> Outcome<Strin
         .arg(format!("--relay-pid={}", relay.pid()?))
         .arg(format!("--seconds={seconds}"))
         .arg(format!("--late-mib={late_mib}"))
+        .arg(format!("--late-readers={late_readers}"))
         .stderr(Stdio::inherit());
     let made = lab.output().why("synod lab readers")?;
     ensure(made.status.success(), || {
