@@ -66,6 +66,7 @@ pub mod fuzzing;
 mod host;
 mod io;
 mod log_growth;
+mod log_holds;
 mod open;
 mod ordered_action;
 mod outcome;
@@ -95,6 +96,7 @@ pub use host::{
     Delivery, DonorRequest, Election, Host, Level, MemberStatus, Remedy, StateTransferEvent, Topic,
 };
 pub use io::{Disk, KnownPeer, Network, Observer};
+pub use log_holds::LogHold;
 pub use open::{OpenError, open_log};
 pub use ordered_action::{OrderedAction, ordered_action};
 pub use outcome::{ApplyOutcome, InconsistencyPolicy};

@@ -26,6 +26,7 @@ use crate::config::DatabasePosition;
 use crate::driver::CommitWait;
 use crate::fetch::{FetchBox, FetchResult, FetchWish, NotFetched};
 use crate::host::MemberStatus;
+use crate::log_holds::{LogHold, LogHolds};
 use crate::payload::view::View;
 use crate::snapshots::{Snapshot, Snapshots};
 
@@ -193,8 +194,8 @@ pub struct Shared {
     pub(crate) fetched: FetchBox,
     /// Snapshot positions of this session's actions that are being proposed.
     pub(crate) snapshots: Arc<Snapshots>,
-    /// Actions that readers of the log have passed: what comes after them is kept for the readers.
-    pub(crate) readers: Arc<Snapshots>,
+    /// What readers of the log need of it.
+    pub(crate) readers: LogHolds,
     /// Committed actions of this session whose clients finish them.
     local: Mutex<BTreeSet<Seqno>>,
 }
@@ -256,7 +257,7 @@ impl Shared {
             base_seqno: AtomicI64::default(),
             fetched: FetchBox::default(),
             snapshots: Arc::default(),
-            readers: Arc::default(),
+            readers: LogHolds::default(),
             local: Mutex::default(),
         }
     }
@@ -349,10 +350,10 @@ impl Shared {
         self.log_tight.load(Ordering::Acquire)
     }
 
-    /// The log is not purged of what comes after the action `passed`, until all copies of the hold
-    /// are dropped, as long as the log is not full.
-    pub fn hold_log_after(&self, passed: Seqno) -> Arc<Snapshot> {
-        self.readers.hold(passed)
+    /// The log is not purged of what comes after the action `passed`, until the hold is dropped, as
+    /// long as the log is not full.
+    pub fn hold_log_after(&self, passed: Seqno) -> LogHold {
+        self.readers.hold_after(passed)
     }
 
     /// The host wants the log to be purged up to this action, by whole files, of what neither

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use synod_consensus::Seqno;
 use synod_log::LogReader;
-use synod_member::{FollowError, Follower, Shared, Snapshot};
+use synod_member::{FollowError, Follower, LogHold, Shared};
 
 use crate::node::Node;
 use crate::threads::delivery::Delivery;
@@ -16,19 +16,6 @@ pub struct CommittedLog {
     reader: LogReader,
     shared: Arc<Shared>,
     delivery: Arc<Delivery>,
-}
-
-/// Keeps a log from being purged, until it is dropped.
-#[derive(Clone, Debug)]
-pub struct LogHold {
-    held: Arc<Snapshot>,
-}
-
-impl LogHold {
-    /// The last action that may be purged.
-    pub fn passed(&self) -> Seqno {
-        self.held.seqno()
-    }
 }
 
 impl Node {
@@ -72,9 +59,7 @@ impl CommittedLog {
     /// Keeps this log from being purged of what comes after the action `passed`, as long as it is
     /// not full.
     pub fn hold_after(&self, passed: Seqno) -> LogHold {
-        LogHold {
-            held: self.shared.hold_log_after(passed),
-        }
+        self.shared.hold_log_after(passed)
     }
 
     /// Has this log purged up to this action, by whole files, of what neither members nor readers

@@ -55,7 +55,7 @@ mod transport;
 mod wait;
 
 pub use admin::SetWritersError;
-pub use committed_log::{CommittedLog, LogHold};
+pub use committed_log::CommittedLog;
 pub use config::{NodeConfig, NodeError, TlsConfig};
 pub use log_queue::LogQueue;
 pub use node::Node;
@@ -74,11 +74,11 @@ pub use synod_log::{LogOptions, PAYLOAD_BYTES_MAX, SEGMENT_BYTES_MAX};
 pub use synod_member::{
     Action, ApplyOutcome, CommitWait, CommitWaitStatus, DatabasePosition, DatabaseStatus,
     DecisionSearch, Delivery, DonorRequest, Election, FollowError, Followed, FollowedAction,
-    Follower, FullLogPolicy, Host, InconsistencyPolicy, LeaderPlacement, Level, MemberStatus,
-    NodeStatus, NotFetched, OpenError, OrderedAction, OutcomeDecision, OwnLogTimes, PaceStatus,
-    PayloadError, ProposalResult, QuorumLossPolicy, RefusedBy, Remedy, Setting, StartMode,
-    StateTransferEvent, SurvivorStatus, Topic, View, ViewMember, VoterPolicy, WaitPolicy,
-    WritePermission,
+    Follower, FullLogPolicy, Host, InconsistencyPolicy, LeaderPlacement, Level, LogHold,
+    MemberStatus, NodeStatus, NotFetched, OpenError, OrderedAction, OutcomeDecision, OwnLogTimes,
+    PaceStatus, PayloadError, ProposalResult, QuorumLossPolicy, RefusedBy, Remedy, Setting,
+    StartMode, StateTransferEvent, SurvivorStatus, Topic, View, ViewMember, VoterPolicy,
+    WaitPolicy, WritePermission,
 };
 pub use synod_tls::{
     Credentials, GroupSecret, SecretFile, TlsError, TlsFiles, TlsSettingNames, names_tls13_suite,

@@ -17,17 +17,15 @@ use synod_log::{Entry, LogError, LogReader};
 
 use super::assembly::{Assembly, all_chunks};
 use super::{DeliverError, start_index};
+use crate::log_holds::LogHold;
 use crate::payload::action::{ActionPiece, Chunk, PayloadError};
 use crate::payload::discard::{Discard, PartialActionId};
 use crate::payload::view::View;
 use crate::shared::Shared;
-use crate::snapshots::Snapshot;
 
 /// Bytes of payload that are read at a time. There may be many followers, each with this in memory;
 /// and what is looked at while it is in the processor's cache is looked at faster.
 const READ_BYTES: usize = 256 << 10;
-/// A hold moves by so many actions at a time: all readers share the table of holds.
-const HOLD_STEP: u64 = 64;
 
 /// Why a follower cannot continue.
 #[derive(Debug, thiserror::Error)]
@@ -75,7 +73,7 @@ pub struct Follower {
     next: LogIndex,
     last: Seqno,
     /// Keeps the log from being purged of what comes next, if that was asked for.
-    held: Option<Arc<Snapshot>>,
+    held: Option<LogHold>,
 }
 
 impl Follower {
@@ -102,11 +100,11 @@ impl Follower {
     }
 
     /// The log is not purged of what comes after the action `passed`, as long as this follower
-    /// lives and the log is not full. A few actions before it may be held as well.
+    /// lives and the log is not full.
     pub fn hold_after(&mut self, passed: Seqno) {
-        let far = |held: &Arc<Snapshot>| held.seqno().0.abs_diff(passed.0) >= HOLD_STEP;
-        if self.held.as_ref().is_none_or(far) {
-            self.held = Some(self.shared.readers.hold(passed));
+        match &self.held {
+            Some(held) => held.move_to(passed),
+            None => self.held = Some(self.shared.hold_log_after(passed)),
         }
     }
 

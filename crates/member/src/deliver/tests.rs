@@ -603,6 +603,23 @@ fn follower_waits_for_the_commit_of_what_the_log_has() {
     assert_eq!(followed(&mut follower).len(), 2);
 }
 
+/// A few actions may be as large as a log may be.
+#[test]
+fn follower_holds_nothing_that_it_has_passed() {
+    let mut log = Fixture::new(LogBase::default());
+    (0..3).for_each(|_| log.small());
+    let shared = Arc::new(Shared::new(LogIndex(log.index), Seqno(0), || {}));
+    commit(&log, &shared, 3);
+    let mut follower = Follower::after(log.reader.clone(), shared.clone(), Seqno(0)).unwrap();
+    assert_eq!(shared.readers.slowest(), None, "it was not asked to hold");
+    for passed in [0, 1, 3] {
+        follower.hold_after(Seqno(passed));
+        assert_eq!(shared.readers.slowest(), Some(Seqno(passed)));
+    }
+    drop(follower);
+    assert_eq!(shared.readers.slowest(), None);
+}
+
 #[test]
 fn follower_is_told_where_a_purged_log_begins() {
     let host = Sink::endless();

@@ -36,7 +36,7 @@ impl Driver {
         self.retention
             .database_is_at(now, oldest_write, state, applied);
         self.retention
-            .readers_are_at(self.links.shared.readers.oldest());
+            .readers_are_at(self.links.shared.readers.slowest());
         // Before the leader's work: its own report is among those that it works with.
         self.send_report();
         self.leader_tick();
