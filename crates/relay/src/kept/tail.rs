@@ -223,13 +223,13 @@ impl Reading {
     ) -> Result<(), KeptError> {
         let (seqno, known) = (action.seqno, head.known.after);
         let step = self.history.take(seqno, action.origin, &head, known)?;
-        // The newest transaction says where the upstream is, and what was registered: it is kept,
-        // whatever is purged, and so is what has been noted since.
         if let Step::Whole { first, parts, .. } = &step {
             let known = parts.first().copied().unwrap_or_default();
-            self.follower.hold_after(first.prev().min(known));
+            let needed_after = before_needed(*first, known, self.noted);
+            self.follower.hold_after(needed_after);
         } else if head.part.is_none() {
-            self.follower.hold_after(seqno.prev().min(known));
+            let needed_after = before_needed(seqno, known, self.noted);
+            self.follower.hold_after(needed_after);
         }
         self.obey();
         tail.forced.store(self.registry.forced.0, Ordering::Release);
@@ -256,6 +256,20 @@ impl Reading {
     }
 }
 
+/// The last action that a relay does not need when it begins to read. The newest transaction, or an
+/// order since, begins with the action `first`. It says where the upstream is, and what was
+/// registered after the action `known`: it is kept, whatever is purged, and so are the notes since
+/// then, of which the last is `noted`. If there are none, nothing before it is kept: between
+/// `known` and `first` is what was on its way, and that may be more than a log may have.
+fn before_needed(first: Seqno, known: Seqno, noted: Seqno) -> Seqno {
+    let before = first.prev();
+    if noted > known {
+        before.min(known)
+    } else {
+        before
+    }
+}
+
 /// The place before the first part of the newest transaction, or before an earlier one.
 fn before_newest(log: &CommittedLog, before_log: Seqno) -> Result<Seqno, KeptError> {
     let mut after = log.readable_seqno().prev().max(before_log);
@@ -275,4 +289,19 @@ fn before_newest(log: &CommittedLog, before_log: Seqno) -> Result<Seqno, KeptErr
         after = Seqno(after.0.saturating_sub(step)).max(before_log);
     }
     Ok(after)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn newest_transaction_is_kept_with_the_notes_that_it_does_not_know() {
+        let before = |noted| before_needed(Seqno(90), Seqno(30), Seqno(noted));
+        assert_eq!(before(40), Seqno(30), "a note between");
+        assert_eq!(before(95), Seqno(30), "a note after it");
+        assert_eq!(before(30), Seqno(89), "what was on its way is not needed");
+        let knows_all = before_needed(Seqno(90), Seqno(92), Seqno(95));
+        assert_eq!(knows_all, Seqno(89), "it was read while the parts came");
+    }
 }
