@@ -61,6 +61,8 @@ pub type Told = (u8, u16, Vec<u8>);
 /// What a reader has got.
 #[derive(Debug, Default)]
 pub struct Pulled {
+    /// Where it began.
+    after: GtidList,
     /// Whole transactions, in the order in which they came.
     pub transactions: Vec<(Gtid, Vec<Told>)>,
     /// Parts of the transaction that comes.
@@ -74,11 +76,9 @@ pub struct Pulled {
 impl Pulled {
     /// The newest GTID of each domain.
     pub fn position(&self) -> GtidList {
-        let gtids = self
-            .transactions
-            .iter()
-            .map(|(gtid, _)| (gtid.domain, *gtid));
-        let newest: BTreeMap<u32, Gtid> = gtids.collect();
+        let came = self.transactions.iter().map(|(gtid, _)| gtid);
+        let gtids = self.after.0.iter().chain(came);
+        let newest: BTreeMap<u32, Gtid> = gtids.map(|gtid| (gtid.domain, *gtid)).collect();
         GtidList(newest.into_values().collect())
     }
 
@@ -157,14 +157,24 @@ struct State {
 impl Puller {
     /// Pulls from the beginning on.
     pub fn start(config: UpstreamConfig) -> Puller {
+        Puller::after(config, GtidList::default())
+    }
+
+    /// Pulls what follows these transactions.
+    pub fn after(config: UpstreamConfig, after: GtidList) -> Puller {
         let port = config.address.port;
-        Puller::among(config, vec![port])
+        Puller::begin(config, vec![port], after)
     }
 
     /// Pulls from the beginning on, from the first of these ports of the machine; whenever a
     /// connection ends or cannot be made, from the next one.
     pub fn among(config: UpstreamConfig, ports: Vec<u16>) -> Puller {
+        Puller::begin(config, ports, GtidList::default())
+    }
+
+    fn begin(config: UpstreamConfig, ports: Vec<u16>, after: GtidList) -> Puller {
         let shared = Arc::<Shared>::default();
+        shared.lock().pulled.after = after;
         let pulling = shared.clone();
         let thread = thread::spawn(move || pulling.run(config, &ports));
         Puller {

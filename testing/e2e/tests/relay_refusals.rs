@@ -1,16 +1,17 @@
 //! A relay of an upstream says in words what it cannot do: to a reader that would leave out the
 //! upstream's transactions, that is ahead of the relay, or before the relay has a group; to
-//! operators while its log is full, or has changes that readers of rows do not get.
+//! operators while its log is full, or has changes that readers of rows do not get. A full log that
+//! no reader needs gets room again by itself.
 
 use std::time::Duration;
 
 use serde_json::Value;
 use synod_binlog::GtidList;
-use synod_e2e::pull;
+use synod_e2e::pull::{self, Puller};
 use synod_e2e::relay_group::{KeepingRelay, RelayGroup};
 use synod_e2e::replica::Replica;
 use synod_e2e::stock_server::StockServer;
-use synod_e2e::{Outcome, ensure, place};
+use synod_e2e::{Outcome, Why, ensure, place};
 use synod_local_cluster::wait_for;
 use synod_upstream::{Incoming, Position, Upstream, UpstreamConfig};
 
@@ -216,6 +217,54 @@ fn full(primary: &StockServer, relay: &mut KeepingRelay) -> Outcome {
     await_kept(primary, relay)?;
     await_status(relay, "nothing is wrong", |status| {
         status["error"].is_null()
+    })
+}
+
+/// More than the log may have, in fewer transactions than a log of small ones has in a moment.
+#[test]
+fn full_log_that_no_reader_needs_gets_room_again() -> Outcome {
+    let dir = place::cluster_dir("relay-room-again")?;
+    let primary = StockServer::new(&dir.join("primary"), PORT, &OPTIONS)?;
+    let mut group = RelayGroup::of(&primary, &dir, RELAYS_PORT, 1)?;
+    let relay = &mut group.relays[0];
+    SMALL.iter().for_each(|(key, value)| relay.set(key, value));
+    group.begin()?;
+    primary.execute(&[
+        "CREATE DATABASE shop",
+        "CREATE TABLE shop.t (id INT PRIMARY KEY AUTO_INCREMENT, v LONGTEXT)",
+    ])?;
+    let mut config = pull::config(&primary, &dir, UPSTREAM_ID + 1)?;
+    config.address.port = group.relays[0].port;
+    let outcome = more_than_the_log_may_have(&primary, &group.relays[0], config);
+    if outcome.is_err() {
+        eprintln!("{}\n{:?}", group.says(), group.relays[0].status());
+    }
+    outcome
+}
+
+fn more_than_the_log_may_have(
+    primary: &StockServer,
+    relay: &KeepingRelay,
+    config: UpstreamConfig,
+) -> Outcome {
+    let rows = vec!["INSERT INTO shop.t (v) VALUES (REPEAT('z', 1000000))"; 60];
+    primary.execute(&rows)?;
+    await_kept(primary, relay)?;
+    let told = first_error(&config, &Position::Gtids(GtidList::default()));
+    ensure(told.contains("has been purged"), || {
+        format!("the log still has everything, so it was never full: {told}")
+    })?;
+    // A reader gets what is still there. At the end of the log, it needs nothing of it.
+    let newest = primary.rows("SELECT @@gtid_binlog_pos")?.concat();
+    let reader = Puller::after(config, newest.parse().why("a GTID")?);
+    primary.execute(&rows)?;
+    await_kept(primary, relay)?;
+    let newest = primary.rows("SELECT @@gtid_binlog_pos")?.concat();
+    reader.await_gtid(&newest, PATIENCE)?;
+    let pulled = reader.finish();
+    ensure(pulled.transactions.len() == rows.len(), || {
+        let (came, ends) = (pulled.transactions.len(), &pulled.ends);
+        format!("the reader got {came} transactions: {ends:?}")
     })
 }
 

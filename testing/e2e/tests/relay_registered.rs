@@ -157,8 +157,7 @@ fn first_error(config: &synod_upstream::UpstreamConfig) -> Option<String> {
     upstream.next().err().map(|error| error.to_string())
 }
 
-/// Transactions of about 10,000 bytes. Holds move by 64 actions at a time, so larger ones would
-/// hold more than these logs may have.
+/// Transactions of about 10,000 bytes.
 fn write(primary: &StockServer, count: u32) -> Outcome {
     let insert = "INSERT INTO shop.t (v) VALUES (REPEAT('z', 10000))";
     let many: Vec<&str> = (0..count).map(|_| insert).collect();
