@@ -129,9 +129,18 @@ impl Driver {
             };
             self.note(Topic::Log, Level::Warning, text);
         }
+        // Relays say up to where none of their readers needs the log, and hold the newest
+        // transaction in the same way: what it is that holds the log is not known here.
         let holds = match in_relay_group {
-            true => "connected readers need what is in it",
-            false => "too few databases have flushed its actions (a majority of them must have)",
+            true => {
+                "it cannot be purged at once (readers need what is in it, or all of it was written \
+                 within seconds, or its newest transaction is as large as the log may be): \
+                 nothing new is taken until it is purged"
+            }
+            false => {
+                "too few databases have flushed its actions (a majority of them must have): \
+                 nothing new is taken until they have"
+            }
         };
         match self.retention.fullness_to_announce(is_full) {
             Some(true) => self.note(
@@ -139,8 +148,7 @@ impl Driver {
                 Level::Warning,
                 format!(
                     "the log is larger than twice {retain_size}, its disk has no more room to \
-                     spare, and {holds}: nothing new is taken until they have. With {log_full} \
-                     the log can be purged nevertheless"
+                     spare, and {holds}. With {log_full} the log can be purged nevertheless"
                 ),
             ),
             Some(false) => self.note(Topic::Log, Level::Info, "the log has room again"),
