@@ -19,7 +19,7 @@
 //! # The loop
 //!
 //! ```text
-//! let mut opened = open_log(files, dir, options, knows_others, &host)?;
+//! let mut opened = open_log(files, dir, options, knows_others, in_relay_group, &host)?;
 //! let start = Start::new(config, tuning, mode, entropy, &mut opened, &host, now)?;
 //! let mut driver = Driver::new(start, links, now);
 //! driver.begin(now);

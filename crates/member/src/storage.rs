@@ -103,6 +103,8 @@ pub struct Storage {
     reader: LogReader,
     host: Arc<dyn Host>,
     shared: Arc<Shared>,
+    /// The group is one of relays: no member has a database, and none gets a copy.
+    in_relay_group: bool,
     /// Bytes written since the last sync.
     batch_bytes: usize,
     /// Ticket of the latest write since the last sync.
@@ -118,18 +120,21 @@ pub struct Storage {
 }
 
 impl Storage {
-    /// Writes with this writer; `reader` reads the same log.
+    /// Writes with this writer; `reader` reads the same log. `in_relay_group`: the group is one of
+    /// relays, which texts for operators tell apart.
     pub fn new(
         writer: LogWriter,
         reader: LogReader,
         host: Arc<dyn Host>,
         shared: Arc<Shared>,
+        in_relay_group: bool,
     ) -> Storage {
         let storage = Storage {
             writer,
             reader,
             host,
             shared,
+            in_relay_group,
             batch_bytes: 0,
             last_ticket: None,
             floor_due: false,
@@ -233,10 +238,14 @@ impl Storage {
     }
 
     fn log_made_room(&self, freed: u64, up_to: LogIndex) {
+        let lacking = match self.in_relay_group {
+            true => "Readers that lack them are told which GTIDs they have lost",
+            false => "Members that need them take a full copy (SST)",
+        };
         let text = format!(
             "the disk of the log is full: entries up to {up_to} were purged early, which freed \
-             {freed} bytes. Members that need them take a full copy (SST). Free some space, or \
-             this member stops when there is nothing left to purge"
+             {freed} bytes. {lacking}. Free some space, or this member stops when there is nothing \
+             left to purge"
         );
         self.host.log(Level::Warning, &text);
     }
@@ -340,11 +349,20 @@ impl Storage {
         if point.forced && purged >= keep_from {
             let setting = self.host.setting_name(Setting::LogRetainSize);
             let min_free = self.host.setting_name(Setting::LogMinFree);
+            let lagging = match self.in_relay_group {
+                true => {
+                    "may be needed by a relay that lags or a reader that is away. That relay begins \
+                     its log again after them, and that reader is told which GTIDs it has lost"
+                }
+                false => {
+                    "may be needed by a member that lags. It fetches them from another member, or \
+                     takes a full copy (SST) if none has them"
+                }
+            };
             let text = format!(
                 "the log has reached its disk bound (twice {setting}, or what leaves {min_free} of \
-                 the disk free): entries up to {purged} were purged, although a member that lags \
-                 may need those from {keep_from} on. It fetches them from another member, or takes \
-                 a full copy (SST) if none has them. If this happens often, raise {setting}"
+                 the disk free): entries up to {purged} were purged, although those from \
+                 {keep_from} on {lagging}. If this happens often, raise {setting}"
             );
             self.host.log(Level::Warning, &text);
         }
@@ -365,11 +383,21 @@ impl Storage {
             format!(", in {} minutes at the present rate", left.as_secs() / 60)
         });
         let log_full = self.host.setting_name(Setting::LogFull);
+        let (kept_for, lost, needed) = match self.in_relay_group {
+            true => (
+                "readers and relays that lag, and for at least a minute",
+                "it is purged of what such relays need",
+                "readers need it",
+            ),
+            false => (
+                "members that lag, are absent or are being copied to",
+                "it is purged of what they need, and they take a full copy (SST)",
+                "too few databases have flushed it",
+            ),
+        };
         let text = format!(
-            "the log is kept for members that lag, are absent or are being copied to: {} bytes, \
-             {} percent of the room that it has for them. At {} bytes{when}, it is purged of what \
-             they need, and they take a full copy (SST); if too few databases have flushed it, \
-             {log_full} decides",
+            "the log is kept for {kept_for}: {} bytes, {} percent of the room that it has for \
+             that. At {} bytes{when}, {lost}; if {needed}, {log_full} decides",
             size.bytes, growth.percent, size.bound,
         );
         self.host.log(Level::Warning, &text);
@@ -459,7 +487,7 @@ mod tests {
         let opened = Log::open(files, Path::new("log"), options).unwrap();
         let shared = Arc::new(Shared::new(LogIndex(0), Seqno(0), || ()));
         let host = Arc::new(Sink::default());
-        let storage = Storage::new(opened.writer, opened.reader, host, shared.clone());
+        let storage = Storage::new(opened.writer, opened.reader, host, shared.clone(), false);
         (storage, shared)
     }
 
@@ -494,7 +522,7 @@ mod tests {
         }
         let shared = Arc::new(Shared::new(LogIndex(0), Seqno(0), || ()));
         let host = Arc::new(Sink::default());
-        let mut storage = Storage::new(writer, opened.reader, host, shared.clone());
+        let mut storage = Storage::new(writer, opened.reader, host, shared.clone(), false);
         let mut purge = |purge_limit| {
             let job = PurgeJob {
                 keep_from: LogIndex(0),
@@ -629,7 +657,7 @@ mod tests {
         files.set_size(400 << 10);
         let shared = Arc::new(Shared::new(LogIndex(0), Seqno(0), || ()));
         let host = Arc::new(Sink::default());
-        let mut storage = Storage::new(opened.writer, opened.reader, host, shared);
+        let mut storage = Storage::new(opened.writer, opened.reader, host, shared, false);
         let mut base = LogBase::default();
         for index in 1..=30 {
             storage
@@ -705,7 +733,7 @@ mod tests {
         let storage = |opened: synod_log::Opened| {
             let shared = Arc::new(Shared::new(LogIndex(0), Seqno(0), || ()));
             let host = Arc::new(Sink::default());
-            let storage = Storage::new(opened.writer, opened.reader, host, shared.clone());
+            let storage = Storage::new(opened.writer, opened.reader, host, shared.clone(), false);
             (storage, shared)
         };
         let mut writer = open(options.clone()).writer;

@@ -133,7 +133,14 @@ impl NodeConfig {
     ) -> Result<Opened, OpenError> {
         let own = [&self.address, &self.listen];
         let knows_others = self.seeds.iter().any(|seed| !own.contains(&seed));
-        open_log(files, &self.log_dir, self.log.clone(), knows_others, host)
+        open_log(
+            files,
+            &self.log_dir,
+            self.log.clone(),
+            knows_others,
+            self.in_relay_group,
+            host,
+        )
     }
 
     /// The error of a start with these settings.

@@ -119,6 +119,7 @@ impl Node {
                 self.reader.clone(),
                 self.host.clone(),
                 self.shared.clone(),
+                self.config.in_relay_group,
             ),
             jobs: queues.jobs.1,
             events: self.events.clone(),

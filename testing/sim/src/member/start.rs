@@ -90,7 +90,14 @@ impl World {
         let node = self.nodes.get(&effects.me());
         let retain_bytes = node.map_or(self.options.retain_bytes, |node| node.retain_bytes);
         let options = self.log_options(retain_bytes);
-        open_log(files, Path::new(LOG_DIR), options, knows_others, &host)
+        open_log(
+            files,
+            Path::new(LOG_DIR),
+            options,
+            knows_others,
+            false,
+            &host,
+        )
     }
 
     /// What an opened log holds.
@@ -260,7 +267,7 @@ impl World {
         if self.options.drops_full_logs {
             driver.handle(local, Input::FullLogPolicy(FullLogPolicy::Drop));
         }
-        let storage = Storage::new(writer, reader.clone(), host, shared.clone());
+        let storage = Storage::new(writer, reader.clone(), host, shared.clone(), false);
         let parts = ProcessParts {
             session,
             driver,

@@ -285,16 +285,18 @@ impl Driver {
         if has_action(index, applied, entry) {
             self.stop_with_lost_actions(first, applied);
         } else if self.membership.join.is_completed() {
-            self.fail(
+            let again = self.begins_again();
+            self.fail(&format!(
                 "the group was ordered to continue without a majority, and without the views in \
-                 which this member was alone. Start it again; its database will be copied again",
-            );
+                 which this member was alone. Start it again: {again}"
+            ));
         } else {
+            let again = self.begins_again();
             self.log(
                 Level::Info,
                 format!(
                     "the group was ordered to continue without the views {first} to {applied} in \
-                     which this member was alone: its database has to be copied again"
+                     which this member was alone: {again}"
                 ),
             );
             let diverged = &self.links.shared.database_diverged;
@@ -315,11 +317,23 @@ impl Driver {
         fits
     }
 
+    /// How this member gets the group's history in place of its own, for texts.
+    fn begins_again(&self) -> &'static str {
+        match self.identity.config.in_relay_group {
+            true => "its log begins again",
+            false => "its database has to be copied again",
+        }
+    }
+
     fn stop_with_lost_actions(&mut self, first: Seqno, last: Seqno) {
+        let (place, remedy) = match self.identity.config.in_relay_group {
+            true => ("log", "move its synod-*.log files away"),
+            false => ("database", "delete this member's data"),
+        };
         self.fail(&format!(
             "the group was ordered to continue without a majority, and without actions from \
-             {first} to {last} that are in this member's database. Compare them by hand if they \
-             matter; then delete this member's data and start it again"
+             {first} to {last} that are in this member's {place}. Compare them by hand if they \
+             matter; then {remedy} and start it again"
         ));
     }
 
