@@ -89,4 +89,9 @@ impl CommittedLog {
     pub fn wait_beyond(&self, seen: u64, deadline: Instant) {
         self.delivery.log_moved().wait_beyond_until(seen, deadline);
     }
+
+    /// Ends all waits as if the log had moved: those who wait are to look at something else.
+    pub fn wake(&self) {
+        self.delivery.log_moved().notify();
+    }
 }

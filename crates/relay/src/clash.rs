@@ -1,8 +1,10 @@
-//! Readers with the number of a server whose transactions they lack.
+//! Readers with a number that another one has: a server whose transactions they lack, or a reader.
 //!
 //! A replica leaves out what has its own `server_id`: it takes it for its own, come back to it. So
 //! it would follow, say that all is well, and have nothing. A primary with that number is refused
 //! by the replica itself; behind a relay, the replica sees the relay's number only.
+
+use std::net::SocketAddr;
 
 use synod_binlog::GtidList;
 
@@ -45,6 +47,17 @@ pub(crate) fn check_upstream(
              the reader another server_id"
         ))),
     }
+}
+
+/// What a reader is told whose dump ends because one with its number has begun a newer one.
+///
+/// It begins as MySQL's words do: a relay that reads from this one knows them.
+pub(crate) fn displaced(server_id: u32, newer: SocketAddr) -> Refusal {
+    Refusal::dump(format!(
+        "A slave with the same server_uuid/server_id as this one has connected to this relay, from \
+         {newer}. Both readers have server_id {server_id}, and a relay serves the newer one. Give \
+         one of them another server_id, then start this reader again"
+    ))
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@
 
 use std::fmt::Display;
 use std::io::{self, Read, Write};
+use std::net::SocketAddr;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,6 +17,7 @@ use synod_binlog::{
 };
 use synod_node::{CommittedLog, FollowError, Seqno};
 
+use crate::clash;
 use crate::identity::Identity;
 use crate::kept::source::KeptSource;
 use crate::kept::state::GtidState;
@@ -25,7 +27,7 @@ use crate::permits::Permits;
 use crate::protocol::answer::Refusal;
 use crate::protocol::greeting::SERVER_VERSION;
 use crate::protocol::packet::{Connection, Packets};
-use crate::reader_place::ReaderPlace;
+use crate::seats::Seat;
 use crate::source::{Found, Sink, Source, SourceError};
 
 /// A binlog that has become so large ends after its transaction, in bytes: positions have 32 bits.
@@ -52,6 +54,8 @@ pub(crate) fn file_name(after: Seqno) -> String {
 /// What a reader has asked for.
 #[derive(Clone, Debug)]
 pub(crate) struct Request {
+    /// Its `server_id`; zero: it has none.
+    pub(crate) server_id: u32,
     /// The GTIDs that it has; none: it names a binlog.
     pub(crate) gtids: Option<String>,
     /// Name of the binlog.
@@ -238,7 +242,7 @@ pub(crate) struct Dump<'a, S> {
     identity: Identity,
     origin: Origin,
     request: Request,
-    place: &'a ReaderPlace,
+    seat: &'a Seat<'a>,
     permits: Permits,
 }
 
@@ -249,7 +253,7 @@ impl<'a, S: Connection> Dump<'a, S> {
         identity: Identity,
         origin: Origin,
         request: Request,
-        place: &'a ReaderPlace,
+        seat: &'a Seat<'a>,
         permits: Permits,
     ) -> Dump<'a, S> {
         Dump {
@@ -258,7 +262,7 @@ impl<'a, S: Connection> Dump<'a, S> {
             identity,
             origin,
             request,
-            place,
+            seat,
             permits,
         }
     }
@@ -267,28 +271,37 @@ impl<'a, S: Connection> Dump<'a, S> {
     /// reader wants that, and when the relay stops.
     ///
     /// # Errors
-    /// It cannot get that, or is gone.
+    /// It cannot get that, or is gone; or a reader with its `server_id` has begun a newer dump.
     pub(crate) fn run(self) -> Result<(), DumpError> {
         let mut source = self.begin()?;
-        self.place.begins(source.last(), source.gtids());
+        let server_id = self.request.server_id;
+        self.seat.begin_dump(server_id, || self.log.wake());
+        let place = self.seat.place();
+        place.begins(source.last(), source.gtids());
         let pace = Pace::new(self.permits);
         let mut binlog = Binlog::begin(self.packets, &self.request, self.identity, &source, pace)?;
         let mut quiet_until = self.request.quiet_until();
         while let Some(seen) = self.log.moves() {
+            if let Some(newer) = self.seat.newer() {
+                return displaced(binlog.packets, server_id, newer);
+            }
             let before = source.last();
             while source.step(&mut binlog)? == Found::Action {
                 if source.is_between() {
                     binlog.rotate_if_large(&source)?;
                 }
-                self.place.moved(source.last(), || source.gtids());
+                place.moved(source.last(), || source.gtids());
                 binlog.pace.passes_action();
+                if let Some(newer) = self.seat.newer() {
+                    return displaced(binlog.packets, server_id, newer);
+                }
             }
             binlog.pace.is_at_end();
             binlog.packets.flush()?;
             if source.last() != before {
                 quiet_until = self.request.quiet_until();
             }
-            self.place.is_at(source.last(), source.gtids());
+            place.is_at(source.last(), source.gtids());
             if self.request.ends {
                 binlog.packets.write_end()?;
                 return Ok(binlog.packets.flush()?);
@@ -391,6 +404,22 @@ fn ahead(reader: &dyn Display, here: &dyn Display, command: &str, source: &str) 
          by itself until the relay has caught up. If it has ('{command}'), the reader's data are \
          not of this {source}: copy it again"
     ))
+}
+
+/// Ends the dump of a reader whose `server_id` a newer one has. If it is the same reader, which has
+/// come again, this connection has ended, and there is no one to tell.
+///
+/// # Errors
+/// It is another reader.
+fn displaced<S: Connection>(
+    packets: &mut Packets<S>,
+    server_id: u32,
+    newer: SocketAddr,
+) -> Result<(), DumpError> {
+    if packets.have_ended() {
+        return Ok(());
+    }
+    Err(DumpError::Refused(clash::displaced(server_id, newer)))
 }
 
 /// What a reader gets, packed.
@@ -513,6 +542,7 @@ mod tests {
 
     fn request(gtids: Option<&str>, file: &str, position: u32) -> Request {
         Request {
+            server_id: 5,
             gtids: gtids.map(str::to_owned),
             file: file.to_owned(),
             position,

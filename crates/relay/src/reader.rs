@@ -1,6 +1,7 @@
 //! One reader's connection: greeting, questions, and the dump at the end.
 
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -20,7 +21,7 @@ use crate::protocol::greeting::{
 use crate::protocol::packet::{Connection, Packets};
 use crate::protocol::question::answer;
 use crate::protocol::variable::{Facts, ReaderVariables};
-use crate::reader_place::ReaderPlace;
+use crate::seats::Seat;
 
 /// The commands of the protocol that mean something here.
 mod command {
@@ -74,7 +75,7 @@ pub(crate) enum Ended {
 /// A connection of a reader.
 pub(crate) struct Reader<'a, S> {
     relay: &'a Relay,
-    place: &'a ReaderPlace,
+    seat: &'a Seat<'a>,
     packets: Packets<S>,
     variables: ReaderVariables,
     /// `server_id` by which the reader has registered; zero: none.
@@ -82,10 +83,10 @@ pub(crate) struct Reader<'a, S> {
 }
 
 impl<'a, S: Connection> Reader<'a, S> {
-    pub(crate) fn new(relay: &'a Relay, place: &'a ReaderPlace, stream: S) -> Reader<'a, S> {
+    pub(crate) fn new(relay: &'a Relay, seat: &'a Seat<'a>, stream: S) -> Reader<'a, S> {
         Reader {
             relay,
-            place,
+            seat,
             packets: Packets::new(stream),
             variables: ReaderVariables::default(),
             server_id: 0,
@@ -97,8 +98,12 @@ impl<'a, S: Connection> Reader<'a, S> {
         match self.serve(connection) {
             Ok(()) => Ended::Gone("it has ended the connection".to_owned()),
             Err(DumpError::Gone(error)) => {
-                let is_in_dump = self.place.get().began.is_some();
-                Ended::Gone(why_gone(&error, is_in_dump))
+                let is_in_dump = self.seat.place().get().began.is_some();
+                let why = match self.seat.newer() {
+                    Some(newer) => displaced_in_silence(self.server_id, newer),
+                    None => why_gone(&error, is_in_dump),
+                };
+                Ended::Gone(why)
             }
             Err(DumpError::Failed(why)) => Ended::Failed(why),
             Err(DumpError::Refused(refusal)) => {
@@ -129,7 +134,7 @@ impl<'a, S: Connection> Reader<'a, S> {
                 }
                 command::REGISTER_SLAVE => {
                     self.server_id = u32_at(rest, 0).unwrap_or(0);
-                    self.place.is_server(self.server_id);
+                    self.seat.place().is_server(self.server_id);
                     self.packets.answer(&Answer::Done)?;
                 }
                 command::PING | command::INIT_DB => self.packets.answer(&Answer::Done)?,
@@ -232,7 +237,7 @@ impl<'a, S: Connection> Reader<'a, S> {
         let identity = identity.ok_or_else(|| DumpError::Refused(not_in_group()))?;
         let request = self.request(rest).map_err(DumpError::Refused)?;
         // It may not have registered before.
-        self.place.is_server(self.server_id);
+        self.seat.place().is_server(self.server_id);
         let log = self.relay.node.committed_log();
         self.check_server_id(identity, &request, &log)
             .map_err(DumpError::Refused)?;
@@ -240,7 +245,7 @@ impl<'a, S: Connection> Reader<'a, S> {
             origin, permits, ..
         } = self.relay;
         let (packets, origin, permits) = (&mut self.packets, origin.clone(), permits.clone());
-        Dump::new(packets, log, identity, origin, request, self.place, permits).run()
+        Dump::new(packets, log, identity, origin, request, self.seat, permits).run()
     }
 
     fn check_server_id(
@@ -280,6 +285,7 @@ impl<'a, S: Connection> Reader<'a, S> {
         let file = rest.get(FILE..).unwrap_or_default();
         let file = file.split(|byte| *byte == 0).next().unwrap_or_default();
         Ok(Request {
+            server_id: self.server_id,
             gtids: self.variables.get("slave_connect_state").map(str::to_owned),
             file: printable(&String::from_utf8_lossy(file)),
             position,
@@ -314,6 +320,14 @@ fn why_gone(error: &io::Error, is_in_dump: bool) -> String {
         }
         _ => error.to_string(),
     }
+}
+
+/// Why a reader is gone that could not be told.
+fn displaced_in_silence(server_id: u32, newer: SocketAddr) -> String {
+    format!(
+        "it took nothing when the reader at {newer}, which has server_id {server_id}, too, began \
+         its dump"
+    )
 }
 
 fn challenge() -> Result<Challenge, DumpError> {

@@ -1,7 +1,6 @@
 //! The socket for readers, and a thread for each of them.
 
-use std::collections::BTreeMap;
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
@@ -19,7 +18,7 @@ use crate::permits::Permits;
 use crate::protocol::answer::{Answer, Refusal};
 use crate::protocol::packet::Packets;
 use crate::reader::{Ended, Reader, Relay};
-use crate::reader_place::{Place, ReaderPlace};
+use crate::seats::{NoSeat, Seat, Seats};
 use crate::upstream_service::UpstreamService;
 
 /// A reader that says nothing for so long, before its dump, is disconnected: programs ask at once,
@@ -81,7 +80,7 @@ impl Service for RelayService {
             output: output.clone(),
             readers_max: self.config.readers_max,
             stalled_after: self.config.stalled_after,
-            connections: Mutex::default(),
+            seats: Seats::default(),
             stopped: AtomicBool::default(),
         });
         let accepting = serving.clone();
@@ -97,7 +96,9 @@ impl Service for RelayService {
         output.log(Level::Info, &text);
         *lock(&self.serving) = Some((serving.clone(), thread));
         match &self.upstream {
-            Some(upstream) => upstream.begin(node, output, Arc::new(move || serving.places())),
+            Some(upstream) => {
+                upstream.begin(node, output, Arc::new(move || serving.seats.places()))
+            }
             None => Ok(()),
         }
     }
@@ -121,17 +122,11 @@ impl Service for RelayService {
 
     fn answer(&self, request: &Request) -> Option<Reply> {
         let places = || match &*lock(&self.serving) {
-            Some((serving, _)) => serving.places(),
+            Some((serving, _)) => serving.seats.places(),
             None => Vec::new(),
         };
         self.upstream.as_ref()?.answer(request, places)
     }
-}
-
-/// A reader that is connected.
-struct Seated {
-    stream: TcpStream,
-    place: Arc<ReaderPlace>,
 }
 
 /// The socket, and who is connected.
@@ -141,7 +136,7 @@ struct Serving {
     output: Output,
     readers_max: usize,
     stalled_after: Duration,
-    connections: Mutex<BTreeMap<u32, Seated>>,
+    seats: Seats,
     stopped: AtomicBool,
 }
 
@@ -173,63 +168,47 @@ impl Serving {
         stream: TcpStream,
         from: SocketAddr,
     ) {
-        let place = Arc::new(ReaderPlace::new(from));
-        if let Err(error) = self.note(connection, &stream, &place) {
-            // A reader that is too many is told so, if it still listens.
-            let _ = Packets::new(&stream).answer(&Answer::Refused(error));
-            return;
-        }
-        let serve = move || {
-            let _seat = Seat(self, connection);
-            self.serve(connection, &stream, from, &place);
+        let seat = match self.seat(connection, &stream, from) {
+            Ok(seat) => seat,
+            Err(refusal) => {
+                // A reader that is too many is told so, if it still listens.
+                let _ = Packets::new(&stream).answer(&Answer::Refused(refusal));
+                return;
+            }
         };
+        let serve = move || self.serve(connection, &stream, from, &seat);
         let name = "synod-reader".to_owned();
         if let Err(error) = Builder::new().name(name).spawn_scoped(threads, serve) {
-            lock(&self.connections).remove(&connection);
             let text = format!("cannot start a thread for the reader at {from}: {error}");
             self.output.log(Level::Warning, &text);
         }
     }
 
-    /// Notes a connection, so that it can be ended.
-    fn note(
+    /// A seat, on a connection with its limits.
+    fn seat(
         &self,
         connection: u32,
         stream: &TcpStream,
-        place: &Arc<ReaderPlace>,
-    ) -> Result<(), Refusal> {
-        let mut connections = lock(&self.connections);
-        if connections.len() >= self.readers_max {
-            return Err(Refusal::too_many(format!(
+        from: SocketAddr,
+    ) -> Result<Seat<'_>, Refusal> {
+        let system = |error: std::io::Error| Refusal::too_many(error.to_string());
+        stream.set_nodelay(true).map_err(system)?;
+        let asked = stream.set_read_timeout(Some(QUESTION_LIMIT));
+        asked.map_err(system)?;
+        let taken = stream.set_write_timeout(Some(self.stalled_after));
+        taken.map_err(system)?;
+        let seat = self.seats.take(connection, stream, from, self.readers_max);
+        seat.map_err(|error| match error {
+            NoSeat::System(error) => system(error),
+            NoSeat::Full => Refusal::too_many(format!(
                 "This relay serves {} readers, as many as relay.readers_max lets it",
                 self.readers_max
-            )));
-        }
-        let failed = |error: std::io::Error| Refusal::too_many(error.to_string());
-        stream.set_nodelay(true).map_err(failed)?;
-        let asked = stream.set_read_timeout(Some(QUESTION_LIMIT));
-        asked.map_err(failed)?;
-        let taken = stream.set_write_timeout(Some(self.stalled_after));
-        taken.map_err(failed)?;
-        let seated = Seated {
-            stream: stream.try_clone().map_err(failed)?,
-            place: place.clone(),
-        };
-        connections.insert(connection, seated);
-        Ok(())
+            )),
+        })
     }
 
-    /// Where the connected readers are.
-    fn places(&self) -> Vec<Place> {
-        let connections = lock(&self.connections);
-        connections
-            .values()
-            .map(|seated| seated.place.get())
-            .collect()
-    }
-
-    fn serve(&self, connection: u32, stream: &TcpStream, from: SocketAddr, place: &ReaderPlace) {
-        let reader = Reader::new(&self.relay, place, Link::Clear(stream));
+    fn serve(&self, connection: u32, stream: &TcpStream, from: SocketAddr, seat: &Seat<'_>) {
+        let reader = Reader::new(&self.relay, seat, Link::Clear(stream));
         let line = match reader.run(connection) {
             Ended::Gone(why) => (Level::Info, format!("the reader at {from} is gone: {why}")),
             Ended::Failed(why) => {
@@ -251,19 +230,7 @@ impl Serving {
         self.stopped.store(true, Ordering::SeqCst);
         // Wakes the accepting thread.
         let _ = rustix::net::shutdown(&self.listener, rustix::net::Shutdown::Both);
-        for seated in lock(&self.connections).values() {
-            // It may have ended already.
-            let _ = seated.stream.shutdown(Shutdown::Both);
-        }
-    }
-}
-
-/// A reader is noted until this is dropped.
-struct Seat<'a>(&'a Serving, u32);
-
-impl Drop for Seat<'_> {
-    fn drop(&mut self) {
-        lock(&self.0.connections).remove(&self.1);
+        self.seats.end_connections();
     }
 }
 

@@ -39,7 +39,15 @@ impl Replica {
     /// # Errors
     /// When that fails, or takes too long.
     pub fn new(dir: &Path, port: u16) -> Outcome<Replica> {
-        let server = StockServer::new(&dir.join("replica"), port, &OPTIONS)?;
+        Replica::named(dir, "replica", port)
+    }
+
+    /// The same, in a directory with this name.
+    ///
+    /// # Errors
+    /// As [`Replica::new`].
+    pub fn named(dir: &Path, name: &str, port: u16) -> Outcome<Replica> {
+        let server = StockServer::new(&dir.join(name), port, &OPTIONS)?;
         Ok(Replica(server))
     }
 

@@ -1,13 +1,14 @@
 //! A relay of an upstream says in words what it cannot do: to a reader that would leave out the
-//! upstream's transactions, that is ahead of the relay, or before the relay has a group; to
-//! operators while its log is full, or has changes that readers of rows do not get. A full log that
-//! no reader needs gets room again by itself.
+//! upstream's transactions, has another reader's number, or is ahead of the relay, or before the
+//! relay has a group; to operators while its log is full, or has changes that readers of rows do
+//! not get. A full log that no reader needs gets room again by itself.
 
+use std::path::Path;
 use std::time::Duration;
 
 use serde_json::Value;
 use synod_binlog::GtidList;
-use synod_e2e::pull::{self, Puller};
+use synod_e2e::pull::{self, Puller, check_complete};
 use synod_e2e::relay_group::{KeepingRelay, RelayGroup};
 use synod_e2e::replica::Replica;
 use synod_e2e::stock_server::StockServer;
@@ -17,10 +18,15 @@ use synod_upstream::{Incoming, Position, Upstream, UpstreamConfig};
 
 const PORT: u16 = 17706;
 const REPLICA_PORT: u16 = 17707;
+const SECOND_PORT: u16 = 17708;
 const RELAYS_PORT: u16 = 17720;
 /// For what takes moments, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(90);
 const UPSTREAM_ID: u32 = 7;
+/// Of a replica, as it is made.
+const REPLICA_ID: u32 = 99;
+/// Of a reader that hangs.
+const HANGING_ID: u32 = 50;
 const OPTIONS: [&str; 4] = [
     "--server-id=7",
     "--log-bin=primary",
@@ -199,6 +205,97 @@ fn replica_waits_for_a_relay_that_is_in_no_group() -> Outcome {
     relay.kill()?;
     group.begin()?;
     replica.await_connection()
+}
+
+#[test]
+fn newer_of_two_readers_with_one_number_is_served() -> Outcome {
+    let dir = place::cluster_dir("relay-same-number")?;
+    let primary = StockServer::new(&dir.join("primary"), PORT, &OPTIONS)?;
+    let mut group = RelayGroup::of(&primary, &dir, RELAYS_PORT, 1)?;
+    group.begin()?;
+    primary.execute(&[
+        "CREATE DATABASE shop",
+        "CREATE TABLE shop.t (id INT PRIMARY KEY AUTO_INCREMENT, v LONGTEXT)",
+    ])?;
+    let relay = &group.relays[0];
+    let outcome = two_replicas(&primary, relay, &dir).and_then(|()| {
+        let mut config = pull::config(&primary, &dir, HANGING_ID)?;
+        config.address.port = relay.port;
+        hanging_reader(&primary, relay, &config)
+    });
+    if outcome.is_err() {
+        eprintln!("{}\n{:?}", relay.says(), relay.status());
+    }
+    outcome
+}
+
+/// The older one is told why it stops, and what helps.
+fn two_replicas(primary: &StockServer, relay: &KeepingRelay, dir: &Path) -> Outcome {
+    let older = Replica::new(dir, REPLICA_PORT)?;
+    let newer = Replica::named(dir, "second", SECOND_PORT)?;
+    older.follow_port(relay.port, "MASTER_SSL=0")?;
+    newer.follow_port(relay.port, "MASTER_SSL=0")?;
+    let told = wait_for(PATIENCE, || {
+        let status = older.rows("SHOW SLAVE STATUS").ok()?.concat();
+        let words = ["error 1236", "same server_uuid/server_id", "Give one"];
+        words
+            .iter()
+            .all(|words| status.contains(words))
+            .then_some(())
+    });
+    ensure(told.is_some(), || older.says())?;
+    let readers = readers_with(relay, REPLICA_ID)?;
+    ensure(readers.len() == 1, || format!("{readers:?}"))?;
+    primary.execute(&["INSERT INTO shop.t (v) VALUES ('for the newer one')"])?;
+    await_rows(&newer, 1)?;
+    // What it says helps.
+    older.execute(&["STOP SLAVE", "SET GLOBAL server_id = 98", "START SLAVE"])?;
+    older.await_connection()?;
+    primary.execute(&["INSERT INTO shop.t (v) VALUES ('for both')"])?;
+    await_rows(&older, 2)?;
+    await_rows(&newer, 2)
+}
+
+/// One that takes nothing cannot be told. Its connection ends, so its place is not held.
+fn hanging_reader(primary: &StockServer, relay: &KeepingRelay, config: &UpstreamConfig) -> Outcome {
+    // More than the system's buffers between the two take.
+    let large = "INSERT INTO shop.t (v) SELECT REPEAT('z', 1000000) FROM shop.seq_1_to_40";
+    primary.execute(&[large])?;
+    await_kept(primary, relay)?;
+    let from = Position::Gtids(GtidList::default());
+    let hanging = Upstream::connect(config, &from).why("the reader that hangs")?;
+    await_status(relay, "a reader is behind", |status| {
+        is_behind(status, HANGING_ID)
+    })?;
+    let newer = Puller::start(config.clone());
+    let last = primary.rows("SELECT @@gtid_binlog_pos")?.concat();
+    newer.await_gtid(&last, PATIENCE)?;
+    let readers = readers_with(relay, HANGING_ID)?;
+    ensure(readers.len() == 1, || format!("{readers:?}"))?;
+    drop(hanging);
+    check_complete(&newer.finish(), primary)
+}
+
+fn readers_with(relay: &KeepingRelay, server_id: u32) -> Outcome<Vec<Value>> {
+    let status = relay.status()?;
+    let readers = status["readers"].as_array().cloned().unwrap_or_default();
+    let same = |reader: &Value| reader["server_id"] == server_id;
+    Ok(readers.into_iter().filter(same).collect())
+}
+
+fn is_behind(status: &Value, server_id: u32) -> bool {
+    let readers = status["readers"].as_array().cloned().unwrap_or_default();
+    let mut readers = readers.iter();
+    readers.any(|reader| reader["server_id"] == server_id && reader["behind"].as_u64() > Some(0))
+}
+
+fn await_rows(replica: &Replica, count: u32) -> Outcome {
+    let wanted = [count.to_string()];
+    let came = wait_for(PATIENCE, || {
+        let rows = replica.rows("SELECT COUNT(*) FROM shop.t").ok()?;
+        (rows == wanted).then_some(())
+    });
+    ensure(came.is_some(), || replica.says())
 }
 
 /// A transaction that is as large as the log may be fills it for good: the newest one is kept.

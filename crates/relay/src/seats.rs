@@ -1,0 +1,270 @@
+//! Who is connected. Of the readers with one `server_id`, one at a time has a dump.
+//!
+//! A reader is known by its `server_id`: what is held for a registered one, and where it is. Two at
+//! a time would be taken for one. So the newer dump ends the older one, as a primary does it: that
+//! is mostly a dead connection of the same reader, which has come again.
+//!
+//! Invariants: a dump begins when none with its `server_id` is left. Zero is no number: tools that
+//! read up to the end of the log have it.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+use crate::reader_place::{Place, ReaderPlace};
+
+/// So long a dump that is to end may take to tell its reader. One that does not end by then waits
+/// for a reader that takes nothing.
+const WORDS_LIMIT: Duration = Duration::from_secs(2);
+
+/// The seats of a relay.
+#[derive(Debug, Default)]
+pub(crate) struct Seats {
+    /// By the number of the connection.
+    taken: Mutex<BTreeMap<u32, Taken>>,
+    /// A seat is free again.
+    left: Condvar,
+}
+
+#[derive(Debug)]
+struct Taken {
+    stream: TcpStream,
+    place: Arc<ReaderPlace>,
+    /// `server_id` of its dump; zero: it has none yet, or may be beside others.
+    dump_of: u32,
+    newer: Arc<OnceLock<SocketAddr>>,
+}
+
+/// The seat of one reader, until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Seat<'a> {
+    seats: &'a Seats,
+    connection: u32,
+    place: Arc<ReaderPlace>,
+    /// Where the reader connects from whose dump ends this one.
+    newer: Arc<OnceLock<SocketAddr>>,
+}
+
+/// Why a reader gets no seat.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum NoSeat {
+    /// All are taken.
+    #[error("all seats are taken")]
+    Full,
+    /// The system refuses.
+    #[error(transparent)]
+    System(#[from] io::Error),
+}
+
+impl Seats {
+    /// A seat for the reader of this connection, if fewer than `most` are taken.
+    ///
+    /// # Errors
+    /// There is none.
+    pub(crate) fn take(
+        &self,
+        connection: u32,
+        stream: &TcpStream,
+        from: SocketAddr,
+        most: usize,
+    ) -> Result<Seat<'_>, NoSeat> {
+        let mut taken = self.lock();
+        if taken.len() >= most {
+            return Err(NoSeat::Full);
+        }
+        let seat = Seat {
+            seats: self,
+            connection,
+            place: Arc::new(ReaderPlace::new(from)),
+            newer: Arc::default(),
+        };
+        let noted = Taken {
+            stream: stream.try_clone()?,
+            place: seat.place.clone(),
+            dump_of: 0,
+            newer: seat.newer.clone(),
+        };
+        taken.insert(connection, noted);
+        Ok(seat)
+    }
+
+    /// Where the connected readers are.
+    pub(crate) fn places(&self) -> Vec<Place> {
+        let taken = self.lock();
+        taken.values().map(|taken| taken.place.get()).collect()
+    }
+
+    /// Ends all connections.
+    pub(crate) fn end_connections(&self) {
+        self.lock().values().for_each(Taken::end_connection);
+    }
+
+    /// Has the dumps with this number end, and notes this connection's. The connections of those.
+    fn displace(&self, connection: u32, server_id: u32, from: SocketAddr) -> Vec<u32> {
+        let mut taken = self.lock();
+        let older = |other: &&u32| taken[*other].dump_of == server_id;
+        let older: Vec<u32> = taken.keys().filter(older).copied().collect();
+        for other in &older {
+            // It may be ending already.
+            let _ = taken[other].newer.set(from);
+        }
+        if let Some(own) = taken.get_mut(&connection) {
+            own.dump_of = server_id;
+        }
+        older
+    }
+
+    /// Waits until these connections have ended. Those that hang are ended.
+    fn await_end(&self, connections: &[u32]) {
+        let is_there = |taken: &mut BTreeMap<u32, Taken>| {
+            connections.iter().any(|other| taken.contains_key(other))
+        };
+        let waited = (self.left).wait_timeout_while(self.lock(), WORDS_LIMIT, is_there);
+        let (taken, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        let late = connections.iter().filter_map(|other| taken.get(other));
+        late.for_each(Taken::end_connection);
+        // Its value is the same if another thread has panicked.
+        drop(self.left.wait_while(taken, is_there));
+    }
+
+    /// Locks even if a thread panicked while holding it: the values are valid at every step.
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<u32, Taken>> {
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Taken {
+    fn end_connection(&self) {
+        // It may have ended already.
+        let _ = self.stream.shutdown(Shutdown::Both);
+    }
+}
+
+impl Seat<'_> {
+    /// Where its reader is.
+    pub(crate) fn place(&self) -> &ReaderPlace {
+        &self.place
+    }
+
+    /// Its dump is to begin. Another one with this `server_id` is over when this returns. `wake`
+    /// has dumps look that wait for the log.
+    pub(crate) fn begin_dump(&self, server_id: u32, wake: impl FnOnce()) {
+        if server_id == 0 {
+            return;
+        }
+        let from = self.place.get().from;
+        let older = self.seats.displace(self.connection, server_id, from);
+        if older.is_empty() {
+            return;
+        }
+        wake();
+        self.seats.await_end(&older);
+    }
+
+    /// Where the reader connects from whose dump ends this one; none: this one continues.
+    pub(crate) fn newer(&self) -> Option<SocketAddr> {
+        self.newer.get().copied()
+    }
+}
+
+impl Drop for Seat<'_> {
+    fn drop(&mut self) {
+        self.seats.lock().remove(&self.connection);
+        self.seats.left.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read;
+    use std::net::TcpListener;
+    use std::sync::mpsc::channel;
+    use std::thread;
+
+    /// Both ends of a connection.
+    fn connection() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let reader = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        (reader, listener.accept().unwrap().0)
+    }
+
+    fn from(port: u16) -> SocketAddr {
+        SocketAddr::from(([127, 0, 0, 1], port))
+    }
+
+    /// A seat with a dump that nothing is in the way of.
+    fn seat_with_dump<'a>(
+        seats: &'a Seats,
+        connection: u32,
+        stream: &TcpStream,
+        server_id: u32,
+    ) -> Seat<'a> {
+        let port = connection as u16;
+        let seat = seats.take(connection, stream, from(port), 9).unwrap();
+        seat.begin_dump(server_id, || panic!("nothing is to end"));
+        seat
+    }
+
+    #[test]
+    fn newer_dump_waits_until_the_older_one_has_told_its_reader() {
+        let seats = Seats::default();
+        let (_reader, stream) = connection();
+        let older = seat_with_dump(&seats, 1, &stream, 7);
+        let other = seat_with_dump(&seats, 2, &stream, 8);
+        let (wake, wakes) = channel();
+        thread::scope(|threads| {
+            let newer = seats.take(3, &stream, from(3), 9).unwrap();
+            let (begun, begins) = channel();
+            threads.spawn(move || {
+                newer.begin_dump(7, || wake.send(()).unwrap());
+                begun.send(newer.seats.places().len()).unwrap();
+            });
+            wakes.recv().unwrap();
+            assert_eq!((older.newer(), other.newer()), (Some(from(3)), None));
+            assert!(begins.try_recv().is_err(), "the older one is still there");
+            drop(older);
+            assert_eq!(begins.recv(), Ok(2));
+        });
+    }
+
+    #[test]
+    fn connection_of_an_older_dump_that_hangs_is_ended() {
+        let seats = Seats::default();
+        let (mut reader, mut stream) = connection();
+        let older = seat_with_dump(&seats, 1, &stream, 7);
+        thread::scope(|threads| {
+            threads.spawn(move || {
+                // It waits for its reader, which says nothing.
+                assert_eq!(stream.read(&mut [0]).unwrap(), 0);
+                drop(older);
+            });
+            let newer = seats.take(2, &reader, from(2), 9).unwrap();
+            newer.begin_dump(7, || {});
+            assert_eq!(seats.places().len(), 1);
+        });
+        assert_eq!(reader.read(&mut [0]).unwrap(), 0);
+    }
+
+    #[test]
+    fn readers_without_a_number_are_beside_each_other() {
+        let seats = Seats::default();
+        let (_reader, stream) = connection();
+        let first = seat_with_dump(&seats, 1, &stream, 0);
+        let second = seat_with_dump(&seats, 2, &stream, 0);
+        assert_eq!((first.newer(), second.newer()), (None, None));
+    }
+
+    #[test]
+    fn seats_are_taken_up_to_their_number() {
+        let seats = Seats::default();
+        let (_reader, stream) = connection();
+        let first = seats.take(1, &stream, from(1), 1).unwrap();
+        let second = seats.take(2, &stream, from(2), 1);
+        assert!(matches!(second, Err(NoSeat::Full)), "{second:?}");
+        drop(first);
+        assert!(seats.take(3, &stream, from(3), 1).is_ok());
+    }
+}
