@@ -84,17 +84,7 @@ impl Relay {
     /// # Errors
     /// When the tool fails; with what it says.
     pub fn binlog(&self, arguments: &[&str]) -> Outcome<String> {
-        let tool = find_program("mariadb-binlog", "mariadb-server").why("mariadb-binlog")?;
-        let mut command = Command::new(tool);
-        command
-            .args([
-                "--no-defaults",
-                "--read-from-remote-server",
-                "--host=127.0.0.1",
-            ])
-            .arg(format!("--port={}", self.port))
-            .arg(format!("--user={USER}"))
-            .arg(format!("--password={PASSWORD}"));
+        let mut command = binlog_of_port(self.port)?;
         if let Some(authority) = &self.authority {
             command
                 .arg("--ssl")
@@ -116,6 +106,25 @@ impl Relay {
         let gtid = |(_, rest): (&str, &str)| rest.split(' ').next().unwrap_or(rest).to_owned();
         Ok(found.map(gtid).collect())
     }
+}
+
+/// `mariadb-binlog`, to read from the relay whose readers connect to this port.
+///
+/// # Errors
+/// When the tool is not there.
+pub fn binlog_of_port(port: u16) -> Outcome<Command> {
+    let tool = find_program("mariadb-binlog", "mariadb-server").why("mariadb-binlog")?;
+    let mut command = Command::new(tool);
+    command
+        .args([
+            "--no-defaults",
+            "--read-from-remote-server",
+            "--host=127.0.0.1",
+        ])
+        .arg(format!("--port={port}"))
+        .arg(format!("--user={USER}"))
+        .arg(format!("--password={PASSWORD}"));
+    Ok(command)
 }
 
 impl Deref for Relay {
