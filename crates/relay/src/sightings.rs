@@ -86,9 +86,8 @@ impl Sightings {
                 .get(&server_id)
                 .filter(|seen| seen.from == place.from);
             let safe = earlier.map_or(began, |seen| &seen.at);
-            let is_known = earlier.filter(|seen| {
-                seen.noted == safe.gtids && now_s.saturating_sub(seen.noted_s) < AGAIN_S
-            });
+            let is_known = earlier
+                .filter(|seen| seen.noted == safe.gtids && now_s.abs_diff(seen.noted_s) < AGAIN_S);
             if is_known.is_none() {
                 notes.push(Note::At {
                     server_id,
@@ -157,6 +156,8 @@ mod tests {
         assert_eq!(look(30, 1, at(97, "0-1-85")), none, "only notes came");
         assert_eq!(look(30 + AGAIN_S, 1, at(98, "0-1-85")), [97], "it is there");
         assert_eq!(look(40 + AGAIN_S, 2, at(98, "0-1-85")), [10], "come again");
+        assert_eq!(look(50 + AGAIN_S, 2, at(98, "0-1-85")), [98]);
+        assert_eq!(look(5, 2, at(98, "0-1-85")), [98], "the clock was set back");
     }
 
     #[test]
