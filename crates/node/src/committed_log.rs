@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use synod_consensus::Seqno;
+use synod_consensus::{LogIndex, Seqno};
 use synod_log::LogReader;
 use synod_member::{FollowError, Follower, LogHold, Shared};
 
@@ -43,7 +43,17 @@ impl CommittedLog {
     /// The last committed action that is in this member's log. A member that has just joined knows
     /// of commits before it has them.
     pub fn readable_seqno(&self) -> Seqno {
-        let newest = self.reader.summary(self.shared.readable());
+        self.seqno_at(self.shared.readable())
+    }
+
+    /// The last action that is in this member's log, committed or not.
+    pub fn written_seqno(&self) -> Seqno {
+        self.seqno_at(self.reader.durable_index())
+    }
+
+    /// The last action of the log up to an entry.
+    fn seqno_at(&self, index: LogIndex) -> Seqno {
+        let newest = self.reader.summary(index);
         let before_log = self.reader.first_seqno_available().prev();
         newest.map_or(before_log, |entry| entry.seqno.max(before_log))
     }

@@ -4,7 +4,7 @@
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use synod_admin::protocol::{Answer, Done, Reason, Reply, Request};
 use synod_admin::relay::{RegisteredReader, RelayReader, RelayStatus};
@@ -200,13 +200,9 @@ impl UpstreamService {
         let (end, shown) = (self.tail.end(), self.control.shown());
         let registered = self.registered(&end, readers);
         let committed = self.node().map(|node| node.commit_seqno());
-        let written = end
-            .written_at
-            .map(|at| UNIX_EPOCH + Duration::from_secs(at.into()));
-        let since = |later: SystemTime, earlier| {
-            let passed = later.duration_since(earlier).unwrap_or_default();
-            u64::try_from(passed.as_millis()).unwrap_or(u64::MAX)
-        };
+        let ms = |passed: Duration| u64::try_from(passed.as_millis()).unwrap_or(u64::MAX);
+        let delay = end.arrival.and_then(|arrival| arrival.delay());
+        let quiet = end.arrival.map(|arrival| arrival.quiet());
         let reader = |place: &Place| RelayReader {
             from: place.from.to_string(),
             server_id: place.server_id,
@@ -237,8 +233,8 @@ impl UpstreamService {
                 "" => String::new(),
                 _ => end.place.to_string(),
             },
-            delay_ms: end.read_at.zip(written).map(|(read, at)| since(read, at)),
-            quiet_ms: end.read_at.map(|at| since(SystemTime::now(), at)),
+            delay_ms: delay.map(ms),
+            quiet_ms: quiet.map(ms),
             readers: readers.iter().map(reader).collect(),
             registered,
         }

@@ -4,8 +4,9 @@
 //!   relay may say; [`registry`]: what follows from that, for readers that are not connected;
 //! - [`history`]: the rule that says which entries are the upstream's transactions;
 //! - [`search`]: where in the log a reader begins; [`source`]: from there to its transactions;
-//! - [`tail`]: where the upstream is at the end of the log.
+//! - [`tail`]: where the upstream is at the end of the log; [`arrival`]: when it got there.
 
+pub(crate) mod arrival;
 pub(crate) mod entry;
 pub(crate) mod history;
 pub(crate) mod note;

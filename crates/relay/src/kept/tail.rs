@@ -3,12 +3,13 @@
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
-use synod_binlog::{EventHeader, MysqlGtid, MysqlGtidSet};
+use synod_binlog::{MysqlGtid, MysqlGtidSet};
 use synod_node::{CommittedLog, FollowError, Followed, FollowedAction, Follower, LogHold, Seqno};
 use synod_upstream::FilePosition;
 
+use super::arrival::Arrival;
 use super::entry::{Entry, Head, Orders};
 use super::history::{History, Step};
 use super::note::Note;
@@ -36,10 +37,8 @@ pub(crate) struct End {
     pub(crate) registry: Registry,
     /// Where the newest whole transaction ends in the upstream's binlog; an empty name: not known.
     pub(crate) place: FilePosition,
-    /// When it was read from the log; none: not since the start of this process.
-    pub(crate) read_at: Option<SystemTime>,
-    /// The time in the first event of its last part, in seconds since 1970.
-    pub(crate) written_at: Option<u32>,
+    /// When it came; none: before the start of this process.
+    pub(crate) arrival: Option<Arrival>,
     /// Why nothing more is read: the log is not that of a relay group, or is damaged.
     pub(crate) broken: Option<String>,
     /// The node has stopped.
@@ -96,10 +95,11 @@ impl Tail {
     }
 
     fn follow(&self, log: &CommittedLog) -> Result<(), KeptError> {
+        let old = log.written_seqno();
         let mut reading = None;
         while let Some(seen) = log.moves() {
             if log.readable_seqno() > Seqno(0) {
-                reading = self.read(log, reading.take())?;
+                reading = self.read(log, old, reading.take())?;
             }
             log.wait_beyond(seen, Instant::now() + LONGEST_WAIT);
         }
@@ -111,9 +111,10 @@ impl Tail {
     fn read(
         &self,
         log: &CommittedLog,
+        old: Seqno,
         reading: Option<Reading>,
     ) -> Result<Option<Reading>, KeptError> {
-        let read = reading.map_or_else(|| Reading::begin(log), |reading| Ok(Some(reading)));
+        let read = reading.map_or_else(|| Reading::begin(log, old), |reading| Ok(Some(reading)));
         let read = read.and_then(|mut reading| {
             while let Some(reading) = &mut reading
                 && reading.step(self)?
@@ -145,6 +146,8 @@ struct Reading {
     registry: Registry,
     /// Notes up to here are in the registry already.
     noted: Seqno,
+    /// What the log had up to here has come before the start of this process.
+    old: Seqno,
     /// What registered readers need.
     held: Option<LogHold>,
 }
@@ -153,7 +156,7 @@ impl Reading {
     /// Begins where the newest transaction does, so that it is known whether that one is whole; or
     /// earlier, with the notes that its first entry does not know. None: it is not known yet that
     /// anything is committed which says what was registered.
-    fn begin(log: &CommittedLog) -> Result<Option<Reading>, KeptError> {
+    fn begin(log: &CommittedLog, old: Seqno) -> Result<Option<Reading>, KeptError> {
         let before_log = log.first_seqno().prev();
         let after = before_newest(log, before_log)?;
         let known = match entry_after(log, after)? {
@@ -169,6 +172,7 @@ impl Reading {
             history: History::new(),
             registry: known.registry,
             noted: known.after,
+            old,
             held: None,
         }))
     }
@@ -246,10 +250,7 @@ impl Reading {
             if let (Step::Whole { .. }, Some(part)) = (step, head.part) {
                 end.place = part.end;
                 end.mysql_newest = part.mysql;
-                end.read_at = Some(SystemTime::now());
-                end.written_at = EventHeader::parse(events)
-                    .ok()
-                    .map(|header| header.timestamp);
+                end.arrival = (seqno > self.old).then(|| Arrival::of(events));
             }
         });
         Ok(())
