@@ -1,7 +1,7 @@
 //! Relays purge by age what no registered reader needs, and keep what one does, however old it is.
 //!
-//! Two relays of one primary have a log that may be a second old. One of them has a registered
-//! reader. What the other one purges shows that it is old enough.
+//! Of two relays of one primary, one has a registered reader. The other one, whose log may be older
+//! by some looks at it, shows by what it purges that it is old enough.
 
 use std::path::Path;
 use std::time::Duration;
@@ -20,12 +20,13 @@ const OTHER_PORT: u16 = 19540;
 const READER_ID: u32 = 4801;
 /// The other relay is another reader of the primary.
 const OTHER_ID: &str = "4712";
-/// Nothing of the last minute is purged.
+/// Nothing of the last minute is purged; and a log is looked at every five seconds.
+const AGE: &str = "\"PT1S\"";
+const OTHER_AGE: &str = "\"PT75S\"";
 const PATIENCE: Duration = Duration::from_secs(300);
 /// Files are purged as a whole.
-const AGED: [(&str, &str); 3] = [
+const SETTINGS: [(&str, &str); 2] = [
     ("synod.log_segment_size", "\"1M\""),
-    ("synod.log_retain_age", "\"PT1S\""),
     ("relay.upstream_semi_sync", "false"),
 ];
 
@@ -36,8 +37,12 @@ fn old_log_is_kept_for_registered_readers_only() -> Outcome {
     let mut holding = RelayGroup::of(&primary, &dir.join("holding"), HOLDING_PORT, 1)?;
     let mut other = RelayGroup::of(&primary, &dir.join("other"), OTHER_PORT, 1)?;
     for relay in [&mut holding.relays[0], &mut other.relays[0]] {
-        AGED.iter().for_each(|(key, value)| relay.set(key, value));
+        SETTINGS
+            .iter()
+            .for_each(|(key, value)| relay.set(key, value));
     }
+    holding.relays[0].set("synod.log_retain_age", AGE);
+    other.relays[0].set("synod.log_retain_age", OTHER_AGE);
     other.relays[0].set("relay.upstream_server_id", OTHER_ID);
     holding.begin()?;
     other.begin()?;
@@ -57,11 +62,10 @@ fn age(primary: &StockServer, holding: &KeepingRelay, other: &KeepingRelay, dir:
     let unneeded = write(primary)?;
     await_kept(holding, &unneeded)?;
     holding.order(&["readers", "add", &READER_ID.to_string()])?;
-    let needed = write(primary)?;
-    // All of it is old after this; and after more of the same, the relays have long looked at it.
-    await_purged(other, &config, &unneeded)?;
     write(primary)?;
-    await_purged(other, &config, &needed)?;
+    // The newest file is kept whatever its age.
+    write(primary)?;
+    await_purged(other, &config, &unneeded)?;
     await_purged(holding, &config, "")?;
 
     // The reader comes, and gets what it lacks.
