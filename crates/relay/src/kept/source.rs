@@ -256,8 +256,13 @@ impl KeptSource {
             }
             rest.extend_from_slice(&piece);
             let whole = whole_events(&rest);
-            let events: Vec<u8> = rest.drain(..whole).collect();
-            give_events(gtid, &events, sink)?;
+            if whole > 0 {
+                // What is not whole yet is moved, since it is the smaller part: the event before it
+                // may be large.
+                let left = rest.split_off(whole);
+                give_events(gtid, &rest, sink)?;
+                rest = left;
+            }
         }
         give_events(gtid, &rest, sink)
     }
