@@ -215,6 +215,14 @@ impl Transactions {
         }
     }
 
+    /// The last action that its reader does not need.
+    fn passed(&self) -> Seqno {
+        match self {
+            Transactions::Group(source, _) => source.last(),
+            Transactions::Upstream(source) => source.passed(),
+        }
+    }
+
     /// The newest GTID of each domain before what comes next.
     fn gtids(&self) -> GtidList {
         match self {
@@ -277,7 +285,7 @@ impl<'a, S: Connection> Dump<'a, S> {
         let server_id = self.request.server_id;
         self.seat.begin_dump(server_id, || self.log.wake());
         let place = self.seat.place();
-        place.begins(source.last(), source.gtids());
+        place.begins(source.passed(), source.gtids());
         let pace = Pace::new(self.permits);
         let mut binlog = Binlog::begin(self.packets, &self.request, self.identity, &source, pace)?;
         let mut quiet_until = self.request.quiet_until();
@@ -290,7 +298,7 @@ impl<'a, S: Connection> Dump<'a, S> {
                 if source.is_between() {
                     binlog.rotate_if_large(&source)?;
                 }
-                place.moved(source.last(), || source.gtids());
+                place.moved(source.passed(), || source.gtids());
                 binlog.pace.passes_action();
                 if let Some(newer) = self.seat.newer() {
                     return displaced(binlog.packets, server_id, newer);
@@ -301,7 +309,7 @@ impl<'a, S: Connection> Dump<'a, S> {
             if source.last() != before {
                 quiet_until = self.request.quiet_until();
             }
-            place.is_at(source.last(), source.gtids());
+            place.is_at(source.passed(), source.gtids());
             if self.request.ends {
                 binlog.packets.write_end()?;
                 return Ok(binlog.packets.flush()?);

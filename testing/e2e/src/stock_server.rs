@@ -9,7 +9,7 @@ use mysql::Conn;
 use synod_local_cluster::{ServerUser, find_program, wait_for};
 
 use crate::administrator;
-use crate::failure::{Outcome, Why, ensure};
+use crate::failure::{Failure, Outcome, Why, ensure};
 use crate::ports;
 use crate::programs::output_of;
 
@@ -106,6 +106,19 @@ impl StockServer {
         self.process = Some(command.spawn().why("starting the server")?);
         let up = wait_for(PATIENCE, || self.rows("SELECT 1").ok());
         ensure(up.is_some(), || self.log())
+    }
+
+    /// Sends it a signal, as `kill` names it: `-STOP`.
+    ///
+    /// # Errors
+    /// When it does not run.
+    pub fn signal(&self, name: &str) -> Outcome {
+        let Some(process) = self.process() else {
+            return Err(Failure("the server does not run".to_owned()));
+        };
+        let mut kill = Command::new("kill");
+        kill.arg(name).arg(process.to_string());
+        output_of(&mut kill, "signalling the server").map(|_| ())
     }
 
     /// Where its files are.

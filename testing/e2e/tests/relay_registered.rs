@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use synod_e2e::pull::{self, Puller, check_complete};
-use synod_e2e::relay_group::RelayGroup;
+use synod_e2e::relay_group::{KeepingRelay, RelayGroup};
 use synod_e2e::stock_server::StockServer;
 use synod_e2e::{Outcome, ensure, place};
 use synod_local_cluster::wait_for;
@@ -24,6 +24,10 @@ const OPTIONS: [&str; 5] = [
     "--gtid-strict-mode=ON",
     "--max-allowed-packet=64M",
 ];
+/// Some of the parts of a large transaction.
+const PARTS: u64 = 20;
+/// The time of two looks at readers, and more.
+const LOOKS: Duration = Duration::from_secs(25);
 /// Logs so small that a few megabytes are too much.
 const SMALL: [(&str, &str); 3] = [
     ("synod.log_segment_size", "\"1M\""),
@@ -45,6 +49,58 @@ fn registered_reader_loses_nothing_while_it_is_away() -> Outcome {
         eprintln!("{}\n{statuses:?}", group.says());
     }
     outcome
+}
+
+#[test]
+fn transaction_that_is_coming_is_held_from_its_beginning() -> Outcome {
+    let dir = place::cluster_dir("relay-coming")?;
+    let primary = StockServer::new(&dir.join("primary"), PORT, &OPTIONS)?;
+    let mut group = RelayGroup::of(&primary, &dir, RELAYS_PORT, 1)?;
+    group.begin()?;
+    let outcome = comes_slowly(&primary, &group.relays[0], &dir);
+    if outcome.is_err() {
+        eprintln!("{}\n{:?}", group.says(), group.relays[0].status());
+    }
+    outcome
+}
+
+fn comes_slowly(primary: &StockServer, relay: &KeepingRelay, dir: &Path) -> Outcome {
+    primary.execute(&[
+        "CREATE DATABASE shop",
+        "CREATE TABLE shop.t (id INT PRIMARY KEY AUTO_INCREMENT, v LONGTEXT)",
+    ])?;
+    let mut config = pull::config(primary, dir, READER_ID)?;
+    config.address.port = relay.port;
+    let reader = Puller::start(config);
+    let before = primary.rows("SELECT @@gtid_binlog_pos")?.concat();
+    reader.await_gtid(&before, PATIENCE)?;
+    relay.order(&["readers", "add", &READER_ID.to_string()])?;
+    let large = "INSERT INTO shop.t (v) SELECT REPEAT('z', 1000000) FROM shop.seq_1_to_400";
+    std::thread::scope(|threads| {
+        let writing = threads.spawn(|| primary.execute(&[large]));
+        // It hangs while its transaction comes.
+        let coming = wait_for(PATIENCE, || (held(relay)? >= PARTS).then_some(()));
+        primary.signal("-STOP")?;
+        let kept = relay.status()?["gtids"] == before.as_str();
+        // The relay looks at its readers every ten seconds, and notes where they are.
+        let lost = wait_for(LOOKS, || (held(relay)? < PARTS).then_some(()));
+        primary.signal("-CONT")?;
+        writing.join().unwrap_or(Ok(()))?;
+        ensure(coming.is_some() && kept, || {
+            "the transaction came at once".to_owned()
+        })?;
+        ensure(lost.is_none(), || {
+            "a part is not held of a transaction that the reader has nothing of".to_owned()
+        })
+    })?;
+    let last = primary.rows("SELECT @@gtid_binlog_pos")?.concat();
+    reader.await_gtid(&last, PATIENCE)?;
+    check_complete(&reader.finish(), primary)
+}
+
+/// Actions of the log that are held for the reader.
+fn held(relay: &KeepingRelay) -> Option<u64> {
+    relay.status().ok()?["registered"][0]["holds"].as_u64()
 }
 
 fn away_and_back(primary: &StockServer, group: &mut RelayGroup, dir: &Path) -> Outcome {

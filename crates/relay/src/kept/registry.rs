@@ -35,13 +35,13 @@ pub(crate) struct Registry {
 }
 
 impl Registry {
-    /// Follows a note, which is the action `seqno`.
-    pub(crate) fn follow(&mut self, seqno: Seqno, note: &Note) {
+    /// Follows a note. A reader that is registered by it needs what comes after the action
+    /// `passed`.
+    pub(crate) fn follow(&mut self, passed: Seqno, note: &Note) {
         match *note {
             Note::Register { server_id } => {
                 let is_new = !self.readers.contains_key(&server_id);
                 if is_new && self.readers.len() < REGISTERED_MAX {
-                    let passed = seqno;
                     self.readers
                         .insert(server_id, Registered { passed, seen_s: 0 });
                 }

@@ -131,6 +131,13 @@ impl KeptSource {
         self.follower.last()
     }
 
+    /// The last action that the reader does not need: what comes after it may be of a transaction
+    /// that has begun, of which nothing was given.
+    pub(crate) fn passed(&self) -> Seqno {
+        let open = self.history.open_since();
+        open.map_or(self.follower.last(), Seqno::prev)
+    }
+
     /// Where the upstream is after what was given.
     pub(crate) fn state(&self) -> &GtidState {
         &self.state
@@ -160,9 +167,7 @@ impl KeptSource {
             Some(Followed::View(_)) => {}
             Some(Followed::Action(action)) => self.action(action, sink)?,
         }
-        let open = self.history.open_since();
-        let passed = open.map_or(self.follower.last(), Seqno::prev);
-        self.follower.hold_after(passed);
+        self.follower.hold_after(self.passed());
         Ok(Found::Action)
     }
 

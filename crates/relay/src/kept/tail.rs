@@ -196,7 +196,9 @@ impl Reading {
 
     fn note(&mut self, tail: &Tail, seqno: Seqno, note: &Note) {
         if seqno > self.noted {
-            self.registry.follow(seqno, note);
+            // Nothing was given of a transaction that has begun.
+            let open = self.history.open_since();
+            self.registry.follow(open.map_or(seqno, Seqno::prev), note);
             self.noted = seqno;
         }
         self.obey();
