@@ -35,8 +35,9 @@ pub fn run(config: &RelayConfig, mode: StartMode) -> Result<(), LoggerError> {
     let service = RelayService {
         config: config.clone(),
         upstream: config.upstream.clone().map(|settings| {
-            let log_full = config.member.options.full_log_policy();
-            UpstreamService::new(settings, log_full)
+            let options = &config.member.options;
+            let segment_bytes = options.log_options().segment_bytes;
+            UpstreamService::new(settings, options.full_log_policy(), segment_bytes)
         }),
         serving: Mutex::default(),
     };

@@ -34,6 +34,8 @@ pub(crate) struct UpstreamService {
     settings: UpstreamSettings,
     /// What happens to a full log.
     log_full: FullLogPolicy,
+    /// Size of the log's files, in bytes.
+    segment_bytes: u64,
     tail: Arc<Tail>,
     control: Arc<Control>,
     running: Mutex<Running>,
@@ -48,10 +50,15 @@ struct Running {
 }
 
 impl UpstreamService {
-    pub(crate) fn new(settings: UpstreamSettings, log_full: FullLogPolicy) -> UpstreamService {
+    pub(crate) fn new(
+        settings: UpstreamSettings,
+        log_full: FullLogPolicy,
+        segment_bytes: u64,
+    ) -> UpstreamService {
         UpstreamService {
             settings,
             log_full,
+            segment_bytes,
             tail: Arc::default(),
             control: Arc::default(),
             running: Mutex::default(),
@@ -81,6 +88,7 @@ impl UpstreamService {
             room: Room {
                 log: node.committed_log(),
                 policy: self.log_full,
+                segment_bytes: self.segment_bytes,
             },
             output: output.clone(),
         };

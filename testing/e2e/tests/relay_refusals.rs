@@ -353,16 +353,25 @@ fn more_than_the_log_may_have(
     })?;
     // A reader gets what is still there. At the end of the log, it needs nothing of it.
     let newest = primary.rows("SELECT @@gtid_binlog_pos")?.concat();
+    let reader_id = config.server_id;
     let reader = Puller::after(config, newest.parse().why("a GTID")?);
     primary.execute(&rows)?;
+    await_kept(primary, relay)?;
+    // The place of a registered reader is noted in the log, which must have room for that.
+    relay.order(&["readers", "add", &reader_id.to_string()])?;
+    let (fewer, _) = rows.split_at(10);
+    primary.execute(fewer)?;
     await_kept(primary, relay)?;
     let newest = primary.rows("SELECT @@gtid_binlog_pos")?.concat();
     reader.await_gtid(&newest, PATIENCE)?;
     let pulled = reader.finish();
-    ensure(pulled.transactions.len() == rows.len(), || {
-        let (came, ends) = (pulled.transactions.len(), &pulled.ends);
-        format!("the reader got {came} transactions: {ends:?}")
-    })
+    ensure(
+        pulled.transactions.len() == rows.len() + fewer.len(),
+        || {
+            let (came, ends) = (pulled.transactions.len(), &pulled.ends);
+            format!("the reader got {came} transactions: {ends:?}")
+        },
+    )
 }
 
 fn await_kept(primary: &StockServer, relay: &KeepingRelay) -> Outcome {

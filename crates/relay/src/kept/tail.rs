@@ -1,6 +1,7 @@
 //! Where the upstream is at the end of the log, and what is registered: every relay knows it at any
 //! time, so that the next leader continues at once, and holds what registered readers need.
 
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -67,6 +68,11 @@ impl Tail {
             after: end.seqno,
             registry: end.registry.clone(),
         }
+    }
+
+    /// Whether a reader is registered, as of the last action that was read.
+    pub(crate) fn has_registered_readers(&self) -> bool {
+        !self.lock().registry.readers.is_empty()
     }
 
     /// Up to this action the log is purged even of what readers need; zero: nothing.
@@ -146,6 +152,8 @@ struct Reading {
     registry: Registry,
     /// Notes up to here are in the registry already.
     noted: Seqno,
+    /// Notes that the newest transaction, or order since, does not know.
+    new_notes: VecDeque<Seqno>,
     /// What the log had up to here has come before the start of this process.
     old: Seqno,
     /// What registered readers need.
@@ -172,6 +180,7 @@ impl Reading {
             history: History::new(),
             registry: known.registry,
             noted: known.after,
+            new_notes: VecDeque::new(),
             old,
             held: None,
         }))
@@ -200,6 +209,7 @@ impl Reading {
             let open = self.history.open_since();
             self.registry.follow(open.map_or(seqno, Seqno::prev), note);
             self.noted = seqno;
+            self.new_notes.push_back(seqno);
         }
         self.obey();
         tail.forced.store(self.registry.forced.0, Ordering::Release);
@@ -220,6 +230,14 @@ impl Reading {
         self.log.purge_up_to(self.registry.purged);
     }
 
+    /// Keeps the newest transaction, or an order since, and the notes that it does not know: it
+    /// says what was registered after the action `known`.
+    fn hold_newest(&mut self, first: Seqno, known: Seqno) {
+        self.new_notes.retain(|note| *note > known);
+        let needed_after = before_needed(first, &self.new_notes);
+        self.follower.hold_after(needed_after);
+    }
+
     fn head(
         &mut self,
         tail: &Tail,
@@ -231,11 +249,9 @@ impl Reading {
         let step = self.history.take(seqno, action.origin, &head, known)?;
         if let Step::Whole { first, parts, .. } = &step {
             let known = parts.first().copied().unwrap_or_default();
-            let needed_after = before_needed(*first, known, self.noted);
-            self.follower.hold_after(needed_after);
+            self.hold_newest(*first, known);
         } else if head.part.is_none() {
-            let needed_after = before_needed(seqno, known, self.noted);
-            self.follower.hold_after(needed_after);
+            self.hold_newest(seqno, known);
         }
         self.obey();
         tail.forced.store(self.registry.forced.0, Ordering::Release);
@@ -261,16 +277,11 @@ impl Reading {
 
 /// The last action that a relay does not need when it begins to read. The newest transaction, or an
 /// order since, begins with the action `first`. It says where the upstream is, and what was
-/// registered after the action `known`: it is kept, whatever is purged, and so are the notes since
-/// then, of which the last is `noted`. If there are none, nothing before it is kept: between
-/// `known` and `first` is what was on its way, and that may be more than a log may have.
-fn before_needed(first: Seqno, known: Seqno, noted: Seqno) -> Seqno {
-    let before = first.prev();
-    if noted > known {
-        before.min(known)
-    } else {
-        before
-    }
+/// registered: it is kept, whatever is purged, and so are the notes that it does not know. What was
+/// on its way with it is not needed, and may be more than a log may have.
+fn before_needed(first: Seqno, new_notes: &VecDeque<Seqno>) -> Seqno {
+    let oldest = new_notes.front().copied();
+    oldest.map_or(first, |note| note.min(first)).prev()
 }
 
 /// The place before the first part of the newest transaction, or before an earlier one.
@@ -300,11 +311,12 @@ mod tests {
 
     #[test]
     fn newest_transaction_is_kept_with_the_notes_that_it_does_not_know() {
-        let before = |noted| before_needed(Seqno(90), Seqno(30), Seqno(noted));
-        assert_eq!(before(40), Seqno(30), "a note between");
-        assert_eq!(before(95), Seqno(30), "a note after it");
-        assert_eq!(before(30), Seqno(89), "what was on its way is not needed");
-        let knows_all = before_needed(Seqno(90), Seqno(92), Seqno(95));
-        assert_eq!(knows_all, Seqno(89), "it was read while the parts came");
+        let before = |notes: &[i64]| {
+            let notes = notes.iter().copied().map(Seqno).collect();
+            before_needed(Seqno(90), &notes)
+        };
+        assert_eq!(before(&[40, 60]), Seqno(39), "notes between");
+        assert_eq!(before(&[95]), Seqno(89), "a note after it");
+        assert_eq!(before(&[]), Seqno(89), "what was on its way is not needed");
     }
 }

@@ -16,9 +16,24 @@ pub(crate) struct Room {
     pub(crate) log: CommittedLog,
     /// What happens to a full log.
     pub(crate) policy: FullLogPolicy,
+    /// Size of the log's files, in bytes.
+    pub(crate) segment_bytes: u64,
 }
 
 impl Room {
+    /// Bytes of parts on their way at a time, at most; but one part always may be. When the pull
+    /// stops for a registered reader, they get into the log, which must not be full then. It is
+    /// full when it has two segments more than at its bound: one is prepared when the bound is
+    /// passed, and half of one makes no more than another one.
+    pub(super) fn on_their_way_max(&self, tail: &Tail) -> usize {
+        match self.policy {
+            FullLogPolicy::Wait if tail.has_registered_readers() => {
+                usize::try_from(self.segment_bytes / 2).unwrap_or(usize::MAX)
+            }
+            FullLogPolicy::Wait | FullLogPolicy::Drop => usize::MAX,
+        }
+    }
+
     /// Whether something may be pulled now.
     ///
     /// # Errors

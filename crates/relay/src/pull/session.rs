@@ -57,9 +57,10 @@ pub(super) enum PullError {
     Entry(#[from] EntryError),
     /// The log has no more room, and a registered reader needs what is in it.
     #[error(
-        "the log has reached its bound, and registered reader {server_id} needs what is in it: \
-         start that reader, or give its place up (synod relay readers remove {server_id}), or \
-         raise synod.log_retain_size on all relays"
+        "the log has reached its bound, and registered reader {server_id} needs what is in it, as \
+         far as was noted: that is done every ten seconds. If this lasts: start that reader, or \
+         give its place up (synod relay readers remove {server_id}), or raise \
+         synod.log_retain_size on all relays"
     )]
     Held {
         /// The reader that holds the most.
@@ -202,7 +203,8 @@ impl<'a> Session<'a> {
             }
         }
         let end = part.last.then_some(part.end);
-        Ok(self.submissions.part(data, end))
+        let bytes_max = self.room.on_their_way_max(self.tail);
+        Ok(self.submissions.part(data, end, bytes_max))
     }
 }
 

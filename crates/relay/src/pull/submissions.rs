@@ -20,6 +20,7 @@ const ALONE_BYTES: usize = 7 << 20;
 /// A part on its way.
 struct Submitted {
     pending: Arc<Pending>,
+    bytes: usize,
     /// Where the transaction ends in the upstream's binlog, if the part is its last one.
     end: Option<FilePosition>,
 }
@@ -28,6 +29,7 @@ struct Submitted {
 #[derive(Default)]
 struct Flight {
     count: AtomicUsize,
+    bytes: AtomicUsize,
     lock: Mutex<()>,
     changed: Condvar,
     has_failed: AtomicBool,
@@ -86,14 +88,17 @@ impl<'a> Submissions<'a> {
         !self.flight.has_failed()
     }
 
-    /// Submits a part; false once one has not got into the log, or the turn is over. `end`: its
-    /// transaction ends there.
-    pub(super) fn part(&self, data: Bytes, end: Option<FilePosition>) -> bool {
+    /// Submits a part when it and what is on its way have no more than `bytes_max`, or nothing is;
+    /// false once one has not got into the log, or the turn is over. `end`: its transaction ends
+    /// there.
+    pub(super) fn part(&self, data: Bytes, end: Option<FilePosition>, bytes_max: usize) -> bool {
         // It comes in several pieces then, which others may overtake.
         let is_alone = data.len() > ALONE_BYTES;
         if is_alone {
             self.flight.await_empty();
         }
+        self.flight
+            .await_bytes(bytes_max.saturating_sub(data.len()));
         let seen = fence::last_seen(self.node.commit_seqno(), self.control.newest_ordered());
         // Asked after that: what is committed in a later term is committed after the end of this
         // turn.
@@ -108,10 +113,17 @@ impl<'a> Submissions<'a> {
     }
 
     fn put(&self, data: Bytes, seen: Seqno, end: Option<FilePosition>) {
+        let bytes = data.len();
         self.flight.count.fetch_add(1, Ordering::AcqRel);
+        self.flight.bytes.fetch_add(bytes, Ordering::AcqRel);
         let pending = submit(self.node, data, seen);
         // The settling thread takes everything until this end is dropped.
-        let is_taken = self.sender.send(Submitted { pending, end }).is_ok();
+        let submitted = Submitted {
+            pending,
+            bytes,
+            end,
+        };
+        let is_taken = self.sender.send(submitted).is_ok();
         debug_assert!(is_taken, "the settling thread has ended early");
     }
 }
@@ -150,7 +162,7 @@ impl Settling<'_> {
                 // The reading thread finds that the connection has ended.
                 let _ = upstream.acknowledge(&end);
             }
-            self.flight.settled();
+            self.flight.settled(submitted.bytes);
         }
     }
 }
@@ -161,16 +173,25 @@ impl Flight {
         self.has_failed.load(Ordering::Acquire)
     }
 
-    fn settled(&self) {
+    fn settled(&self, bytes: usize) {
         let guard = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
         self.count.fetch_sub(1, Ordering::AcqRel);
+        self.bytes.fetch_sub(bytes, Ordering::AcqRel);
         drop(guard);
         self.changed.notify_all();
     }
 
     fn await_empty(&self) {
+        self.await_that(|| self.count.load(Ordering::Acquire) == 0);
+    }
+
+    /// Waits until no more than so many bytes are on their way.
+    fn await_bytes(&self, bytes: usize) {
+        self.await_that(|| self.bytes.load(Ordering::Acquire) <= bytes);
+    }
+
+    fn await_that(&self, is_so: impl Fn() -> bool) {
         let guard = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_flying = |_: &mut ()| self.count.load(Ordering::Acquire) > 0;
-        drop(self.changed.wait_while(guard, is_flying));
+        drop(self.changed.wait_while(guard, |()| !is_so()));
     }
 }
