@@ -242,7 +242,7 @@ impl Reading {
         &mut self,
         tail: &Tail,
         action: &FollowedAction,
-        head: Head,
+        mut head: Head,
         events: &[u8],
     ) -> Result<(), KeptError> {
         let (seqno, known) = (action.seqno, head.known.after);
@@ -252,6 +252,11 @@ impl Reading {
             self.hold_newest(*first, known);
         } else if head.part.is_none() {
             self.hold_newest(seqno, known);
+        }
+        if known > self.noted {
+            // A note before the first action that was read here may have been purged.
+            self.registry = std::mem::take(&mut head.known.registry);
+            self.noted = known;
         }
         self.obey();
         tail.forced.store(self.registry.forced.0, Ordering::Release);
