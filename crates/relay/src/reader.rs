@@ -322,11 +322,11 @@ fn why_gone(error: &io::Error, is_in_dump: bool) -> String {
     }
 }
 
-/// Why a reader is gone that could not be told.
+/// Why a reader is gone that could not be told: it takes nothing, or a large transaction slowly.
 fn displaced_in_silence(server_id: u32, newer: SocketAddr) -> String {
     format!(
-        "it took nothing when the reader at {newer}, which has server_id {server_id}, too, began \
-         its dump"
+        "it did not end within two seconds when the reader at {newer}, which has server_id \
+         {server_id}, too, began its dump"
     )
 }
 

@@ -59,8 +59,8 @@ impl Refusal {
         }
     }
 
-    /// It may be served later: `ER_SERVER_SHUTDOWN`. A replica shows the text and connects again by
-    /// itself, and it stops for good at the next error.
+    /// It may be served later: `ER_SERVER_SHUTDOWN`. A replica writes the text into its log, and
+    /// connects again by itself.
     pub(crate) fn not_yet(text: String) -> Refusal {
         Refusal {
             code: 1053,
@@ -69,7 +69,8 @@ impl Refusal {
         }
     }
 
-    /// The log cannot be read from where the reader is: `ER_MASTER_FATAL_ERROR_READING_BINLOG`.
+    /// The log cannot be read from where the reader is: `ER_MASTER_FATAL_ERROR_READING_BINLOG`. A
+    /// replica shows the text in its status, and stops until an operator starts it.
     pub(crate) fn dump(text: String) -> Refusal {
         Refusal {
             code: 1236,

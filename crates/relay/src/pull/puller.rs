@@ -183,8 +183,9 @@ impl Puller {
             let line = format!(
                 "transaction {} of the upstream has {lack}. Replicas execute it, but readers of \
                  rows (CDC) do not get its changes. A client of the upstream has set this for its \
-                 session, or for all that connect from now on. 'synod relay status' counts such \
-                 transactions; this line is not repeated for the present connection",
+                 session, or for all that connect from now on; or the table is versioned by \
+                 transactions, whose changes MariaDB writes as statements. 'synod relay status' \
+                 counts such transactions; this line is not repeated for the present connection",
                 part.gtid
             );
             self.output.log(Level::Warning, &line);

@@ -32,7 +32,7 @@ impl RowLacks {
             "transactions without whole rows came from the upstream since this relay began: {}. \
              The newest, {gtid}, has {lack}. Replicas execute them, but readers of rows (CDC) do \
              not get their changes: copy what they have touched for those readers, and find the \
-             upstream's client that sets this",
+             upstream's client that sets this, or the table that is versioned by transactions",
             self.transactions
         ))
     }

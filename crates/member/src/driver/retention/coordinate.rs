@@ -148,7 +148,7 @@ impl Driver {
                 Level::Warning,
                 format!(
                     "the log is larger than twice {retain_size}, its disk has no more room to \
-                     spare, and {holds}. With {log_full} the log can be purged nevertheless"
+                     spare, and {holds}. With {log_full}=drop the log is purged nevertheless"
                 ),
             ),
             Some(false) => self.note(Topic::Log, Level::Info, "the log has room again"),
