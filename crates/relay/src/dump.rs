@@ -36,6 +36,9 @@ const ROTATE_AT: u32 = 1 << 30;
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
 /// A reader may be ahead of this relay, if it comes from another one. For so long this one waits.
 const CATCH_UP_LIMIT: Duration = Duration::from_secs(15);
+/// A relay that has everything from its upstream so long after a reader asked will not get what the
+/// reader has: the upstream did not have it then.
+const LEVEL_AFTER: Duration = Duration::from_secs(7);
 /// What follows the log's end may be read a moment later than the log has moved.
 const TAIL_PAUSE: Duration = Duration::from_millis(50);
 /// Before each event of a dump: an event follows.
@@ -355,7 +358,8 @@ impl<'a, S: Connection> Dump<'a, S> {
 
     /// Waits for transactions of the upstream that the reader has, and this relay may get yet.
     fn await_gtids(&self, tail: &Tail, has: &GtidState) -> Result<(), DumpError> {
-        let deadline = Instant::now() + CATCH_UP_LIMIT;
+        let asked = Instant::now();
+        let deadline = asked + CATCH_UP_LIMIT;
         while let Some(seen) = self.log.moves() {
             let end = tail.end();
             if let Some(why) = end.broken {
@@ -365,13 +369,20 @@ impl<'a, S: Connection> Dump<'a, S> {
             let Some((reader, here)) = state.ahead(has) else {
                 return Ok(());
             };
-            let is_other = reader.sequence == here.sequence;
-            if is_other || Instant::now() >= deadline {
-                return Err(DumpError::Refused(match is_other {
+            if reader.sequence == here.sequence {
+                return Err(DumpError::Refused(Refusal::dump(format!(
+                    "The reader is at {reader}, and that transaction is {here} on the upstream of \
+                     this relay: the reader's data are of another server. Copy the upstream again"
+                ))));
+            }
+            if Instant::now() >= deadline {
+                // So long after the reader asked, it was not on its way either.
+                let is_level = end.level_at.is_some_and(|at| at > asked + LEVEL_AFTER);
+                return Err(DumpError::Refused(match is_level {
                     true => Refusal::dump(format!(
-                        "The reader is at {reader}, and that transaction is {here} on the \
-                         upstream of this relay: the reader's data are of another server. Copy \
-                         the upstream again"
+                        "The reader is at {reader}, and the upstream of this relay has none after \
+                         {here}: the reader's data are of another server, or the upstream has \
+                         lost transactions. Copy the upstream again"
                     )),
                     false => ahead(&reader, &here, "synod relay status", "upstream"),
                 }));

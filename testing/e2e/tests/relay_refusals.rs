@@ -176,7 +176,17 @@ fn replica_that_is_ahead_waits_for_its_relay() -> Outcome {
     primary.execute(&["INSERT INTO shop.t VALUES (2)"])?;
     let newest = primary.rows("SELECT @@gtid_binlog_pos")?.concat();
     let came = wait_for(PATIENCE, || has(&newest));
-    ensure(came.is_some(), || replica.says())
+    ensure(came.is_some(), || replica.says())?;
+
+    // One that is ahead of the upstream itself need not wait.
+    let mut config = pull::config(&primary, &dir, UPSTREAM_ID + 1)?;
+    config.address.port = relay.port;
+    let elsewhere = "0-7-999".parse().why("a GTID")?;
+    let told = first_error(&config, &Position::Gtids(elsewhere));
+    ensure(
+        told.contains("the upstream of this relay has none after"),
+        || format!("the reader is told: {told}"),
+    )
 }
 
 #[test]

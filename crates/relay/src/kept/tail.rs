@@ -40,6 +40,9 @@ pub(crate) struct End {
     pub(crate) place: FilePosition,
     /// When it came; none: before the start of this process.
     pub(crate) arrival: Option<Arrival>,
+    /// When this relay has seen last that the log has all of the upstream; none: never, as another
+    /// relay pulls, or more comes all the time.
+    pub(crate) level_at: Option<Instant>,
     /// Why nothing more is read: the log is not that of a relay group, or is damaged.
     pub(crate) broken: Option<String>,
     /// The node has stopped.
@@ -73,6 +76,11 @@ impl Tail {
     /// Whether a reader is registered, as of the last action that was read.
     pub(crate) fn has_registered_readers(&self) -> bool {
         !self.lock().registry.readers.is_empty()
+    }
+
+    /// The upstream has nothing that is not in the log.
+    pub(crate) fn is_level(&self) {
+        self.lock().level_at = Some(Instant::now());
     }
 
     /// Up to this action the log is purged even of what readers need; zero: nothing.

@@ -145,6 +145,7 @@ impl<'a> Session<'a> {
                         return Ok(());
                     }
                 }
+                Incoming::Heartbeat if self.submissions.are_settled() => self.tail.is_level(),
                 Incoming::Heartbeat => {}
                 Incoming::Rotated { .. } => self.open = None,
             }

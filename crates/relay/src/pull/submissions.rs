@@ -112,6 +112,11 @@ impl<'a> Submissions<'a> {
         true
     }
 
+    /// Whether everything that was submitted is in the log.
+    pub(super) fn are_settled(&self) -> bool {
+        self.flight.count.load(Ordering::Acquire) == 0 && !self.flight.has_failed()
+    }
+
     fn put(&self, data: Bytes, seen: Seqno, end: Option<FilePosition>) {
         let bytes = data.len();
         self.flight.count.fetch_add(1, Ordering::AcqRel);
