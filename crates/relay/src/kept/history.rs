@@ -89,6 +89,12 @@ impl<P> History<P> {
         self.mysql.as_ref()
     }
 
+    /// The last action that a reader does not need which has everything that has counted, when
+    /// `last` is the last one read: a transaction that has begun is needed from its beginning.
+    pub(crate) fn passed(&self, last: Seqno) -> Seqno {
+        self.open_since().map_or(last, Seqno::prev)
+    }
+
     /// The first entry of a transaction whose last part has not come.
     pub(crate) fn open_since(&self) -> Option<Seqno> {
         self.open.as_ref().map(|open| open.first)

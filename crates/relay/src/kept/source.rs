@@ -134,8 +134,7 @@ impl KeptSource {
     /// The last action that the reader does not need: what comes after it may be of a transaction
     /// that has begun, of which nothing was given.
     pub(crate) fn passed(&self) -> Seqno {
-        let open = self.history.open_since();
-        open.map_or(self.follower.last(), Seqno::prev)
+        self.history.passed(self.follower.last())
     }
 
     /// Where the upstream is after what was given.

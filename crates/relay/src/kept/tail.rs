@@ -213,9 +213,7 @@ impl Reading {
 
     fn note(&mut self, tail: &Tail, seqno: Seqno, note: &Note) {
         if seqno > self.noted {
-            // Nothing was given of a transaction that has begun.
-            let open = self.history.open_since();
-            self.registry.follow(open.map_or(seqno, Seqno::prev), note);
+            self.registry.follow(self.history.passed(seqno), note);
             self.noted = seqno;
             self.new_notes.push_back(seqno);
         }
