@@ -40,11 +40,10 @@ const SMALL: [(&str, &str); 3] = [
     ("synod.log_min_free", "100"),
 ];
 
-#[test]
-fn relay_says_what_it_cannot_do() -> Outcome {
-    let dir = place::cluster_dir("relay-refusals")?;
+/// A primary with an empty table, and a relay with such a log.
+fn begin_small(dir: &Path) -> Outcome<(StockServer, RelayGroup)> {
     let primary = StockServer::new(&dir.join("primary"), PORT, &OPTIONS)?;
-    let mut group = RelayGroup::of(&primary, &dir, RELAYS_PORT, 1)?;
+    let mut group = RelayGroup::of(&primary, dir, RELAYS_PORT, 1)?;
     let relay = &mut group.relays[0];
     SMALL.iter().for_each(|(key, value)| relay.set(key, value));
     group.begin()?;
@@ -52,6 +51,13 @@ fn relay_says_what_it_cannot_do() -> Outcome {
         "CREATE DATABASE shop",
         "CREATE TABLE shop.t (id INT PRIMARY KEY AUTO_INCREMENT, v LONGTEXT)",
     ])?;
+    Ok((primary, group))
+}
+
+#[test]
+fn relay_says_what_it_cannot_do() -> Outcome {
+    let dir = place::cluster_dir("relay-refusals")?;
+    let (primary, mut group) = begin_small(&dir)?;
     let mut config = pull::config(&primary, &dir, UPSTREAM_ID)?;
     let relay = &mut group.relays[0];
     config.address.port = relay.port;
@@ -239,7 +245,7 @@ fn newer_of_two_readers_with_one_number_is_served() -> Outcome {
     outcome
 }
 
-/// The older one is told why it stops, and what helps.
+/// The relay tells the older reader why it stops, and what helps.
 fn two_replicas(primary: &StockServer, relay: &KeepingRelay, dir: &Path) -> Outcome {
     let older = Replica::new(dir, REPLICA_PORT)?;
     let newer = Replica::named(dir, "second", SECOND_PORT)?;
@@ -266,7 +272,7 @@ fn two_replicas(primary: &StockServer, relay: &KeepingRelay, dir: &Path) -> Outc
     await_rows(&newer, 2)
 }
 
-/// One that takes nothing cannot be told. Its connection ends, so its place is not held.
+/// The relay cannot tell a reader that takes nothing. The connection ends, so no place is held.
 fn hanging_reader(primary: &StockServer, relay: &KeepingRelay, config: &UpstreamConfig) -> Outcome {
     // More than the system's buffers between the two take.
     let large = "INSERT INTO shop.t (v) SELECT REPEAT('z', 1000000) FROM shop.seq_1_to_40";
@@ -331,15 +337,7 @@ fn full(primary: &StockServer, relay: &mut KeepingRelay) -> Outcome {
 #[test]
 fn full_log_that_no_reader_needs_gets_room_again() -> Outcome {
     let dir = place::cluster_dir("relay-room-again")?;
-    let primary = StockServer::new(&dir.join("primary"), PORT, &OPTIONS)?;
-    let mut group = RelayGroup::of(&primary, &dir, RELAYS_PORT, 1)?;
-    let relay = &mut group.relays[0];
-    SMALL.iter().for_each(|(key, value)| relay.set(key, value));
-    group.begin()?;
-    primary.execute(&[
-        "CREATE DATABASE shop",
-        "CREATE TABLE shop.t (id INT PRIMARY KEY AUTO_INCREMENT, v LONGTEXT)",
-    ])?;
+    let (primary, group) = begin_small(&dir)?;
     let mut config = pull::config(&primary, &dir, UPSTREAM_ID + 1)?;
     config.address.port = group.relays[0].port;
     let outcome = more_than_the_log_may_have(&primary, &group.relays[0], config);

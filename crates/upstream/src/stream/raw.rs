@@ -73,6 +73,20 @@ impl RawEvent {
         }
     }
 
+    /// An event for tests, with this body.
+    #[cfg(test)]
+    pub(crate) fn for_test(event_type: EventType, body: &[u8]) -> RawEvent {
+        let header = EventHeader {
+            timestamp: 1,
+            event_type,
+            server_id: 2,
+            event_bytes: 0,
+            end_position: 100,
+            flags: 0,
+        };
+        RawEvent::made(header, body)
+    }
+
     /// Its kind.
     pub(crate) fn event_type(&self) -> EventType {
         self.header.event_type

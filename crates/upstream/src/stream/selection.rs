@@ -123,32 +123,18 @@ fn marked_as_end(rows: RawEvent) -> RawEvent {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use bytes::Bytes;
-    use synod_binlog::{EventHeader, EventType};
-
-    fn event(event_type: EventType, body: &[u8]) -> RawEvent {
-        let header = EventHeader {
-            timestamp: 1,
-            event_type,
-            server_id: 2,
-            event_bytes: 0,
-            end_position: 100,
-            flags: 0,
-        };
-        let bytes = Bytes::new();
-        RawEvent { header, bytes }.replaced(event_type, body)
-    }
+    use synod_binlog::EventType;
 
     fn map(table_id: u8, name: u8) -> RawEvent {
         let body = [
             table_id, 0, 0, 0, 0, 0, 1, 0, 1, b's', 0, 1, name, 0, 1, 3, 0, 1,
         ];
-        event(EventType::TABLE_MAP, &body)
+        RawEvent::for_test(EventType::TABLE_MAP, &body)
     }
 
     fn rows(table_id: u8, ends: bool) -> RawEvent {
         let body = [table_id, 0, 0, 0, 0, 0, ends.into(), 0, 1, 0xff, 0xfe, 5];
-        event(EventType::WRITE_ROWS_V1, &body)
+        RawEvent::for_test(EventType::WRITE_ROWS_V1, &body)
     }
 
     /// What is left of these events by a filter that keeps table `a` only.
@@ -172,8 +158,8 @@ mod tests {
     #[test]
     fn rows_of_other_tables_go_with_what_only_they_need() {
         let (text, end) = (
-            event(EventType::ANNOTATE_ROWS, b"x"),
-            event(EventType::XID, &[0; 8]),
+            RawEvent::for_test(EventType::ANNOTATE_ROWS, b"x"),
+            RawEvent::for_test(EventType::XID, &[0; 8]),
         );
         let statement =
             |rows: &[RawEvent]| [&[text.clone(), map(1, b'a'), map(2, b'b')], rows].concat();
@@ -204,7 +190,8 @@ mod tests {
         ];
         let kept = [map(1, b'a'), rows(1, false), rows(1, true)];
         assert_eq!(left(&events).unwrap(), kept);
-        let dummy = event(EventType::WRITE_ROWS_V1, &[0xff, 0xff, 0xff, 0, 0, 0, 1, 0]);
+        let dummy =
+            RawEvent::for_test(EventType::WRITE_ROWS_V1, &[0xff, 0xff, 0xff, 0, 0, 0, 1, 0]);
         let events = [map(1, b'a'), rows(1, false), dummy];
         assert_eq!(left(&events).unwrap(), [map(1, b'a'), rows(1, true)]);
     }
@@ -213,7 +200,7 @@ mod tests {
     fn rows_of_no_table_are_refused() {
         let refused = left(&[map(1, b'a'), rows(1, true), rows(1, true)]);
         assert_eq!(refused, Err(Corruption::UnknownTable(1)));
-        let endless = vec![event(EventType::ANNOTATE_ROWS, b"x"); TABLES_MAX + 1];
+        let endless = vec![RawEvent::for_test(EventType::ANNOTATE_ROWS, b"x"); TABLES_MAX + 1];
         assert!(left(&endless).is_err());
     }
 }

@@ -55,25 +55,12 @@ pub(super) fn changes_rows(event: &RawEvent, statement: &Statement, is_alone: bo
 #[cfg(test)]
 mod tests {
     use super::*;
-    use synod_binlog::EventHeader;
     use synod_binlog::query::with_statement;
-
-    fn event(event_type: EventType, body: &[u8]) -> RawEvent {
-        let header = EventHeader {
-            timestamp: 1,
-            event_type,
-            server_id: 2,
-            event_bytes: 0,
-            end_position: 100,
-            flags: 0,
-        };
-        RawEvent::made(header, body)
-    }
 
     fn query(event_type: EventType, text: &str) -> RawEvent {
         // Thread, time, no schema, no error, no status variables.
         let empty = [0; 14];
-        event(
+        RawEvent::for_test(
             event_type,
             &with_statement(&empty, text.as_bytes()).unwrap(),
         )
@@ -95,20 +82,26 @@ mod tests {
         for text in ["COMMIT", "SAVEPOINT a", "XA COMMIT X'61',X'',1"] {
             assert_eq!(lack(&query(EventType::QUERY, text), false), None, "{text}");
         }
-        assert!(lack(&event(EventType(18), &[]), false).is_some(), "a file");
+        assert!(
+            lack(&RawEvent::for_test(EventType(18), &[]), false).is_some(),
+            "a file"
+        );
     }
 
     #[test]
     fn rows_without_all_columns_are_told_from_whole_ones() {
         let rows = |bits| {
             let body = [1, 0, 0, 0, 0, 0, 1, 0, 3, bits, 0xf8, 5];
-            event(EventType::WRITE_ROWS_V1, &body)
+            RawEvent::for_test(EventType::WRITE_ROWS_V1, &body)
         };
         assert_eq!(lack(&rows(0b111), false), None);
         assert_eq!(lack(&rows(0b101), false), Some(NotWholeRows::Columns));
         // It only ends its statement.
-        let end = event(EventType::WRITE_ROWS_V1, &[0xff, 0xff, 0xff, 0, 0, 0, 1, 0]);
+        let end = RawEvent::for_test(EventType::WRITE_ROWS_V1, &[0xff, 0xff, 0xff, 0, 0, 0, 1, 0]);
         assert_eq!(lack(&end, false), None);
-        assert_eq!(lack(&event(EventType::XID, &[0; 8]), false), None);
+        assert_eq!(
+            lack(&RawEvent::for_test(EventType::XID, &[0; 8]), false),
+            None
+        );
     }
 }
