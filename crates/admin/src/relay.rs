@@ -29,9 +29,9 @@ pub struct RelayStatus {
     pub mysql_gtids: String,
     /// Where the newest whole transaction ends in the upstream's binlog; empty: not known.
     pub place: String,
-    /// How long that transaction took from its first event, by the upstream's clock, to the log, by
-    /// this relay's, in milliseconds; none: no transaction came since this process began, or the
-    /// upstream's clock is ahead of this relay's.
+    /// How long that transaction took from the first event of its last part, by the upstream's
+    /// clock, to the log, by this relay's, in milliseconds; none: no transaction came since this
+    /// process began, or the upstream's clock is ahead of this relay's.
     pub delay_ms: Option<u64>,
     /// For how long no transaction has come, in milliseconds.
     pub quiet_ms: Option<u64>,

@@ -49,9 +49,9 @@ pub(crate) fn check_upstream(
     }
 }
 
-/// What a reader is told whose dump ends because one with its number has begun a newer one.
+/// The error for a reader whose dump ends because a newer reader has its `server_id`.
 ///
-/// It begins as MySQL's words do: a relay that reads from this one knows them.
+/// Its text begins as that of MySQL does: a relay that reads from this one knows these words.
 pub(crate) fn displaced(server_id: u32, newer: SocketAddr) -> Refusal {
     Refusal::dump(format!(
         "A slave with the same server_uuid/server_id as this one has connected to this relay, from \

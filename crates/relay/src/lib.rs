@@ -12,7 +12,7 @@
 //! - `reader`: one connection, from its greeting to its dump; `dump`: the events, as they come;
 //!   `clash`: whose number a reader may not have;
 //! - `permits`, `pace`: how many late readers are served at a time;
-//! - `service`: the socket, and a thread for each reader; `seats`: who is connected;
+//! - `service`: the socket, and a thread for each reader; `seats`: the connected readers;
 //! - `kept`, `pull`, `upstream_service`: the binlog of an upstream, in a group of relays;
 //!   `sightings`, `readers_order`: readers that are registered there.
 //!

@@ -322,7 +322,8 @@ fn why_gone(error: &io::Error, is_in_dump: bool) -> String {
     }
 }
 
-/// Why a reader is gone that could not be told: it takes nothing, or a large transaction slowly.
+/// Why the connection of an older reader has ended without an error to it: that reader takes
+/// nothing, or takes a large transaction slowly.
 fn displaced_in_silence(server_id: u32, newer: SocketAddr) -> String {
     format!(
         "it did not end within two seconds when the reader at {newer}, which has server_id \

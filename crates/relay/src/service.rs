@@ -172,7 +172,7 @@ impl Serving {
         let seat = match self.seat(connection, &stream, from) {
             Ok(seat) => seat,
             Err(refusal) => {
-                // A reader that is too many is told so, if it still listens.
+                // A reader beyond the limit gets an error, if it still listens.
                 let _ = Packets::new(&stream).answer(&Answer::Refused(refusal));
                 return;
             }

@@ -106,8 +106,8 @@ fn connect(
     Upstream::connect(&config, &Position::Gtids(after.parse().unwrap_or_default()))
 }
 
-/// Waits until a reader that has these transactions is told that the next ones are gone. It is not
-/// the registered one, whose place it would be taken for.
+/// Waits until the relay tells a reader with these transactions that the next ones are purged. The
+/// reader has a `server_id` of its own, since its place would be noted for the registered reader.
 fn await_purged(relay: &KeepingRelay, config: &UpstreamConfig, after: &str) -> Outcome {
     let mut config = config.clone();
     config.server_id = READER_ID + 1;

@@ -25,8 +25,8 @@ impl Arrival {
         }
     }
 
-    /// How long it took from its first event, by the upstream's clock, to the log, by this one's;
-    /// none: the event has no time, or one that has not come yet.
+    /// How long it took from the first of these events, by the upstream's clock, to the log, by
+    /// this one's; none: the event has no time, or one that has not come yet.
     pub(crate) fn delay(&self) -> Option<Duration> {
         self.delay
     }

@@ -25,7 +25,7 @@ impl RowLacks {
         true
     }
 
-    /// What operators are told; none: there were none.
+    /// The text for operators; none: no such transaction was pulled.
     pub(crate) fn warning(&self) -> Option<String> {
         let (gtid, lack) = self.newest.as_ref()?;
         Some(format!(
