@@ -284,12 +284,12 @@ impl<'a, S: Connection> Dump<'a, S> {
     /// # Errors
     /// It cannot get that, or is gone; or a reader with its `server_id` has begun a newer dump.
     pub(crate) fn run(self) -> Result<(), DumpError> {
-        let mut source = self.begin()?;
+        let mut pace = Pace::new(self.permits.clone());
+        let mut source = self.begin(&mut pace)?;
         let server_id = self.request.server_id;
         self.seat.begin_dump(server_id, || self.log.wake());
         let place = self.seat.place();
         place.begins(source.passed(), source.gtids());
-        let pace = Pace::new(self.permits);
         let mut binlog = Binlog::begin(self.packets, &self.request, self.identity, &source, pace)?;
         let mut quiet_until = self.request.quiet_until();
         while let Some(seen) = self.log.moves() {
@@ -331,12 +331,14 @@ impl<'a, S: Connection> Dump<'a, S> {
         Ok(())
     }
 
-    /// The transactions from the reader's place on.
-    fn begin(&self) -> Result<Transactions, DumpError> {
+    /// The transactions from the reader's place on. The search for it is paced, the wait for what
+    /// this relay lacks yet is not.
+    fn begin(&self, pace: &mut Pace) -> Result<Transactions, DumpError> {
         let refused = DumpError::Refused;
         let Origin::Upstream(tail) = &self.origin else {
             let after = self.request.after(self.identity).map_err(refused)?;
             self.await_action(after)?;
+            pace.begins();
             let follower = self.log.follow(after).map_err(SourceError::from)?;
             let source = Source::new(follower, self.identity);
             return Ok(Transactions::Group(source, self.identity));
@@ -345,11 +347,13 @@ impl<'a, S: Connection> Dump<'a, S> {
             Some(has) => {
                 let has = GtidState::of(&has);
                 self.await_gtids(tail, &has)?;
+                pace.begins();
                 KeptSource::after_gtids(&self.log, tail, has)
             }
             None => {
                 let after = self.request.after_file().map_err(refused)?;
                 self.await_action(after)?;
+                pace.begins();
                 KeptSource::after_action(&self.log, tail, after)
             }
         };

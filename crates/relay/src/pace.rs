@@ -2,8 +2,9 @@
 
 use crate::permits::{Permit, Permits};
 
-/// A reader is late once it was given so much, in bytes, since it was at the end of the log. Less
-/// is what comes to a reader at the tail while its thread sleeps.
+/// A reader is late until it has first come to the end of the log, and again once it was given so
+/// much, in bytes, since it was there. Less is what comes to a reader at the tail while its thread
+/// sleeps.
 const LATE_BYTES: usize = 4 << 20;
 /// Actions of a portion, at most: some give readers nothing.
 const PORTION_ACTIONS: u32 = 1024;
@@ -19,7 +20,7 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
-    /// The pace of a reader that is not known to be late.
+    /// The pace of a reader that has not begun.
     pub(crate) fn new(permits: Permits) -> Pace {
         Pace {
             permits,
@@ -27,6 +28,12 @@ impl Pace {
             since_end: 0,
             actions: 0,
         }
+    }
+
+    /// The reader begins: its place is looked for, and how far behind it is shows only at the end
+    /// of the log. Waits for a permit.
+    pub(crate) fn begins(&mut self) {
+        self.begins_portion(LATE_BYTES);
     }
 
     /// The reader is at the end of the log.
@@ -69,9 +76,27 @@ mod tests {
     }
 
     #[test]
+    fn reader_is_late_from_its_beginning_to_its_first_end_of_the_log() {
+        let permits = Permits::new(1);
+        let mut pace = Pace::new(permits.clone());
+        assert!(is_free(&permits), "it has not begun");
+        pace.begins();
+        assert!(!is_free(&permits));
+        pace.ends_portion();
+        assert!(is_free(&permits), "it sends");
+        pace.begins_portion(1);
+        assert!(!is_free(&permits), "it has not been at the end yet");
+        pace.is_at_end();
+        pace.begins_portion(1);
+        assert!(is_free(&permits));
+    }
+
+    #[test]
     fn reader_at_the_tail_takes_no_permit() {
         let permits = Permits::new(1);
         let mut pace = Pace::new(permits.clone());
+        pace.begins();
+        pace.is_at_end();
         for _ in 0..100 {
             pace.ends_portion();
             pace.begins_portion(LATE_BYTES - 1);
