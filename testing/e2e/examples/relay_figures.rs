@@ -9,7 +9,8 @@
 //! `SYNOD_BENCH_SECONDS` is the time of each measurement (default 8: five to six minutes in all),
 //! `SYNOD_BENCH_LATE_MIB` what late readers have to read in rows of 1 MiB (default 512),
 //! `SYNOD_BENCH_LATE_READERS` how many of them read at a time (default 8).
-//! `SYNOD_BENCH_RELAYS` measures with that number of relays only.
+//! `SYNOD_BENCH_RELAYS` measures with that number of relays only, and `SYNOD_BENCH_RATES` at these
+//! numbers of transactions per second (default `1000,5000`).
 
 #![forbid(unsafe_code)]
 
@@ -81,8 +82,9 @@ fn lab(primary: &StockServer, relay: &KeepingRelay, dir: &Path) -> Outcome<Strin
     let seconds = place::number("SYNOD_BENCH_SECONDS", 8);
     let late_mib = place::number("SYNOD_BENCH_LATE_MIB", 512);
     let late_readers = place::number("SYNOD_BENCH_LATE_READERS", 8);
+    let rates = std::env::var("SYNOD_BENCH_RATES").unwrap_or_else(|_| RATES.to_owned());
     let mut lab = Command::new(place::program()?);
-    lab.args(["lab", "readers", "--rates", RATES, "--readers", READERS])
+    lab.args(["lab", "readers", "--rates", &rates, "--readers", READERS])
         .arg(format!("--server=127.0.0.1:{}", primary.port))
         .arg(format!("--relay=127.0.0.1:{}", relay.port))
         .arg(format!("--reader={}", USER))

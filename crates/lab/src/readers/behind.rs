@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 use synod_upstream::Position;
 
-use super::follower::{Follower, Manner};
+use super::follower::Follower;
 use super::late::TAIL;
 use super::paced::{end, finish};
 use super::{MARKS, Plan, Result, Way, us_since};
@@ -64,11 +64,7 @@ fn measure_way(
     let bytes = u64::from(plan.late_mib) << 20;
     let pace = bytes as f64 / (plan.seconds as f64 * SLOWER);
     let last = us_since(clock) + u64::from(u32::MAX);
-    let slowly = Manner {
-        pace: Some(pace),
-        ..Manner::default()
-    };
-    let slow = Follower::start(&way.reader(TAIL), beginning, (clock, last), slowly)?;
+    let slow = Follower::start(&way.reader(TAIL), beginning, (clock, last), Some(pace))?;
     let others = way.follow(1..readers, &Position::Now, (clock, last))?;
     let crew = Crew {
         work: Work::Marks(MARKS.to_owned()),

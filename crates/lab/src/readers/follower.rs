@@ -1,5 +1,6 @@
 //! A reader of a binlog: a thread that notes what comes, and when.
 
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
@@ -12,6 +13,7 @@ use synod_upstream::{
 
 use super::{ReadersError, Result, us_since};
 use crate::meters::clients::MARK;
+use crate::tools;
 
 /// Marks are in small events; larger ones are not searched.
 const MARKED_BYTES_MAX: usize = 4096;
@@ -47,21 +49,27 @@ pub(super) struct Follower {
     thread: JoinHandle<Result<Seen>>,
 }
 
-/// How a reader takes what comes.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Manner {
-    /// At most so many bytes per second.
-    pub(super) pace: Option<f64>,
-    /// It gets the processor's time that nothing else wants, almost as if it were on another
-    /// machine.
-    pub(super) is_apart: bool,
+/// Runs `body` on a thread that gets the processor's time that nothing else wants. So do the
+/// threads that it starts: what they take delays others almost as little as on another machine.
+///
+/// # Errors
+/// Those of `body`, or the system refuses it.
+pub(super) fn apart<T: Send>(body: impl FnOnce() -> Result<T> + Send) -> Result<T> {
+    let run = || {
+        step_back()?;
+        body()
+    };
+    std::thread::scope(|threads| threads.spawn(run).join()).map_err(|_| ReadersError::Panicked)?
 }
 
-/// Gives this thread the lowest priority: without a process, the system means the thread that asks.
+/// Gives this thread the policy `SCHED_IDLE`. A thread of the lowest priority alone (`nice`) may
+/// finish its time slice while others wait.
 fn step_back() -> Result<()> {
-    const LOWEST: i32 = 19;
-    rustix::process::setpriority_process(None, LOWEST)
-        .map_err(|error| ReadersError::Priority(error.into()))
+    let thread = rustix::thread::gettid().as_raw_nonzero().to_string();
+    let mut command = Command::new("chrt");
+    tools::output_of(command.args(["--idle", "--pid", "0", &thread]))
+        .map(drop)
+        .map_err(|error| ReadersError::Priority(Box::new(error)))
 }
 
 /// Connects a reader.
@@ -77,12 +85,13 @@ fn failed(address: &str, source: UpstreamError) -> ReadersError {
 }
 
 impl Follower {
-    /// Connects, and begins to read. Marks count from `clock` on; the reader ends at `last`.
+    /// Connects, and begins to read: at most `pace` bytes per second, if there is one. Marks count
+    /// from `clock` on; the reader ends at `last`.
     pub(super) fn start(
         config: &UpstreamConfig,
         from: &Position,
         (clock, last): (Instant, u64),
-        manner: Manner,
+        pace: Option<f64>,
     ) -> Result<Follower> {
         let address = config.address.to_string();
         let mut upstream = connect(config, from)?;
@@ -90,9 +99,6 @@ impl Follower {
         let taken = Arc::<AtomicU64>::default();
         let count = Arc::clone(&taken);
         let thread = std::thread::spawn(move || {
-            if manner.is_apart {
-                step_back()?;
-            }
             let begun = Instant::now();
             let mut seen = Seen::default();
             loop {
@@ -106,7 +112,7 @@ impl Follower {
                     return Ok(seen);
                 }
                 count.store(seen.bytes, Ordering::Relaxed);
-                if let Some(pace) = manner.pace {
+                if let Some(pace) = pace {
                     let due = begun + Duration::from_secs_f64(seen.bytes as f64 / pace);
                     std::thread::sleep(due.saturating_duration_since(Instant::now()));
                 }
@@ -188,6 +194,23 @@ mod tests {
         assert_eq!(find_mark(&event[..event.len() - 2]), None);
         assert_eq!(find_mark(b"synod"), None);
     }
+
+    #[test]
+    fn threads_that_are_started_apart_stand_back_too() {
+        /// As `sched.h` of Linux numbers it.
+        const SCHED_IDLE: &str = "5";
+        let policy = || {
+            let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
+            let (_, fields) = stat.rsplit_once(')').unwrap();
+            // Field 41; the first after the name is the third (proc_pid_stat(5)).
+            fields.split_whitespace().nth(41 - 3).unwrap().to_owned()
+        };
+        let before = policy();
+        let child = apart(|| Ok(std::thread::spawn(policy).join().unwrap())).unwrap();
+        assert_eq!(child, SCHED_IDLE);
+        assert_eq!(policy(), before);
+    }
+
     #[test]
     fn mark_of_a_statement_and_of_its_row_counts_once() {
         let text = format!("INSERT INTO t VALUES ('{}')", mark(5));

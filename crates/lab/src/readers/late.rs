@@ -8,7 +8,7 @@ use rand::{RngCore, SeedableRng};
 use serde::Serialize;
 use synod_upstream::Position;
 
-use super::follower::{Manner, Seen};
+use super::follower::{Seen, apart};
 use super::paced::{end, finish};
 use super::{MARKS, Plan, Result, Way, us_since};
 use crate::meters::Group;
@@ -119,15 +119,15 @@ fn measure_way(
     let tail = way.follow(TAIL..TAIL + 1, &Position::Now, (clock, last))?;
     let running = crew.start(group, &[0], clock)?;
     pause(Duration::from_secs(plan.seconds) / ALONE_PARTS)?;
-    let late_from_us = us_since(clock);
-    // They end where the newest row is now.
-    let their_last = late_from_us + u64::from(u32::MAX) + 1;
-    end(&plan.server, their_last)?;
-    let manner = Manner {
-        is_apart: are_apart,
-        ..Manner::default()
+    let begin = || {
+        let late_from_us = us_since(clock);
+        // They end where the newest row is now.
+        let their_last = late_from_us + u64::from(u32::MAX) + 1;
+        end(&plan.server, their_last)?;
+        let late = way.follow(0..readers, beginning, (clock, their_last))?;
+        Ok((late_from_us, late))
     };
-    let late = way.follow_in_manner(0..readers, beginning, (clock, their_last), manner)?;
+    let (late_from_us, late) = if are_apart { apart(begin)? } else { begin()? };
     let late = finish(late, way, LIMIT)?;
     let late_until_us = us_since(clock);
     running.finish()?;

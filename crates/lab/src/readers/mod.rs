@@ -19,11 +19,10 @@ use std::time::Instant;
 use serde::Serialize;
 use synod_upstream::{Position, UpstreamConfig, UpstreamError};
 
-use self::follower::Manner;
-
 pub use self::behind::Behind;
 pub use self::late::{Kind, Late};
 pub use self::paced::{Paced, Used};
+use crate::error::LabError;
 use crate::meters::{Group, MeterError, Server};
 
 /// The table of marks, in the meters' database.
@@ -63,7 +62,7 @@ pub enum ReadersError {
     },
     /// A reader's thread cannot get a lower priority.
     #[error("a reader's thread gets no lower priority: {0}")]
-    Priority(std::io::Error),
+    Priority(Box<LabError>),
     /// A thread ended by a mistake of this program.
     #[error("a reader's thread panicked; its message is above")]
     Panicked,
@@ -185,18 +184,7 @@ impl Way {
         from: &Position,
         marks: (Instant, u64),
     ) -> Result<Vec<follower::Follower>> {
-        self.follow_in_manner(numbers, from, marks, Manner::default())
-    }
-
-    /// Starts readers with these numbers.
-    fn follow_in_manner(
-        &self,
-        numbers: std::ops::Range<u32>,
-        from: &Position,
-        marks: (Instant, u64),
-        manner: Manner,
-    ) -> Result<Vec<follower::Follower>> {
-        let start = |number| follower::Follower::start(&self.reader(number), from, marks, manner);
+        let start = |number| follower::Follower::start(&self.reader(number), from, marks, None);
         numbers.map(start).collect()
     }
 }
