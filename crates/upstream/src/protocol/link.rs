@@ -77,9 +77,8 @@ impl Link {
     pub(crate) fn reader(&self) -> LinkReader {
         LinkReader {
             link: self.clone(),
-            buffer: vec![0; READ_BYTES],
-            begin: 0,
-            end: 0,
+            plain: Held::default(),
+            sealed: Held::default(),
         }
     }
 
@@ -101,70 +100,97 @@ impl Link {
     }
 }
 
-/// Reads from a link, through a buffer.
+/// Reads from a link, through buffers.
 #[derive(Debug)]
 pub(crate) struct LinkReader {
     link: Link,
+    /// What can be read.
+    plain: Held,
+    /// What has come encrypted, and was not decrypted yet.
+    sealed: Held,
+}
+
+/// Bytes that have come, and were not taken yet.
+#[derive(Debug, Default)]
+struct Held {
     buffer: Vec<u8>,
     begin: usize,
     end: usize,
 }
 
+impl Held {
+    fn is_empty(&self) -> bool {
+        self.begin == self.end
+    }
+
+    /// Reads into the buffer, which is empty. It stays so where `from` ends.
+    fn fill(&mut self, mut from: impl Read) -> io::Result<()> {
+        (self.begin, self.end) = (0, 0);
+        self.buffer.resize(READ_BYTES, 0);
+        self.end = from.read(&mut self.buffer)?;
+        Ok(())
+    }
+
+    fn bytes(&self) -> &[u8] {
+        self.buffer.get(self.begin..self.end).unwrap_or_default()
+    }
+}
+
 impl LinkReader {
     /// Fills the buffer, which is empty; at the end of the connection it stays so.
     fn fill(&mut self) -> io::Result<()> {
-        (self.begin, self.end) = (0, 0);
         let inner = &*self.link.0;
         let Some(state) = &inner.encryption else {
-            self.end = (&inner.socket).read(&mut self.buffer)?;
-            return Ok(());
+            return self.plain.fill(&inner.socket);
         };
         loop {
-            match lock(state).reader().read(&mut self.buffer) {
-                Ok(count) => {
-                    self.end = count;
-                    return Ok(());
-                }
+            match self.plain.fill(lock(state).reader()) {
+                Ok(()) => return Ok(()),
                 // The other side closed without a word about it; packets show if one is cut.
                 Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Err(error) => return Err(error),
             }
-            if !decrypt(&inner.socket, state, &mut self.buffer)? {
+            if self.sealed.is_empty() {
+                self.sealed.fill(&inner.socket)?;
+            }
+            if self.sealed.is_empty() {
                 return Ok(());
             }
+            decrypt(&inner.socket, state, &mut self.sealed)?;
         }
     }
 }
 
-/// Waits for bytes, and decrypts them. Returns whether some came.
+/// Decrypts some of the bytes that have come. What that gives is read before more is decrypted: the
+/// state holds little, and refuses bytes beyond that.
 fn decrypt(
     mut socket: &TcpStream,
     state: &Mutex<ClientConnection>,
-    buffer: &mut [u8],
-) -> io::Result<bool> {
-    let count = socket.read(buffer)?;
-    let mut rest = buffer.get(..count).unwrap_or_default();
+    sealed: &mut Held,
+) -> io::Result<()> {
     let mut state = lock(state);
-    while !rest.is_empty() {
-        state.read_tls(&mut rest)?;
-        state.process_new_packets().map_err(io::Error::other)?;
-    }
+    let taken = state.read_tls(&mut sealed.bytes())?;
+    state.process_new_packets().map_err(io::Error::other)?;
+    sealed.begin = match taken {
+        // Nothing is taken after the end that the other side has announced.
+        0 => sealed.end,
+        taken => sealed.begin + taken,
+    };
     // What the protocol itself answers, such as new keys.
     while state.wants_write() {
         state.write_tls(&mut socket)?;
     }
-    Ok(count > 0)
+    Ok(())
 }
 
 impl Read for LinkReader {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
-        if self.begin == self.end {
+        if self.plain.is_empty() {
             self.fill()?;
         }
-        let mut held = self.buffer.get(self.begin..self.end).unwrap_or_default();
-        let count = held.read(out)?;
-        self.begin += count;
+        let count = self.plain.bytes().read(out)?;
+        self.plain.begin += count;
         Ok(count)
     }
 }
@@ -172,4 +198,54 @@ impl Read for LinkReader {
 /// Locks even if a thread panicked while holding it: the state is valid at every step.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::net::TcpListener;
+    use std::os::unix::fs::PermissionsExt;
+    use std::path::Path;
+    use std::thread;
+    use synod_tls::{ForeignTls, ServiceTls, TlsFiles};
+
+    /// An encrypted connection, on which the other side has sent this and has ended.
+    fn link_with(sent: Vec<u8>) -> Link {
+        let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tls/tests/tls_data");
+        let dir = tempfile::tempdir().unwrap();
+        let key = dir.path().join("key");
+        fs::copy(data.join("version1.key"), &key).unwrap();
+        fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).unwrap();
+        let service = ServiceTls::load(&TlsFiles {
+            certificate: data.join("version1.pem"),
+            key,
+            authorities: None,
+            password: None,
+            ciphers: String::new(),
+            names: synod_tls::TlsSettingNames::default(),
+        });
+        let service = service.unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (far, _) = listener.accept().unwrap();
+        let serving = thread::spawn(move || {
+            let mut stream = service.accept(far).unwrap();
+            stream.write_all(&sent).unwrap();
+            stream.flush().unwrap();
+        });
+        let tls = ForeignTls::load(&data.join("authority.pem"), false).unwrap();
+        let link = Link::encrypted(near, tls.session("upstream").unwrap()).unwrap();
+        serving.join().unwrap();
+        link
+    }
+
+    #[test]
+    fn much_that_has_come_encrypted_is_read_to_its_end() {
+        let sent: Vec<u8> = (0..100_000_u32).map(|number| number as u8).collect();
+        let link = link_with(sent.clone());
+        let mut found = Vec::new();
+        link.reader().read_to_end(&mut found).unwrap();
+        assert!(found == sent, "{} bytes", found.len());
+    }
 }
