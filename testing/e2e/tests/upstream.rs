@@ -1,6 +1,6 @@
 //! A stock primary under load, and a reader of its binlog as a relay is one: every transaction
 //! comes once, in order, as it is on the primary's disk, whatever is killed or interrupted
-//! meanwhile; a filter leaves every GTID; commits wait for acknowledgements.
+//! meanwhile; a filter leaves every GTID; so does encryption; commits wait for acknowledgements.
 
 use std::path::Path;
 use std::sync::mpsc;
@@ -12,7 +12,9 @@ use synod_e2e::pull::{self, Puller, check_complete, events_on_disk};
 use synod_e2e::stock_server::StockServer;
 use synod_e2e::{Outcome, Why, certificates, ensure, place};
 use synod_local_cluster::ServerUser;
-use synod_upstream::{Filter, Held, Incoming, Position, Upstream, UpstreamEncryption};
+use synod_upstream::{
+    Filter, Held, Incoming, Position, Upstream, UpstreamConfig, UpstreamEncryption,
+};
 
 const PORT: u16 = 32706;
 const SERVER_ID: u32 = 4711;
@@ -70,7 +72,9 @@ fn reader_gets_every_transaction_once() -> Outcome {
     })?;
     ensure(pulled.ends.len() > 2, || format!("{:?}", pulled.ends))?;
     filters(&primary, &config)?;
-    acknowledgements(&dir, &mut primary, config)
+    config.encryption = Some(encrypt(&dir, &mut primary)?);
+    from_the_beginning(&primary, &config)?;
+    acknowledgements(&primary, config)
 }
 
 /// Clients that do all that ends up in a binlog in another form. `turn` tells their names apart.
@@ -156,7 +160,7 @@ fn newest(primary: &StockServer) -> Outcome<String> {
 }
 
 /// What a filter leaves has every GTID, and fewer events.
-fn filters(primary: &StockServer, config: &synod_upstream::UpstreamConfig) -> Outcome {
+fn filters(primary: &StockServer, config: &UpstreamConfig) -> Outcome {
     let pattern = |text: &str| text.parse().why(text);
     let mut config = config.clone();
     config.filter = Filter {
@@ -176,12 +180,9 @@ fn filters(primary: &StockServer, config: &synod_upstream::UpstreamConfig) -> Ou
     })
 }
 
-/// A commit waits until it is acknowledged, over an encrypted connection, from another thread.
-fn acknowledgements(
-    dir: &Path,
-    primary: &mut StockServer,
-    mut config: synod_upstream::UpstreamConfig,
-) -> Outcome {
+/// Restarts the primary with a certificate, and so that its commits wait for acknowledgements.
+/// Gives what its readers need to know.
+fn encrypt(dir: &Path, primary: &mut StockServer) -> Outcome<UpstreamEncryption> {
     let tls = dir.join("tls");
     certificates::make(&tls)?;
     let user = ServerUser::find().why("the user")?;
@@ -195,10 +196,21 @@ fn acknowledgements(
         "--rpl-semi-sync-master-enabled=ON".to_owned(),
     ]);
     primary.start()?;
-    config.encryption = Some(UpstreamEncryption {
+    Ok(UpstreamEncryption {
         authorities: tls.join("ca.pem"),
         checks_name: false,
-    });
+    })
+}
+
+/// Everything that the primary has comes as fast as it can, not when it is written.
+fn from_the_beginning(primary: &StockServer, config: &UpstreamConfig) -> Outcome {
+    let puller = Puller::start(config.clone());
+    puller.await_gtid(&newest(primary)?, PATIENCE)?;
+    check_complete(&puller.finish(), primary)
+}
+
+/// A commit waits until it is acknowledged, over an encrypted connection, from another thread.
+fn acknowledgements(primary: &StockServer, mut config: UpstreamConfig) -> Outcome {
     config.semi_sync = true;
     let mut upstream = Upstream::connect(&config, &Position::Now).why("connecting")?;
     // The first heartbeat shows that the dump has begun, for which the primary's commits wait.
@@ -207,8 +219,7 @@ fn acknowledgements(
         thread::scope(|threads| -> Outcome {
             let (told, hears) = mpsc::channel();
             let statement = format!("INSERT INTO shop.a22 VALUES ({number})");
-            let server = &*primary;
-            threads.spawn(move || told.send(server.execute(&[&statement])));
+            threads.spawn(move || told.send(primary.execute(&[&statement])));
             let part = loop {
                 if let Incoming::Part(part) = upstream.next().why("a part")? {
                     break part;
@@ -235,11 +246,7 @@ fn acknowledgements(
 /// A reader that ends before it has acknowledged what it has does so when it comes again: the
 /// primary does not send it again. A place that is not that of the reader's transactions is not
 /// acknowledged.
-fn held(
-    primary: &StockServer,
-    config: &synod_upstream::UpstreamConfig,
-    mut upstream: Upstream,
-) -> Outcome {
+fn held(primary: &StockServer, config: &UpstreamConfig, mut upstream: Upstream) -> Outcome {
     thread::scope(|threads| -> Outcome {
         let (told, hears) = mpsc::channel();
         threads.spawn(move || told.send(primary.execute(&["INSERT INTO shop.a22 VALUES (99)"])));
