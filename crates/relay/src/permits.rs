@@ -2,8 +2,9 @@
 //!
 //! A reader that is far behind takes as much of a core as it gets. Many of them would take all
 //! cores, and rows would come later to the readers at the tail: the threads on a row's way would
-//! wait for a core, each of them. So a late reader holds a permit while its next portion is
-//! prepared, and there are fewer permits than cores, where there are several.
+//! wait for a core, each of them. So a late reader holds a permit while its place is looked for and
+//! while its next portion is prepared, and there are fewer permits than cores, where there are
+//! several.
 //!
 //! Invariants: permits are given in the order in which they were asked for. No thread holds one
 //! while it writes to a socket, so a reader that takes nothing delays no other.
