@@ -92,9 +92,17 @@ impl Link {
             return socket.write_all(bytes);
         };
         let mut state = lock(state);
-        state.writer().write_all(bytes)?;
-        while state.wants_write() {
-            state.write_tls(&mut socket)?;
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            // The state holds little: it takes a part, and more once that is sent.
+            let taken = state.writer().write(rest)?;
+            if taken == 0 {
+                return Err(io::ErrorKind::WriteZero.into());
+            }
+            rest = rest.get(taken..).unwrap_or_default();
+            while state.wants_write() {
+                state.write_tls(&mut socket)?;
+            }
         }
         Ok(())
     }
@@ -210,8 +218,10 @@ mod tests {
     use std::thread;
     use synod_tls::{ForeignTls, ServiceTls, TlsFiles};
 
-    /// An encrypted connection, on which the other side has sent this and has ended.
-    fn link_with(sent: Vec<u8>) -> Link {
+    /// An encrypted connection, and the thread that serves its other side.
+    fn link_to<T: Send + 'static>(
+        serve: impl FnOnce(&mut dyn ReadWrite) -> T + Send + 'static,
+    ) -> (Link, thread::JoinHandle<T>) {
         let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tls/tests/tls_data");
         let dir = tempfile::tempdir().unwrap();
         let key = dir.path().join("key");
@@ -231,21 +241,43 @@ mod tests {
         let (far, _) = listener.accept().unwrap();
         let serving = thread::spawn(move || {
             let mut stream = service.accept(far).unwrap();
-            stream.write_all(&sent).unwrap();
-            stream.flush().unwrap();
+            serve(&mut stream)
         });
         let tls = ForeignTls::load(&data.join("authority.pem"), false).unwrap();
         let link = Link::encrypted(near, tls.session("upstream").unwrap()).unwrap();
-        serving.join().unwrap();
-        link
+        (link, serving)
+    }
+
+    trait ReadWrite: Read + Write {}
+    impl<T: Read + Write> ReadWrite for T {}
+
+    fn bytes(count: u32) -> Vec<u8> {
+        (0..count).map(|number| number as u8).collect()
     }
 
     #[test]
     fn much_that_has_come_encrypted_is_read_to_its_end() {
-        let sent: Vec<u8> = (0..100_000_u32).map(|number| number as u8).collect();
-        let link = link_with(sent.clone());
+        let sent = bytes(100_000);
+        let writes = sent.clone();
+        let (link, serving) = link_to(move |stream| {
+            stream.write_all(&writes).unwrap();
+            stream.flush().unwrap();
+        });
+        serving.join().unwrap();
         let mut found = Vec::new();
         link.reader().read_to_end(&mut found).unwrap();
         assert!(found == sent, "{} bytes", found.len());
+    }
+
+    #[test]
+    fn much_is_sent_encrypted() {
+        let sent = bytes(1_000_000);
+        let mut found = vec![0; sent.len()];
+        let (link, serving) = link_to(move |stream| {
+            stream.read_exact(&mut found).unwrap();
+            found
+        });
+        link.send(&sent).unwrap();
+        assert!(serving.join().unwrap() == sent);
     }
 }
