@@ -59,6 +59,11 @@ impl Encryption {
     }
 }
 
+/// So much is read at a time to see whether a connection has ended, in bytes.
+const LOOK_BYTES: usize = 1024;
+/// So often, if there is more. Readers say next to nothing during a dump.
+const LOOKS: u32 = 16;
+
 /// A reader's connection, in clear or encrypted.
 pub(crate) enum Link<'a> {
     Clear(&'a TcpStream),
@@ -98,25 +103,25 @@ impl Link<'_> {
         }
     }
 
-    /// What a read finds that does not wait.
-    fn look(&mut self) -> io::Result<usize> {
-        match self {
-            Link::Clear(stream) => stream.peek(&mut [0]),
-            Link::Encrypted(stream) => stream.read(&mut [0]),
+    /// Whether reads that do not wait come to an end. What they give is passed over.
+    fn look(&mut self) -> bool {
+        let mut said = [0; LOOK_BYTES];
+        for _ in 0..LOOKS {
+            match self.read(&mut said) {
+                Ok(0) => return true,
+                Ok(_) => {}
+                Err(error) => return error.kind() != io::ErrorKind::WouldBlock,
+            }
         }
+        false
     }
 }
 
 impl Connection for Link<'_> {
     fn has_ended(&mut self) -> bool {
-        let looked = self
-            .socket()
-            .set_nonblocking(true)
-            .and_then(|()| self.look());
-        let ended = match looked {
-            Ok(bytes) => bytes == 0,
-            Err(error) => error.kind() != io::ErrorKind::WouldBlock,
-        };
+        // A reader that leaves may say so first: the end is behind its words.
+        let may_look = self.socket().set_nonblocking(true).is_ok();
+        let ended = !may_look || self.look();
         self.socket().set_nonblocking(false).is_err() || ended
     }
 
@@ -125,5 +130,32 @@ impl Connection for Link<'_> {
             *self = Link::Encrypted(Box::new(tls.accept(*stream)?));
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::{Shutdown, TcpListener};
+    use std::time::{Duration, Instant};
+
+    /// COM_QUIT, with its header.
+    const QUIT: [u8; 5] = [1, 0, 0, 0, 1];
+
+    #[test]
+    fn reader_that_says_goodbye_has_ended() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut reader = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (served, _) = listener.accept().unwrap();
+        let mut link = Link::Clear(&served);
+        assert!(!link.has_ended());
+        reader.write_all(&QUIT).unwrap();
+        assert!(!link.has_ended(), "it is still there");
+        reader.write_all(&QUIT).unwrap();
+        reader.shutdown(Shutdown::Both).unwrap();
+        let begun = Instant::now();
+        while !link.has_ended() {
+            assert!(begun.elapsed() < Duration::from_secs(10), "not seen");
+        }
     }
 }
