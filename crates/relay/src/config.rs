@@ -200,6 +200,10 @@ impl Keys<'_> {
             Some(value) => value.as_str().unwrap_or_default(),
         };
         let address = Address::parse(text).map_err(|reason| self.bad("listen", reason))?;
+        if address.tls {
+            let reason = "relay.tls_cert and relay.tls_key encrypt connections, not ssl:// here";
+            return Err(self.bad("listen", reason.to_owned()));
+        }
         match address.port {
             Some(_) => Ok(address),
             None => Err(self.bad("listen", format!("it needs a port: {EXAMPLE}"))),

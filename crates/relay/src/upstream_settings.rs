@@ -131,6 +131,11 @@ fn upstream_of(text: &str) -> Result<(String, UpstreamAddress), String> {
 /// Says what is wrong.
 pub(crate) fn address_of(text: &str) -> Result<UpstreamAddress, String> {
     let address = Address::parse(text)?;
+    if address.tls {
+        return Err(format!(
+            "'{text}': relay.upstream_tls_ca encrypts the connection, not ssl:// before the address"
+        ));
+    }
     Ok(UpstreamAddress {
         host: address.host,
         port: address.port.unwrap_or(SERVER_PORT),
@@ -230,5 +235,10 @@ mod tests {
         refused("relay.upstream_semi_sync = 1", "true or false");
         refused("relay.upstream_tls_verify_name = false", "upstream_tls_ca");
         refused("relay.upstream_port = 1", "no key");
+        assert!(
+            address_of("ssl://db2:3306")
+                .unwrap_err()
+                .contains("upstream_tls_ca")
+        );
     }
 }
