@@ -1,5 +1,6 @@
 //! A relay's binlog ends at 1 GiB, and the next one begins: a replica gets what follows, and so
-//! does `mariadb-binlog`, if it is asked for all of them.
+//! does `mariadb-binlog`, if it is asked for all of them. All connections are encrypted, so that
+//! much passes through them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,8 +11,8 @@ use synod_e2e::relay::binlog_of_port;
 use synod_e2e::relay_group::{RelayGroup, UPSTREAM_OPTIONS};
 use synod_e2e::replica::Replica;
 use synod_e2e::stock_server::StockServer;
-use synod_e2e::{Outcome, Why, ensure, place};
-use synod_local_cluster::wait_for;
+use synod_e2e::{Outcome, Why, certificates, ensure, place};
+use synod_local_cluster::{ServerUser, wait_for};
 
 const PORT: u16 = 19106;
 const REPLICA_PORT: u16 = 19107;
@@ -28,11 +29,23 @@ const CHECK: &str = "SELECT COUNT(*), SUM(CRC32(v)), SUM(LENGTH(v)) FROM shop.t"
 #[test]
 fn what_is_behind_the_end_of_a_binlog_is_read() -> Outcome {
     let dir = place::cluster_dir("relay-rotation")?;
-    let mut options = UPSTREAM_OPTIONS.to_vec();
-    options.push("--max-allowed-packet=64M");
-    let primary = StockServer::new(&dir.join("primary"), PORT, &options)?;
+    let (tls, own) = (dir.join("primary-tls"), dir.join("relay-tls"));
+    for made in [&tls, &own] {
+        certificates::make(made)?;
+    }
+    let primary = encrypting_primary(&dir, &tls)?;
     let mut group = RelayGroup::of(&primary, &dir, RELAYS_PORT, 1)?;
-    group.relays[0].set("synod.log_retain_size", "\"4G\"");
+    let relay = &mut group.relays[0];
+    for (key, value) in [
+        ("relay.upstream_tls_ca", tls.join("ca.pem")),
+        ("relay.tls_cert", own.join("node1.pem")),
+        ("relay.tls_key", own.join("node1.key")),
+        ("synod.log_retain_size", "4G".into()),
+    ] {
+        relay.set(key, &format!("\"{}\"", value.display()));
+    }
+    // The certificate is made for a name, and the primary is reached by an address.
+    relay.set("relay.upstream_tls_verify_name", "false");
     group.begin()?;
     fill(&primary)?;
     let relay = &group.relays[0];
@@ -50,6 +63,18 @@ fn what_is_behind_the_end_of_a_binlog_is_read() -> Outcome {
     drop((group, primary));
     // It has gigabytes.
     fs::remove_dir_all(&dir).why(dir.display())
+}
+
+fn encrypting_primary(dir: &Path, tls: &Path) -> Outcome<StockServer> {
+    let user = ServerUser::find().why("the user")?;
+    for given in [tls, &tls.join("node1.key")] {
+        user.give(given).why("the certificates")?;
+    }
+    let certificate = format!("--ssl-cert={}", tls.join("node1.pem").display());
+    let key = format!("--ssl-key={}", tls.join("node1.key").display());
+    let mut options = UPSTREAM_OPTIONS.to_vec();
+    options.extend(["--max-allowed-packet=64M", &certificate, &key]);
+    StockServer::new(&dir.join("primary"), PORT, &options)
 }
 
 fn fill(primary: &StockServer) -> Outcome {
@@ -80,7 +105,8 @@ fn files(port: u16, dir: &Path, arguments: &[&str]) -> Outcome<Vec<PathBuf>> {
     }
     fs::create_dir(dir).why(dir.display())?;
     let mut command = binlog_of_port(port)?;
-    command.current_dir(dir).arg("--raw").args(arguments);
+    command.current_dir(dir).args(["--ssl", "--raw"]);
+    command.args(arguments);
     output_of(command.arg("synod.0"), "mariadb-binlog")?;
     let entries = fs::read_dir(dir).why(dir.display())?;
     let mut files: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
@@ -100,7 +126,7 @@ fn has_last(files: &[PathBuf]) -> Outcome<bool> {
 
 fn replica(primary: &StockServer, port: u16, dir: &Path) -> Outcome {
     let replica = Replica::new(dir, REPLICA_PORT)?;
-    replica.follow_port(port, "MASTER_SSL=0")?;
+    replica.follow_port(port, "MASTER_SSL=1, MASTER_SSL_VERIFY_SERVER_CERT=0")?;
     let wanted = primary.rows(CHECK)?;
     let is_same = || (replica.rows(CHECK).ok()? == wanted).then_some(());
     ensure(wait_for(PATIENCE, is_same).is_some(), || replica.says())
