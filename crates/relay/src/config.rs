@@ -345,6 +345,9 @@ mod tests {
         refused("relay.port = 1", "no key 'relay.port'");
         refused("relay.accounts.other = \"secret\"", "SELECT PASSWORD");
         refused("synod.leader_weight = 1", "synod.leader_weight");
+        let clear_or_not = WHOLE.replace("0.0.0.0:3310", "ssl://0.0.0.0:3310");
+        let error = RelayConfig::parse(Path::new("relay.toml"), &clear_or_not).unwrap_err();
+        assert!(error.to_string().contains("relay.tls_cert"), "{error}");
     }
 
     #[test]
