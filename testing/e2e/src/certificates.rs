@@ -4,6 +4,8 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
+use synod_local_cluster::ServerUser;
+
 use crate::failure::{Outcome, Why, ensure};
 use crate::place;
 use crate::programs::output_of;
@@ -18,6 +20,24 @@ pub fn make(dir: &Path) -> Outcome {
     let mut shell = Command::new("sh");
     shell.args(["-e", "-c", &documented_commands()?]);
     output_of(shell.current_dir(dir), "the manual's commands").map(|_| ())
+}
+
+/// Makes them as [`make`] does; the options of a server that offers encryption with those of
+/// `node1`, which its user may read.
+///
+/// # Errors
+/// As [`make`], or when the user cannot be found or given the files.
+pub fn server_options(dir: &Path) -> Outcome<[String; 2]> {
+    make(dir)?;
+    let (certificate, key) = (dir.join("node1.pem"), dir.join("node1.key"));
+    let user = ServerUser::find().why("the user")?;
+    for given in [dir, &key] {
+        user.give(given).why("the certificates")?;
+    }
+    Ok([
+        format!("--ssl-cert={}", certificate.display()),
+        format!("--ssl-key={}", key.display()),
+    ])
 }
 
 /// Makes a certificate of the authority in this directory, which has expired a second later:

@@ -204,6 +204,20 @@ impl KeepingRelay {
         Ok(said)
     }
 
+    /// Waits until it has everything that its upstream has now.
+    ///
+    /// # Errors
+    /// When that takes too long.
+    pub fn await_kept(&self, upstream: &StockServer, patience: Duration) -> Outcome {
+        let last = upstream.rows("SELECT @@gtid_binlog_pos")?.concat();
+        let kept = wait_for(patience, || {
+            (self.status().ok()?["gtids"] == last.as_str()).then_some(())
+        });
+        ensure(kept.is_some(), || {
+            format!("{last} is not kept:\n{}", self.says())
+        })
+    }
+
     /// What it shows of itself.
     ///
     /// # Errors

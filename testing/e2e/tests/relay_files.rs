@@ -37,7 +37,8 @@ fn binlogs_of_a_relay_are_read_by_name() -> Outcome {
         "UPDATE shop.t SET v = 'changed' WHERE id % 3 = 0",
     ])?;
     let relay = &mut group.relays[0];
-    let outcome = await_kept(&primary, relay)
+    let outcome = relay
+        .await_kept(&primary, PATIENCE)
         .and_then(|()| replica_by_file(&primary, relay, &dir))
         .and_then(|()| archive(&primary, relay, &dir));
     if outcome.is_err() {
@@ -96,7 +97,7 @@ fn archive(primary: &StockServer, relay: &mut KeepingRelay, dir: &Path) -> Outco
     tool.await_end()?;
     relay.start()?;
     primary.execute(&["INSERT INTO shop.t (v) VALUES ('while it is away')"])?;
-    await_kept(primary, relay)?;
+    relay.await_kept(primary, PATIENCE)?;
     // It begins again with its newest file, and writes that one from its beginning.
     let newest = files(&archive)?.pop().unwrap_or_default();
     let name = newest.file_name().unwrap_or_default().to_string_lossy();
@@ -202,14 +203,6 @@ fn first_binlog(relay: &KeepingRelay) -> Outcome<String> {
     let shown = output_of(&mut command, "SHOW BINARY LOGS")?;
     let shown = String::from_utf8_lossy(&shown).into_owned();
     Ok(shown.split('\t').next().unwrap_or_default().to_owned())
-}
-
-fn await_kept(primary: &StockServer, relay: &KeepingRelay) -> Outcome {
-    let last = primary.rows("SELECT @@gtid_binlog_pos")?.concat();
-    let kept = wait_for(PATIENCE, || {
-        (relay.status().ok()?["gtids"] == last.as_str()).then_some(())
-    });
-    ensure(kept.is_some(), || format!("{last} is not kept"))
 }
 
 fn await_same(primary: &StockServer, replica: &StockServer) -> Outcome {

@@ -12,7 +12,7 @@ use synod_e2e::relay_group::{RelayGroup, UPSTREAM_OPTIONS};
 use synod_e2e::replica::Replica;
 use synod_e2e::stock_server::StockServer;
 use synod_e2e::{Outcome, Why, certificates, ensure, place};
-use synod_local_cluster::{ServerUser, wait_for};
+use synod_local_cluster::wait_for;
 
 const PORT: u16 = 19106;
 const REPLICA_PORT: u16 = 19107;
@@ -30,10 +30,11 @@ const CHECK: &str = "SELECT COUNT(*), SUM(CRC32(v)), SUM(LENGTH(v)) FROM shop.t"
 fn what_is_behind_the_end_of_a_binlog_is_read() -> Outcome {
     let dir = place::cluster_dir("relay-rotation")?;
     let (tls, own) = (dir.join("primary-tls"), dir.join("relay-tls"));
-    for made in [&tls, &own] {
-        certificates::make(made)?;
-    }
-    let primary = encrypting_primary(&dir, &tls)?;
+    certificates::make(&own)?;
+    let [certificate, key] = certificates::server_options(&tls)?;
+    let mut options = UPSTREAM_OPTIONS.to_vec();
+    options.extend(["--max-allowed-packet=64M", &certificate, &key]);
+    let primary = StockServer::new(&dir.join("primary"), PORT, &options)?;
     let mut group = RelayGroup::of(&primary, &dir, RELAYS_PORT, 1)?;
     let relay = &mut group.relays[0];
     for (key, value) in [
@@ -49,11 +50,7 @@ fn what_is_behind_the_end_of_a_binlog_is_read() -> Outcome {
     group.begin()?;
     fill(&primary)?;
     let relay = &group.relays[0];
-    let last = primary.rows("SELECT @@gtid_binlog_pos")?.concat();
-    let kept = wait_for(PATIENCE, || {
-        (relay.status().ok()?["gtids"] == last.as_str()).then_some(())
-    });
-    ensure(kept.is_some(), || relay.says())?;
+    relay.await_kept(&primary, PATIENCE)?;
     let port = relay.port;
     let outcome = tool(port, &dir).and_then(|()| replica(&primary, port, &dir));
     if outcome.is_err() {
@@ -63,18 +60,6 @@ fn what_is_behind_the_end_of_a_binlog_is_read() -> Outcome {
     drop((group, primary));
     // It has gigabytes.
     fs::remove_dir_all(&dir).why(dir.display())
-}
-
-fn encrypting_primary(dir: &Path, tls: &Path) -> Outcome<StockServer> {
-    let user = ServerUser::find().why("the user")?;
-    for given in [tls, &tls.join("node1.key")] {
-        user.give(given).why("the certificates")?;
-    }
-    let certificate = format!("--ssl-cert={}", tls.join("node1.pem").display());
-    let key = format!("--ssl-key={}", tls.join("node1.key").display());
-    let mut options = UPSTREAM_OPTIONS.to_vec();
-    options.extend(["--max-allowed-packet=64M", &certificate, &key]);
-    StockServer::new(&dir.join("primary"), PORT, &options)
 }
 
 fn fill(primary: &StockServer) -> Outcome {

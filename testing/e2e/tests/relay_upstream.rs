@@ -126,14 +126,8 @@ fn fail_over(primary: &mut StockServer, group: &RelayGroup, replica: &Replica) -
     let puller = &group.relays[group.await_leader()?];
     puller.order(&["switch", &format!("127.0.0.1:{REPLICA_PORT}")])?;
     write(replica, 5)?;
-    let last = replica.rows("SELECT @@gtid_binlog_pos")?.concat();
     for relay in &group.relays {
-        let came = wait_for(PATIENCE, || {
-            (relay.status().ok()?["gtids"] == last.as_str()).then_some(())
-        });
-        ensure(came.is_some(), || {
-            format!("{} lacks {last}: {:?}", relay.name, relay.status())
-        })?;
+        relay.await_kept(replica, PATIENCE)?;
     }
     let status = puller.status()?;
     ensure(status["is_switched"] == true, || format!("{status}"))

@@ -11,7 +11,6 @@ use mysql::prelude::Queryable;
 use synod_e2e::pull::{self, Puller, check_complete, events_on_disk};
 use synod_e2e::stock_server::StockServer;
 use synod_e2e::{Outcome, Why, certificates, ensure, place};
-use synod_local_cluster::ServerUser;
 use synod_upstream::{
     Filter, Held, Incoming, Position, Upstream, UpstreamConfig, UpstreamEncryption,
 };
@@ -184,17 +183,11 @@ fn filters(primary: &StockServer, config: &UpstreamConfig) -> Outcome {
 /// Gives what its readers need to know.
 fn encrypt(dir: &Path, primary: &mut StockServer) -> Outcome<UpstreamEncryption> {
     let tls = dir.join("tls");
-    certificates::make(&tls)?;
-    let user = ServerUser::find().why("the user")?;
-    for given in [&tls, &tls.join("node1.key")] {
-        user.give(given).why("the certificates")?;
-    }
+    let encrypting = certificates::server_options(&tls)?;
     primary.kill()?;
-    primary.options.extend([
-        format!("--ssl-cert={}", tls.join("node1.pem").display()),
-        format!("--ssl-key={}", tls.join("node1.key").display()),
-        "--rpl-semi-sync-master-enabled=ON".to_owned(),
-    ]);
+    primary.options.extend(encrypting);
+    let waiting = "--rpl-semi-sync-master-enabled=ON".to_owned();
+    primary.options.push(waiting);
     primary.start()?;
     Ok(UpstreamEncryption {
         authorities: tls.join("ca.pem"),
