@@ -33,7 +33,8 @@ impl Pace {
     /// The reader begins: its place is looked for, and how far behind it is shows only at the end
     /// of the log. Waits for a permit.
     pub(crate) fn begins(&mut self) {
-        self.begins_portion(LATE_BYTES);
+        self.since_end = LATE_BYTES;
+        self.begins_portion(0);
     }
 
     /// The reader is at the end of the log.
