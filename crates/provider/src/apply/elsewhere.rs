@@ -1,29 +1,71 @@
-//! Clients that wait until the databases of all other servers have their commit
+//! Clients that are told OK when the databases of all other servers have their commit
 //! (`synod.commit_wait=applied`).
 //!
 //! The node says up to where that is so, and which servers count. Nothing here can fail: the commit
 //! is durable, and the wait ends with the connection at the latest.
+//!
+//! The server's call that ends a commit holds a lock of the client's session, which a `KILL` needs,
+//! and a statement that meets the session's locks. So the thread does not wait there: the server
+//! holds back its reply. Only the thread of a server that cannot do so waits itself.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use super::gate::Gate;
+use crate::boundary::HeldReply;
 
 /// Up to where the others have applied, and who waits for it.
 pub(crate) struct Elsewhere {
     /// Everything up to here is applied on all servers that are waited for.
     reached: AtomicI64,
-    state: Mutex<Waiting>,
+    state: Mutex<State>,
 }
 
 #[derive(Default)]
-struct Waiting {
+struct State {
     /// By the seqno waited for, and a number of their own.
-    clients: BTreeMap<(i64, u64), Gate>,
+    waits: BTreeMap<(i64, u64), Wait>,
     tickets: u64,
     /// The connection ends: there is nothing to wait for any more.
     is_over: bool,
+}
+
+/// The wait of a client: until this is dropped.
+pub(crate) struct Wait {
+    /// When it began.
+    pub(crate) since: Instant,
+    /// When the commit did that is waited for; none: it is a statement.
+    pub(crate) commit_began: Option<Instant>,
+    _hold: Hold,
+}
+
+/// What holds a client up.
+enum Hold {
+    Reply(#[expect(dead_code, reason = "its end is what counts")] HeldReply),
+    Thread(Gate),
+}
+
+impl Hold {
+    /// Of the calling thread's client; and where the thread has to wait, if it has to.
+    fn begin() -> (Hold, Option<Gate>) {
+        match HeldReply::hold() {
+            Some(reply) => (Hold::Reply(reply), None),
+            None => {
+                let gate = Gate::default();
+                (Hold::Thread(gate.clone()), Some(gate))
+            }
+        }
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        if let Hold::Thread(gate) = self {
+            gate.wake();
+        }
+    }
 }
 
 impl Default for Elsewhere {
@@ -36,51 +78,59 @@ impl Default for Elsewhere {
 }
 
 impl Elsewhere {
-    fn lock(&self) -> MutexGuard<'_, Waiting> {
+    fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Everything up to `seqno` is applied on all servers that are waited for.
-    pub(crate) fn reach(&self, seqno: i64) {
+    /// Everything up to `seqno` is applied on all servers that are waited for: the waits that end.
+    #[must_use = "clients wait as long as these live"]
+    pub(crate) fn reach(&self, seqno: i64) -> Vec<Wait> {
         let mut state = self.lock();
         self.reached.store(seqno, Ordering::Release);
-        while let Some(first) = state.clients.first_entry()
-            && first.key().0 <= seqno
-        {
-            first.remove().wake();
-        }
+        let later = state.waits.split_off(&(seqno.saturating_add(1), 0));
+        let ended = std::mem::replace(&mut state.waits, later);
+        ended.into_values().collect()
     }
 
     /// Ends all waits, and those that begin later.
-    pub(crate) fn end(&self) {
+    #[must_use = "clients wait as long as these live"]
+    pub(crate) fn end(&self) -> Vec<Wait> {
         let mut state = self.lock();
         state.is_over = true;
-        for gate in std::mem::take(&mut state.clients).into_values() {
-            gate.wake();
-        }
+        std::mem::take(&mut state.waits).into_values().collect()
     }
 
-    /// Waits until the action at `seqno` is applied everywhere.
-    pub(crate) fn wait(&self, seqno: i64) {
+    /// Holds the calling thread's client up until the action at `seqno` is applied everywhere.
+    /// False: it is.
+    pub(crate) fn hold_up(&self, seqno: i64, commit_began: Option<Instant>) -> bool {
         if self.reached.load(Ordering::Acquire) >= seqno {
-            return;
+            return false;
         }
+        let (hold, gate) = Hold::begin();
         let mut state = self.lock();
         if state.is_over || self.reached.load(Ordering::Acquire) >= seqno {
-            return;
+            return false;
         }
         state.tickets += 1;
-        let (key, gate) = ((seqno, state.tickets), Gate::default());
-        state.clients.insert(key, gate.clone());
+        let key = (seqno, state.tickets);
+        let wait = Wait {
+            since: Instant::now(),
+            commit_began,
+            _hold: hold,
+        };
+        state.waits.insert(key, wait);
         drop(state);
-        // Only a change that ends this wait wakes it.
-        gate.wait_until(None);
+        if let Some(gate) = gate {
+            // Only the end of this wait wakes it.
+            gate.wait_until(None);
+        }
+        true
     }
 
     /// How many clients wait.
     #[cfg(test)]
     pub(crate) fn waiting(&self) -> usize {
-        self.lock().clients.len()
+        self.lock().waits.len()
     }
 }
 
@@ -92,31 +142,31 @@ mod tests {
     #[test]
     fn client_waits_for_its_own_action_and_for_no_longer() {
         let elsewhere = Elsewhere::default();
-        elsewhere.wait(5);
-        elsewhere.reach(3);
-        elsewhere.wait(3);
+        assert!(!elsewhere.hold_up(5, None));
+        drop(elsewhere.reach(3));
+        assert!(!elsewhere.hold_up(3, None));
         let (done, ended) = mpsc::channel();
         std::thread::scope(|scope| {
             for seqno in [4, 5, 5, 9] {
                 let (elsewhere, done) = (&elsewhere, done.clone());
                 scope.spawn(move || {
-                    elsewhere.wait(seqno);
+                    assert!(elsewhere.hold_up(seqno, None));
                     done.send(seqno).expect("received below");
                 });
             }
             while elsewhere.waiting() < 4 {
                 std::thread::yield_now();
             }
-            elsewhere.reach(5);
+            drop(elsewhere.reach(5));
             let mut woken: Vec<i64> = (0..3).map(|_| ended.recv().unwrap()).collect();
             woken.sort_unstable();
             assert_eq!(woken, [4, 5, 5]);
             assert_eq!(elsewhere.waiting(), 1);
-            elsewhere.reach(2);
+            assert!(elsewhere.reach(2).is_empty());
             assert_eq!(elsewhere.waiting(), 1, "another server lags further");
-            elsewhere.end();
+            drop(elsewhere.end());
             assert_eq!(ended.recv(), Ok(9));
         });
-        elsewhere.wait(10);
+        assert!(!elsewhere.hold_up(10, None));
     }
 }

@@ -17,6 +17,7 @@ mod children;
 mod client_error;
 mod convert;
 mod exports;
+mod held_reply;
 mod host;
 mod parameters;
 mod process_exit;
@@ -38,6 +39,7 @@ pub use exports::{
     InterfaceVersion, IsolationMode, isolation_mode, wsrep_interface_version, wsrep_loader,
     wsrep_node_isolation_mode_set_v1,
 };
+pub(crate) use held_reply::HeldReply;
 pub(crate) use process_exit::at_process_exit;
 pub use process_exit::run_exit_tasks;
 pub(crate) use process_image::close_files_on_exec;

@@ -1,10 +1,12 @@
-//! The error that the statement of the calling client has ended with.
+//! The error that the statement of the calling thread has ended with, a client's or an applier's.
 //!
-//! The wsrep interface passes errors of statements only where `wsrep_ignore_apply_errors` lets it.
-//! The server exports the functions by which its plugins look at a connection's error, though
-//! (`thd_get_error_number`, of the service `thd_error_context`), and at the connection itself.
+//! The wsrep interface passes a text that lists warnings, too, and nothing for an error that
+//! `wsrep_ignore_apply_errors` keeps. The server exports the functions by which its plugins look at
+//! a connection's error, though (`thd_get_error_number`, of the service `thd_error_context`), and
+//! at the connection itself.
 
 use std::ffi::{c_uint, c_void};
+use std::ptr::NonNull;
 use std::sync::OnceLock;
 
 use super::server_function::find;
@@ -14,30 +16,33 @@ type CurrentConnection = unsafe extern "C" fn() -> *mut c_void;
 /// `thd_get_error_number(connection)`
 type ErrorNumber = unsafe extern "C" fn(*const c_void) -> c_uint;
 
-fn functions() -> Option<(CurrentConnection, ErrorNumber)> {
-    static FUNCTIONS: OnceLock<Option<(CurrentConnection, ErrorNumber)>> = OnceLock::new();
-    *FUNCTIONS.get_or_init(|| {
-        // SAFETY: the server's functions of these names have these types in all versions with the
-        // interface.
-        unsafe { Some((find(c"_current_thd")?, find(c"thd_get_error_number")?)) }
-    })
+fn error_number() -> Option<ErrorNumber> {
+    static FUNCTION: OnceLock<Option<ErrorNumber>> = OnceLock::new();
+    // SAFETY: the server's function of this name has this type in all versions with the interface.
+    *FUNCTION.get_or_init(|| unsafe { find(c"thd_get_error_number") })
+}
+
+/// The server's connection that the calling thread works for; none if there is none, or the server
+/// cannot say.
+pub(super) fn current_connection() -> Option<NonNull<c_void>> {
+    static FUNCTION: OnceLock<Option<CurrentConnection>> = OnceLock::new();
+    // SAFETY: as above.
+    let current = (*FUNCTION.get_or_init(|| unsafe { find(c"_current_thd") }))?;
+    // SAFETY: the server's function, as its plugins call it on any thread.
+    NonNull::new(unsafe { current() })
 }
 
 /// Whether this server can say how statements end.
 pub(crate) fn can_tell_statement_errors() -> bool {
-    functions().is_some()
+    error_number().is_some()
 }
 
 /// The number of the error of the statement that the calling thread executes; zero: it has none.
-/// None if this is no client's thread, or the server cannot say.
+/// None if this is no thread of a connection, or the server cannot say.
 pub(crate) fn statement_error() -> Option<u32> {
-    let (current, number) = functions()?;
-    // SAFETY: the server's function, as its plugins call it on any thread.
-    let connection = unsafe { current() };
-    if connection.is_null() {
-        return None;
-    }
-    // SAFETY: the connection is that of this thread, so it lives, and no other
-    // thread changes its error.
-    Some(unsafe { number(connection) })
+    let number = error_number()?;
+    let connection = current_connection()?;
+    // SAFETY: the connection is that of this thread, so it lives, and no other thread changes its
+    // error.
+    Some(unsafe { number(connection.as_ptr()) })
 }

@@ -230,7 +230,7 @@ impl Connection {
     pub(crate) fn begin_closing(&self) {
         // Under the lock, so that a thread that has just looked does not go to sleep.
         self.update(|_| self.admission.close());
-        self.elsewhere.end();
+        self.end_waits(self.elsewhere.end());
     }
 
     /// A leader with a quorum is heard, or is not.

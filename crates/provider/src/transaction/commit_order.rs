@@ -11,6 +11,7 @@ use synod_node::{Origin, ProposalResult};
 
 use crate::api::{Status, TrxHandle, TrxMeta};
 use crate::apply::applier;
+use crate::apply::elsewhere::Wait;
 use crate::apply::sequencer::{Entered, NoApplier, Queued};
 use crate::connection::Connection;
 use crate::status::commit_steps::Step;
@@ -137,8 +138,7 @@ impl Connection {
             self.finish_transaction(&transaction, phase);
             self.end_flight();
             if let Some(seqno) = committed {
-                self.wait_until_applied_elsewhere(seqno);
-                self.note_commit(began);
+                self.hold_up_client(seqno, began);
             }
         }
         self.wait_for_winner(&transaction);
@@ -147,18 +147,28 @@ impl Connection {
         Status::Ok
     }
 
-    /// Waits until the other servers have applied the action at `seqno`, if they are to be waited
-    /// for (`synod.commit_wait`). It has left the order here and is released: no other transaction
-    /// waits for this one, on no server.
-    pub(super) fn wait_until_applied_elsewhere(&self, seqno: i64) {
-        if self.shared.options.waits_until_applied() {
-            let began = Instant::now();
-            self.elsewhere.wait(seqno);
-            self.note_step(Step::Applied, began, Instant::now());
+    /// The server answers OK to its client next; or once the other servers have applied the action
+    /// at `seqno`, if they are to be waited for (`synod.commit_wait`). It has left the order here
+    /// and is released: no other transaction waits for this one, on no server.
+    pub(super) fn hold_up_client(&self, seqno: i64, commit_began: Option<Instant>) {
+        if !self.shared.options.waits_until_applied() {
+            return self.note_commit(commit_began);
+        }
+        let since = Instant::now();
+        if !self.elsewhere.hold_up(seqno, commit_began) {
+            self.note_step(Step::Applied, since, Instant::now());
+            self.note_commit(commit_began);
         }
     }
 
-    /// The server answers OK to its client next.
+    /// Lets clients have their answers.
+    pub(crate) fn end_waits(&self, waits: Vec<Wait>) {
+        for wait in waits {
+            self.note_step(Step::Applied, wait.since, Instant::now());
+            self.note_commit(wait.commit_began);
+        }
+    }
+
     fn note_commit(&self, began: Option<Instant>) {
         if let Some(began) = began {
             self.shared.counters.steps.note_commit(began.elapsed());

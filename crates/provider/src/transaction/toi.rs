@@ -177,7 +177,7 @@ impl Connection {
             (Note::Promised, Some(number)) => self.note_outcome(OutcomeNote::of(seqno, number)),
             _ => self.end_flight(),
         }
-        self.wait_until_applied_elsewhere(seqno);
+        self.hold_up_client(seqno, None);
         Status::Ok
     }
 }
