@@ -2,9 +2,12 @@
 //! whichever is killed, a replica and a late reader behind them get every transaction once; and the
 //! replica takes the place of a primary that is lost.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
+use synod_e2e::logger::write_private;
 use synod_e2e::pull::{self, Puller};
+use synod_e2e::relay;
 use synod_e2e::relay_group::{RelayGroup, UPSTREAM_OPTIONS};
 use synod_e2e::replica::Replica;
 use synod_e2e::stock_server::StockServer;
@@ -91,6 +94,9 @@ fn keep(
     write(primary, 3)?;
     await_same(primary, replica)?;
 
+    pass_on(primary, group)?;
+    await_same(primary, replica)?;
+
     orders(primary, group)?;
     await_same(primary, replica)?;
 
@@ -151,6 +157,32 @@ fn await_same(primary: &StockServer, replica: &Replica) -> Outcome {
     ensure(same.is_some(), || {
         format!("the replica has other rows than {wanted:?}")
     })
+}
+
+/// A relay that the upstream refuses, as its file has another password, has another one pull.
+fn pass_on(primary: &StockServer, group: &RelayGroup) -> Outcome {
+    let puller = group.await_puller()?;
+    let file = PathBuf::from(
+        group.relays[puller]
+            .value("relay.upstream_password_file")
+            .trim_matches('"'),
+    );
+    write_private(&file, "an old one")?;
+    let dumps = primary
+        .rows("SELECT id FROM information_schema.processlist WHERE command LIKE 'Binlog Dump%'")?;
+    for id in dumps {
+        primary.execute(&[&format!("KILL {id}")])?;
+    }
+    let next = wait_for(PATIENCE, || {
+        group.await_puller().ok().filter(|next| *next != puller)
+    });
+    write_private(&file, relay::PASSWORD)?;
+    let former = &group.relays[puller];
+    ensure(next.is_some(), || {
+        format!("{} cannot pull, and leads: {}", former.name, former.says())
+    })?;
+    former.await_line("leads now, and tries in its place")?;
+    write(primary, 6)
 }
 
 /// What operators order, at the relay that leads and at another one.

@@ -4,8 +4,8 @@
 //! - [`puller`]: the thread that decides what to do next; [`session`]: one connection;
 //! - [`submissions`]: what is on its way into the log, and what follows when it is durable;
 //!   [`fence`]: what keeps it out of later terms;
-//! - [`backoff`]: when to try again; [`room`]: whether the log has room;
-//! - [`row_lacks`]: what readers of rows do not get.
+//! - [`backoff`]: when to try again; [`patience`]: when another relay is to try;
+//! - [`room`]: whether the log has room; [`row_lacks`]: what readers of rows do not get.
 //!
 //! The leader's term begins after everything that earlier leaders have ordered. The puller waits
 //! until this relay has read that, and continues where the upstream was at its end. What a relay
@@ -15,6 +15,7 @@
 mod backoff;
 pub(crate) mod control;
 mod fence;
+mod patience;
 pub(crate) mod puller;
 pub(crate) mod room;
 mod row_lacks;

@@ -1,18 +1,19 @@
 //! The thread that pulls: it waits for its turn, connects, and does what operators order.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use synod_admin::relay::PullState;
 use synod_binlog::mysql_gtid::Uuid;
 use synod_logger::output::Output;
-use synod_node::{Level, Node, ProposalResult};
+use synod_node::{Command, Level, Node, ProposalResult};
 use synod_upstream::{
     Held, Incoming, MysqlPosition, Part, Position, Upstream, UpstreamConfig, UpstreamError,
 };
 
 use super::backoff::Backoff;
 use super::control::{Control, Order, OrderRefusal, Ordered, Turn};
+use super::patience::Patience;
 use super::room::Room;
 use super::session::{PullError, Session, check_kind, is_in_relay_group};
 use super::submissions::{Submissions, submit};
@@ -25,6 +26,16 @@ use crate::upstream_settings::{UpstreamSettings, address_of};
 const LOOK: Duration = Duration::from_secs(1);
 /// How long an order that is in the log may take to be read from it.
 const READ_LIMIT: Duration = Duration::from_secs(10);
+/// How long handing leadership over may take.
+const HANDOVER_LIMIT: Duration = Duration::from_secs(5);
+
+/// What is known of the attempts to pull.
+struct Attempts {
+    backoff: Backoff,
+    patience: Patience,
+    /// How many there were.
+    count: u64,
+}
 
 /// Pulls from the upstream while this relay leads.
 pub(crate) struct Puller {
@@ -39,22 +50,30 @@ pub(crate) struct Puller {
 impl Puller {
     /// Pulls until the control is stopped: the body of a thread.
     pub(crate) fn run(&self) {
-        let mut backoff = Backoff::new();
-        let mut pull = 0;
+        let mut attempts = Attempts {
+            backoff: Backoff::new(),
+            patience: Patience::new(),
+            count: 0,
+        };
+        let mut last = None;
         while let Some(turn) = self.control.await_turn() {
+            if last.replace(turn) != Some(turn) {
+                attempts.patience.rest();
+            }
             let Some(end) = self.end_before(turn) else {
                 continue;
             };
             if let Some(order) = self.control.take_order() {
                 self.obey(order, &end);
             } else if end.orders.is_paused {
+                attempts.patience.rest();
                 self.control.show(PullState::Paused, None);
                 self.control.pause(turn, LOOK);
             } else {
-                pull += 1;
-                match self.pull(turn, end, pull, &mut backoff) {
+                attempts.count += 1;
+                match self.pull(turn, end, &mut attempts) {
                     Ok(()) => self.control.pause(turn, Duration::from_millis(100)),
-                    Err(error) => self.wait_after(&error, turn, &mut backoff),
+                    Err(error) => self.wait_after(&error, turn, &mut attempts),
                 }
             }
         }
@@ -109,13 +128,7 @@ impl Puller {
 
     /// One connection, from where the log ends. Ends without an error when the turn is over, an
     /// order has come, or a part has not got into the log.
-    fn pull(
-        &self,
-        turn: Turn,
-        end: End,
-        pull: u64,
-        backoff: &mut Backoff,
-    ) -> Result<(), PullError> {
+    fn pull(&self, turn: Turn, end: End, attempts: &mut Attempts) -> Result<(), PullError> {
         self.room.check(&self.tail)?;
         let config = self.upstream(&end.orders);
         let position = match &end.state {
@@ -147,7 +160,8 @@ impl Puller {
         self.output.log(Level::Info, &text);
         let (submissions, settling) = Submissions::begin(&self.node, &self.control, turn);
         let (tail, room) = (&*self.tail, self.room.clone());
-        let session = Session::new(submissions, pull, end.orders, tail, room, state, mysql);
+        let (pull, orders) = (attempts.count, end.orders);
+        let session = Session::new(submissions, pull, orders, tail, room, state, mysql);
         let ended = std::thread::scope(|threads| {
             let settle = || settling.run(&handle);
             let spawned = std::thread::Builder::new()
@@ -158,10 +172,16 @@ impl Puller {
             }
             let mut has_told_of_rows = false;
             session.run(&mut upstream, |incoming| {
-                backoff.reset();
+                attempts.backoff.reset();
                 self.control.show(PullState::Pulling, None);
-                if let Incoming::Part(part) = incoming {
-                    self.look_at_rows(part, &mut has_told_of_rows);
+                match incoming {
+                    Incoming::Part(part) => {
+                        attempts.patience.has_pulled();
+                        self.look_at_rows(part, &mut has_told_of_rows);
+                    }
+                    Incoming::Heartbeat => attempts.patience.has_pulled(),
+                    // It comes first, also where nothing comes after it.
+                    Incoming::Rotated { .. } => {}
                 }
             })
         });
@@ -192,8 +212,8 @@ impl Puller {
         }
     }
 
-    fn wait_after(&self, error: &PullError, turn: Turn, backoff: &mut Backoff) {
-        let pause = backoff.next(error.may_pass());
+    fn wait_after(&self, error: &PullError, turn: Turn, attempts: &mut Attempts) {
+        let pause = attempts.backoff.next(error.may_pass());
         let text = error.to_string();
         if self.control.shown().error.as_deref() != Some(text.as_str()) {
             let line = format!(
@@ -202,8 +222,37 @@ impl Puller {
             );
             self.output.log(Level::Warning, &line);
         }
-        self.control.show(PullState::Connecting, Some(text));
+        self.control.show(PullState::Connecting, Some(text.clone()));
+        let ended = attempts.patience.has_ended(Instant::now());
+        if let Some(failing) = ended.filter(|_| error.may_be_of_one_relay()) {
+            self.hand_over(failing, &text, &mut attempts.patience);
+        }
+        // Returns at once if another relay leads.
         self.control.pause(turn, pause);
+    }
+
+    /// Hands leadership to another relay that answers, if there is one: it may reach what this one
+    /// does not.
+    fn hand_over(&self, failing: Duration, error: &str, patience: &mut Patience) {
+        let status = self.node.status();
+        let Some(to) = patience.offer(status.member, &status.members) else {
+            return;
+        };
+        let command = Command::TransferLeadership {
+            to: Some(to.member.to_string()),
+        };
+        let (name, seconds) = (&to.name, failing.as_secs());
+        let line = match self.node.administrate(command, HANDOVER_LIMIT) {
+            Ok(_) => format!(
+                "this relay has pulled nothing for {seconds} s, so {name} leads now, and tries in \
+                 its place. What this relay could not do: {error}"
+            ),
+            Err(refusal) => format!(
+                "this relay has pulled nothing for {seconds} s, and {name} did not take over: \
+                 {refusal}. It tries again, and asks another relay later"
+            ),
+        };
+        self.output.log(Level::Warning, &line);
     }
 
     // --- orders --------------------------------------------------------------------------------

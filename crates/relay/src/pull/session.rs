@@ -81,6 +81,20 @@ impl PullError {
             | PullError::Entry(_) => false,
         }
     }
+
+    /// Whether another relay may be without it. All have the same log, and what is kept for
+    /// registered readers is kept by each.
+    pub(super) fn may_be_of_one_relay(&self) -> bool {
+        match self {
+            PullError::Held { .. } => false,
+            PullError::Upstream(_)
+            | PullError::OutOfOrder { .. }
+            | PullError::Twice(_)
+            | PullError::OtherKind { .. }
+            | PullError::Parts(_)
+            | PullError::Entry(_) => true,
+        }
+    }
 }
 
 /// A pull, with what is known of its place.
