@@ -61,6 +61,28 @@ pub enum OptionsError {
     },
 }
 
+/// An option of a saved list that was left as it is ([`OptionSpec::of_group`](super::OptionSpec)).
+/// The text is a warning for the operator whose statement it was.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NotRestored {
+    /// Name of the option.
+    pub name: &'static str,
+    /// The value in the list, as it was written.
+    pub text: String,
+}
+
+impl fmt::Display for NotRestored {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let NotRestored { name, text } = self;
+        write!(
+            f,
+            "{name}={text} is ignored. The list also names options for the server's start, so it \
+             is a saved one, and another server or a command may have changed {name} since. To \
+             set it: SET GLOBAL wsrep_provider_options='{name}={text}'"
+        )
+    }
+}
+
 /// An accepted option without effect. The text is a line to log, at INFO.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Notice {

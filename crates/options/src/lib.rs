@@ -40,7 +40,7 @@ use synod_node::{
 
 pub use address::{Address, DEFAULT_PORT};
 pub use document::markdown_tables;
-pub use error::{Notice, OptionsError};
+pub use error::{NotRestored, Notice, OptionsError};
 pub use exposure::{ExposedError, Exposure};
 pub use nearest::nearest;
 pub use parameters::{Parameter, ParameterValue};
@@ -86,6 +86,8 @@ struct Slot {
 pub struct Update {
     /// Options named in the text, in its order, with their new values.
     pub changed: Vec<(&'static str, Value)>,
+    /// Those that a saved list would have changed, and that only a person may.
+    pub not_restored: Vec<NotRestored>,
     /// What the operator should know. For the log, at INFO.
     pub notices: Vec<Notice>,
 }
@@ -99,6 +101,21 @@ impl Update {
             .rev()
             .find(|(changed, _)| *changed == name)
             .map(|(_, value)| value)
+    }
+
+    /// `synod.writers`, if the text named it.
+    pub fn writers(&self) -> Option<Writers> {
+        match self.value(key::WRITERS)? {
+            Value::Word(word) => Some(writers(word)),
+            other => unreachable!("a word has the value {other:?}"),
+        }
+    }
+}
+
+fn writers(word: &str) -> Writers {
+    match word {
+        "leader" => Writers::Leader,
+        _ => Writers::Any,
     }
 }
 
@@ -143,7 +160,8 @@ impl Options {
         self.apply(pairs.to_vec(), Phase::Start)
     }
 
-    /// Applies `SET GLOBAL wsrep_provider_options`. All or nothing.
+    /// Applies `SET GLOBAL wsrep_provider_options`. All or nothing, but for what a saved list says
+    /// of the group ([`NotRestored`]).
     ///
     /// # Errors
     /// As [`Options::new`], and for options that can be set at start only.
@@ -291,10 +309,7 @@ impl Options {
 
     /// `synod.writers`
     pub fn writers(&self) -> Writers {
-        match self.word(key::WRITERS) {
-            "leader" => Writers::Leader,
-            _ => Writers::Any,
-        }
+        writers(self.word(key::WRITERS))
     }
 
     /// Shows as `synod.writers` what the group has agreed on, whatever was set here.
@@ -324,10 +339,18 @@ impl Options {
     ) -> Result<Update, OptionsError> {
         let mut next = self.clone();
         let mut update = Update::default();
+        let is_saved = phase == Phase::Running && is_saved_list(&pairs);
         for (name, text) in pairs {
             let index = table::find(&name).ok_or_else(|| error::unknown(&name))?;
             let spec = &SPECS[index];
             let value = check(spec, &next.slots[index].value, &text, phase)?;
+            if is_saved && spec.of_group {
+                if next.slots[index].value != value {
+                    let name = spec.name;
+                    update.not_restored.push(NotRestored { name, text });
+                }
+                continue;
+            }
             update
                 .notices
                 .extend(notice(spec, &next.slots[index], &value));
@@ -450,6 +473,13 @@ fn check(
         }
         _ => Ok(value),
     }
+}
+
+/// Whether a list that is given to a running server is one that a server has shown, and no order of
+/// a person: it names options that cannot be changed any more.
+fn is_saved_list(pairs: &[(String, String)]) -> bool {
+    let mut specs = pairs.iter().filter_map(|(name, _)| table::find(name));
+    specs.any(|index| SPECS[index].settable == Settable::AtStart)
 }
 
 /// The notice about an option without effect, unless it is set to what it is already.

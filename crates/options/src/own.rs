@@ -89,6 +89,7 @@ pub(crate) const OWN: [OptionSpec; 33] = [
     ),
     int("synod.leader_weight", "50", 0, LeaderWeight::MAX as i64)
         .dynamic()
+        .of_group()
         .works(
             "Preference for leadership: when a leader is lost, the remaining voter with the \
              highest weight becomes a candidate first, and one with weight 0 leads only if \
@@ -210,11 +211,12 @@ pub(crate) const OWN: [OptionSpec; 33] = [
         ),
     word("synod.writers", "any", &["any", "leader"])
         .dynamic()
+        .of_group()
         .unit("any/leader")
         .works(
             "Whose writes the group takes: with any, those of all servers; with leader, those of \
              the leader only, so that no two servers' transactions conflict. It is a setting of \
-             the whole group: SET GLOBAL on one server sets it on all, and a configuration file \
-             counts on the first server of a new group only.",
+             the whole group: SET GLOBAL on one server sets it on all, except in a saved list, and \
+             a configuration file counts on the first server of a new group only.",
         ),
 ];

@@ -62,6 +62,9 @@ pub struct OptionSpec {
     pub settable: Settable,
     /// Whether it is shown although it is not set.
     pub listed: bool,
+    /// Whether it changes without this server being asked: another server or a command sets it for
+    /// the group. So the value in a saved list may be an old one.
+    pub of_group: bool,
     /// Unit, or what the text is; may be empty.
     pub unit: &'static str,
     /// What it means here.
@@ -140,6 +143,7 @@ const fn spec(
         kind,
         settable: Settable::AtStart,
         listed: true,
+        of_group: false,
         unit,
         meaning: Meaning::Works,
         about: "",
@@ -209,6 +213,13 @@ impl OptionSpec {
     pub(crate) const fn hidden(self) -> OptionSpec {
         OptionSpec {
             listed: false,
+            ..self
+        }
+    }
+
+    pub(crate) const fn of_group(self) -> OptionSpec {
+        OptionSpec {
+            of_group: true,
             ..self
         }
     }

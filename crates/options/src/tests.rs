@@ -387,6 +387,39 @@ fn saved_listing_can_be_put_back_at_run_time() {
 }
 
 #[test]
+fn saved_listing_changes_nothing_that_is_the_groups() {
+    let mut options = options("base_port=7000");
+    // As another server has shown it, or this one some time ago.
+    let saved = options.to_text();
+    let _ = options.set("synod.leader_weight=90").unwrap();
+    options.follow_writers(Writers::Leader);
+    let update = options.set(&saved).unwrap();
+    assert_eq!(update.value(key::WRITERS), None);
+    assert_eq!(update.value(key::LEADER_WEIGHT), None);
+    assert_eq!(options.writers(), Writers::Leader);
+    assert_eq!(options.leader_preference().weight.get(), 90);
+    let said: Vec<String> = update.not_restored.iter().map(|n| n.to_string()).collect();
+    assert!(said[0].starts_with("synod.leader_weight=50 is ignored."));
+    assert!(said[1].starts_with("synod.writers=any is ignored."));
+    assert_eq!(said.len(), 2);
+
+    let update = options.set(&options.to_text()).unwrap();
+    assert_eq!(update.not_restored, [], "it is so already");
+    let update = options.set("synod.leader_weight=7; synod.writers=any; gcs.fc_limit=3");
+    let update = update.unwrap();
+    assert!(update.value(key::WRITERS).is_some(), "a person names it");
+    assert_eq!(options.leader_preference().weight.get(), 7);
+}
+
+#[test]
+fn list_for_a_start_sets_everything_that_it_names() {
+    let (options, update) =
+        Options::new(defaults(), "base_port=7000; synod.writers=leader").unwrap();
+    assert_eq!(update.not_restored, []);
+    assert_eq!(options.writers(), Writers::Leader);
+}
+
+#[test]
 fn refused_list_changes_nothing() {
     let mut options = options("");
     let before = options.to_text();

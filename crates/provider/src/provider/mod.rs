@@ -169,16 +169,6 @@ impl Provider {
         })
     }
 
-    /// The options, with what the group has agreed on.
-    fn options_in_force(&self) -> Options {
-        let writers = self.writers_in_force();
-        let mut options = self.options().clone();
-        if let Some(writers) = writers {
-            options.follow_writers(writers);
-        }
-        options
-    }
-
     fn log_error(&self, text: impl AsRef<str>) -> Status {
         self.callbacks.log(LogLevel::Error, text.as_ref());
         // The server's own lines about it come next.
@@ -216,14 +206,23 @@ impl ProviderApi for Provider {
     }
 
     fn options_set(&self, text: &str) -> Status {
-        let result = self.options().set(text);
-        match result {
+        // What may be refused comes first: then nothing is changed.
+        let wanted = match self.options_in_force().set(text) {
+            Ok(update) => update,
+            Err(error) => return self.log_error(error.to_string()),
+        };
+        for ask in [Provider::reload_certificates, Provider::set_writers] {
+            match ask(self, &wanted) {
+                Status::Ok => {}
+                refused => return refused,
+            }
+        }
+        self.say_what_is_not_restored(&wanted);
+        let set = self.options().set(text);
+        match set {
             Ok(update) => {
                 self.apply_update(&update);
-                match self.set_writers(&update) {
-                    Status::Ok => self.reload_certificates(&update),
-                    refused => refused,
-                }
+                Status::Ok
             }
             Err(error) => self.log_error(error.to_string()),
         }

@@ -7,19 +7,18 @@ use synod_node::{Node, Writers};
 use super::Provider;
 use crate::api::{LogLevel, Status};
 use crate::boundary;
-use crate::options::{Update, key};
+use crate::options::{Options, Update, key};
 
 /// How long the client of `SET GLOBAL` waits for the group.
 const LIMIT: Duration = Duration::from_secs(10);
 
 impl Provider {
-    /// Has the group make the setting, if an operator asks for it. Returns when the group has
-    /// committed it. The client gets the reason if it does not.
+    /// Has the group make the setting, if an operator asks for it. OK means that the group has
+    /// committed it. The client gets the reason if it does not, or has not yet.
     pub(super) fn set_writers(&self, update: &Update) -> Status {
-        if update.value(key::WRITERS).is_none() {
+        let Some(writers) = update.writers() else {
             return Status::Ok;
-        }
-        let writers = self.options().writers();
+        };
         let connection = self.connection();
         let set = match connection.as_ref().and_then(|connection| connection.node()) {
             Some(node) => node
@@ -61,10 +60,29 @@ impl Provider {
         self.callbacks.log(LogLevel::Info, &text);
     }
 
-    /// What the group has agreed on, which `options_get` shows; `None` without a group.
-    pub(super) fn writers_in_force(&self) -> Option<Writers> {
+    /// The options, with what the group has agreed on.
+    pub(super) fn options_in_force(&self) -> Options {
+        let writers = self.writers_in_force();
+        let mut options = self.options().clone();
+        if let Some(writers) = writers {
+            options.follow_writers(writers);
+        }
+        options
+    }
+
+    /// What the group has agreed on; `None` without a group.
+    fn writers_in_force(&self) -> Option<Writers> {
         let connection = self.connection()?;
         let status = connection.node()?.status();
         (status.protocol > 0).then_some(status.writers)
+    }
+
+    /// Tells the operator whose saved list it was what has stayed as it is.
+    pub(super) fn say_what_is_not_restored(&self, update: &Update) {
+        for option in &update.not_restored {
+            let text = option.to_string();
+            boundary::warn_of_statement(&text);
+            self.callbacks.log(LogLevel::Warn, &text);
+        }
     }
 }

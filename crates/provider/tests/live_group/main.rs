@@ -5,6 +5,7 @@
 mod credentials;
 mod disconnect;
 mod extremes;
+mod group_settings;
 mod inconsistency;
 mod one_member;
 mod server;

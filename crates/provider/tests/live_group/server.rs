@@ -356,6 +356,16 @@ impl Server {
         unsafe { self.inner.t().options_set.unwrap()(self.inner.table, text.as_ptr()) }
     }
 
+    /// `@@wsrep_provider_options`
+    pub(crate) fn options(&self) -> String {
+        // SAFETY: a table.
+        let shown = unsafe { self.inner.t().options_get.unwrap()(self.inner.table) };
+        let copy = text(shown);
+        // SAFETY: the server frees what it gets.
+        unsafe { libc::free(shown.cast()) };
+        copy
+    }
+
     /// A status variable.
     pub(crate) fn status(&self, name: &str) -> String {
         // SAFETY: a table.
