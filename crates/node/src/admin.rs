@@ -30,11 +30,11 @@ pub enum SetWritersError {
     #[error(
         "the group has not agreed within {} s whose writes are taken, because it has no majority or \
          is being changed otherwise; it may still do so. Look at the status before you repeat it",
-        .limit.as_secs()
+        .patience.as_secs_f32()
     )]
     NotInTime {
         /// How long the caller waited.
-        limit: Duration,
+        patience: Duration,
     },
     /// The node has stopped, or stopped before it knew the result.
     #[error("this member has stopped: ask another one whose writes are taken")]
@@ -69,12 +69,17 @@ impl Node {
 
     /// Sets whose writes the group takes: on all members alike, also on those that join later, and
     /// after restarts. Any member may be asked. Returns when the group has committed it, and waits
-    /// up to `limit` for that.
+    /// for that as long as `patience`; the group is asked for it as long as `limit`.
     ///
     /// # Errors
     /// Some member does not speak the protocol version that has the setting; the group did not
     /// agree in time; the node has stopped.
-    pub fn set_writers(&self, writers: Writers, limit: Duration) -> Result<(), SetWritersError> {
+    pub fn set_writers(
+        &self,
+        writers: Writers,
+        limit: Duration,
+        patience: Duration,
+    ) -> Result<(), SetWritersError> {
         let (done, answer) = bounded(1);
         self.send_event(Event::OrderWriters(WritersRequest {
             writers,
@@ -84,13 +89,12 @@ impl Node {
                 let _ = done.send(result);
             }),
         }));
-        // The driver looks at the time limit now and then: it is the one to say that it is over.
-        match answer.recv_timeout(limit.saturating_mul(2)) {
+        match answer.recv_timeout(patience) {
             Ok(result) => result.map_err(|refusal| match refusal {
                 WritersRefusal::Refused(why) => SetWritersError::Refused(why),
-                WritersRefusal::NotInTime => SetWritersError::NotInTime { limit },
+                WritersRefusal::NotInTime => SetWritersError::NotInTime { patience },
             }),
-            Err(RecvTimeoutError::Timeout) => Err(SetWritersError::NotInTime { limit }),
+            Err(RecvTimeoutError::Timeout) => Err(SetWritersError::NotInTime { patience }),
             Err(RecvTimeoutError::Disconnected) => Err(SetWritersError::Stopped),
         }
     }

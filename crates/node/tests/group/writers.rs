@@ -39,9 +39,9 @@ fn any_member_sets_it_and_only_the_leader_writes_then() {
     let [a, b, c] = &group.members[..] else {
         unreachable!()
     };
-    b.node().set_writers(Writers::Leader, LIMIT).unwrap();
+    b.node().set_writers(Writers::Leader, LIMIT, LIMIT).unwrap();
     assert_eq!(b.node().status().writers, Writers::Leader);
-    b.node().set_writers(Writers::Leader, LIMIT).unwrap();
+    b.node().set_writers(Writers::Leader, LIMIT, LIMIT).unwrap();
     let writer = writer_of(&group);
     seqno_of(group.members[writer].order("row", "v"));
     for (at, member) in [a, b, c].into_iter().enumerate() {
@@ -73,7 +73,10 @@ fn any_member_sets_it_and_only_the_leader_writes_then() {
         ProposalResult::NotWriter
     );
     let member = &group.members[rest];
-    member.node().set_writers(Writers::Any, LIMIT).unwrap();
+    member
+        .node()
+        .set_writers(Writers::Any, LIMIT, LIMIT)
+        .unwrap();
     seqno_of(member.order("row", "w"));
 }
 
@@ -82,7 +85,7 @@ fn next_leader_is_the_writer_once_it_has_applied_what_preceded() {
     let mut group = Group::of(3, "next_writer");
     group.members[0]
         .node()
-        .set_writers(Writers::Leader, LIMIT)
+        .set_writers(Writers::Leader, LIMIT, LIMIT)
         .unwrap();
     let old = writer_of(&group);
     let others = [(old + 1) % 3, (old + 2) % 3];
@@ -115,7 +118,9 @@ fn next_leader_is_the_writer_once_it_has_applied_what_preceded() {
 fn order_is_refused_while_a_member_runs_an_older_program() {
     let old = VersionRange { min: 1, max: 4 };
     let group = Group::prepared_by(2, "old_writers", |config| config.versions = old).begin();
-    let refused = group.members[1].node().set_writers(Writers::Leader, LIMIT);
+    let refused = group.members[1]
+        .node()
+        .set_writers(Writers::Leader, LIMIT, LIMIT);
     let Err(SetWritersError::Refused(why)) = refused else {
         panic!("{refused:?}");
     };
@@ -129,10 +134,16 @@ fn order_is_refused_while_a_member_runs_an_older_program() {
 }
 
 #[test]
-fn order_without_a_majority_ends_in_time() {
+fn caller_without_a_majority_has_its_answer_in_time_and_the_group_is_asked_on() {
     let mut group = Group::of(2, "no_majority");
     group.members[1].stop();
-    let limit = Duration::from_millis(100);
-    let refused = group.members[0].node().set_writers(Writers::Leader, limit);
-    assert_eq!(refused, Err(SetWritersError::NotInTime { limit }));
+    let node = group.members[0].node();
+    let patience = Duration::from_millis(100);
+    let refused = node.set_writers(Writers::Leader, LIMIT, patience);
+    assert_eq!(refused, Err(SetWritersError::NotInTime { patience }));
+    group.members[1].start(StartMode::Join).unwrap();
+    group.members[1].take_part();
+    eventually("the setting is made", || {
+        group.members[1].node().status().writers == Writers::Leader
+    });
 }

@@ -2,15 +2,18 @@
 
 use std::time::Duration;
 
-use synod_node::{Node, Writers};
+use synod_node::{Node, SetWritersError, Writers};
 
 use super::Provider;
 use crate::api::{LogLevel, Status};
 use crate::boundary;
 use crate::options::{Options, Update, key};
 
-/// How long the client of `SET GLOBAL` waits for the group.
+/// How long the group is asked.
 const LIMIT: Duration = Duration::from_secs(10);
+/// How long the client of `SET GLOBAL` waits for the group. All that time the server lets no client
+/// connect, and shows no variables: it holds its lock of global variables.
+const PATIENCE: Duration = Duration::from_millis(900);
 
 impl Provider {
     /// Has the group make the setting, if an operator asks for it. OK means that the group has
@@ -21,9 +24,7 @@ impl Provider {
         };
         let connection = self.connection();
         let set = match connection.as_ref().and_then(|connection| connection.node()) {
-            Some(node) => node
-                .set_writers(writers, LIMIT)
-                .map_err(|error| error.to_string()),
+            Some(node) => node.set_writers(writers, LIMIT, PATIENCE).map_err(why_not),
             None => Err("this server is in no group: connect it first".to_owned()),
         };
         match set {
@@ -45,7 +46,7 @@ impl Provider {
             return;
         }
         if bootstrap && status.members.len() == 1 {
-            if let Err(error) = node.set_writers(configured, LIMIT) {
+            if let Err(error) = node.set_writers(configured, LIMIT, LIMIT) {
                 let text = format!("synod.writers={configured}: {error}");
                 self.callbacks.log(LogLevel::Warn, &text);
             }
@@ -84,5 +85,19 @@ impl Provider {
             boundary::warn_of_statement(&text);
             self.callbacks.log(LogLevel::Warn, &text);
         }
+    }
+}
+
+/// Why the client of `SET GLOBAL` is not told OK.
+fn why_not(error: SetWritersError) -> String {
+    match error {
+        SetWritersError::NotInTime { .. } => format!(
+            "the group has not agreed yet, because it has no majority or is being changed \
+             otherwise. It is asked again for {} s. When it has a majority, look at \
+             wsrep_synod_writers, and repeat the statement if need be. No other option of the \
+             statement was changed",
+            LIMIT.as_secs()
+        ),
+        refused @ (SetWritersError::Refused(_) | SetWritersError::Stopped) => refused.to_string(),
     }
 }

@@ -1,8 +1,10 @@
 //! Settings that are the group's: who sets them, and how long that takes.
 
+use std::time::{Duration, Instant};
+
 use wsrep_sys::*;
 
-use crate::two_members::pair_with;
+use crate::two_members::{pair, pair_with};
 
 #[test]
 fn saved_list_does_not_take_back_what_another_server_has_set() {
@@ -26,4 +28,22 @@ fn saved_list_does_not_take_back_what_another_server_has_set() {
 
     assert_eq!(two.set_options("synod.writers=any"), WSREP_OK);
     one.wait_status("synod_writers", "any");
+}
+
+#[test]
+fn setting_that_the_group_does_not_make_holds_no_client_up_and_changes_nothing() {
+    let (one, two) = pair(1);
+    assert_eq!(two.set_options("gmcast.isolate=1"), WSREP_OK);
+    let begun = Instant::now();
+    let list = "evs.suspect_timeout=PT9S; synod.writers=leader";
+    assert_eq!(one.set_options(list), WSREP_NODE_FAIL);
+    // The server holds a lock meanwhile that every new connection needs.
+    let took = begun.elapsed();
+    assert!(took < Duration::from_secs(2), "{took:?}");
+    assert!(one.inner.logged("the group has not agreed yet"));
+    let shown = one.options();
+    assert!(shown.contains("evs.suspect_timeout = PT1.5S; "), "{shown}");
+    // The group is asked on, and agrees when it can.
+    assert_eq!(two.set_options("gmcast.isolate=0"), WSREP_OK);
+    two.wait_status("synod_writers", "leader");
 }
