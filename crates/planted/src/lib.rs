@@ -156,11 +156,17 @@ pub enum Bug {
     StrangerMayPropose,
     /// member: a refused message counts as a sign of life of the member that it names.
     HeardFromStrangers,
+    /// consensus: a candidate drops the votes that arrive after its window.
+    DropLateVotes,
+    /// consensus: a member consents to a later candidacy while its vote may still elect a leader.
+    ConsentWhileVoting,
+    /// member: a leader whose disk has stalled hands over to a member with any disk.
+    HandOverToSlow,
 }
 
 impl Bug {
     /// All bugs.
-    pub const ALL: [Bug; 58] = [
+    pub const ALL: [Bug; 61] = [
         Bug::AckBeforeSync,
         Bug::CountOwnDiskEarly,
         Bug::SkipVote,
@@ -219,6 +225,9 @@ impl Bug {
         Bug::StrangerMayVote,
         Bug::StrangerMayPropose,
         Bug::HeardFromStrangers,
+        Bug::DropLateVotes,
+        Bug::ConsentWhileVoting,
+        Bug::HandOverToSlow,
     ];
 
     /// The name of the bug on command lines.

@@ -8,6 +8,7 @@ use crate::commands::LeaderTransferError;
 use crate::core::Core;
 use crate::effect::RoleName;
 use crate::message::Body;
+use crate::replication::progress::Peer;
 use crate::types::{LogIndex, MemberId, Time};
 
 /// A leader transfer in progress. The leader takes no proposals meanwhile.
@@ -74,6 +75,23 @@ impl Core {
     /// Of the other voters that have answered lately: the one of the highest rank that has
     /// everything committed, or else the one with the most complete log.
     pub(crate) fn best_successor(&self) -> Option<MemberId> {
+        self.best_successor_of(|_| true)
+    }
+
+    /// As the leader: the best successor of those that have shown a quick disk after `since`. Such
+    /// a member has acknowledged an entry within `within_us` of its appending, and no later one
+    /// waits for longer.
+    pub fn successor_with_quick_disk(
+        &mut self,
+        now: Time,
+        since: Time,
+        within_us: u64,
+    ) -> Option<MemberId> {
+        self.observe(now);
+        self.best_successor_of(|peer| peer.writes_within(within_us, self.now, since))
+    }
+
+    fn best_successor_of(&self, is_fit: impl Fn(&Peer) -> bool) -> Option<MemberId> {
         let leading = self.leading()?;
         let lately = |heard: Option<Time>| {
             heard.is_some_and(|at| self.now.since_us(at) < self.timing.election_timeout_min_us)
@@ -82,7 +100,7 @@ impl Core {
             let peer = leading
                 .peers
                 .get(&id)
-                .filter(|peer| lately(peer.last_heard))?;
+                .filter(|peer| lately(peer.last_heard) && is_fit(peer))?;
             let has_all = peer.match_index >= self.commit;
             let rank = self.rank_of(id).filter(|_| has_all);
             Some((rank, peer.match_index, id))

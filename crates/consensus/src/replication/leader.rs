@@ -198,8 +198,11 @@ impl Core {
         self.log.push(header, config);
         self.gather_from(header.index);
         self.replicate = true;
+        let now = self.now;
         if let Some(leading) = self.leading_mut() {
             leading.uncommitted_bytes += cost_bytes(&header);
+            let peers = leading.peers.values_mut();
+            peers.for_each(|peer| peer.entry_appended(header.index, now));
         }
     }
 

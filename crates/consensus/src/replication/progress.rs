@@ -78,6 +78,12 @@ pub(crate) struct Peer {
     /// When the latest acknowledgement arrived, or the latest probe of an idle stream was sent. At
     /// first the time when the leader began to track the member.
     checked_at: Time,
+    /// An entry whose way to the member's disk is timed, and when the leader appended it.
+    timed: Option<(LogIndex, Time)>,
+    /// The latest such way: when the acknowledgement arrived, and how long after the appending, in
+    /// microseconds. The times that acknowledgements echo would not tell: the member may have held
+    /// the entries of the message already.
+    written: Option<(Time, u64)>,
     /// If the member was removed from the configuration: until when it is still sent the log, so
     /// that it learns of its removal. `None`: it is configured.
     pub(crate) leaving_until: Option<Time>,
@@ -154,6 +160,8 @@ impl Peer {
             commit_sent: LogIndex(0),
             acknowledged_at: None,
             checked_at: now,
+            timed: None,
+            written: None,
             leaving_until: None,
         }
     }
@@ -326,6 +334,9 @@ impl Peer {
         let moved = index > self.match_index;
         self.match_index = self.match_index.max(index);
         (self.checked_at, self.acknowledged_at) = (now, Some(now));
+        if let Some((_, appended)) = self.timed.take_if(|(timed, _)| *timed <= index) {
+            self.written = Some((now, now.since_us(appended)));
+        }
         if moved {
             self.has_empty_log = false;
         }
@@ -440,6 +451,19 @@ impl Peer {
             sent: None,
             empty: true,
         });
+    }
+
+    /// The leader appends this entry, which no other member can have.
+    pub(crate) fn entry_appended(&mut self, index: LogIndex, now: Time) {
+        self.timed.get_or_insert((index, now));
+    }
+
+    /// Whether the member has acknowledged, after `since`, an entry within `within_us` of its
+    /// appending, and no later one waits for longer.
+    pub(crate) fn writes_within(&self, within_us: u64, now: Time, since: Time) -> bool {
+        let has_written = |(at, took_us)| at >= since && took_us <= within_us;
+        let is_in_time = |(_, appended)| now.since_us(appended) <= within_us;
+        self.written.is_some_and(has_written) && self.timed.is_none_or(is_in_time)
     }
 
     /// When [`Peer::tick`] has something to do; `None`: never, in this state.
@@ -579,6 +603,25 @@ mod tests {
         peer.acknowledged(LogIndex(8), Time(30), &log);
         assert_eq!(mode(&peer), ProgressMode::Stream);
         assert_eq!(sent(&mut peer, &log, 30), [9, 10]);
+    }
+
+    /// An entry that the leader appends is new to every member, so its acknowledgement tells how
+    /// long a write takes. What was appended before may be on the member's disk already.
+    #[test]
+    fn quick_disk_is_shown_by_new_entries_and_doubted_while_one_waits() {
+        let log = log(&[1; 4]);
+        let mut peer = Peer::new(LogIndex(4), Time(0));
+        let is_quick = |peer: &Peer, now| peer.writes_within(200, Time(now), Time(500));
+        peer.acknowledged(LogIndex(1), Time(600), &log);
+        assert!(!is_quick(&peer, 600), "it may have had that entry");
+        peer.entry_appended(LogIndex(2), Time(600));
+        peer.acknowledged(LogIndex(2), Time(700), &log);
+        assert!(is_quick(&peer, 700));
+        peer.entry_appended(LogIndex(3), Time(700));
+        peer.entry_appended(LogIndex(4), Time(800));
+        assert!(is_quick(&peer, 900) && !is_quick(&peer, 901));
+        peer.acknowledged(LogIndex(4), Time(1000), &log);
+        assert!(!is_quick(&peer, 1000), "the first of them took 300");
     }
 
     /// Messages overtake each other: the follower refuses those that arrive before their

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use synod_consensus::{
     Append, Body, EntryHeader, EntryId, ForceError, LeaderPreference, LeaderWeight, LogBase,
-    LogIndex, MemberId, Message, Role, RoleChange, RoleName, Seqno, Term, WriteOp, Writers,
+    LogIndex, MemberId, Message, Role, RoleChange, RoleName, Seqno, Term, Time, WriteOp, Writers,
 };
 use synod_planted::planted;
 use synod_wire::Report;
@@ -368,9 +368,10 @@ impl Driver {
                 self.core.set_disk_stalled(true);
                 let text = format!(
                     "a write of this member's log has not finished for {:.1} s: its disk hangs or \
-                     is overloaded. Until it has, this member acknowledges nothing, is no \
-                     candidate, and hands leadership over; the other members keep serving. If this \
-                     lasts or comes again, check that disk (dmesg, iostat), or move the log",
+                     is overloaded. Until it has, this member acknowledges nothing and is no \
+                     candidate. If it leads, it hands leadership over to a member with a quicker \
+                     disk; the others keep serving. If this lasts or comes again, check that disk \
+                     (dmesg, iostat), or move the log",
                     oldest.as_secs_f64()
                 );
                 self.note(Topic::Log, Level::Warning, text);
@@ -387,8 +388,9 @@ impl Driver {
         }
     }
 
-    /// Hands leadership over, if the others' disks are faster: they have committed what this one
-    /// has not written.
+    /// Hands leadership over, if a majority of the others has written what this member has not, and
+    /// one of them has shown a quicker disk meanwhile. Where all disks are slow, an election takes
+    /// many syncs, and its winner is no better.
     fn hand_over_for_disk(&mut self) {
         let (durable, commit) = (self.core.durable_index(), self.core.commit_index());
         let is_behind = self.core.is_leader() && durable < commit;
@@ -397,13 +399,23 @@ impl Driver {
         {
             return;
         }
+        let now = self.turns.now;
+        let Some(to) = self.successor_for_disk(now) else {
+            return;
+        };
         let longest_us = self.identity.config.timing.election_timeout_max_us;
         let pause = Duration::from_micros(HANDOVER_PAUSE * longest_us);
-        let now = self.turns.now;
         if self.disk_watch.takes_turn(now, pause) {
-            // Refused if no voter can take over; tried again after the pause.
-            let _ = self.core.transfer_leadership(now, None);
+            // Refused if that voter cannot take over; tried again after the pause.
+            let _ = self.core.transfer_leadership(now, Some(to));
         }
+    }
+
+    fn successor_for_disk(&mut self, now: Time) -> Option<MemberId> {
+        let since = self.disk_watch.oldest_since()?;
+        let quick_us = self.disk_watch.quick().as_micros() as u64;
+        let within_us = planted!(HandOverToSlow, quick_us, else u64::MAX);
+        self.core.successor_with_quick_disk(now, since, within_us)
     }
 
     /// The weight that this member reports: zero while its disk has stalled.

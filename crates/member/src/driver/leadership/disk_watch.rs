@@ -12,6 +12,9 @@ use synod_consensus::{Time, WriteTicket};
 /// Writes that are handed to the disk within this time are watched as one.
 const GROUP: Duration = Duration::from_millis(50);
 
+/// By how much a disk is quicker than one that has stalled, to be worth a change of leader.
+const QUICK_SHARE: u32 = 5;
+
 /// The component that watches the writes of the log.
 pub(in crate::driver) struct DiskWatch {
     /// A write that takes longer means that the disk has stalled.
@@ -71,10 +74,21 @@ impl DiskWatch {
         }
     }
 
+    /// When the oldest write that is under way was handed to the disk; `None`: there is none.
+    pub(in crate::driver) fn oldest_since(&self) -> Option<Time> {
+        self.under_way.front().map(|(_, since)| *since)
+    }
+
     /// How long the oldest write has been under way; zero if there is none.
     pub(in crate::driver) fn oldest_write(&self, now: Time) -> Duration {
-        let oldest = self.under_way.front();
-        oldest.map_or(Duration::ZERO, |(_, since)| now.since(*since))
+        let oldest = self.oldest_since();
+        oldest.map_or(Duration::ZERO, |since| now.since(since))
+    }
+
+    /// A member that writes and acknowledges within this time has a quicker disk than one that has
+    /// stalled.
+    pub(in crate::driver) fn quick(&self) -> Duration {
+        self.patience / QUICK_SHARE
     }
 
     /// Looks at the oldest write. A process that stood still finds its writes old although they are
