@@ -15,6 +15,7 @@ use crate::commands::{Counters, Progress};
 use crate::durability::Durability;
 use crate::effect::{Effect, RoleChange, RoleName, WriteOp, WriteTicket};
 use crate::election::priority::{Deference, Priorities};
+use crate::election::round::Round;
 use crate::membership::config::{Config, ConfigAt};
 use crate::message::{AppendOutcome, AppendReply, Body, LogBase, Message};
 use crate::params::{CoreParams, InstallBases, Limits, Recovered, Timing};
@@ -85,8 +86,11 @@ pub struct Core {
     pub(crate) promise_until: Time,
     /// Until then no message raises the term by a leap; see `election/terms.rs`.
     pub(crate) next_leap_at: Time,
-    /// When to ask for an election (again). `None`: never, until a leader is heard.
+    /// When to ask for an election (again). `None`: not before the own vote is durable or a leader
+    /// is heard.
     pub(crate) election_at: Option<Time>,
+    /// The latest vote of this member, and the rounds that it has lost.
+    pub(crate) round: Round,
     /// Whether this learner may become a candidate, because a candidate that cannot win counts it
     /// among the voters. Set by `note_unwinnable_candidate`, until a leader is heard.
     pub(crate) may_stand_as_learner: bool,
@@ -122,13 +126,15 @@ pub(crate) enum State {
     Follower,
     PreCandidate {
         /// Members that would vote for this one, itself included.
-        granted: BTreeSet<MemberId>,
+        consents: BTreeSet<MemberId>,
     },
     Candidate {
-        /// Members that have voted for this one; itself once `own_vote` is durable.
-        granted: BTreeSet<MemberId>,
-        /// The write of the member's own vote.
-        own_vote: WriteTicket,
+        /// Other members that have voted for this one. Their votes are good as long as the term is
+        /// the member's own.
+        votes: BTreeSet<MemberId>,
+        /// Members that would vote for this one in the next term, itself included; `None`: it does
+        /// not ask, because its window is not over.
+        consents: Option<BTreeSet<MemberId>>,
     },
     Leader(Box<Leading>),
 }
@@ -219,6 +225,7 @@ impl Core {
             promise_until,
             next_leap_at: now,
             election_at: None,
+            round: Round::default(),
             may_stand_as_learner: false,
             deference: Deference::default(),
             priorities: Priorities::default(),
@@ -327,10 +334,13 @@ impl Core {
     /// If the ticket was never issued.
     pub fn persisted(&mut self, now: Time, ticket: WriteTicket) {
         self.observe(now);
+        let was_durable = self.durability.covers(self.vote_ticket);
         self.durability.persisted(ticket);
         self.check_repaired();
         self.release_waiting();
-        self.own_vote_durable();
+        if !was_durable && self.durability.covers(self.vote_ticket) {
+            self.vote_durable();
+        }
         self.advance_commit();
     }
 
@@ -607,9 +617,9 @@ impl Core {
         ticket
     }
 
-    pub(crate) fn write_vote(&mut self) -> WriteTicket {
+    pub(crate) fn write_vote(&mut self) {
         self.vote_ticket = self.write(WriteOp::Vote(self.hard));
-        self.vote_ticket
+        self.round.vote_written(self.now);
     }
 
     /// The entries from here to the end of the log have to be written.

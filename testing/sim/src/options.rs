@@ -242,6 +242,8 @@ pub struct Options {
     pub loses_log: bool,
     /// Disks hang one after the other before the faults begin.
     pub hung_disks: bool,
+    /// The disks of all members are slow before the faults begin.
+    pub slow_disks: bool,
     /// Databases are slow, one part after the other, before the faults begin.
     pub lagging_databases: bool,
     /// Two servers and a logger are lost one after the other before the faults begin.
@@ -357,6 +359,7 @@ impl Options {
             two_histories: false,
             loses_log: false,
             hung_disks: false,
+            slow_disks: false,
             lagging_databases: false,
             lost_beside_logger: false,
             following_writers: false,
@@ -422,7 +425,7 @@ impl Options {
     /// of all members.
     pub(crate) fn sets_writers(&self, seed: u64) -> bool {
         let is_about_load = self.hung_disks || self.lagging_databases || self.two_histories;
-        let is_about_load = is_about_load || self.following_writers;
+        let is_about_load = is_about_load || self.slow_disks || self.following_writers;
         seed % 16 == 13 && !is_about_load
     }
 

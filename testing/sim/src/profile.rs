@@ -36,6 +36,8 @@ pub(crate) enum Profile {
     TwoHistories,
     /// Disks that hang, the leader's among them.
     HungDisks,
+    /// Disks that are slow, on all members at once.
+    SlowDisks,
     /// Databases that are slow, a minority or all of them.
     LaggingDatabases,
     /// Two servers and a logger, each of which is lost.
@@ -58,10 +60,11 @@ impl Profile {
             7 => Profile::LeaderTransfers,
             8 => Profile::LateLeaders,
             9 => Profile::ShortLogs,
-            // One of six seeds with this digit, and one of six with the next, stay as drawn.
+            // One of six seeds with the next digit stays as drawn.
             1 if (seed / 10).is_multiple_of(3) => Profile::LongActions,
             1 if seed / 10 % 3 == 1 => Profile::TwoHistories,
             1 if seed / 10 % 6 == 2 => Profile::HungDisks,
+            1 if seed / 10 % 6 == 5 => Profile::SlowDisks,
             2 if seed / 10 % 6 == 1 => Profile::LongCopies,
             2 if seed / 10 % 6 == 2 => Profile::LaggingDatabases,
             2 if seed / 10 % 6 == 4 => Profile::LostBesideLogger,
@@ -137,6 +140,19 @@ impl Profile {
                 options.retain_bytes = 64 << 20;
                 options.entry_cache_bytes = 64 << 10;
                 options.limits.uncommitted_bytes_max = 64 << 10;
+            }
+            Profile::SlowDisks => {
+                options.slow_disks = true;
+                options.faults.clear();
+                options.safety_us = 500_000;
+                set_heavy_writes(options);
+                options.voters = [3, 3, 4, 5][rng.random_range(0..4)];
+                options.retain_bytes = 64 << 20;
+                options.catch_up_bytes = 4 << 20;
+                // The timing that a group has by default, and as many writes as slow disks take.
+                options.timing = timing(5, 20_000);
+                options.workload.period_us = 50_000;
+                options.workload.filler = (0.1, 300);
             }
             Profile::LaggingDatabases => {
                 options.lagging_databases = true;

@@ -121,6 +121,9 @@ impl World {
         if self.options.hung_disks {
             self.hang_disks_in_turn();
         }
+        if self.options.slow_disks {
+            self.slow_all_disks();
+        }
         if self.options.lagging_databases {
             self.slow_databases_in_turn();
         }

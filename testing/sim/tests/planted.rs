@@ -26,6 +26,7 @@ fn seed_of(bug: Bug, nth: u64) -> u64 {
         Bug::TrustDatabase => 60 * nth - 19,
         Bug::KeepStalledLeader => 60 * nth - 39,
         Bug::KeepLoggerLeading => 60 * nth - 18,
+        Bug::DropLateVotes | Bug::ConsentWhileVoting | Bug::HandOverToSlow => 60 * nth - 9,
         Bug::FollowAtOnce => 60 * nth - 28,
         Bug::GrowByReplacement | Bug::LeaverLosesVote => 60 * nth - 8,
         Bug::SkipUnfetched => 60 * nth - 48,
@@ -52,6 +53,7 @@ fn added_faults(bug: Bug) -> &'static [Fault] {
 fn excludes_faults(options: &Options) -> bool {
     options.two_histories
         || options.hung_disks
+        || options.slow_disks
         || options.lagging_databases
         || options.lost_beside_logger
         || options.replaced_voters
@@ -108,6 +110,15 @@ fn promises_that_are_not_durable_are_found() {
 #[test]
 fn leader_that_keeps_leading_without_its_disk_is_found() {
     are_found(&[Bug::KeepStalledLeader]);
+}
+
+#[test]
+fn elections_that_slow_disks_prevent_are_found() {
+    are_found(&[
+        Bug::DropLateVotes,
+        Bug::ConsentWhileVoting,
+        Bug::HandOverToSlow,
+    ]);
 }
 
 #[test]

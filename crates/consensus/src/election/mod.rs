@@ -2,13 +2,14 @@
 //!
 //! A leader exists per term at most once, because every voter has one vote per term and stores it
 //! before it answers. [`priority`] delays candidacies and moves leadership by weight; [`transfer`]
-//! hands leadership over. Neither changes who may vote for whom. `terms` says how far a message may
-//! raise the term.
+//! hands leadership over. Neither changes who may vote for whom. [`round`] says how long members
+//! wait for the votes of a term. `terms` says how far a message may raise the term.
 //!
 //! Sources: Raft (Ongaro and Ousterhout, 2014), sections 5.1, 5.2 and 5.4.1; Ongaro's dissertation,
 //! sections 3.4, 3.6, 4.1, 4.2.3 (disruptive servers) and 9.6 (pre-vote).
 
 pub(crate) mod priority;
+pub(crate) mod round;
 mod terms;
 pub(crate) mod transfer;
 
@@ -180,6 +181,7 @@ impl Core {
             self.counters.malformed += 1;
             return false;
         }
+        self.round.decided();
         self.promise_until = self.now.plus_us(self.timing.promise_us);
         if self.leader.is_none() || self.role() != RoleName::Follower {
             self.become_follower(Some(from));
@@ -198,7 +200,7 @@ impl Core {
         self.election_in(min, max);
     }
 
-    fn election_in(&mut self, min_us: u64, max_us: u64) {
+    pub(crate) fn election_in(&mut self, min_us: u64, max_us: u64) {
         self.election_at = Some(self.now.plus_us(self.random_us(min_us, max_us)));
     }
 
@@ -244,11 +246,7 @@ impl Core {
 
     /// No leader was heard for too long, or a round of votes or pre-votes has failed.
     pub(crate) fn election_timeout(&mut self) {
-        let unsent = match &self.state {
-            State::Candidate { own_vote, .. } => !self.durability.covers(*own_vote),
-            State::Follower | State::PreCandidate { .. } | State::Leader(_) => false,
-        };
-        if unsent || self.disk_stalled {
+        if self.disk_stalled {
             // Another term would only wait for the same slow disk.
             return self.election_in(self.timing.promise_us, 2 * self.timing.promise_us);
         }
@@ -274,14 +272,23 @@ impl Core {
     }
 
     /// Asks whether an election could be won, without raising the term (dissertation, section 9.6).
-    /// That disturbs no leader, so it is repeated at short intervals.
+    /// That disturbs no leader, so it is repeated at short intervals. A candidate that asks keeps
+    /// the votes of its term, and is elected if the missing ones arrive first.
     fn pre_campaign(&mut self) {
         if self.log.config().config.is_sole_voter(self.id) {
             return self.campaign(false);
         }
-        self.state = State::PreCandidate {
-            granted: BTreeSet::from([self.id]),
-        };
+        let own = BTreeSet::from([self.id]);
+        match &mut self.state {
+            State::Candidate { consents, .. } => {
+                if consents.replace(own).is_none() {
+                    self.round.lost();
+                }
+            }
+            State::Follower | State::PreCandidate { .. } | State::Leader(_) => {
+                self.state = State::PreCandidate { consents: own };
+            }
+        }
         self.leader = None;
         self.election_in(self.timing.heartbeat_us, 3 * self.timing.heartbeat_us);
         self.publish_role();
@@ -306,12 +313,11 @@ impl Core {
             voted_for: Some(self.id),
         });
         self.state = State::Candidate {
-            granted: BTreeSet::new(),
-            own_vote: self.vote_ticket,
+            votes: BTreeSet::new(),
+            consents: None,
         };
         self.leader = None;
-        // A round trip and a sync fit into this. A full timeout would prolong split votes.
-        self.election_in(self.timing.promise_us, 2 * self.timing.promise_us);
+        self.election_at = None;
         self.publish_role();
         let last = self.log.last();
         for to in self.other_voters() {
@@ -328,10 +334,12 @@ impl Core {
             .collect()
     }
 
-    /// Grants a pre-vote if it would grant the vote. Ignores configurations, as
-    /// [`Core::handle_vote`] does.
+    /// Grants a pre-vote if it would grant the vote, and awaits no leader of its own term. Ignores
+    /// configurations, as [`Core::handle_vote`] does.
     pub(crate) fn handle_pre_vote(&mut self, from: MemberId, term: Term, last: EntryId) {
-        let granted = term > self.hard.term && self.is_up_to_date(last) && !self.is_promised();
+        let awaits_elected = planted!(ConsentWhileVoting, self.awaits_elected(), else false);
+        let is_free = !self.is_promised() && !awaits_elected;
+        let granted = term > self.hard.term && self.is_up_to_date(last) && is_free;
         let mut message = self.message(from, Body::PreVoteReply { granted });
         if granted {
             message.term = term;
@@ -343,14 +351,19 @@ impl Core {
     }
 
     pub(crate) fn handle_pre_vote_reply(&mut self, from: MemberId, term: Term, granted: bool) {
-        let State::PreCandidate { granted: members } = &mut self.state else {
-            return;
+        let consents = match &mut self.state {
+            State::PreCandidate { consents } => consents,
+            State::Candidate {
+                consents: Some(consents),
+                ..
+            } => consents,
+            State::Candidate { consents: None, .. } | State::Follower | State::Leader(_) => return,
         };
         if !granted || term != self.hard.term.next() {
             return;
         }
-        members.insert(from);
-        if is_majority(members, self.log.config().config.voters()) {
+        consents.insert(from);
+        if is_majority(consents, self.log.config().config.voters()) {
             self.campaign(false);
         }
     }
@@ -377,41 +390,35 @@ impl Core {
             self.state = State::Follower;
             self.may_stand_as_learner = false;
             self.reset_election_timer();
+            if self.leader.is_none() && !self.durability.covers(self.vote_ticket) {
+                // The vote leaves first.
+                self.election_at = None;
+            }
             self.publish_role();
         }
         self.send_when_term_durable(from, Body::VoteReply { granted });
     }
 
     pub(crate) fn handle_vote_reply(&mut self, from: MemberId, granted: bool) {
-        let State::Candidate {
-            granted: members, ..
-        } = &mut self.state
-        else {
+        let State::Candidate { votes, consents } = &mut self.state else {
             return;
         };
-        if granted {
-            members.insert(from);
+        if planted!(DropLateVotes, granted, else granted && consents.is_none()) {
+            votes.insert(from);
             self.count_votes();
         }
     }
 
-    /// Storage has made progress: a candidate counts itself once its own vote is durable.
-    pub(crate) fn own_vote_durable(&mut self) {
-        let State::Candidate { granted, own_vote } = &mut self.state else {
+    /// Elects this candidate if a majority has voted for it, itself included once its own vote is
+    /// durable: without that it could vote for another member of this term after a crash.
+    pub(crate) fn count_votes(&mut self) {
+        let State::Candidate { votes, .. } = &self.state else {
             return;
         };
-        if self.durability.covers(*own_vote) && granted.insert(self.id) {
-            self.count_votes();
-        }
-    }
-
-    fn count_votes(&mut self) {
-        let State::Candidate { granted, own_vote } = &self.state else {
-            return;
-        };
-        // Without its own vote on disk it could vote for another member of this term after a crash.
-        let own = self.durability.covers(*own_vote);
-        if own && is_majority(granted, self.log.config().config.voters()) {
+        let mut votes = votes.clone();
+        votes.insert(self.id);
+        let own = self.durability.covers(self.vote_ticket);
+        if own && is_majority(&votes, self.log.config().config.voters()) {
             self.become_leader();
         }
     }
@@ -425,6 +432,7 @@ impl Core {
             Some(self.id),
             "a leader voted for itself"
         );
+        self.round.decided();
         let mut leading = Leading::new(self.now);
         leading.take_over(&self.log, self.commit);
         self.state = State::Leader(Box::new(leading));

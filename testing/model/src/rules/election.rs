@@ -1,7 +1,8 @@
 //! Elections (Raft, sections 5.2 and 5.4.1).
 //!
-//! There are no timers: any voter may be a candidate at any time. That includes everything that
-//! pre-votes, promises and leader transfers could lead to, and more.
+//! There are no timers: any voter may be a candidate at any time, and a candidate takes votes until
+//! its term ends, however late they are. That includes everything that pre-votes, windows, promises
+//! and leader transfers could lead to, and more.
 
 use crate::group::Group;
 use crate::log::{Entry, Kind};

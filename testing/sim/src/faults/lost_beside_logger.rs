@@ -106,7 +106,7 @@ impl World {
         self.return_all(&both);
     }
 
-    fn lose_power(&mut self, id: MemberId) {
+    pub(super) fn lose_power(&mut self, id: MemberId) {
         if self.is_up(id) {
             self.note(id, What::PowerCut);
             self.tear_sync(id);

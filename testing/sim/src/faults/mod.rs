@@ -14,7 +14,8 @@
 //! * at the beginning, sometimes, disks that hang one after the other (`hung_disks.rs`), or
 //!   databases that lag (`lagging_databases.rs`), or the loss of each beside a logger
 //!   (`lost_beside_logger.rs`), or voters that are replaced (`replaced_voters.rs`),
-//!   or full copies that take long (`long_copies.rs`);
+//!   or full copies that take long (`long_copies.rs`), or disks that are all slow
+//!   (`slow_disks.rs`);
 //! * at the end, sometimes, the loss of most voters (`quorum_loss.rs`).
 
 mod disk_faults;
@@ -27,6 +28,7 @@ mod operators;
 mod quorum_loss;
 mod replaced_voters;
 pub(crate) mod scenes;
+mod slow_disks;
 mod stated_floors;
 pub(crate) mod strangers;
 mod two_histories;

@@ -71,7 +71,7 @@ impl World {
         if !self.process(id).storage.needs_sync() {
             return;
         }
-        let sync_us = self.options.sync_us;
+        let sync_us = self.slow_syncs_us.unwrap_or(self.options.sync_us);
         let after_us = self.draw(sync_us) + self.node(id).slow_disk;
         let (node, epoch) = (id, self.node(id).epoch);
         let now = self.local(id);

@@ -151,6 +151,8 @@ pub(crate) struct World {
     pub(crate) reconnecting: BTreeSet<(MemberId, MemberId)>,
     /// The late candidate of a scene that waits for the next leader.
     pub(crate) late_candidate: Option<LateCandidate>,
+    /// Shortest and longest sync of every disk while all are slow, in microseconds.
+    pub(crate) slow_syncs_us: Option<(u64, u64)>,
     /// Until then clients only read.
     pub(crate) quiet_until_us: u64,
     /// Processes outside the group.
@@ -187,6 +189,7 @@ impl World {
             wanted_links: Arc::default(),
             reconnecting: BTreeSet::new(),
             late_candidate: None,
+            slow_syncs_us: None,
             quiet_until_us: 0,
             strangers: Strangers::new(seed),
             queue: BTreeMap::new(),
