@@ -665,6 +665,20 @@ fn base_of_another_history_is_not_acknowledged() {
     assert_eq!(core.counters().malformed, 2);
 }
 
+/// A forced primary may lack what is committed here. Its probe shows that it has the entry before,
+/// and no more.
+#[test]
+fn leader_is_acknowledged_no_more_than_it_has_shown() {
+    let mut core = lone(hard(1), &[1, 1, 1], Time(0));
+    core.handle_message(Time(5), append(1, entry_id(1, 3), vec![], 3));
+    effects(&mut core);
+    assert_eq!(core.commit_index(), LogIndex(3));
+    core.handle_message(Time(6), append(9, entry_id(1, 2), vec![], 0));
+    let done = effects(&mut core);
+    core.persisted(Time(7), last_ticket(&done));
+    assert_eq!(sent(&effects(&mut core)), [durable(2)]);
+}
+
 #[test]
 fn base_is_taken_if_unknown_and_left_if_known() {
     let install = |index| install_of(1, index);

@@ -1,7 +1,9 @@
 //! The side of every member that does not lead: taking over the leader's log.
 //!
-//! A follower acknowledges only what its disk holds of this leader's log. It truncates only at an
-//! entry that contradicts the leader's, and never below its commit index.
+//! A follower acknowledges only what its disk holds of this leader's log. Each leader has to show
+//! that log, also as far as it is committed here: a forced primary may have another
+//! ([`crate::Core::force`]). A follower truncates only at an entry that contradicts the leader's,
+//! and never below its commit index.
 //!
 //! Sources: Raft, sections 5.3 (consistency check, conflicting entries) and 7 (figure 13, receiver
 //! of a snapshot); the acknowledgement rule (term of the leader whose log it is, index) is that of
@@ -45,12 +47,11 @@ impl Core {
         if !self.heard_leader(from) {
             return;
         }
-        // A leader's log contains everything that is committed (Raft, leader completeness).
-        self.matched = self.matched.max(self.commit);
         let (commit, sent_at) = (append.commit, append.sent_at);
         let end = append.prev.index.0 + append.entries.len() as u64;
         let Some(rest) = self.skip_base(append) else {
             // All of it lies before this member's log, and is committed.
+            self.matched = self.matched.max(LogIndex(end));
             return self.acknowledge(from, LogIndex(end), sent_at);
         };
         let fits = planted!(
@@ -277,7 +278,7 @@ impl Core {
             }
             self.reset(base);
         }
-        self.matched = self.matched.max(index).max(self.commit);
+        self.matched = self.matched.max(index);
         self.note_leader_commit(index);
         self.acknowledge(from, index, sent_at);
     }
