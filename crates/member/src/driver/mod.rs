@@ -500,6 +500,17 @@ impl Driver {
             return;
         }
         self.elections.heard(&message);
+        if self.is_answer_to_this_leader(&message) {
+            // This turn performs what all such answers lead to: one commit, one message for each
+            // follower.
+            return self.core.handle_message(self.now(), message);
+        }
+        // The core wants its effects performed before it is given the next message. The payloads of
+        // that message come to hand only then: none is written with an entry that was there before.
+        self.perform_core_effects();
+        if self.is_stopped() || !self.may_obey(&message) {
+            return;
+        }
         let (core, proposals) = (&self.core, &self.proposals);
         let arrived = self
             .own_log
@@ -508,18 +519,11 @@ impl Driver {
             });
         let Arrived { configs, missing } = match arrived {
             Ok(arrived) => arrived,
-            Err(text) => return self.log(Level::Error, text),
+            Err(text) => {
+                self.own_log.forget_arrived();
+                return self.log(Level::Error, text);
+            }
         };
-        if self.is_answer_to_this_leader(&message) {
-            // This turn performs what all such answers lead to: one commit, one message for each
-            // follower.
-            return self.core.handle_message(self.now(), message);
-        }
-        // The core wants its effects performed before it is given the next message.
-        self.perform_core_effects();
-        if self.is_stopped() || !self.may_obey(&message) {
-            return;
-        }
         let has_entries = matches!(message.body, Body::Append(_) | Body::InstallBase { .. });
         let before = self.core.counters().refused_entries();
         let term = message.term;

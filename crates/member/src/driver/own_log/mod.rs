@@ -12,8 +12,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use synod_consensus::{
-    Body, Config, Core, EntryHeader, EntryKind, LogIndex, MemberId, Message, SendEntries, Term,
-    Time,
+    Body, Config, Core, EntryHeader, EntryKind, LogIndex, MemberId, Message, SendEntries, Time,
 };
 use synod_log::{Entry, PAYLOAD_BYTES_MAX};
 use synod_wire::PeerMessage;
@@ -62,8 +61,9 @@ pub(super) struct OwnLog {
     catch_up_bytes: usize,
     /// More payload bytes than this are too many while the own disk lags.
     undurable_bytes_max: usize,
-    /// Payloads of the append being handled.
-    arriving: BTreeMap<(Term, LogIndex), Bytes>,
+    /// Entries of the append being handled. Each is known by its whole header: another entry of
+    /// the same term and index is none of the core's.
+    arriving: BTreeMap<LogIndex, Entry>,
     /// See `Shared::log_truncated`.
     era: u64,
     /// The commit index that the driver has followed.
@@ -165,7 +165,9 @@ impl OwnLog {
                 let config = config.map_err(|error| format!("entry {}: {error}", header.id()))?;
                 configs.push((header.index, config));
             }
-            self.arriving.insert((header.term, header.index), payload);
+            let header = *header;
+            self.arriving
+                .insert(header.index, Entry { header, payload });
         }
         if let Some(missing) = &missing {
             append.entries.retain(|entry| entry.index < missing.index);
@@ -207,8 +209,9 @@ impl OwnLog {
     }
 
     fn payload_of(&mut self, header: &EntryHeader, config: impl FnOnce() -> Bytes) -> Bytes {
-        if let Some(payload) = self.arriving.remove(&(header.term, header.index)) {
-            return payload;
+        let arrived = self.arriving.get(&header.index);
+        if let Some(entry) = arrived.filter(|entry| entry.header == *header) {
+            return entry.payload.clone();
         }
         if let Some(payload) = self.cached(header) {
             return payload;
@@ -311,6 +314,8 @@ mod tests {
         Append, CoreParams, HardState, Limits, Origin, Recovered, Seqno, Timing,
     };
 
+    use synod_consensus::Term;
+
     const ME: MemberId = MemberId(1);
     const LEADER: MemberId = MemberId(2);
 
@@ -411,6 +416,22 @@ mod tests {
         log.forget_arrived();
         assert_eq!(log.entry(&header, no_config).payload, payload, "cached");
         assert_eq!(log.header(LogIndex(1)), Some(header));
+    }
+
+    /// As of a member that sends entries in the name of the leader, which this member is.
+    #[test]
+    fn payload_of_another_entry_of_the_same_index_is_not_taken() {
+        let (mut log, own) = (own_log(), Bytes::from_static(b"abc"));
+        let own_header = header(1, &own);
+        log.put(own_header, &own);
+        let forged = Bytes::from_static(b"forged");
+        let (core, mut message) = (core(Vec::new()), append(vec![header(1, &forged)]));
+        let payloads = vec![Some(forged)];
+        assert_eq!(
+            arrive(&mut log, &core, &mut message, payloads, None),
+            Ok(WHOLE)
+        );
+        assert_eq!(log.entry(&own_header, no_config).payload, own);
     }
 
     #[test]
