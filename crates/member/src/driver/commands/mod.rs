@@ -118,6 +118,12 @@ impl Commands {
         overdue.map(|(number, _)| *number).collect()
     }
 
+    /// This member leads. Another leader may have had those promoted that this one has demoted when
+    /// it led before.
+    pub(super) fn begin_leading(&mut self) {
+        self.demoted.clear();
+    }
+
     /// Whether this learner is not to be promoted, because an operator has demoted it and the
     /// member has not confirmed that yet.
     pub(super) fn is_demoted(&self, member: MemberId) -> bool {

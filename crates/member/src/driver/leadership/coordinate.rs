@@ -88,6 +88,7 @@ impl Driver {
         membership.leave.stay_for_others(now);
         membership.silence.begin();
         self.follow_writers.begin_leading(now);
+        self.commands.begin_leading();
         self.feeding.feeders.begin_leading();
         membership.successor = None;
     }
