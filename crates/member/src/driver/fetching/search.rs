@@ -1,9 +1,9 @@
 //! Who is asked for the entries, and when the search is given up.
 //!
 //! Members are asked one after the other, first the one that has answered last. A round ends when
-//! all that can be reached were asked. If all of them say that their logs have lost the entries,
-//! no member has them. Those that do not answer, or lag themselves, are asked again in the next
-//! rounds.
+//! all that can be reached were asked. If all members say that their logs have lost the entries, no
+//! member has them. Those that do not answer, cannot be reached, or lag themselves, are asked again
+//! in the next rounds.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -170,11 +170,11 @@ impl Search {
         let Some(sought) = &mut self.sought else {
             return Next::Wait;
         };
-        let reachable = others.filter(|id| !self.unreachable.contains(id));
-        let open: Vec<MemberId> = reachable
+        let open: Vec<MemberId> = others
             .filter(|id| !sought.refused.contains_key(id))
             .collect();
-        let mut untried = open.iter().filter(|id| !sought.tried.contains(id));
+        let reachable = open.iter().filter(|id| !self.unreachable.contains(id));
+        let mut untried = reachable.filter(|id| !sought.tried.contains(id));
         let last_source = untried.clone().find(|id| Some(**id) == self.source);
         sought.since = now;
         sought.asked = last_source.or_else(|| untried.next()).copied();
@@ -184,10 +184,10 @@ impl Search {
         }
         let some_have_lost_it = !sought.refused.is_empty();
         sought.rounds += u32::from(some_have_lost_it);
+        sought.tried.clear();
         if some_have_lost_it && (open.is_empty() || sought.rounds >= ROUNDS_MAX) {
             return Next::GiveUp;
         }
-        sought.tried.clear();
         Next::Wait
     }
 }
@@ -250,7 +250,25 @@ mod tests {
         search.heard(MemberId(3));
         assert_eq!(next(&mut search), Next::Ask(MemberId(3)));
         search.lost(MemberId(3));
-        assert_eq!(next(&mut search), Next::GiveUp, "no other is present");
+        assert_eq!(next(&mut search), Next::Wait, "it may come back");
+        search.heard(MemberId(3));
+        assert_eq!(next(&mut search), Next::Ask(MemberId(3)));
+    }
+
+    #[test]
+    fn members_that_stay_away_are_waited_for_some_rounds() {
+        let mut search = begun();
+        search.lost(MemberId(2));
+        search.lost(MemberId(3));
+        assert_eq!(next(&mut search), Next::Ask(MemberId(1)));
+        search.refused(MemberId(1), PURGED);
+        for _ in 1..ROUNDS_MAX {
+            assert_eq!(next(&mut search), Next::Wait);
+        }
+        assert_eq!(next(&mut search), Next::GiveUp);
+        // Without a leader the search continues.
+        search.heard(MemberId(2));
+        assert_eq!(next(&mut search), Next::Ask(MemberId(2)));
     }
 
     #[test]
