@@ -154,6 +154,25 @@ impl Protocol<'_> {
         format!("{}\n\n{}", self.summary(), lay_out(&rows))
     }
 
+    /// Who does not speak a newer version, which others speak already. The group keeps its version
+    /// until these are upgraded or removed, also if they are not present.
+    fn who_blocks(&self, version: u16) -> String {
+        let is_behind = |member: &&MemberVersions<'_>| member.newest.is_none_or(|n| n <= version);
+        let behind: Vec<&str> = self
+            .members
+            .iter()
+            .filter(is_behind)
+            .map(|member| member.name)
+            .collect();
+        if behind.len() == self.members.len() {
+            return "all members".to_owned();
+        }
+        format!(
+            "{}: upgrade, or 'synod member remove' what is gone for good",
+            behind.join(", ")
+        )
+    }
+
     fn summary(&self) -> String {
         let Some(version) = self.version else {
             return "this server does not know which protocol version its group speaks".to_owned();
@@ -161,7 +180,7 @@ impl Protocol<'_> {
         let newer = self.can_be_set.iter().filter(|other| **other > version);
         let newer: Vec<String> = newer.map(u16::to_string).collect();
         let what_can_be_set = if newer.is_empty() {
-            "no newer one is spoken by all members".to_owned()
+            format!("no newer one is spoken by {}", self.who_blocks(version))
         } else {
             format!("can be raised to {}", newer.join(", "))
         };
@@ -226,7 +245,13 @@ mod tests {
         assert!(text.starts_with("protocol version 5: held"), "{text}");
         assert!(text.contains("can be raised to 6\n"), "{text}");
         let text = Protocol::of(&status(5, false, &[5, 6])).text();
-        assert!(text.contains("5: rises by itself; no newer one"), "{text}");
+        let blocked = "5: rises by itself; no newer one is spoken by db1: upgrade";
+        assert!(text.contains(blocked), "{text}");
+        let text = Protocol::of(&status(5, false, &[5, 5])).text();
+        assert!(
+            text.contains("no newer one is spoken by all members"),
+            "{text}"
+        );
         assert!(text.lines().any(|line| line.starts_with("db1")), "{text}");
     }
 
