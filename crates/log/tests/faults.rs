@@ -516,6 +516,51 @@ fn vote_survives_the_purge_of_its_segment() {
     );
 }
 
+/// A cleanup job has removed the file, or it cannot be removed: the log does not need it.
+#[test]
+fn purge_continues_if_a_segment_is_gone_or_cannot_be_removed() {
+    let (memory, files) = faulty();
+    let mut opened = open(&files);
+    for entry in actions(1, 1, 30, 9000) {
+        opened.writer.append(&[entry]).unwrap();
+        opened.writer.sync().unwrap();
+    }
+    memory.remove(&segment(1)).unwrap();
+    let config = |_| Some(Default::default());
+    assert!(
+        opened
+            .writer
+            .purge(LogIndex(10), &config)
+            .unwrap()
+            .is_some()
+    );
+    assert!(opened.writer.leftover().is_none(), "it is gone, as wanted");
+
+    files.plan(once(Op::Remove, ErrorKind::PermissionDenied));
+    assert!(
+        opened
+            .writer
+            .purge(LogIndex(16), &config)
+            .unwrap()
+            .is_some()
+    );
+    let why = opened.writer.leftover().unwrap().to_string();
+    assert!(why.contains("cannot remove"), "{why}");
+    assert!(opened.writer.leftover().is_none(), "said once");
+    let first = || (1..30).find(|n| memory.content(&segment(*n)).is_some());
+    let first_left = first();
+    assert!(
+        opened
+            .writer
+            .purge(LogIndex(25), &config)
+            .unwrap()
+            .is_some()
+    );
+    assert_ne!(first(), first_left, "the next purge tries again");
+    opened.writer.append(&actions(1, 31, 31, 10)).unwrap();
+    opened.writer.sync().unwrap();
+}
+
 #[test]
 fn purge_without_a_configuration_removes_nothing() {
     let files = MemoryFiles::new(1);

@@ -272,6 +272,17 @@ impl Storage {
         self.sync_with_room()
     }
 
+    fn warn_of_leftover(&self) {
+        if let Some(error) = self.writer.leftover() {
+            let text = format!(
+                "a purged segment of the log is still on the disk: {error}. The log does not need \
+                 it, and its next purge tries again. See who may remove files in the log's \
+                 directory"
+            );
+            self.host.log(Level::Warning, &text);
+        }
+    }
+
     fn note_size(&self) {
         let bytes = self.writer.size_bytes();
         self.shared.log_bytes.store(bytes, Ordering::Release);
@@ -328,6 +339,7 @@ impl Storage {
 
     fn purge(&mut self, purge: &PurgeJob, wall: SystemTime) -> Result<Option<LogBase>, LogError> {
         self.last_purge = Some(purge.clone());
+        self.warn_of_leftover();
         if let Some(text) = self.disk_space.warning(self.writer.space()) {
             self.host.log(Level::Warning, &text);
         }

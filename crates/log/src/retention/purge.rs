@@ -49,7 +49,8 @@ impl LogWriter {
     ///
     /// # Errors
     /// [`LogError::NoConfig`] if `base_config` has no answer (nothing is removed), and those of
-    /// [`LogWriter::sync`]. If the files cannot be removed, a later call fails.
+    /// [`LogWriter::sync`]. If the control file cannot be replaced, a later call fails; if a purged
+    /// segment cannot be removed, [`LogWriter::leftover`] says so.
     pub fn purge(
         &mut self,
         up_to: LogIndex,
@@ -82,6 +83,12 @@ impl LogWriter {
         let removed = self.removals.check();
         self.poison_on_error(removed)?;
         Ok(purged)
+    }
+
+    /// Why the file of a purged segment is still there, if it is; once for each purge. The log does
+    /// not need it. The next purge tries to remove it, and so does the next start.
+    pub fn leftover(&self) -> Option<LogError> {
+        self.removals.leftover()
     }
 
     fn purge_durable(

@@ -3,9 +3,14 @@
 //! The control file is replaced before any segment is removed, so a crash in between leaves only
 //! leftovers, which the next start removes. Until the control file is replaced, a crash undoes the
 //! purge.
+//!
+//! Once it is replaced, the segments are no part of the log. Whatever becomes of their files then,
+//! the log is whole: one that is gone already is what was wanted, and one that cannot be removed is
+//! a leftover, too.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 use crate::LogError;
@@ -19,7 +24,18 @@ pub(crate) struct Removals {
     dir: PathBuf,
     control: Arc<ControlKeeper>,
     running: Vec<JoinHandle<()>>,
-    failed: Arc<Mutex<Option<LogError>>>,
+    results: Arc<Mutex<Results>>,
+}
+
+/// What removals have led to.
+#[derive(Default)]
+struct Results {
+    /// Why the control file could not be replaced: the log cannot continue.
+    failed: Option<LogError>,
+    /// Segments whose files are still there. The next removal tries again.
+    leftovers: Vec<u64>,
+    /// Why they are, until that is taken.
+    why: Option<LogError>,
 }
 
 impl Removals {
@@ -29,18 +45,26 @@ impl Removals {
             dir: dir.to_owned(),
             control,
             running: Vec::new(),
-            failed: Arc::default(),
+            results: Arc::default(),
         }
     }
 
     /// Starts to remove these segments, which the content of the control file names no more.
     pub(crate) fn start(&mut self, numbers: Vec<u64>) {
         let (files, dir) = (self.files.clone(), self.dir.clone());
-        let (control, failed) = (self.control.clone(), self.failed.clone());
+        let (control, results) = (self.control.clone(), self.results.clone());
         let job = move || {
-            if let Err(error) = remove(&*files, &dir, &control, &numbers) {
-                let mut failed = failed.lock().unwrap_or_else(PoisonError::into_inner);
-                failed.get_or_insert(error);
+            if let Err(error) = control.write() {
+                locked(&results).failed.get_or_insert(error);
+                return;
+            }
+            let leftovers = std::mem::take(&mut locked(&results).leftovers);
+            let all = leftovers.into_iter().chain(numbers.iter().copied());
+            let (leftovers, why) = remove(&*files, &dir, all);
+            let mut results = locked(&results);
+            results.leftovers.extend(leftovers);
+            if let Some(why) = why {
+                results.why.get_or_insert(why);
             }
         };
         self.running.retain(|thread| !thread.is_finished());
@@ -61,15 +85,19 @@ impl Removals {
         }
     }
 
-    /// Why a removal failed, once.
+    /// Why the control file could not be replaced, once.
     pub(crate) fn check(&self) -> Result<(), LogError> {
-        let failed = self
-            .failed
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
-        failed.map_or(Ok(()), Err)
+        locked(&self.results).failed.take().map_or(Ok(()), Err)
     }
+
+    /// Why files of purged segments are still there, once.
+    pub(crate) fn leftover(&self) -> Option<LogError> {
+        locked(&self.results).why.take()
+    }
+}
+
+fn locked(results: &Mutex<Results>) -> MutexGuard<'_, Results> {
+    results.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Drop for Removals {
@@ -78,20 +106,26 @@ impl Drop for Removals {
     }
 }
 
+/// Removes the files of these segments: those that are still there, and why.
 fn remove(
     files: &dyn Files,
     dir: &Path,
-    control: &ControlKeeper,
-    numbers: &[u64],
-) -> Result<(), LogError> {
-    control.write()?;
+    numbers: impl Iterator<Item = u64>,
+) -> (Vec<u64>, Option<LogError>) {
+    let (mut leftovers, mut why) = (Vec::new(), None);
     for number in numbers {
-        let path = segment_path(dir, *number);
-        files
-            .remove(&path)
-            .map_err(|error| LogError::io("remove", &path, 0, error))?;
+        let path = segment_path(dir, number);
+        match files.remove(&path) {
+            Ok(()) => {}
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => {
+                leftovers.push(number);
+                why.get_or_insert(LogError::io("remove", &path, 0, error));
+            }
+        }
     }
-    files
-        .sync_dir(dir)
-        .map_err(|error| LogError::io("sync", dir, 0, error))
+    if let Err(error) = files.sync_dir(dir) {
+        why.get_or_insert(LogError::io("sync", dir, 0, error));
+    }
+    (leftovers, why)
 }
