@@ -8,7 +8,7 @@
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use synod_consensus::{EntryHeader, LogIndex, Seqno};
+use synod_consensus::{EntryHeader, EntryKind, LogIndex, Seqno};
 
 use crate::format::names::segment_path;
 use crate::format::record::{
@@ -160,6 +160,11 @@ impl LogReader {
     /// What the entry at this index is, if the log holds it. Reads no disk.
     pub fn summary(&self, index: LogIndex) -> Option<EntrySummary> {
         self.shared.state().summaries.at(index)
+    }
+
+    /// The last entry of this kind at or before `end`, if the log holds one. Reads no disk.
+    pub fn last_of(&self, kind: EntryKind, end: LogIndex) -> Option<LogIndex> {
+        self.shared.state().summaries.last_of(kind, end)
     }
 
     /// Index of the last action that a database at this seqno has: that of the ordered entry with

@@ -122,6 +122,18 @@ impl Summaries {
         (index <= self.last).then(|| run.at(index))
     }
 
+    /// The last entry of this kind at or before `end`, if one is held.
+    pub(crate) fn last_of(&self, kind: EntryKind, end: LogIndex) -> Option<LogIndex> {
+        let count = self.runs.partition_point(|run| run.first <= end);
+        let found = self
+            .runs
+            .iter()
+            .take(count)
+            .rposition(|run| run.kind == kind)?;
+        let next = self.runs.get(found + 1).map(|next| next.first.prev());
+        Some(next.unwrap_or(self.last).min(end))
+    }
+
     /// The first entry held whose seqno is this one or higher.
     pub(crate) fn find_seqno(&self, seqno: Seqno) -> Option<LogIndex> {
         let count = self.runs.partition_point(|run| run.seqno < seqno);
@@ -231,6 +243,13 @@ mod tests {
                     prop_assert_eq!(summaries.at(header.index), Some(expected));
                 }
                 prop_assert_eq!(summaries.at(LogIndex(next)), None);
+                for end in 0..=next {
+                    let of_kind = |header: &&EntryHeader| {
+                        header.kind == EntryKind::Chunk && header.index.0 <= end
+                    };
+                    let found = headers.iter().rev().find(of_kind).map(|header| header.index);
+                    prop_assert_eq!(summaries.last_of(EntryKind::Chunk, LogIndex(end)), found);
+                }
                 for wanted in 0..=seqno + 1 {
                     let found = headers.iter().find(|header| header.seqno.0 >= wanted);
                     let found = found.map(|header| header.index);

@@ -77,7 +77,7 @@ impl Driver {
         let suspect = self.identity.config.suspect;
         let is_forced = self.forced_primary.take_order();
         let membership = &mut self.membership;
-        let view = membership.views.latest();
+        let view = membership.views.latest_known();
         if is_forced {
             // The others had their time before, or the operator knows better.
             let presence = &mut membership.presence;

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use synod_consensus::{
-    ConfigChange, EntryId, EntryKind, GroupId, LogBase, MemberId, SessionId, Time,
+    ConfigChange, EntryId, EntryKind, GroupId, LogBase, LogIndex, MemberId, SessionId, Time,
 };
 use synod_wire::{Join, JoinRefusal, JoinReply, PeerMessage};
 
@@ -293,10 +293,20 @@ impl Driver {
         let own = self.own_report();
         self.membership.presence.report(own);
         let config = &self.core.config().config;
-        if let Some(view) = self.membership.next_view(me, config) {
+        let unknown = self.number_of_first_view();
+        if let Some(view) = self.membership.next_view(me, config, unknown) {
             // If it is refused, the next tick tries again.
             let _ = self.append_own(EntryKind::View, &view.encode());
         }
+    }
+
+    /// The number of a view before which this member's log has none. A whole log has the group's
+    /// first view. Of what a shortened one has lost, each view was an entry: so their number is at
+    /// most that of the entries, and numbers never go back.
+    fn number_of_first_view(&self) -> u64 {
+        let is_whole = self.core.base().last.index == LogIndex(0);
+        let index = self.core.last_id().index.next();
+        if is_whole { 1 } else { index.0 }
     }
 
     /// Whether a member has sent a message lately, or is within its grace period.

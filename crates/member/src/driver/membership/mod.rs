@@ -85,8 +85,14 @@ impl Membership {
         self.views.committed().contains(member, session)
     }
 
-    /// As the leader `me`: the view to announce, if it is another one than the latest.
-    pub(super) fn next_view(&mut self, me: MemberId, config: &Config) -> Option<View> {
+    /// As the leader `me`: the view to announce, if it is another one than the latest. `unknown` is
+    /// its number if the log has lost the views before: one above all that they can have had.
+    pub(super) fn next_view(
+        &mut self,
+        me: MemberId,
+        config: &Config,
+        unknown: u64,
+    ) -> Option<View> {
         let mut members = self.presence.members();
         members.retain(|m| config.members.get(&m.member).is_some_and(|c| c.has_data));
         let latest = self.views.latest();
@@ -102,7 +108,7 @@ impl Membership {
         }
         Some(View {
             seqno: Seqno::UNDEFINED,
-            number: latest.map_or(1, |view| view.number + 1),
+            number: latest.map_or(unknown, |view| view.number + 1),
             members,
         })
     }
@@ -161,7 +167,7 @@ mod tests {
 
     /// Announces the next view; its number and members.
     fn announce(membership: &mut Membership) -> Option<(u64, Vec<u64>)> {
-        let view = membership.next_view(MemberId(1), &config())?;
+        let view = membership.next_view(MemberId(1), &config(), 1)?;
         let ids = view.members.iter().map(|m| m.member.0).collect();
         let number = view.number;
         membership.views.appended(LogIndex(number), view);

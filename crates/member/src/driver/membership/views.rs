@@ -10,13 +10,7 @@ use synod_log::LogReader;
 
 use crate::payload::view::View;
 
-/// At the start, a view entry is searched for in so many of the last entries.
-const SEARCH_ENTRIES: u64 = 50_000;
-/// Upper bound on the log bytes read for that search: it bounds the time of a start.
-const SEARCH_BYTES: usize = 256 << 20;
-/// Entries searched at a time.
-const SEARCH_STEP: u64 = 256;
-/// Bytes read at a time.
+/// More than a view has.
 const READ_BYTES: usize = 4 << 20;
 
 /// The component that follows the views from the log to their commit.
@@ -27,31 +21,26 @@ pub(in crate::driver) struct Views {
     views: VecDeque<(LogIndex, View)>,
     /// The view in force; empty before the first one.
     committed: View,
+    /// The newest view that was lost with a reset of the log.
+    lost: Option<View>,
 }
 
 impl Views {
     /// Finds the newest views in the log: two, because the last one may still be truncated.
     pub(in crate::driver) fn load(reader: &LogReader) -> Views {
-        let first = reader.first_index();
         let mut views = VecDeque::new();
         let mut end = reader.last_index();
-        let (mut entries_left, mut bytes_left) = (SEARCH_ENTRIES, SEARCH_BYTES);
-        while end >= first && end > LogIndex(0) && views.len() < 2 {
-            let start = LogIndex(first.0.max(end.0.saturating_sub(SEARCH_STEP - 1)));
-            let (found, bytes) = views_between(reader, start, end);
-            for view in found.into_iter().rev() {
-                views.push_front(view);
-            }
-            entries_left = entries_left.saturating_sub(SEARCH_STEP);
-            bytes_left = bytes_left.saturating_sub(bytes);
-            if entries_left == 0 || bytes_left == 0 {
-                break;
-            }
-            end = start.prev();
+        while views.len() < 2
+            && let Some(index) = reader.last_of(EntryKind::View, end)
+            // Damage will be reported where the entry is needed.
+            && let Some(view) = view_at(reader, index)
+        {
+            views.push_front((index, view));
+            end = index.prev();
         }
         Views {
             views,
-            committed: View::default(),
+            ..Views::default()
         }
     }
 
@@ -69,12 +58,19 @@ impl Views {
 
     /// The log was reset. The view in force stays so until another one is committed.
     pub(in crate::driver) fn log_reset(&mut self) {
+        self.lost = self.latest_known().cloned();
         self.views.clear();
     }
 
     /// The newest view, committed or not.
     pub(in crate::driver) fn latest(&self) -> Option<&View> {
         self.views.back().map(|(_, view)| view)
+    }
+
+    /// The newest view that this member has ever known; if it is not in the log, the group may have
+    /// had others since.
+    pub(in crate::driver) fn latest_known(&self) -> Option<&View> {
+        self.latest().or(self.lost.as_ref())
     }
 
     /// The newest view and its entry.
@@ -101,40 +97,63 @@ impl Views {
     }
 }
 
-/// The views between two indexes, and the bytes read.
-fn views_between(
-    reader: &LogReader,
-    start: LogIndex,
-    end: LogIndex,
-) -> (Vec<(LogIndex, View)>, usize) {
-    let mut views = Vec::new();
-    let mut bytes = 0;
-    let mut next = start;
-    while next <= end {
-        // Damage will be reported where the entry is needed.
-        let Ok(entries) = reader.read(next, end, READ_BYTES) else {
-            break;
-        };
-        if entries.is_empty() {
-            break;
-        }
-        for entry in entries {
-            next = entry.header.index.next();
-            bytes += entry.payload.len();
-            if entry.header.kind == EntryKind::View
-                && let Ok(view) = View::decode(entry.header.seqno, entry.payload)
-            {
-                views.push((entry.header.index, view));
-            }
-        }
-    }
-    (views, bytes)
+fn view_at(reader: &LogReader, index: LogIndex) -> Option<View> {
+    let entries = reader.read(index, index, READ_BYTES).ok()?;
+    let entry = entries.into_iter().next()?;
+    View::decode(entry.header.seqno, entry.payload).ok()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use synod_consensus::Seqno;
+    use bytes::Bytes;
+    use std::path::Path;
+    use std::sync::Arc;
+    use synod_consensus::{EntryHeader, Origin, Seqno, Term};
+    use synod_log::{Entry, Log, LogOptions, MemoryFiles};
+
+    fn entry(index: u64, kind: EntryKind, payload: Bytes) -> Entry {
+        let header = EntryHeader {
+            term: Term(1),
+            index: LogIndex(index),
+            seqno: Seqno(index as i64),
+            kind,
+            origin: Origin::default(),
+            depends_on: Seqno::UNDEFINED,
+            payload_len: payload.len() as u32,
+            payload_crc: crc32c::crc32c(&payload),
+        };
+        Entry { header, payload }
+    }
+
+    #[test]
+    fn newest_views_are_found_however_far_back_they_are() {
+        const LAST: u64 = 70_000;
+        let views_at = [3, 5, 9];
+        let files = Arc::new(MemoryFiles::new(1));
+        let opened = Log::open(files, Path::new("log"), LogOptions::default()).unwrap();
+        let mut writer = opened.writer;
+        writer.set_group(synod_consensus::GroupId([1; 16])).unwrap();
+        let entries: Vec<Entry> = (1..=LAST)
+            .map(|index| match views_at.iter().position(|at| *at == index) {
+                Some(at) => {
+                    let view = View {
+                        number: at as u64 + 1,
+                        ..View::default()
+                    };
+                    entry(index, EntryKind::View, view.encode())
+                }
+                None => entry(index, EntryKind::Action, Bytes::from_static(b"x")),
+            })
+            .collect();
+        for some in entries.chunks(1000) {
+            writer.append(some).unwrap();
+        }
+        writer.sync().unwrap();
+        let views = Views::load(&opened.reader);
+        let found: Vec<(u64, u64)> = views.views.iter().map(|(at, v)| (at.0, v.number)).collect();
+        assert_eq!(found, [(5, 2), (9, 3)]);
+    }
 
     #[test]
     fn views_follow_commit_and_truncation() {
@@ -156,5 +175,6 @@ mod tests {
         views.log_reset();
         assert_eq!(views.latest(), None);
         assert_eq!(views.committed().number, 2, "still in force");
+        assert_eq!(views.latest_known().map(|v| v.number), Some(2));
     }
 }
