@@ -159,7 +159,8 @@ impl Profile {
                 options.faults.clear();
                 options.safety_us = 500_000;
                 set_heavy_writes(options);
-                options.voters = [3, 3, 5][rng.random_range(0..3)];
+                (options.voters, options.loggers) =
+                    [(3, 0), (2, 1), (5, 0)][rng.random_range(0..3)];
                 // Either logs are large, or they grow for whom they are kept for.
                 (options.retain_bytes, options.disk_bytes) =
                     [(64 << 20, 0), (128 << 10, 64 << 20)][rng.random_range(0..2)];

@@ -36,22 +36,27 @@ impl World {
         let Some(leader) = self.ready_leader() else {
             return;
         };
-        let mut voters: Vec<MemberId> = self.core(leader).config().config.voters().collect();
-        voters.sort_by_key(|id| *id != leader);
+        let config = self.core(leader).config().config.clone();
+        let voters = config.voters().count();
+        let mut databases: Vec<MemberId> = config.voters().collect();
+        databases.retain(|id| config.members.get(id).is_some_and(|member| member.has_data));
+        databases.sort_by_key(|id| *id != leader);
         let pace = self.pace_of(2 * SECOND);
-        let minority = (voters.len() - 1) / 2;
-        let with_leader = voters[..minority].to_vec();
-        let without = voters[voters.len() - minority..].to_vec();
+        let minority = (voters - 1) / 2;
+        // Loggers vote, and lag in nothing.
+        let majority = (voters / 2 + 1).saturating_sub(voters - databases.len());
+        let with_leader = databases[..minority].to_vec();
+        let without = databases[databases.len() - minority..].to_vec();
         for slow in [with_leader, without] {
             let slow_us = self.draw(SLOW_US);
             for applies in [ApplierPace::StandsStill, ApplierPace::Slow { us: slow_us }] {
-                self.slow_minority(&slow, applies, &voters, pace);
+                self.slow_minority(&slow, applies, &databases, pace);
             }
         }
-        for count in [minority + 1, voters.len()] {
-            self.slow_majority(&voters[..count], &voters);
+        for count in [minority + 1, databases.len()] {
+            self.slow_majority(&databases[..count], &databases, majority.max(1));
         }
-        self.standstill(&voters);
+        self.standstill(&databases);
     }
 
     /// The majority keeps its pace.
@@ -59,13 +64,13 @@ impl World {
         &mut self,
         slow: &[MemberId],
         applies: ApplierPace,
-        voters: &[MemberId],
+        databases: &[MemberId],
         pace: u64,
     ) {
         let before = self.slow_down(slow, applies);
         // Clients of slow servers wait for rows that these have not finished with.
-        let fast = (voters.len() - slow.len()) as u64;
-        let at_least = pace * fast * LOOK_US / (voters.len() as u64 * SECOND) * 7 / 10;
+        let fast = (databases.len() - slow.len()) as u64;
+        let at_least = pace * fast * LOOK_US / (databases.len() as u64 * SECOND) * 7 / 10;
         for _ in 0..SLOW_FOR_US / LOOK_US {
             let committed = self.pace_of(LOOK_US) * LOOK_US / SECOND;
             self.judge_lag(lag::pace_is_kept(slow, committed, at_least));
@@ -75,7 +80,7 @@ impl World {
     }
 
     /// Clients become as slow as the majority.
-    fn slow_majority(&mut self, slow: &[MemberId], voters: &[MemberId]) {
+    fn slow_majority(&mut self, slow: &[MemberId], databases: &[MemberId], majority: usize) {
         let slow_us = self.draw(SLOW_US);
         let before = self.slow_down(slow, ApplierPace::Slow { us: slow_us });
         self.run_for(SETTLED_AFTER_US);
@@ -83,8 +88,8 @@ impl World {
         let max_us = 2 * self.options.apply_lag_max_us + 4 * slow_us;
         for _ in 0..SLOW_FOR_US / LAG_LOOK_US {
             self.run_for(LAG_LOOK_US);
-            let lags = voters.iter().map(|id| self.lag_us(*id));
-            let lag_us = lag::of_best_majority(lags.collect());
+            let lags = databases.iter().map(|id| self.lag_us(*id));
+            let lag_us = lag::of_best(majority, lags.collect());
             self.judge_lag(lag::is_bounded(lag_us, max_us));
         }
         self.coverage.count("slow majority");
@@ -92,11 +97,11 @@ impl World {
     }
 
     /// One action that takes long on all databases does not stop the clients.
-    fn standstill(&mut self, voters: &[MemberId]) {
-        let before = self.slow_down(voters, ApplierPace::StandsStill);
+    fn standstill(&mut self, databases: &[MemberId]) {
+        let before = self.slow_down(databases, ApplierPace::StandsStill);
         for _ in 0..SLOW_FOR_US / LOOK_US {
             let committed = self.pace_of(LOOK_US);
-            self.judge_lag(lag::goes_on(voters, committed));
+            self.judge_lag(lag::goes_on(databases, committed));
         }
         self.coverage.count("all databases stood still");
         self.catch_up_again(before);

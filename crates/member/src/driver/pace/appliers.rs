@@ -14,6 +14,29 @@ use super::FEEDBACK_AGE_MAX;
 struct Applier {
     heard: Time,
     position: AppliedPosition,
+    /// Since when it has had something to pass, and has passed nothing.
+    stands_since: Option<Time>,
+}
+
+/// How many databases the pace waits for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Needed {
+    /// So many databases and the loggers that answer are a majority of the voters. At least one.
+    databases: usize,
+    /// A database that has passed nothing for so long, although it had something to pass, is not
+    /// waited for.
+    patience: Duration,
+}
+
+impl Needed {
+    /// Of `voters`, among which `loggers` have no database and answer the leader.
+    pub(super) fn new(voters: usize, loggers: usize, patience: Duration) -> Needed {
+        let databases = (voters / 2 + 1).saturating_sub(loggers).max(1);
+        Needed {
+            databases,
+            patience,
+        }
+    }
 }
 
 /// The position and the lag of a majority of databases.
@@ -38,11 +61,25 @@ pub(super) struct Appliers {
 
 impl Appliers {
     pub(super) fn note(&mut self, now: Time, member: MemberId, position: AppliedPosition) {
+        let before = self.known.get(&member);
+        let same = before.filter(|before| before.position.left == position.left);
         let applier = Applier {
             heard: now,
             position,
+            stands_since: same.and_then(|before| before.stands_since),
         };
         self.known.insert(member, applier);
+    }
+
+    /// Actions up to `committed` are there to be passed.
+    pub(super) fn look(&mut self, now: Time, committed: Seqno) {
+        for applier in self.known.values_mut() {
+            if applier.position.left < committed {
+                applier.stands_since.get_or_insert(now);
+            } else {
+                applier.stands_since = None;
+            }
+        }
     }
 
     /// Forgets what was said to another leader, or in another term of this one.
@@ -64,30 +101,39 @@ impl Appliers {
 
     /// The majority of `members`, each named with its present session, that keeps up best. Counted
     /// are databases that follow the group: not those of donors, joiners, and of members whose
-    /// operators have taken them out (desynced).
+    /// operators have taken them out (desynced); nor those that stand still while others move.
+    /// Loggers that answer are a part of the majority, so fewer databases are needed beside them.
     pub(super) fn best_majority(
         &self,
         now: Time,
         committed: Seqno,
         members: impl Iterator<Item = (MemberId, SessionId)>,
+        needed: Needed,
     ) -> Option<MajorityPace> {
-        let counted = members.filter_map(|(member, session)| {
+        let following = members.filter_map(|(member, session)| {
             let applier = self.known.get(&member)?;
             let position = &applier.position;
             let follows = position.session == session && position.state == DataState::Synced;
-            follows.then(|| (lag_of(now, committed, applier), member, position.left))
+            let counted = (lag_of(now, committed, applier), member, position.left);
+            follows.then_some((applier.stands_still(now, needed.patience), counted))
         });
-        let mut counted: Vec<(Duration, MemberId, Seqno)> = counted.collect();
+        let following: Vec<(bool, (Duration, MemberId, Seqno))> = following.collect();
+        let all_stand = following.iter().all(|(stands, _)| *stands);
+        let (all, half) = (following.len(), following.len() / 2);
+        let counted = following.into_iter();
+        let counted = counted.filter(|(stands, _)| all_stand || !stands);
+        let mut counted: Vec<(Duration, MemberId, Seqno)> =
+            counted.map(|(_, counted)| counted).collect();
         counted.sort_unstable();
-        let (all, half) = (counted.len(), counted.len() / 2);
-        let majority = planted!(SlowestSetsThePace, half + 1, else all);
-        let best = counted.get(..majority.min(all))?;
+        let majority = needed.databases.min(half + 1);
+        let majority = planted!(SlowestSetsThePace, majority, else all).min(counted.len());
+        let best = counted.get(..majority)?;
         let (lag, slowest, _) = *best.last()?;
         // By position, and not of those that lag least: which these are changes all the time, and
         // with it the position would go to and fro.
         let mut positions: Vec<Seqno> = counted.iter().map(|(_, _, left)| *left).collect();
         positions.sort_unstable_by(|a, b| b.cmp(a));
-        let left = *positions.get(majority.min(all) - 1)?;
+        let left = *positions.get(majority.checked_sub(1)?)?;
         let backlog = u64::try_from(committed.0.saturating_sub(left.0)).unwrap_or(0);
         Some(MajorityPace {
             left,
@@ -95,6 +141,13 @@ impl Appliers {
             backlog,
             slowest,
         })
+    }
+}
+
+impl Applier {
+    fn stands_still(&self, now: Time, patience: Duration) -> bool {
+        self.stands_since
+            .is_some_and(|since| now.since(since) >= patience)
     }
 }
 
@@ -133,9 +186,22 @@ mod tests {
         appliers
     }
 
+    const PATIENCE: Duration = Duration::from_secs(5);
+
     fn best(appliers: &Appliers, now: Time, members: u64) -> Option<(i64, u64, u64)> {
+        best_beside(appliers, now, members, 0)
+    }
+
+    /// Of members 1 to `members`, beside so many loggers that answer.
+    fn best_beside(
+        appliers: &Appliers,
+        now: Time,
+        members: u64,
+        loggers: usize,
+    ) -> Option<(i64, u64, u64)> {
+        let needed = Needed::new(members as usize + loggers, loggers, PATIENCE);
         let members = (1..=members).map(|id| (MemberId(id), SessionId(1)));
-        let pace = appliers.best_majority(now, Seqno(100), members)?;
+        let pace = appliers.best_majority(now, Seqno(100), members, needed)?;
         let lag_ms = pace.lag.as_millis() as u64;
         Some((pace.left.0, lag_ms, pace.slowest.0))
     }
@@ -189,6 +255,43 @@ mod tests {
         ]);
         assert_eq!(best(&away, NOW, 3), Some((90, 3, 1)));
         assert_eq!(best(&Appliers::default(), NOW, 3), None);
+    }
+
+    #[test]
+    fn loggers_take_the_place_of_databases_in_the_majority() {
+        let two = appliers(&[(1, 90, 3, Synced), (2, 10, 60_000, Synced)]);
+        assert_eq!(best_beside(&two, NOW, 2, 0), Some((10, 60_000, 2)));
+        assert_eq!(best_beside(&two, NOW, 2, 1), Some((90, 3, 1)));
+        assert_eq!(best_beside(&two, NOW, 2, 2), Some((90, 3, 1)));
+        let three = appliers(&[
+            (1, 90, 3, Synced),
+            (2, 10, 60_000, Synced),
+            (3, 80, 7, Synced),
+        ]);
+        assert_eq!(best_beside(&three, NOW, 3, 1), Some((80, 7, 3)));
+        assert_eq!(best_beside(&three, NOW, 3, 2), Some((90, 3, 1)));
+    }
+
+    #[test]
+    fn database_that_stands_still_is_not_waited_for_while_others_move() {
+        let later = |ms| NOW.plus(Duration::from_millis(ms));
+        let mut two = appliers(&[(1, 80, 0, Synced), (2, 10, 0, Synced)]);
+        two.look(NOW, Seqno(100));
+        let slow = best(&two, later(4999), 2).map(|(left, _, slowest)| (left, slowest));
+        assert_eq!(slow, Some((10, 2)));
+        two.note(later(4999), MemberId(1), position(90, 3, Synced));
+        two.note(later(4999), MemberId(2), position(10, 5000, Synced));
+        two.look(later(5000), Seqno(100));
+        assert_eq!(best(&two, later(5000), 2), Some((90, 3, 1)));
+        two.note(later(5001), MemberId(2), position(11, 5000, Synced));
+        two.look(later(5001), Seqno(100));
+        assert_eq!(best(&two, later(5001), 2), Some((11, 5000, 2)));
+        let all_stand = best(&two, later(20_000), 2).map(|(left, ..)| left);
+        assert_eq!(all_stand, Some(11), "one action takes long on all");
+        two.look(later(20_000), Seqno(11));
+        two.look(later(20_001), Seqno(100));
+        let idle = best(&two, later(20_001), 2).map(|(left, ..)| left);
+        assert_eq!(idle, Some(11), "it had nothing to pass");
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::time::Duration;
 use synod_consensus::{Body, MemberId, Message, Seqno};
 use synod_wire::{AppliedPosition, MemberLag, PaceReport, PeerMessage};
 
+use super::appliers::Needed;
 use super::throttle_watch::ThrottleNews;
 use crate::driver::Driver;
 use crate::host::{Level, Topic};
@@ -99,8 +100,23 @@ impl Driver {
         });
         let counted = voters.filter_map(|id| Some((id, presence.session_of(id)?)));
         let committed = self.links.shared.commit_seqno();
-        let majority = self.pace.appliers.best_majority(now, committed, counted);
+        self.pace.appliers.look(now, committed);
+        let needed = self.databases_needed();
+        let appliers = &self.pace.appliers;
+        let majority = appliers.best_majority(now, committed, counted, needed);
         self.pace.admission.follow(now, majority);
+    }
+
+    fn databases_needed(&self) -> Needed {
+        let config = &self.core.config().config;
+        let answering = self.answering();
+        let is_logger = |id: &MemberId| {
+            let member = config.members.get(id);
+            answering.contains(id) && member.is_some_and(|member| !member.has_data)
+        };
+        let loggers = config.voters().filter(is_logger).count();
+        let patience = self.identity.config.suspect;
+        Needed::new(config.voters().count(), loggers, patience)
     }
 
     /// Whether proposals wait for their admission now.
