@@ -5,7 +5,7 @@
 //! `membership::change`, `read_index` and `damaged_log`. This file has what they share: the fields,
 //! the dispatch of messages, and the answers that wait for the disk.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
@@ -18,7 +18,7 @@ use crate::election::priority::{Deference, Priorities};
 use crate::election::round::Round;
 use crate::membership::config::{Config, ConfigAt};
 use crate::message::{AppendOutcome, AppendReply, Body, LogBase, Message};
-use crate::params::{CoreParams, InstallBases, Limits, Recovered, Timing};
+use crate::params::{CoreParams, Limits, Recovered, Timing};
 use crate::read_index::FollowerReads;
 use crate::replication::leader::Leading;
 use crate::tail::LogView;
@@ -114,7 +114,6 @@ pub struct Core {
     published: RoleChange,
     /// Learners that a leader may promote without an order.
     pub(crate) eligible: BTreeSet<MemberId>,
-    pub(crate) install_bases: InstallBases,
     /// Reads of this member that wait for a leader's answer.
     pub(crate) reads: FollowerReads,
     pub(crate) counters: Counters,
@@ -241,7 +240,6 @@ impl Core {
                 leader: None,
             },
             eligible: BTreeSet::new(),
-            install_bases: BTreeMap::new(),
             reads: FollowerReads::default(),
             counters: Counters::default(),
             timing,

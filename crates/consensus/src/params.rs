@@ -162,7 +162,3 @@ pub struct Recovered {
     /// See [`crate::Core::repairing_until`].
     pub repair: Option<EntryId>,
 }
-
-/// By member: where its log shall start if it needs a base. [`crate::Core::set_install_base`] sets
-/// it.
-pub(crate) type InstallBases = std::collections::BTreeMap<MemberId, LogBase>;

@@ -226,22 +226,13 @@ impl Core {
     }
 
     fn poll_peer(&mut self, id: MemberId) -> Option<Outgoing> {
-        let install = self.install_base(id).cloned();
+        let commit = self.commit;
         let State::Leader(leading) = &mut self.state else {
             return None;
         };
         let peer = leading.peers.get_mut(&id)?;
+        let install = peer.usable_base(&self.log, commit);
         peer.poll(&self.log, &self.limits, install.as_ref(), self.now)
-    }
-
-    /// The base set for this member, if it is usable: a committed position at or after the base of
-    /// this member's own log.
-    fn install_base(&self, id: MemberId) -> Option<&LogBase> {
-        self.install_bases.get(&id).filter(|base| {
-            base.last.index <= self.commit
-                && base.last.index > LogIndex(0)
-                && self.log.holds(base.last)
-        })
     }
 
     fn send_outgoing(&mut self, to: MemberId, outgoing: Outgoing) {
@@ -544,9 +535,12 @@ impl Core {
 
     /// Sets where that member's log shall start if it needs a base: because it lacks entries that
     /// this member has purged, or because its log is empty. The base has to be committed and in
-    /// this member's log when it is used; otherwise this member's own base is sent.
+    /// this member's log when it is used; otherwise this member's own base is sent. It holds for a
+    /// configured member, until that has acknowledged it, and while this member leads.
     pub fn set_install_base(&mut self, member: MemberId, base: LogBase) {
-        self.install_bases.insert(member, base);
-        self.replicate = true;
+        if let Some(peer) = self.leading_mut().and_then(|l| l.peers.get_mut(&member)) {
+            peer.set_install_base(base);
+            self.replicate = true;
+        }
     }
 }

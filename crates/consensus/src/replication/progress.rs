@@ -87,6 +87,9 @@ pub(crate) struct Peer {
     /// If the member was removed from the configuration: until when it is still sent the log, so
     /// that it learns of its removal. `None`: it is configured.
     pub(crate) leaving_until: Option<Time>,
+    /// Where its log shall start if it needs a base; none: where the leader's own log does, or it
+    /// has acknowledged that it starts there.
+    install_base: Option<LogBase>,
 }
 
 #[derive(Debug)]
@@ -163,7 +166,22 @@ impl Peer {
             timed: None,
             written: None,
             leaving_until: None,
+            install_base: None,
         }
+    }
+
+    /// Sets where the member's log shall start if it needs a base.
+    pub(crate) fn set_install_base(&mut self, base: LogBase) {
+        self.install_base = Some(base);
+    }
+
+    /// The base set for the member, if it is usable: a committed position at or after the base of
+    /// the leader's own log.
+    pub(crate) fn usable_base(&self, log: &LogView, commit: LogIndex) -> Option<LogBase> {
+        let is_usable = |base: &&LogBase| {
+            base.last.index <= commit && base.last.index > LogIndex(0) && log.holds(base.last)
+        };
+        self.install_base.as_ref().filter(is_usable).cloned()
     }
 
     /// The part that [`crate::Core::progress`] reports.
@@ -333,6 +351,7 @@ impl Peer {
     pub(crate) fn acknowledged(&mut self, index: LogIndex, now: Time, log: &LogView) {
         let moved = index > self.match_index;
         self.match_index = self.match_index.max(index);
+        self.install_base.take_if(|base| base.last.index <= index);
         (self.checked_at, self.acknowledged_at) = (now, Some(now));
         if let Some((_, appended)) = self.timed.take_if(|(timed, _)| *timed <= index) {
             self.written = Some((now, now.since_us(appended)));

@@ -101,13 +101,14 @@ impl Driver {
                 return Err(self.refuse_certificate_of(holder, certificate, join));
             }
         };
+        self.core
+            .change_config(self.now(), change)
+            .map_err(|error| retry(&error.to_string()))?;
+        // Before the effects of the change are performed, which send it.
         if join.last == EntryId::default() {
             let base = self.base_for(join);
             self.core.set_install_base(from, base);
         }
-        self.core
-            .change_config(self.now(), change)
-            .map_err(|error| retry(&error.to_string()))?;
         // Not before: as long as the change is impossible, the joiner asks again and again.
         let text = format!("{} joins from {}", join.name, join.address);
         self.note(Topic::Membership, Level::Info, text);
