@@ -114,6 +114,11 @@ pub enum Request {
         /// Even if the group survives fewer failures afterwards.
         force: bool,
     },
+    /// Binds a member to no certificate, until it shows one: [`Answer::Done`].
+    UnbindMember {
+        /// Name, address or id of the member.
+        member: String,
+    },
     /// Says which protocol version the group speaks: [`Answer::Done`].
     SetProtocol {
         /// The present version or a newer one, which stays; none: it rises by itself.

@@ -57,6 +57,7 @@ pub(crate) fn is_order(request: &Request) -> bool {
         | Request::PromoteMember { .. }
         | Request::DemoteMember { .. }
         | Request::ReplaceMember { .. }
+        | Request::UnbindMember { .. }
         | Request::SetProtocol { .. }
         | Request::PauseUpstream
         | Request::ResumeUpstream
@@ -105,6 +106,7 @@ fn command(order: Request) -> Option<Command> {
         Request::PromoteMember { member } => Command::Promote { member },
         Request::DemoteMember { member, force } => Command::Demote { member, force },
         Request::ReplaceMember { old, new, force } => Command::Replace { old, new, force },
+        Request::UnbindMember { member } => Command::Unbind { member },
         Request::SetProtocol {
             version: Some(0), ..
         } => return None,

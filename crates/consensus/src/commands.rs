@@ -81,6 +81,8 @@ pub enum ConfigChange {
         /// Subject of the certificate that it is bound to from now on; none leaves that as it is.
         certificate: Option<String>,
     },
+    /// This member is bound to no certificate any more.
+    Unbind(MemberId),
     /// The group speaks this protocol version from now on. Not while the version is held.
     RaiseProtocol(u16),
     /// The group speaks this protocol version, its own or a newer one, until an operator raises it.

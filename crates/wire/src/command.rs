@@ -43,6 +43,11 @@ pub enum Command {
         /// Do it even if fewer members than before may be lost afterwards.
         force: bool,
     },
+    /// Binds a member to no certificate, until it shows one.
+    Unbind {
+        /// The member.
+        member: String,
+    },
     /// Hands leadership over.
     TransferLeadership {
         /// The voter that is to lead; none: the one that the leader prefers.
@@ -75,6 +80,7 @@ impl fmt::Display for Command {
             Command::Promote { member } => write!(f, "promote {member}"),
             Command::Demote { member, .. } => write!(f, "demote {member}"),
             Command::Replace { old, new, .. } => write!(f, "replace {old} by {new}"),
+            Command::Unbind { member } => write!(f, "unbind {member}"),
             Command::TransferLeadership { to: Some(to) } => write!(f, "leadership to {to}"),
             Command::TransferLeadership { to: None } => f.write_str("leadership to another member"),
             Command::SetWeight { member, weight } => write!(f, "weight of {member} {weight}"),

@@ -49,6 +49,10 @@ pub(crate) fn write_command(w: &mut Writer, command: &Command) -> Result<(), Enc
             w.bool(*force);
         }
         Command::Recover => w.u8(7),
+        Command::Unbind { member } => {
+            w.u8(8);
+            w.string("member", member, NAME_MAX)?;
+        }
     }
     Ok(())
 }
@@ -88,6 +92,9 @@ pub(crate) fn read_command(r: &mut Reader) -> Result<Command, DecodeError> {
             }
         }
         7 => Command::Recover,
+        8 => Command::Unbind {
+            member: r.string("member", NAME_MAX)?,
+        },
         code => {
             return Err(DecodeError::UnknownCode {
                 what: "command",

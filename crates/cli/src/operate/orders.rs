@@ -37,6 +37,8 @@ enum MemberCommand {
         #[command(flatten)]
         order: MemberOrder,
     },
+    /// Forget which certificate a member is bound to: the next one that it shows binds it
+    Unbind(MemberOrder),
 }
 
 #[derive(Debug, Args)]
@@ -146,6 +148,7 @@ pub fn member(arguments: &MemberArgs) -> Result<u8, OperateError> {
             let (old, new, force) = (old.clone(), order.name.clone(), order.yes);
             weakening(&order.server, Request::ReplaceMember { old, new, force })
         }
+        MemberCommand::Unbind(order) => unbind(order),
     }
 }
 
@@ -163,6 +166,20 @@ fn remove(order: &MemberOrder) -> Result<u8, OperateError> {
     }
     let force = true;
     carry_out(&order.server, Request::RemoveMember { member, force })
+}
+
+/// Until the member has shown its certificate, another holder of one may come first.
+fn unbind(order: &MemberOrder) -> Result<u8, OperateError> {
+    let member = order.name.clone();
+    if !order.yes {
+        let stakes = format!(
+            "'{member}' would be bound to no certificate until it shows one, and to that one then. \
+             In between, a process with any certificate of this group that no other member is \
+             bound to can speak in its name"
+        );
+        return Err(OperateError::NeedsYes { stakes });
+    }
+    carry_out(&order.server, Request::UnbindMember { member })
 }
 
 /// An order that the group carries out by itself unless something is at stake.

@@ -188,6 +188,7 @@ impl Core {
             ConfigChange::AddLearner { .. }
             | ConfigChange::Promote(_)
             | ConfigChange::Update { .. }
+            | ConfigChange::Unbind(_)
             | ConfigChange::RaiseProtocol(_)
             | ConfigChange::HoldProtocol(_)
             | ConfigChange::ReleaseProtocol
@@ -302,6 +303,10 @@ fn changed(current: &Config, change: &ConfigChange) -> Result<Config, ConfigErro
             address: address.clone(),
             versions: *versions,
             certificate: certificate.clone().or(known.certificate),
+            ..known
+        })?,
+        ConfigChange::Unbind(id) => update(&mut config, *id, |known| Member {
+            certificate: None,
             ..known
         })?,
         ConfigChange::RaiseProtocol(protocol) => raise_protocol(&mut config, *protocol)?,

@@ -383,6 +383,7 @@ fn command() -> impl Strategy<Value = Command> {
         (text(), any::<bool>()).prop_map(|(member, force)| Command::Remove { member, force }),
         text().prop_map(|member| Command::Promote { member }),
         (text(), any::<bool>()).prop_map(|(member, force)| Command::Demote { member, force }),
+        text().prop_map(|member| Command::Unbind { member }),
         (text(), text(), any::<bool>()).prop_map(|(old, new, force)| Command::Replace {
             old,
             new,

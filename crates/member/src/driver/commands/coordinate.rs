@@ -224,6 +224,10 @@ impl Driver {
         let appended = self.core.change_config(self.now(), change.clone());
         let index = appended.map_err(refused_change)?;
         self.tell_whether_to_vote(&change);
+        if let ConfigChange::Unbind(id) = change {
+            // What it has shown so far is what it is not to be bound to.
+            self.rights.unbound.remove(&id);
+        }
         let term = self.core.term();
         let appended = Appended { index, term };
         let next = changes;

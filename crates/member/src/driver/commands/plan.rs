@@ -64,6 +64,11 @@ impl Facts<'_> {
         self.answering.contains(&id)
     }
 
+    fn is_bound(&self, id: MemberId) -> bool {
+        let member = self.config.members.get(&id);
+        member.is_some_and(|member| member.certificate.is_some())
+    }
+
     pub(super) fn name(&self, id: MemberId) -> String {
         name_of(self.config, id)
     }
@@ -116,6 +121,13 @@ pub(super) fn plan(facts: &Facts, command: &Command) -> Result<Plan, CommandRefu
         Command::Replace { old, new, force } => {
             let (old, new) = (find(old)?, find(new)?);
             replace(facts, old, new, *force)
+        }
+        Command::Unbind { member } => {
+            let id = find(member)?;
+            if !facts.is_bound(id) {
+                return Err(already(facts, id, "bound to no certificate"));
+            }
+            Ok(Plan::Change(vec![ConfigChange::Unbind(id)]))
         }
         Command::TransferLeadership { to } => {
             let to = to.as_deref().map(find).transpose()?;
