@@ -184,6 +184,17 @@ pub enum ConfigError {
     /// The group would have no voter.
     #[error("no voter would be left")]
     NoVoterLeft,
+    /// The configuration would be larger than what every log can hold.
+    #[error(
+        "the description of all members would take {bytes} bytes, and a log can hold {max}: names, \
+         addresses and subjects of certificates have to be shorter, or members fewer"
+    )]
+    TooLarge {
+        /// Bytes that it would take.
+        bytes: usize,
+        /// Most bytes.
+        max: usize,
+    },
     /// Another member has that name and that address.
     #[error("member {id} is called '{name}' and reached at {address} already")]
     SeatTaken {

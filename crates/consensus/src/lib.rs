@@ -152,7 +152,8 @@ pub use commands::{
 pub use effect::{Effect, RoleChange, RoleName, SendEntries, WriteOp, WriteTicket};
 pub use election::priority::{LeaderPreference, LeaderWeight};
 pub use membership::config::{
-    CERTIFICATES_SINCE, Config, ConfigAt, DecodeConfigError, HOLD_SINCE, Member, Role,
+    CERTIFICATES_SINCE, CONFIG_BYTES_MAX, Config, ConfigAt, DecodeConfigError, HOLD_SINCE, Member,
+    Role,
 };
 pub use membership::version::VersionRange;
 pub use membership::writers::{WRITERS_SINCE, Writers};

@@ -17,7 +17,8 @@ use crate::commands::{BootstrapError, ConfigChange, ConfigError, ForceError};
 use crate::core::{Core, State};
 use crate::effect::Effect;
 use crate::membership::config::{
-    CERTIFICATES_SINCE, Config, HOLD_SINCE, MEMBERS_MAX, Member, Role, TEXT_BYTES_MAX,
+    CERTIFICATES_SINCE, CONFIG_BYTES_MAX, Config, HOLD_SINCE, MEMBERS_MAX, Member, Role,
+    TEXT_BYTES_MAX,
 };
 use crate::membership::writers::{WRITERS_SINCE, Writers};
 use crate::message::Body;
@@ -316,6 +317,7 @@ fn changed(current: &Config, change: &ConfigChange) -> Result<Config, ConfigErro
     }
     check_protocol(&config)?;
     check_certificates(&config)?;
+    check_size(current, &config)?;
     let voters = |config: &Config| config.voters().collect::<BTreeSet<_>>();
     let altered = voters(current)
         .symmetric_difference(&voters(&config))
@@ -464,6 +466,19 @@ fn check_certificates(config: &Config) -> Result<(), ConfigError> {
     Ok(())
 }
 
+/// A log that begins with a base has to hold the configuration in one record. A group that is too
+/// large already may shrink.
+fn check_size(current: &Config, config: &Config) -> Result<(), ConfigError> {
+    let (before, bytes) = (current.encode().len(), config.encode().len());
+    if bytes <= CONFIG_BYTES_MAX || bytes <= before {
+        return Ok(());
+    }
+    Err(ConfigError::TooLarge {
+        bytes,
+        max: CONFIG_BYTES_MAX,
+    })
+}
+
 /// Two members may share a name or, for a while, an address, but not both.
 fn check_seat(config: &Config, id: MemberId, new: &Member) -> Result<(), ConfigError> {
     let is_same = |member: &Member| member.name == new.name && member.address == new.address;
@@ -497,4 +512,50 @@ fn check_member(id: MemberId, member: &Member) -> Result<(), &'static str> {
         return Err("the protocol versions are no range");
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::membership::version::VersionRange;
+
+    fn member(name: String) -> Member {
+        Member {
+            role: Role::Learner,
+            has_data: true,
+            name,
+            address: "a:1".to_owned(),
+            versions: VersionRange { min: 1, max: 5 },
+            certificate: Some("CN=one".to_owned()),
+        }
+    }
+
+    #[test]
+    fn configuration_grows_up_to_its_bound_and_a_larger_one_may_shrink() {
+        let mut config = Config::first(MemberId(1), member("one".to_owned())).unwrap();
+        let mut id = 1;
+        let refused = loop {
+            id += 1;
+            let member = member(format!("{id:0>900}"));
+            let change = ConfigChange::AddLearner {
+                id: MemberId(id),
+                member,
+            };
+            match changed(&config, &change) {
+                Ok(next) => config = next,
+                Err(error) => break error,
+            }
+        };
+        assert!(matches!(refused, ConfigError::TooLarge { .. }), "{refused}");
+        assert!((40..50).contains(&id), "{id}");
+        assert!(config.encode().len() <= CONFIG_BYTES_MAX);
+        let last = member(format!("{id:0>900}"));
+        config.members.insert(MemberId(id), last);
+        let smaller = changed(&config, &ConfigChange::Remove(MemberId(2)));
+        assert!(smaller.is_ok(), "{smaller:?}");
+        let unbound = changed(&config, &ConfigChange::Unbind(MemberId(2))).unwrap();
+        assert_eq!(unbound.members[&MemberId(2)].certificate, None);
+        let again = changed(&unbound, &ConfigChange::Unbind(MemberId(2)));
+        assert!(matches!(again, Err(ConfigError::AlreadySo { .. })));
+    }
 }

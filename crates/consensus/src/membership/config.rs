@@ -25,6 +25,9 @@ pub const HOLD_SINCE: u16 = WRITERS_SINCE;
 /// Longest name or address, in bytes.
 pub(crate) const TEXT_BYTES_MAX: usize = 1024;
 
+/// Most bytes of an encoded configuration that a leader makes: a log has to hold it in one record.
+pub const CONFIG_BYTES_MAX: usize = 40 << 10;
+
 /// Most members in an encoded configuration.
 pub(crate) const MEMBERS_MAX: usize = 1024;
 

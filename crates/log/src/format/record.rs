@@ -34,6 +34,8 @@ const RECORD_MAGIC: u32 = u32::from_le_bytes(*b"SynR");
 const _: () = assert!(aligned(BATCH_HEADER_BYTES) == BATCH_HEADER_BYTES);
 const _: () =
     assert!(aligned(PREFIX_BYTES + ENTRY_FIXED_BYTES) == PREFIX_BYTES + ENTRY_FIXED_BYTES);
+// The fields of a base beside its configuration take 36 bytes.
+const _: () = assert!(synod_consensus::CONFIG_BYTES_MAX + 36 <= OTHER_BODY_BYTES_MAX);
 const _: () = assert!(OTHER_BODY_BYTES_MAX + 1024 < crate::options::SEGMENT_BYTES_MIN as usize);
 
 /// A place in a segment; part of every checksum.

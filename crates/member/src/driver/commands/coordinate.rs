@@ -438,9 +438,9 @@ fn refused_change(error: ConfigError) -> CommandRefusal {
             "Upgrade the members of older versions first",
         ),
         ConfigError::Protocol { .. } => (RefusalReason::NotSpoken, "Upgrade it first"),
-        ConfigError::SeatTaken { .. } | ConfigError::Invalid { .. } => {
-            (RefusalReason::AlreadySo, "Look at the members")
-        }
+        ConfigError::SeatTaken { .. }
+        | ConfigError::Invalid { .. }
+        | ConfigError::TooLarge { .. } => (RefusalReason::AlreadySo, "Look at the members"),
     };
     refuse(reason, format!("{error}. {advice}"))
 }
