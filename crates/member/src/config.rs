@@ -5,7 +5,9 @@
 use std::time::Duration;
 
 use synod_certify::CertLimits;
-use synod_consensus::{GroupId, Limits, Member, Role, Seqno, Timing, VersionRange};
+use synod_consensus::{
+    CERTIFICATES_SINCE, GroupId, Limits, Member, Role, Seqno, Timing, VersionRange,
+};
 use synod_wire::Region;
 
 use crate::driver::VoterPolicy;
@@ -24,6 +26,8 @@ pub struct MemberConfig {
     pub incoming: String,
     /// The region that it is in, for operators and for the choice of a leader; none: not named.
     pub region: Option<Region>,
+    /// Subject of its certificate; none if it has none.
+    pub certificate: Option<String>,
     /// Whether it has a database. If not, it is a logger.
     pub has_data: bool,
     /// Whether its group is one of relays: no member has a database, and the log is all that the
@@ -63,7 +67,10 @@ impl MemberConfig {
             name: self.name.clone(),
             address: self.address.clone(),
             versions: self.versions,
-            certificate: None,
+            certificate: self
+                .certificate
+                .clone()
+                .filter(|_| self.versions.max >= CERTIFICATES_SINCE),
         }
     }
 

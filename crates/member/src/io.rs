@@ -17,6 +17,9 @@ pub struct KnownPeer {
     /// Subject of the certificate that the member is bound to: a connection in its name has to show
     /// that one. None if it is bound to none.
     pub certificate: Option<String>,
+    /// Subjects that a connection in the name of a member that is bound to none may not show: other
+    /// members are bound to them.
+    pub taken: Vec<String>,
 }
 
 /// The other members.

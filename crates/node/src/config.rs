@@ -100,8 +100,9 @@ pub struct TlsConfig {
 
 impl NodeConfig {
     /// The settings of the member, without those of files and sockets.
-    pub(crate) fn member(&self) -> MemberConfig {
+    pub(crate) fn member(&self, certificate: Option<String>) -> MemberConfig {
         MemberConfig {
+            certificate,
             name: self.name.clone(),
             cluster_name: self.cluster_name.clone(),
             address: self.address.clone(),

@@ -64,7 +64,8 @@ impl Node {
         }
         // Before the log is opened: a member that should encrypt never takes part without.
         let endpoint = Endpoint::open(&config, &*host)?;
-        let member = Identity::establish(files, &mut config, mode, &host)?;
+        let subject = endpoint.security.subject();
+        let member = Identity::establish(files, &mut config, subject, mode, &host)?;
         refuse_other_member(&member.start, &config, &*host)?;
         refuse_other_subject(&member.start, &endpoint.security, &*host)?;
         let queues = Queues::new(&config);
@@ -232,13 +233,14 @@ impl Identity {
     fn establish(
         files: Arc<dyn Files>,
         config: &mut NodeConfig,
+        certificate: Option<String>,
         mode: StartMode,
         host: &Arc<dyn Host>,
     ) -> Result<Identity, NodeError> {
         let mut opened = config.open_log(files, host)?;
         let clock = Clock::start();
         let start = Start::new(
-            config.member(),
+            config.member(certificate),
             Tuning::default()
                 .for_flushes_every(config.flush_period)
                 .for_log_cache_of(config.log.cache_bytes),

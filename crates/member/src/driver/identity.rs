@@ -79,6 +79,7 @@ mod tests {
                 address: "host:1".to_owned(),
                 incoming: String::new(),
                 has_data: true,
+                certificate: None,
                 region: None,
                 wants_vote: true,
                 voter_policy: VoterPolicy::default(),

@@ -50,7 +50,10 @@ impl KnownPeers {
         takes_clear: bool,
     ) -> Option<String> {
         let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        let bound = known.get(&member)?.certificate.as_ref()?;
+        let peer = known.get(&member)?;
+        let Some(bound) = &peer.certificate else {
+            return objection_to_unbound(member, peer, shown);
+        };
         let shown = match shown {
             PeerCredential::Certificate { subject } if subject == bound => return None,
             PeerCredential::Certificate { subject } => format!("that of '{subject}'"),
@@ -67,6 +70,25 @@ impl KnownPeers {
     }
 }
 
+/// A member that is bound to no certificate may show any that no other member is bound to.
+fn objection_to_unbound(
+    member: MemberId,
+    peer: &KnownPeer,
+    shown: &PeerCredential,
+) -> Option<String> {
+    let PeerCredential::Certificate { subject } = shown else {
+        return None;
+    };
+    peer.taken.contains(subject).then(|| {
+        format!(
+            "member {member} is bound to no certificate yet, and this connection shows that of \
+             '{subject}', to which another member is bound: give each server a certificate of a \
+             subject of its own. If the other member was bound to it by mistake: 'synod member \
+             unbind'"
+        )
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -79,8 +101,20 @@ mod tests {
         let known = KnownPeers::default();
         let certificate = Some("CN=one".to_owned());
         known.set(&BTreeMap::from([
-            (BOUND, KnownPeer { certificate }),
-            (FREE, KnownPeer::default()),
+            (
+                BOUND,
+                KnownPeer {
+                    certificate,
+                    taken: Vec::new(),
+                },
+            ),
+            (
+                FREE,
+                KnownPeer {
+                    certificate: None,
+                    taken: vec!["CN=one".to_owned()],
+                },
+            ),
         ]));
         known
     }
@@ -114,6 +148,12 @@ mod tests {
             assert_eq!(known.objection(member, &certificate("CN=x"), false), None);
             assert_eq!(known.objection(member, &PeerCredential::None, false), None);
         }
+        let taken = known.objection(FREE, &certificate("CN=one"), false);
+        assert!(taken.is_some_and(|text| text.contains("another member is bound")));
+        assert_eq!(
+            known.objection(STRANGER, &certificate("CN=one"), false),
+            None
+        );
         assert!(known.has(FREE) && !known.has(STRANGER));
         known.set(&BTreeMap::new());
         assert!(!known.has(BOUND));

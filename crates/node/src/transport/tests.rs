@@ -134,7 +134,13 @@ impl Peer {
 
     fn knows(&self, member: MemberId, certificate: Option<&str>) {
         let certificate = certificate.map(str::to_owned);
-        let known = BTreeMap::from([(member, KnownPeer { certificate })]);
+        let known = BTreeMap::from([(
+            member,
+            KnownPeer {
+                certificate,
+                taken: Vec::new(),
+            },
+        )]);
         self.transport.set_known(&known);
     }
 

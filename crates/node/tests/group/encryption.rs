@@ -5,10 +5,10 @@ use std::io::Write;
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use synod_node::{Credentials, NodeConfig, NodeError, StartMode, TlsConfig};
+use synod_node::{Command, Credentials, NodeConfig, NodeError, StartMode, TlsConfig};
 
 use crate::certificates::{Authority, Kind};
-use crate::support::{CHUNK_BYTES, Group, Member, eventually, seqno_of};
+use crate::support::{CHUNK_BYTES, Group, Member, PATIENCE, eventually, seqno_of};
 
 fn encrypted(authority: &Authority, name: &str, kind: Kind) -> Option<TlsConfig> {
     Some(TlsConfig {
@@ -148,6 +148,111 @@ fn member_keeps_the_subject_that_it_joined_with() {
     group.members[1].take_part();
     group.wait_complete();
     seqno_of(group.members[0].order("k", "v"));
+}
+
+/// A leader hears all members but itself, so it binds itself.
+#[test]
+fn founder_is_bound_to_the_certificate_with_which_it_leads() {
+    let authority = Authority::new("ca");
+    let mut alone = Group::prepared_by(1, "founder", encrypt(&authority)).begin();
+    alone.members[0].stop();
+    alone.members[0].config.tls = encrypted(&authority, "other", Kind::Good);
+    let error = alone.members[0].start(StartMode::Join).unwrap_err();
+    assert!(matches!(error, NodeError::OtherSubject { .. }), "{error}");
+
+    let mut moved = Group::of(1, "moved");
+    let leader = &mut moved.members[0];
+    leader.stop();
+    leader.config.tls = encrypted(&authority, "node1", Kind::Good);
+    leader.start(StartMode::Join).unwrap();
+    leader.take_part();
+    eventually("its binding", || {
+        leader.stop();
+        leader.config.tls = encrypted(&authority, "other", Kind::Good);
+        let refused = leader.start(StartMode::Join).is_err();
+        if !refused {
+            leader.stop();
+            leader.config.tls = encrypted(&authority, "node1", Kind::Good);
+            leader.start(StartMode::Join).unwrap();
+            leader.take_part();
+        }
+        refused
+    });
+}
+
+/// Member 3 is bound to nothing yet, and shows the certificate of member 2, which is bound.
+#[test]
+fn certificate_of_one_member_does_not_speak_for_another_one() {
+    let authority = Authority::new("ca");
+    let mut group = Group::of(3, "two-names");
+    let tls = |name: &str| {
+        let mut tls = encrypted(&authority, name, Kind::Good);
+        tls.as_mut().unwrap().accept_plain = true;
+        tls
+    };
+    for at in 0..2 {
+        let member = &mut group.members[at];
+        member.stop();
+        member.config.tls = tls(&member.config.name);
+        member.start(StartMode::Join).unwrap();
+        member.take_part();
+        group.wait_complete();
+    }
+    group.members[2].stop();
+    group.members[2].config.tls = tls("node2");
+    group.members[2].start(StartMode::Join).unwrap();
+    eventually("the refusal", || {
+        let says = |member: &Member| member.host.lock().says("to which another member is bound");
+        group.members[..2].iter().any(says)
+    });
+    group.members[2].stop();
+    group.members[2].config.tls = tls("node3");
+    group.members[2].start(StartMode::Join).unwrap();
+    group.members[2].take_part();
+    group.wait_complete();
+    group.check_same_history();
+}
+
+#[test]
+fn unbound_member_is_bound_to_the_next_certificate_that_it_shows() {
+    let authority = Authority::new("ca");
+    let mut group = Group::prepared_by(3, "unbind", encrypt(&authority)).begin();
+    for member in &group.members {
+        member.wait_voter();
+    }
+    let at = group.follower();
+    let name = group.members[at].config.name.clone();
+    group.members[at].stop();
+    let unbind = Command::Unbind {
+        member: name.clone(),
+    };
+    let leader = group.leader();
+    let order = || {
+        group.members[leader]
+            .node()
+            .administrate(unbind.clone(), PATIENCE)
+    };
+    eventually("the order", || order().is_ok());
+    let refused = order().unwrap_err();
+    assert!(
+        refused.text.contains("bound to no certificate already"),
+        "{refused}"
+    );
+
+    let former = &group.members[at].config;
+    let mut fresh = Member::new(&name, "unbind");
+    fresh.config.listen.clone_from(&former.address);
+    fresh.config.address.clone_from(&former.address);
+    fresh.config.seeds.clone_from(&former.seeds);
+    fresh.config.tls = encrypted(&authority, "renamed", Kind::Good);
+    group.members[at] = fresh;
+    group.members[at].start(StartMode::Join).unwrap();
+    group.members[at].take_part();
+    group.wait_complete();
+    group.members[at].stop();
+    group.members[at].config.tls = encrypted(&authority, &name, Kind::Good);
+    let error = group.members[at].start(StartMode::Join).unwrap_err();
+    assert!(matches!(error, NodeError::OtherSubject { .. }), "{error}");
 }
 
 #[test]

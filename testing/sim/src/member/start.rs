@@ -169,6 +169,7 @@ impl World {
             cluster_name: "simulation".to_owned(),
             address: node.name.clone(),
             incoming: String::new(),
+            certificate: None,
             has_data: node.has_data,
             region: self.options.region(id),
             wants_vote: node.wants_vote,

@@ -13,7 +13,7 @@ use synod_consensus::{
 use synod_wire::{Join, JoinRefusal};
 
 use super::join::Recurring;
-use crate::driver::rights::is_bound_otherwise;
+use crate::driver::rights::{is_bound_otherwise, other_holder};
 use crate::payload::view::View;
 
 /// A group has no more members than this.
@@ -75,8 +75,7 @@ pub(super) fn admit(
     if is_bound_otherwise(former, certificate) {
         return Admit::Refuse(JoinRefusal::CertificateMismatch);
     }
-    let is_new = !config.members.contains_key(&from);
-    if let Some(holder) = other_holder(config, predecessor, certificate).filter(|_| is_new) {
+    if let Some(holder) = other_holder(config, from, predecessor, certificate) {
         return Admit::RefuseCertificateOf(holder);
     }
     let can_bind = config.protocol >= CERTIFICATES_SINCE;
@@ -133,27 +132,6 @@ pub(super) fn required_certificate<'a>(
 /// Subject of the certificate that a member is bound to.
 fn bound(config: &Config, id: MemberId) -> Option<&str> {
     config.members.get(&id)?.certificate.as_deref()
-}
-
-/// The member that is bound to the certificate that a new member shows, unless the new one takes
-/// that member's place. None in a group in which all bound members have one subject: they share a
-/// certificate, or only the first of them is bound yet, and its group has to be able to grow.
-fn other_holder(
-    config: &Config,
-    predecessor: Option<MemberId>,
-    shown: Option<&str>,
-) -> Option<MemberId> {
-    let shown = shown?;
-    let subjects = || {
-        let members = config.members.iter();
-        members.filter_map(|(id, member)| Some((*id, member.certificate.as_deref()?)))
-    };
-    let is_own = predecessor.is_some_and(|old| bound(config, old) == Some(shown));
-    if is_own || subjects().all(|(_, subject)| subject == shown) {
-        return None;
-    }
-    let mut holders = subjects().filter(|(_, subject)| *subject == shown);
-    holders.next().map(|(id, _)| id)
 }
 
 /// The joiner's identity before it lost its log: the member of its name at its address; or, if the
@@ -398,6 +376,24 @@ mod tests {
         let other = config.members.get_mut(&MemberId(4)).expect("configured");
         other.certificate = certificate("CN=e");
         assert_eq!(show(&config, "a", of_2), taken, "nor in place of another");
+    }
+
+    /// The one that began the group, for instance, in a group that has moved to certificates.
+    #[test]
+    fn member_that_is_bound_to_none_is_not_bound_to_the_certificate_of_another_one() {
+        let mut config = with_bound(2, Some("CN=b"));
+        config.members.insert(NEW, member("c", "c:1"));
+        let ask = |config: &Config, shown| {
+            let join = join("c", "c:1");
+            admit(config, NEW, &join, Some(shown), |_| Standing::Live)
+        };
+        let one = config.members.get_mut(&MemberId(1)).expect("configured");
+        one.certificate = Some("CN=a".to_owned());
+        for (shown, holder) in [("CN=a", 1), ("CN=b", 2)] {
+            let taken = Admit::RefuseCertificateOf(MemberId(holder));
+            assert_eq!(ask(&config, shown), taken);
+        }
+        assert_eq!(bound_by(ask(&config, "CN=c")), Some("CN=c".to_owned()));
     }
 
     #[test]

@@ -4,13 +4,15 @@
 use std::collections::BTreeSet;
 
 use synod_consensus::{
-    ConfigChange, EntryId, EntryKind, GroupId, LogBase, LogIndex, MemberId, SessionId, Time,
+    CERTIFICATES_SINCE, ConfigChange, EntryId, EntryKind, GroupId, LogBase, LogIndex, MemberId,
+    SessionId, Time,
 };
 use synod_wire::{Join, JoinRefusal, JoinReply, PeerMessage};
 
 use super::admission::{Admit, MEMBERS_MAX, Standing, admit, required_certificate};
 use super::voter_policy::{Departure, Others, departure};
 use crate::driver::Driver;
+use crate::driver::rights::other_holder;
 use crate::host::{Level, Topic};
 use crate::payload::view::ViewMember;
 use crate::setting::Setting;
@@ -243,23 +245,30 @@ impl Driver {
         }
     }
 
-    /// Members announce their name, address and program to the leader when they join. This is for a
-    /// leader that came back with new ones, and leads before it has joined.
+    /// Members announce their name, address and program to the leader when they join, and are bound
+    /// to the certificates that they show it. This is for the leader itself: it may have come back
+    /// with new ones and lead before it has joined, and it never hears itself.
     pub(in crate::driver) fn correct_own_record(&mut self) {
-        let config = &self.core.config().config;
-        let Some(known) = config.members.get(&self.identity.me.member) else {
+        let (config, me) = (&self.core.config().config, self.identity.me.member);
+        let Some(known) = config.members.get(&me) else {
             return;
         };
-        if self.identity.is_recorded_as(known) {
+        let mine = &self.identity.config;
+        let certificate = mine.certificate.as_deref().filter(|subject| {
+            config.protocol >= CERTIFICATES_SINCE
+                && other_holder(config, me, None, Some(subject)).is_none()
+        });
+        if self.identity.is_recorded_as(known)
+            && (known.certificate.is_some() || certificate.is_none())
+        {
             return;
         }
-        let mine = &self.identity.config;
         let change = ConfigChange::Update {
-            id: self.identity.me.member,
+            id: me,
             name: mine.name.clone(),
             address: mine.address.clone(),
             versions: mine.versions,
-            certificate: None,
+            certificate: certificate.map(str::to_owned),
         };
         if let Err(error) = self.core.change_config(self.now(), change) {
             // The next tick tries again.

@@ -8,7 +8,7 @@ use synod_consensus::{CERTIFICATES_SINCE, ConfigChange, Member, MemberId};
 use synod_planted::planted;
 use synod_wire::{IntroducedMember, Introduction, PeerMessage};
 
-use super::binding::is_bound_otherwise;
+use super::binding::{is_bound_otherwise, other_holder, taken_subjects};
 use super::duplicate_identity::Report;
 use super::table::{Judgement, Kind, Sender};
 use crate::driver::Driver;
@@ -57,7 +57,7 @@ impl Driver {
             has_leader: leader.is_some(),
             ..Sender::default()
         };
-        if self.is_bound_otherwise(from, certificate) {
+        if self.is_another_process(from, certificate) {
             return sender;
         }
         Sender {
@@ -111,6 +111,20 @@ impl Driver {
         is_bound_otherwise(self.bound_certificate(member), shown)
     }
 
+    /// Whether a connection in this member's name is not the member's: it shows another certificate
+    /// than the member is bound to, or one that another member is bound to.
+    fn is_another_process(&self, member: MemberId, shown: Option<&Arc<str>>) -> bool {
+        self.is_bound_otherwise(member, shown) || self.holder_of(member, shown).is_some()
+    }
+
+    /// The member that is bound to the certificate that a configured one shows.
+    fn holder_of(&self, member: MemberId, shown: Option<&Arc<str>>) -> Option<MemberId> {
+        let config = &self.core.config().config;
+        let shown = shown.map(|shown| &**shown);
+        let is_configured = config.members.contains_key(&member);
+        other_holder(config, member, None, shown).filter(|_| is_configured)
+    }
+
     fn refused(&mut self, from: MemberId, certificate: Option<&Arc<str>>, kind: Kind) {
         let is_news = self.rights.refused.refused(self.turns.now, from);
         lock(&self.links.shared.status).refused_messages = self.rights.refused.count();
@@ -126,9 +140,17 @@ impl Driver {
                      subject; otherwise another process uses the member's identity"
                 )
             }
-            _ => "it is not in the group, as far as this member knows. If it should be, look at \
-                  its own log; otherwise find out which process connects to this port"
-                .to_owned(),
+            _ => match self.holder_of(from, certificate) {
+                Some(holder) => format!(
+                    "its connection shows the certificate of {}. Give each member a certificate \
+                     of its own; if it has one, another process uses the member's identity",
+                    self.name_of(holder)
+                ),
+                None => "it is not in the group, as far as this member knows. If it should be, \
+                         look at its own log; otherwise find out which process connects to this \
+                         port"
+                    .to_owned(),
+            },
         };
         let name = self.name_of(from);
         // Normal: a member that has not joined knows few others, and a member without a leader
@@ -252,7 +274,13 @@ impl Driver {
             .filter(|id| *id != self.identity.me.member)
             .map(|id| {
                 let certificate = self.bound_certificate(id).map(str::to_owned);
-                (id, KnownPeer { certificate })
+                let is_free = certificate.is_none() && latest.members.contains_key(&id);
+                let taken = is_free.then(|| taken_subjects(latest, id));
+                let peer = KnownPeer {
+                    certificate,
+                    taken: taken.unwrap_or_default(),
+                };
+                (id, peer)
             })
             .collect::<BTreeMap<_, _>>();
         self.links.peers.set_known(&known);
@@ -307,10 +335,9 @@ impl Driver {
         }
         let unbound = self.rights.unbound.iter().find_map(|(id, certificate)| {
             let member = config.members.get(id)?;
-            member
-                .certificate
-                .is_none()
-                .then_some((*id, member, certificate))
+            let is_free = member.certificate.is_none()
+                && other_holder(config, *id, None, Some(&**certificate)).is_none();
+            is_free.then_some((*id, member, certificate))
         });
         let Some((id, member, certificate)) = unbound else {
             return;

@@ -25,7 +25,7 @@ use std::sync::Arc;
 use synod_consensus::MemberId;
 
 pub(super) use acquaintances::Acquaintances;
-pub(super) use binding::is_bound_otherwise;
+pub(super) use binding::{is_bound_otherwise, other_holder};
 pub(super) use duplicate_identity::DuplicateIdentity;
 pub(super) use refused::RefusedMessages;
 
