@@ -428,7 +428,7 @@ impl Driver {
                 self.handle_consensus(from, message, payloads);
             }
             PeerMessage::Feed(order) => self.handle_feed(from, order),
-            PeerMessage::Fed { message, payloads } => self.handle_fed(message, payloads),
+            PeerMessage::Fed { message, payloads } => self.handle_fed(from, message, payloads),
             PeerMessage::Fetch(request) => self.handle_fetch(from, request),
             PeerMessage::Fetched(answer) => self.handle_fetched(from, answer),
             PeerMessage::Propose(propose) => self.handle_propose(from, propose),

@@ -163,12 +163,26 @@ impl Driver {
     // --- a learner -----------------------------------------------------------------------------
 
     /// A feeder sends an append of the leader on. It counts only for a leader that this member
-    /// follows already: that a member leads is never learned from another one.
-    pub(in crate::driver) fn handle_fed(&mut self, message: Message, payloads: Vec<Option<Bytes>>) {
+    /// follows already: that a member leads is never learned from another one. And only from a
+    /// member that may be chosen for it: voters are never fed, and learners only within a region.
+    pub(in crate::driver) fn handle_fed(
+        &mut self,
+        from: MemberId,
+        message: Message,
+        payloads: Vec<Option<Bytes>>,
+    ) {
         let leader = message.from;
-        if self.core.leader() == Some(leader) && message.term == self.core.term() {
+        let is_current = self.core.leader() == Some(leader) && message.term == self.core.term();
+        if is_current && self.may_be_fed_by(from) {
             self.handle_consensus(leader, message, payloads);
         }
+    }
+
+    fn may_be_fed_by(&self, feeder: MemberId) -> bool {
+        let me = self.identity.me.member;
+        let own = self.regions.of(me);
+        let is_near = own.is_some() && self.regions.of(feeder) == own;
+        is_near && !self.core.config().config.is_voter(me)
     }
 }
 

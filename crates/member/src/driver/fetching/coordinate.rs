@@ -114,7 +114,7 @@ impl Driver {
             return;
         };
         let question = (self.identity.me.session, sought.number);
-        if (answer.session, answer.number) != question {
+        if (answer.session, answer.number) != question || !sought.was_asked_of(from) {
             return;
         }
         let refusal = match answer.result {

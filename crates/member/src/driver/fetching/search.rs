@@ -43,6 +43,8 @@ pub(in crate::driver) struct Sought {
     since: Time,
     /// Where the logs begin of those that have lost the entries.
     pub(in crate::driver) refused: BTreeMap<MemberId, Seqno>,
+    /// Asked at any time: others have no say.
+    questioned: BTreeSet<MemberId>,
     /// Asked in this round.
     tried: BTreeSet<MemberId>,
     /// Rounds that have ended.
@@ -50,6 +52,11 @@ pub(in crate::driver) struct Sought {
 }
 
 impl Sought {
+    /// Whether this member was asked.
+    pub(in crate::driver) fn was_asked_of(&self, member: MemberId) -> bool {
+        self.questioned.contains(&member)
+    }
+
     /// What the entries have to be.
     pub(in crate::driver) fn expected(&self) -> Expected {
         let base = self.base;
@@ -98,6 +105,7 @@ impl Search {
             asked: None,
             since: now,
             refused: BTreeMap::new(),
+            questioned: BTreeSet::new(),
             tried: BTreeSet::new(),
             rounds: 0,
         });
@@ -179,6 +187,7 @@ impl Search {
         sought.since = now;
         sought.asked = last_source.or_else(|| untried.next()).copied();
         if let Some(member) = sought.asked {
+            sought.questioned.insert(member);
             sought.tried.insert(member);
             return Next::Ask(member);
         }
