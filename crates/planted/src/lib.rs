@@ -61,6 +61,8 @@ pub enum Bug {
     KeepStalledLeader,
     /// consensus: a leader without a database keeps leading, although others could.
     KeepLoggerLeading,
+    /// member: a running member that was removed is admitted when it asks to join.
+    AdmitRemoved,
     /// member: a newcomer votes although a voter that it may be meant to replace is absent.
     GrowByReplacement,
     /// member: a voter that leaves in order loses its vote, whatever their number is.
@@ -166,7 +168,7 @@ pub enum Bug {
 
 impl Bug {
     /// All bugs.
-    pub const ALL: [Bug; 61] = [
+    pub const ALL: [Bug; 62] = [
         Bug::AckBeforeSync,
         Bug::CountOwnDiskEarly,
         Bug::SkipVote,
@@ -178,6 +180,7 @@ impl Bug {
         Bug::CommitOlderTerms,
         Bug::KeepStalledLeader,
         Bug::KeepLoggerLeading,
+        Bug::AdmitRemoved,
         Bug::GrowByReplacement,
         Bug::LeaverLosesVote,
         Bug::FollowAtOnce,

@@ -240,6 +240,10 @@ impl PeerMessage {
                 reason: ProposalRefusal::NotWriter,
                 ..
             } => VERSION_5,
+            PeerMessage::JoinReply(JoinReply::Refused {
+                reason: JoinRefusal::Removed,
+                ..
+            }) => VERSION_5,
             _ => OUR_VERSIONS.min,
         }
     }
@@ -330,6 +334,9 @@ pub struct Join {
     pub last: EntryId,
     /// Protocol versions it speaks.
     pub versions: VersionRange,
+    /// Whether its process has taken part in the group before. One that is in no configuration any
+    /// more was removed, and does not come back by itself. False before version 5.
+    pub has_joined: bool,
 }
 
 /// Answer to a [`Join`].
@@ -374,6 +381,9 @@ pub enum JoinRefusal {
     /// The member, or the one that it would replace, is bound to another certificate; or another
     /// member is bound to this one.
     CertificateMismatch = 4,
+    /// It had joined, and was removed since. Only its operator lets it join again, by a start.
+    /// Since version 5.
+    Removed = 5,
 }
 
 /// State of a member's database, with the codes of MariaDB's provider interface.

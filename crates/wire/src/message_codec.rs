@@ -575,6 +575,9 @@ fn write_join(w: &mut Writer, join: &Join) -> Result<(), EncodeError> {
     write_entry_id(w, join.last);
     w.u16(join.versions.min);
     w.u16(join.versions.max);
+    if w.version() >= VERSION_5 {
+        w.bool(join.has_joined);
+    }
     Ok(())
 }
 
@@ -593,6 +596,7 @@ fn read_join(r: &mut Reader) -> Result<Join, DecodeError> {
             min: r.u16()?,
             max: r.u16()?,
         },
+        has_joined: r.version() >= VERSION_5 && r.bool()?,
     })
 }
 
@@ -657,6 +661,7 @@ fn read_join_refusal(r: &mut Reader) -> Result<JoinRefusal, DecodeError> {
         2 => JoinRefusal::UnknownVersion,
         3 => JoinRefusal::GroupFull,
         4 => JoinRefusal::CertificateMismatch,
+        5 if r.version() >= VERSION_5 => JoinRefusal::Removed,
         code => {
             return Err(DecodeError::UnknownCode {
                 what: "refusal of a join",

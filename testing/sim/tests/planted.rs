@@ -43,6 +43,8 @@ fn added_faults(bug: Bug) -> &'static [Fault] {
     match bug {
         _ if OF_REPAIR.contains(&bug) => &[Fault::BitRot, Fault::RotWhileRunning],
         Bug::UndoApplied => &[Fault::ForcedPrimary],
+        // A member that is removed while it is cut off does not learn of that from its log.
+        Bug::AdmitRemoved => &[Fault::Members, Fault::Partition, Fault::OneWay],
         // Members have to be upgraded, or downgraded after their group has risen.
         Bug::IgnoreVersion | Bug::RiseThoughHeld => &[Fault::Versions],
         _ => &[],
@@ -129,6 +131,11 @@ fn logger_that_keeps_leading_is_found() {
 #[test]
 fn leadership_that_follows_writers_at_once_is_found() {
     are_found(&[Bug::FollowAtOnce]);
+}
+
+#[test]
+fn removed_member_that_comes_back_is_found() {
+    are_found(&[Bug::AdmitRemoved]);
 }
 
 #[test]

@@ -346,6 +346,7 @@ impl Ends {
             db_seqno: Seqno(1),
             last: EntryId::default(),
             versions: OUR_VERSIONS,
+            has_joined: false,
         })
     }
 

@@ -15,6 +15,7 @@ impl Driver {
         self.watch_quorum_loss();
         // Before anything that clients wait for: those that wait in vain are released first.
         self.watch_primary();
+        self.join_without_view();
         // After the watch on the leader: a member under repair waits for one.
         self.watch_repair();
         // Before the request to join, which makes more acquaintances.

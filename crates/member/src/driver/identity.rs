@@ -42,8 +42,14 @@ impl Identity {
             && known.versions == self.config.versions
     }
 
-    /// The request to be present, of a member whose log ends with `last`.
-    pub(super) fn join_request(&self, database: DatabasePosition, last: EntryId) -> Join {
+    /// The request to be present, of a member whose log ends with `last`; `has_joined`: its process
+    /// has taken part before.
+    pub(super) fn join_request(
+        &self,
+        database: DatabasePosition,
+        last: EntryId,
+        has_joined: bool,
+    ) -> Join {
         Join {
             session: self.me.session,
             name: self.config.name.clone(),
@@ -55,6 +61,7 @@ impl Identity {
             db_seqno: database.seqno,
             last,
             versions: self.config.versions,
+            has_joined,
         }
     }
 }

@@ -32,6 +32,11 @@ impl Driver {
         self.identity.group
     }
 
+    /// Whether this process takes part in its group, or did so before.
+    pub fn has_joined(&self) -> bool {
+        self.membership.join.has_joined()
+    }
+
     /// As the leader: members that asked to leave and still vote; they may have gone already.
     pub fn leavers(&self) -> impl Iterator<Item = MemberId> + '_ {
         self.membership.presence.leavers().keys().copied()

@@ -158,6 +158,31 @@ fn removed_member_is_not_counted_and_does_not_come_back_by_itself() {
     group.check_same_history();
 }
 
+/// It gets no log any more, so it cannot learn of its removal from that.
+#[test]
+fn member_that_was_cut_off_when_it_was_removed_is_told_and_stops() {
+    let group = Group::of(3, "cut-off");
+    eventually("three voters", || voters(&group.members[0]) == 3);
+    let at = group.follower();
+    let gone = &group.members[at];
+    gone.node().set_isolated(true);
+    gone.host
+        .wait("its isolation", |record| record.primary == Some(false));
+    let others = || {
+        group
+            .members
+            .iter()
+            .filter(|member| member.config.name != gone.config.name)
+    };
+    let leader = others().find(|member| member.is_leader()).unwrap();
+    carried_out(leader, &remove(name(gone), true));
+    gone.node().set_isolated(false);
+    gone.host.wait("its end", |record| record.failed.is_some());
+    let why = gone.host.lock().failed.clone().unwrap();
+    assert!(why.contains("has removed this member"), "{why}");
+    assert_eq!(leader.node().status().members.len(), 2);
+}
+
 #[test]
 fn dead_voter_is_replaced_by_a_learner_in_one_order() {
     let mut group = Group::of(3, "replaced");

@@ -53,6 +53,9 @@ fn in_version_4(mut message: PeerMessage) -> PeerMessage {
         base.config.config.writers = Writers::Any;
         base.config.config.protocol_is_held = false;
     }
+    if let PeerMessage::Join(join) = &mut message {
+        join.has_joined = false;
+    }
     let reports = match &mut message {
         PeerMessage::Report(report) => std::slice::from_mut(report),
         PeerMessage::Status(status) => &mut status.members[..],

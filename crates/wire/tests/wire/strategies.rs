@@ -264,11 +264,11 @@ fn refused_why() -> impl Strategy<Value = ProposalRefusal> {
 
 fn join() -> impl Strategy<Value = Join> {
     let names = (text(), text(), text());
-    let database = (any::<bool>(), group(), seqno());
+    let database = (any::<bool>(), any::<bool>(), group(), seqno());
     let parts = (session(), names, database, group(), entry_id(), versions());
     parts.prop_map(|(session, names, database, group, last, versions)| {
         let (name, address, incoming) = names;
-        let (has_data, db_group, db_seqno) = database;
+        let (has_joined, has_data, db_group, db_seqno) = database;
         Join {
             session,
             name,
@@ -280,6 +280,7 @@ fn join() -> impl Strategy<Value = Join> {
             db_seqno,
             last,
             versions,
+            has_joined,
         }
     })
 }
@@ -291,6 +292,7 @@ fn join_reply() -> impl Strategy<Value = JoinReply> {
         Just(JoinRefusal::UnknownVersion),
         Just(JoinRefusal::GroupFull),
         Just(JoinRefusal::CertificateMismatch),
+        Just(JoinRefusal::Removed),
     ];
     let leader = proptest::option::of((member(), text()));
     prop_oneof![

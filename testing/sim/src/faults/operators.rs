@@ -81,8 +81,9 @@ impl World {
             let config = &world.core(leader).config().config;
             !config.members.contains_key(&some)
         };
-        if removes && self.is_up(leader) && self.is_up(some) && gone(self) {
-            // The operator stops it. When it starts again, it asks to join.
+        if removes && self.is_up(leader) && self.is_up(some) && gone(self) && self.chance(0.5) {
+            // The operator stops it; otherwise it has to stop by itself. When it starts again, it
+            // asks to join.
             self.end_process(some);
             self.restart_later(some);
         }

@@ -20,6 +20,7 @@ pub(crate) mod payloads;
 pub(crate) mod quorum;
 pub(crate) mod reads;
 pub(crate) mod recovery;
+pub(crate) mod removed;
 pub(crate) mod repair;
 pub(crate) mod retained;
 pub(crate) mod seqno;
@@ -76,6 +77,7 @@ pub(crate) struct Invariants {
     pub(crate) payloads: payloads::Payloads,
     pub(crate) quorums: quorum::Quorums,
     pub(crate) reads: reads::Reads,
+    pub(crate) removed: removed::Removed,
     pub(crate) repairs: repair::Repairs,
     /// Protocol versions that operators have ordered.
     pub(crate) ordered_versions: BTreeSet<u16>,

@@ -122,6 +122,14 @@ impl World {
         let before = before.filter(|_| !ordered);
         let checked = changes.made(entry, config, before, committed);
         self.judge(checked);
+        let nodes = &self.nodes;
+        let joined = |id: MemberId| {
+            let process = nodes.get(&id)?.process.as_ref()?;
+            process.driver.has_joined().then_some(process.session)
+        };
+        let removed = &mut self.checks.removed;
+        let checked = removed.made(entry, config, before, joined);
+        self.judge(checked);
         self.check_voters(entry, config, before);
     }
 

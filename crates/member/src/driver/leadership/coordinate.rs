@@ -109,7 +109,6 @@ impl Driver {
         if is_primary {
             let text = "a leader with a quorum is heard";
             self.note(Topic::Leadership, Level::Info, text);
-            self.join_without_view();
         } else {
             let text = format!(
                 "no leader for {:?}: this member is not primary until it hears one. Configured \

@@ -269,6 +269,7 @@ mod tests {
             db_seqno: Seqno::UNDEFINED,
             last: EntryId::default(),
             versions: SPOKEN,
+            has_joined: false,
         }
     }
 

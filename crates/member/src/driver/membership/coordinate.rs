@@ -16,6 +16,11 @@ use crate::payload::view::ViewMember;
 use crate::setting::Setting;
 use crate::storage::Job;
 
+/// Why a member stops that was removed.
+const REMOVED: &str = "an operator has removed this member from the group, or another one has \
+                       taken its place, or it was silent for so long that the group has forgotten \
+                       it. To join again, as a new member, start it again";
+
 impl Driver {
     /// Connects to the members that the log knows, or begins a group if this member was started to
     /// do so.
@@ -79,28 +84,40 @@ impl Driver {
             .is_in_view(self.identity.me.member, self.identity.me.session)
     }
 
+    /// Whether the leader has this session among the members that are present, as far as this
+    /// member knows. Views say so of members with databases only.
+    fn is_known_as_present(&self) -> bool {
+        let (now, limit) = (self.turns.now, self.identity.config.suspect);
+        let join = &self.membership.join;
+        let has_data = self.identity.config.has_data;
+        self.is_present()
+            || !has_data && join.has_joined() && join.was_accepted(now, self.core.term(), limit)
+    }
+
     /// Asks to be present, unless this member is, or is leaving. A member that has lost its group
     /// asks, too: it may have been absent while all the members that it knew were replaced.
     pub(in crate::driver) fn send_join_if_needed(&mut self) {
         let (now, suspect) = (self.turns.now, self.identity.config.suspect);
         let is_lost = self.primary.has_lost_group(now, suspect);
-        if self.is_present() && !is_lost
+        if self.is_known_as_present() && !is_lost
             || self.membership.leave.is_under_way()
             || self.membership.join.is_removed()
             || self.core.is_leader()
         {
             return;
         }
-        let targets = self
-            .membership
-            .join
-            .targets(self.turns.now, self.core.leader());
+        // One that was removed while it was cut off hears nothing of that from anybody by itself.
+        let me = self.identity.me.member;
+        let members = self.core.config().config.members.keys().copied();
+        let others = members.filter(|id| is_lost && *id != me);
+        let leader = self.core.leader();
+        let targets = self.membership.join.targets(now, leader, others);
         if targets.is_empty() {
             return;
         }
-        let join = self
-            .identity
-            .join_request(self.database(), self.core.last_id());
+        let has_joined = self.membership.join.has_joined();
+        let (database, last) = (self.database(), self.core.last_id());
+        let join = self.identity.join_request(database, last, has_joined);
         for target in &targets {
             self.rights.acquaintances.ask(*target);
         }
@@ -111,21 +128,33 @@ impl Driver {
         }
     }
 
+    fn names_me(&self, at: &ConfigAt) -> bool {
+        at.config.members.contains_key(&self.identity.me.member)
+    }
+
+    /// Whether the latest configuration that this member knows to be committed has this member.
+    fn is_committed_member(&self) -> bool {
+        let committed = self.core.config_at(self.core.commit_index());
+        committed.is_some_and(|at| self.names_me(at))
+    }
+
     /// Stops a member that was taken out of the group while it ran: it would ask to join at once.
     pub(in crate::driver) fn watch_removal(&mut self) {
-        let me = self.identity.me.member;
-        let has_me = |at: &ConfigAt| at.config.members.contains_key(&me);
-        let (latest, committed) = (
-            self.core.config(),
-            self.core.config_at(self.core.commit_index()),
-        );
-        let is_out = !has_me(latest) && committed.is_some_and(|at| !has_me(at));
+        let committed = self.core.config_at(self.core.commit_index());
+        let is_out =
+            !self.names_me(self.core.config()) && committed.is_some_and(|at| !self.names_me(at));
         let (now, patience) = (self.turns.now, self.identity.config.suspect);
         if self.membership.join.removed(now, is_out, patience) {
-            self.fail(
-                "an operator has removed this member from the group, or another one has taken its \
-                 place. To join again, as a new member, start it again",
-            );
+            self.fail(REMOVED);
+        }
+    }
+
+    /// A leader says that this member was removed. It matters if this member follows no leader:
+    /// otherwise its own log says the same.
+    fn told_of_removal(&mut self) {
+        let (now, suspect) = (self.turns.now, self.identity.config.suspect);
+        if self.primary.has_lost_group(now, suspect) {
+            self.fail(REMOVED);
         }
     }
 
@@ -150,6 +179,10 @@ impl Driver {
                 self.membership.join.leader_named(member);
             }
             JoinReply::NotLeader { leader: None } => {}
+            JoinReply::Refused {
+                reason: JoinRefusal::Removed,
+                ..
+            } => self.told_of_removal(),
             JoinReply::Refused { text, .. } => self.refused_by_group(&text, true),
             JoinReply::Retry { text } => {
                 self.log(Level::Debug, format!("the group asks to wait: {text}"));
@@ -159,6 +192,8 @@ impl Driver {
 
     fn accepted_by(&mut self, group: GroupId) {
         if self.identity.group == group {
+            let (now, term) = (self.turns.now, self.core.term());
+            self.membership.join.accepted(now, term);
             return;
         }
         if self.identity.group != GroupId::NONE {
@@ -242,6 +277,7 @@ impl Driver {
 
     /// The commit index has moved: another view may be in force.
     pub(in crate::driver) fn view_committed(&mut self) {
+        self.join_without_view();
         let Some(view) = self.membership.views.commit(self.own_log.committed()) else {
             return;
         };
@@ -268,9 +304,11 @@ impl Driver {
     }
 
     /// No view lists a member without a database. It has joined when it hears a leader with a
-    /// quorum.
+    /// quorum, and is in a configuration that is committed.
     pub(in crate::driver) fn join_without_view(&mut self) {
-        if !self.identity.config.has_data && self.membership.join.take_part() {
+        let is_without_view = !self.identity.config.has_data && !self.membership.join.has_joined();
+        let follows = is_without_view && self.core.leader().is_some();
+        if follows && self.is_committed_member() && self.membership.join.take_part() {
             self.links.peers.stop_seeking();
             let text = format!(
                 "this member takes part in group {} without a database",

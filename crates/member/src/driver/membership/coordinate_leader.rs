@@ -7,6 +7,7 @@ use synod_consensus::{
     CERTIFICATES_SINCE, ConfigChange, EntryId, EntryKind, GroupId, LogBase, LogIndex, MemberId,
     SessionId, Time,
 };
+use synod_planted::planted;
 use synod_wire::{Join, JoinRefusal, JoinReply, PeerMessage};
 
 use super::admission::{Admit, MEMBERS_MAX, Standing, admit, required_certificate};
@@ -42,6 +43,9 @@ impl Driver {
         if join.has_data && self.identity.config.in_relay_group {
             return refuse_database(&join);
         }
+        if let Some(reply) = self.refuse_removed(from, certificate, &join) {
+            return reply;
+        }
         if let Err(reply) = self.configure(from, certificate, &join) {
             return reply;
         }
@@ -75,6 +79,25 @@ impl Driver {
         let named = |id| members.get(&id).map(|member| (id, member.address.clone()));
         let leader = self.core.leader().and_then(named);
         JoinReply::NotLeader { leader }
+    }
+
+    /// A process that had joined, and is in no configuration any more, was removed. It may not have
+    /// heard so, and would come back by asking to join.
+    fn refuse_removed(
+        &self,
+        from: MemberId,
+        certificate: Option<&str>,
+        join: &Join,
+    ) -> Option<JoinReply> {
+        let at = self.core.config();
+        let was_removed = join.has_joined && !at.config.members.contains_key(&from);
+        if !planted!(AdmitRemoved, was_removed, else false) {
+            return None;
+        }
+        if at.index > self.core.commit_index() {
+            return Some(retry("a change of the group is not committed yet"));
+        }
+        Some(self.refuse_join(JoinRefusal::Removed, from, certificate, join))
     }
 
     /// Sees to it that the configuration has the joiner; otherwise, the answer to it.
@@ -160,6 +183,9 @@ impl Driver {
                 setting(Setting::MemberName),
                 setting(Setting::MemberAddress),
             ),
+            JoinRefusal::Removed => {
+                format!("{name} was removed from the group. To join again, start it again")
+            }
             JoinRefusal::GroupFull => {
                 format!("the group has {MEMBERS_MAX} members, which is the most")
             }

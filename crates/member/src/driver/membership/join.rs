@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use synod_consensus::{MemberId, Time};
+use synod_consensus::{MemberId, Term, Time};
 
 use super::admission::MEMBERS_MAX;
 use crate::config::StartMode;
@@ -41,6 +41,8 @@ pub(in crate::driver) struct Join {
     /// A member without a database, which no view lists, has heard a leader with a quorum.
     takes_part: bool,
     last_sent: Option<Time>,
+    /// When a leader has last accepted this session, and in which term.
+    accepted: Option<(Term, Time)>,
     /// Members found that may know the leader.
     contacts: Vec<MemberId>,
     /// What the group has answered last; empty before it has.
@@ -64,6 +66,7 @@ impl Join {
             completed: false,
             takes_part: false,
             last_sent: None,
+            accepted: None,
             contacts: Vec::new(),
             last_answer: String::new(),
             refusals: BTreeSet::new(),
@@ -110,6 +113,18 @@ impl Join {
         !self.contacts.is_empty()
     }
 
+    /// The leader of this term has accepted this session.
+    pub(super) fn accepted(&mut self, now: Time, term: Term) {
+        self.accepted = Some((term, now));
+    }
+
+    /// Whether the leader of this term has accepted this session within `limit`. A leader forgets
+    /// members that are silent, and the silent one may not notice.
+    pub(super) fn was_accepted(&self, now: Time, term: Term, limit: Duration) -> bool {
+        self.accepted
+            .is_some_and(|(by, at)| by == term && now.since(at) < limit)
+    }
+
     /// The group has answered.
     pub(super) fn answered(&mut self, answer: String) {
         self.last_answer = answer;
@@ -153,13 +168,22 @@ impl Join {
         is_new
     }
 
-    /// Whom to ask now: the leader if it is known, otherwise all contacts; none before the last
-    /// requests had time for an answer.
-    pub(super) fn targets(&mut self, now: Time, leader: Option<MemberId>) -> Vec<MemberId> {
+    /// Whom to ask now: the leader if it is known, otherwise all contacts and `others`; none before
+    /// the last requests had time for an answer.
+    pub(super) fn targets(
+        &mut self,
+        now: Time,
+        leader: Option<MemberId>,
+        others: impl Iterator<Item = MemberId>,
+    ) -> Vec<MemberId> {
         if self.last_sent.is_some_and(|at| now.since(at) < RETRY) {
             return Vec::new();
         }
-        let targets = leader.map_or_else(|| self.contacts.clone(), |leader| vec![leader]);
+        let all = || {
+            let all: BTreeSet<MemberId> = others.chain(self.contacts.iter().copied()).collect();
+            all.into_iter().collect()
+        };
+        let targets = leader.map_or_else(all, |leader| vec![leader]);
         if !targets.is_empty() {
             self.last_sent = Some(now);
         }
@@ -207,7 +231,7 @@ impl Join {
     /// Takes note whether the committed configuration lacks this member; whether that has been so
     /// for `patience` since it had joined.
     pub(super) fn removed(&mut self, now: Time, is_out: bool, patience: Duration) -> bool {
-        if !is_out || !self.completed {
+        if !is_out || !self.has_joined() {
             self.removed_since = None;
             return false;
         }
@@ -279,18 +303,34 @@ mod tests {
 
     #[test]
     fn leader_is_asked_if_known_and_all_contacts_otherwise() {
+        use std::iter::empty;
         let mut join = Join::new(StartMode::Join);
-        assert!(join.targets(at(0), None).is_empty());
+        assert!(join.targets(at(0), None, empty()).is_empty());
         join.found(MemberId(2));
         join.found(MemberId(3));
         join.found(MemberId(2));
-        assert_eq!(join.targets(at(0), None), [MemberId(2), MemberId(3)]);
-        assert!(join.targets(at(399), None).is_empty(), "too early");
-        assert_eq!(join.targets(at(400), Some(MemberId(9))), [MemberId(9)]);
+        assert_eq!(
+            join.targets(at(0), None, empty()),
+            [MemberId(2), MemberId(3)]
+        );
+        assert!(join.targets(at(399), None, empty()).is_empty(), "too early");
+        assert_eq!(
+            join.targets(at(400), Some(MemberId(9)), empty()),
+            [MemberId(9)]
+        );
         join.leader_named(MemberId(3));
-        assert!(join.targets(at(401), None).is_empty(), "known already");
+        assert!(
+            join.targets(at(401), None, empty()).is_empty(),
+            "known already"
+        );
         join.leader_named(MemberId(4));
-        assert_eq!(join.targets(at(401), None).len(), 3, "a new contact");
+        assert_eq!(
+            join.targets(at(401), None, empty()).len(),
+            3,
+            "a new contact"
+        );
+        let lost = join.targets(at(900), None, [MemberId(8), MemberId(2)].into_iter());
+        assert_eq!(lost, [2, 3, 4, 8].map(MemberId));
     }
 
     #[test]
@@ -322,6 +362,26 @@ mod tests {
         assert!(!join.is_removed());
         assert!(!join.removed(at(3000), true, patience));
         assert!(join.removed(at(8000), true, patience));
+    }
+
+    #[test]
+    fn member_without_a_database_is_removed_likewise() {
+        let mut join = Join::new(StartMode::Join);
+        let patience = Duration::from_secs(5);
+        join.take_part();
+        assert!(!join.removed(at(0), true, patience) && join.is_removed());
+        assert!(join.removed(at(5000), true, patience));
+    }
+
+    #[test]
+    fn acceptance_holds_for_one_term_and_for_a_while() {
+        let mut join = Join::new(StartMode::Join);
+        let limit = Duration::from_secs(5);
+        assert!(!join.was_accepted(at(0), Term(0), limit));
+        join.accepted(at(0), Term(3));
+        assert!(join.was_accepted(at(4999), Term(3), limit));
+        assert!(!join.was_accepted(at(5000), Term(3), limit));
+        assert!(!join.was_accepted(at(1), Term(4), limit));
     }
 
     #[test]
