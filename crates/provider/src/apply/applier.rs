@@ -104,7 +104,12 @@ impl Connection {
     }
 
     fn join_or_end(&self, ctx: RecvContext) {
-        match self.join(ctx) {
+        let joined = self.join(ctx);
+        if let Err(JoinEnd::Failed(why)) = &joined {
+            self.take_copy_again(why);
+        }
+        self.update(|state| state.sst.end());
+        match joined {
             Ok(()) => {}
             Err(JoinEnd::Left) => self.sequencer.abort(),
             Err(JoinEnd::Failed(why)) => {

@@ -82,12 +82,17 @@ impl Sequencer {
         true
     }
 
-    /// A client is about to apply its action at `seqno` again. False if the order ends before it.
+    /// A client is about to apply its action at `seqno` again, after everything before it. Waits
+    /// out a pause. False if the order ends before it.
     pub(crate) fn begin_local(&self, seqno: i64) -> bool {
         let mut state = self.lock();
+        while !state.never_enters(seqno) && state.is_paused_before(seqno) {
+            state = self.wait_for_pause(state);
+        }
         if state.never_enters(seqno) {
             return false;
         }
+        state.replayed = seqno;
         state.locals.insert(seqno);
         true
     }

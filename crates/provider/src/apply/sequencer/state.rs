@@ -54,6 +54,9 @@ pub(super) struct State {
     pub(super) leave_waiters: PositionWaiters,
     pub(super) release_waiters: PositionWaiters,
     tickets: u64,
+    /// Highest seqno that its client has begun to apply again. One at a time does: everything
+    /// before it is released.
+    pub(super) replayed: i64,
     /// Nothing after this may begin.
     pub(super) pause_at: Option<i64>,
     /// Delivered, to be started by an applier.
@@ -90,6 +93,7 @@ impl State {
             leave_waiters: BTreeMap::new(),
             release_waiters: BTreeMap::new(),
             tickets: 0,
+            replayed: i64::MIN,
             pause_at: None,
             queue: Waiting::default(),
             room_wanted: false,
@@ -152,7 +156,12 @@ impl State {
     }
 
     pub(super) fn may_enter(&self, seqno: i64) -> bool {
-        self.left + 1 == seqno && self.pause_at.is_none_or(|at| seqno <= at)
+        self.left + 1 == seqno && !self.is_paused_before(seqno)
+    }
+
+    /// Whether this seqno may begin only once the pause is over.
+    pub(super) fn is_paused_before(&self, seqno: i64) -> bool {
+        self.pause_at.is_some_and(|pause| seqno > pause)
     }
 
     /// Whether this seqno will never have its turn.
@@ -186,7 +195,8 @@ impl State {
     /// Highest seqno that has begun to change the database.
     pub(super) fn begun(&self) -> i64 {
         let running = self.running.last().copied().unwrap_or(self.released);
-        self.entered.max(running).max(self.released)
+        let ahead = running.max(self.replayed);
+        self.entered.max(ahead).max(self.released)
     }
 
     /// Appliers busy with something after `seqno`.
@@ -306,7 +316,6 @@ impl State {
         }
         let seqno = self.queue.first_ready()?;
         let first = self.queue.first()?;
-        let paused = self.pause_at.is_some_and(|pause| seqno > pause);
         // A wait for a task is a wait for what is before it only.
         let after_task = self
             .tasks
@@ -314,6 +323,6 @@ impl State {
             .is_some_and(|(position, _)| seqno > *position);
         // The last free applier is for the first action: those that run ahead wait for it.
         let strands = seqno != first && self.running_ahead(first) + 1 >= self.appliers;
-        (!paused && !after_task && !strands).then_some(seqno)
+        (!self.is_paused_before(seqno) && !after_task && !strands).then_some(seqno)
     }
 }

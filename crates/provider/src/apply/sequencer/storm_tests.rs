@@ -62,11 +62,13 @@ struct Witness {
 }
 
 impl Witness {
+    fn is_not_paused(&self, seqno: i64, what: &str) {
+        let is_paused = self.is_paused.load(Ordering::SeqCst);
+        assert!(!is_paused, "{seqno} {what} during a pause");
+    }
+
     fn begins(&self, seqno: i64, alone: bool) {
-        assert!(
-            !self.is_paused.load(Ordering::SeqCst),
-            "{seqno} begins during a pause"
-        );
+        self.is_not_paused(seqno, "begins");
         let needed = self.depends_on[seqno as usize];
         assert!(
             self.sequencer.released() >= needed,
@@ -100,10 +102,7 @@ impl Witness {
         assert!(!self.inside.swap(true, Ordering::SeqCst), "two at once");
         let before = self.entered.swap(seqno, Ordering::SeqCst);
         assert_eq!(before + 1, seqno, "the order is strict");
-        assert!(
-            !self.is_paused.load(Ordering::SeqCst),
-            "{seqno} enters during a pause"
-        );
+        self.is_not_paused(seqno, "enters");
     }
 }
 
@@ -166,6 +165,7 @@ fn client(witness: &Witness, seqno: i64, mut dice: Dice) {
             assert!(witness.stopped.load(Ordering::SeqCst));
             return;
         }
+        witness.is_not_paused(seqno, "is replayed");
         match sequencer.enter(seqno, None) {
             Entered::Yes => witness.pass(seqno, &mut dice),
             // A stop during a pause ends before what waits for the end of the pause.

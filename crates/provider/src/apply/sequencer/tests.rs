@@ -677,15 +677,37 @@ fn lost_applier_is_not_counted() {
 }
 
 #[test]
-fn replay_that_has_begun_is_aborted_before_by_a_stop_during_a_pause() {
+fn pause_waits_for_a_replay_that_has_begun() {
     let sequencer = sequencer(0);
     assert!(sequencer.begin_local(1));
+    let paused = started(&sequencer, Sequencer::pause);
+    until(&sequencer, |state| state.pause_at == Some(1));
+    assert_waits(&paused);
+    finish_one(&sequencer, 1);
+    assert_eq!(result(&paused), Some(1));
+}
+
+#[test]
+fn replay_does_not_begin_during_a_pause() {
+    let sequencer = sequencer(0);
     assert_eq!(sequencer.pause(), Some(0));
-    assert!(!sequencer.is_aborted_before(1));
+    let replay = started(&sequencer, |s| s.begin_local(1));
+    until(&sequencer, |state| state.pause_waiters == 1);
+    assert_waits(&replay);
+    sequencer.resume();
+    assert!(result(&replay));
+}
+
+#[test]
+fn replay_that_waits_for_the_end_of_a_pause_is_ended_by_a_stop() {
+    let sequencer = sequencer(0);
+    assert_eq!(sequencer.pause(), Some(0));
+    let replay = started(&sequencer, |s| s.begin_local(1));
+    until(&sequencer, |state| state.pause_waiters == 1);
     sequencer.stop(far());
+    assert!(!result(&replay));
     assert!(
         sequencer.is_aborted_before(1),
         "its failure is no failure to apply"
     );
-    assert!(!sequencer.begin_local(2));
 }
