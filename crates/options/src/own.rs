@@ -187,7 +187,8 @@ pub(crate) const OWN: [OptionSpec; 33] = [
     bool("synod.restart_on_failure", "yes").dynamic().works(
         "With yes, a server that left its group because of a failure that a restart heals (a full \
          disk, a damaged log, a log that no longer reaches back) restarts itself once the log can \
-         be written. With no, it stays up without its group, and says so each minute.",
+         be written, and so does a starting server whose full copy (SST) failed. With no, the \
+         first stays up without its group, and says so each minute; the second ends.",
     ),
     text("synod.secret_file", "").unit("path").works(
         "File with the group secret, as 'synod keygen' makes it: one secret a line, of which the \

@@ -33,7 +33,7 @@ mod view;
 
 pub use allowlist::{peer_ip_allowed, peer_subject_allowed};
 pub use callbacks::{ApplyFailed, CallbackFailed, Callbacks, RecvContext, ReplayContext};
-pub(crate) use children::end_children;
+pub(crate) use children::{end_children, end_leftover_copy};
 pub(crate) use client_error::{refuse_statement, warn_of_statement};
 pub use exports::{
     InterfaceVersion, IsolationMode, isolation_mode, wsrep_interface_version, wsrep_loader,

@@ -21,6 +21,7 @@
 //! across a callback or a wait, except the first, which no thread of the server ever waits for.
 
 mod admission;
+mod copy_again;
 pub(crate) mod disconnect;
 pub(crate) mod join;
 mod lifecycle;

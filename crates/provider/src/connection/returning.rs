@@ -59,7 +59,7 @@ impl Restart {
     }
 
     /// How often this server was restarted in a row.
-    fn restarts(&self) -> u32 {
+    pub(super) fn restarts(&self) -> u32 {
         let before = std::env::var(RESTARTS)
             .ok()
             .and_then(|count| count.parse().ok());
@@ -72,7 +72,7 @@ impl Restart {
     ///
     /// # Errors
     /// What does not work.
-    fn probe(&self) -> Result<(), String> {
+    pub(super) fn probe(&self) -> Result<(), String> {
         probe_disk(&self.log_dir, self.segment_bytes)
             .map_err(|error| format!("{} cannot be written: {error}", self.log_dir.display()))?;
         let said = self.program.variable("datadir");
@@ -80,7 +80,7 @@ impl Restart {
     }
 
     /// Puts the program in the place of this process.
-    fn run(&self) -> String {
+    pub(super) fn run(&self) -> String {
         let restarts = self.restarts().saturating_add(1).to_string();
         match boundary::close_files_on_exec() {
             Ok(()) => self
@@ -113,7 +113,7 @@ fn write_zeroes(path: &Path, bytes: u64) -> io::Result<()> {
 }
 
 /// The pause before try number `tries`, from zero.
-fn pause(tries: u32) -> Duration {
+pub(super) fn pause(tries: u32) -> Duration {
     PAUSE_MIN.saturating_mul(1 << tries.min(16)).min(PAUSE_MAX)
 }
 

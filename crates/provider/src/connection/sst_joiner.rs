@@ -2,7 +2,7 @@
 //!
 //! Runs on the first applier's thread. The server's own scripts receive the copy. This member asks
 //! for it, asks again after a refusal, and gives up when the donor is gone: the scripts would wait
-//! for it for ever.
+//! for it for ever. What becomes of a server whose copy has failed is in `copy_again.rs`.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -61,6 +61,10 @@ impl DonorPreference {
 pub(crate) struct SstNews {
     events: VecDeque<(u64, StateTransferEvent)>,
     received: Option<Received>,
+    /// The server takes a copy, and it is not decided yet what becomes of the server if that fails.
+    is_open: bool,
+    /// The server's scripts have begun, and the server has not reported their end.
+    has_scripts: bool,
 }
 
 impl SstNews {
@@ -72,6 +76,23 @@ impl SstNews {
     /// The server has the copy, or has failed to get it.
     pub(crate) fn receive(&mut self, received: Received) {
         self.received = Some(received);
+        self.has_scripts = false;
+    }
+
+    /// The server's scripts begin.
+    fn begin(&mut self) {
+        self.is_open = true;
+        self.has_scripts = true;
+    }
+
+    /// Whether the server will report that its scripts have ended.
+    pub(crate) fn has_scripts(&self) -> bool {
+        self.has_scripts
+    }
+
+    /// The copy is accepted, or the server ends without one.
+    pub(crate) fn end(&mut self) {
+        self.is_open = false;
     }
 }
 
@@ -84,11 +105,22 @@ enum CopyEvent {
 }
 
 impl Connection {
+    /// The server's scripts have ended. A server that hears that its copy has failed ends, so the
+    /// thread that reports a failure waits until that is what shall become of it.
+    pub(crate) fn copy_received(&self, received: Received) {
+        let has_failed = received.code != 0;
+        self.update(|state| state.sst.receive(received));
+        if has_failed {
+            self.wait_for(None, |state| (!state.sst.is_open).then_some(()));
+        }
+    }
+
     /// Gets a full copy by the server's own scripts.
     pub(super) fn take_copy(&self, view: &GroupView) -> Result<(), JoinEnd> {
         // The scripts delete the database first. Half a copy has a position too, which must not be
         // believed.
         self.shared.position.unusable();
+        self.update(|state| state.sst.begin());
         let unprepared = |error| JoinEnd::Unprepared(format!("cannot join the group: {error}"));
         let asked = self.shared.callbacks.sst_request();
         let Some(request) = asked.map_err(unprepared)? else {
@@ -120,8 +152,7 @@ impl Connection {
             if let Err(NotFetched { asked }) = node.find_actions_after(Seqno(position)) {
                 let why = format!(
                     "the copy is at {position}, but this member's log begins at {first}: the \
-                     actions between are missing, and no other member has them ({asked}). Start \
-                     the server again for a newer copy"
+                     actions between are missing, and no other member has them ({asked})"
                 );
                 return Err(JoinEnd::Failed(why));
             }
@@ -308,7 +339,7 @@ impl DonorSearch {
         if present.is_some() && (donor.session.is_none() || present == donor.session) {
             return Ok(false);
         }
-        Err("the donor has left the group: start this server again for another copy".to_owned())
+        Err("the donor has left the group".to_owned())
     }
 }
 

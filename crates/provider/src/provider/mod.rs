@@ -11,7 +11,7 @@ mod serve_commands;
 mod set_writers;
 mod start_node;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use std::time::{Duration, Instant};
@@ -24,7 +24,7 @@ use crate::api::{
     AbortOutcome, Callbacks, CertifyOutcome, Gtid, InitArgs, InitError, LogLevel, ProviderApi,
     RecvContext, ReplayContext, StatVar, Status, TrxHandle, TrxMeta, WsFlags,
 };
-use crate::boundary::{at_process_exit, service_notes};
+use crate::boundary::{self, at_process_exit, service_notes};
 use crate::commands::{CommandServer, EventLog};
 use crate::connection::Connection;
 use crate::connection::returning::Restart;
@@ -86,6 +86,8 @@ pub fn create(args: InitArgs, callbacks: Callbacks) -> Result<Arc<dyn ProviderAp
     }
     log_notices(&callbacks, &update);
     let data_dir = PathBuf::from(&args.data_dir);
+    // Before the database is asked where it is: they may still write into it.
+    end_leftover_copy(&data_dir, &callbacks);
     let program = ServerProgram::of_this_process().map_err(|e| InitError::Other(e.into()))?;
     let recover = || position::recover(&program, &callbacks);
     let log_dir = start_node::log_dir(&options, &args);
@@ -124,6 +126,19 @@ fn save_at_exit(position: Arc<PositionKeeper>, callbacks: &Callbacks) {
         let text = "cannot save the position of the database at an orderly stop: the next start \
                     will have to ask the database for it";
         callbacks.log(LogLevel::Warn, text);
+    }
+}
+
+fn end_leftover_copy(data_dir: &Path, callbacks: &Callbacks) {
+    let ended = boundary::end_leftover_copy(data_dir);
+    if !ended.is_empty() {
+        let text = format!(
+            "a server that was killed had left programs of a full copy (SST) at work in {}: ended \
+             {}",
+            data_dir.display(),
+            ended.join(", ")
+        );
+        callbacks.log(LogLevel::Info, &text);
     }
 }
 
@@ -402,7 +417,7 @@ impl ProviderApi for Provider {
 
     fn sst_received(&self, gtid: Gtid, code: i32) -> Status {
         self.with(Status::ConnFail, |connection| {
-            connection.update(|state| state.sst.receive(Received { gtid, code }));
+            connection.copy_received(Received { gtid, code });
             Status::Ok
         })
     }

@@ -413,11 +413,7 @@ impl Server {
 
     /// `sst_received`
     pub(crate) fn copy_received(&self, gtid: wsrep_gtid_t, code: i32) {
-        // SAFETY: valid arguments.
-        let status = unsafe {
-            self.inner.t().sst_received.unwrap()(self.inner.table, &gtid, ptr::null(), code)
-        };
-        assert_eq!(status, WSREP_OK);
+        self.inner.copy_received(gtid, code);
     }
 
     /// `sst_sent`
@@ -504,6 +500,14 @@ impl Drop for Server {
 }
 
 impl Inner {
+    /// As [`Server::copy_received`], on any thread.
+    pub(crate) fn copy_received(&self, gtid: wsrep_gtid_t, code: i32) {
+        // SAFETY: valid arguments.
+        let status =
+            unsafe { self.t().sst_received.unwrap()(self.table, &gtid, ptr::null(), code) };
+        assert_eq!(status, WSREP_OK);
+    }
+
     pub(crate) fn t(&self) -> &wsrep_t {
         // SAFETY: filled, and never freed.
         unsafe { &*self.table }

@@ -30,13 +30,33 @@ fn wait_donates(donor: &Server) -> i64 {
 }
 
 fn joiner(donor: &Server) -> Server {
+    joiner_with(donor, "")
+}
+
+/// A joiner that ends if its copy fails: another start in the same process would end the tests.
+fn joiner_without_restarts(donor: &Server) -> Server {
+    joiner_with(donor, "synod.restart_on_failure=no")
+}
+
+fn joiner_with(donor: &Server, options: &str) -> Server {
     let joiner = Server::new("n2");
+    assert_eq!(joiner.set_options(options), WSREP_OK);
     assert_eq!(joiner.connect(&donor.address(), false), WSREP_OK);
     joiner.add_applier();
     joiner
         .inner
         .until("request", |seen| seen.contains(&Seen::RequestedCopy));
     joiner
+}
+
+/// The library ends the joiner's script once it knows that the copy has failed, and the server
+/// reports that, by a thread that waits for the script.
+fn script_is_ended(joiner: &Server) {
+    joiner.inner.until("the failure", |_| {
+        joiner.inner.logged("the full copy (SST) has failed")
+    });
+    let inner = joiner.inner;
+    thread::spawn(|| inner.copy_received(UNDEFINED, -32));
 }
 
 #[test]
@@ -193,9 +213,10 @@ fn copy_may_be_newer_than_asked_for() {
 #[test]
 fn joiner_gives_up_when_the_donor_fails() {
     let one = Server::bootstrapped("n1", 1);
-    let two = joiner(&one);
+    let two = joiner_without_restarts(&one);
     wait_donates(&one);
     one.copy_sent(UNDEFINED, -255);
+    script_is_ended(&two);
     two.join_appliers();
     assert!(
         two.inner.logged("the donor failed with code -255"),
@@ -210,7 +231,7 @@ fn joiner_gives_up_when_the_donor_fails() {
 #[test]
 fn joiner_gives_up_when_its_own_script_fails() {
     let one = Server::bootstrapped("n1", 1);
-    let two = joiner(&one);
+    let two = joiner_without_restarts(&one);
     wait_donates(&one);
     two.copy_received(UNDEFINED, -32);
     two.join_appliers();
@@ -218,10 +239,34 @@ fn joiner_gives_up_when_its_own_script_fails() {
     assert_eq!(two.final_views(), 1);
 }
 
+/// The server that these tests play has no program that could be started again: it stays as it is.
+#[test]
+fn joiner_whose_copy_failed_tries_again_and_does_not_tell_the_server() {
+    let one = Server::bootstrapped("n1", 1);
+    let two = joiner(&one);
+    wait_donates(&one);
+    let inner = two.inner;
+    thread::scope(|scope| {
+        let script = scope.spawn(|| inner.copy_received(UNDEFINED, -32));
+        two.inner.until("its words", |_| {
+            two.inner
+                .logged("this server takes another full copy by itself")
+                && two.inner.logged("this server cannot start itself again")
+        });
+        assert!(!script.is_finished(), "the server would end");
+        assert_eq!(two.final_views(), 0);
+        // As an order to end does.
+        assert_eq!(two.disconnect(), WSREP_OK);
+        two.join_appliers();
+        script.join().unwrap();
+    });
+    assert_eq!(two.final_views(), 1);
+}
+
 #[test]
 fn copy_of_another_history_is_refused() {
     let one = Server::bootstrapped("n1", 1);
-    let two = joiner(&one);
+    let two = joiner_without_restarts(&one);
     wait_donates(&one);
     two.copy_received(
         wsrep_gtid_t {
@@ -242,10 +287,11 @@ fn joiner_gives_up_when_the_donor_is_gone() {
     assert_eq!(donor.connect(&one.address(), false), WSREP_OK);
     donor.add_applier();
     donor.wait_synced(1);
-    let joiner = joiner(&one);
+    let joiner = joiner_without_restarts(&one);
     // Not the leader, if there is a choice.
     wait_donates(&donor);
     donor.disconnect();
+    script_is_ended(&joiner);
     joiner.join_appliers();
     assert!(
         joiner.inner.logged("the donor has left"),

@@ -1,0 +1,92 @@
+//! A starting server whose full copy (SST) has failed takes another one.
+//!
+//! ```text
+//!   the copy fails ─► its programs are ended ─► pause ─► the server's program is started again,
+//!                                                 │      in this process
+//!                                                 └────► an order to end: the server ends
+//! ```
+//! A server cannot ask for a second copy in one life, and ends if it hears that its copy has
+//! failed. A donor that dies is no reason for that: other members may be donors. So the server
+//! hears of the failure only if it is to end (`sst_joiner.rs`), and otherwise its program takes the
+//! place of this process, as after a failure in service (`returning.rs`). What it has of the copy
+//! is marked as unusable.
+//!
+//! The programs that receive the copy are ended in any case, and the server's thread that waits for
+//! them reports their end. They hold the port of the next copy, and a server that ends waits for
+//! them, and they for a donor; one that ends before that thread was seen to crash (10.11.19).
+
+use std::time::{Duration, Instant};
+
+use crate::api::LogLevel;
+use crate::boundary;
+use crate::connection::returning::pause;
+use crate::connection::{Connection, State};
+use crate::status::LocalState;
+
+/// How long the server may take to notice that its scripts have ended.
+const REPORT_LIMIT: Duration = Duration::from_secs(10);
+
+impl Connection {
+    /// Starts the server again if it was taking a full copy. Returns only if it was not, or is to
+    /// end instead: by an order, by its operator's setting, or because its node has failed.
+    pub(crate) fn take_copy_again(&self, why: &str) {
+        let was_copying = {
+            let state = self.state();
+            state.lifecycle.local() == LocalState::ReceivingStateTransfer
+        };
+        if !was_copying {
+            return;
+        }
+        self.log(
+            LogLevel::Warn,
+            format!("the full copy (SST) has failed: {why}"),
+        );
+        self.end_scripts();
+        let is_ordered_to_end = self.is_closing() || boundary::pending_order_to_end().is_some();
+        if is_ordered_to_end || !self.shared.options.restarts_on_failure() {
+            return;
+        }
+        let restart = &self.shared.restart;
+        for tries in restart.restarts().. {
+            let pause = pause(tries);
+            let text = format!(
+                "this server takes another full copy by itself, after a pause of {pause:?}"
+            );
+            self.log(LogLevel::Info, text);
+            if self.ends_within(pause) {
+                return;
+            }
+            let obstacle = match restart.probe() {
+                Ok(()) => self.start_again(),
+                Err(obstacle) => obstacle,
+            };
+            let text = format!("this server cannot start itself again: {obstacle}");
+            self.log(LogLevel::Error, text);
+        }
+    }
+
+    fn end_scripts(&self) {
+        boundary::end_children();
+        let ended = |state: &mut State| (!state.sst.has_scripts()).then_some(());
+        self.wait_for(Some(Instant::now() + REPORT_LIMIT), ended);
+    }
+
+    /// Whether the start ends within this time, by an order (`start_watch.rs`) or because the node
+    /// has failed.
+    fn ends_within(&self, limit: Duration) -> bool {
+        let ends = |_: &mut State| self.is_closing().then_some(());
+        self.wait_for(Some(Instant::now() + limit), ends).is_some()
+    }
+
+    /// Puts the server's program in the place of this process. Returns why that failed.
+    fn start_again(&self) -> String {
+        // The other members know that this one is gone, and the log is closed.
+        self.close_node();
+        self.log(
+            LogLevel::Info,
+            "starting this server again, for a full copy",
+        );
+        self.shared.callbacks.flush_log();
+        self.shared.restart.run()
+    }
+}
