@@ -43,6 +43,10 @@ fn beside(old: Machines) -> Outcome<Site> {
     let mut new = Machines::of_new_group("live-new", NEW_PORT, 3, 4)?;
     for machine in 4..=6 {
         new.configure(machine, "# on db4, db5 and db6")?;
+        let settings = new.cluster.settings_mut();
+        let own = settings.overrides.entry(machine - 3).or_default();
+        own.extra_lines
+            .push(format!("gtid_domain_id = {}", 17 + machine));
     }
     Site::of(old, new)
 }

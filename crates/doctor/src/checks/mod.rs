@@ -11,6 +11,7 @@ mod memory;
 mod network;
 mod options;
 mod programs;
+mod replication;
 mod settings;
 mod sst_account;
 mod tables;
@@ -26,6 +27,7 @@ pub fn judge(facts: &Facts) -> Vec<Finding> {
     let server = &facts.server;
     let mut findings = vec![version::judge(server)];
     findings.extend(settings::judge(server));
+    findings.extend(replication::judge(server));
     findings.extend(sst_account::judge(server));
     findings.extend(options::judge(&facts.options));
     findings.extend(tables::judge(server));

@@ -1,5 +1,6 @@
 //! The server's variables, held against the configuration that Synod is run with.
 
+use super::replication;
 use crate::facts::ServerFacts;
 use crate::finding::{Finding, Severity, Subject};
 
@@ -22,12 +23,26 @@ pub struct Setting {
 enum Applies {
     /// To all.
     Always,
-    /// To members of a group with Synod: elsewhere it would lose commits.
-    InGroup,
+    /// To members of a group with Synod that have no other replication: elsewhere it would lose
+    /// commits.
+    GroupOnly,
+    /// To members of a group with Synod that have a binlog or are replicas, too.
+    GroupAndOther,
+}
+
+impl Applies {
+    fn to(self, server: &ServerFacts) -> bool {
+        let has_other = replication::is_beside_group(server);
+        match self {
+            Applies::Always => true,
+            Applies::GroupOnly => server.is_in_group() && !has_other,
+            Applies::GroupAndOther => has_other,
+        }
+    }
 }
 
 /// `docs/operating/settings.md` has the same, with more words.
-const SETTINGS: [Setting; 8] = [
+const SETTINGS: [Setting; 10] = [
     Setting {
         name: "binlog_format",
         line: "binlog_format = ROW",
@@ -76,7 +91,26 @@ const SETTINGS: [Setting; 8] = [
               each commit, too, only costs time",
         severity: Severity::Note,
         accepts: |value| value == "0",
-        applies: Applies::InGroup,
+        applies: Applies::GroupOnly,
+    },
+    Setting {
+        name: "innodb_flush_log_at_trx_commit",
+        line: "innodb_flush_log_at_trx_commit = 1",
+        why: "after a crash the group's log gives back the rows that InnoDB has lost, and nothing \
+              else that was committed with them: they are written to the binlog a second time, \
+              and what a replica had executed is executed again, on all servers",
+        severity: Severity::Problem,
+        accepts: |value| value == "1",
+        applies: Applies::GroupAndOther,
+    },
+    Setting {
+        name: "sync_binlog",
+        line: "sync_binlog = 1",
+        why: "after a power loss the binlog may lack what its readers have got already; it comes \
+              back under other numbers, and they get it again",
+        severity: Severity::Warning,
+        accepts: |value| value == "1",
+        applies: Applies::GroupAndOther,
     },
     Setting {
         name: "wsrep_slave_threads",
@@ -102,8 +136,7 @@ pub fn wrong_settings(server: &ServerFacts) -> impl Iterator<Item = &'static Set
     let known = SETTINGS
         .iter()
         .filter(|setting| server.variables.contains_key(setting.name));
-    let is_in_group = server.is_in_group();
-    let apply = known.filter(move |setting| is_in_group || setting.applies == Applies::Always);
+    let apply = known.filter(move |setting| setting.applies.to(server));
     apply.filter(|setting| !(setting.accepts)(server.variable(setting.name)))
 }
 
@@ -217,6 +250,31 @@ mod tests {
             judge(&server(&group))[0].remedy,
             "innodb_flush_log_at_trx_commit = 0"
         );
+    }
+
+    #[test]
+    fn durability_is_demanded_beside_a_binlog() {
+        let with_binlog = [
+            ("innodb_flush_log_at_trx_commit", "0"),
+            ("sync_binlog", "0"),
+            ("log_bin", "ON"),
+            ("wsrep_on", "ON"),
+            ("wsrep_provider", "/usr/lib/libsynod.so"),
+            ("wsrep_node_address", "db1"),
+        ];
+        let member = server(&with_binlog);
+        let found = judge(&member);
+        let by_line = |line: &str| found.iter().find(|finding| finding.remedy == line).unwrap();
+        let flush = by_line("innodb_flush_log_at_trx_commit = 1");
+        assert_eq!(flush.severity, Severity::Problem);
+        assert_eq!(by_line("sync_binlog = 1").severity, Severity::Warning);
+        assert!(
+            crate::fix::configuration(&member)
+                .unwrap()
+                .contains("commit = 1\n")
+        );
+        let alone = server(&with_binlog[..3]);
+        assert_eq!(judge(&alone)[0].severity, Severity::Good, "no group");
     }
 
     /// An asynchronous primary would lose its replicas.

@@ -18,7 +18,7 @@ pub use disk::{DiskError, DiskFacts};
 pub use machine::MachineFacts;
 pub use peers::{PeerFacts, Reached};
 pub use programs::Programs;
-pub use server::{ServerFacts, TableFacts};
+pub use server::{ServerFacts, SourceFacts, TableFacts};
 
 /// Which server is looked at, and how it is asked.
 #[derive(Clone, Debug, Default)]

@@ -17,11 +17,23 @@ pub struct ServerFacts {
     pub tables: Vec<TableFacts>,
     /// Events that the server would run, as `schema.name`.
     pub events: Vec<String>,
+    /// From which servers this one replicates, beside its group; none: the doctor's account may not
+    /// see that.
+    pub sources: Option<Vec<SourceFacts>>,
     /// Statements with GET_LOCK since the start; none: the server does not count statements.
     pub get_lock_statements: Option<u64>,
     /// Accounts that a user of the server's machine has by its name alone; none: the doctor's
     /// account may not see accounts.
     pub socket_accounts: Option<Vec<String>>,
+}
+
+/// A server that another one replicates from, as a replica.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SourceFacts {
+    /// The connection's name; empty for the only one of most replicas.
+    pub name: String,
+    /// Whether the replica notes by GTID what it has executed.
+    pub by_gtid: bool,
 }
 
 /// A table.
@@ -74,9 +86,12 @@ impl ServerFacts {
                 .filter_map(|row| table(row))
                 .collect(),
             events: client.rows(EVENTS)?.into_iter().flatten().collect(),
+            sources: None,
             get_lock_statements: None,
             socket_accounts: None,
         };
+        let sources = client.rows("SHOW ALL SLAVES STATUS").ok();
+        facts.sources = sources.map(|rows| rows.iter().filter_map(|row| source(row)).collect());
         // An account that may not see this is no reason to see nothing.
         let accounts = client.rows(SOCKET_ACCOUNTS).ok();
         facts.socket_accounts = accounts.map(|rows| rows.into_iter().flatten().collect());
@@ -109,6 +124,12 @@ impl ServerFacts {
         self.variable("wsrep_on") == "ON" && !matches!(self.variable("wsrep_provider"), "" | "none")
     }
 
+    /// Whether it is a replica, as far as the doctor's account sees.
+    pub fn is_replica(&self) -> bool {
+        let is_configured = self.sources.as_ref().is_some_and(|known| !known.is_empty());
+        is_configured || self.counter("Slaves_running") > 0
+    }
+
     /// Whether it runs in a group with Synod now.
     pub fn is_in_group(&self) -> bool {
         self.replicates() && self.variable("wsrep_provider").contains("libsynod")
@@ -129,6 +150,15 @@ fn pairs(rows: Vec<Vec<String>>) -> BTreeMap<String, String> {
         Some((cells.next()?.to_lowercase(), cells.next()?))
     });
     pairs.collect()
+}
+
+/// Versions differ in their columns: the first is the name, and one says how the place is noted.
+fn source(row: &[String]) -> Option<SourceFacts> {
+    let is_by_gtid = |cell: &String| matches!(cell.as_str(), "Slave_Pos" | "Current_Pos");
+    Some(SourceFacts {
+        name: row.first()?.clone(),
+        by_gtid: row.iter().any(is_by_gtid),
+    })
 }
 
 fn table(row: &[String]) -> Option<TableFacts> {
