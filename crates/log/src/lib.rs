@@ -56,6 +56,7 @@
 #![forbid(unsafe_code)]
 
 mod control_keeper;
+mod database_record;
 mod entry;
 mod error;
 pub mod files;
@@ -68,6 +69,10 @@ mod shared;
 mod testing;
 mod writer;
 
+pub use database_record::{
+    Behind, DatabaseRecord, DatabaseRecordError, DatabaseRecordFile, DoubtfulStream,
+    DoubtfulStreams, STREAMS_MAX, StoppedMember, database_record_path,
+};
 pub use entry::Entry;
 pub use error::LogError;
 pub use files::{FaultyFiles, Files, MemoryFiles, RealFiles, Space};

@@ -70,7 +70,10 @@ pub use synod_consensus::{
     ForceError, GroupId, LeaderPreference, LeaderWeight, Limits, LogIndex, MemberId, Origin,
     RoleName, Seqno, SessionId, Term, Timing, VersionRange, Writers,
 };
-pub use synod_log::{LogOptions, PAYLOAD_BYTES_MAX, SEGMENT_BYTES_MAX};
+pub use synod_log::{
+    Behind, DatabaseRecord, DatabaseRecordError, DatabaseRecordFile, DoubtfulStream,
+    DoubtfulStreams, LogOptions, PAYLOAD_BYTES_MAX, RealFiles, SEGMENT_BYTES_MAX, STREAMS_MAX,
+};
 pub use synod_member::{
     Action, ApplyOutcome, CommitWait, CommitWaitStatus, DatabasePosition, DatabaseStatus,
     DecisionSearch, Delivery, DonorRequest, Election, FollowError, Followed, FollowedAction,

@@ -148,7 +148,7 @@ impl Log {
 /// if it is not alone in its group.
 pub type Consent<'a> = &'a mut dyn FnMut(&RepairPlan) -> bool;
 
-fn lock(files: &dyn Files, dir: &Path) -> Result<Box<dyn FileLock>, LogError> {
+pub(crate) fn lock(files: &dyn Files, dir: &Path) -> Result<Box<dyn FileLock>, LogError> {
     let path = lock_path(dir);
     files.lock(&path).map_err(|error| match error {
         LockError::Held { pid } => LogError::Locked { path, pid },

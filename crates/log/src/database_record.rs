@@ -1,0 +1,433 @@
+//! What a member knows about its database that the database itself does not say.
+//!
+//! A storage engine's position is no proof: a server moves it over an action that failed there, and
+//! half a copy has a position, too. So what makes it wrong is noted beside the log, before anything
+//! depends on it.
+//!
+//! The file has one sector, made when the member starts and overwritten in place since: that works
+//! on a full disk, and a disk writes a sector whole or not at all. It is text, for operators:
+//!
+//! ```text
+//! synod database record 1
+//! group 6b1a2c3d-0102-11ef-8a3b-0242ac120002
+//! behind 41 42 1114 1
+//! crc32c 8e1f0a77
+//! ```
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use synod_consensus::{GroupId, MemberId, Seqno, SessionId};
+
+use crate::LogError;
+use crate::files::{File, FileLock, Files, OpenMode, read_full_at, write_all_at};
+use crate::recovery::open::lock;
+
+/// Size of the file: what every disk writes whole or not at all.
+const RECORD_BYTES: usize = 512;
+const HEAD: &str = "synod database record 1";
+/// Starts the line with the checksum of all lines before it.
+const CHECK: &str = "crc32c ";
+/// Most streamed transactions that are noted.
+pub const STREAMS_MAX: usize = 5;
+
+/// Path of the record in a log directory.
+#[must_use]
+pub fn database_record_path(dir: &Path) -> PathBuf {
+    dir.join("synod-database.log")
+}
+
+/// The database lacks an action, and its engine may say that it has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Behind {
+    /// The last action that the database has. The next one failed, or was not let in.
+    pub at: Seqno,
+    /// The highest position that the engine may give without having what comes after `at`.
+    pub engine_says: Seqno,
+    /// The server's number of the error; zero: not known, or none.
+    pub error: u32,
+    /// How often the action after `at` has failed here; zero: it was not let in.
+    pub failures: u32,
+}
+
+/// Commits of streamed transactions that were rolled back here, and may be in the log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DoubtfulStreams {
+    /// The member that they were committed at: this one.
+    pub member: MemberId,
+    /// Its session then.
+    pub session: SessionId,
+    /// What the database had then. Their commits are after it, if they are in the log.
+    pub at: Seqno,
+    /// Tells the members of the last view until then from others.
+    pub view: u64,
+    /// At most [`STREAMS_MAX`].
+    pub streams: Vec<DoubtfulStream>,
+}
+
+/// A streamed transaction whose commit is in doubt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DoubtfulStream {
+    /// Its number in the session.
+    pub transaction: u64,
+    /// Its first fragment.
+    pub first: Seqno,
+}
+
+/// All that is to be known about the database.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DatabaseRecord {
+    /// The group whose history the rest is about.
+    pub group: GroupId,
+    /// What the database lacks, although its engine may not know.
+    pub behind: Option<Behind>,
+    /// Commits whose fate is unknown.
+    pub doubtful: Option<DoubtfulStreams>,
+    /// A full copy was asked for: the data may be half of a copy.
+    pub is_copying: bool,
+    /// Why the data must not be used.
+    pub unusable: Option<String>,
+    /// An operator has the data used as they are, whatever else says that they must not be.
+    pub is_accepted: bool,
+}
+
+impl DatabaseRecord {
+    /// Whether the database needs to be replaced by a full copy before it can be used.
+    #[must_use]
+    pub fn needs_copy(&self) -> bool {
+        self.is_copying || self.unusable.is_some()
+    }
+
+    fn encode(&self) -> [u8; RECORD_BYTES] {
+        let mut text = format!("{HEAD}\ngroup {}\n", self.group);
+        if let Some(behind) = self.behind {
+            let Behind {
+                at,
+                engine_says,
+                error,
+                failures,
+            } = behind;
+            text += &format!("behind {} {} {error} {failures}\n", at.0, engine_says.0);
+        }
+        if let Some(streams) = &self.doubtful {
+            let (member, session) = (streams.member.0, streams.session.0);
+            let (at, view) = (streams.at.0, streams.view);
+            text += &format!("doubtful {member:x} {session:x} {view:x} {at}");
+            for stream in streams.streams.iter().take(STREAMS_MAX) {
+                text += &format!(" {}:{}", stream.transaction, stream.first.0);
+            }
+            text.push('\n');
+        }
+        if self.is_copying {
+            text += "copying\n";
+        }
+        if self.is_accepted {
+            text += "accepted\n";
+        }
+        if let Some(why) = &self.unusable {
+            let why = why.replace(['\n', '\r'], " ");
+            let room = RECORD_BYTES - text.len() - "unusable \n".len() - CHECK.len() - 10;
+            text += &format!("unusable {}\n", &why[..why.floor_char_boundary(room)]);
+        }
+        let crc = crc32c::crc32c(text.as_bytes());
+        text += &format!("{CHECK}{crc:08x}\n");
+        let mut bytes = [b' '; RECORD_BYTES];
+        bytes[..text.len()].copy_from_slice(text.as_bytes());
+        bytes[RECORD_BYTES - 1] = b'\n';
+        bytes
+    }
+
+    /// `None` if the text is damaged.
+    fn decode(bytes: &[u8]) -> Option<DatabaseRecord> {
+        let text = std::str::from_utf8(bytes).ok()?;
+        let (body, check) = text.split_once(&format!("\n{CHECK}"))?;
+        let body = text.get(..=body.len())?;
+        let crc = u32::from_str_radix(check.trim_end(), 16).ok()?;
+        if crc != crc32c::crc32c(body.as_bytes()) {
+            return None;
+        }
+        let mut lines = body.lines();
+        if lines.next()? != HEAD {
+            return None;
+        }
+        let mut record = DatabaseRecord::default();
+        for line in lines {
+            let (name, value) = line.split_once(' ').unwrap_or((line, ""));
+            match name {
+                "group" => record.group = value.parse().ok()?,
+                "behind" => record.behind = Some(decode_behind(value)?),
+                "doubtful" => record.doubtful = Some(decode_doubtful(value)?),
+                "copying" => record.is_copying = true,
+                "accepted" => record.is_accepted = true,
+                "unusable" => record.unusable = Some(value.to_owned()),
+                _ => return None,
+            }
+        }
+        Some(record)
+    }
+}
+
+fn decode_behind(value: &str) -> Option<Behind> {
+    let mut words = value.split(' ');
+    let behind = Behind {
+        at: Seqno(words.next()?.parse().ok()?),
+        engine_says: Seqno(words.next()?.parse().ok()?),
+        error: words.next()?.parse().ok()?,
+        failures: words.next()?.parse().ok()?,
+    };
+    words.next().is_none().then_some(behind)
+}
+
+fn decode_doubtful(value: &str) -> Option<DoubtfulStreams> {
+    let mut words = value.split(' ');
+    let mut hex = || u64::from_str_radix(words.next()?, 16).ok();
+    let (member, session, view) = (MemberId(hex()?), SessionId(hex()?), hex()?);
+    let at = Seqno(words.next()?.parse().ok()?);
+    let stream = |word: &str| {
+        let (transaction, first) = word.split_once(':')?;
+        Some(DoubtfulStream {
+            transaction: transaction.parse().ok()?,
+            first: Seqno(first.parse().ok()?),
+        })
+    };
+    Some(DoubtfulStreams {
+        member,
+        session,
+        at,
+        view,
+        streams: words.map(stream).collect::<Option<_>>()?,
+    })
+}
+
+/// Why the record cannot be read or written.
+#[derive(Debug, thiserror::Error)]
+pub enum DatabaseRecordError {
+    /// The file system refused.
+    #[error("cannot {doing} {}: {source}", path.display())]
+    Io {
+        /// What was tried.
+        doing: &'static str,
+        /// On which file.
+        path: PathBuf,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// The file is not as it was written.
+    #[error(
+        "{} is damaged, or from a newer version: it says whether the data of this server may be \
+         used. Have them replaced: 'synod copy --force --dir {}'. If you know that they are whole, \
+         and this was never a server on which an action failed: remove the file",
+        path.display(), path.parent().unwrap_or(path).display()
+    )]
+    Damaged {
+        /// Path of the file.
+        path: PathBuf,
+    },
+}
+
+/// The record of a member, open to be overwritten.
+pub struct DatabaseRecordFile {
+    path: PathBuf,
+    file: Arc<dyn File>,
+}
+
+impl DatabaseRecordFile {
+    /// Opens the record in a log directory, or makes it, with the directory.
+    ///
+    /// # Errors
+    /// It cannot be made, or is damaged.
+    pub fn open(
+        files: &dyn Files,
+        dir: &Path,
+    ) -> Result<(DatabaseRecordFile, DatabaseRecord), DatabaseRecordError> {
+        let path = database_record_path(dir);
+        let io = |doing: &'static str| {
+            let path = path.clone();
+            move |source| DatabaseRecordError::Io {
+                doing,
+                path,
+                source,
+            }
+        };
+        let read = |file: Arc<dyn File>| {
+            let mut bytes = [0; RECORD_BYTES];
+            let read = read_full_at(&*file, &mut bytes, 0).map_err(io("read"))?;
+            let record = DatabaseRecord::decode(&bytes);
+            // Shorter: it was being made when the member died, and said nothing yet.
+            let is_new = read < RECORD_BYTES;
+            Ok((file, is_new.then(DatabaseRecord::default).or(record)))
+        };
+        let (file, record) = match files.open(&path, OpenMode::Write) {
+            Ok(file) => read(file)?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                files.create_dir(dir).map_err(io("make the directory of"))?;
+                let file = files.open(&path, OpenMode::Create).map_err(io("make"))?;
+                (file, Some(DatabaseRecord::default()))
+            }
+            Err(error) => return Err(io("open")(error)),
+        };
+        let record = record.ok_or_else(|| DatabaseRecordError::Damaged { path: path.clone() })?;
+        let opened = DatabaseRecordFile {
+            path: path.clone(),
+            file,
+        };
+        // Also where nothing changes: it shows now whether the file can be written.
+        opened.write(&record)?;
+        opened.file.sync_all().map_err(io("sync"))?;
+        files.sync_dir(dir).map_err(io("sync the directory of"))?;
+        Ok((opened, record))
+    }
+
+    /// Replaces the record, also on a full disk. Durable when it returns.
+    ///
+    /// # Errors
+    /// The system refused: what is on the disk is not known.
+    pub fn write(&self, record: &DatabaseRecord) -> Result<(), DatabaseRecordError> {
+        let written = write_all_at(&*self.file, &record.encode(), 0);
+        let durable = written.and_then(|()| self.file.sync_data());
+        durable.map_err(|source| DatabaseRecordError::Io {
+            doing: "write",
+            path: self.path.clone(),
+            source,
+        })
+    }
+}
+
+/// The record of a member that does not run. It cannot start while this lives.
+pub struct StoppedMember<'a> {
+    files: &'a dyn Files,
+    dir: PathBuf,
+    _lock: Box<dyn FileLock>,
+}
+
+impl<'a> StoppedMember<'a> {
+    /// Locks the log in this directory, which must be there.
+    ///
+    /// # Errors
+    /// There is no log, or the member runs.
+    pub fn find(files: &'a dyn Files, dir: &Path) -> Result<StoppedMember<'a>, LogError> {
+        let control = crate::format::names::control_path(dir);
+        let found = files.open(&control, OpenMode::Read);
+        found.map_err(|error| LogError::io("open", &control, 0, error))?;
+        Ok(StoppedMember {
+            files,
+            dir: dir.to_owned(),
+            _lock: lock(files, dir)?,
+        })
+    }
+
+    /// What the record says.
+    ///
+    /// # Errors
+    /// It cannot be read, or is damaged.
+    pub fn record(&self) -> Result<DatabaseRecord, DatabaseRecordError> {
+        let opened = DatabaseRecordFile::open(self.files, &self.dir);
+        opened.map(|(_, record)| record)
+    }
+
+    /// Replaces the record, also a damaged one.
+    ///
+    /// # Errors
+    /// The system refused.
+    pub fn write(&self, record: &DatabaseRecord) -> Result<(), DatabaseRecordError> {
+        let path = database_record_path(&self.dir);
+        let opened = self.files.open(&path, OpenMode::Write);
+        let opened = opened.or_else(|_| self.files.open(&path, OpenMode::Create));
+        let file = opened.map_err(|source| DatabaseRecordError::Io {
+            doing: "open",
+            path: path.clone(),
+            source,
+        })?;
+        DatabaseRecordFile { path, file }.write(record)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::files::MemoryFiles;
+
+    fn full() -> DatabaseRecord {
+        DatabaseRecord {
+            group: GroupId([0xab; 16]),
+            behind: Some(Behind {
+                at: Seqno(i64::MAX - 1),
+                engine_says: Seqno(i64::MAX),
+                error: u32::MAX,
+                failures: u32::MAX,
+            }),
+            doubtful: Some(DoubtfulStreams {
+                member: MemberId(u64::MAX),
+                session: SessionId(u64::MAX),
+                at: Seqno(i64::MAX),
+                view: u64::MAX,
+                streams: vec![
+                    DoubtfulStream {
+                        transaction: u64::MAX,
+                        first: Seqno(i64::MAX),
+                    };
+                    STREAMS_MAX
+                ],
+            }),
+            is_copying: true,
+            unusable: Some("it differs".to_owned()),
+            is_accepted: true,
+        }
+    }
+
+    fn open(files: &MemoryFiles) -> Result<(DatabaseRecordFile, DatabaseRecord), String> {
+        DatabaseRecordFile::open(files, Path::new("log")).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn what_was_written_is_read_in_one_sector() {
+        let files = MemoryFiles::new(1);
+        let (file, record) = open(&files).unwrap();
+        assert_eq!(record, DatabaseRecord::default());
+        file.write(&full()).unwrap();
+        assert_eq!(open(&files).unwrap().1, full());
+        assert_eq!(file.file.len().unwrap(), RECORD_BYTES as u64);
+        file.write(&DatabaseRecord::default()).unwrap();
+        assert_eq!(open(&files).unwrap().1, DatabaseRecord::default());
+    }
+
+    #[test]
+    fn reason_is_cut_to_the_room_that_is_left() {
+        let record = DatabaseRecord {
+            unusable: Some("ä\nö".repeat(400)),
+            ..full()
+        };
+        let read = DatabaseRecord::decode(&record.encode()).unwrap();
+        assert_eq!(read.doubtful, record.doubtful);
+        assert!(read.unusable.unwrap().starts_with("ä öä ö"));
+    }
+
+    #[test]
+    fn any_changed_byte_is_noticed_and_the_remedy_named() {
+        let bytes = full().encode();
+        let used = bytes.iter().rposition(|byte| byte.is_ascii_hexdigit());
+        for at in 0..=used.unwrap() {
+            let mut damaged = bytes;
+            damaged[at] ^= 1;
+            assert_eq!(DatabaseRecord::decode(&damaged), None, "byte {at}");
+        }
+        let files = MemoryFiles::new(1);
+        let (file, _) = open(&files).unwrap();
+        file.file.write_at(b"x", 3).unwrap();
+        let error = open(&files).map(|_| ()).unwrap_err();
+        assert!(
+            error.contains("log/synod-database.log is damaged"),
+            "{error}"
+        );
+        assert!(error.contains("synod copy --force --dir log"), "{error}");
+    }
+
+    #[test]
+    fn record_that_was_being_made_says_nothing() {
+        let files = MemoryFiles::new(1);
+        let (file, _) = open(&files).unwrap();
+        file.file.set_len(100).unwrap();
+        assert_eq!(open(&files).unwrap().1, DatabaseRecord::default());
+    }
+}
