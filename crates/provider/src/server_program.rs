@@ -8,7 +8,7 @@ use std::ffi::OsString;
 use std::io;
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::api::Gtid;
@@ -36,6 +36,20 @@ pub(crate) enum NoAnswer {
         /// The system's answer.
         source: io::Error,
     },
+    /// With the same arguments it finds another database.
+    #[error(
+        "{}, started with the arguments of this process, serves the data in {said}, and this \
+         process those in {}. Give absolute paths in its arguments and options",
+        program.display(), own.display()
+    )]
+    OtherData {
+        /// The program.
+        program: PathBuf,
+        /// Its data directory, as it says.
+        said: String,
+        /// Data directory of this process.
+        own: PathBuf,
+    },
     /// It ended without the answer.
     #[error("{} {purpose} says nothing of it, but: {last}", program.display())]
     Silent {
@@ -52,6 +66,9 @@ pub(crate) enum NoAnswer {
 pub(crate) struct ServerProgram {
     program: PathBuf,
     arguments: Vec<OsString>,
+    /// Where relative paths among the arguments begin: the server has gone into its data directory
+    /// since it read them. `None`: not known, or closed to this process.
+    started_in: Option<PathBuf>,
 }
 
 impl ServerProgram {
@@ -67,7 +84,40 @@ impl ServerProgram {
         Ok(ServerProgram {
             program: std::env::current_exe()?,
             arguments: arguments.collect(),
+            started_in: std::env::var_os("PWD")
+                .map(PathBuf::from)
+                .filter(|dir| dir.is_absolute() && dir.join(".").is_dir()),
         })
+    }
+
+    /// The program, as at the start of this process.
+    fn command(&self) -> Command {
+        let mut command = Command::new(&self.program);
+        if let Some(dir) = &self.started_in {
+            command.current_dir(dir);
+        }
+        command
+    }
+
+    /// Makes sure that the program finds the database of this process.
+    ///
+    /// # Errors
+    /// It does not, or does not run.
+    pub(crate) fn check_data_dir(&self, own: &Path) -> Result<(), NoAnswer> {
+        let said = self.variable("datadir")?;
+        let dir = self
+            .started_in
+            .as_deref()
+            .unwrap_or(Path::new(""))
+            .join(&said);
+        match (dir.canonicalize(), own.canonicalize()) {
+            (Ok(said), Ok(own)) if said == own => Ok(()),
+            _ => Err(NoAnswer::OtherData {
+                program: self.program.clone(),
+                said,
+                own: own.to_owned(),
+            }),
+        }
     }
 
     /// The value that a variable has at the server's start, from its configuration and arguments.
@@ -99,7 +149,7 @@ impl ServerProgram {
     /// Runs the program in the place of this process, as at its start, but not from a position of
     /// then, nor to begin a group. Returns only if that fails.
     pub(crate) fn replace_this_process(&self, variable: &str, value: &str) -> io::Error {
-        let mut command = Command::new(&self.program);
+        let mut command = self.command();
         command.args(lasting(&self.arguments)).env(variable, value);
         command.exec()
     }
@@ -110,7 +160,7 @@ impl ServerProgram {
         purpose: &'static str,
         find: impl Fn(&str) -> Option<T>,
     ) -> Result<T, NoAnswer> {
-        let mut command = Command::new(&self.program);
+        let mut command = self.command();
         command
             .args(&self.arguments)
             .args(before)
@@ -180,6 +230,7 @@ mod tests {
         ServerProgram {
             program: PathBuf::from("/bin/sh"),
             arguments: vec!["-c".into(), commands.into()],
+            started_in: None,
         }
     }
 
@@ -209,6 +260,7 @@ mod tests {
         let missing = ServerProgram {
             program: PathBuf::from("/nowhere/mariadbd"),
             arguments: Vec::new(),
+            started_in: None,
         };
         let text = missing.recovered_position().unwrap_err().to_string();
         assert!(
@@ -232,6 +284,18 @@ mod tests {
         let words = words.map(OsString::from);
         let expected = ["--defaults-file=/a", "--user", "mysql", "--log_error=x"];
         assert_eq!(lasting(&words), expected.map(OsString::from));
+    }
+
+    #[test]
+    fn program_runs_where_this_process_was_started() {
+        let dir = std::env::temp_dir().canonicalize().unwrap();
+        let mut relative = program("echo datadir .; pwd >&2");
+        relative.started_in = Some(dir.clone());
+        relative.check_data_dir(&dir).unwrap();
+        let error = relative.check_data_dir(Path::new("/")).unwrap_err();
+        assert!(error.to_string().contains("absolute paths"), "{error}");
+        let error = relative.recovered_position().unwrap_err().to_string();
+        assert!(error.contains(dir.to_str().unwrap()), "{error}");
     }
 
     #[test]

@@ -5,12 +5,13 @@ use std::cell::Cell;
 use std::time::Instant;
 
 use bytes::Bytes;
-use synod_node::{Origin, View as GroupView};
+use synod_node::{Origin, Remedy, View as GroupView};
 use synod_write_set::{Note, WriteSet};
 
 use crate::api::{ExitLoop, LogLevel, RecvContext, Status, ViewStatus, WsFlags};
 use crate::apply::sequencer::{Queued, Sequencer, Task, Work};
 use crate::connection::Connection;
+use crate::connection::disconnect::Data;
 use crate::connection::join::JoinEnd;
 use crate::connection::views::origin_uuid;
 use crate::status::LocalState;
@@ -20,7 +21,9 @@ use crate::transaction::applied_handle;
 pub(crate) enum Stop {
     /// The server wants fewer appliers.
     ExitLoop,
-    /// The action could not be applied: the data of this server are in doubt.
+    /// The action was not applied, for this reason; nothing of it is in the database.
+    Unapplied(i64, String),
+    /// The data of this server lack what they should have.
     Broken(String),
     /// The server refused a callback, but the data are good.
     Refused(String),
@@ -97,7 +100,8 @@ impl Connection {
                 Ok(()) => {}
                 // The server asks only once.
                 Err(Stop::ExitLoop) => unwanted = true,
-                Err(Stop::Broken(why)) => self.inconsistent(&why),
+                Err(Stop::Unapplied(seqno, why)) => self.leave_as_unapplied(seqno, &why),
+                Err(Stop::Broken(why)) => self.leave_as_inconsistent(&why),
                 Err(Stop::Refused(why)) => self.refused_by_server(&why),
             }
         }
@@ -113,11 +117,12 @@ impl Connection {
             Ok(()) => {}
             Err(JoinEnd::Left) => self.sequencer.abort(),
             Err(JoinEnd::Failed(why)) => {
-                self.fail(&format!("cannot join the group: {why}"));
+                let why = format!("cannot join the group: {why}");
+                self.leave(&why, Data::Good, Remedy::Restart);
                 self.sequencer.abort();
             }
             Err(JoinEnd::Unprepared(why)) => {
-                self.fail_saying(LogLevel::Info, &why);
+                self.leave_saying(LogLevel::Info, &why, Data::Good, Remedy::Restart);
                 self.sequencer.abort();
             }
         }
@@ -128,7 +133,8 @@ impl Connection {
         if self.is_closing() {
             self.log(LogLevel::Info, format!("while leaving: {why}"));
         } else {
-            self.fail(&format!("this server leaves the group: {why}"));
+            let why = format!("this server leaves the group: {why}");
+            self.leave(&why, Data::Good, Remedy::Restart);
         }
         self.sequencer.abort();
     }
@@ -141,8 +147,9 @@ impl Connection {
         origin: &Origin,
         data: Bytes,
     ) -> Result<(), Stop> {
-        let write_set =
-            WriteSet::decode(seqno, data).map_err(|error| Stop::Broken(error.to_string()))?;
+        let write_set = WriteSet::decode(seqno, data)
+            .map_err(|error| Stop::Unapplied(seqno, error.to_string()))?;
+        let write_set = self.made_whole(seqno, origin, write_set)?;
         let WriteSet {
             flags,
             note,
@@ -171,7 +178,10 @@ impl Connection {
             Ok(exit) => exit,
             // It was not let into the order, and was rolled back: the log still has it.
             Err(_) if self.sequencer.is_aborted_before(seqno) => return Ok(()),
-            Err(_) => return Err(Stop::Broken(format!("action {seqno} could not be applied"))),
+            Err(_) => {
+                let why = format!("action {seqno} could not be applied");
+                return Err(Stop::Unapplied(seqno, why));
+            }
         };
         self.shared.counters.certified.one();
         self.shared
@@ -198,6 +208,9 @@ impl Connection {
         self.shared
             .position
             .set_last_member(present && view.members.len() == 1);
+        if present {
+            self.forget_doubtful_streams();
+        }
         let back = self.update(|state| state.views.show(view, present));
         self.sequencer.pass(seqno);
         self.release(seqno);

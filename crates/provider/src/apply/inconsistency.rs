@@ -1,5 +1,8 @@
 //! When an action fails here: the group decides which outcome wins, and a server with another
-//! outcome is inconsistent and leaves.
+//! outcome leaves. If it is this server that failed, its database is a prefix of the others', which
+//! is on record by then (`lacking.rs`): it comes back and applies the action again. If it
+//! has done what others could not, or fails again for another reason than want of something, its
+//! data differ.
 //!
 //! A server with an error waits in the order until it knows the decision (`commit_order_leave`,
 //! `to_execute_end`). A server without one never waits, and may learn later that the error wins. So
@@ -9,14 +12,20 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
-use synod_node::{ApplyOutcome, DecisionSearch, OutcomeDecision, Seqno};
+use synod_node::{ApplyOutcome, DecisionSearch, OutcomeDecision, Remedy, Seqno};
 
+use super::failure;
 use crate::api::LogLevel;
+use crate::boundary;
 use crate::connection::Connection;
+use crate::connection::disconnect::Data;
 
 /// Most errors and decisions that are remembered. They matter until the decision was delivered and
 /// its action has ended here.
 const PAST_MAX: usize = 1024;
+
+/// Stands for an error without a number: `ER_UNKNOWN_ERROR`.
+const UNKNOWN_ERROR: u32 = 1105;
 
 /// Time between two searches of the log for a decision.
 const SEARCH_PAUSE: Duration = Duration::from_millis(500);
@@ -30,12 +39,20 @@ pub(crate) struct Outcomes {
     failed: BTreeMap<i64, ApplyOutcome>,
     /// What happened up to here happened to the database before this connection.
     begun_at: i64,
+    /// The database is a full copy that was taken in this connection.
+    is_copy: bool,
 }
 
 impl Outcomes {
     /// The database is at `position` when the connection begins.
     pub(crate) fn begin_at(&mut self, position: i64) {
         self.begun_at = position;
+    }
+
+    /// The database is a full copy at `position`.
+    pub(crate) fn begin_with_copy(&mut self, position: i64) {
+        self.begin_at(position);
+        self.is_copy = true;
     }
 
     fn note(&mut self, decision: &OutcomeDecision) {
@@ -113,26 +130,101 @@ enum GroupDecision {
 
 impl Connection {
     /// An action has failed here, within the order. Waits for the group's decision; whether the
-    /// failure is confirmed. If it is not, this server is inconsistent and leaves.
+    /// failure is confirmed. If it is not, this server leaves.
     pub(crate) fn confirm_failure(&self, seqno: i64, error: &[u8]) -> bool {
+        if self.sequencer.is_aborted_before(seqno) {
+            self.note_passed_over(seqno);
+            return false;
+        }
         let own = ApplyOutcome::of_error(error);
         let text = error_text(error);
-        let why = match self.wait_for_decision(seqno, own) {
+        let number = match failure::number(&text) {
+            0 => UNKNOWN_ERROR,
+            number => number,
+        };
+        // Before anybody hears of it.
+        let failures = self.note_failure(seqno, number);
+        match self.wait_for_decision(seqno, own) {
             GroupDecision::Wins(outcome) if outcome == own => {
                 self.update(|state| state.outcomes.fail(seqno, own));
                 let line = format!("action {seqno} failed as it did on other servers: {text}");
                 self.log(LogLevel::Info, line);
                 return true;
             }
-            // In words that operators' tools know from Galera.
-            GroupDecision::Wins(outcome) => format!(
-                "Inconsistent by consensus on {}: it failed to apply here: {text}, {outcome} wins",
-                self.gtid(seqno)
+            GroupDecision::Wins(outcome) => {
+                self.leave_as_failed(seqno, failures, &format!("{text}, {outcome} wins"), &text);
+            }
+            GroupDecision::Unknown(why) if self.is_leaving_by_request() => self.log(
+                LogLevel::Info,
+                format!(
+                    "action {seqno} failed to apply: {text}, {why}. The next start applies it again"
+                ),
             ),
-            GroupDecision::Unknown(why) => format!("action {seqno} failed to apply: {text}, {why}"),
-        };
-        self.inconsistent(&why);
+            GroupDecision::Unknown(why) => {
+                let why = format!("action {seqno} failed to apply: {text}, {why}");
+                self.leave(&why, Data::Good, Remedy::Restart);
+            }
+        }
+        self.sequencer.abort();
         false
+    }
+
+    /// The server did not apply an action, and has not asked the group about it.
+    pub(crate) fn leave_as_unapplied(&self, seqno: i64, why: &str) {
+        let number = boundary::statement_error().filter(|number| *number != 0);
+        let number = number.unwrap_or(UNKNOWN_ERROR);
+        let failures = self.note_failure(seqno, number);
+        // Otherwise the group was asked about it, or was to be: the server passes the answer on.
+        if !self.is_closing() {
+            let text = format!("{why}, Error_code: {number}");
+            self.leave_as_failed(seqno, failures, &text, &text);
+        }
+        self.sequencer.abort();
+    }
+
+    /// An action has failed here that others have applied. It was rolled back, and the database is
+    /// as it was before: the server comes back and applies it again. If it fails again, and not for
+    /// want of something, the data differ.
+    fn leave_as_failed(&self, seqno: i64, failures: u32, what: &str, error: &str) {
+        let gtid = self.gtid(seqno);
+        let is_lack = failure::is_lack_of_resources(error);
+        if failures > 1 && !is_lack {
+            // In words that operators' tools know from Galera.
+            return self.leave_as_inconsistent(&format!(
+                "Inconsistent by consensus on {gtid}: it failed to apply here {failures} times: \
+                 {what}"
+            ));
+        }
+        let next = match is_lack {
+            true => {
+                "This server lacks something that the others have (disk, memory, descriptors or \
+                 locks). It leaves the group, comes back by itself and tries again, until the cause \
+                 is gone: see to that"
+            }
+            false => {
+                "This server leaves the group, comes back by itself and applies it again: if that \
+                 fails, too, its data differ from the other servers'"
+            }
+        };
+        let why = format!(
+            "{gtid} failed to apply here, and not on the other servers: {what}. Nothing of it is in \
+             the database. {next}"
+        );
+        self.leave(&why, Data::Good, Remedy::Restart);
+        self.sequencer.abort();
+    }
+
+    /// The data of this server may differ from the other servers'. Nothing more gets into them.
+    pub(crate) fn leave_as_inconsistent(&self, why: &str) {
+        // In words that operators' tools know from Galera.
+        let why = format!("Inconsistency detected: {why}");
+        self.leave(&why, Data::Differ, Remedy::Operator);
+    }
+
+    /// Whether the action has failed in this connection, as it should.
+    pub(crate) fn has_failed_alike(&self, seqno: i64) -> bool {
+        self.shared.position.was_lacking(seqno)
+            && !self.state().outcomes.outcome(seqno).is_success()
     }
 
     fn wait_for_decision(&self, seqno: i64, own: ApplyOutcome) -> GroupDecision {
@@ -202,15 +294,27 @@ impl Connection {
     }
 
     /// The database had the action before this connection: only the decision itself says how it
-    /// ended here. If it does not, the database is not trusted.
+    /// ended here. If it does not, the database is not trusted; nor if it was refused here, although
+    /// the database is said to have it. A copy made since has what its donor has.
     fn compare_earlier(&self, decision: &OutcomeDecision) {
-        let Some(node) = self.node().filter(|_| !decision.outcome.is_success()) else {
+        let Some(node) = self.node() else {
             return;
         };
         let member = node.identity().0;
         let mut answers = decision.answers.iter();
         let own = answers.find(|answer| answer.member == member);
-        if own.is_none_or(|answer| answer.outcome != decision.outcome) {
+        let has_failed = own.is_some_and(|answer| !answer.outcome.is_success());
+        let differs = match decision.outcome.is_success() {
+            true => has_failed && !self.state().outcomes.is_copy,
+            false => own.is_none_or(|answer| answer.outcome != decision.outcome),
+        };
+        if differs && has_failed {
+            self.leave_as_inconsistent(&format!(
+                "{} failed here and {} wins, but the database is said to have it",
+                self.gtid(decision.seqno.0),
+                decision.outcome
+            ));
+        } else if differs {
             self.leave_as_loser(decision.seqno.0, decision.outcome);
         }
     }
@@ -234,9 +338,10 @@ impl Connection {
     /// Galera.
     fn leave_as_loser(&self, seqno: i64, winner: ApplyOutcome) {
         let gtid = self.gtid(seqno);
-        self.leave_as_inconsistent(&format!(
+        let why = format!(
             "Vote 0 (success) on {gtid} is inconsistent with group. Leaving cluster. {winner} wins"
-        ));
+        );
+        self.leave(&why, Data::Differ, Remedy::Operator);
     }
 }
 

@@ -10,6 +10,8 @@
 pub(crate) mod applier;
 mod causal_read;
 pub(crate) mod elsewhere;
+mod failure;
 mod gate;
 pub(crate) mod inconsistency;
+mod lacking;
 pub(crate) mod sequencer;

@@ -1,11 +1,9 @@
-//! How a connection ends: because the server disconnects, because the node failed, or because this
-//! server is inconsistent.
+//! How a connection ends: because the server disconnects, or because it leaves by itself.
 //!
 //! ```text
-//!  disconnect ──────────┐
-//!  fail ────────────────┼─► nothing new begins ─► what has begun is finished ─► the last applier
-//!  leave_as_inconsistent┘        (closing)          (not if inconsistent)     shows the final view
-//!                                                                             ─► the node ends
+//!  disconnect ┬─► nothing new begins ─► what has begun is finished ─► the last applier shows the
+//!  leave ─────┘       (closing)          (not if the data differ)     final view ─► the node ends
+//!    └─► a restart, or a line each minute for a person (`returning.rs`)
 //! ```
 //! Only the final view lets the server finish. It is shown exactly once, by the last applier, even
 //! if that applier arrives after everything else is over.
@@ -14,6 +12,7 @@
 //! is without the server, and every other server rolls it back
 //! (`transaction/stream_rollbacks.rs`).
 
+use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -24,6 +23,7 @@ use synod_node::{DataState, Node, Remedy};
 use crate::api::{CAPABILITIES, LogLevel, RecvContext, Status, View};
 use crate::boundary;
 use crate::connection::Connection;
+use crate::status::LocalState;
 
 /// How long a disconnect waits for local transactions that are with the group.
 pub(crate) const LANDING_LIMIT: Duration = Duration::from_secs(3);
@@ -31,6 +31,31 @@ pub(crate) const LANDING_LIMIT: Duration = Duration::from_secs(3);
 const DRAIN_LIMIT: Duration = Duration::from_secs(30);
 /// How long `disconnect` waits for the appliers; the server waits for the final view by itself.
 const GOING_LIMIT: Duration = Duration::from_secs(5);
+
+/// What is known of the data of a server that leaves its group by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Data {
+    /// They are what the group had, up to some action.
+    Good,
+    /// They are good, but what follows them is in no log: the next start takes a full copy.
+    Outdated,
+    /// They may differ from the other servers': the next start takes a full copy.
+    Differ,
+}
+
+impl Data {
+    /// What follows from it, for the error log.
+    fn consequence(self) -> &'static str {
+        match self {
+            Data::Good | Data::Outdated => "",
+            Data::Differ => {
+                ". This server leaves the group, since its data may differ from the other \
+                 servers'. Find out why before you start it again: the next start replaces its data \
+                 by a full copy (SST)"
+            }
+        }
+    }
+}
 
 /// The threads of a connection, and what happens once in its life.
 #[derive(Default)]
@@ -47,8 +72,10 @@ pub(crate) struct Shutdown {
     outcome_notes: Mutex<Option<JoinHandle<()>>>,
     /// Watches the start of the server.
     start_watch: Mutex<Option<JoinHandle<()>>>,
-    /// Brings the server back after a failure.
+    /// Brings the server back after it has left by itself.
     returning: Mutex<Option<JoinHandle<()>>>,
+    /// Waits until the engine has flushed what the database lacked.
+    healing: Mutex<Option<JoinHandle<()>>>,
     /// Held while the node is being stopped.
     stopping: Arc<Mutex<()>>,
 }
@@ -100,6 +127,7 @@ impl Shutdown {
             &self.outcome_notes,
             &self.start_watch,
             &self.returning,
+            &self.healing,
         ] {
             let thread = lock(thread).take();
             if let Some(thread) = thread {
@@ -127,6 +155,8 @@ impl Connection {
     /// The server leaves the group. Returns when the appliers are gone; if one is still busy (a
     /// long DDL statement, say), it shows the final view when it is done.
     pub(crate) fn disconnect(&self) {
+        // If it is just about to come back by itself, it need not any more.
+        self.update(|state| state.lifecycle.release());
         self.begin_closing();
         self.wait_landed(Instant::now() + LANDING_LIMIT);
         self.sequencer.stop(Instant::now() + DRAIN_LIMIT);
@@ -143,55 +173,55 @@ impl Connection {
         self.join_threads();
     }
 
-    /// The connection must end, but the data are good. True the first time.
-    pub(crate) fn fail(&self, why: &str) -> bool {
-        self.fail_saying(LogLevel::Error, why)
+    /// This server leaves the group by itself: the one way out that no client has asked for. Nothing
+    /// new begins, and `remedy` brings the server back. The first reason counts, unless a later one
+    /// says that the data differ. True if this one counts.
+    ///
+    /// What is inside the order may finish; who can't have that aborts the order next.
+    pub(crate) fn leave(&self, why: &str, data: Data, remedy: Remedy) -> bool {
+        self.leave_saying(LogLevel::Error, why, data, remedy)
     }
 
-    /// As [`Connection::fail`], for a failure that the server may have logged already.
-    pub(crate) fn fail_saying(&self, level: LogLevel, why: &str) -> bool {
+    /// As [`Connection::leave`], for a reason that has been logged already.
+    pub(crate) fn leave_saying(
+        &self,
+        level: LogLevel,
+        why: &str,
+        data: Data,
+        remedy: Remedy,
+    ) -> bool {
+        let is_asked_to = self.is_leaving_by_request();
         self.begin_closing();
-        let first = self.update(|state| state.lifecycle.fail(why));
-        if first {
-            self.log(level, why);
+        let counts = self.update(|state| match data {
+            Data::Differ => state.lifecycle.fail_as_inconsistent(why, remedy),
+            Data::Good | Data::Outdated => state.lifecycle.fail(why, remedy),
+        });
+        if counts {
+            if data != Data::Good {
+                // Before the appliers go: the last one saves the position of a database that is
+                // good, and shows the server its last view.
+                self.shared.position.unusable(self.group(), why);
+            }
+            if data == Data::Differ {
+                self.report(DataState::Error);
+            }
+            if !is_asked_to {
+                self.begin_return();
+            }
+            self.log(level, format!("{why}{}", data.consequence()));
         }
-        self.sequencer.stop(Instant::now() + DRAIN_LIMIT);
-        first
-    }
-
-    /// This server failed to apply an action that other servers applied: it leaves the group.
-    /// Nothing after the failed action gets into the database.
-    pub(crate) fn inconsistent(&self, why: &str) {
-        // In words that operators' tools know from Galera.
-        self.leave_as_inconsistent(&format!("Inconsistency detected: {why}"));
-    }
-
-    /// As [`Connection::inconsistent`], with the whole sentence.
-    pub(crate) fn leave_as_inconsistent(&self, why: &str) {
-        self.begin_closing();
-        let first = self.update(|state| state.lifecycle.fail_as_inconsistent(why));
-        if first {
-            // Before the appliers go: the last one saves the position of a database that is good,
-            // and shows the server its last view.
-            self.shared.position.unusable();
-            self.report(DataState::Error);
-            self.begin_return(why, Remedy::Operator);
-            self.log(
-                LogLevel::Error,
-                format!(
-                    "{why}. This server leaves the group, since its data may differ from the other \
-                     servers'. Find out why before you start it again: the next start replaces its \
-                     data by a full copy (SST)"
-                ),
-            );
+        match data {
+            Data::Differ => self.sequencer.abort(),
+            Data::Good | Data::Outdated => self.sequencer.stop(Instant::now() + DRAIN_LIMIT),
         }
-        self.sequencer.abort();
+        counts
     }
 
-    /// A panic: acknowledge nothing more, let every thread go. Does not wait.
-    pub(crate) fn fence(&self, ctx: Option<RecvContext>) {
-        self.begin_closing();
-        self.update(|state| state.lifecycle.mark_inconsistent());
+    /// A panic, which has been logged: acknowledge nothing more, let every thread go. Does not wait.
+    /// What the database has is what its engine says, as after a crash.
+    pub(crate) fn fence(&self, reason: &str, ctx: Option<RecvContext>) {
+        self.leave_saying(LogLevel::Info, reason, Data::Good, Remedy::Restart);
+        self.set_local(LocalState::Initialized);
         self.sequencer.abort();
         // An applier that panicked is not counted any more.
         if let Some(ctx) = ctx.filter(|_| self.sequencer.appliers() == 0) {
@@ -272,11 +302,11 @@ impl Connection {
         let stopping = self.shutdown.stopping.clone();
         let (keeps_vote, is_in_group) = {
             let state = self.state();
-            (state.lifecycle.is_inconsistent(), state.joined.is_some())
+            (state.lifecycle.keeps_vote(), state.joined.is_some())
         };
         let close = move || {
-            // The database differs from the other servers', the log does not: this member votes
-            // until the others have a quorum without it. Closing the node meanwhile ends the wait.
+            // The database is out, the log is not: this member votes until the others have a
+            // quorum without it. Closing the node meanwhile ends the wait.
             if keeps_vote {
                 node.leave_when_not_needed();
             }
@@ -314,9 +344,25 @@ impl Connection {
         self.shutdown.keep_start_watch(thread);
     }
 
-    /// Keeps the thread that brings the server back, to be joined at the end.
-    pub(crate) fn keep_return(&self, thread: JoinHandle<()>) {
-        *lock(&self.shutdown.returning) = Some(thread);
+    /// Starts the thread that brings the server back, unless it runs, and keeps it, to be joined at
+    /// the end.
+    ///
+    /// # Errors
+    /// The system refused the thread.
+    pub(super) fn start_return(
+        &self,
+        start: impl FnOnce() -> io::Result<JoinHandle<()>>,
+    ) -> io::Result<()> {
+        let mut returning = lock(&self.shutdown.returning);
+        if returning.is_none() {
+            *returning = Some(start()?);
+        }
+        Ok(())
+    }
+
+    /// Keeps the thread that waits for the engine, to be joined at the end.
+    pub(crate) fn keep_healing(&self, thread: JoinHandle<()>) {
+        *lock(&self.shutdown.healing) = Some(thread);
     }
 
     /// Waits for this connection's threads, once the node is stopped or being stopped.

@@ -46,7 +46,8 @@ impl Connection {
         }
     }
 
-    fn is_leaving_by_request(&self) -> bool {
+    /// Whether the server has asked to leave, and nothing has gone wrong before that.
+    pub(crate) fn is_leaving_by_request(&self) -> bool {
         self.is_closing() && self.state().lifecycle.failure().is_none()
     }
 

@@ -3,6 +3,8 @@
 //! Two states are final: a connection that has failed keeps its first reason, and a server that is
 //! inconsistent stays so until it is started again.
 
+use synod_node::Remedy;
+
 use crate::status::LocalState;
 
 /// State of this server in the group.
@@ -10,6 +12,8 @@ use crate::status::LocalState;
 pub(crate) struct Lifecycle {
     local: LocalState,
     failure: Option<String>,
+    remedy: Option<Remedy>,
+    node_ends: bool,
     tracked: bool,
     ended: bool,
     released: bool,
@@ -52,25 +56,38 @@ impl Lifecycle {
         self.failure.as_ref()
     }
 
-    /// The connection fails; true for the first failure, whose reason is kept.
-    pub(crate) fn fail(&mut self, why: &str) -> bool {
+    /// The connection fails, and this brings the server back; true for the first failure, whose
+    /// reason is kept.
+    pub(crate) fn fail(&mut self, why: &str, remedy: Remedy) -> bool {
         let first = self.failure.is_none();
         self.failure.get_or_insert_with(|| why.to_owned());
+        self.remedy.get_or_insert(remedy);
         first
     }
 
-    /// The connection fails because the data may differ; true the first time.
-    pub(crate) fn fail_as_inconsistent(&mut self, why: &str) -> bool {
-        self.fail(why);
+    /// The connection fails because the data may differ, which counts more than any other failure;
+    /// true the first time.
+    pub(crate) fn fail_as_inconsistent(&mut self, why: &str, remedy: Remedy) -> bool {
+        self.fail(why, remedy);
+        self.remedy = Some(remedy);
         let first = !self.is_inconsistent();
-        self.mark_inconsistent();
+        self.local = LocalState::Inconsistent;
         first
     }
 
-    /// As [`Lifecycle::fail_as_inconsistent`], after a panic, which has been logged with its
-    /// reason.
-    pub(crate) fn mark_inconsistent(&mut self) {
-        self.local = LocalState::Inconsistent;
+    /// What brings the server back, once the connection has failed.
+    pub(crate) fn remedy(&self) -> Option<Remedy> {
+        self.remedy
+    }
+
+    /// The node has stopped working.
+    pub(crate) fn node_ends(&mut self) {
+        self.node_ends = true;
+    }
+
+    /// Whether this member can go on to vote although its database leaves the group.
+    pub(crate) fn keeps_vote(&self) -> bool {
+        self.failure.is_some() && !self.node_ends
     }
 
     /// The sequencer's position is the database's from now on.
@@ -118,9 +135,12 @@ mod tests {
     #[test]
     fn first_failure_is_the_one_that_is_told() {
         let mut lifecycle = Lifecycle::default();
-        assert!(lifecycle.fail("no disk"));
-        assert!(!lifecycle.fail("no group"));
+        assert!(lifecycle.fail("no disk", Remedy::Restart));
+        assert!(!lifecycle.fail("no group", Remedy::Operator));
         assert_eq!(lifecycle.failure().unwrap(), "no disk");
+        assert_eq!(lifecycle.remedy(), Some(Remedy::Restart));
+        assert!(lifecycle.fail_as_inconsistent("differs", Remedy::Operator));
+        assert_eq!(lifecycle.remedy(), Some(Remedy::Operator));
     }
 
     #[test]
@@ -128,8 +148,8 @@ mod tests {
         let mut lifecycle = Lifecycle::default();
         lifecycle.track();
         assert!(lifecycle.may_save_position());
-        assert!(lifecycle.fail_as_inconsistent("differs"));
-        assert!(!lifecycle.fail_as_inconsistent("differs"));
+        assert!(lifecycle.fail_as_inconsistent("differs", Remedy::Operator));
+        assert!(!lifecycle.fail_as_inconsistent("differs", Remedy::Operator));
         assert!(!lifecycle.set_local(LocalState::Synced));
         lifecycle.end();
         assert_eq!(lifecycle.local(), LocalState::Inconsistent);

@@ -170,6 +170,11 @@ impl Connection {
         self.node.get()
     }
 
+    /// For a thread that outlives the call.
+    pub(crate) fn itself(&self) -> Option<Arc<Connection>> {
+        self.itself.upgrade()
+    }
+
     /// What threads wait for, locked.
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock()

@@ -16,6 +16,7 @@ use crate::api::LogLevel;
 use crate::apply::sequencer::{Queued, Task};
 use crate::boundary::{IsolationMode, isolation_mode, peer_ip_allowed};
 use crate::connection::Connection;
+use crate::connection::disconnect::Data;
 use crate::status::commit_steps::Step;
 
 impl Host for Connection {
@@ -148,12 +149,12 @@ impl Host for Connection {
     }
 
     fn failed(&self, why: &str, remedy: Remedy) {
-        if remedy == Remedy::FullCopy {
-            self.shared.position.unusable();
-        }
-        if self.fail(why) {
-            self.begin_return(why, remedy);
-        }
+        let data = match remedy {
+            Remedy::FullCopy => Data::Outdated,
+            Remedy::Restart | Remedy::Operator => Data::Good,
+        };
+        self.update(|state| state.lifecycle.node_ends());
+        self.leave(why, data, remedy);
     }
 }
 

@@ -1,10 +1,10 @@
-//! How a server comes back that has left the group because its node failed.
+//! How a server comes back that has left the group by itself.
 //!
 //! ```text
-//!   the node fails ─► final view ─► what would bring it back?
-//!        a restart, or a full copy at a restart ─► pause ─► can the log be written? ─► restart
+//!   it leaves ─► final view ─► what would bring it back?
+//!        a restart, or a full copy at a restart ─► pause ─► can the disks be written? ─► restart
 //!                                                    ▲               no │
-//!                                                    └── longer pause ◄─┘
+//!                                                    └── longer pause ◄─┘  (a line each minute)
 //!        a person ─► a line in the error log each minute
 //! ```
 //! A running server cannot join again by itself: only its operator can have it connect, and it
@@ -23,6 +23,7 @@ use synod_node::Remedy;
 use crate::api::LogLevel;
 use crate::boundary;
 use crate::connection::Connection;
+use crate::provider::FIRST_SERIAL;
 use crate::server_program::ServerProgram;
 
 /// The first pause before a restart; each further one is twice as long.
@@ -35,27 +36,45 @@ const LONG_LIFE: Duration = Duration::from_secs(600);
 const RESTARTS: &str = "SYNOD_RESTARTS";
 /// Written where the log is, to find out whether that works. No log file has such a name.
 const PROBE_NAME: &str = "synod-probe.tmp";
+/// What a starting server writes into its data directory: its engine's temporary tablespace, most of
+/// all. A server that ends at its start for want of it would not come back by itself.
+const START_BYTES: u64 = 32 << 20;
 /// Bytes written at a time.
 const PROBE_STEP: usize = 1 << 20;
 
 /// What a restart needs.
 pub(crate) struct Restart {
     program: ServerProgram,
+    data_dir: PathBuf,
     log_dir: PathBuf,
     /// The log must have room for a new segment.
     segment_bytes: u64,
+    /// How often the storage engine flushes what it has applied.
+    flush_period: Duration,
     begun: Instant,
 }
 
 impl Restart {
     /// Of this server, which has just been started.
-    pub(crate) fn new(program: ServerProgram, log_dir: PathBuf, segment_bytes: u64) -> Restart {
+    pub(crate) fn new(
+        program: ServerProgram,
+        [data_dir, log_dir]: [PathBuf; 2],
+        segment_bytes: u64,
+        flush_period: Duration,
+    ) -> Restart {
         Restart {
             program,
+            data_dir,
             log_dir,
             segment_bytes,
+            flush_period,
             begun: Instant::now(),
         }
+    }
+
+    /// How often the storage engine flushes what it has applied.
+    pub(crate) fn flush_period(&self) -> Duration {
+        self.flush_period
     }
 
     /// How often this server was restarted in a row.
@@ -68,15 +87,21 @@ impl Restart {
             .unwrap_or(0)
     }
 
-    /// Whether a restart would find a log that it can write, and a program that it can run.
+    /// Whether a restart would find disks that it can write, and a program that it can run.
     ///
     /// # Errors
     /// What does not work.
     pub(super) fn probe(&self) -> Result<(), String> {
-        probe_disk(&self.log_dir, self.segment_bytes)
-            .map_err(|error| format!("{} cannot be written: {error}", self.log_dir.display()))?;
-        let said = self.program.variable("datadir");
-        said.map(|_| ()).map_err(|error| error.to_string())
+        let disks = [
+            (&self.log_dir, self.segment_bytes),
+            (&self.data_dir, START_BYTES),
+        ];
+        for (dir, bytes) in disks {
+            probe_disk(dir, bytes)
+                .map_err(|error| format!("{} cannot be written: {error}", dir.display()))?;
+        }
+        let same = self.program.check_data_dir(&self.data_dir);
+        same.map_err(|error| error.to_string())
     }
 
     /// Puts the program in the place of this process.
@@ -112,38 +137,60 @@ fn write_zeroes(path: &Path, bytes: u64) -> io::Result<()> {
     file.sync_all()
 }
 
+/// What stands in the way was last said then: once a minute, and when it changes.
+#[derive(Default)]
+struct Said {
+    last: Option<(String, Instant)>,
+}
+
+impl Said {
+    fn is_due(&mut self, obstacle: &str, now: Instant) -> bool {
+        let is_old = |(text, at): &(String, Instant)| text == obstacle && now < *at + PAUSE_MAX;
+        if self.last.as_ref().is_some_and(is_old) {
+            return false;
+        }
+        self.last = Some((obstacle.to_owned(), now));
+        true
+    }
+}
+
 /// The pause before try number `tries`, from zero.
 pub(super) fn pause(tries: u32) -> Duration {
     PAUSE_MIN.saturating_mul(1 << tries.min(16)).min(PAUSE_MAX)
 }
 
 impl Connection {
-    /// The node has stopped for good while the server was in service: sees to its return, on a
-    /// thread of its own.
-    pub(crate) fn begin_return(&self, why: &str, remedy: Remedy) {
-        let Some(connection) = self.itself.upgrade() else {
+    /// The server has left by itself: sees to its return, on a thread of its own.
+    pub(super) fn begin_return(&self) {
+        let Some(connection) = self.itself() else {
             return;
         };
-        if !self.state().lifecycle.is_tracked() {
-            // At its start, a server that cannot join ends.
+        // At its start, a server that cannot join ends.
+        if self.serial == FIRST_SERIAL && !self.state().lifecycle.is_tracked() {
             return;
         }
-        let why = why.to_owned();
-        let body = move || connection.come_back(&why, remedy);
-        match boundary::spawn("synod-return", body) {
-            Ok(thread) => self.keep_return(thread),
-            Err(error) => self.log(
+        let start = || boundary::spawn("synod-return", move || connection.come_back());
+        if let Err(error) = self.start_return(start) {
+            self.log(
                 LogLevel::Warn,
                 format!("cannot start thread synod-return: {error}. Restart this server"),
-            ),
+            );
         }
     }
 
-    fn come_back(&self, why: &str, remedy: Remedy) {
+    /// Why the server has left, and what brings it back.
+    fn departure(&self) -> (String, Remedy) {
+        let state = self.state();
+        let why = state.lifecycle.failure().cloned().unwrap_or_default();
+        (why, state.lifecycle.remedy().unwrap_or(Remedy::Operator))
+    }
+
+    fn come_back(&self) {
         let restart = &self.shared.restart;
         let mut tries = restart.restarts();
-        let mut obstacle = String::new();
+        let mut said = Said::default();
         loop {
+            let (why, remedy) = self.departure();
             let waits_for_person =
                 remedy == Remedy::Operator || !self.shared.options.restarts_on_failure();
             let pause = if waits_for_person {
@@ -162,16 +209,18 @@ impl Connection {
                 );
                 continue;
             }
-            match restart.probe() {
-                Ok(()) => obstacle = self.restart(why),
-                Err(new) if new != obstacle => {
-                    self.log(
-                        LogLevel::Error,
-                        format!("this server comes back by itself once this works again: {new}"),
-                    );
-                    obstacle = new;
-                }
-                Err(_) => {}
+            let obstacle = match restart.probe() {
+                Ok(()) => self.restart(&why),
+                Err(obstacle) => obstacle,
+            };
+            if said.is_due(&obstacle, Instant::now()) {
+                self.log(
+                    LogLevel::Error,
+                    format!(
+                        "this server is not in its group, and takes no writes. It comes back by \
+                         itself once this works again: {obstacle}"
+                    ),
+                );
             }
         }
     }
@@ -193,9 +242,7 @@ impl Connection {
         );
         self.shared.callbacks.flush_log();
         let error = self.shared.restart.run();
-        let text = format!("cannot restart this server by itself: {error}. Restart it");
-        self.log(LogLevel::Error, &text);
-        error
+        format!("its program cannot be run: {error}")
     }
 }
 
@@ -209,6 +256,15 @@ mod tests {
         assert_eq!(pause(3), Duration::from_secs(8));
         assert_eq!(pause(6), PAUSE_MAX);
         assert_eq!(pause(u32::MAX), PAUSE_MAX);
+    }
+
+    #[test]
+    fn obstacle_is_said_each_minute_and_when_it_changes() {
+        let (mut said, begun) = (Said::default(), Instant::now());
+        assert!(said.is_due("full", begun));
+        assert!(!said.is_due("full", begun + PAUSE_MAX / 2));
+        assert!(said.is_due("broken", begun + PAUSE_MAX / 2));
+        assert!(said.is_due("broken", begun + PAUSE_MAX * 2));
     }
 
     #[test]

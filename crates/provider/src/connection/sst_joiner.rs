@@ -117,9 +117,6 @@ impl Connection {
 
     /// Gets a full copy by the server's own scripts.
     pub(super) fn take_copy(&self, view: &GroupView) -> Result<(), JoinEnd> {
-        // The scripts delete the database first. Half a copy has a position too, which must not be
-        // believed.
-        self.shared.position.unusable();
         self.update(|state| state.sst.begin());
         let unprepared = |error| JoinEnd::Unprepared(format!("cannot join the group: {error}"));
         let asked = self.shared.callbacks.sst_request();
@@ -166,10 +163,10 @@ impl Connection {
         let synced = self.shared.position.sync_copy();
         synced.map_err(|why| JoinEnd::Failed(format!("the copy is not durable: {why}")))?;
         self.sequencer.reset(position);
-        self.shared.position.changing(self.group());
+        self.shared.position.copied(self.group());
         self.update(|state| {
             state.lifecycle.track();
-            state.outcomes.begin_at(position);
+            state.outcomes.begin_with_copy(position);
             if position >= view.seqno.0 {
                 state.views.start_with(view);
             }
@@ -181,6 +178,9 @@ impl Connection {
         let node = self.node().ok_or("no node is running")?;
         let request = Bytes::copy_from_slice(request);
         let ask = |search: &mut DonorSearch| {
+            // A donor's data may come before its answer, and then the scripts delete the database.
+            // Half a copy has a position too, which must not be believed.
+            self.shared.position.copy_is_asked_for(self.group());
             let DonorPreference { names, any } = self.donors.clone();
             let id = node.request_state(view.seqno, names, any, request.clone());
             search.asked(id, Instant::now());
@@ -202,7 +202,9 @@ impl Connection {
                 Some(CopyEvent::Failed(why)) => return Err(JoinEnd::Failed(why)),
                 Some(CopyEvent::Left) => return Err(JoinEnd::Left),
                 Some(CopyEvent::Answer(of, event)) => {
-                    if let Some(line) = search.hear(of, event, session_of, Instant::now())? {
+                    let line = search.hear(of, event, session_of, Instant::now())?;
+                    self.note_answer(&search);
+                    if let Some(line) = line {
                         self.log(LogLevel::Info, line);
                     }
                 }
@@ -212,6 +214,15 @@ impl Connection {
                     }
                 }
             }
+        }
+    }
+
+    /// What the answer to a request means for the data.
+    fn note_answer(&self, search: &DonorSearch) {
+        if search.donor.is_some() {
+            self.shared.position.copy_is_given();
+        } else if search.is_refused() {
+            self.shared.position.copy_is_refused();
         }
     }
 
@@ -250,6 +261,8 @@ impl Connection {
 struct DonorSearch {
     /// Requests sent; each may still be answered.
     requests: Vec<u64>,
+    /// How many of them were refused.
+    refusals: usize,
     /// When to ask again, unless a donor has accepted.
     next_ask: Option<Instant>,
     /// The member that gives the copy.
@@ -272,6 +285,11 @@ impl DonorSearch {
     fn asked(&mut self, request: u64, now: Instant) {
         self.requests.push(request);
         self.next_ask = Some(now + SILENT_RETRY);
+    }
+
+    /// Whether no request is left that a donor may still accept.
+    fn is_refused(&self) -> bool {
+        self.donor.is_none() && self.refusals >= self.requests.len()
     }
 
     /// When to look again if nothing is reported.
@@ -305,6 +323,7 @@ impl DonorSearch {
                 });
             }
             (StateTransferEvent::NoDonor { text }, None) => {
+                self.refusals += 1;
                 self.next_ask = Some(now + REFUSED_RETRY);
                 if self.refusal != text {
                     let line = format!("waiting for a donor: {text}");

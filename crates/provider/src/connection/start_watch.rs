@@ -13,9 +13,12 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use synod_node::Remedy;
+
 use crate::api::LogLevel;
 use crate::boundary;
 use crate::connection::Connection;
+use crate::connection::disconnect::Data;
 use crate::service_manager::ServiceManager;
 use crate::status::LocalState;
 
@@ -65,7 +68,7 @@ impl Connection {
         if is_copying && boundary::end_children() > 0 {
             return self.log(LogLevel::Info, why);
         }
-        self.fail_saying(LogLevel::Info, &why);
+        self.leave_saying(LogLevel::Info, &why, Data::Good, Remedy::Operator);
     }
 
     fn is_start_over(&self) -> bool {

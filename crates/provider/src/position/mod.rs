@@ -1,14 +1,18 @@
-//! Where the database is: what the next connection starts from, and what `grastate.dat` says.
+//! Where the database is: what the next connection starts from, and what is noted about it.
 //!
-//! | the database                                     | the file              |
+//! Two files say it. `grastate.dat` is for Galera's tools and operators' habits:
+//!
+//! | the database                                     | `grastate.dat`        |
 //! |--------------------------------------------------|-----------------------|
 //! | closed after a clean stop                        | group, position       |
 //! | changing, not closed yet, or the server was killed | group, -1           |
 //! | being replaced by a copy, or not trusted         | no group, -1          |
 //!
 //! In the second case the engine knows its position, and is asked for it at the next start
-//! (`--wsrep-recover`). In the third it must not be believed: half a copy, or a database that
-//! differs from the others', has a position too.
+//! (`--wsrep-recover`). That the engine is wrong, or must not be asked, is in the member's own
+//! record beside its log ([`DatabaseRecord`], see `recorded.rs`), which can be written where a new
+//! file cannot. `grastate.dat` is believed about the third case only if a person, or Galera's
+//! library, has written it there.
 //!
 //! The server takes its leave from the provider before it closes its engines, which may still hold
 //! commits in memory then. So the position of a clean stop is written when the process exits.
@@ -17,36 +21,65 @@ mod engine_files;
 pub(crate) mod engine_flushes;
 pub mod grastate;
 pub mod handover;
+mod recorded;
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicI64;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use synod_node::{DatabasePosition, GroupId, Seqno};
+use synod_node::{
+    DatabasePosition, DatabaseRecord, DatabaseRecordError, DatabaseRecordFile, GroupId, RealFiles,
+    Seqno,
+};
 
 use crate::api::{Callbacks, Gtid, LogLevel};
-use crate::server_program::ServerProgram;
-use grastate::SavedPosition;
+use crate::server_program::{NoAnswer, ServerProgram};
+use grastate::{GrastateError, SavedPosition};
 use handover::{Handover, HandoverError};
+use recorded::Healing;
 
 const UNKNOWN: Seqno = Seqno(-1);
 
-/// What the file is to say.
-#[derive(Clone, Copy)]
+/// Why a server cannot start from what its files say.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum PositionError {
+    /// `grastate.dat` cannot be read or written.
+    #[error(transparent)]
+    Grastate(#[from] GrastateError),
+    /// Galera's library served the database last, and it cannot be taken over.
+    #[error(transparent)]
+    Handover(#[from] HandoverError),
+    /// The member's record of its database cannot be used.
+    #[error(
+        "{0}. This server does not start without its record of what its database lacks: make sure \
+         that it can write there, and start it again"
+    )]
+    Record(#[from] DatabaseRecordError),
+    /// Only the engine knows where the database is, and it was not asked.
+    #[error(
+        "the last stop was not clean, and the database cannot be asked where it is: {0}. This \
+         server does not start: without a position it would throw its data away and take a full \
+         copy (SST). Nothing was changed. Mend the cause and start it again; or run 'mariadbd \
+         --wsrep-recover' with the same options and start with --wsrep_start_position= and what it \
+         prints, as Debian's service does. If the data are lost anyway, 'synod copy --force' has the \
+         next start take a full copy"
+    )]
+    NotAsked(String),
+}
+
+/// Where the database is, as far as that is known now.
 struct Known {
     position: DatabasePosition,
     /// This is the only member of the present view.
     is_last_member: bool,
+    /// As it is on the disk.
+    record: DatabaseRecord,
+    /// What becomes of `record.behind` in this process.
+    healing: Healing,
 }
 
 impl Known {
-    fn at(position: DatabasePosition) -> Known {
-        Known {
-            position,
-            is_last_member: false,
-        }
-    }
-
-    fn saved(self, seqno: Seqno) -> SavedPosition {
+    fn saved(&self, seqno: Seqno) -> SavedPosition {
         SavedPosition {
             group: self.position.group,
             seqno: seqno.0,
@@ -56,31 +89,38 @@ impl Known {
     }
 }
 
-/// Knows where the database is, and keeps `grastate.dat` up to date.
+/// Knows where the database is, and keeps `grastate.dat` and the member's record up to date.
 pub(crate) struct PositionKeeper {
     data_dir: PathBuf,
     callbacks: Callbacks,
+    record_file: DatabaseRecordFile,
     current: Mutex<Known>,
+    /// The first action that the database lacks although its engine may not know; `i64::MAX`: none.
+    /// Read without a lock by each action that leaves the order.
+    first_lacking: AtomicI64,
     /// `safe_to_bootstrap: 1` in the file at start, written by an operator.
     may_bootstrap: bool,
     /// Galera's library said in the file that the data must not be used.
     must_not_begin: bool,
+    /// The file had a position: the last process with this database has ended in order.
+    was_stopped_in_order: bool,
 }
 
 impl PositionKeeper {
     /// Decides where the database is at start. `start` is `wsrep_start_position`: what the engine
     /// itself says is better than what was saved at a clean stop. If neither says anything,
-    /// `recover` asks the engine, or logs why it cannot.
+    /// `recover` asks the engine. The member's record corrects what the engine says.
     ///
     /// # Errors
-    /// An unreadable file, or a log from before Galera served the database.
+    /// An unreadable file, an engine that cannot be asked, or a log from before Galera served the
+    /// database.
     pub(crate) fn load(
         data_dir: PathBuf,
         log_dir: &Path,
         start: Gtid,
         callbacks: Callbacks,
-        recover: impl FnOnce() -> Option<Gtid>,
-    ) -> Result<PositionKeeper, HandoverError> {
+        recover: impl FnOnce() -> Result<Gtid, String>,
+    ) -> Result<PositionKeeper, PositionError> {
         let saved = grastate::read(&data_dir)?;
         let handover = Handover::look(&data_dir, log_dir)?;
         if let (Some(handover), Some(saved)) = (handover, saved) {
@@ -88,24 +128,48 @@ impl PositionKeeper {
             // From here on the log that this library makes is that of the database.
             grastate::write(&data_dir, &saved)?;
         }
-        let start = if must_recover(start, saved) {
-            recover().unwrap_or(start)
+        let (record_file, mut record) = DatabaseRecordFile::open(&RealFiles, log_dir)?;
+        let saved = match std::mem::take(&mut record.is_accepted) {
+            true => {
+                // First: the order holds until the file is without its mark.
+                let saved = accepted(saved, record.group);
+                grastate::write(&data_dir, &saved)?;
+                record_file.write(&record)?;
+                callbacks.log(
+                    LogLevel::Warn,
+                    "the data are used as they are: synod copy --accept",
+                );
+                Some(saved)
+            }
+            false => saved,
+        };
+        let start = if !record.needs_copy() && must_recover(start, saved) {
+            recover().map_err(PositionError::NotAsked)?
         } else {
             start
         };
         let may_bootstrap =
             saved.is_some_and(|saved| saved.safe_to_bootstrap && !saved.last_member);
-        let (position, notice) = start_position(start, saved);
+        let (position, notice) = start_position(start, saved, &record);
         if let Some(notice) = notice {
-            callbacks.log(LogLevel::Info, notice);
+            callbacks.log(LogLevel::Info, &notice);
         }
-        let current = Mutex::new(Known::at(position));
+        let first_lacking = AtomicI64::new(recorded::first_lacking(&record));
+        let current = Mutex::new(Known {
+            position,
+            is_last_member: false,
+            record,
+            healing: Healing::default(),
+        });
         Ok(PositionKeeper {
             data_dir,
             callbacks,
+            record_file,
             current,
+            first_lacking,
             may_bootstrap,
             must_not_begin: handover.is_some() && is_unusable(saved) && !may_bootstrap,
+            was_stopped_in_order: saved.is_some_and(|saved| saved.seqno >= 0),
         })
     }
 
@@ -133,11 +197,13 @@ impl PositionKeeper {
 
     /// The database begins to change.
     pub(crate) fn changing(&self, group: GroupId) {
-        let position = DatabasePosition {
+        let mut current = self.lock();
+        current.position = DatabasePosition {
             group,
             seqno: UNKNOWN,
         };
-        self.set(&mut self.lock(), Known::at(position));
+        current.is_last_member = false;
+        self.save(&current);
     }
 
     /// The database is at rest, where another connection of this process may begin. Not if it must
@@ -147,23 +213,18 @@ impl PositionKeeper {
     pub(crate) fn settled(&self, group: GroupId, seqno: i64) {
         let mut current = self.lock();
         if current.position.group == group {
-            let seqno = Seqno(seqno);
-            let position = DatabasePosition { group, seqno };
-            let is_last_member = current.is_last_member;
-            let known = Known {
-                position,
-                is_last_member,
-            };
-            self.set(&mut current, known);
+            current.position.seqno = Seqno(seqno);
+            self.save(&current);
         }
     }
 
     /// The process ends in order. If the database is at rest, and its engine has closed and with
     /// that flushed it, the file says where it is. The server is gone: nothing is logged.
     pub(crate) fn process_exits(&self) {
-        let known = *self.lock();
-        let is_at_rest = known.position.seqno != UNKNOWN;
+        let mut known = self.lock();
+        let is_at_rest = known.position.seqno != UNKNOWN && !known.record.needs_copy();
         if is_at_rest && !engine_files::are_open() {
+            self.forget_what_has_healed(&mut known);
             // If it fails, the file still says that the position is unknown, which is safe.
             let _ = grastate::write(&self.data_dir, &known.saved(known.position.seqno));
         }
@@ -179,22 +240,13 @@ impl PositionKeeper {
         synced.map_err(|(place, error)| format!("cannot sync {}: {error}", place.display()))
     }
 
-    /// The database is being replaced, or must be: only a full copy (SST) helps.
-    pub(crate) fn unusable(&self) {
-        self.changing(GroupId::NONE);
-    }
-
     /// Whether a view has this member only. For Galera's tools, which look for the server to
     /// bootstrap after a full stop; here the group re-forms without them.
     pub(crate) fn set_last_member(&self, is_last_member: bool) {
         let mut current = self.lock();
         if current.is_last_member != is_last_member {
-            let position = current.position;
-            let known = Known {
-                position,
-                is_last_member,
-            };
-            self.set(&mut current, known);
+            current.is_last_member = is_last_member;
+            self.save(&current);
         }
     }
 
@@ -202,12 +254,14 @@ impl PositionKeeper {
         self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Writes `grastate.dat` for a database that is not closed; a failure is a line in the log.
     /// Under the lock, so that the file ends as the position does.
-    fn set(&self, current: &mut Known, known: Known) {
-        *current = known;
-        if let Err(error) = grastate::write(&self.data_dir, &known.saved(UNKNOWN)) {
+    fn save(&self, current: &Known) -> bool {
+        let written = grastate::write(&self.data_dir, &current.saved(UNKNOWN));
+        if let Err(error) = &written {
             self.callbacks.log(LogLevel::Error, &error.to_string());
         }
+        written.is_ok()
     }
 }
 
@@ -218,24 +272,38 @@ fn must_recover(start: Gtid, saved: Option<SavedPosition>) -> bool {
 }
 
 /// The position of an engine whose server was started without one: it is asked by a run of the
-/// server's own program. `None`, with a line in the log, if it gives none.
-pub(crate) fn recover(program: &ServerProgram, callbacks: &Callbacks) -> Option<Gtid> {
+/// server's own program.
+///
+/// # Errors
+/// Why it gives none.
+pub(crate) fn recover(
+    program: &ServerProgram,
+    data_dir: &Path,
+    callbacks: &Callbacks,
+) -> Result<Gtid, String> {
     // It would wait for the engine of this process.
     if engine_files::are_open() {
-        return None;
+        return Err("its engine runs already, without a group: restart this server".to_owned());
     }
     let text = "the last stop was not clean, and no wsrep_start_position was given: asking the \
                 database where it is (--wsrep-recover)";
     callbacks.log(LogLevel::Info, text);
-    match program.recovered_position() {
-        Ok(position) => {
-            callbacks.log(LogLevel::Info, &format!("the database is at {position}"));
-            Some(position)
-        }
-        Err(error) => {
-            callbacks.log(LogLevel::Info, &error.to_string());
-            None
-        }
+    let position = ask(program, data_dir).map_err(|error| error.to_string())?;
+    callbacks.log(LogLevel::Info, &format!("the database is at {position}"));
+    Ok(position)
+}
+
+fn ask(program: &ServerProgram, data_dir: &Path) -> Result<Gtid, NoAnswer> {
+    program.check_data_dir(data_dir)?;
+    program.recovered_position()
+}
+
+/// What the file says once an operator has accepted the data: the engine knows where they are.
+fn accepted(saved: Option<SavedPosition>, group: GroupId) -> SavedPosition {
+    let saved = saved.unwrap_or(SavedPosition::UNDEFINED);
+    match saved.group == GroupId::NONE {
+        true => SavedPosition { group, ..saved },
+        false => saved,
     }
 }
 
@@ -247,38 +315,39 @@ fn is_unusable(saved: Option<SavedPosition>) -> bool {
 fn start_position(
     start: Gtid,
     saved: Option<SavedPosition>,
-) -> (DatabasePosition, Option<&'static str>) {
+    record: &DatabaseRecord,
+) -> (DatabasePosition, Option<String>) {
+    if record.needs_copy() {
+        let position = DatabasePosition {
+            group: GroupId::NONE,
+            seqno: UNKNOWN,
+        };
+        return (position, Some(recorded::why_not_used(record)));
+    }
     let unusable = is_unusable(saved);
     if start.is_defined() && !unusable {
-        return (
-            DatabasePosition {
-                group: start.group,
-                seqno: Seqno(start.seqno),
-            },
-            None,
-        );
+        let position = DatabasePosition {
+            group: start.group,
+            seqno: Seqno(start.seqno),
+        };
+        return recorded::corrected(position, record);
     }
     let saved = saved.unwrap_or(SavedPosition::UNDEFINED);
     let position = DatabasePosition {
         group: saved.group,
         seqno: Seqno(saved.seqno),
     };
-    let notice = if start.is_defined() {
-        Some(
-            "grastate.dat says that the data of this server must not be used (a full copy (SST) \
-             was interrupted, or the data differed from the others'): a full copy will be asked \
-             for, whatever wsrep_start_position says",
-        )
-    } else if saved.group != GroupId::NONE && saved.seqno < 0 {
-        Some(
-            "the last stop was not clean and no wsrep_start_position was given, and the database \
-             did not say where it is: a full copy (SST) will be asked for. To avoid that, run \
-             mariadbd --wsrep-recover first and pass what it prints, as galera_recovery does",
-        )
-    } else {
-        None
-    };
-    (position, notice)
+    if start.is_defined() {
+        let notice = "grastate.dat says that the data of this server must not be used: a full copy \
+                      (SST) will be asked for, whatever wsrep_start_position says";
+        return (position, Some(notice.to_owned()));
+    }
+    if saved.group != GroupId::NONE && saved.seqno < 0 {
+        let notice = "the last stop was not clean, and the database says that it has never been in \
+                      a group: a full copy (SST) will be asked for";
+        return (position, Some(notice.to_owned()));
+    }
+    recorded::corrected(position, record)
 }
 
 #[cfg(test)]
@@ -309,7 +378,8 @@ mod tests {
         let dir = std::env::temp_dir().join(dir);
         std::fs::create_dir_all(&dir).unwrap();
         let callbacks = Callbacks::none();
-        let keeper = PositionKeeper::load(dir.clone(), &dir, Gtid::UNDEFINED, callbacks, || None);
+        let recover = || Err("nobody is asked".to_owned());
+        let keeper = PositionKeeper::load(dir.clone(), &dir, Gtid::UNDEFINED, callbacks, recover);
         (keeper.unwrap(), dir)
     }
 
@@ -317,14 +387,14 @@ mod tests {
     fn database_that_must_not_be_used_is_never_at_rest() {
         let (keeper, dir) = keeper("unusable");
         keeper.changing(GROUP);
-        keeper.unusable();
+        keeper.unusable(GROUP, "it differs");
         keeper.settled(GROUP, 9);
         assert_eq!(keeper.current(), at(GroupId::NONE, -1));
         assert_eq!(grastate::read(&dir).unwrap(), saved(GroupId::NONE, -1));
         keeper.process_exits();
         assert_eq!(grastate::read(&dir).unwrap(), saved(GroupId::NONE, -1));
         // Until it is replaced.
-        keeper.changing(GROUP);
+        keeper.copied(GROUP);
         keeper.settled(GROUP, 9);
         keeper.process_exits();
         assert_eq!(grastate::read(&dir).unwrap(), saved(GROUP, 9));
@@ -373,7 +443,7 @@ mod tests {
                 scope.spawn(|| {
                     for _ in 0..50 {
                         keeper.changing(GROUP);
-                        keeper.unusable();
+                        keeper.unusable(GROUP, "it differs");
                     }
                 });
             }
@@ -390,7 +460,8 @@ mod tests {
             seqno: 40,
         };
         for file in [None, saved(GROUP, -1), saved(GROUP, 50)] {
-            assert_eq!(start_position(start, file), (at(GROUP, 40), None));
+            let nothing = DatabaseRecord::default();
+            assert_eq!(start_position(start, file, &nothing), (at(GROUP, 40), None));
         }
     }
 
@@ -400,7 +471,8 @@ mod tests {
             group: GROUP,
             seqno: 40,
         };
-        let (position, notice) = start_position(start, saved(GroupId::NONE, -1));
+        let nothing = DatabaseRecord::default();
+        let (position, notice) = start_position(start, saved(GroupId::NONE, -1), &nothing);
         assert_eq!(position, at(GroupId::NONE, -1));
         assert!(notice.unwrap().contains("full copy"));
     }
@@ -408,18 +480,33 @@ mod tests {
     #[test]
     fn clean_stop_needs_no_start_position() {
         assert_eq!(
-            start_position(Gtid::UNDEFINED, saved(GROUP, 9)),
+            start_position(Gtid::UNDEFINED, saved(GROUP, 9), &DatabaseRecord::default()),
             (at(GROUP, 9), None)
         );
     }
 
     #[test]
-    fn nothing_is_guessed_after_a_crash() {
-        let (position, notice) = start_position(Gtid::UNDEFINED, saved(GROUP, -1));
+    fn server_whose_engine_cannot_be_asked_does_not_start() {
+        let (keeper, dir) = keeper("silent");
+        keeper.changing(GROUP);
+        let recover = || Err("Fatal error in defaults handling".to_owned());
+        let callbacks = Callbacks::none();
+        let error = PositionKeeper::load(dir.clone(), &dir, Gtid::UNDEFINED, callbacks, recover);
+        let error = error.map(|_| ()).unwrap_err().to_string();
+        assert!(error.contains("Fatal error in defaults"), "{error}");
+        assert!(error.contains("--wsrep_start_position"), "{error}");
+        assert_eq!(grastate::read(&dir).unwrap(), saved(GROUP, -1), "as it was");
+        std::fs::remove_dir_all(dir).unwrap();
+    }
+
+    #[test]
+    fn engine_that_was_never_in_a_group_has_no_position() {
+        let nothing = DatabaseRecord::default();
+        let (position, notice) = start_position(Gtid::UNDEFINED, saved(GROUP, -1), &nothing);
         assert_eq!(position, at(GROUP, -1));
-        assert!(notice.unwrap().contains("--wsrep-recover"));
+        assert!(notice.unwrap().contains("full copy"));
         assert_eq!(
-            start_position(Gtid::UNDEFINED, None),
+            start_position(Gtid::UNDEFINED, None, &nothing),
             (at(GroupId::NONE, -1), None)
         );
     }

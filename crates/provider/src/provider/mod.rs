@@ -40,7 +40,7 @@ use crate::transaction::Transactions;
 use crate::transaction::stream_rollbacks::StreamRollback;
 
 /// Number of the connection that a starting server makes.
-const FIRST_SERIAL: u64 = 1;
+pub(crate) const FIRST_SERIAL: u64 = 1;
 
 /// One per server, from `init` to `free`.
 pub(crate) struct Provider {
@@ -89,7 +89,8 @@ pub fn create(args: InitArgs, callbacks: Callbacks) -> Result<Arc<dyn ProviderAp
     // Before the database is asked where it is: they may still write into it.
     end_leftover_copy(&data_dir, &callbacks);
     let program = ServerProgram::of_this_process().map_err(|e| InitError::Other(e.into()))?;
-    let recover = || position::recover(&program, &callbacks);
+    let own = data_dir.clone();
+    let recover = || position::recover(&program, &own, &callbacks);
     let log_dir = start_node::log_dir(&options, &args);
     let start = args.start_position;
     let position = PositionKeeper::load(data_dir, &log_dir, start, callbacks.clone(), recover)
@@ -99,7 +100,8 @@ pub fn create(args: InitArgs, callbacks: Callbacks) -> Result<Arc<dyn ProviderAp
     save_at_exit(position.clone(), &callbacks);
     let live = LiveOptions::default();
     live.update(&options);
-    let restart = Restart::new(program, log_dir, options.unsigned(key::LOG_SEGMENT_SIZE));
+    let segment_bytes = options.unsigned(key::LOG_SEGMENT_SIZE);
+    let restart = Restart::new(program, [own, log_dir], segment_bytes, flush_period);
     Ok(Arc::new_cyclic(|itself| Provider {
         args,
         callbacks,
@@ -464,9 +466,9 @@ impl ProviderApi for Provider {
         self.callbacks.stop_log_thread();
     }
 
-    fn fenced(&self, _reason: &str, ctx: Option<RecvContext>) {
+    fn fenced(&self, reason: &str, ctx: Option<RecvContext>) {
         if let Some(connection) = self.connection() {
-            connection.fence(ctx);
+            connection.fence(reason, ctx);
         }
     }
 }

@@ -169,7 +169,7 @@ impl Connection {
         }
         drop(gathered);
         if is_streamed && result == ProposalResult::Unknown {
-            self.fail_unknown_stream_commit(transaction.trx_id);
+            self.doubt_stream_commit(transaction);
         }
         outcome(self.refused(transaction.trx_id, conn, result))
     }

@@ -7,13 +7,14 @@
 use std::time::Instant;
 
 use bytes::Bytes;
-use synod_node::{Origin, ProposalResult};
+use synod_node::{Origin, ProposalResult, Remedy};
 
 use crate::api::{Status, TrxHandle, TrxMeta};
 use crate::apply::applier;
 use crate::apply::elsewhere::Wait;
 use crate::apply::sequencer::{Entered, NoApplier, Queued};
 use crate::connection::Connection;
+use crate::connection::disconnect::Data;
 use crate::status::commit_steps::Step;
 use crate::transaction::{Gathered, Phase, Transaction, is_applied};
 
@@ -23,7 +24,9 @@ impl Connection {
     pub(crate) fn commit_order_enter(&self, handle: &TrxHandle, meta: &TrxMeta) -> Status {
         let (seqno, asked) = (meta.gtid.seqno, Instant::now());
         if is_applied(handle) {
-            let result = entered(self.sequencer.enter(seqno, None));
+            let result = self.sequencer.enter(seqno, None);
+            self.note_failing(seqno, result);
+            let result = entered(result);
             if let Some(began) = applier::take_beginning() {
                 self.note_step(Step::Apply, began, asked);
                 self.note_step(Step::ApplyTurn, asked, Instant::now());
@@ -74,14 +77,17 @@ impl Connection {
         error: Option<&[u8]>,
     ) -> Status {
         let seqno = meta.gtid.seqno;
-        if let Some(error) = error.filter(|text| !text.is_empty())
+        let error = error.filter(|text| !text.is_empty());
+        if let Some(error) = error
             && !self.confirm_failure(seqno, error)
         {
             return Status::NodeFail;
         }
         if is_applied(handle) {
-            self.leave_order(seqno);
-            return Status::Ok;
+            return match self.leave_order(seqno) {
+                true => Status::Ok,
+                false => Status::NodeFail,
+            };
         }
         let Some(transaction) = self.shared.transactions.get(handle) else {
             return Status::TrxMissing;
@@ -93,6 +99,7 @@ impl Connection {
             gathered.phase = Phase::Left(seqno);
             drop(gathered);
             self.check_outcome(seqno);
+            self.note_ended(seqno, error.is_some());
         }
         Status::Ok
     }
@@ -105,10 +112,18 @@ impl Connection {
         }
     }
 
-    /// Lets the next seqno have its turn.
-    pub(crate) fn leave_order(&self, seqno: i64) {
-        self.sequencer.leave(seqno);
-        self.check_outcome(seqno);
+    /// Lets the next seqno have its turn. False if this one was never let in: the database must not
+    /// be taken for having it.
+    pub(crate) fn leave_order(&self, seqno: i64) -> bool {
+        let has_left = self.sequencer.leave(seqno);
+        match has_left {
+            true => {
+                self.check_outcome(seqno);
+                self.note_ended(seqno, self.has_failed_alike(seqno));
+            }
+            false => self.note_passed_over(seqno),
+        }
+        has_left
     }
 
     /// A transaction is over, or a fragment of one that continues.
@@ -218,10 +233,11 @@ impl Connection {
             data,
         });
         if let Err(NoApplier) = adopted {
-            self.fail(&format!(
+            let why = format!(
                 "action {seqno} was given up by its client, and all appliers wait for it: this \
-                 server leaves the group. Start it again: the log has the action"
-            ));
+                 server leaves the group, and comes back to apply it from the log"
+            );
+            self.leave(&why, Data::Good, Remedy::Restart);
             self.sequencer.abort();
         }
     }

@@ -20,6 +20,7 @@
 mod abort;
 mod certify;
 mod commit_order;
+mod doubtful_streams;
 mod explain;
 pub(crate) mod outcome_notes;
 mod replay;

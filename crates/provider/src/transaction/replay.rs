@@ -62,14 +62,19 @@ impl Connection {
         let write_set = match WriteSet::decode(seqno, submitted) {
             Ok(write_set) => write_set,
             Err(error) => {
-                self.inconsistent(&error.to_string());
+                self.leave_as_unapplied(seqno, &error.to_string());
                 return false;
             }
         };
         let callbacks = &self.shared.callbacks;
         let applied = callbacks.apply_replay(ctx, handle, flags, &write_set.data, &meta);
         if applied.is_err() && !self.sequencer.is_aborted_before(seqno) {
-            self.inconsistent(&format!("transaction {seqno} could not be replayed"));
+            let why = format!("transaction {seqno} could not be replayed");
+            match transaction.lock().stream.is_some() {
+                // Its fragments are gone.
+                true => self.leave_as_inconsistent(&why),
+                false => self.leave_as_unapplied(seqno, &why),
+            }
         }
         applied.is_ok()
     }
@@ -84,7 +89,7 @@ impl Connection {
             gathered.stream.is_some()
         };
         if is_streamed {
-            self.fail_unknown_stream_commit(transaction.trx_id);
+            self.lose_stream_commit(transaction.trx_id);
         }
         self.wait_for(None, |state| state.lifecycle.has_ended().then_some(()));
         Status::Ok

@@ -221,14 +221,12 @@ impl Connection {
             Phase::Ordered(seqno) | Phase::Replaying(seqno) => {
                 self.leave_unfinished_commit(transaction, seqno);
             }
-            Phase::Entered(_) => self.fail_unknown_stream_commit(transaction.trx_id),
+            Phase::Entered(_) => self.lose_stream_commit(transaction.trx_id),
             Phase::Certifying(pending) => match pending.give_up() {
                 Some(ProposalResult::Ordered { seqno, .. }) => {
                     self.leave_unfinished_commit(transaction, seqno.0)
                 }
-                Some(ProposalResult::Unknown) => {
-                    self.fail_unknown_stream_commit(transaction.trx_id)
-                }
+                Some(ProposalResult::Unknown) => self.doubt_stream_commit(transaction),
                 _ => {}
             },
         }
@@ -237,7 +235,7 @@ impl Connection {
     /// An ordered commit is not finished by its client.
     fn leave_unfinished_commit(&self, transaction: &Transaction, seqno: i64) {
         if self.place_unless_rolled_back(transaction, seqno).is_some() {
-            self.fail_unknown_stream_commit(transaction.trx_id);
+            self.lose_stream_commit(transaction.trx_id);
         }
     }
 
@@ -258,12 +256,11 @@ impl Connection {
         None
     }
 
-    /// A streamed transaction was rolled back here, while the other members may commit it. This
-    /// server cannot commit it any more: the fragments are gone from its table.
-    pub(crate) fn fail_unknown_stream_commit(&self, trx: u64) {
-        self.inconsistent(&format!(
-            "the streamed transaction {trx} was rolled back here, while the group may have \
-             committed it"
+    /// A streamed transaction was rolled back here, while the other members commit it. This server
+    /// cannot commit it any more: the fragments are gone from its table.
+    pub(crate) fn lose_stream_commit(&self, trx: u64) {
+        self.leave_as_inconsistent(&format!(
+            "the streamed transaction {trx} was rolled back here, while the group has committed it"
         ));
     }
 

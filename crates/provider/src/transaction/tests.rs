@@ -4,6 +4,8 @@
 //! phases are tested with a real node, in `tests/live_group`.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use synod_node::{GroupId, Pending, ProposalResult};
 
@@ -19,7 +21,10 @@ use crate::transaction::{Phase, Transaction, Transactions};
 const TRX: u64 = 17;
 
 fn connection() -> Arc<Connection> {
-    let nowhere = std::env::temp_dir().join("synod-no-such-directory");
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let number = COUNT.fetch_add(1, Ordering::Relaxed);
+    let dir = format!("synod-transaction-{}-{number}", std::process::id());
+    let nowhere = std::env::temp_dir().join(dir);
     let start = Gtid {
         group: GroupId([1; 16]),
         seqno: 5,
@@ -32,11 +37,21 @@ fn connection() -> Arc<Connection> {
         transactions: Arc::new(Transactions::default()),
         options: Arc::new(LiveOptions::default()),
         events: Arc::default(),
-        restart: Arc::new(Restart::new(program, nowhere.clone(), 0)),
+        restart: Arc::new(Restart::new(
+            program,
+            [nowhere.clone(), nowhere.clone()],
+            0,
+            Duration::ZERO,
+        )),
         position: Arc::new(
-            PositionKeeper::load(nowhere.clone(), &nowhere, start, callbacks, || None).unwrap(),
+            PositionKeeper::load(nowhere.clone(), &nowhere, start, callbacks, || {
+                Err("it was given".to_owned())
+            })
+            .unwrap(),
         ),
     };
+    // What is open stays open.
+    std::fs::remove_dir_all(nowhere).unwrap();
     Connection::new(shared, 1, DonorPreference::parse(""), 1 << 20)
 }
 

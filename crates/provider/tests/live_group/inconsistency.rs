@@ -63,6 +63,15 @@ fn has_left(server: &Server) {
     assert_eq!(server.begin("x").certify(), WSREP_CONN_FAIL);
 }
 
+/// It has left, and its database is a prefix of the others': it may come back.
+fn has_left_whole(server: &Server) {
+    server.join_appliers();
+    assert_eq!(server.final_views(), 1);
+    assert_eq!(server.status("local_state_comment"), "Initialized");
+    assert!(!server.grastate().unwrap().0.starts_with("00000000-"));
+    assert_eq!(server.begin("x").certify(), WSREP_CONN_FAIL);
+}
+
 #[test]
 fn statement_that_fails_alike_everywhere_leaves_every_server_in() {
     let servers = trio("");
@@ -90,7 +99,7 @@ fn server_on_which_a_statement_fails_alone_leaves() {
     let (status, meta) = one.inner.execute_start(5, "db");
     assert_eq!(status, WSREP_OK);
     assert_eq!(one.inner.execute_end_failed(5), WSREP_OK);
-    has_left(&one);
+    has_left_whole(&one);
     let executed = Seen::Executed {
         seqno: meta.gtid.seqno,
     };
@@ -132,8 +141,8 @@ fn policy_lets_one_success_stand_against_more_errors() {
     fail(&servers[1], "odd");
     fail(&servers[2], "odd");
     servers[0].write("odd");
-    has_left(&servers[1]);
-    has_left(&servers[2]);
+    has_left_whole(&servers[1]);
+    has_left_whole(&servers[2]);
     wait_size(&servers[0], 1);
     servers[0].write("continues");
 }
@@ -154,7 +163,7 @@ fn slow_server_is_judged_by_what_was_decided_without_it() {
     servers[1].write("before");
     let odd = servers[1].write("odd");
     // One success and one error, and the third does not answer: success.
-    has_left(&servers[2]);
+    has_left_whole(&servers[2]);
     let not_there = servers[0].applied();
     assert!(not_there.is_empty(), "{not_there:?}");
     go.send(()).unwrap();
@@ -164,9 +173,10 @@ fn slow_server_is_judged_by_what_was_decided_without_it() {
     assert!(servers[0].inner.last_committed().seqno > odd);
 }
 
-/// It waits for a decision that the others' answers do not allow yet.
+/// It waits for a decision that the others' answers do not allow yet. Its engine's position is past
+/// what it lacks, as after a kill.
 #[test]
-fn server_that_waits_for_a_decision_can_be_stopped() {
+fn server_that_is_stopped_while_it_waits_for_a_decision_applies_the_action_again() {
     let (one, two) = pair(2);
     fail(&two, "odd");
     let mut odd = one.begin("odd");
@@ -179,11 +189,20 @@ fn server_that_waits_for_a_decision_can_be_stopped() {
             .contains(&Seen::NotApplied { seqno: odd.seqno() })
     );
     assert_eq!(two.disconnect(), WSREP_OK);
-    has_left(&two);
+    has_left_whole(&two);
     assert_eq!(odd.leave(), WSREP_OK);
     odd.release();
     wait_size(&one, 1);
     one.write("continues");
+    assert_eq!(two.engine_position().seqno, odd.seqno());
+    let two = two.restart("n2");
+    assert_eq!(two.connect(&one.address(), false), WSREP_OK);
+    two.add_applier();
+    two.wait_applied("continues");
+    assert_eq!(two.applied(), ["odd", "continues"]);
+    two.wait_status("local_state_comment", "Synced");
+    two.write("both");
+    one.wait_applied("both");
 }
 
 /// It is behind and has no say, but what it repeats was decided before.
@@ -215,7 +234,7 @@ fn server_that_repeats_what_failed_everywhere_may_fail_again() {
 
 /// Here it does not fail on anybody else.
 #[test]
-fn server_that_is_behind_and_fails_alone_leaves() {
+fn server_on_which_an_action_fails_alone_again_has_other_data() {
     let (one, two) = pair(2);
     let odd = one.write("odd");
     one.write("later");
@@ -228,8 +247,48 @@ fn server_that_is_behind_and_fails_alone_leaves() {
     fail(&two, "odd");
     assert_eq!(two.connect(&one.address(), false), WSREP_OK);
     two.add_applier();
-    has_left(&two);
+    has_left_whole(&two);
     assert!(two.applied().is_empty());
     wait_size(&one, 1);
+    let two = two.restart("n2");
+    fail(&two, "odd");
+    assert_eq!(two.connect(&one.address(), false), WSREP_OK);
+    two.add_applier();
+    has_left(&two);
+    assert!(two.applied().is_empty());
+    assert!(two.inner.logged("failed to apply here 2 times"));
+    wait_size(&one, 1);
     one.write("continues");
+    // The next start takes a copy.
+    let two = two.restart("n2");
+    assert_eq!(two.connect(&one.address(), false), WSREP_OK);
+    two.add_applier();
+    two.wait_synced(1);
+    assert!(two.inner.seen().contains(&Seen::RequestedCopy));
+}
+
+/// Want of something is no divergence, however often it shows.
+#[test]
+fn server_that_lacks_something_tries_until_it_has_it() {
+    let (one, two) = pair(2);
+    two.fail_with(b" The table 't' is full, Error_code: 1114;\0");
+    fail(&two, "odd");
+    one.write("odd");
+    has_left_whole(&two);
+    let mut two = two;
+    for _ in 0..2 {
+        two = two.restart("n2");
+        two.fail_with(b" The table 't' is full, Error_code: 1114;\0");
+        fail(&two, "odd");
+        assert_eq!(two.connect(&one.address(), false), WSREP_OK);
+        two.add_applier();
+        has_left_whole(&two);
+    }
+    let two = two.restart("n2");
+    assert_eq!(two.connect(&one.address(), false), WSREP_OK);
+    two.add_applier();
+    two.wait_applied("odd");
+    two.wait_synced(1);
+    two.write("continues");
+    one.wait_applied("continues");
 }

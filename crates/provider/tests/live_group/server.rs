@@ -7,7 +7,7 @@ use std::ffi::{CStr, CString, c_char, c_void};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::ptr;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use synod::boundary::fill_table;
 use wsrep_sys::*;
 
-/// How everything fails here that does.
+/// How everything fails here that does, unless told otherwise.
 const ERROR: &[u8] = b" Can't find record in 't', Error_code: 1032;\0";
 
 /// Longer than anything takes here, unless it hangs.
@@ -105,6 +105,9 @@ pub(crate) struct Inner {
     /// Giving a copy does not come back for now.
     donates_slowly: AtomicBool,
     open: Mutex<OpenStreams>,
+    /// Where the storage engine says that it is.
+    engine: AtomicI64,
+    error: Mutex<&'static [u8]>,
 }
 
 /// What the server holds of streamed transactions, and when it gives them up.
@@ -194,6 +197,8 @@ impl Server {
             copy_request: Mutex::new(b"fake\0here\0"),
             donates_slowly: AtomicBool::new(false),
             open: Mutex::default(),
+            engine: AtomicI64::new(start.seqno),
+            error: Mutex::new(ERROR),
         }));
         let server = Server {
             inner,
@@ -303,6 +308,28 @@ impl Server {
     pub(crate) fn disconnect(&self) -> wsrep_status_t {
         // SAFETY: a table.
         unsafe { self.inner.t().disconnect.unwrap()(self.inner.table) }
+    }
+
+    /// What fails here fails with this error.
+    pub(crate) fn fail_with(&self, error: &'static [u8]) {
+        *self.inner.error.lock().unwrap() = error;
+    }
+
+    /// What `--wsrep-recover` would find.
+    pub(crate) fn engine_position(&self) -> wsrep_gtid_t {
+        wsrep_gtid_t {
+            uuid: self.inner.last_committed().uuid,
+            seqno: self.inner.engine.load(Ordering::SeqCst),
+        }
+    }
+
+    /// Starts again where this one has left, from where its engine says that it is.
+    pub(crate) fn restart(self, name: &str) -> Server {
+        let start = self.engine_position();
+        let (dir, port) = self.stop();
+        let server = Server::with(name, &dir, port, start, "");
+        server.set_copy_request(b"trivial\0\0");
+        server
     }
 
     /// Waits until all appliers have come back.
@@ -1016,12 +1043,19 @@ unsafe extern "C-unwind" fn on_apply(
         }),
         None => Verdict::Commit,
     };
-    if enter() != WSREP_OK {
+    let is_in = enter() == WSREP_OK;
+    // As MariaDB does: the position moves over what has failed, in its turn or not, before the
+    // provider hears of the failure.
+    if is_in || verdict == Verdict::Fail {
+        server.engine.store(seqno, Ordering::SeqCst);
+    }
+    if !is_in {
         server.see(Seen::NotApplied { seqno });
         return WSREP_CB_FAILURE;
     }
     if verdict == Verdict::Fail {
-        return match leave(&buf(ERROR)) {
+        let error = *server.error.lock().unwrap();
+        return match leave(&buf(error)) {
             WSREP_OK => {
                 server.see(Seen::FailedAlike { seqno });
                 WSREP_CB_SUCCESS

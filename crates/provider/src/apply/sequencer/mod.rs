@@ -214,9 +214,13 @@ impl Sequencer {
         true
     }
 
-    /// Lets the next seqno have its turn.
-    pub(crate) fn leave(&self, seqno: i64) {
+    /// Lets the next seqno have its turn. False if the order ended before this one's, and the server
+    /// did what it does inside nevertheless.
+    pub(crate) fn leave(&self, seqno: i64) -> bool {
         let mut state = self.lock();
+        if state.entered < seqno && state.never_enters(seqno) {
+            return false;
+        }
         let inside = (state.left + 1, state.entered);
         assert_eq!(
             inside,
@@ -225,6 +229,7 @@ impl Sequencer {
         );
         state.left = seqno;
         self.move_on(&mut state);
+        true
     }
 
     /// Passes the order with something that needs nothing done in it, everything before being

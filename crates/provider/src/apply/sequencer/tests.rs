@@ -711,3 +711,17 @@ fn replay_that_waits_for_the_end_of_a_pause_is_ended_by_a_stop() {
         "its failure is no failure to apply"
     );
 }
+
+/// Servers leave without having looked whether they were let in.
+#[test]
+fn what_was_not_let_into_an_aborted_order_does_not_leave_it() {
+    let sequencer = Sequencer::new(0, 1 << 20);
+    assert_eq!(sequencer.enter(1, None), Entered::Yes);
+    sequencer.abort();
+    assert_eq!(sequencer.enter(2, None), Entered::Stopped);
+    assert!(!sequencer.leave(2));
+    assert_eq!(sequencer.left(), 0);
+    assert!(sequencer.leave(1), "what is inside may finish");
+    assert!(!sequencer.leave(2));
+    assert_eq!(sequencer.left(), 1);
+}

@@ -1,0 +1,85 @@
+//! An error with which an action failed: what the server says of it, and whether it speaks of this
+//! server's means rather than of its data.
+
+/// Comes before each number in the server's text.
+const NUMBER_MARK: &str = "Error_code: ";
+
+/// Errors of a server that lacks disk, memory, descriptors, locks or time. Its data are as good as
+/// before: the action succeeds once the lack has ended.
+const LACKS: [u32; 22] = [
+    // The system's, by the names of `perror`: files, disk.
+    3, 5, 9, 20, 21, 23, 24, 28, 1004, // cannot create a file
+    1021, // disk full
+    1026, // error writing a file
+    1037, // out of memory
+    1038, // out of sort memory
+    1041, // out of resources
+    1114, // the table is full
+    1135, // cannot create a thread
+    1205, // lock wait timeout
+    1206, // the lock table is full
+    1290, // an option of this server, such as read_only, forbids it
+    1317, // the execution was interrupted
+    1927, // the connection was killed
+    1969, // max_statement_time exceeded
+];
+/// Any error of a storage engine, which the text names.
+const ENGINE_ERROR: u32 = 1030;
+/// How it names a lack: out of memory, too many open files, no space, the record file or the lock
+/// table full.
+const ENGINE_LACKS: [&str; 7] = [
+    "error 12 ",
+    "error 23 ",
+    "error 24 ",
+    "error 28 ",
+    "error 128 ",
+    "error 135 ",
+    "error 147 ",
+];
+
+/// The number of the error, from the server's text; zero: there is none.
+pub(super) fn number(text: &str) -> u32 {
+    numbers(text).next().unwrap_or_default()
+}
+
+/// Whether the action failed for want of something, and not because of the data.
+pub(super) fn is_lack_of_resources(text: &str) -> bool {
+    let is_lack = |number| match number {
+        ENGINE_ERROR => ENGINE_LACKS.iter().any(|name| text.contains(name)),
+        number => LACKS.contains(&number),
+    };
+    numbers(text).any(is_lack)
+}
+
+fn numbers(text: &str) -> impl Iterator<Item = u32> {
+    text.split(NUMBER_MARK).skip(1).filter_map(|rest| {
+        let end = rest.find(|c: char| !c.is_ascii_digit());
+        rest[..end.unwrap_or(rest.len())].parse().ok()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn full_disk_is_a_lack_and_a_missing_row_is_not() {
+        for text in [
+            "The table 'f' is full, Error_code: 1114",
+            "Got error 28 \"No space left on device\" from storage engine InnoDB, Error_code: 1030",
+            "Error in Write_rows: Error_code: 1030; Error_code: 1206;",
+        ] {
+            assert!(is_lack_of_resources(text), "{text}");
+        }
+        for text in [
+            "Can't find record in 't', Error_code: 1032",
+            "Got error 126 \"Index file is crashed\" from storage engine, Error_code: 1030",
+            "something without a number",
+            "Error_code: x",
+        ] {
+            assert!(!is_lack_of_resources(text), "{text}");
+        }
+        assert_eq!(number("is full, Error_code: 1114;"), 1114);
+        assert_eq!(number("unknown"), 0);
+    }
+}

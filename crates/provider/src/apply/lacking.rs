@@ -1,0 +1,94 @@
+//! Notes that the database lacks an action, before its engine claims to have it: see
+//! `position/recorded.rs`.
+
+use std::time::{Duration, Instant};
+
+use crate::api::LogLevel;
+use crate::apply::sequencer::Entered;
+use crate::boundary;
+use crate::connection::{Connection, State};
+
+impl Connection {
+    /// An action is about to leave the calling applier's hands for the order; `entered`: whether it
+    /// has got in. If it has failed, its changes are rolled back already, and the server is about to
+    /// move its engine's position over it: this is noted first.
+    pub(crate) fn note_failing(&self, seqno: i64, entered: Entered) {
+        let error = boundary::statement_error().unwrap_or_default();
+        match entered {
+            _ if error == 0 => {}
+            Entered::Yes => {
+                self.note_failure(seqno, error);
+            }
+            Entered::Interrupted | Entered::Stopped => self.note_passed_over(seqno),
+        }
+    }
+
+    /// The action has failed here, in its turn. Durable when it returns; answers how often the
+    /// action has failed here.
+    pub(crate) fn note_failure(&self, seqno: i64, error: u32) -> u32 {
+        self.let_database_heal();
+        let position = &self.shared.position;
+        position.falls_behind(self.group(), seqno - 1, seqno, error)
+    }
+
+    /// The action was not let into the order, and the server moves its engine's position over it
+    /// nevertheless.
+    pub(crate) fn note_passed_over(&self, seqno: i64) {
+        let left = self.sequencer.left();
+        if seqno > left {
+            let position = &self.shared.position;
+            position.falls_behind(self.group(), left, seqno, 0);
+        }
+    }
+
+    /// An action was applied, or has failed as it should. Costs nothing unless the database lacked
+    /// one.
+    pub(crate) fn note_ended(&self, seqno: i64, failed_alike: bool) {
+        let position = &self.shared.position;
+        if position.was_lacking(seqno) && position.heals(seqno, failed_alike) {
+            self.log(
+                LogLevel::Info,
+                format!("the database has what it lacked: it is at {seqno}"),
+            );
+            self.forget_once_flushed();
+        }
+    }
+
+    fn forget_once_flushed(&self) {
+        let Some(connection) = self.itself() else {
+            return;
+        };
+        let forget = move || {
+            let pause = connection.healing_time();
+            let closing = |_: &mut State| connection.is_closing().then_some(());
+            let deadline = Instant::now() + pause;
+            if connection.wait_for(Some(deadline), closing).is_none() {
+                connection.shared.position.has_healed();
+            }
+        };
+        match boundary::spawn("synod-healed", forget) {
+            Ok(thread) => self.keep_healing(thread),
+            // It stays until the next orderly stop.
+            Err(error) => self.log(
+                LogLevel::Warn,
+                format!("cannot start thread synod-healed: {error}"),
+            ),
+        }
+    }
+
+    fn healing_time(&self) -> Duration {
+        let position = &self.shared.position;
+        position
+            .heals_within(self.shared.restart.flush_period())
+            .unwrap_or_default()
+    }
+
+    /// The record has room for one action: what is in the database by now is on its disk first.
+    fn let_database_heal(&self) {
+        let pause = self.healing_time();
+        if !pause.is_zero() {
+            let deadline = Instant::now() + pause;
+            let _ = self.wait_for(Some(deadline), |_| None::<()>);
+        }
+    }
+}

@@ -1,0 +1,521 @@
+//! What the member's record says about its database, and when it is written.
+//!
+//! A server whose applier fails rolls the action back, moves its engine's position over it, and
+//! only then tells the provider. So the engine's position proves nothing about an action that has
+//! failed, and the record is written first, where the server lets it be known in time:
+//!
+//! ```text
+//!  action N fails ─► record: behind at N-1 ─► engine's position: N ─► vote ─┬─► it failed alike:
+//!                                              │ killed                     │   forgotten
+//!                                              ▼                            └─► others succeeded:
+//!                        next start: from N-1, N is applied again ◄──────────── leave, restart
+//! ```
+//! Once N has been applied, the record stays until the engine has flushed: after a loss of power
+//! before that, the engine may still give the position that it had before.
+//!
+//! A record that cannot be written ends the process: nothing may go on as if it was there.
+
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use synod_node::{
+    Behind, DatabasePosition, DatabaseRecord, DoubtfulStream, DoubtfulStreams, GroupId,
+    STREAMS_MAX, Seqno, SessionId,
+};
+
+use super::{Known, PositionKeeper, UNKNOWN};
+use crate::api::LogLevel;
+
+/// What this process knows of the action that the database lacks.
+#[derive(Default)]
+pub(super) struct Healing {
+    /// An action that has failed in this process, and is counted.
+    counted: Option<i64>,
+    /// Before that failure nothing was lacking: no position in the engine is wrong yet.
+    is_fresh: bool,
+    /// When it was applied after all.
+    healed_at: Option<Instant>,
+    /// The order has ended, and the engine's position goes beyond it.
+    is_over: bool,
+}
+
+/// The first action that the database lacks, although its engine may not know.
+pub(super) fn first_lacking(record: &DatabaseRecord) -> i64 {
+    record
+        .behind
+        .map_or(i64::MAX, |behind| behind.at.0.saturating_add(1))
+}
+
+/// Where the database is, if its engine says that it is at `position`; and what to say of it.
+pub(super) fn corrected(
+    position: DatabasePosition,
+    record: &DatabaseRecord,
+) -> (DatabasePosition, Option<String>) {
+    let Some(behind) = record.behind.filter(|_| record.group == position.group) else {
+        return (position, None);
+    };
+    // Higher than the record knows: it went on since by what it has applied, or it is a copy.
+    if position.seqno <= behind.at || position.seqno > behind.engine_says {
+        return (position, None);
+    }
+    let Behind { at, error, .. } = behind;
+    let lacking = at.0 + 1;
+    let why = match error {
+        0 => String::new(),
+        error => format!(" (error {error})"),
+    };
+    let notice = format!(
+        "the database is at {at}, although its engine says {}: action {lacking} was not applied{why}, \
+         and is applied again",
+        position.seqno
+    );
+    let seqno = at;
+    (DatabasePosition { seqno, ..position }, Some(notice))
+}
+
+/// Why the data are not used at this start.
+pub(super) fn why_not_used(record: &DatabaseRecord) -> String {
+    let why = match &record.unusable {
+        Some(why) => why.as_str(),
+        None => "they were being replaced by a full copy, which did not end",
+    };
+    format!(
+        "the data of this server are not used: {why}. A full copy (SST) will be asked for. If no \
+         other server has data, 'synod copy --accept' shows what these may lack, and has them used"
+    )
+}
+
+impl PositionKeeper {
+    /// The server is about to move its engine's position to `engine_says`, or has done so, although
+    /// the database is at `at`. `error`: the action after it has failed with it; zero: it was not
+    /// let in. Durable when it returns; answers how often the action has failed here.
+    pub(crate) fn falls_behind(
+        &self,
+        group: GroupId,
+        at: i64,
+        engine_says: i64,
+        error: u32,
+    ) -> u32 {
+        let mut current = self.lock();
+        let mut record = record_of(&current, group);
+        let known = record.behind;
+        let lacking = at.saturating_add(1);
+        let mut behind = known.unwrap_or(Behind {
+            at: Seqno(at),
+            engine_says: Seqno(engine_says),
+            error,
+            failures: 0,
+        });
+        let is_same = behind.at.0 == at;
+        if !is_same && current.healing.healed_at.is_some() {
+            // The older one is in the database by now.
+            behind.at = Seqno(at);
+            (behind.error, behind.failures) = (error, 0);
+        } else {
+            behind.at = behind.at.min(Seqno(at));
+        }
+        behind.engine_says = behind.engine_says.max(Seqno(engine_says));
+        let is_new = current.healing.counted != Some(lacking);
+        if error != 0 && (is_new || behind.failures == 0) {
+            behind.error = error;
+            behind.failures += 1;
+        }
+        if is_new && error != 0 {
+            current.healing = Healing {
+                counted: Some(lacking),
+                is_fresh: known.is_none(),
+                ..Healing::default()
+            };
+        }
+        current.healing.is_over |= error == 0;
+        if known != Some(behind) {
+            record.behind = Some(behind);
+            self.keep(&mut current, record);
+        }
+        behind.failures
+    }
+
+    /// Whether this action ends a time in which the database was behind its engine's position.
+    pub(crate) fn was_lacking(&self, seqno: i64) -> bool {
+        seqno >= self.first_lacking.load(Ordering::Acquire)
+    }
+
+    /// The action was applied, or has failed as it should: the database has what it lacked. True if
+    /// the record must be kept until the engine has flushed.
+    pub(crate) fn heals(&self, seqno: i64, failed_alike: bool) -> bool {
+        let mut current = self.lock();
+        let Some(behind) = current.record.behind.filter(|behind| behind.at.0 < seqno) else {
+            return false;
+        };
+        if current.healing.is_over {
+            // What was inside the order may finish; what follows it does not get in.
+            let mut record = current.record.clone();
+            record.behind = Some(Behind {
+                at: Seqno(seqno),
+                ..behind
+            });
+            self.keep(&mut current, record);
+            return false;
+        }
+        let is_true_now = match failed_alike {
+            // The engine's position is what it should be.
+            true => behind.engine_says.0 <= seqno,
+            // The engine's position moved with the action itself.
+            false => current.healing.is_fresh,
+        };
+        if is_true_now {
+            self.forget(&mut current);
+            return false;
+        }
+        let is_first = current.healing.healed_at.is_none();
+        current.healing.healed_at.get_or_insert_with(Instant::now);
+        is_first
+    }
+
+    /// How long the record is still needed, if the database has what it lacked.
+    pub(crate) fn heals_within(&self, flush_period: Duration) -> Option<Duration> {
+        let healed_at = self.lock().healing.healed_at?;
+        // Twice: the flush that had begun before does not count.
+        Some((2 * flush_period).saturating_sub(healed_at.elapsed()))
+    }
+
+    /// The engine has flushed since the database has what it lacked.
+    pub(crate) fn has_healed(&self) {
+        self.forget_what_has_healed(&mut self.lock());
+    }
+
+    pub(super) fn forget_what_has_healed(&self, current: &mut Known) {
+        if current.healing.healed_at.is_some() {
+            self.forget(current);
+        }
+    }
+
+    fn forget(&self, current: &mut Known) {
+        current.healing = Healing::default();
+        let mut record = current.record.clone();
+        record.behind = None;
+        self.keep(current, record);
+    }
+
+    /// What the record says now.
+    pub(crate) fn record(&self) -> DatabaseRecord {
+        self.lock().record.clone()
+    }
+
+    /// The data must not be used again, for this reason: only a full copy (SST) helps.
+    pub(crate) fn unusable(&self, group: GroupId, why: &str) {
+        let mut current = self.lock();
+        current.position = DatabasePosition {
+            group: GroupId::NONE,
+            seqno: UNKNOWN,
+        };
+        let is_saved = self.save(&current);
+        let mut record = record_of(&current, group);
+        record.unusable.get_or_insert_with(|| why.to_owned());
+        if let Err(error) = self.record_file.write(&record) {
+            match is_saved {
+                true => self.callbacks.log(LogLevel::Error, &error.to_string()),
+                false => self.end_process(&error.to_string()),
+            }
+        }
+        current.record = record;
+    }
+
+    /// A full copy is asked for: from now on its script may replace the data at any time.
+    pub(crate) fn copy_is_asked_for(&self, group: GroupId) {
+        let mut current = self.lock();
+        let mut record = record_of(&current, group);
+        record.is_copying = true;
+        self.keep(&mut current, record);
+    }
+
+    /// No donor gives the copy that was asked for: the data are what they were.
+    pub(crate) fn copy_is_refused(&self) {
+        let mut current = self.lock();
+        let mut record = current.record.clone();
+        record.is_copying = false;
+        self.keep(&mut current, record);
+    }
+
+    /// A donor gives the copy, for Galera's tools.
+    pub(crate) fn copy_is_given(&self) {
+        self.changing(GroupId::NONE);
+    }
+
+    /// The database is a full copy of the group's, on the disk, and begins to change.
+    pub(crate) fn copied(&self, group: GroupId) {
+        // First: without the record, half-way, the file still says that only a copy helps.
+        {
+            let mut current = self.lock();
+            current.healing = Healing::default();
+            self.keep(
+                &mut current,
+                DatabaseRecord {
+                    group,
+                    ..DatabaseRecord::default()
+                },
+            );
+        }
+        self.changing(group);
+    }
+
+    /// The commit of a streamed transaction was given up here, and may be in the log. `session`: what
+    /// is known of all of its session. False if so many are known that this one cannot be noted.
+    pub(crate) fn stream_is_doubtful(
+        &self,
+        group: GroupId,
+        session: DoubtfulStreams,
+        stream: DoubtfulStream,
+    ) -> bool {
+        let mut current = self.lock();
+        let mut record = record_of(&current, group);
+        let (member, number) = (session.member, session.session);
+        let known = record.doubtful.get_or_insert(session);
+        let is_full = known.streams.len() >= STREAMS_MAX;
+        if is_full || (known.member, known.session) != (member, number) {
+            return false;
+        }
+        known.streams.push(stream);
+        self.keep(&mut current, record);
+        true
+    }
+
+    /// Whether the server was stopped in order before this start: nothing that it did was lost.
+    pub(crate) fn was_stopped_in_order(&self) -> bool {
+        self.was_stopped_in_order
+    }
+
+    /// The fate of all streamed transactions of earlier sessions is known.
+    pub(crate) fn no_stream_is_doubtful_before(&self, session: SessionId) {
+        let mut current = self.lock();
+        let streams = current.record.doubtful.as_ref();
+        if streams.is_some_and(|streams| streams.session != session) {
+            let mut record = current.record.clone();
+            record.doubtful = None;
+            self.keep(&mut current, record);
+        }
+    }
+
+    /// Makes the record durable, or ends the process.
+    fn keep(&self, current: &mut Known, record: DatabaseRecord) {
+        if let Err(error) = self.record_file.write(&record) {
+            self.end_process(&error.to_string());
+        }
+        self.first_lacking
+            .store(first_lacking(&record), Ordering::Release);
+        current.record = record;
+    }
+
+    /// What depends on the record would go on without it.
+    fn end_process(&self, why: &str) -> ! {
+        let text = format!(
+            "this server ends at once, since it cannot note what its database lacks: {why}. Mend \
+             that disk, and start it again"
+        );
+        self.callbacks.log(LogLevel::Error, &text);
+        self.callbacks.flush_log();
+        std::process::abort()
+    }
+}
+
+/// The record, as far as it is about this group.
+fn record_of(current: &Known, group: GroupId) -> DatabaseRecord {
+    let record = &current.record;
+    if record.group == group {
+        return record.clone();
+    }
+    DatabaseRecord {
+        group,
+        unusable: record.unusable.clone(),
+        is_copying: record.is_copying,
+        ..DatabaseRecord::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::{Callbacks, Gtid};
+    use std::path::PathBuf;
+    use synod_node::MemberId;
+
+    const GROUP: GroupId = GroupId([7; 16]);
+    const ERROR: u32 = 1114;
+
+    /// A data directory, and the starts of a server in it.
+    struct Dir(PathBuf);
+
+    impl Dir {
+        fn new(name: &str) -> Dir {
+            let dir = format!("synod-recorded-{name}-{}", std::process::id());
+            let dir = std::env::temp_dir().join(dir);
+            std::fs::create_dir_all(&dir).unwrap();
+            Dir(dir)
+        }
+
+        /// A start, after which the engine says that it is at `seqno`.
+        fn start(&self, seqno: i64) -> PositionKeeper {
+            let start = Gtid {
+                group: GROUP,
+                seqno,
+            };
+            let recover = || Err("it was given".to_owned());
+            let callbacks = Callbacks::none();
+            PositionKeeper::load(self.0.clone(), &self.0, start, callbacks, recover).unwrap()
+        }
+
+        fn position(&self, engine: i64) -> i64 {
+            self.start(engine).current().seqno.0
+        }
+    }
+
+    impl Drop for Dir {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[test]
+    fn failed_action_is_not_in_the_database_whatever_the_engine_says() {
+        let dir = Dir::new("failed");
+        assert_eq!(dir.start(41).falls_behind(GROUP, 41, 42, ERROR), 1);
+        assert_eq!(dir.position(42), 41);
+        assert_eq!(dir.position(40), 40, "it lost what it had not flushed");
+        assert_eq!(dir.position(43), 43, "it cannot have got there without");
+        let start = Gtid {
+            group: GroupId([8; 16]),
+            seqno: 42,
+        };
+        let other = PositionKeeper::load(dir.0.clone(), &dir.0, start, Callbacks::none(), || {
+            Err(String::new())
+        });
+        assert_eq!(other.unwrap().current().seqno, Seqno(42), "another history");
+    }
+
+    #[test]
+    fn failures_are_counted_once_a_start() {
+        let dir = Dir::new("counted");
+        for life in 1..4 {
+            let keeper = dir.start(42);
+            assert_eq!(keeper.falls_behind(GROUP, 41, 42, ERROR), life);
+            assert_eq!(keeper.falls_behind(GROUP, 41, 42, ERROR), life);
+        }
+    }
+
+    #[test]
+    fn failure_that_others_had_too_is_forgotten() {
+        let dir = Dir::new("alike");
+        let keeper = dir.start(41);
+        keeper.falls_behind(GROUP, 41, 42, ERROR);
+        assert!(!keeper.was_lacking(41));
+        assert!(keeper.was_lacking(42) && !keeper.heals(42, true));
+        assert!(!keeper.was_lacking(43));
+        assert_eq!(dir.position(42), 42);
+    }
+
+    #[test]
+    fn error_that_the_server_ignored_is_forgotten() {
+        let dir = Dir::new("ignored");
+        let keeper = dir.start(41);
+        keeper.falls_behind(GROUP, 41, 42, ERROR);
+        assert!(!keeper.heals(42, false));
+        assert_eq!(keeper.record().behind, None);
+    }
+
+    #[test]
+    fn record_stays_until_the_engine_has_flushed_what_the_database_lacked() {
+        let dir = Dir::new("healed");
+        dir.start(41).falls_behind(GROUP, 41, 42, ERROR);
+        let keeper = dir.start(42);
+        assert!(keeper.was_lacking(42) && keeper.heals(42, false));
+        assert!(!keeper.heals(43, false), "one thread waits");
+        assert_eq!(dir.position(42), 41, "power is lost before the flush");
+        assert!(keeper.heals_within(Duration::from_secs(9)).unwrap() > Duration::from_secs(9));
+        keeper.has_healed();
+        assert_eq!(dir.position(42), 42);
+    }
+
+    #[test]
+    fn orderly_stop_flushes_what_the_database_lacked() {
+        let dir = Dir::new("stopped");
+        dir.start(41).falls_behind(GROUP, 41, 42, ERROR);
+        let keeper = dir.start(42);
+        keeper.changing(GROUP);
+        keeper.heals(42, false);
+        keeper.settled(GROUP, 42);
+        keeper.process_exits();
+        assert_eq!(dir.position(42), 42);
+    }
+
+    #[test]
+    fn engine_is_not_believed_about_what_was_not_let_in() {
+        let dir = Dir::new("aborted");
+        let keeper = dir.start(40);
+        assert_eq!(keeper.falls_behind(GROUP, 41, 45, 0), 0);
+        assert_eq!(dir.position(45), 41);
+        // What was inside has finished since.
+        assert!(!keeper.heals(42, false));
+        assert_eq!((dir.position(45), dir.position(42)), (42, 42));
+        // An earlier one has failed.
+        keeper.falls_behind(GROUP, 41, 42, ERROR);
+        assert_eq!(dir.position(45), 41);
+    }
+
+    #[test]
+    fn operator_has_data_used_that_are_marked() {
+        let dir = Dir::new("accepted");
+        let keeper = dir.start(40);
+        keeper.changing(GROUP);
+        keeper.unusable(GROUP, "they differ");
+        assert_eq!(dir.start(40).current().group, GroupId::NONE);
+        let record = DatabaseRecord {
+            unusable: None,
+            is_accepted: true,
+            ..keeper.record()
+        };
+        keeper.record_file.write(&record).unwrap();
+        assert_eq!(dir.position(40), 40);
+        assert_eq!(dir.position(40), 40, "and at each start from then on");
+    }
+
+    #[test]
+    fn refused_copy_leaves_the_data_and_half_a_copy_does_not() {
+        let dir = Dir::new("copy");
+        let keeper = dir.start(40);
+        keeper.copy_is_asked_for(GROUP);
+        assert_eq!(dir.start(40).current().group, GroupId::NONE);
+        keeper.copy_is_refused();
+        assert_eq!(dir.position(40), 40);
+        keeper.copy_is_asked_for(GROUP);
+        keeper.copy_is_given();
+        assert_eq!(dir.start(40).current().group, GroupId::NONE);
+        keeper.copied(GROUP);
+        assert_eq!(dir.position(50), 50);
+    }
+
+    #[test]
+    fn doubtful_streams_are_bounded_and_of_one_session() {
+        let dir = Dir::new("streams");
+        let keeper = dir.start(40);
+        let session = DoubtfulStreams {
+            member: MemberId(1),
+            session: SessionId(2),
+            at: Seqno(40),
+            view: 7,
+            streams: Vec::new(),
+        };
+        let stream = |transaction| DoubtfulStream {
+            transaction,
+            first: Seqno(30),
+        };
+        for transaction in 0..STREAMS_MAX as u64 {
+            assert!(keeper.stream_is_doubtful(GROUP, session.clone(), stream(transaction)));
+        }
+        assert!(!keeper.stream_is_doubtful(GROUP, session, stream(99)));
+        keeper.no_stream_is_doubtful_before(SessionId(2));
+        let streams = dir.start(40).record().doubtful.unwrap();
+        assert_eq!(streams.streams.len(), STREAMS_MAX);
+        keeper.no_stream_is_doubtful_before(SessionId(3));
+        assert_eq!(dir.start(40).record().doubtful, None);
+    }
+}
