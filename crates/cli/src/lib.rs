@@ -3,6 +3,7 @@
 //! - [`agent`]: `synod agent`, health checks and metrics over HTTP.
 //! - [`operate`]: commands for the servers of a group: `synod status`, `member`, `why`, …
 //! - [`completion`]: `synod completion`, for shells.
+//! - [`copy`]: `synod copy`, whether a server's data are used or replaced.
 //! - [`demo`]: the commands `synod demo …`, their progress and their texts.
 //! - [`doctor`]: `synod doctor`, what stands between a server and a group.
 //! - [`keygen`]: `synod keygen`, which makes a group secret.
@@ -20,6 +21,7 @@
 
 pub mod agent;
 pub mod completion;
+pub mod copy;
 pub mod demo;
 pub mod doctor;
 pub mod keygen;

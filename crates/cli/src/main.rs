@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser, Subcommand};
 use synod_cli::operate::{self, OperateError};
 use synod_cli::{
-    agent, completion, demo, doctor, keygen, log_tool, logger, manual, relay, sst_config,
+    agent, completion, copy, demo, doctor, keygen, log_tool, logger, manual, relay, sst_config,
 };
 
 /// Group replication for MariaDB by consensus: demo cluster and tools
@@ -29,6 +29,8 @@ enum Command {
     Completion(completion::CompletionArgs),
     /// Show which tables' transactions lose to other servers
     Conflicts(operate::ConflictsArgs),
+    /// Show or change whether a stopped server's data are used, or replaced by a full copy
+    Copy(copy::CopyArgs),
     /// A cluster on this machine to try things with
     Demo(demo::DemoArgs),
     /// Find what stands between a server and a group, before and after
@@ -85,6 +87,7 @@ fn main() -> ExitCode {
         Command::Watch(arguments) => operated(operate::watch(&arguments)),
         Command::Weight(arguments) => operated(operate::weight(&arguments)),
         Command::Why(arguments) => operated(operate::why(&arguments)),
+        Command::Copy(arguments) => copy::run(&arguments).map_err(|e| (1, e.to_string())),
         Command::Demo(arguments) => {
             demo::run(&arguments).map_err(|e| (e.exit_code(), e.to_string()))
         }
