@@ -115,9 +115,6 @@ fn server_that_applied_what_the_others_could_not_leaves() {
 fn statement_that_fails_everywhere_evicts_no_server() {
     CLUSTER.scenario("all fail", |cluster| {
         let table = table(cluster, "everywhere")?;
-        for node in ALL {
-            cluster.execute(node, "SET GLOBAL wsrep_ignore_apply_errors=0")?;
-        }
         let create = format!("CREATE TABLE {table} (id INT PRIMARY KEY) ENGINE=InnoDB");
         for node in ALL {
             let mut conn = cluster.connect(node)?;
@@ -128,10 +125,68 @@ fn statement_that_fails_everywhere_evicts_no_server() {
             ensure(took < AT_ONCE, || format!("decided after {took:?}"))?;
         }
         for node in ALL {
-            cluster.execute(node, "SET GLOBAL wsrep_ignore_apply_errors=7")?;
             await_status(cluster, node, "wsrep_cluster_size", "3")?;
             await_status(cluster, node, "wsrep_local_state_comment", "Synced")?;
             cluster.execute(node, &format!("INSERT INTO {table} VALUES ({node})"))?;
+        }
+        agreement::check(cluster, &ALL)
+    });
+}
+
+/// What the session has set is in no log: the statement fails for its client, and on no other
+/// server.
+#[test]
+fn statement_that_fails_for_its_client_only_is_executed_everywhere() {
+    CLUSTER.scenario("one session differs", |cluster| {
+        for node in [cluster.follower(), cluster.leader()] {
+            let table = table(cluster, &format!("session{node}"))?;
+            let add = format!("ALTER TABLE {table} ADD size ENUM('small', 'large')");
+            cluster.execute(node, &add)?;
+            let mut conn = cluster.connect(node)?;
+            conn.query_drop("SET SESSION alter_algorithm='INSTANT'")
+                .why("alter_algorithm")?;
+            let swap = format!("ALTER TABLE {table} MODIFY size ENUM('large', 'small')");
+            let refused = conn.query_drop(&swap);
+            ensure(refused.is_err(), || format!("node{node}: {swap}"))?;
+            conn.query_drop(format!("INSERT INTO {table} VALUES ({node}, 'small')"))
+                .why("insert")?;
+            for other in ALL {
+                let seen = wait_for(PATIENCE, || {
+                    let found = cluster.rows(other, &format!("SELECT size FROM {table}"));
+                    found.ok().filter(|rows| !rows.is_empty())
+                });
+                ensure(seen == Some(vec!["small".to_owned()]), || {
+                    format!("node{other} reads {seen:?}")
+                })?;
+                await_status(cluster, other, "wsrep_local_state_comment", "Synced")?;
+            }
+        }
+        agreement::check(cluster, &ALL)
+    });
+}
+
+/// An applier needs the table for the client's own statement, and what the client does next comes
+/// after that.
+#[test]
+fn client_with_locked_tables_does_not_wait_for_itself() {
+    CLUSTER.scenario("locked tables", |cluster| {
+        let node = cluster.follower();
+        let [locked, other] = [table(cluster, "locked")?, table(cluster, "other")?];
+        let mut conn = cluster.connect(node)?;
+        conn.query_drop(format!("LOCK TABLES {locked} READ, {other} WRITE"))
+            .why("locking")?;
+        let insert = format!("INSERT INTO {other} VALUES (1)");
+        let began = Instant::now();
+        for sql in [&format!("ALTER TABLE {locked} ADD size INT"), &insert] {
+            let refused = conn.query_drop(sql);
+            ensure(refused.is_err(), || format!("node{node}: {sql}"))?;
+        }
+        let took = began.elapsed();
+        ensure(took < AT_ONCE, || format!("refused after {took:?}"))?;
+        conn.query_drop("UNLOCK TABLES").why("unlocking")?;
+        conn.query_drop(&insert).why("insert")?;
+        for node in ALL {
+            await_status(cluster, node, "wsrep_local_state_comment", "Synced")?;
         }
         agreement::check(cluster, &ALL)
     });

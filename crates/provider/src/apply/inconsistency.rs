@@ -128,17 +128,50 @@ enum GroupDecision {
     Unknown(&'static str),
 }
 
+/// How a failure stands to what happened on the other servers.
+pub(crate) enum Verdict {
+    /// It failed as it did there.
+    Alike,
+    /// Another outcome wins.
+    Outvoted {
+        /// The outcome that wins.
+        winner: ApplyOutcome,
+        /// How often the action has failed here.
+        failures: u32,
+    },
+    /// The group's decision cannot be known, for this reason.
+    Unknown(&'static str),
+    /// The order has ended before the action's turn: nobody is asked about it.
+    PassedOver,
+}
+
 impl Connection {
     /// An action has failed here, within the order. Waits for the group's decision; whether the
-    /// failure is confirmed. If it is not, this server leaves.
-    pub(crate) fn confirm_failure(&self, seqno: i64, error: &[u8]) -> bool {
+    /// failure is confirmed. If it is not, this server leaves. `error` is the server's text, `compared`
+    /// what of it is the same on all servers.
+    pub(crate) fn confirm_failure(&self, seqno: i64, error: &[u8], compared: &[u8]) -> bool {
+        let text = error_text(error);
+        match self.judge_failure(seqno, compared) {
+            Verdict::Alike => return true,
+            Verdict::PassedOver => return false,
+            Verdict::Outvoted { winner, failures } => {
+                self.leave_as_failed(seqno, failures, &format!("{text}, {winner} wins"), &text);
+            }
+            Verdict::Unknown(why) => self.leave_undecided(seqno, error, why),
+        }
+        self.sequencer.abort();
+        false
+    }
+
+    /// An action has failed here, within the order. Notes it, and waits for the group's decision.
+    /// `compared` is what of the server's text is the same on all servers.
+    pub(crate) fn judge_failure(&self, seqno: i64, compared: &[u8]) -> Verdict {
         if self.sequencer.is_aborted_before(seqno) {
             self.note_passed_over(seqno);
-            return false;
+            return Verdict::PassedOver;
         }
-        let own = ApplyOutcome::of_error(error);
-        let text = error_text(error);
-        let number = match failure::number(&text) {
+        let own = ApplyOutcome::of_error(compared);
+        let number = match failure::number(&error_text(compared)) {
             0 => UNKNOWN_ERROR,
             number => number,
         };
@@ -147,26 +180,29 @@ impl Connection {
         match self.wait_for_decision(seqno, own) {
             GroupDecision::Wins(outcome) if outcome == own => {
                 self.update(|state| state.outcomes.fail(seqno, own));
+                let text = error_text(compared);
                 let line = format!("action {seqno} failed as it did on other servers: {text}");
                 self.log(LogLevel::Info, line);
-                return true;
+                Verdict::Alike
             }
-            GroupDecision::Wins(outcome) => {
-                self.leave_as_failed(seqno, failures, &format!("{text}, {outcome} wins"), &text);
-            }
-            GroupDecision::Unknown(why) if self.is_leaving_by_request() => self.log(
-                LogLevel::Info,
-                format!(
-                    "action {seqno} failed to apply: {text}, {why}. The next start applies it again"
-                ),
-            ),
-            GroupDecision::Unknown(why) => {
-                let why = format!("action {seqno} failed to apply: {text}, {why}");
-                self.leave(&why, Data::Good, Remedy::Restart);
-            }
+            GroupDecision::Wins(winner) => Verdict::Outvoted { winner, failures },
+            GroupDecision::Unknown(why) => Verdict::Unknown(why),
         }
-        self.sequencer.abort();
-        false
+    }
+
+    /// An action has failed here, and what the group decides cannot be known. The next start applies
+    /// it again.
+    pub(crate) fn leave_undecided(&self, seqno: i64, error: &[u8], why: &str) {
+        let text = error_text(error);
+        let why = format!("action {seqno} failed to apply: {text}, {why}");
+        if self.is_leaving_by_request() {
+            self.log(
+                LogLevel::Info,
+                format!("{why}. The next start applies it again"),
+            );
+        } else {
+            self.leave(&why, Data::Good, Remedy::Restart);
+        }
     }
 
     /// The server did not apply an action, and has not asked the group about it.
@@ -346,7 +382,7 @@ impl Connection {
 }
 
 /// What the server says about a failure, as a line.
-fn error_text(bytes: &[u8]) -> String {
+pub(crate) fn error_text(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
     text.trim_matches([' ', '\0', ';']).to_owned()
 }

@@ -19,6 +19,7 @@ mod convert;
 mod exports;
 mod held_reply;
 mod host;
+mod ignored_errors;
 mod parameters;
 mod process_exit;
 mod process_image;
@@ -28,6 +29,7 @@ mod signals;
 mod statement_error;
 mod stats;
 mod table;
+mod table_locks;
 mod threads;
 mod view;
 
@@ -40,6 +42,7 @@ pub use exports::{
     wsrep_node_isolation_mode_set_v1,
 };
 pub(crate) use held_reply::HeldReply;
+pub(crate) use ignored_errors::{StatementErrors, hear_statement_errors};
 pub(crate) use process_exit::at_process_exit;
 pub use process_exit::run_exit_tasks;
 pub(crate) use process_image::close_files_on_exec;
@@ -54,4 +57,5 @@ pub use services::{
 pub(crate) use signals::pending_order_to_end;
 pub(crate) use statement_error::{can_tell_statement_errors, statement_error};
 pub use table::{PROVIDER_NAME, PROVIDER_VENDOR, PROVIDER_VERSION, fill_table};
+pub(crate) use table_locks::has_locked_tables;
 pub(crate) use threads::spawn;

@@ -1,6 +1,7 @@
-//! Functions that the server's program exports for its plugins.
+//! Functions and variables that the server's program exports for its plugins.
 
 use std::ffi::{CStr, c_void};
+use std::ptr::NonNull;
 
 /// The function with this name; none if the program does not export it.
 ///
@@ -16,4 +17,11 @@ pub(super) unsafe fn find<F: Copy>(name: &CStr) -> Option<F> {
     // SAFETY: a function pointer is as large as a data pointer on the platforms of this library;
     // the caller vouches for its type.
     Some(unsafe { std::mem::transmute_copy::<*mut c_void, F>(&found) })
+}
+
+/// The variable with this name; none if the program does not export it. Lives as long as the
+/// process.
+pub(super) fn find_variable(name: &CStr) -> Option<NonNull<c_void>> {
+    // SAFETY: the name is NUL-terminated.
+    NonNull::new(unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) })
 }

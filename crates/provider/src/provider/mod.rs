@@ -24,7 +24,9 @@ use crate::api::{
     AbortOutcome, Callbacks, CertifyOutcome, Gtid, InitArgs, InitError, LogLevel, ProviderApi,
     RecvContext, ReplayContext, StatVar, Status, TrxHandle, TrxMeta, WsFlags,
 };
-use crate::boundary::{self, at_process_exit, service_notes};
+use crate::boundary::{
+    self, StatementErrors, at_process_exit, hear_statement_errors, service_notes,
+};
 use crate::commands::{CommandServer, EventLog};
 use crate::connection::Connection;
 use crate::connection::returning::Restart;
@@ -85,6 +87,7 @@ pub fn create(args: InitArgs, callbacks: Callbacks) -> Result<Arc<dyn ProviderAp
         callbacks.log(level, text);
     }
     log_notices(&callbacks, &update);
+    hear_of_failed_statements(&callbacks);
     let data_dir = PathBuf::from(&args.data_dir);
     // Before the database is asked where it is: they may still write into it.
     end_leftover_copy(&data_dir, &callbacks);
@@ -120,6 +123,27 @@ pub fn create(args: InitArgs, callbacks: Callbacks) -> Result<Arc<dyn ProviderAp
         commands: CommandServer::default(),
         itself: itself.clone(),
     }))
+}
+
+/// Servers can only agree on how a statement has ended if each knows how it ended there.
+fn hear_of_failed_statements(callbacks: &Callbacks) {
+    let (level, text) = match hear_statement_errors() {
+        StatementErrors::Heard => return,
+        StatementErrors::HeardNow { was, is } => (
+            LogLevel::Info,
+            format!(
+                "wsrep_ignore_apply_errors was {was} and is now {is}: the servers compare how \
+                 statements (DDL) end"
+            ),
+        ),
+        StatementErrors::Unheard => (
+            LogLevel::Warn,
+            "this server has no variable wsrep_ignore_apply_errors: a statement (DDL) that fails \
+             here alone will not be noticed"
+                .to_owned(),
+        ),
+    };
+    callbacks.log(level, &text);
 }
 
 /// Has the position of a clean stop saved once the server has closed its engines.

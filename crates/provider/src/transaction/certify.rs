@@ -35,6 +35,10 @@ impl Connection {
         // meanwhile would only make it a conflict.
         self.sequencer.wait_resumed(&transaction.interrupted);
         self.wait_for_statement_alone(&transaction);
+        if self.would_wait_for_itself(conn) {
+            transaction.lock().phase = Phase::Failed;
+            return outcome(Status::TrxFail);
+        }
         let Some(node) = self.node() else {
             return outcome(Status::ConnFail);
         };

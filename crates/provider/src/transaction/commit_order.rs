@@ -4,18 +4,22 @@
 //! and `release` when it is done with the transaction. A transaction that was ordered and that its
 //! client does not finish is given to an applier: the other members have it.
 
+use std::borrow::Cow;
 use std::time::Instant;
 
 use bytes::Bytes;
 use synod_node::{Origin, ProposalResult, Remedy};
+use wsrep_sys as sys;
 
 use crate::api::{Status, TrxHandle, TrxMeta};
 use crate::apply::applier;
 use crate::apply::elsewhere::Wait;
 use crate::apply::sequencer::{Entered, NoApplier, Queued};
+use crate::boundary;
 use crate::connection::Connection;
 use crate::connection::disconnect::Data;
 use crate::status::commit_steps::Step;
+use crate::transaction::toi::statement_failure;
 use crate::transaction::{Gathered, Phase, Transaction, is_applied};
 
 impl Connection {
@@ -79,7 +83,7 @@ impl Connection {
         let seqno = meta.gtid.seqno;
         let error = error.filter(|text| !text.is_empty());
         if let Some(error) = error
-            && !self.confirm_failure(seqno, error)
+            && !self.confirm_failure(seqno, error, &compared(handle, error))
         {
             return Status::NodeFail;
         }
@@ -240,6 +244,15 @@ impl Connection {
             self.leave(&why, Data::Good, Remedy::Restart);
             self.sequencer.abort();
         }
+    }
+}
+
+/// What the servers compare of the failure of this action.
+fn compared<'a>(handle: &TrxHandle, error: &'a [u8]) -> Cow<'a, [u8]> {
+    let is_statement = is_applied(handle) && handle.trx_id == sys::WSREP_UNDEFINED_TRX_ID;
+    match is_statement {
+        true => statement_failure(error, boundary::statement_error()),
+        false => Cow::Borrowed(error),
     }
 }
 

@@ -24,6 +24,7 @@ mod doubtful_streams;
 mod explain;
 pub(crate) mod outcome_notes;
 mod replay;
+pub(crate) mod statements;
 pub(crate) mod stream_rollbacks;
 pub(crate) mod streaming;
 #[cfg(test)]

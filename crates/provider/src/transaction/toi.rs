@@ -2,48 +2,21 @@
 //!
 //! The order is taken from `to_execute_start` to `to_execute_end` of the same connection.
 
-use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::borrow::Cow;
 use std::time::Instant;
 
 use bytes::{Bytes, BytesMut};
-use synod_node::{Action, Class, KeySet, KeyType, ProposalResult};
+use synod_node::{Action, ApplyOutcome, Class, KeySet, KeyType, ProposalResult};
 use synod_write_set::{Note, WriteSet};
 use wsrep_sys as sys;
 
 use super::outcome_notes::OutcomeNote;
-use crate::api::{CertifyOutcome, Status, TrxMeta, WsFlags};
+use super::statements::Statement;
+use crate::api::{CertifyOutcome, LogLevel, Status, TrxMeta, WsFlags};
+use crate::apply::inconsistency::{Verdict, error_text};
 use crate::apply::sequencer::Entered;
 use crate::boundary;
 use crate::connection::Connection;
-
-/// A statement that executes.
-#[derive(Clone, Copy, Debug)]
-struct Statement {
-    seqno: i64,
-    /// What its write set says about its outcome.
-    note: Note,
-}
-
-/// Which connection executes which statement.
-#[derive(Default)]
-pub(crate) struct Statements(Mutex<HashMap<u64, Statement>>);
-
-impl Statements {
-    fn begin(&self, conn: u64, statement: Statement) {
-        self.0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert(conn, statement);
-    }
-
-    fn end(&self, conn: u64) -> Option<Statement> {
-        self.0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .remove(&conn)
-    }
-}
 
 impl Connection {
     /// Orders a statement and waits for its turn, alone.
@@ -58,6 +31,9 @@ impl Connection {
         if !self.takes_statements() {
             self.tell_who_writes();
             return failed(Status::NotAllowed);
+        }
+        if self.would_wait_for_itself(conn) {
+            return failed(Status::TrxFail);
         }
         if !self.begin_flight() {
             return failed(Status::ConnFail);
@@ -117,7 +93,8 @@ impl Connection {
         let trx = sys::WSREP_UNDEFINED_TRX_ID;
         match self.sequencer.enter_alone(seqno) {
             Entered::Yes => {
-                self.statements.begin(conn, Statement { seqno, note });
+                let data = action.data;
+                self.statements.begin(conn, Statement { seqno, note, data });
                 Ok(self.meta(seqno, depends_on, self.own_uuid(), trx, conn))
             }
             Entered::Interrupted | Entered::Stopped => Err(Status::ConnFail),
@@ -155,29 +132,109 @@ impl Connection {
         }
     }
 
-    /// The statement is done. An error that `wsrep_ignore_apply_errors` does not let pass is
-    /// reported to the group as any other: either the same statement fails on all servers, or this
-    /// server differs.
+    /// The statement is done. An error is reported to the group as any other: either the statement
+    /// fails on all servers alike, or this server differs.
     pub(crate) fn to_execute_end(&self, conn: u64, error: Option<&[u8]>) -> Status {
         let number = boundary::statement_error();
-        let Some(Statement { seqno, note }) = self.statements.end(conn) else {
+        let Some(statement) = self.statements.end(conn) else {
             return Status::TrxMissing;
         };
-        let error = error.filter(|text| !text.is_empty());
-        if let Some(error) = error
-            && !self.confirm_failure(seqno, error)
-        {
-            // The client gets the statement's own error, whatever is answered here.
-            self.end_flight();
+        let seqno = statement.seqno;
+        let Some(error) = error.filter(|text| !text.is_empty()) else {
+            self.finish_statement(&statement, number);
             return Status::Ok;
+        };
+        let compared = statement_failure(error, number);
+        // The client gets the statement's own error, whatever is answered here.
+        match self.judge_failure(seqno, &compared) {
+            Verdict::Alike => self.finish_statement(&statement, number),
+            Verdict::Outvoted { winner, .. } => {
+                self.execute_again(conn, &statement, number, &compared, winner);
+            }
+            Verdict::Unknown(why) => {
+                self.leave_undecided(seqno, error, why);
+                self.sequencer.abort();
+                self.end_flight();
+            }
+            Verdict::PassedOver => self.end_flight(),
         }
+        Status::Ok
+    }
+
+    /// It has ended here as on the other servers, as far as is known.
+    fn finish_statement(&self, statement: &Statement, number: Option<u32>) {
+        let seqno = statement.seqno;
         self.leave_order(seqno);
         self.release(seqno);
-        match (note, number) {
-            (Note::Promised, Some(number)) => self.note_outcome(OutcomeNote::of(seqno, number)),
+        self.tell_outcome(statement, number);
+        self.hold_up_client(seqno, None);
+    }
+
+    /// It failed here, and `winner` is another outcome: what its client's session had set, or a
+    /// `KILL`, has made the difference. An applier executes it in its place, as on the other
+    /// servers; if that ends in another way, too, this server leaves.
+    fn execute_again(
+        &self,
+        conn: u64,
+        statement: &Statement,
+        number: Option<u32>,
+        error: &[u8],
+        winner: ApplyOutcome,
+    ) {
+        let seqno = statement.seqno;
+        let text = error_text(error);
+        let line = format!(
+            "statement {seqno} failed for its client: {text}; in the group {winner} wins. An \
+             applier executes it on this server now"
+        );
+        self.log(LogLevel::Warn, line);
+        let number = match winner.is_success() {
+            true => Some(0),
+            false => number,
+        };
+        self.statements
+            .adopt(conn, seqno, self.sequencer.released());
+        self.adopt(seqno, statement.data.clone());
+        self.tell_outcome(statement, number);
+    }
+
+    /// Whether a client has locked tables (`LOCK TABLES`) that an applier may need for the client's
+    /// own last statement: what comes after it would wait for it, and it for the client.
+    pub(super) fn would_wait_for_itself(&self, conn: u64) -> bool {
+        let released = self.sequencer.released();
+        self.statements.is_adopted(conn, released) && boundary::has_locked_tables()
+    }
+
+    /// Ends the statement's flight, with the note that its write set promises.
+    fn tell_outcome(&self, statement: &Statement, number: Option<u32>) {
+        match (statement.note, number) {
+            (Note::Promised, Some(number)) => {
+                self.note_outcome(OutcomeNote::of(statement.seqno, number));
+            }
             _ => self.end_flight(),
         }
-        self.hold_up_client(seqno, None);
-        Status::Ok
+    }
+}
+
+/// The error of a statement as the servers compare it: by its number, if that is known. The
+/// server's text has the numbers of warnings in it, and which of them there are depends on the
+/// client's session (`sql_notes`, `max_error_count`), of which appliers know nothing.
+pub(super) fn statement_failure(text: &[u8], number: Option<u32>) -> Cow<'_, [u8]> {
+    match number {
+        Some(number) if number != 0 => Cow::Owned(format!("Error_code: {number}").into_bytes()),
+        _ => Cow::Borrowed(text),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failures_of_a_statement_are_compared_by_their_number() {
+        let text = b" Error_code: 1478; Error_code: 1005;\0";
+        assert_eq!(&*statement_failure(text, Some(1005)), b"Error_code: 1005");
+        assert_eq!(&*statement_failure(text, Some(0)), text);
+        assert_eq!(&*statement_failure(text, None), text);
     }
 }

@@ -93,9 +93,46 @@ fn statement_that_fails_alike_everywhere_leaves_every_server_in() {
     }
 }
 
+/// What its client's session had set, or a `KILL`, has ended it there.
 #[test]
-fn server_on_which_a_statement_fails_alone_leaves() {
+fn statement_that_failed_for_its_client_only_is_executed_by_an_applier() {
     let (one, two) = pair(2);
+    let (status, meta) = one.inner.execute_start(5, "db");
+    assert_eq!(status, WSREP_OK);
+    assert_eq!(one.inner.execute_end_failed(5), WSREP_OK);
+    let executed = Seen::Executed {
+        seqno: meta.gtid.seqno,
+    };
+    for server in [&one, &two] {
+        server
+            .inner
+            .until("execution", |seen| seen.contains(&executed));
+    }
+    one.write("of one");
+    two.wait_applied("of one");
+    two.write("of two");
+    one.wait_applied("of two");
+    assert_eq!(one.status("local_state_comment"), "Synced");
+}
+
+#[test]
+fn orderly_stop_waits_for_a_statement_that_an_applier_has_to_execute() {
+    let (one, two) = pair(2);
+    let (status, meta) = two.inner.execute_start(5, "db");
+    assert_eq!(status, WSREP_OK);
+    assert_eq!(two.inner.execute_end_failed(5), WSREP_OK);
+    assert_eq!(two.disconnect(), WSREP_OK);
+    two.join_appliers();
+    let seqno = meta.gtid.seqno;
+    assert!(two.inner.seen().contains(&Seen::Executed { seqno }));
+    assert!(two.inner.last_committed().seqno >= seqno);
+    one.write("continues");
+}
+
+#[test]
+fn server_on_which_a_statement_fails_for_its_client_and_an_applier_leaves() {
+    let (one, two) = pair(2);
+    fail(&one, "ALTER");
     let (status, meta) = one.inner.execute_start(5, "db");
     assert_eq!(status, WSREP_OK);
     assert_eq!(one.inner.execute_end_failed(5), WSREP_OK);

@@ -1,0 +1,48 @@
+//! Which errors of statements the server keeps to itself (`wsrep_ignore_apply_errors`).
+//!
+//! By default it tells the library of no statement in total order that has failed, at the origin or
+//! where it is applied, and an applier's error is gone when the library is called next. So one that
+//! ends differently on one server would go unnoticed. The server exports the variable: the library
+//! takes the errors of statements out of it, and the server passes them on from then on.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use super::server_function::find_variable;
+
+/// The bit of the variable that keeps all errors of statements. Two more stay as they are: errors
+/// of `DROP` of what is not there, and of rows to delete that are not there.
+const STATEMENTS: u32 = 4;
+
+/// What the library has made of the variable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StatementErrors {
+    /// The server passed them on already.
+    Heard,
+    /// It will do so from now on.
+    HeardNow {
+        /// What the variable was.
+        was: u32,
+        /// What it is now.
+        is: u32,
+    },
+    /// This server has no such variable.
+    Unheard,
+}
+
+/// Has the server tell the library of statements that fail.
+pub(crate) fn hear_statement_errors() -> StatementErrors {
+    let Some(variable) = find_variable(c"wsrep_ignore_apply_errors") else {
+        return StatementErrors::Unheard;
+    };
+    // SAFETY: the server's variable of this name is an `unsigned int` in all versions with the
+    // interface, lives as long as the process, and is read and set by its threads as it stands.
+    let variable = unsafe { AtomicU32::from_ptr(variable.as_ptr().cast()) };
+    let was = variable.fetch_and(!STATEMENTS, Ordering::Relaxed);
+    match was & STATEMENTS {
+        0 => StatementErrors::Heard,
+        _ => StatementErrors::HeardNow {
+            was,
+            is: was & !STATEMENTS,
+        },
+    }
+}
