@@ -23,6 +23,8 @@ pub struct Setting {
 enum Applies {
     /// To all.
     Always,
+    /// To members of a group with Synod.
+    InGroup,
     /// To members of a group with Synod that have no other replication: elsewhere it would lose
     /// commits.
     GroupOnly,
@@ -35,6 +37,7 @@ impl Applies {
         let has_other = replication::is_beside_group(server);
         match self {
             Applies::Always => true,
+            Applies::InGroup => server.is_in_group(),
             Applies::GroupOnly => server.is_in_group() && !has_other,
             Applies::GroupAndOther => has_other,
         }
@@ -42,7 +45,7 @@ impl Applies {
 }
 
 /// `docs/operating/settings.md` has the same, with more words.
-const SETTINGS: [Setting; 10] = [
+const SETTINGS: [Setting; 11] = [
     Setting {
         name: "binlog_format",
         line: "binlog_format = ROW",
@@ -111,6 +114,15 @@ const SETTINGS: [Setting; 10] = [
         severity: Severity::Warning,
         accepts: |value| value == "1",
         applies: Applies::GroupAndOther,
+    },
+    Setting {
+        name: "wsrep_ignore_apply_errors",
+        line: "wsrep_ignore_apply_errors = 3",
+        why: "a statement (DDL) that fails on one server only goes unnoticed, and data differ from \
+              then on",
+        severity: Severity::Problem,
+        accepts: |value| value.parse().is_ok_and(|kept: u32| kept & 4 == 0),
+        applies: Applies::InGroup,
     },
     Setting {
         name: "wsrep_slave_threads",
